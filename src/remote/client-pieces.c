@@ -208,7 +208,7 @@ static CUresult send_step(const struct remote_copy *step, const struct box *box,
 	give_room(units - (is_alone ? units_of_pieces(step) : remote_copy_units(step)));
 	r = is_alone ? in_pieces(step, box, base, &c) : gather(step, box, base, &c);
 	if (!r)
-		r = asks ? call_send(&c, REMOTE_POSTED) : call_post(&c);
+		r = asks ? call_post_asking(&c) : call_post(&c);
 	if (is_alone)
 		session_alone_end();
 	return r;

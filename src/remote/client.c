@@ -426,18 +426,45 @@ static void publish(struct call *c, unsigned flags)
 	ring_publish(&c->lane->up, bytes);
 }
 
-CUresult call_post(struct call *c)
+/*
+ * As in the driver's queue, but that nobody else waits with it. Who is alone has others wait: not
+ * then.
+ */
+static CUresult await_settled(struct lane *lane)
 {
+	struct call c;
 	CUresult r;
 
+	if (session.is_alone)
+		return CUDA_SUCCESS;
+	r = call_ask(&c, REMOTE_SETTLED, REMOTE_SETTLE_TO);
+	if (!r && !call_take(&c, &lane->settled, sizeof(lane->settled)))
+		r = CUDA_ERROR_UNKNOWN;
+	call_end(&c);
+	return r;
+}
+
+CUresult call_post(struct call *c)
+{
+	struct lane *lane = c->lane;
+	CUresult r;
+
+	lane->posted++;
 	if (!session.is_synchronous) {
 		publish(c, REMOTE_POSTED);
-		return CUDA_SUCCESS;
+		return lane->posted - lane->settled < REMOTE_UNSETTLED ? CUDA_SUCCESS
+								       : await_settled(lane);
 	}
 	publish(c, REMOTE_POSTED | REMOTE_ANSWER);
 	r = call_receive(c);
 	call_end(c);
 	return r;
+}
+
+CUresult call_post_asking(struct call *c)
+{
+	c->lane->posted++;
+	return call_send(c, REMOTE_POSTED);
 }
 
 CUresult call_send(struct call *c, unsigned flags)

@@ -24,6 +24,7 @@
 struct lane {
 	struct ring up, down;
 	unsigned index;
+	uint64_t posted, settled; /* calls; what comes of them is over, as far as is known */
 };
 
 /* A request being written into the lane, then its answer being read out of it. */
@@ -57,6 +58,8 @@ static inline void call_put(struct call *c, const void *p, size_t n)
 
 /* Sent; not waited for, unless $DIVVY_REMOTE_SYNC is 1. Over afterwards. */
 CUresult call_post(struct call *c);
+/* The same, and an answer will come: call_receive(). */
+CUresult call_post_asking(struct call *c);
 /* Sent, and its answer is there to be taken, whatever the result; call_end has to follow. */
 CUresult call_wait(struct call *c, unsigned flags);
 /* From begin to answer, where one handle is all that is asked about; call_end() in any case. */

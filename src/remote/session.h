@@ -45,6 +45,13 @@
  */
 #define REMOTE_STAGE (64u << 10)
 #define REMOTE_STAGES 1024u
+/*
+ * A driver's queue is finite: who posts more than it takes waits in it. Of so many calls of a lane
+ * that are not settled nobody waits there; beyond, the thread asks, until there are only so many
+ * left. What a stream does is settled when it is over, and all else at once.
+ */
+#define REMOTE_UNSETTLED 896u
+#define REMOTE_SETTLE_TO 448u
 /* Windows of a session, named by 1 .. REMOTE_WINDOWS - 1. */
 #define REMOTE_WINDOWS 4096u
 
@@ -165,6 +172,7 @@ enum remote_op {
 	REMOTE_BLOB_NAMED,   /* SHA-256 of the bytes so far: the server may keep them */
 	REMOTE_LAYOUT,       /* u64 function: its parameters' offsets and sizes */
 	REMOTE_HOST_CALL,    /* struct remote_host_call: a function of the program */
+	REMOTE_SETTLED,      /* u64 calls of the lane that may be left; answered with u64 settled */
 	REMOTE_SETTLE,       /* answered when nothing is under way in any context */
 	/* reverse */
 	REMOTE_PULL, /* struct remote_reverse; answered with the bytes */

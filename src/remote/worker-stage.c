@@ -291,8 +291,7 @@ CUresult stream_destroy(CUstream stream)
 	return driver.cuStreamDestroy_v2(stream);
 }
 
-/* Behind all that the stream has now, whichever context it is of. NULL: it cannot be said. */
-static CUevent event_behind(CUstream stream)
+CUevent event_behind(CUstream stream)
 {
 	CUcontext context = NULL, before;
 	CUevent event = NULL;

@@ -333,6 +333,10 @@ uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
 	const struct object *o = NULL;
 	uint64_t real = 0;
 
+	if (kind == KIND_CUstream) {
+		s->stream = handle;
+		s->has_stream = true;
+	}
 	if (!handle)
 		return 0;
 	if (kind == KIND_CUstream &&

@@ -75,6 +75,7 @@ void serve_done(struct serve *s)
 			munmap(all[i], REMOTE_FRAME_MAX);
 	serve_blob_done(s);
 	serve_copy_done(s);
+	settling_done(s);
 }
 
 static bool has_bulk(unsigned op)
@@ -171,6 +172,7 @@ static CUresult serve_one(struct serve *s, unsigned op)
 	case REMOTE_WINDOW_CLOSE: return serve_window_close(s);
 	case REMOTE_COPY_DEVICE: return serve_copy_device(s);
 	case REMOTE_HOST_CALL: return serve_host_call(s);
+	case REMOTE_SETTLED: return serve_settled(s);
 	case REMOTE_SETTLE: return serve_settle(s);
 	case REMOTE_LAYOUT: return serve_layout(s);
 	case REMOTE_BLOB: return serve_blob(s);
@@ -190,7 +192,7 @@ CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const
 	memset(s->given, 0, sizeof(s->given));
 	s->answers = head->flags & REMOTE_ANSWER;
 	s->tells_before = head->flags & REMOTE_SYNC;
-	s->has_answered = false;
+	s->has_answered = s->has_stream = false;
 	s->n = sizeof(*head);
 	s->room = s->scratch;
 	s->room_end = s->scratch + REMOTE_FRAME_MAX;
@@ -281,8 +283,10 @@ static void serve_frame(struct serve *s, const struct remote_frame *head, const 
 
 		r = before ? before : r;
 	}
-	if (head->flags & REMOTE_POSTED)
+	if (head->flags & REMOTE_POSTED) {
 		has_posted(head->after + 1);
+		settling_posted(s);
+	}
 	if (!s->answers)
 		worker_fail(r);
 	else if (!s->has_answered)

@@ -30,6 +30,20 @@ struct driver {
 /* What the driver does not have answers CUDA_ERROR_NOT_SUPPORTED. */
 extern struct driver driver;
 
+/* What a lane has put into streams since a mark, and the marks that they have yet to reach. */
+enum { MARK_EACH = 128, MARK_STREAMS = 4, MARKS = 16 };
+struct settling {
+	uint64_t posted, marked, settled; /* calls of the lane */
+	uint64_t stream[MARK_STREAMS];    /* handles, since the last mark */
+	unsigned n_streams;
+	struct mark {
+		uint64_t at;
+		CUevent event[MARK_STREAMS];
+		unsigned n;
+	} mark[MARKS];
+	unsigned first, n;
+};
+
 /* One request. Memory that it takes lives until its answer is written. */
 struct serve {
 	unsigned lane;
@@ -44,9 +58,12 @@ struct serve {
 	bool has_answered;          /* it was written into the ring already */
 	bool tells_before;          /* it is to say what went wrong before */
 	CUresult error;             /* what is wrong with the request */
-	uint64_t given[KINDS];      /* of each kind the first handle in the request */
-	uint64_t since;             /* when the last of them was looked up */
-	uint8_t *blob;              /* pieces of an image */
+	uint64_t stream;            /* a handle that the request names; ... */
+	bool has_stream;            /* ... there is one */
+	struct settling settling;
+	uint64_t given[KINDS]; /* of each kind the first handle in the request */
+	uint64_t since;        /* when the last of them was looked up */
+	uint8_t *blob;         /* pieces of an image */
 	size_t blob_bytes, blob_room;
 	struct copy_parts { /* of a copy that is one though its data is not */
 		struct stage *stage;
@@ -187,6 +204,19 @@ void stage_return(struct stage *s);
 void stage_release_after(struct stage *s, CUstream stream);
 /* In the driver's place. */
 CUresult stream_destroy(CUstream stream);
+
+/*
+ * Behind all that the stream has now, whichever context it is of. NULL: it cannot be said. May not
+ * be captured.
+ */
+CUevent event_behind(CUstream stream);
+
+/* ---- what is settled (worker-settle.c) ---- */
+
+/* A posted call has been carried out. */
+void settling_posted(struct serve *s);
+void settling_done(struct serve *s);
+CUresult serve_settled(struct serve *s);
 
 /* ---- graphs (worker-call.c) ---- */
 

@@ -333,6 +333,20 @@ static void *copy_more_and_more(void *unused)
 	return NULL;
 }
 
+enum { LAUNCHES = 30000 };
+
+static void *launch_more_and_more(void *unused)
+{
+	uint32_t value = 2;
+	CUdeviceptr to = device;
+	void *params[] = {&to, &value};
+
+	NEED(drv.cuCtxSetCurrent(context));
+	for (int i = 0; i < LAUNCHES; i++)
+		NEED(drv.cuLaunchKernel(set, 1, 1, 1, 1, 1, 1, 0, held, params, NULL));
+	return NULL;
+}
+
 static void *copy_out(void *unused)
 {
 	void *host = calloc(1, 3 * MIB);
@@ -373,6 +387,11 @@ static void waits_to_read(void)
 static void waits_for_room(void)
 {
 	waits("many copies of a stream that waits", false, copy_more_and_more);
+}
+
+static void waits_in_a_queue(void)
+{
+	waits("more launches than a queue takes", false, launch_more_and_more);
 }
 
 /* Nobody else would go on: the call has to return. */
@@ -430,6 +449,7 @@ static const struct {
 	{"rows", waits_for_rows},
 	{"reading", waits_to_read},
 	{"room", waits_for_room},
+	{"a queue", waits_in_a_queue},
 	{"alone", waits_for_itself},
 	{"elsewhere", waits_elsewhere},
 };

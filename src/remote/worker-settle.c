@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much of what a lane has posted is over: an event behind each of the streams that it has put
+ * something into, every now and then. Who would post more than a driver's queue takes waits for
+ * them in its own lane; in the driver, others would wait with it. A lane's thread.
+ */
+#include <time.h>
+
+#include "remote/worker.h"
+
+#define LOOK_NS 20000
+
+static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
+{
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+/* Not where it would become a part of what is captured, or end that. */
+static CUevent mark_stream(struct serve *s, uint64_t handle)
+{
+	CUstream const stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, handle);
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (s->error || driver.cuStreamIsCapturing(stream, &status) ||
+		status != CU_STREAM_CAPTURE_STATUS_NONE)
+		return NULL;
+	return event_behind(stream);
+}
+
+static void forget_first(struct settling *g)
+{
+	struct mark *m = &g->mark[g->first];
+
+	for (unsigned i = 0; i < m->n; i++)
+		driver.cuEventDestroy_v2(m->event[i]);
+	g->settled = m->at;
+	g->first = (g->first + 1) % MARKS;
+	g->n--;
+}
+
+static bool is_reached(const struct mark *m)
+{
+	for (unsigned i = 0; i < m->n; i++)
+		if (driver.cuEventQuery(m->event[i]) == CUDA_ERROR_NOT_READY)
+			return false;
+	return true;
+}
+
+static void look(struct settling *g)
+{
+	while (g->n && is_reached(&g->mark[g->first]))
+		forget_first(g);
+	if (!g->n && !g->n_streams)
+		g->settled = g->posted;
+}
+
+static void set_mark(struct serve *s)
+{
+	struct settling *g = &s->settling;
+	const CUresult before = s->error;
+	struct mark *m;
+
+	if (g->n == MARKS)
+		return;
+	m = &g->mark[(g->first + g->n++) % MARKS];
+	*m = (struct mark){.at = g->posted};
+	for (unsigned i = 0; i < g->n_streams; i++) {
+		s->error = CUDA_SUCCESS;
+		m->event[m->n] = mark_stream(s, g->stream[i]);
+		m->n += m->event[m->n] != NULL;
+	}
+	s->error = before;
+	g->n_streams = 0;
+	g->marked = g->posted;
+}
+
+static bool is_noted(const struct settling *g, uint64_t stream)
+{
+	for (unsigned i = 0; i < g->n_streams; i++)
+		if (g->stream[i] == stream)
+			return true;
+	return false;
+}
+
+void settling_posted(struct serve *s)
+{
+	struct settling *g = &s->settling;
+	const bool is_new = s->has_stream && !is_noted(g, s->stream);
+	CUstreamCaptureMode mode;
+
+	g->posted++;
+	if (is_new && g->n_streams < MARK_STREAMS)
+		g->stream[g->n_streams++] = s->stream;
+	if (g->posted - g->marked < MARK_EACH && g->n_streams < MARK_STREAMS)
+		return;
+	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	look(g);
+	set_mark(s);
+	relax(mode);
+}
+
+void settling_done(struct serve *s)
+{
+	while (s->settling.n)
+		forget_first(&s->settling);
+}
+
+CUresult serve_settled(struct serve *s)
+{
+	const struct timespec nap = {.tv_nsec = LOOK_NS};
+	struct settling *g = &s->settling;
+	const uint64_t most = take_u64(s);
+	CUstreamCaptureMode mode;
+
+	if (s->error)
+		return s->error;
+	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	for (look(g); g->n && g->posted - g->settled > most; look(g))
+		nanosleep(&nap, NULL);
+	relax(mode);
+	give(s, &g->settled, sizeof(g->settled));
+	return CUDA_SUCCESS;
+}
