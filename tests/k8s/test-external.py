@@ -75,7 +75,12 @@ def the_api_server_finds_it():
         return {c["type"]: c for c in cluster.get(SERVICE).get("status", {}).get("conditions", [])}
     wait_for(lambda: conditions().get("Available", {}).get("status") == "True", "it is available", 120)
     assert cluster.get(SERVICE)["spec"]["caBundle"], "the controller's authority"
-    wait_for(lambda: cluster.exists(GROUP), "it is served")
+
+    def is_served():
+        # It passes requests on a moment after it has said so.
+        with contextlib.suppress(ApiError):
+            return cluster.get(GROUP)
+    wait_for(is_served, "it is served")
     listed = cluster.get(GROUP)
     assert [r["name"] for r in listed["resources"]] == NAMES and all(r["namespaced"] for r in listed["resources"]), listed
     assert "divvy_gpu_used" in cluster.kubectl("api-resources", "--api-group=external.metrics.k8s.io"), "kubectl lists them"
