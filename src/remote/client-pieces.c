@@ -57,17 +57,17 @@ static struct {
 	_Atomic uint64_t taken, released;
 } room;
 
-void pieces_heard(uint16_t released)
+void pieces_heard(uint32_t released)
 {
 	uint64_t known = atomic_load_explicit(&room.released, memory_order_relaxed), now;
 
 	/* Answers of other lanes may say more already. */
 	do {
-		const int16_t more = (int16_t)(released - (uint16_t)known);
+		const uint32_t more = (released - (uint32_t)known) & INT32_MAX;
 
-		if (more <= 0)
+		if (!more || more > INT32_MAX / 2)
 			return;
-		now = known + (uint64_t)more;
+		now = known + more;
 	} while (!atomic_compare_exchange_weak_explicit(
 		&room.released, &known, now, memory_order_relaxed, memory_order_relaxed));
 }
@@ -122,10 +122,25 @@ static uint64_t units_of_pieces(const struct remote_copy *whole)
 	return units;
 }
 
+/* Of whichever way it goes. */
+static uint64_t units_of_step(const struct remote_copy *step)
+{
+	const uint64_t whole = remote_copy_units(step);
+	const uint64_t pieces = bytes_of(step) <= REMOTE_PIECE ? 0 : units_of_pieces(step);
+
+	return pieces > whole ? pieces : whole;
+}
+
 bool pieces_have_room(const struct remote_copy *c)
 {
-	const uint64_t units = bytes_of(c) / REMOTE_STAGE;
+	const size_t all = bytes_of(c);
+	struct remote_copy step;
+	uint64_t units = 0;
 
+	for (size_t at = 0; at < all && units <= REMOTE_STAGES;) {
+		at += cut(c, at, REMOTE_WHOLE, &step);
+		units += units_of_step(&step);
+	}
 	return has_room(atomic_load_explicit(&room.taken, memory_order_relaxed), units);
 }
 
@@ -192,6 +207,10 @@ static CUresult in_pieces(
 		r = begin_in(c, &piece, box, base + at, n);
 		if (!r && at + n < all)
 			r = call_post(c);
+		for (size_t left = at + n; r && left < all;) {
+			left += cut(step, left, REMOTE_PIECE, &piece);
+			give_room(remote_copy_units(&piece));
+		}
 	}
 	return r;
 }
@@ -212,14 +231,6 @@ static CUresult send_step(const struct remote_copy *step, const struct box *box,
 	if (is_alone)
 		session_alone_end();
 	return r;
-}
-
-static uint64_t units_of_step(const struct remote_copy *step)
-{
-	const uint64_t whole = remote_copy_units(step);
-	const uint64_t pieces = bytes_of(step) <= REMOTE_PIECE ? 0 : units_of_pieces(step);
-
-	return pieces > whole ? pieces : whole;
 }
 
 static CUresult take_answers(unsigned *n, unsigned but)
@@ -346,6 +357,7 @@ static CUresult read_out(
 	const struct remote_copy *whole, const struct box *box, size_t most, bool *ret_is_alone)
 {
 	const size_t all = bytes_of(whole);
+	const uint64_t others = session_others();
 	struct reading g = {.whole = whole, .most = most};
 	bool is_alone = false, ends = false;
 	CUresult r = CUDA_SUCCESS;
@@ -361,6 +373,11 @@ static CUresult read_out(
 		r = r ? r : one;
 		if (ret_is_alone && !r && !is_alone && !ends) {
 			is_alone = session_alone_begin();
+			/* One may have come and gone. */
+			if (is_alone && others != session_others()) {
+				session_alone_end();
+				is_alone = false;
+			}
 			ends = !is_alone;
 		}
 		if (one == CUDA_ERROR_GONE)

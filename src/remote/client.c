@@ -29,6 +29,7 @@ static struct {
 	struct ring_watch watch;
 	uint64_t lanes[REMOTE_LANES / 64]; /* in use, by bit; 0 is the reverse one */
 	pthread_cond_t others;             /* may come again */
+	_Atomic uint64_t opened;           /* lanes, so far */
 	bool is_alone;
 	bool is_full_told;
 	pthread_key_t key;
@@ -282,6 +283,7 @@ static unsigned lane_take(void)
 			*bits |= 1ull << lane % 64;
 		}
 	}
+	session.opened += lane != 0;
 	if (!lane && !session.is_full_told) {
 		session.is_full_told = true;
 		say("more than %u threads at once use the GPU of another machine",
@@ -331,6 +333,11 @@ static CUresult lane_new(void)
 struct lane *session_lane(void)
 {
 	return own_lane;
+}
+
+uint64_t session_others(void)
+{
+	return session.opened;
 }
 
 /* With the lock held: beside the reverse one there is one lane. */

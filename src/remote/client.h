@@ -99,6 +99,8 @@ bool session_is_alone(void);
 /* The same, and no other thread gets one until it is said that this is over. */
 bool session_alone_begin(void);
 void session_alone_end(void);
+/* How many have come so far. */
+uint64_t session_others(void);
 /* How many calls have been posted so far. */
 uint64_t session_posted(void);
 /* One note with a descriptor to the worker itself, and its answer. False when there is none. */
@@ -186,7 +188,7 @@ CUresult pieces_out(const struct remote_copy *copy, const struct box *box);
 /* Whether it may be taken along without waiting. */
 bool pieces_have_room(const struct remote_copy *copy);
 /* The worker's word of what it has released. */
-void pieces_heard(uint16_t released);
+void pieces_heard(uint32_t released);
 
 /* ---- streams (client-streams.c) ---- */
 

@@ -130,10 +130,13 @@ struct remote_note {
 /* Every frame begins so; size is a multiple of 16 and counts the head. */
 struct remote_frame {
 	uint32_t size;
-	uint16_t op;
 	union {
-		uint16_t flags;    /* up: enum remote_flag */
-		uint16_t released; /* down: units of REMOTE_STAGE so far; it goes round */
+		struct { /* up */
+			uint16_t op;
+			uint16_t flags; /* enum remote_flag */
+		};
+		/* down: units of REMOTE_STAGE so far, of 31 bits (the 32nd would be a PAD's) */
+		uint32_t released;
 	};
 	union {
 		uint64_t after; /* up: how many POSTs of all lanes come before this */

@@ -122,15 +122,15 @@ static CUresult copy_from(
 }
 
 /*
- * A call without a stream waits for what the default one has before it, which may wait for another
- * thread of the program: then it is done when the stream gets there. Where the driver has something
- * against it, the call itself says what.
+ * A call without a stream waits for the default one, and that for all that block it, which may wait
+ * for another thread of the program: so it is done when the stream gets there. Where the driver has
+ * something against it, the call itself says what.
  */
 static bool is_deferred(struct remote_copy *c)
 {
 	const CUresult r = driver.cuStreamQuery(CU_STREAM_LEGACY);
 
-	if (r != CUDA_ERROR_NOT_READY && (r || !c->is_whole))
+	if (r && r != CUDA_ERROR_NOT_READY)
 		return false;
 	c->stream = (uintptr_t)CU_STREAM_LEGACY;
 	c->is_async = true;
@@ -482,13 +482,14 @@ static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t byte
 	return r;
 }
 
-static CUresult refuse_copy(struct serve *s, const struct remote_copy *c, unsigned op)
+static CUresult refuse_copy(
+	struct serve *s, const struct remote_copy *c, unsigned op, uint32_t units)
 {
 	if (op == REMOTE_COPY_IN && c->is_whole && s->in_parts.stage) {
 		stage_return(s->in_parts.stage);
 		s->in_parts = (struct copy_parts){NULL};
 	} else if (op == REMOTE_COPY_IN) {
-		stage_released(remote_copy_units(c));
+		stage_released(units);
 	} else if (op != REMOTE_COPY_OUT && c->is_free) {
 		reverse_cancel(c->work);
 	}
@@ -500,15 +501,16 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	struct remote_copy c = TAKE_VALUE(s, struct remote_copy);
 	const bool is_later = op == REMOTE_COPY_FETCH || op == REMOTE_COPY_PUSH;
 	const size_t most = is_later ? LATER_MAX : c.is_whole ? REMOTE_WHOLE : REMOTE_PIECE;
+	const uint32_t units = remote_copy_units(&c); /* as the program has counted them */
 	CUstreamCaptureMode mode;
 	size_t bytes;
 	CUresult r;
 
 	if (s->error || !check(s, &c, most, &bytes))
-		return refuse_copy(s, &c, op);
+		return refuse_copy(s, &c, op, units);
 	if (op == REMOTE_COPY_IN) {
 		r = copy_in(s, &c, bytes);
-		return s->error ? refuse_copy(s, &c, op) : r;
+		return s->error ? refuse_copy(s, &c, op, units) : r;
 	}
 	if (op == REMOTE_COPY_OUT && !c.is_async)
 		return copy_out(s, &c, bytes);

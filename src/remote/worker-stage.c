@@ -61,9 +61,9 @@ void stage_released(uint32_t units)
 	atomic_fetch_add_explicit(&stages.released, units, memory_order_relaxed);
 }
 
-uint16_t stages_released(void)
+uint32_t stages_released(void)
 {
-	return (uint16_t)atomic_load_explicit(&stages.released, memory_order_relaxed);
+	return atomic_load_explicit(&stages.released, memory_order_relaxed) & INT32_MAX;
 }
 
 /* With the lock held. */

@@ -194,7 +194,7 @@ void stages_await(uint64_t units);
 /* Some that a program had counted upon are not needed. */
 void stage_released(uint32_t units);
 /* So far, as answers say it. */
-uint16_t stages_released(void);
+uint32_t stages_released(void);
 /* For what the stream does when it gets there: one that other such copies of it use, in turn. */
 struct stage *stage_of_stream(CUstream stream, size_t bytes);
 /* Until it is returned, which waits for nobody. */

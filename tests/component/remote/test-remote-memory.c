@@ -232,6 +232,7 @@ static void captured_beside_a_copy(void)
 	CUgraph graph;
 
 	NEED(drv.cuMemsetD32_v2(c.from, 7, N / 4));
+	NEED(drv.cuCtxSynchronize());
 	NEED(drv.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	NEED(drv.cuMemsetD32Async(c.from + 4, 8, 1, stream));
 	pthread_create(&thread, NULL, copy_out, &c);
