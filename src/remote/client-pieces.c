@@ -311,7 +311,6 @@ static CUresult take_piece(const struct box *box, size_t at, size_t n)
 /* What is under way of a copy to the host. */
 struct reading {
 	const struct remote_copy *whole;
-	size_t most; /* of a step */
 	size_t sent, taken, step_left;
 	size_t length[AHEAD]; /* of those between `taken` and `sent` */
 	unsigned first, n;
@@ -325,7 +324,7 @@ static CUresult send_next(struct reading *g)
 	CUresult r;
 
 	if (is_first) {
-		g->step_left = cut(g->whole, g->sent, g->most, &step);
+		g->step_left = cut(g->whole, g->sent, REMOTE_WHOLE, &step);
 		step.is_whole = g->step_left > REMOTE_PIECE;
 	}
 	bytes = g->step_left < REMOTE_PIECE ? g->step_left : REMOTE_PIECE;
@@ -349,56 +348,24 @@ static CUresult take_next(struct reading *g, const struct box *box)
 	return r;
 }
 
-/*
- * ret_is_alone: that no other thread could come between, after the first piece, for which the
- * stream may be waited; else in steps that nobody comes between.
- */
-static CUresult read_out(
-	const struct remote_copy *whole, const struct box *box, size_t most, bool *ret_is_alone)
+/* Each step is read at once: others may put something into the stream before all has arrived. */
+CUresult pieces_out(const struct remote_copy *whole, const struct box *box)
 {
 	const size_t all = bytes_of(whole);
-	const uint64_t others = session_others();
-	struct reading g = {.whole = whole, .most = most};
-	bool is_alone = false, ends = false;
+	struct reading g = {.whole = whole};
 	CUresult r = CUDA_SUCCESS;
 
-	while (g.n || (g.sent < all && !r && !ends)) {
+	while (g.n || (g.sent < all && !r)) {
 		CUresult one;
 
-		if (g.n < AHEAD && g.sent < all && !r && !ends) {
+		if (g.n < AHEAD && g.sent < all && !r) {
 			r = send_next(&g);
 			continue;
 		}
 		one = take_next(&g, box);
 		r = r ? r : one;
-		if (ret_is_alone && !r && !is_alone && !ends) {
-			is_alone = session_alone_begin();
-			/* One may have come and gone. */
-			if (is_alone && others != session_others()) {
-				session_alone_end();
-				is_alone = false;
-			}
-			ends = !is_alone;
-		}
 		if (one == CUDA_ERROR_GONE)
 			break;
 	}
-	if (is_alone)
-		session_alone_end();
-	if (ret_is_alone)
-		*ret_is_alone = is_alone;
 	return r;
-}
-
-CUresult pieces_out(const struct remote_copy *whole, const struct box *box)
-{
-	bool is_alone = false;
-	CUresult r;
-
-	if (bytes_of(whole) > REMOTE_PIECE && session_is_alone()) {
-		r = read_out(whole, box, REMOTE_PIECE, &is_alone);
-		if (r || is_alone)
-			return r;
-	}
-	return read_out(whole, box, REMOTE_WHOLE, NULL);
 }

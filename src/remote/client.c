@@ -29,7 +29,6 @@ static struct {
 	struct ring_watch watch;
 	uint64_t lanes[REMOTE_LANES / 64]; /* in use, by bit; 0 is the reverse one */
 	pthread_cond_t others;             /* may come again */
-	_Atomic uint64_t opened;           /* lanes, so far */
 	bool is_alone;
 	bool is_full_told;
 	pthread_key_t key;
@@ -283,7 +282,6 @@ static unsigned lane_take(void)
 			*bits |= 1ull << lane % 64;
 		}
 	}
-	session.opened += lane != 0;
 	if (!lane && !session.is_full_told) {
 		session.is_full_told = true;
 		say("more than %u threads at once use the GPU of another machine",
@@ -335,11 +333,6 @@ struct lane *session_lane(void)
 	return own_lane;
 }
 
-uint64_t session_others(void)
-{
-	return session.opened;
-}
-
 /* With the lock held: beside the reverse one there is one lane. */
 static bool is_alone(void)
 {
@@ -348,16 +341,6 @@ static bool is_alone(void)
 	for (unsigned i = 0; i < ARRAY_SIZE(session.lanes); i++)
 		n += __builtin_popcountll(session.lanes[i]);
 	return own_lane && n == 2;
-}
-
-bool session_is_alone(void)
-{
-	bool is;
-
-	pthread_mutex_lock(&session.lock);
-	is = is_alone();
-	pthread_mutex_unlock(&session.lock);
-	return is;
 }
 
 bool session_alone_begin(void)
