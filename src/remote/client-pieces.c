@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data of pageable memory, which travel in pieces: while one is copied the next is on its way. A
- * copy is one step of its stream all the same, up to REMOTE_WHOLE. Where no other thread could put
- * anything between, each piece is a copy of its own; else the worker gathers what comes, or reads
- * all at once.
+ * Data of pageable memory, which travel in pieces: while one is written the one before is on its
+ * way. A copy is one step of its stream all the same, up to REMOTE_WHOLE: the worker gathers what
+ * comes, or reads all at once.
  * What waits at the worker for its stream has room there that is counted here. Who finds none asks
  * for it: he waits, as he would in the driver, and nobody else.
  */
@@ -90,12 +89,6 @@ static bool take_room(uint64_t units)
 	return true;
 }
 
-/* More than was needed. */
-static void give_room(uint64_t units)
-{
-	atomic_fetch_sub_explicit(&room.taken, units, memory_order_relaxed);
-}
-
 static CUresult await_room(uint64_t units)
 {
 	while (!take_room(units)) {
@@ -109,28 +102,6 @@ static CUresult await_room(uint64_t units)
 	return CUDA_SUCCESS;
 }
 
-static uint64_t units_of_pieces(const struct remote_copy *whole)
-{
-	const size_t all = bytes_of(whole);
-	struct remote_copy piece;
-	uint64_t units = 0;
-
-	for (size_t at = 0; at < all;) {
-		at += cut(whole, at, REMOTE_PIECE, &piece);
-		units += remote_copy_units(&piece);
-	}
-	return units;
-}
-
-/* Of whichever way it goes. */
-static uint64_t units_of_step(const struct remote_copy *step)
-{
-	const uint64_t whole = remote_copy_units(step);
-	const uint64_t pieces = bytes_of(step) <= REMOTE_PIECE ? 0 : units_of_pieces(step);
-
-	return pieces > whole ? pieces : whole;
-}
-
 bool pieces_have_room(const struct remote_copy *c)
 {
 	const size_t all = bytes_of(c);
@@ -139,7 +110,7 @@ bool pieces_have_room(const struct remote_copy *c)
 
 	for (size_t at = 0; at < all && units <= REMOTE_STAGES;) {
 		at += cut(c, at, REMOTE_WHOLE, &step);
-		units += units_of_step(&step);
+		units += remote_copy_units(&step);
 	}
 	return has_room(atomic_load_explicit(&room.taken, memory_order_relaxed), units);
 }
@@ -194,42 +165,15 @@ static CUresult gather(
 	return begin_in(c, &whole, box, base + at, all - at);
 }
 
-/* One copy after the other. */
-static CUresult in_pieces(
-	const struct remote_copy *step, const struct box *box, size_t base, struct call *c)
-{
-	const size_t all = bytes_of(step);
-	struct remote_copy piece;
-	CUresult r = CUDA_SUCCESS;
-
-	for (size_t at = 0, n; at < all && !r; at += n) {
-		n = cut(step, at, REMOTE_PIECE, &piece);
-		r = begin_in(c, &piece, box, base + at, n);
-		if (!r && at + n < all)
-			r = call_post(c);
-		for (size_t left = at + n; r && left < all;) {
-			left += cut(step, left, REMOTE_PIECE, &piece);
-			give_room(remote_copy_units(&piece));
-		}
-	}
-	return r;
-}
-
 /* For which there is room; asks: for an answer, which is not waited for. */
-static CUresult send_step(const struct remote_copy *step, const struct box *box, size_t base,
-	uint64_t units, bool asks)
+static CUresult send_step(
+	const struct remote_copy *step, const struct box *box, size_t base, bool asks)
 {
-	const bool is_small = bytes_of(step) <= REMOTE_PIECE;
-	const bool is_alone = !is_small && session_alone_begin();
 	struct call c;
-	CUresult r;
+	CUresult r = gather(step, box, base, &c);
 
-	give_room(units - (is_alone ? units_of_pieces(step) : remote_copy_units(step)));
-	r = is_alone ? in_pieces(step, box, base, &c) : gather(step, box, base, &c);
 	if (!r)
 		r = asks ? call_post_asking(&c) : call_post(&c);
-	if (is_alone)
-		session_alone_end();
 	return r;
 }
 
@@ -262,7 +206,7 @@ CUresult pieces_in(const struct remote_copy *whole, const struct box *box)
 		uint64_t units;
 
 		n = cut(whole, at, REMOTE_WHOLE, &step);
-		units = units_of_step(&step);
+		units = remote_copy_units(&step);
 		r = take_answers(&answers, STEPS_AHEAD);
 		if (!r && !take_room(units)) {
 			r = take_answers(&answers, 0);
@@ -270,7 +214,7 @@ CUresult pieces_in(const struct remote_copy *whole, const struct box *box)
 		}
 		if (r)
 			break;
-		r = send_step(&step, box, at, units, asks);
+		r = send_step(&step, box, at, asks);
 		answers += asks && !r;
 	}
 	last = take_answers(&answers, 0);

@@ -28,17 +28,12 @@ static struct {
 	struct remote_session *shared;
 	struct ring_watch watch;
 	uint64_t lanes[REMOTE_LANES / 64]; /* in use, by bit; 0 is the reverse one */
-	pthread_cond_t others;             /* may come again */
-	bool is_alone;
 	bool is_full_told;
 	pthread_key_t key;
 	bool is_synchronous;
 	_Atomic uint64_t posted;
 	_Atomic uint64_t handles;
-} session = {.lock = PTHREAD_MUTEX_INITIALIZER,
-	.others = PTHREAD_COND_INITIALIZER,
-	.sock = -1,
-	.lanes = {1}};
+} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1, .lanes = {1}};
 
 /* In the session's memory: the reverse lane's stand first. */
 #define LANE_BYTES (2 * (size_t)REMOTE_RING)
@@ -272,8 +267,6 @@ static unsigned lane_take(void)
 	unsigned lane = 0;
 
 	pthread_mutex_lock(&session.lock);
-	while (session.is_alone)
-		pthread_cond_wait(&session.others, &session.lock);
 	for (unsigned i = 0; i < ARRAY_SIZE(session.lanes) && !lane; i++) {
 		uint64_t *bits = &session.lanes[i];
 
@@ -333,34 +326,6 @@ struct lane *session_lane(void)
 	return own_lane;
 }
 
-/* With the lock held: beside the reverse one there is one lane. */
-static bool is_alone(void)
-{
-	int n = 0;
-
-	for (unsigned i = 0; i < ARRAY_SIZE(session.lanes); i++)
-		n += __builtin_popcountll(session.lanes[i]);
-	return own_lane && n == 2;
-}
-
-bool session_alone_begin(void)
-{
-	bool is;
-
-	pthread_mutex_lock(&session.lock);
-	is = session.is_alone = is_alone();
-	pthread_mutex_unlock(&session.lock);
-	return is;
-}
-
-void session_alone_end(void)
-{
-	pthread_mutex_lock(&session.lock);
-	session.is_alone = false;
-	pthread_cond_broadcast(&session.others);
-	pthread_mutex_unlock(&session.lock);
-}
-
 /* ---- calls ---- */
 
 static CUresult begin(struct call *c, unsigned op, size_t bytes)
@@ -416,18 +381,12 @@ static void publish(struct call *c, unsigned flags)
 	ring_publish(&c->lane->up, bytes);
 }
 
-/*
- * As in the driver's queue, but that nobody else waits with it. Who is alone has others wait: not
- * then.
- */
+/* As in the driver's queue, but that nobody else waits with it. */
 static CUresult await_settled(struct lane *lane)
 {
 	struct call c;
-	CUresult r;
+	CUresult r = call_ask(&c, REMOTE_SETTLED, REMOTE_SETTLE_TO);
 
-	if (session.is_alone)
-		return CUDA_SUCCESS;
-	r = call_ask(&c, REMOTE_SETTLED, REMOTE_SETTLE_TO);
 	if (!r && !call_take(&c, &lane->settled, sizeof(lane->settled)))
 		r = CUDA_ERROR_UNKNOWN;
 	call_end(&c);

@@ -94,9 +94,6 @@ const struct ring_watch *session_watch(void);
 struct remote_session *session_shared(void);
 /* The calling thread's, which there is once it has sent something. */
 struct lane *session_lane(void);
-/* Whether no other thread has one; then none gets one until it is said that this is over. */
-bool session_alone_begin(void);
-void session_alone_end(void);
 /* How many calls have been posted so far. */
 uint64_t session_posted(void);
 /* One note with a descriptor to the worker itself, and its answer. False when there is none. */
