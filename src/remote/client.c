@@ -369,12 +369,20 @@ CUresult call_begin_early(struct call *c, unsigned op, size_t bytes)
 	return call_begin(c, op, bytes);
 }
 
-static void publish(struct call *c, unsigned flags)
+/* How long it is. */
+static size_t end_frame(struct call *c)
 {
 	const size_t bytes = ((size_t)(c->at - (uint8_t *)c->frame) + 15) & ~(size_t)15;
 
-	c->frame->flags |= (uint16_t)flags;
 	c->frame->size = (uint32_t)bytes;
+	return bytes;
+}
+
+static void publish(struct call *c, unsigned flags)
+{
+	const size_t bytes = end_frame(c);
+
+	c->frame->flags |= (uint16_t)flags;
 	c->frame->after = flags & REMOTE_POSTED
 		? atomic_fetch_add_explicit(&session.posted, 1, memory_order_acq_rel)
 		: atomic_load_explicit(&session.posted, memory_order_acquire);
@@ -424,9 +432,8 @@ CUresult call_send(struct call *c, unsigned flags)
 
 void call_send_aside(struct call *c)
 {
-	const size_t bytes = ((size_t)(c->at - (uint8_t *)c->frame) + 15) & ~(size_t)15;
+	const size_t bytes = end_frame(c);
 
-	c->frame->size = (uint32_t)bytes;
 	c->frame->after = 0;
 	ring_publish(&c->lane->up, bytes);
 }

@@ -8,13 +8,6 @@
 
 #include "remote/worker.h"
 
-/* Whatever the program captures, what we do of our own is none of it. */
-static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
-{
-	driver.cuThreadExchangeStreamCaptureMode(&mode);
-	return mode;
-}
-
 /* ---- copies ---- */
 
 /* The end in memory of this process. */
@@ -192,10 +185,10 @@ static CUresult copy_in(struct serve *s, struct remote_copy *c, size_t bytes)
 			stage_released(units);
 		return r;
 	}
-	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 	stage = c->is_whole ? stage : stage_along(s, bytes);
 	r = copy_from(c, (CUstream)(uintptr_t)c->stream, stage, units);
-	relax(mode);
+	capture_relax(mode);
 	return r;
 }
 
@@ -207,10 +200,10 @@ CUresult serve_copy_part(struct serve *s)
 	if (s->error || n > (size_t)(s->in_end - s->in) || !bytes || bytes > REMOTE_WHOLE)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!p->stage) {
-		const CUstreamCaptureMode mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+		const CUstreamCaptureMode mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 
 		*p = (struct copy_parts){stage_get(bytes), bytes, 0};
-		relax(mode);
+		capture_relax(mode);
 	}
 	/* Without memory the copy itself says so. */
 	if (!p->stage)
@@ -239,16 +232,21 @@ CUresult serve_copy_room(struct serve *s)
 
 	if (s->error || s->in_parts.stage)
 		return CUDA_ERROR_INVALID_VALUE; /* it would wait for itself */
-	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 	stages_await(units);
-	relax(mode);
+	capture_relax(mode);
 	return CUDA_SUCCESS;
+}
+
+static size_t answer_bytes(size_t bytes)
+{
+	return (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
 }
 
 /* The answer's data are written where the answer lies; it is given unless something went wrong. */
 static uint8_t *begin_answer(struct serve *s, size_t bytes)
 {
-	const size_t n = (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
+	const size_t n = answer_bytes(bytes);
 	struct remote_frame *frame = s->answers ? ring_reserve(&s->down, n, &worker_watch) : NULL;
 
 	return frame ? (uint8_t *)(frame + 1) : NULL;
@@ -256,7 +254,7 @@ static uint8_t *begin_answer(struct serve *s, size_t bytes)
 
 static CUresult end_answer(struct serve *s, uint8_t *data, size_t bytes)
 {
-	const size_t n = (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
+	const size_t n = answer_bytes(bytes);
 	const struct remote_frame head = {
 		.size = (uint32_t)n, .released = stages_released(), .asked = reverse_asked()};
 
@@ -514,9 +512,9 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	}
 	if (op == REMOTE_COPY_OUT && !c.is_async)
 		return copy_out(s, &c, bytes);
-	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 	r = is_later ? copy_later(op, &c, bytes) : copy_out(s, &c, bytes);
-	relax(mode);
+	capture_relax(mode);
 	return r;
 }
 

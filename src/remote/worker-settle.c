@@ -10,12 +10,6 @@
 
 #define LOOK_NS 20000
 
-static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
-{
-	driver.cuThreadExchangeStreamCaptureMode(&mode);
-	return mode;
-}
-
 /* Not where it would become a part of what is captured, or end that. */
 static CUevent mark_stream(struct serve *s, uint64_t handle)
 {
@@ -94,10 +88,10 @@ void settling_posted(struct serve *s)
 		g->stream[g->n_streams++] = s->stream;
 	if (g->posted - g->marked < MARK_EACH && g->n_streams < MARK_STREAMS)
 		return;
-	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 	look(g);
 	set_mark(s);
-	relax(mode);
+	capture_relax(mode);
 }
 
 void settling_done(struct serve *s)
@@ -115,10 +109,10 @@ CUresult serve_settled(struct serve *s)
 
 	if (s->error)
 		return s->error;
-	mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 	for (look(g); g->n && g->posted - g->settled > most; look(g))
 		nanosleep(&nap, NULL);
-	relax(mode);
+	capture_relax(mode);
 	give(s, &g->settled, sizeof(g->settled));
 	return CUDA_SUCCESS;
 }

@@ -291,6 +291,12 @@ CUresult stream_destroy(CUstream stream)
 	return driver.cuStreamDestroy_v2(stream);
 }
 
+CUstreamCaptureMode capture_relax(CUstreamCaptureMode mode)
+{
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
 CUevent event_behind(CUstream stream)
 {
 	CUcontext context = NULL, before;

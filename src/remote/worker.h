@@ -211,6 +211,9 @@ CUresult stream_destroy(CUstream stream);
  */
 CUevent event_behind(CUstream stream);
 
+/* Whatever the program captures, what we do of our own is none of it. The mode before. */
+CUstreamCaptureMode capture_relax(CUstreamCaptureMode mode);
+
 /* ---- what is settled (worker-settle.c) ---- */
 
 /* A posted call has been carried out. */

@@ -571,10 +571,7 @@ static void a_source_that_is_written_to(void)
 	tap_ok(host[0] == 'o' && host[63] == 'o', "nobody writes to a source");
 }
 
-static const struct {
-	const char *name;
-	void (*part)(void);
-} parts[] = {
+static const struct part parts[] = {
 	{"opened twice", opened_twice},
 	{"opened again", opened_again},
 	{"lanes without order", lanes_without_order},
@@ -587,13 +584,6 @@ static const struct {
 
 int main(void)
 {
-	tap_begin();
-	machine_begin("1xH200-8Gi", "context_create_us=0");
-	if (!driver_open())
-		return 1;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		part_run(parts[i].name, parts[i].part);
-	machine_end();
-	tap_end();
-	return tap_failures() != 0;
+	return parts_main(
+		"1xH200-8Gi", "context_create_us=0", parts, sizeof(parts) / sizeof(parts[0]));
 }

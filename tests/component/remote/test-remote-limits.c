@@ -27,14 +27,6 @@ static size_t resident_mib(void)
 	return resident * 4096 / MIB;
 }
 
-static CUdeviceptr device_new(size_t bytes)
-{
-	CUdeviceptr p;
-
-	NEED(drv.cuMemAlloc_v2(&p, bytes));
-	return p;
-}
-
 static bool is_all(const uint8_t *p, size_t n, uint8_t value)
 {
 	for (size_t i = 0; i < n; i++)
@@ -57,7 +49,7 @@ static bool is_untouched(CUdeviceptr device)
 static void too_large(void)
 {
 	CUcontext context = begin_context();
-	const CUdeviceptr device = device_new(SMALL);
+	const CUdeviceptr device = device_memory(SMALL);
 	CUstream stream = new_stream();
 	uint8_t *pageable = malloc(LARGE), *locked;
 	CUDA_MEMCPY2D rows = {
@@ -151,7 +143,7 @@ static void locks_what_comes(void)
 static void pointers(void)
 {
 	CUcontext context = begin_context();
-	const CUdeviceptr device = device_new(SMALL);
+	const CUdeviceptr device = device_memory(SMALL);
 	CUpointer_attribute ordinal = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
 	CUpointer_attribute wrong = (CUpointer_attribute)1000;
 	int at = 7, *there = &at;
@@ -171,7 +163,7 @@ static void pointers(void)
 static void read_at_the_call(void)
 {
 	CUcontext context = begin_context();
-	const CUdeviceptr device = device_new(4), flag = device_new(4);
+	const CUdeviceptr device = device_memory(4), flag = device_memory(4);
 	CUmemcpyAttributes attributes = {
 		.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
 	CUstream stream = new_stream(), other = new_stream();
@@ -248,7 +240,7 @@ static void *allocate(void *unused)
 
 	NEED(drv.cuCtxSetCurrent(forked_context));
 	while (!is_over) {
-		const CUdeviceptr p = device_new(4096);
+		const CUdeviceptr p = device_memory(4096);
 		unsigned type;
 
 		NEED(drv.cuMemcpy((uintptr_t)word, p, 4));
@@ -283,7 +275,7 @@ static void forks(void)
 	int told = 0;
 
 	forked_context = begin_context();
-	p = device_new(4096);
+	p = device_memory(4096);
 	for (int i = 0; i < 2; i++)
 		if (pthread_create(&thread[i], NULL, allocate, NULL))
 			exit(1);
@@ -296,10 +288,7 @@ static void forks(void)
 	OK(drv.cuCtxDestroy_v2(forked_context));
 }
 
-static const struct {
-	const char *name;
-	void (*part)(void);
-} parts[] = {
+static const struct part parts[] = {
 	{"too large", too_large},
 	{"with its context", goes_with_its_context},
 	{"locked memory", locks_what_it_has},
@@ -312,13 +301,6 @@ static const struct {
 
 int main(void)
 {
-	tap_begin();
-	machine_begin("1xH200-8Gi", "context_create_us=0");
-	if (!driver_open())
-		return 1;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		part_run(parts[i].name, parts[i].part);
-	machine_end();
-	tap_end();
-	return tap_failures() != 0;
+	return parts_main(
+		"1xH200-8Gi", "context_create_us=0", parts, sizeof(parts) / sizeof(parts[0]));
 }

@@ -36,22 +36,6 @@ static uint32_t *locked(size_t bytes)
 	return p;
 }
 
-static CUstream stream_new(void)
-{
-	CUstream s;
-
-	NEED(drv.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
-	return s;
-}
-
-static CUdeviceptr device_new(size_t bytes)
-{
-	CUdeviceptr p;
-
-	NEED(drv.cuMemAlloc_v2(&p, bytes));
-	return p;
-}
-
 static bool all_are(const uint32_t *p, uint32_t value)
 {
 	for (size_t i = 0; i < N / 4; i++)
@@ -74,9 +58,9 @@ static bool device_is(CUdeviceptr p, uint32_t value)
 static void there_and_back(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N), b = device_new(N);
+	CUdeviceptr a = device_memory(N), b = device_memory(N);
 	uint32_t *host = locked(N);
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 
 	memset(host, 0, N);
 	NEED(drv.cuMemsetD32Async(a, 7, N / 4, stream));
@@ -97,9 +81,9 @@ static void fill(void *p)
 static void filled_by_host(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N);
+	CUdeviceptr a = device_memory(N);
 	uint32_t *host = locked(N);
-	CUstream stream = stream_new(), other = stream_new();
+	CUstream stream = new_stream(), other = new_stream();
 	CUevent event;
 
 	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -132,8 +116,8 @@ static void hold(void *unused)
 static void held_by_host(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N);
-	CUstream held = stream_new(), other = stream_new();
+	CUdeviceptr a = device_memory(N);
+	CUstream held = new_stream(), other = new_stream();
 	CUevent event;
 
 	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -154,9 +138,9 @@ static void held_by_host(void)
 static void captured(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N);
+	CUdeviceptr a = device_memory(N);
 	uint32_t *from = locked(N), *to = locked(N);
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 	CUgraphExec exec;
 	CUgraph graph;
 
@@ -226,8 +210,8 @@ static void *copy_out(void *argument)
 static void captured_beside_a_copy(void)
 {
 	CUcontext context = begin_context();
-	struct copy_out c = {context, device_new(N), stream_new(), 0, CUDA_ERROR_UNKNOWN};
-	CUstream stream = stream_new();
+	struct copy_out c = {context, device_memory(N), new_stream(), 0, CUDA_ERROR_UNKNOWN};
+	CUstream stream = new_stream();
 	pthread_t thread;
 	CUgraph graph;
 
@@ -248,8 +232,8 @@ static void captured_beside_a_copy(void)
 static void recorded_by_a_graph(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr flag = device_new(4096), a = device_new(N);
-	CUstream stream = stream_new(), other = stream_new();
+	CUdeviceptr flag = device_memory(4096), a = device_memory(N);
+	CUstream stream = new_stream(), other = new_stream();
 	uint32_t *host = locked(N);
 	CUgraphNode node;
 	CUgraphExec exec;
@@ -277,8 +261,8 @@ static void recorded_by_a_graph(void)
 static void beside_a_capture(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N);
-	CUstream stream = stream_new(), other = stream_new();
+	CUdeviceptr a = device_memory(N);
+	CUstream stream = new_stream(), other = new_stream();
 	uint32_t *host = locked(N);
 	CUgraph graph;
 
@@ -314,7 +298,7 @@ static void bring(uint32_t *host, CUdeviceptr from, CUstream stream)
 static void without_a_stream(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N), b = device_new(N);
+	CUdeviceptr a = device_memory(N), b = device_memory(N);
 	uint32_t *host = locked(N), *other = locked(N), *own = malloc(N);
 	CUstream stream;
 
@@ -412,13 +396,13 @@ static void sizes_that_are_none(void *host, CUdeviceptr device)
 static void what_cannot_be(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N), gone = device_new(N);
+	CUdeviceptr a = device_memory(N), gone = device_memory(N);
 	uint32_t *host = malloc(N);
 	uint8_t back[256];
 	size_t index = 7, first = 0, bytes = 100, room = 10;
 	CUdeviceptr nowhere = 0, somewhere = AS_ADDRESS(host);
 	CUmemcpyAttributes attributes = {0};
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 	CUgraphNode nodes[10];
 	CUgraph graph;
 	CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -466,9 +450,9 @@ static void what_cannot_be(void)
 static void host_to_host(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N);
+	CUdeviceptr a = device_memory(N);
 	uint32_t *host = locked(N), *other = locked(N);
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 	CUgraphExec exec;
 	CUgraph graph;
 
@@ -515,9 +499,9 @@ static void *release_later(void *argument)
 static void freed_beside_others(void)
 {
 	CUcontext context = begin_context(), other;
-	struct release release = {context, device_new(4096), locked(N), CUDA_SUCCESS};
-	CUdeviceptr a = device_new(N);
-	CUstream stream = stream_new();
+	struct release release = {context, device_memory(4096), locked(N), CUDA_SUCCESS};
+	CUdeviceptr a = device_memory(N);
+	CUstream stream = new_stream();
 	pthread_t thread;
 
 	NEED(drv.cuMemsetD32_v2(a, 7, N / 4));
@@ -583,7 +567,7 @@ static CUDA_MEMCPY3D box(void *host, CUdeviceptr device, bool is_in)
 static void copy_boxes(uint8_t *from, uint8_t *to, CUdeviceptr device, bool is_async)
 {
 	CUDA_MEMCPY3D in = box(from, device, true), out = box(to, device, false);
-	CUstream stream = is_async ? stream_new() : NULL;
+	CUstream stream = is_async ? new_stream() : NULL;
 
 	for (size_t i = 0; i < BOX; i++)
 		from[i] = (uint8_t)(i * 7 + i / 251);
@@ -599,7 +583,7 @@ static void shapes(void)
 	CUcontext context = begin_context();
 	uint8_t *from = malloc(BOX), *to = malloc(BOX);
 	uint8_t *own = (uint8_t *)locked(BOX), *back = (uint8_t *)locked(BOX);
-	CUdeviceptr device = device_new(BOX);
+	CUdeviceptr device = device_memory(BOX);
 
 	for (int is_async = 0; is_async < 2; is_async++) {
 		copy_boxes(from, to, device, is_async);
@@ -621,7 +605,7 @@ static void many_pieces(void)
 {
 	enum { PIECES = 4200 };
 	CUcontext context = begin_context();
-	CUdeviceptr device = device_new(PIECES * 4);
+	CUdeviceptr device = device_memory(PIECES * 4);
 	static uint32_t *piece[PIECES];
 	bool is = true;
 
@@ -642,7 +626,7 @@ static void many_pieces(void)
 	piece[0] = locked(N);
 	memset(piece[0], 0, N);
 	NEED(drv.cuMemFree_v2(device));
-	device = device_new(N);
+	device = device_memory(N);
 	NEED(drv.cuMemsetD32Async(device, 3, N / 4, NULL));
 	NEED(drv.cuMemcpyDtoHAsync_v2(piece[0], device, N, NULL));
 	/* Given back while a copy is under way: that one is over first. */
@@ -672,7 +656,7 @@ static const struct remote_session *find_session(void)
 static bool is_taken_along(CUdeviceptr to, uint32_t *host)
 {
 	const struct remote_session *s = find_session();
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 	uint64_t before = atomic_load(&s->lane[0].down.tail);
 
 	NEED(drv.cuMemcpyHtoDAsync_v2(to, host, N, stream));
@@ -708,8 +692,8 @@ static void waits_end(void)
 	static const char *const name[] = {"the stream's synchronisation", "the context's",
 		"an event's", "a query", "an event's query", "the stream's end"};
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N), flag = device_new(4096);
-	CUstream stream = NULL, other = stream_new();
+	CUdeviceptr a = device_memory(N), flag = device_memory(4096);
+	CUstream stream = NULL, other = new_stream();
 	CUgraphExec exec;
 	CUgraphNode node;
 	CUgraph graph;
@@ -723,7 +707,7 @@ static void waits_end(void)
 	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	tap_ok(is_taken_along(a, host), "a source is taken along at the call");
 	for (uint32_t i = 0; i < ENDS; i++) {
-		stream = stream_new();
+		stream = new_stream();
 		NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
 		NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
 		NEED(drv.cuEventRecord(event, stream));
@@ -739,7 +723,7 @@ static void waits_end(void)
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	NEED(drv.cuGraphLaunch(exec, other));
 	tap_ok(is_taken_along(a, host), "nor does a graph without the program's work");
-	stream = stream_new();
+	stream = new_stream();
 	NEED(drv.cuMemsetD32_v2(flag, 0, 1024));
 	NEED(drv.cuEventRecord(event, stream));
 	NEED(drv.cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
@@ -753,8 +737,8 @@ static void waits_end(void)
 static void late_and_wrong(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N), small = device_new(4096), flag = device_new(4096);
-	CUstream stream = stream_new(), other = stream_new();
+	CUdeviceptr a = device_memory(N), small = device_memory(4096), flag = device_memory(4096);
+	CUstream stream = new_stream(), other = new_stream();
 	CUresult at_call, at_sync;
 	uint32_t *host;
 
@@ -778,8 +762,8 @@ static void late_and_wrong(void)
 static void many_that_wait(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N), flag = device_new(4096);
-	CUstream stream = stream_new(), other = stream_new();
+	CUdeviceptr a = device_memory(N), flag = device_memory(4096);
+	CUstream stream = new_stream(), other = new_stream();
 	uint32_t *from, *to;
 
 	is_registered = true;
@@ -808,7 +792,7 @@ static void many_that_wait(void)
 static void limited_files(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(N);
+	CUdeviceptr a = device_memory(N);
 	uint32_t *host;
 
 	setrlimit(RLIMIT_FSIZE, &(struct rlimit){4096, 4096});
@@ -851,7 +835,7 @@ static void *synchronize(void *context)
 static void numbered_streams(void)
 {
 	CUcontext context = begin_context(), other;
-	CUdeviceptr a = device_new(N);
+	CUdeviceptr a = device_memory(N);
 	uint32_t *host;
 	CUgraphExec exec;
 	pthread_t thread;
@@ -915,7 +899,7 @@ static void host_nodes_again(void)
 	CUcontext context = begin_context();
 	uint64_t counts[3] = {0}, after = 0;
 	CUDA_HOST_NODE_PARAMS params = {add, &counts[0]}, now;
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 	CUgraphExec exec;
 	CUgraphNode node, empty;
 	CUgraph graph;
@@ -977,7 +961,7 @@ static void host_nodes_under_way(void)
 	CUcontext context = begin_context();
 	uint64_t first = 0, updated = 0, own = 0, others = 0;
 	const CUDA_HOST_NODE_PARAMS params = {add, &own};
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 
 	for (int i = 0; i < 30; i++) {
 		CUgraphExecUpdateResultInfo info = {0};
@@ -1038,7 +1022,7 @@ static void polled_by_others(void)
 	pthread_t thread[4];
 	int status = 0;
 
-	polled_stream = stream_new();
+	polled_stream = new_stream();
 	NEED(drv.cuEventCreate(&polled, CU_EVENT_DISABLE_TIMING));
 	NEED(drv.cuEventRecord(polled, polled_stream));
 	for (int i = 0; i < 4; i++)
@@ -1110,8 +1094,8 @@ static CUresult poll_event(CUevent event)
 static void queries(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr flag = device_new(4096);
-	CUstream stream = stream_new(), other = stream_new();
+	CUdeviceptr flag = device_memory(4096);
+	CUstream stream = new_stream(), other = new_stream();
 	CUevent event, later;
 	const pid_t worker = find_worker();
 	bool is = true;
@@ -1178,7 +1162,7 @@ static void queries(void)
 static void taken_address(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr a = device_new(64 << 20), b;
+	CUdeviceptr a = device_memory(64 << 20), b;
 	uint32_t *mine;
 
 	OK(drv.cuMemFree_v2(a));
@@ -1191,7 +1175,7 @@ static void taken_address(void)
 	}
 	mine[0] = 5;
 	for (int i = 0; i < 4; i++) {
-		b = device_new(32 << 20);
+		b = device_memory(32 << 20);
 		tap_ok(b + (32 << 20) <= (uintptr_t)mine || b >= (uintptr_t)mine + (64 << 20),
 			"no device memory where the program has its own");
 		NEED(drv.cuMemsetD32_v2(b, 9, 1024));
@@ -1265,7 +1249,7 @@ static void load_image_again(void)
 static void late_error(void)
 {
 	CUcontext context = begin_context();
-	CUdeviceptr p = device_new(4096), live = device_new(4096);
+	CUdeviceptr p = device_memory(4096), live = device_memory(4096);
 	CUresult at_call, at_sync;
 	uint32_t word[2] = {0, 0};
 	size_t room = 0, all = 0;
@@ -1292,7 +1276,7 @@ static void hostile(void)
 {
 	CUcontext context = begin_context();
 	CUmodule module;
-	CUdeviceptr p = device_new(4096), table;
+	CUdeviceptr p = device_memory(4096), table;
 	uint64_t word = 0;
 
 	/* A variable whose size nobody asks for is of use as a whole. */
@@ -1325,7 +1309,7 @@ static bool graph_memory_holds(CUdeviceptr p, CUstream stream, uint32_t value)
 static void allocated_by_graphs(void)
 {
 	CUcontext context = begin_context();
-	CUstream stream = stream_new();
+	CUstream stream = new_stream();
 	CUgraph graph, freeing, built;
 	CUgraphExec exec, freeing_exec, built_exec;
 	CUgraphNode node, fill;
@@ -1369,10 +1353,7 @@ static void allocated_by_graphs(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-static const struct {
-	const char *name;
-	void (*part)(void);
-} parts[] = {
+static const struct part parts[] = {
 	{"there and back", there_and_back},
 	{"filled by the host", filled_by_host},
 	{"held by the host", held_by_host},
@@ -1406,13 +1387,6 @@ static const struct {
 
 int main(void)
 {
-	tap_begin();
-	machine_begin("1xH200-8Gi", "context_create_us=0");
-	if (!driver_open())
-		return 1;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		part_run(parts[i].name, parts[i].part);
-	machine_end();
-	tap_end();
-	return tap_failures() != 0;
+	return parts_main(
+		"1xH200-8Gi", "context_create_us=0", parts, sizeof(parts) / sizeof(parts[0]));
 }

@@ -16,14 +16,6 @@ enum { MIB = 1 << 20, WHOLE = 4 * MIB, ROUNDS = 40, PATIENCE_S = 20 };
 static CUcontext context;
 static CUdeviceptr device;
 
-static CUdeviceptr device_new(size_t bytes)
-{
-	CUdeviceptr p;
-
-	NEED(drv.cuMemAlloc_v2(&p, bytes));
-	return p;
-}
-
 static pthread_t thread_new(void *(*main)(void *), void *argument)
 {
 	pthread_t thread;
@@ -97,7 +89,7 @@ static void *copy_again_and_again(void *stream)
 
 static void read_beside_copies(CUstream stream)
 {
-	const CUdeviceptr snapshot = device_new(WHOLE);
+	const CUdeviceptr snapshot = device_memory(WHOLE);
 	uint32_t *host = malloc(WHOLE);
 	pthread_t copier;
 	unsigned torn = 0;
@@ -124,7 +116,7 @@ static void one_step(void)
 
 	context = begin_context();
 	stream = new_stream();
-	device = device_new(WHOLE);
+	device = device_memory(WHOLE);
 	alarm(4 * PATIENCE_S);
 	read_beside_fills(stream, true);
 	read_beside_fills(NULL, false);
@@ -197,7 +189,7 @@ static void large(void)
 
 	context = begin_context();
 	stream = new_stream();
-	device = device_new(LARGE + MIB);
+	device = device_memory(LARGE + MIB);
 	alarm(4 * PATIENCE_S);
 	there_and_back("a lonely thread's", stream);
 	thread = thread_new(only_there, NULL);
@@ -216,7 +208,7 @@ static void newcomers(void)
 	unsigned torn = 0;
 
 	context = begin_context();
-	device = device_new(WHOLE);
+	device = device_memory(WHOLE);
 	alarm(4 * PATIENCE_S);
 	for (int i = 0; i < ROUNDS; i++) {
 		pthread_t filler = thread_new(fill_again_and_again, NULL);
@@ -252,8 +244,8 @@ static void begin_held(bool is_default_stream)
 	module = load_kernels();
 	spin = kernel_get(module, "spin_flag");
 	set = kernel_get(module, "set_flag");
-	flag = device_new(4);
-	device = device_new(256 * MIB);
+	flag = device_memory(4);
+	device = device_memory(256 * MIB);
 	held = is_default_stream ? NULL : new_stream();
 	other = new_stream();
 	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
@@ -422,7 +414,7 @@ static void waits_elsewhere(void)
 	memset(host, 0, MIB);
 	host[0] = 3;
 	NEED(drv.cuMemHostRegister_v2(host, MIB, 0));
-	there = device_new(MIB);
+	there = device_memory(MIB);
 	NEED(drv.cuCtxCreate_v2(&second, 0, 0));
 	released = new_stream();
 	set = kernel_get(load_kernels(), "set_flag");
@@ -437,10 +429,7 @@ static void waits_elsewhere(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-static const struct {
-	const char *name;
-	void (*part)(void);
-} parts[] = {
+static const struct part parts[] = {
 	{"one step", one_step},
 	{"newcomers", newcomers},
 	{"large", large},
@@ -456,13 +445,6 @@ static const struct {
 
 int main(void)
 {
-	tap_begin();
-	machine_begin("1xH200-8Gi", "context_create_us=0");
-	if (!driver_open())
-		return 1;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		part_run(parts[i].name, parts[i].part);
-	machine_end();
-	tap_end();
-	return tap_failures() != 0;
+	return parts_main(
+		"1xH200-8Gi", "context_create_us=0", parts, sizeof(parts) / sizeof(parts[0]));
 }

@@ -241,6 +241,19 @@ bool part_wait(pid_t pid)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+int parts_main(const char *devices, const char *costs, const struct part *parts, size_t n)
+{
+	tap_begin();
+	machine_begin(devices, costs);
+	if (!driver_open())
+		return 1;
+	for (size_t i = 0; i < n; i++)
+		part_run(parts[i].name, parts[i].part);
+	machine_end();
+	tap_end();
+	return tap_failures() != 0;
+}
+
 pid_t part_start(void (*part)(void *), void *argument)
 {
 	pid_t pid;

@@ -44,6 +44,13 @@ void part_run(const char *name, void (*part)(void));
 pid_t part_start(void (*part)(void *), void *argument);
 bool part_wait(pid_t pid);
 
+/* All of a program that has nothing else to say: a machine of its own, each part, the summary. */
+struct part {
+	const char *name;
+	void (*part)(void);
+};
+int parts_main(const char *devices, const char *costs, const struct part *parts, size_t n);
+
 /* Compares with CUDA_SUCCESS, prints both names otherwise. */
 #define OK(expression) expect_result(CUDA_SUCCESS, expression, #expression, __LINE__)
 #define EXPECT(code, expression) expect_result(code, expression, #expression, __LINE__)
