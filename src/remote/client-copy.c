@@ -181,16 +181,17 @@ static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
 
 /*
  * A source that earlier work may still write is read when the stream gets there. One that is not
- * page-locked belongs to the program again when an asynchronous call returns; one that is need not
- * be taken along where there is no room for it.
+ * page-locked belongs to the program again when an asynchronous call returns.
  */
-static bool is_read_later(const struct remote_copy *device, const struct box *box, struct how how)
+static bool is_read_later(const struct box *box, struct how how)
 {
-	if (how.is_taken)
-		return false;
-	if (is_hazardous())
-		return how.is_awaited || is_pinned(box->base);
-	return how.is_async && !how.is_awaited && is_pinned(box->base) && !pieces_have_room(device);
+	return !how.is_taken && is_hazardous() && (how.is_awaited || is_pinned(box->base));
+}
+
+/* For one that may be read later nobody waits until there is room to take it along. */
+static bool is_patient(const struct box *box, struct how how)
+{
+	return how.is_async && !how.is_awaited && !how.is_taken && is_pinned(box->base);
 }
 
 static CUresult copy_from_host(
@@ -199,8 +200,12 @@ static CUresult copy_from_host(
 	const bool is_captured = becomes_a_node(how);
 	CUresult r;
 
-	if (!is_captured && !is_read_later(device, box, how))
-		return pieces_in(device, box);
+	if (!is_captured && !is_read_later(box, how)) {
+		if (!is_patient(box, how))
+			return pieces_in(device, box);
+		if (pieces_fit_in(device, box, &r))
+			return r;
+	}
 	r = copy_later(REMOTE_COPY_FETCH, device, box, is_captured);
 	return r || !how.is_awaited ? r : cuStreamSynchronize(how.stream);
 }

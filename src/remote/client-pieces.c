@@ -3,8 +3,8 @@
  * Data of pageable memory, which travel in pieces: while one is written the one before is on its
  * way. A copy is one step of its stream all the same, up to REMOTE_WHOLE: the worker gathers what
  * comes, or reads all at once.
- * What waits at the worker for its stream has room there that is counted here. Who finds none asks
- * for it: he waits, as he would in the driver, and nobody else.
+ * What waits at the worker for its stream has room there that is counted here. Who finds none waits
+ * for his own stream, as he would in the driver, and nobody else does.
  */
 #include "remote/client.h"
 
@@ -89,30 +89,24 @@ static bool take_room(uint64_t units)
 	return true;
 }
 
-static CUresult await_room(uint64_t units)
+/* Nothing is sent that would have needed it. */
+static void leave_room(uint64_t units)
 {
-	while (!take_room(units)) {
-		struct call c;
-		const CUresult r = call_ask(&c, REMOTE_COPY_ROOM, units);
-
-		call_end(&c);
-		if (r)
-			return r;
-	}
-	return CUDA_SUCCESS;
+	atomic_fetch_sub_explicit(&room.taken, units, memory_order_relaxed);
 }
 
-bool pieces_have_room(const struct remote_copy *c)
+/* What the steps from `at` on take. */
+static uint64_t units_of(const struct remote_copy *whole, size_t at)
 {
-	const size_t all = bytes_of(c);
+	const size_t all = bytes_of(whole);
 	struct remote_copy step;
 	uint64_t units = 0;
 
-	for (size_t at = 0; at < all && units <= REMOTE_STAGES;) {
-		at += cut(c, at, REMOTE_WHOLE, &step);
+	while (at < all && units <= REMOTE_STAGES) {
+		at += cut(whole, at, REMOTE_WHOLE, &step);
 		units += remote_copy_units(&step);
 	}
-	return has_room(atomic_load_explicit(&room.taken, memory_order_relaxed), units);
+	return units;
 }
 
 /* ---- to the device ---- */
@@ -133,16 +127,15 @@ static CUresult begin_in(
 static CUresult send_part(
 	const struct remote_copy *step, const struct box *box, size_t base, size_t at)
 {
-	const uint64_t all = bytes_of(step), n = REMOTE_PIECE;
+	const struct remote_part part = {bytes_of(step), REMOTE_PIECE, step->is_beyond};
 	struct call c;
-	const CUresult r = call_begin(&c, REMOTE_COPY_PART, 2 * sizeof(n) + FIELD(n));
+	const CUresult r = call_begin(&c, REMOTE_COPY_PART, sizeof(part) + FIELD(part.bytes));
 
 	if (r)
 		return r;
-	call_put(&c, &all, sizeof(all));
-	call_put(&c, &n, sizeof(n));
-	box_read(box, base + at, c.at, n);
-	c.at += FIELD(n);
+	call_put(&c, &part, sizeof(part));
+	box_read(box, base + at, c.at, part.bytes);
+	c.at += FIELD(part.bytes);
 	call_send_aside(&c);
 	return CUDA_SUCCESS;
 }
@@ -177,6 +170,21 @@ static CUresult send_step(
 	return r;
 }
 
+static CUresult send_beyond(const struct remote_copy *step, const struct box *box, size_t base)
+{
+	struct remote_copy beyond = *step;
+	struct call c;
+	CUresult r;
+
+	beyond.is_beyond = true;
+	r = gather(&beyond, box, base, &c);
+	if (r)
+		return r;
+	r = call_wait(&c, 0);
+	call_end(&c);
+	return r;
+}
+
 static CUresult take_answers(unsigned *n, unsigned but)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -193,32 +201,53 @@ static CUresult take_answers(unsigned *n, unsigned but)
 	return r;
 }
 
-/* Of several steps some are under way: their answers say what room there is again. */
-CUresult pieces_in(const struct remote_copy *whole, const struct box *box)
+/*
+ * Of several steps some are under way: their answers say what room there is again. has_room: all
+ * of it is taken.
+ */
+static CUresult send_in(const struct remote_copy *whole, const struct box *box, bool has_room)
 {
 	const size_t all = bytes_of(whole);
 	const bool asks = all > REMOTE_WHOLE && !is_synchronous();
 	unsigned answers = 0;
 	struct remote_copy step;
 	CUresult r = CUDA_SUCCESS, last;
+	size_t at = 0;
 
-	for (size_t at = 0, n; at < all && !r; at += n) {
-		uint64_t units;
+	while (at < all && !r) {
+		const size_t n = cut(whole, at, REMOTE_WHOLE, &step);
+		const uint64_t units = remote_copy_units(&step);
+		bool fits;
 
-		n = cut(whole, at, REMOTE_WHOLE, &step);
-		units = remote_copy_units(&step);
 		r = take_answers(&answers, STEPS_AHEAD);
-		if (!r && !take_room(units)) {
+		fits = has_room || r || take_room(units);
+		if (!fits) {
 			r = take_answers(&answers, 0);
-			r = r ? r : await_room(units);
+			fits = r || take_room(units);
 		}
 		if (r)
 			break;
-		r = send_step(&step, box, at, asks);
-		answers += asks && !r;
+		r = fits ? send_step(&step, box, at, asks) : send_beyond(&step, box, at);
+		answers += fits && asks && !r;
+		at += n;
 	}
+	if (has_room)
+		leave_room(units_of(whole, at));
 	last = take_answers(&answers, 0);
 	return r ? r : last;
+}
+
+CUresult pieces_in(const struct remote_copy *whole, const struct box *box)
+{
+	return send_in(whole, box, false);
+}
+
+bool pieces_fit_in(const struct remote_copy *whole, const struct box *box, CUresult *ret_result)
+{
+	if (!take_room(units_of(whole, 0)))
+		return false;
+	*ret_result = send_in(whole, box, true);
+	return true;
 }
 
 /* ---- to the host ---- */

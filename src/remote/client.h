@@ -178,8 +178,8 @@ CUresult reverse_begin(void);
 /* A copy of pageable memory, from and to the box. */
 CUresult pieces_in(const struct remote_copy *copy, const struct box *box);
 CUresult pieces_out(const struct remote_copy *copy, const struct box *box);
-/* Whether it may be taken along without waiting. */
-bool pieces_have_room(const struct remote_copy *copy);
+/* pieces_in() if that waits for no stream; false: it would have to. */
+bool pieces_fit_in(const struct remote_copy *copy, const struct box *box, CUresult *ret_result);
 /* The worker's word of what it has released. */
 void pieces_heard(uint32_t released);
 

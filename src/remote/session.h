@@ -25,7 +25,7 @@
 #define REMOTE_SOCKET "/run/divvy/remote.sock"
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 6u
+#define REMOTE_ABI 7u
 #define REMOTE_LANES 256u
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (256u << 10)
@@ -41,7 +41,9 @@
 #define REMOTE_WHOLE (16u << 20)
 /*
  * What came along waits in memory of the worker's until it is on the device. It is counted in
- * units, and of REMOTE_STAGES the program knows, without asking, that nobody waits for them.
+ * units, and of REMOTE_STAGES the program knows, without asking, that there is room. What is more
+ * goes beyond them, is not posted, and answered when so much is free again or its own stream has
+ * come to it: a thread waits for no other one's stream.
  */
 #define REMOTE_STAGE (64u << 10)
 #define REMOTE_STAGES 1024u
@@ -159,12 +161,11 @@ enum remote_op {
 	REMOTE_PAD = 0xff00, /* nothing up to the end of the ring */
 	REMOTE_CLOSE,        /* the thread has ended; the lane may be used by another one */
 	REMOTE_COPY_IN,      /* struct remote_copy, data: host to device */
-	REMOTE_COPY_PART,    /* u64 of all, u64 bytes, data: for the next COPY_IN that is_whole */
+	REMOTE_COPY_PART,    /* struct remote_part, data: for the next COPY_IN that is_whole */
 	REMOTE_COPY_FETCH,   /* struct remote_copy: the same, the data is PULLed by the stream */
 	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, in the answer */
 	REMOTE_COPY_REST,    /* u64 bytes: the next ones of a COPY_OUT that is_whole */
 	REMOTE_COPY_PUSH,    /* struct remote_copy: the same, PUSHed by the stream */
-	REMOTE_COPY_ROOM,    /* u64 units: answered when so many are free */
 	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
 	REMOTE_WINDOW_CLOSE, /* u64 window: whatever uses it is over afterwards */
 	REMOTE_WINDOW_IN,    /* struct remote_copy, struct remote_window: window to device */
@@ -197,7 +198,12 @@ struct remote_copy {
 	uint32_t is_free;              /* the client forgets `work` when it is done */
 	uint32_t is_whole;             /* IN: all but the last data came in PARTs; OUT: read at
 					* once, the REST is asked for */
-	uint32_t reserved;
+	uint32_t is_beyond;            /* IN: is not counted; not POSTED */
+};
+
+struct remote_part {
+	uint64_t of, bytes; /* all that there will be, and here */
+	uint64_t is_beyond;
 };
 
 static inline bool remote_copy_is_linear(const struct remote_copy *c)

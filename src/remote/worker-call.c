@@ -77,6 +77,11 @@ void graphs_used(void)
 	graphs.uses++;
 }
 
+bool graphs_are_used(void)
+{
+	return graphs.uses > 0;
+}
+
 /* Who waits in the driver with it holds up nobody but who changes something: readers come first. */
 void graphs_share(void)
 {

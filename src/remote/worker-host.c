@@ -100,20 +100,6 @@ static bool check(struct serve *s, struct remote_copy *c, size_t most, size_t *r
 	return !s->error;
 }
 
-static CUresult copy_from(
-	const struct remote_copy *c, CUstream stream, struct stage *stage, uint32_t units)
-{
-	CUresult r;
-
-	if (!stage) {
-		stage_released(units);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	r = run(c, stream, stage_memory(stage), true);
-	stage_release_after(stage, stream);
-	return r;
-}
-
 /*
  * A call without a stream waits for the default one, and that for all that block it, which may wait
  * for another thread of the program: so it is done when the stream gets there. Where the driver has
@@ -148,19 +134,81 @@ static struct stage *take_parts(struct serve *s, size_t bytes)
 	return stage;
 }
 
-static struct stage *stage_along(struct serve *s, size_t bytes)
+/* Where the program counts it: what it gets back when nothing comes of the copy. */
+static uint32_t units_counted(const struct remote_copy *c)
 {
-	struct stage *stage = stage_get(bytes);
+	return c->is_beyond ? 0 : remote_copy_units(c);
+}
+
+/* A short line is taken by the driver at the call, but by a graph's node when that runs. */
+static struct stage *stage_new_for(const struct remote_copy *c, size_t bytes)
+{
+	if (!remote_copy_units(c))
+		return stage_of_graph(bytes);
+	return c->is_beyond ? stage_beyond(bytes) : stage_get(bytes);
+}
+
+static struct stage *stage_along(struct serve *s, const struct remote_copy *c, size_t bytes)
+{
+	struct stage *stage = stage_new_for(c, bytes);
 
 	if (stage)
 		memcpy(stage_memory(stage), s->data, bytes);
+	else
+		stage_released(units_counted(c));
 	return stage;
 }
 
-/* Data that came along. A short line is taken by the driver at the call. */
+/* There is no stream to wait for, nor a graph. */
+static CUresult copy_at_once(struct serve *s, const struct remote_copy *c, struct stage *stage)
+{
+	const CUresult r = run(c, NULL, stage ? stage_memory(stage) : s->data, true);
+
+	if (stage)
+		stage_return(stage);
+	else
+		stage_released(units_counted(c));
+	return r;
+}
+
+static void return_stage(void *stage)
+{
+	stage_return(stage);
+}
+
+/*
+ * Of a graph, if another thread of the program has begun to capture the stream: the data that came
+ * along are what each launch copies.
+ */
+static CUresult copy_in_order(
+	struct serve *s, const struct remote_copy *c, size_t bytes, struct stage **stage)
+{
+	CUstream const stream = (CUstream)(uintptr_t)c->stream;
+	CUgraph graph;
+	CUresult r;
+
+	graphs_share();
+	graph = graphs_are_used() ? graph_captured_by(stream) : NULL;
+	if (!*stage && (graph || remote_copy_units(c))) {
+		*stage = stage_along(s, c, bytes);
+		if (!*stage) {
+			graphs_unlock();
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+	}
+	r = run(c, stream, *stage ? stage_memory(*stage) : s->data, true);
+	if (graph) {
+		stage_becomes_a_graphs(*stage);
+		graph_keep(graph, return_stage, *stage);
+		*stage = NULL;
+	}
+	graphs_unlock();
+	return r;
+}
+
+/* Data that came along. */
 static CUresult copy_in(struct serve *s, struct remote_copy *c, size_t bytes)
 {
-	const uint32_t units = remote_copy_units(c);
 	const bool is_direct = !c->is_async && !is_deferred(c);
 	struct stage *stage = NULL;
 	CUstreamCaptureMode mode;
@@ -173,45 +221,43 @@ static CUresult copy_in(struct serve *s, struct remote_copy *c, size_t bytes)
 	if (s->error)
 		return s->error;
 	if (c->is_whole && !stage) {
-		stage_released(units);
+		stage_released(units_counted(c));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (is_direct || !units) {
-		r = run(c, (CUstream)(uintptr_t)c->stream, stage ? stage_memory(stage) : s->data,
-			true);
-		if (stage)
-			stage_return(stage);
-		else
-			stage_released(units);
-		return r;
-	}
+	if (is_direct)
+		return copy_at_once(s, c, stage);
 	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-	stage = c->is_whole ? stage : stage_along(s, bytes);
-	r = copy_from(c, (CUstream)(uintptr_t)c->stream, stage, units);
+	r = copy_in_order(s, c, bytes, &stage);
+	if (stage && c->is_beyond)
+		stage_release_awaited(stage, (CUstream)(uintptr_t)c->stream);
+	else if (stage)
+		stage_release_after(stage, (CUstream)(uintptr_t)c->stream);
 	capture_relax(mode);
 	return r;
 }
 
 CUresult serve_copy_part(struct serve *s)
 {
-	const uint64_t bytes = take_u64(s), n = take_u64(s);
+	const struct remote_part part = TAKE_VALUE(s, struct remote_part);
 	struct copy_parts *p = &s->in_parts;
 
-	if (s->error || n > (size_t)(s->in_end - s->in) || !bytes || bytes > REMOTE_WHOLE)
+	if (s->error || part.bytes > (size_t)(s->in_end - s->in) || !part.of ||
+		part.of > REMOTE_WHOLE)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!p->stage) {
 		const CUstreamCaptureMode mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
 
-		*p = (struct copy_parts){stage_get(bytes), bytes, 0};
+		*p = (struct copy_parts){
+			part.is_beyond ? stage_beyond(part.of) : stage_get(part.of), part.of, 0};
 		capture_relax(mode);
 	}
 	/* Without memory the copy itself says so. */
 	if (!p->stage)
 		return CUDA_SUCCESS;
-	if (p->bytes != bytes || n >= bytes - p->at)
+	if (p->bytes != part.of || part.bytes >= part.of - p->at)
 		return CUDA_ERROR_INVALID_VALUE;
-	memcpy(stage_memory(p->stage) + p->at, s->data, n);
-	p->at += n;
+	memcpy(stage_memory(p->stage) + p->at, s->data, part.bytes);
+	p->at += part.bytes;
 	return CUDA_SUCCESS;
 }
 
@@ -222,20 +268,6 @@ void serve_copy_done(struct serve *s)
 	if (s->out_parts.stage)
 		stage_return(s->out_parts.stage);
 	s->in_parts = s->out_parts = (struct copy_parts){NULL};
-}
-
-/* Answered when there is room for so much that comes along. */
-CUresult serve_copy_room(struct serve *s)
-{
-	const uint64_t units = take_u64(s);
-	CUstreamCaptureMode mode;
-
-	if (s->error || s->in_parts.stage)
-		return CUDA_ERROR_INVALID_VALUE; /* it would wait for itself */
-	mode = capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-	stages_await(units);
-	capture_relax(mode);
-	return CUDA_SUCCESS;
 }
 
 static size_t answer_bytes(size_t bytes)
@@ -499,7 +531,7 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	struct remote_copy c = TAKE_VALUE(s, struct remote_copy);
 	const bool is_later = op == REMOTE_COPY_FETCH || op == REMOTE_COPY_PUSH;
 	const size_t most = is_later ? LATER_MAX : c.is_whole ? REMOTE_WHOLE : REMOTE_PIECE;
-	const uint32_t units = remote_copy_units(&c); /* as the program has counted them */
+	const uint32_t units = units_counted(&c); /* before its handles are replaced */
 	CUstreamCaptureMode mode;
 	size_t bytes;
 	CUresult r;

@@ -2,9 +2,8 @@
 /*
  * Memory between that of the program and the device, which the driver has locked. What came along
  * with a call has a piece of its own until its copy is over; of those there are STAGES_MAX, which
- * the program knows: a caller that is more waits. What a stream fetches, or brings, when it gets
- * there has a piece that all such copies of the stream use in turn, and nobody waits for: the
- * stream may wait for the caller.
+ * the program knows and counts. What is beyond has another one, and its caller waits. What a stream
+ * fetches, or brings, when it gets there has a piece that all such copies of the stream use in turn.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,14 +29,16 @@ struct stage {
 	uint8_t *p;
 	size_t room;
 	CUevent event; /* free once it is over */
-	bool is_later; /* not of STAGES_MAX */
+	bool is_later;  /* not of STAGES_MAX; ... */
+	bool is_beyond; /* ... but it came along */
 	struct line line;
 };
 
 static struct {
 	pthread_mutex_t lock;
 	struct stage *free, *busy;      /* busy: with an event, the latest first */
-	size_t bytes, later, along;     /* all; those of streams and graphs; with what came along */
+	size_t bytes;                   /* of all */
+	size_t along, later, beyond;    /* that are counted, that are not, and of these beyond */
 	struct stage *_Atomic returned; /* by graphs; without the lock */
 	_Atomic uint32_t released;      /* units */
 } stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -71,11 +72,12 @@ static void set_free(struct stage *s)
 {
 	if (s->is_later) {
 		stages.later -= s->room;
+		stages.beyond -= s->is_beyond ? s->room : 0;
 	} else {
 		stages.along -= s->room;
 		stage_released((uint32_t)(s->room / REMOTE_STAGE));
 	}
-	s->is_later = false;
+	s->is_later = s->is_beyond = false;
 	s->line = (struct line){0};
 	s->next = stages.free;
 	stages.free = s;
@@ -99,29 +101,6 @@ static void reclaim(void)
 	}
 }
 
-/*
- * With the lock held, and without it while it waits: a stream may need it to get there. Nobody else
- * has the oldest one meanwhile. False: there is none to wait for.
- */
-static bool await_oldest(void)
-{
-	struct stage **oldest = NULL, *s;
-
-	for (struct stage **at = &stages.busy; *at; at = &(*at)->next)
-		if (!(*at)->is_later)
-			oldest = at;
-	if (!oldest)
-		return false;
-	s = *oldest;
-	*oldest = s->next;
-	pthread_mutex_unlock(&stages.lock);
-	driver.cuEventSynchronize(s->event);
-	driver.cuEventDestroy_v2(s->event);
-	pthread_mutex_lock(&stages.lock);
-	set_free(s);
-	return true;
-}
-
 static struct stage *stage_new(size_t room)
 {
 	struct stage *s = calloc(1, sizeof(*s));
@@ -141,7 +120,10 @@ static struct stage *stage_new(size_t room)
 	return s;
 }
 
-/* As await_oldest(): room for others, of other sizes; the driver may wait for streams first. */
+/*
+ * With the lock held, and without it while the driver may wait for streams: room for others, of
+ * other sizes.
+ */
 static void trim(void)
 {
 	struct stage *unused = stages.free;
@@ -181,44 +163,22 @@ static struct stage *take_new(size_t room)
 	return s;
 }
 
-/* With the lock held: until there is room, or nobody has any that comes back. */
-static void await_room(size_t room)
-{
-	const struct timespec nap = {.tv_nsec = LOOK_NS};
-
-	reclaim();
-	while (stages.along && stages.along + room > STAGES_MAX) {
-		if (await_oldest())
-			continue;
-		/* Others wait for theirs, or have yet to fill them. */
-		pthread_mutex_unlock(&stages.lock);
-		nanosleep(&nap, NULL);
-		pthread_mutex_lock(&stages.lock);
-		reclaim();
-	}
-}
-
 struct stage *stage_get(size_t bytes)
 {
 	const size_t room = remote_stage_room(bytes);
-	struct stage *s;
+	struct stage *s = NULL;
 
 	pthread_mutex_lock(&stages.lock);
-	await_room(room);
-	s = take_free(room);
-	if (!s && stages.bytes - stages.later + room > STAGES_KEPT)
-		trim();
-	s = s ? s : take_new(room);
-	stages.along += s ? room : 0;
+	reclaim();
+	if (stages.along + room <= STAGES_MAX) {
+		s = take_free(room);
+		if (!s && stages.bytes - stages.later + room > STAGES_KEPT)
+			trim();
+		s = s ? s : take_new(room);
+		stages.along += s ? room : 0;
+	}
 	pthread_mutex_unlock(&stages.lock);
 	return s;
-}
-
-void stages_await(uint64_t units)
-{
-	pthread_mutex_lock(&stages.lock);
-	await_room(units < REMOTE_STAGES ? units * REMOTE_STAGE : STAGES_MAX);
-	pthread_mutex_unlock(&stages.lock);
 }
 
 /* ---- those of streams ---- */
@@ -280,6 +240,33 @@ struct stage *stage_of_graph(size_t bytes)
 	return get_later(&(struct line){0}, bytes);
 }
 
+struct stage *stage_beyond(size_t bytes)
+{
+	struct stage *s = stage_of_graph(bytes);
+
+	if (!s)
+		return NULL;
+	pthread_mutex_lock(&stages.lock);
+	s->is_beyond = true;
+	stages.beyond += s->room;
+	pthread_mutex_unlock(&stages.lock);
+	return s;
+}
+
+void stage_becomes_a_graphs(struct stage *s)
+{
+	pthread_mutex_lock(&stages.lock);
+	if (!s->is_later) {
+		stages.along -= s->room;
+		stages.later += s->room;
+		stage_released((uint32_t)(s->room / REMOTE_STAGE));
+	}
+	stages.beyond -= s->is_beyond ? s->room : 0;
+	s->is_later = true;
+	s->is_beyond = false;
+	pthread_mutex_unlock(&stages.lock);
+}
+
 /* Another one may come to have its handle. */
 CUresult stream_destroy(CUstream stream)
 {
@@ -315,16 +302,49 @@ CUevent event_behind(CUstream stream)
 	return event;
 }
 
-void stage_release_after(struct stage *s, CUstream stream)
+static void set_busy(struct stage *s, CUevent event)
 {
-	s->event = event_behind(stream);
-	if (!s->event) {
-		driver.cuStreamSynchronize(stream);
-		stage_return(s);
-		return;
-	}
+	s->event = event;
 	pthread_mutex_lock(&stages.lock);
 	s->next = stages.busy;
 	stages.busy = s;
 	pthread_mutex_unlock(&stages.lock);
+}
+
+void stage_release_after(struct stage *s, CUstream stream)
+{
+	const CUevent event = event_behind(stream);
+
+	if (event) {
+		set_busy(s, event);
+		return;
+	}
+	driver.cuStreamSynchronize(stream);
+	stage_return(s);
+}
+
+static bool is_full(void)
+{
+	bool is;
+
+	pthread_mutex_lock(&stages.lock);
+	reclaim();
+	is = stages.along + stages.beyond > STAGES_MAX;
+	pthread_mutex_unlock(&stages.lock);
+	return is;
+}
+
+void stage_release_awaited(struct stage *s, CUstream stream)
+{
+	const struct timespec nap = {.tv_nsec = LOOK_NS};
+	const CUevent event = event_behind(stream);
+
+	if (!event) {
+		driver.cuStreamSynchronize(stream);
+		stage_return(s);
+		return;
+	}
+	while (driver.cuEventQuery(event) == CUDA_ERROR_NOT_READY && is_full())
+		nanosleep(&nap, NULL);
+	set_busy(s, event);
 }

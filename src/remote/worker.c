@@ -165,7 +165,6 @@ static CUresult serve_one(struct serve *s, unsigned op)
 	case REMOTE_COPY_PUSH: return serve_copy(s, op);
 	case REMOTE_COPY_PART: return serve_copy_part(s);
 	case REMOTE_COPY_REST: return serve_copy_rest(s);
-	case REMOTE_COPY_ROOM: return serve_copy_room(s);
 	case REMOTE_WINDOW_IN:
 	case REMOTE_WINDOW_OUT: return serve_window_copy(s, op);
 	case REMOTE_WINDOW_OPEN: return serve_window_open(s);

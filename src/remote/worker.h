@@ -187,10 +187,10 @@ void reverse_say_done(const struct remote_done *done);
 
 struct stage;
 uint8_t *stage_memory(struct stage *s);
-/* For what came along; waits for the oldest where there are too many. NULL: no memory. */
+/* For what came along. NULL: there are more than the program may count on, or no memory. */
 struct stage *stage_get(size_t bytes);
-/* Until so many units of REMOTE_STAGE are free for that. */
-void stages_await(uint64_t units);
+/* The same, of what it does not count. */
+struct stage *stage_beyond(size_t bytes);
 /* Some that a program had counted upon are not needed. */
 void stage_released(uint32_t units);
 /* So far, as answers say it. */
@@ -199,9 +199,12 @@ uint32_t stages_released(void);
 struct stage *stage_of_stream(CUstream stream, size_t bytes);
 /* Until it is returned, which waits for nobody. */
 struct stage *stage_of_graph(size_t bytes);
+void stage_becomes_a_graphs(struct stage *s);
 void stage_return(struct stage *s);
 /* When the stream has come so far. */
 void stage_release_after(struct stage *s, CUstream stream);
+/* The same, and waits for that while there are more than the program may count on. */
+void stage_release_awaited(struct stage *s, CUstream stream);
 /* In the driver's place. */
 CUresult stream_destroy(CUstream stream);
 
@@ -238,6 +241,8 @@ void graphs_lock(void);
 void graphs_unlock(void);
 /* With it: what nodes have had so far is needed as long as what is made of them now. */
 void graphs_used(void);
+/* With it, or shared: whether there has been any. */
+bool graphs_are_used(void);
 /* Others may have it as well: around what uses a graph, or becomes a part of one by a capture. */
 void graphs_share(void);
 /* In the driver's place; the others with that lock. */
@@ -258,7 +263,6 @@ void watches_end(void);
 CUresult serve_copy(struct serve *s, unsigned op);
 CUresult serve_copy_part(struct serve *s);
 CUresult serve_copy_rest(struct serve *s);
-CUresult serve_copy_room(struct serve *s);
 /* What has come of copies is dropped. */
 void serve_copy_done(struct serve *s);
 CUresult serve_copy_device(struct serve *s);

@@ -358,6 +358,77 @@ static void lanes_without_order(void)
 		"after what several lanes have done in no order their worker goes on");
 }
 
+/* ---- a capture that the sender does not know of ---- */
+
+static struct {
+	struct remote_copy copy;
+	uint32_t data[REMOTE_PIECE / 4];
+} along;
+
+static void fill(uint64_t stream, uint64_t at, size_t bytes, uint32_t value)
+{
+	along.copy = (struct remote_copy){.stream = stream,
+		.address = objects.memory,
+		.x = at,
+		.width = bytes,
+		.height = 1,
+		.depth = 1,
+		.is_async = true};
+	for (size_t i = 0; i < bytes / 4; i++)
+		along.data[i] = value;
+}
+
+static bool copy_in(struct lane *lane)
+{
+	return !ask(lane, REMOTE_COPY_IN, &along, sizeof(along.copy) + along.copy.width, NULL, 0);
+}
+
+static uint32_t last_word(struct lane *lane, uint64_t at, size_t bytes)
+{
+	uint32_t words[1024] = {0};
+
+	fill(0, at + bytes - sizeof(words), sizeof(words), 0);
+	along.copy.is_async = false;
+	ask(lane, REMOTE_COPY_OUT, &along.copy, sizeof(along.copy), words, sizeof(words));
+	return words[1023];
+}
+
+static void captured_by_another(void)
+{
+	enum { SHORT = 8192, LONG = REMOTE_PIECE };
+	const uint64_t stream = handle_make(KIND_CUstream, HANDLE_CLIENT | 1);
+	uint64_t context, graph, exec;
+	struct lane lane;
+	bool right = true;
+
+	say_hello();
+	patience(PATIENCE_S);
+	open_lane(1, &lane);
+	check(!ASK(&lane, REMOTE_OP_cuCtxCreate_v2, &context, 1, 0, 0), "a context");
+	check(!ASK(&lane, REMOTE_OP_cuMemAlloc_v2, &objects.memory, 1, 4 << 20), "memory");
+	check(!TELL(&lane, REMOTE_OP_cuStreamCreate, 1, stream, 1), "a stream");
+	check(!TELL(&lane, REMOTE_OP_cuStreamBeginCapture_v2, stream,
+		      CU_STREAM_CAPTURE_MODE_RELAXED),
+		"a capture");
+	fill(stream, 0, SHORT, 1);
+	check(copy_in(&lane), "a short copy");
+	fill(stream, SHORT, LONG, 2);
+	check(copy_in(&lane), "a longer copy");
+	check(!ASK(&lane, REMOTE_OP_cuStreamEndCapture, &graph, 1, stream), "a graph");
+	check(!ASK(&lane, REMOTE_OP_cuGraphInstantiateWithFlags, &exec, 1, graph, 0), "an exec");
+	/* Whatever else comes along meanwhile, through the ring and into memory between. */
+	for (uint32_t i = 0; i < 2 * REMOTE_STAGES && right; i++) {
+		fill(stream, i % 2 ? SHORT : 0, i % 2 ? LONG : SHORT, 7);
+		right = copy_in(&lane);
+	}
+	tap_ok(right && last_word(&lane, 0, SHORT) == 7 && last_word(&lane, SHORT, LONG) == 7,
+		"what is captured takes no room from what is not");
+	check(!TELL(&lane, REMOTE_OP_cuGraphLaunch, exec, stream), "a launch");
+	check(!TELL(&lane, REMOTE_OP_cuCtxSynchronize, 0), "synchronised");
+	tap_ok(last_word(&lane, 0, SHORT) == 1 && last_word(&lane, SHORT, LONG) == 2,
+		"a launch copies what came along when it was captured");
+}
+
 /* ---- a server that lies ---- */
 
 static struct liar {
@@ -575,6 +646,7 @@ static const struct part parts[] = {
 	{"opened twice", opened_twice},
 	{"opened again", opened_again},
 	{"lanes without order", lanes_without_order},
+	{"captured by another", captured_by_another},
 	{"memory that may shrink", memory_that_may_shrink},
 	{"layouts", layouts_that_are_none},
 	{"a cubin that grows", a_cubin_that_grows},

@@ -376,9 +376,33 @@ static void waits_to_read(void)
 	waits("a copy to the host that waits", true, copy_out);
 }
 
+/* As many as there may be without waiting are there already; of the others each has its own. */
+static void copy_elsewhere(size_t bytes)
+{
+	uint32_t *host = malloc(bytes), last = 0;
+
+	for (size_t i = 0; i < bytes / 4; i++)
+		host[i] = (uint32_t)i + 1;
+	NEED(drv.cuMemcpyHtoDAsync_v2(device + 128 * MIB, host, bytes, other));
+	NEED(drv.cuStreamSynchronize(other));
+	NEED(drv.cuMemcpyDtoH_v2(&last, device + 128 * MIB + bytes - 4, 4));
+	tap_ok(last == bytes / 4, "a copy of %zu KiB to another stream goes on", bytes / 1024);
+	free(host);
+}
+
 static void waits_for_room(void)
 {
-	waits("many copies of a stream that waits", false, copy_more_and_more);
+	pthread_t copier;
+
+	begin_held(false);
+	copier = thread_new(copy_more_and_more, NULL);
+	usleep(200000);
+	copy_elsewhere(4);
+	copy_elsewhere(100 * 1024);
+	copy_elsewhere(MIB);
+	copy_elsewhere(40 * MIB);
+	end_held("many copies of a stream that waits", copier);
+	OK(drv.cuCtxDestroy_v2(context));
 }
 
 static void waits_in_a_queue(void)
