@@ -199,7 +199,9 @@ static struct {
 	bool has_thread;
 	/* under way: what writes to the program's memory */
 	_Atomic uint64_t writers;
+	pthread_mutex_t touch_lock; /* before `lock`: while the program's memory is read or written */
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	.touch_lock = PTHREAD_MUTEX_INITIALIZER,
 	.done = PTHREAD_COND_INITIALIZER,
 	.up_lock = PTHREAD_MUTEX_INITIALIZER,
 	.functions_end = &host.functions,
@@ -344,12 +346,41 @@ static void take_done(const struct remote_frame *head, const void *frame)
 	query_done(&done);
 }
 
+/* False: the program has no such work. */
+static bool serve_memory(const struct remote_frame *head, const struct remote_reverse *asked,
+	const uint8_t *data, struct work *ret_work)
+{
+	const bool is_there = work_get(asked->work, ret_work);
+	const struct work *work = ret_work;
+
+	if (!is_there)
+		return false;
+	if (head->op == REMOTE_PUSH && work->kind == WORK_COPY && !work->is_source &&
+		is_within(&work->box, asked) &&
+		asked->bytes <= head->size - sizeof(*head) - sizeof(*asked))
+		box_write(&work->box, asked->offset, data, asked->bytes);
+	else if (head->op == REMOTE_PULL)
+		answer(asked,
+			work->kind == WORK_COPY && work->is_source && is_within(&work->box, asked)
+				? &work->box
+				: NULL);
+	else if (head->op == REMOTE_CALL && work->kind == WORK_MOVE)
+		box_move(&work->box, &work->from);
+	return true;
+}
+
+static bool is_function(const struct work *work)
+{
+	return work->kind == WORK_CALL || work->kind == WORK_STREAM_CALLBACK;
+}
+
 static void serve(const struct remote_frame *head, const void *frame)
 {
 	const uint8_t *data = (const uint8_t *)frame + sizeof(*head) +
 		sizeof(struct remote_reverse);
 	struct remote_reverse asked;
 	struct work work;
+	bool is_there;
 
 	if (head->op == REMOTE_DONE) {
 		take_done(head, frame);
@@ -360,27 +391,20 @@ static void serve(const struct remote_frame *head, const void *frame)
 	if (head->size < sizeof(*head) + sizeof(asked))
 		return;
 	memcpy(&asked, (const uint8_t *)frame + sizeof(*head), sizeof(asked));
-	if (!work_get(asked.work, &work)) {
+	pthread_mutex_lock(&host.touch_lock);
+	is_there = serve_memory(head, &asked, data, &work);
+	pthread_mutex_unlock(&host.touch_lock);
+	if (!is_there) {
 		if (head->op != REMOTE_PUSH)
 			answer(&asked, NULL);
 		return;
 	}
-	if (head->op == REMOTE_PUSH && work.kind == WORK_COPY && !work.is_source &&
-		is_within(&work.box, &asked) &&
-		asked.bytes <= head->size - sizeof(*head) - sizeof(asked)) {
-		box_write(&work.box, asked.offset, data, asked.bytes);
-	} else if (head->op == REMOTE_PULL) {
-		answer(&asked,
-			work.kind == WORK_COPY && work.is_source && is_within(&work.box, &asked)
-				? &work.box
-				: NULL);
-	} else if (head->op == REMOTE_CALL && work.kind == WORK_MOVE) {
-		box_move(&work.box, &work.from);
-		answer(&asked, NULL);
-	} else if (head->op == REMOTE_CALL && work.kind != WORK_COPY) {
+	if (head->op == REMOTE_CALL && is_function(&work)) {
 		function_hand_over(&work, &asked);
 		return; /* it is forgotten when it has run: until then it may write */
 	}
+	if (head->op == REMOTE_CALL)
+		answer(&asked, NULL);
 	if (asked.is_last && asked.is_free)
 		work_forget(asked.work);
 }
@@ -502,19 +526,32 @@ static bool box_touches(const struct box *box, const uint8_t *p, size_t bytes)
 	return box->base < p + bytes && p < box->base + extent;
 }
 
+/* With the lock held. */
+static bool touches(const struct work *work, const void *p, size_t bytes)
+{
+	return work && (work->kind == WORK_COPY || work->kind == WORK_MOVE) &&
+		(box_touches(&work->box, p, bytes) ||
+			(work->kind == WORK_MOVE && box_touches(&work->from, p, bytes)));
+}
+
 bool work_touches(const void *p, size_t bytes)
 {
 	bool does = false;
 
 	pthread_mutex_lock(&host.lock);
-	for (uint64_t i = 0; i < host.n && !does; i++) {
-		const struct work *work = host.work[i];
-
-		if (work && (work->kind == WORK_COPY || work->kind == WORK_MOVE))
-			does = box_touches(&work->box, p, bytes);
-		if (work && work->kind == WORK_MOVE && !does)
-			does = box_touches(&work->from, p, bytes);
-	}
+	for (uint64_t i = 0; i < host.n && !does; i++)
+		does = touches(host.work[i], p, bytes);
 	pthread_mutex_unlock(&host.lock);
 	return does;
+}
+
+void work_leaves(const void *p, size_t bytes)
+{
+	pthread_mutex_lock(&host.touch_lock);
+	pthread_mutex_lock(&host.lock);
+	for (uint64_t i = 0; i < host.n; i++)
+		if (touches(host.work[i], p, bytes))
+			host.work[i]->kind = WORK_VOID;
+	pthread_mutex_unlock(&host.lock);
+	pthread_mutex_unlock(&host.touch_lock);
 }

@@ -74,12 +74,15 @@ static CUresult window_call(unsigned op, uint64_t window, uint64_t bytes)
 	return r;
 }
 
-static void window_close(uint32_t window)
+/*
+ * Of a context that is gone nothing is waited for: what another one still copies there goes on in
+ * the worker, and its name is not given again.
+ */
+static void window_close(uint32_t window, bool is_context_gone)
 {
-	if (!window)
-		return;
-	window_call(REMOTE_WINDOW_CLOSE, window, 0);
-	window_forget(window);
+	if (window && window_call(REMOTE_WINDOW_CLOSE, window, is_context_gone) !=
+			CUDA_ERROR_NOT_READY)
+		window_forget(window);
 }
 
 /* Beyond it there is a signal in place of an error. */
@@ -115,7 +118,7 @@ static CUresult window_new(size_t bytes, void **ret_p, uint32_t *ret_window)
 		return CUDA_SUCCESS;
 	r = window_call(REMOTE_WINDOW_OPEN, window, bytes);
 	if (r) {
-		window_close(window);
+		window_close(window, false);
 		return r;
 	}
 	*ret_p = map.p;
@@ -157,11 +160,11 @@ static bool pin(const void *p, size_t bytes, CUcontext context, uint64_t note)
 	return false;
 }
 
-static void unpin(const struct range *range)
+static void unpin(const struct range *range, bool is_context_gone)
 {
 	ranges_remove(&pinned, range->base, NULL);
 	ranges_remove(&owners, range->base, NULL);
-	window_close((uint32_t)(range->note >> WINDOW_SHIFT));
+	window_close((uint32_t)(range->note >> WINDOW_SHIFT), is_context_gone);
 }
 
 /* Some at a time: the ranges' lock is held while they are looked for. */
@@ -193,7 +196,8 @@ void pinned_gone(CUcontext context)
 
 			if (!ranges_find(&pinned, g.base[i], &range))
 				continue;
-			unpin(&range);
+			unpin(&range, true);
+			work_leaves((void *)(uintptr_t)range.base, range.size);
 			if (range.note & PINNED_OURS)
 				munmap((void *)(uintptr_t)range.base, range.size);
 		}
@@ -223,7 +227,7 @@ REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int F
 	if (p == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!pin(p, bytesize, context, Flags | PINNED_OURS | (uint64_t)window << WINDOW_SHIFT)) {
-		window_close(window);
+		window_close(window, false);
 		munmap(p, bytesize);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -258,7 +262,7 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 		cuCtxSynchronize();
 	if (work_touches(p, range.size))
 		settle();
-	unpin(&range);
+	unpin(&range, false);
 	*ret_range = range;
 	return CUDA_SUCCESS;
 }

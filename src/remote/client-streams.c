@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "remote/client.h"
 #include "remote/numbered.h"
 
@@ -32,6 +33,9 @@ static struct {
 	_Atomic bool has_graphs;
 	_Atomic uint64_t moment;
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER, .moment = 1};
+
+/* More than a tenant has devices. */
+static _Atomic(CUcontext) primary[128];
 
 static __thread CUcontext current; /* NULL: it has to be asked for */
 static __thread uint64_t began;
@@ -184,9 +188,11 @@ void context_gone(CUcontext context)
 	context_is(NULL);
 	layouts_forget();
 	queries_forget();
+	if (!context)
+		return;
 	pinned_gone(context);
 	pthread_mutex_lock(&streams.lock);
-	for (size_t i = 0; context && i < streams.n; i++) {
+	for (size_t i = 0; i < streams.n; i++) {
 		struct stream *s = &streams.stream[i];
 
 		if (s->context != context)
@@ -197,6 +203,31 @@ void context_gone(CUcontext context)
 	}
 	tidy();
 	pthread_mutex_unlock(&streams.lock);
+}
+
+void context_left(CUcontext context)
+{
+	unsigned int version;
+
+	context_is(NULL);
+	if (cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
+		context_gone(context);
+}
+
+void primary_is(CUdevice device, CUcontext context)
+{
+	if (device >= 0 && (size_t)device < ARRAY_SIZE(primary))
+		primary[device] = context;
+}
+
+void primary_left(CUdevice device)
+{
+	const bool is_known = device >= 0 && (size_t)device < ARRAY_SIZE(primary);
+	unsigned int flags;
+	int is_active;
+
+	if (cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && !is_active)
+		context_gone(is_known ? primary[device] : NULL);
 }
 
 /* Others may wait for an event of it. */

@@ -207,6 +207,13 @@ static CUresult connect_once(void)
 	return CUDA_SUCCESS;
 }
 
+static void lane_give_back(unsigned lane)
+{
+	pthread_mutex_lock(&session.lock);
+	session.lanes[lane / 64] &= ~(1ull << lane % 64);
+	pthread_mutex_unlock(&session.lock);
+}
+
 /* A thread ends: whoever comes next may have its lane once the worker is done with it. */
 static void close_lane(void *p)
 {
@@ -217,9 +224,7 @@ static void close_lane(void *p)
 	if (call_begin(&c, REMOTE_CLOSE, 0) == CUDA_SUCCESS) {
 		call_wait(&c, 0);
 		call_end(&c);
-		pthread_mutex_lock(&session.lock);
-		session.lanes[lane->index / 64] &= ~(1ull << lane->index % 64);
-		pthread_mutex_unlock(&session.lock);
+		lane_give_back(lane->index);
 	}
 	own_lane = NULL;
 	free(lane);
@@ -264,6 +269,7 @@ CUresult session_check(void)
 /* 0: none is free, which is said once. */
 static unsigned lane_take(void)
 {
+	bool is_to_be_told = false;
 	unsigned lane = 0;
 
 	pthread_mutex_lock(&session.lock);
@@ -275,12 +281,14 @@ static unsigned lane_take(void)
 			*bits |= 1ull << lane % 64;
 		}
 	}
-	if (!lane && !session.is_full_told) {
+	if (!lane) {
+		is_to_be_told = !session.is_full_told;
 		session.is_full_told = true;
-		say("more than %u threads at once use the GPU of another machine",
-			REMOTE_LANES - 1);
 	}
 	pthread_mutex_unlock(&session.lock);
+	if (is_to_be_told)
+		say("more than %u threads at once use the GPU of another machine",
+			REMOTE_LANES - 1);
 	return lane;
 }
 
@@ -296,8 +304,12 @@ static CUresult lane_open(struct lane *lane)
 	struct remote_note note = {.type = REMOTE_OPEN, .abi = REMOTE_ABI};
 
 	note.lane = lane->index = lane_take();
-	if (!lane->index || !lane_map(lane->index) || pthread_setspecific(session.key, lane))
+	if (!lane->index)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!lane_map(lane->index) || pthread_setspecific(session.key, lane)) {
+		lane_give_back(lane->index);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	if (is_own_socket() &&
 		fd_send(session.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) >= 0)
 		return CUDA_SUCCESS;

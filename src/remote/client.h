@@ -141,7 +141,13 @@ void box_read(const struct box *box, size_t offset, void *to, size_t bytes);
 void box_write(const struct box *box, size_t offset, const void *from, size_t bytes);
 
 /* What the worker may ask for later: by a name that only we know what it stands for. */
-enum work_kind { WORK_COPY, WORK_MOVE, WORK_CALL, WORK_STREAM_CALLBACK };
+enum work_kind {
+	WORK_COPY,
+	WORK_MOVE,
+	WORK_CALL,
+	WORK_STREAM_CALLBACK,
+	WORK_VOID, /* its memory is the program's no more */
+};
 struct work {
 	enum work_kind kind;
 	struct box box;
@@ -164,6 +170,8 @@ void work_await(uint32_t asked);
 bool work_writes(void);
 /* Something is under way, or in a graph, that reads or writes there. */
 bool work_touches(const void *p, size_t bytes);
+/* Nothing of that reads or writes there any more. */
+void work_leaves(const void *p, size_t bytes);
 /*
  * Work of the program's own, in the stream's order, after session_check(). is_captured:
  * is_captured_on(stream).
@@ -202,6 +210,11 @@ void graphs_have_work(void);
 /* What generated stubs note. context_is: the calling thread's; NULL: it has changed. */
 void context_is(CUcontext context);
 void context_gone(CUcontext context);
+/* One reference fewer; if it was the last one, it is gone. */
+void context_left(CUcontext context);
+void primary_is(CUdevice device, CUcontext context);
+/* The same, or it was reset. */
+void primary_left(CUdevice device);
 void capture_began(CUstream stream);
 void capture_ended(CUstream stream, CUresult r);
 void stream_gone(CUstream stream);

@@ -575,6 +575,7 @@ CUresult serve_window_copy(struct serve *s, unsigned op)
 	n.p = window_find(w.window, w.offset, reach(&c, &w));
 	if (!n.p)
 		return CUDA_ERROR_INVALID_VALUE;
+	window_used(w.window, (CUstream)(uintptr_t)c.stream);
 	/* Rows that overlap are no copy, and slices that do not begin with a row cannot be said. */
 	if (c.height == 1 && c.depth == 1)
 		n = (struct near){.p = n.p, .pitch = c.width, .rows = 1};

@@ -438,6 +438,16 @@ void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
 	pthread_mutex_unlock(&handles.lock);
 }
 
+size_t handles_count(enum kind kind)
+{
+	size_t n;
+
+	pthread_mutex_lock(&handles.lock);
+	n = handles.name[kind].n;
+	pthread_mutex_unlock(&handles.lock);
+	return n;
+}
+
 uint64_t *handles_all(enum kind kind, size_t *ret_n)
 {
 	const struct words *w = &handles.name[kind];

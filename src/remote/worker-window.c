@@ -17,6 +17,8 @@
 struct window {
 	uint8_t *p; /* NULL: there is none of this name */
 	size_t n;
+	CUcontext context; /* in which it was locked */
+	bool is_shared;    /* another one has copied there */
 };
 
 static struct {
@@ -41,7 +43,7 @@ int window_arrived(uint32_t window, uint64_t bytes, int fd)
 	else
 		r = map_fd(fd, bytes, PROT_READ | PROT_WRITE, &map);
 	if (r == 0) {
-		windows.window[window] = (struct window){map.p, map.n};
+		windows.window[window] = (struct window){.p = map.p, .n = map.n};
 		windows.bytes += bytes;
 		map = MAP_NONE;
 	}
@@ -65,33 +67,31 @@ CUresult serve_window_open(struct serve *s)
 {
 	const uint64_t window = take_u64(s), bytes = take_u64(s);
 	uint8_t *p = s->error || !bytes ? NULL : window_find(window, 0, bytes);
-
-	/* All of it is there from now on, as locked memory is. */
-	return p ? driver.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE)
-		 : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult serve_window_close(struct serve *s)
-{
-	const uint64_t window = take_u64(s);
-	uint8_t *p = s->error ? NULL : window_find(window, 0, 1);
-	size_t n;
+	CUcontext context = NULL;
 
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
-	driver.cuCtxSynchronize();
-	driver.cuMemHostUnregister(p);
+	driver.cuCtxGetCurrent(&context);
 	pthread_mutex_lock(&windows.lock);
-	n = windows.window[window].p == p ? windows.window[window].n : 0;
-	windows.window[window] = (struct window){NULL, 0};
+	windows.window[window].context = context;
 	pthread_mutex_unlock(&windows.lock);
-	if (n)
-		mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-			0);
-	return CUDA_SUCCESS;
+	/* All of it is there from now on, as locked memory is. */
+	return driver.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 }
 
-CUresult serve_settle(struct serve *s)
+void window_used(uint64_t window, CUstream stream)
+{
+	CUcontext context = NULL;
+
+	if (handles_count(KIND_CUcontext) < 2 ||
+		driver.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+		return;
+	pthread_mutex_lock(&windows.lock);
+	windows.window[window].is_shared |= windows.window[window].context != context;
+	pthread_mutex_unlock(&windows.lock);
+}
+
+static void settle(void)
 {
 	size_t n;
 	uint64_t *contexts = handles_all(KIND_CUcontext, &n);
@@ -103,5 +103,39 @@ CUresult serve_settle(struct serve *s)
 			driver.cuCtxPopCurrent_v2(&before);
 		}
 	free(contexts);
+}
+
+CUresult serve_window_close(struct serve *s)
+{
+	const uint64_t window = take_u64(s), is_context_gone = take_u64(s);
+	uint8_t *p = s->error ? NULL : window_find(window, 0, 1);
+	bool is_shared;
+	size_t n;
+
+	if (!p)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&windows.lock);
+	is_shared = windows.window[window].is_shared;
+	pthread_mutex_unlock(&windows.lock);
+	if (is_context_gone && is_shared)
+		return CUDA_ERROR_NOT_READY;
+	if (is_shared)
+		settle();
+	else if (!is_context_gone)
+		driver.cuCtxSynchronize();
+	driver.cuMemHostUnregister(p);
+	pthread_mutex_lock(&windows.lock);
+	n = windows.window[window].p == p ? windows.window[window].n : 0;
+	windows.window[window] = (struct window){.p = NULL};
+	pthread_mutex_unlock(&windows.lock);
+	if (n)
+		mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+			0);
+	return CUDA_SUCCESS;
+}
+
+CUresult serve_settle(struct serve *s)
+{
+	settle();
 	return CUDA_SUCCESS;
 }

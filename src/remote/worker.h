@@ -126,6 +126,7 @@ uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
 /* One reference fewer; the last one takes the name along, and those of all that was given of it. */
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
 
+size_t handles_count(enum kind kind);
 /* The driver's objects of a kind, in an array for free(); NULL: none, or no memory. */
 uint64_t *handles_all(enum kind kind, size_t *ret_n);
 
@@ -283,6 +284,8 @@ CUresult serve_blob_named(struct serve *s);
 int window_arrived(uint32_t window, uint64_t bytes, int fd);
 /* Where it is mapped from `offset` on, when there are so many bytes; NULL. */
 uint8_t *window_find(uint64_t window, uint64_t offset, uint64_t bytes);
+/* It is there; the stream copies from it or to it. */
+void window_used(uint64_t window, CUstream stream);
 CUresult serve_window_open(struct serve *s);
 CUresult serve_window_close(struct serve *s);
 CUresult serve_settle(struct serve *s);

@@ -112,6 +112,102 @@ static void goes_with_its_context(void)
 	free(registered);
 }
 
+/* What goes with a context goes with the primary one as well, however that ends. */
+static void goes_with_the_primary_context(CUresult (*end)(CUdevice device), const char *how)
+{
+	void *registered = aligned_alloc(4096, MIB), *p;
+	CUcontext context, second;
+	unsigned int flags;
+	CUevent event;
+
+	NEED(drv.cuInit(0));
+	NEED(drv.cuDevicePrimaryCtxRetain(&context, 0));
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuMemHostAlloc(&p, MIB, 0));
+	NEED(drv.cuMemHostRegister_v2(registered, MIB, 0));
+	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	NEED(drv.cuEventRecord(event, NULL));
+	NEED(drv.cuEventSynchronize(event));
+	NEED(drv.cuEventQuery(event));
+	OK(drv.cuDevicePrimaryCtxRetain(&second, 0));
+	OK(drv.cuDevicePrimaryCtxRelease_v2(0));
+	tap_ok(drv.cuMemHostGetFlags(&flags, p) == CUDA_SUCCESS && !drv.cuEventQuery(event),
+		"one reference of two to a primary context takes nothing along");
+	OK(end(0));
+	NEED(drv.cuCtxCreate_v2(&second, 0, 0));
+	tap_ok(drv.cuMemHostGetFlags(&flags, p) == CUDA_ERROR_INVALID_VALUE &&
+			drv.cuMemFreeHost(p) == CUDA_ERROR_INVALID_VALUE &&
+			drv.cuEventQuery(event) == CUDA_ERROR_INVALID_HANDLE &&
+			drv.cuMemHostRegister_v2(registered, MIB, 0) == CUDA_SUCCESS,
+		"its memory and its events end when it is %s", how);
+	OK(drv.cuCtxDestroy_v2(second));
+	free(registered);
+}
+
+static void reset(void)
+{
+	goes_with_the_primary_context(drv.cuDevicePrimaryCtxReset_v2, "reset");
+}
+
+static void released(void)
+{
+	goes_with_the_primary_context(drv.cuDevicePrimaryCtxRelease_v2, "released");
+}
+
+/*
+ * A copy to memory of a context that has ended: what becomes of it a driver may choose, but not
+ * that the program waits for ever, or ends.
+ */
+static void copies_to_what_has_gone(bool is_registered)
+{
+	uint64_t patience_ns = 20 * 1000000000ull;
+	void *p = aligned_alloc(4096, MIB);
+	uint32_t value = 1;
+	CUdeviceptr flag, from;
+	void *params[] = {&flag, &value, &patience_ns}, *set_params[] = {&flag, &value};
+	CUcontext context = begin_context(), second;
+	CUmodule module = load_kernels();
+	CUstream held = new_stream(), other = new_stream();
+	CUresult r;
+
+	flag = device_memory(4);
+	from = device_memory(MIB);
+	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
+	NEED(drv.cuCtxSynchronize());
+	NEED(drv.cuCtxCreate_v2(&second, 0, 0));
+	if (is_registered)
+		NEED(drv.cuMemHostRegister_v2(p, MIB, 0));
+	else
+		NEED(drv.cuMemHostAlloc(&p, MIB, 0));
+	NEED(drv.cuCtxSetCurrent(context));
+	alarm(20);
+	NEED(drv.cuLaunchKernel(
+		kernel_get(module, "spin_flag"), 1, 1, 1, 1, 1, 1, 0, held, params, NULL));
+	NEED(drv.cuMemcpyDtoHAsync_v2(p, from, MIB, held));
+	NEED(drv.cuMemcpyHtoDAsync_v2(from, p, MIB, held));
+	OK(drv.cuCtxDestroy_v2(second));
+	if (is_registered)
+		free(p);
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuLaunchKernel(
+		kernel_get(module, "set_flag"), 1, 1, 1, 1, 1, 1, 0, other, set_params, NULL));
+	r = drv.cuStreamSynchronize(held);
+	tap_ok(r == CUDA_SUCCESS || r == CUDA_ERROR_ILLEGAL_ADDRESS,
+		"a copy to %s memory of a context that has ended comes to an end",
+		is_registered ? "registered" : "page-locked");
+	drv.cuCtxDestroy_v2(context);
+}
+
+static void copies_to_a_window_that_has_gone(void)
+{
+	copies_to_what_has_gone(false);
+}
+
+static void copies_to_memory_that_has_gone(void)
+{
+	copies_to_what_has_gone(true);
+}
+
 static void locks_all(int when)
 {
 	CUcontext context;
@@ -291,6 +387,10 @@ static void forks(void)
 static const struct part parts[] = {
 	{"too large", too_large},
 	{"with its context", goes_with_its_context},
+	{"with the primary context, reset", reset},
+	{"with the primary context, released", released},
+	{"another's window", copies_to_a_window_that_has_gone},
+	{"another's memory", copies_to_memory_that_has_gone},
 	{"locked memory", locks_what_it_has},
 	{"locked memory to come", locks_what_comes},
 	{"pointers", pointers},
