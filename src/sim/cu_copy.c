@@ -241,8 +241,9 @@ static CUresult check_kind(uint64_t address, int kind)
 	return CUDA_SUCCESS;
 }
 
-static CUresult linear(uint64_t to, int to_kind, uint64_t from, int from_kind, size_t n,
-	CUstream hStream, bool is_async)
+/* is_taken: what is the host's is read at the call, as if it were pageable. */
+static CUresult linear_taken(uint64_t to, int to_kind, uint64_t from, int from_kind, size_t n,
+	CUstream hStream, bool is_async, bool is_taken)
 {
 	const uint64_t extent[3] = {n, 1, 1};
 	struct side dst = {.address = to}, src = {.address = from};
@@ -259,8 +260,15 @@ static CUresult linear(uint64_t to, int to_kind, uint64_t from, int from_kind, s
 	CU_TRY(check_kind(from, from_kind));
 	CU_TRY(check_side(&dst, n, 1, 1));
 	CU_TRY(check_side(&src, n, 1, 1));
+	src.pinned = src.pinned && !(is_taken && src.host);
 	fill_copy(&op, ctx, &dst, &src, extent);
 	return do_copy(hStream, ctx, &op, is_async);
+}
+
+static CUresult linear(uint64_t to, int to_kind, uint64_t from, int from_kind, size_t n,
+	CUstream hStream, bool is_async)
+{
+	return linear_taken(to, to_kind, from, from_kind, n, hStream, is_async, false);
 }
 
 CU_EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
@@ -520,6 +528,13 @@ CU_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream
 
 /* ---- batches ---- */
 
+static CUresult linear_by(const CUmemcpyAttributes *attr, CUdeviceptr dst, CUdeviceptr src,
+	size_t n, CUstream hStream)
+{
+	return linear_taken(dst, ANY, src, ANY, n, hStream, true,
+		attr->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL);
+}
+
 static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
 	CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
 	CUstream hStream)
@@ -531,9 +546,12 @@ static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, 
 		CUDA_ERROR_INVALID_VALUE);
 	/* The order of batches within themselves is free, but the default streams are not. */
 	CU_CHECK((uintptr_t)hStream > 2, CUDA_ERROR_INVALID_VALUE);
-	for (size_t i = 0; i < count; i++) {
-		CUresult r = linear(dsts[i], ANY, srcs[i], ANY, sizes[i], hStream, true);
+	for (size_t i = 0, a = 0; i < count; i++) {
+		CUresult r;
 
+		while (a + 1 < numAttrs && attrsIdxs[a + 1] <= i)
+			a++;
+		r = linear_by(&attrs[a], dsts[i], srcs[i], sizes[i], hStream);
 		if (r != CUDA_SUCCESS && failIdx)
 			*failIdx = i;
 		CU_TRY(r);
@@ -633,7 +651,7 @@ CU_EXPORT CUresult cuMemcpyWithAttributesAsync(
 	CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
 {
 	CU_CHECK(attr, CUDA_ERROR_INVALID_VALUE);
-	return linear(dst, ANY, src, ANY, size, hStream, true);
+	return linear_by(attr, dst, src, size, hStream);
 }
 
 CU_EXPORT CUresult cuMemcpy3DWithAttributesAsync(
