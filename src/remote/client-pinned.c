@@ -80,8 +80,8 @@ static CUresult window_call(unsigned op, uint64_t window, uint64_t bytes)
  */
 static void window_close(uint32_t window, bool is_context_gone)
 {
-	if (window && window_call(REMOTE_WINDOW_CLOSE, window, is_context_gone) !=
-			CUDA_ERROR_NOT_READY)
+	if (window &&
+		window_call(REMOTE_WINDOW_CLOSE, window, is_context_gone) != CUDA_ERROR_NOT_READY)
 		window_forget(window);
 }
 

@@ -167,8 +167,8 @@ enum remote_op {
 	REMOTE_COPY_REST,    /* u64 bytes: the next ones of a COPY_OUT that is_whole */
 	REMOTE_COPY_PUSH,    /* struct remote_copy: the same, PUSHed by the stream */
 	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
-	REMOTE_WINDOW_CLOSE, /* u64 window, u64 is_context_gone: whatever uses it is over afterwards,
-			      * or, with its context gone, NOT_READY: it stays */
+	REMOTE_WINDOW_CLOSE, /* u64 window, u64 is_context_gone: what uses it is over afterwards;
+			      * with its context gone it may stay: NOT_READY */
 	REMOTE_WINDOW_IN,    /* struct remote_copy, struct remote_window: window to device */
 	REMOTE_WINDOW_OUT,   /* the same, device to window */
 	REMOTE_COPY_DEVICE,  /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */

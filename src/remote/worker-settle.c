@@ -11,15 +11,15 @@
 #define LOOK_NS 20000
 
 /* Not where it would become a part of what is captured, or end that. */
-static CUevent mark_stream(struct serve *s, uint64_t handle)
+static struct behind mark_stream(struct serve *s, uint64_t handle)
 {
 	CUstream const stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, handle);
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
 	if (s->error || driver.cuStreamIsCapturing(stream, &status) ||
 		status != CU_STREAM_CAPTURE_STATUS_NONE)
-		return NULL;
-	return event_behind(stream);
+		return (struct behind){NULL};
+	return behind_stream(stream);
 }
 
 static void forget_first(struct settling *g)
@@ -27,16 +27,16 @@ static void forget_first(struct settling *g)
 	struct mark *m = &g->mark[g->first];
 
 	for (unsigned i = 0; i < m->n; i++)
-		driver.cuEventDestroy_v2(m->event[i]);
+		behind_forget(&m->behind[i]);
 	g->settled = m->at;
 	g->first = (g->first + 1) % MARKS;
 	g->n--;
 }
 
-static bool is_reached(const struct mark *m)
+static bool is_reached(struct mark *m)
 {
 	for (unsigned i = 0; i < m->n; i++)
-		if (driver.cuEventQuery(m->event[i]) == CUDA_ERROR_NOT_READY)
+		if (!behind_is_over(&m->behind[i]))
 			return false;
 	return true;
 }
@@ -55,15 +55,18 @@ static void set_mark(struct serve *s)
 	const CUresult before = s->error;
 	struct mark *m;
 
-	if (g->n == MARKS)
+	/* Another lane may end any of the streams that this one has used so far. */
+	if (g->n == MARKS || !look_begin())
 		return;
 	m = &g->mark[(g->first + g->n++) % MARKS];
 	*m = (struct mark){.at = g->posted};
-	for (unsigned i = 0; i < g->n_streams; i++) {
+	/* With a context they may have ended, of which their names say nothing. */
+	for (unsigned i = 0; i < g->n_streams && g->ends == ends_so_far(); i++) {
 		s->error = CUDA_SUCCESS;
-		m->event[m->n] = mark_stream(s, g->stream[i]);
-		m->n += m->event[m->n] != NULL;
+		m->behind[m->n] = mark_stream(s, g->stream[i]);
+		m->n += m->behind[m->n].event != NULL;
 	}
+	look_done();
 	s->error = before;
 	g->n_streams = 0;
 	g->marked = g->posted;
@@ -84,6 +87,8 @@ void settling_posted(struct serve *s)
 	CUstreamCaptureMode mode;
 
 	g->posted++;
+	if (is_new && g->n_streams == 0)
+		g->ends = ends_so_far();
 	if (is_new && g->n_streams < MARK_STREAMS)
 		g->stream[g->n_streams++] = s->stream;
 	if (g->posted - g->marked < MARK_EACH && g->n_streams < MARK_STREAMS)

@@ -3,7 +3,8 @@
  * Memory between that of the program and the device, which the driver has locked. What came along
  * with a call has a piece of its own until its copy is over; of those there are STAGES_MAX, which
  * the program knows and counts. What is beyond has another one, and its caller waits. What a stream
- * fetches, or brings, when it gets there has a piece that all such copies of the stream use in turn.
+ * fetches, or brings, when it gets there has a piece that all such copies of the stream use in
+ * turn.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -28,9 +29,9 @@ struct stage {
 	struct stage *next; /* of one of the lists below */
 	uint8_t *p;
 	size_t room;
-	CUevent event; /* free once it is over */
-	bool is_later;  /* not of STAGES_MAX; ... */
-	bool is_beyond; /* ... but it came along */
+	struct behind behind; /* free once it is over */
+	bool is_later;        /* not of STAGES_MAX; ... */
+	bool is_beyond;       /* ... but it came along */
 	struct line line;
 };
 
@@ -91,11 +92,10 @@ static void reclaim(void)
 		set_free(s);
 	}
 	for (struct stage **at = &stages.busy, *s; (s = *at);) {
-		if (driver.cuEventQuery(s->event) == CUDA_ERROR_NOT_READY) {
+		if (!behind_is_over(&s->behind)) {
 			at = &s->next;
 			continue;
 		}
-		driver.cuEventDestroy_v2(s->event);
 		*at = s->next;
 		set_free(s);
 	}
@@ -209,7 +209,7 @@ static struct stage *get_later(const struct line *line, size_t bytes)
 	pthread_mutex_lock(&stages.lock);
 	for (struct stage **at = &stages.busy; (s = *at); at = &s->next)
 		if (is_same(&s->line, line) && s->room >= room) {
-			driver.cuEventDestroy_v2(s->event);
+			behind_forget(&s->behind);
 			*at = s->next;
 			break;
 		}
@@ -284,27 +284,8 @@ CUstreamCaptureMode capture_relax(CUstreamCaptureMode mode)
 	return mode;
 }
 
-CUevent event_behind(CUstream stream)
+static void set_busy(struct stage *s)
 {
-	CUcontext context = NULL, before;
-	CUevent event = NULL;
-
-	if (!stream_has_number(stream) &&
-		(driver.cuStreamGetCtx(stream, &context) || driver.cuCtxPushCurrent_v2(context)))
-		return NULL;
-	if (!driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) &&
-		driver.cuEventRecord(event, stream)) {
-		driver.cuEventDestroy_v2(event);
-		event = NULL;
-	}
-	if (context)
-		driver.cuCtxPopCurrent_v2(&before);
-	return event;
-}
-
-static void set_busy(struct stage *s, CUevent event)
-{
-	s->event = event;
 	pthread_mutex_lock(&stages.lock);
 	s->next = stages.busy;
 	stages.busy = s;
@@ -313,14 +294,10 @@ static void set_busy(struct stage *s, CUevent event)
 
 void stage_release_after(struct stage *s, CUstream stream)
 {
-	const CUevent event = event_behind(stream);
-
-	if (event) {
-		set_busy(s, event);
-		return;
-	}
-	driver.cuStreamSynchronize(stream);
-	stage_return(s);
+	s->behind = behind_stream(stream);
+	if (!s->behind.event)
+		driver.cuStreamSynchronize(stream);
+	set_busy(s);
 }
 
 static bool is_full(void)
@@ -337,14 +314,10 @@ static bool is_full(void)
 void stage_release_awaited(struct stage *s, CUstream stream)
 {
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
-	const CUevent event = event_behind(stream);
-
-	if (!event) {
+	s->behind = behind_stream(stream);
+	if (!s->behind.event)
 		driver.cuStreamSynchronize(stream);
-		stage_return(s);
-		return;
-	}
-	while (driver.cuEventQuery(event) == CUDA_ERROR_NOT_READY && is_full())
+	while (!behind_is_over(&s->behind) && is_full())
 		nanosleep(&nap, NULL);
-	set_busy(s, event);
+	set_busy(s);
 }

@@ -90,11 +90,25 @@ static bool ends_watches(unsigned op)
 	case REMOTE_OP_cuEventDestroy_v2:
 	case REMOTE_OP_cuStreamDestroy_v2:
 	case REMOTE_OP_cuCtxDestroy_v2:
+	case REMOTE_OP_cuCtxDetach:
 	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
 	case REMOTE_OP_cuDevicePrimaryCtxReset_v2:
 	case REMOTE_OP_cuStreamBeginCapture:
 	case REMOTE_OP_cuStreamBeginCapture_v2:
 	case REMOTE_OP_cuStreamBeginCaptureToGraph: return true;
+	default: return false;
+	}
+}
+
+/* end_begin() */
+static bool ends_streams(unsigned op)
+{
+	switch (op) {
+	case REMOTE_OP_cuStreamDestroy_v2:
+	case REMOTE_OP_cuCtxDestroy_v2:
+	case REMOTE_OP_cuCtxDetach:
+	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
+	case REMOTE_OP_cuDevicePrimaryCtxReset_v2: return true;
 	default: return false;
 	}
 }
@@ -138,9 +152,11 @@ static void settle(unsigned op)
 
 static CUresult serve_function(struct serve *s, unsigned op)
 {
-	const bool is_graphs = changes_graphs(op);
+	const bool is_graphs = changes_graphs(op), is_end = ends_streams(op);
 	CUresult r;
 
+	if (is_end)
+		end_begin();
 	if (ends_watches(op))
 		watches_end();
 	if (is_graphs) {
@@ -150,6 +166,8 @@ static CUresult serve_function(struct serve *s, unsigned op)
 	r = serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
 	if (is_graphs)
 		graphs_unlock();
+	if (is_end)
+		end_done();
 	settle(op);
 	return r;
 }

@@ -30,15 +30,49 @@ struct driver {
 /* What the driver does not have answers CUDA_ERROR_NOT_SUPPORTED. */
 extern struct driver driver;
 
+/* ---- what is behind something in a stream (worker-behind.c) ---- */
+
+struct behind {
+	CUevent event; /* NULL: there is none, or it is over */
+	CUcontext context;
+	uint64_t ends; /* of contexts, before it */
+};
+
+/*
+ * Behind all that the stream has now, whichever context it is of. Without an event it cannot be
+ * said. Not for one that may be captured. The stream is the request's, or nothing ends meanwhile.
+ */
+struct behind behind_stream(CUstream stream);
+/* False also while something ends; what is over needs nothing more. */
+bool behind_is_over(struct behind *b);
+void behind_forget(struct behind *b);
+
+/* Around what ends streams or contexts, their names included. */
+void end_begin(void);
+void end_done(void);
+/* Nothing ends until look_done(). False: something does just now. */
+bool look_begin(void);
+void look_done(void);
+/* How many contexts have ended. */
+uint64_t ends_so_far(void);
+
+/* In the driver's place. */
+CUresult context_destroy(CUcontext context);
+CUresult context_detach(CUcontext context);
+CUresult primary_retain(CUcontext *ret_context, CUdevice device);
+CUresult primary_release(CUdevice device);
+CUresult primary_reset(CUdevice device);
+
 /* What a lane has put into streams since a mark, and the marks that they have yet to reach. */
 enum { MARK_EACH = 128, MARK_STREAMS = 4, MARKS = 16 };
 struct settling {
 	uint64_t posted, marked, settled; /* calls of the lane */
 	uint64_t stream[MARK_STREAMS];    /* handles, since the last mark */
 	unsigned n_streams;
+	uint64_t ends; /* of contexts, when the first of them was noted */
 	struct mark {
 		uint64_t at;
-		CUevent event[MARK_STREAMS];
+		struct behind behind[MARK_STREAMS];
 		unsigned n;
 	} mark[MARKS];
 	unsigned first, n;
@@ -208,12 +242,6 @@ void stage_release_after(struct stage *s, CUstream stream);
 void stage_release_awaited(struct stage *s, CUstream stream);
 /* In the driver's place. */
 CUresult stream_destroy(CUstream stream);
-
-/*
- * Behind all that the stream has now, whichever context it is of. NULL: it cannot be said. May not
- * be captured.
- */
-CUevent event_behind(CUstream stream);
 
 /* Whatever the program captures, what we do of our own is none of it. The mode before. */
 CUstreamCaptureMode capture_relax(CUstreamCaptureMode mode);

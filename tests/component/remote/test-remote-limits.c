@@ -265,8 +265,6 @@ static void read_at_the_call(void)
 	CUstream stream = new_stream(), other = new_stream();
 	uint32_t *host, got = 0;
 
-	if (!is_remote())
-		return;
 	NEED(drv.cuMemHostAlloc((void **)&host, 4096, 0));
 	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
 	NEED(drv.cuCtxSynchronize());

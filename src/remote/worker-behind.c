@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events of ours, behind what a stream has. The program ends streams and contexts in one lane while
+ * others still look at such events: nobody looks while something ends, and what belonged to a
+ * context that has ended is not looked at again. Who ends one may wait in the driver for what
+ * another lane is to bring, so that the others do not wait for him: they look later.
+ */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "remote/numbered.h"
+#include "remote/worker.h"
+
+struct ended {
+	CUcontext context;
+	uint64_t when; /* of ends.n, the last time: its address may be another one's since */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t none_looks;
+	unsigned ending, looking; /* lanes */
+	struct ended *ended;
+	size_t n_ended;
+	_Atomic uint64_t n;
+} ends = {.lock = PTHREAD_MUTEX_INITIALIZER, .none_looks = PTHREAD_COND_INITIALIZER};
+
+/* More than a tenant has devices. */
+static _Atomic(CUcontext) primary[128];
+
+void end_begin(void)
+{
+	pthread_mutex_lock(&ends.lock);
+	ends.ending++;
+	while (ends.looking)
+		pthread_cond_wait(&ends.none_looks, &ends.lock);
+	pthread_mutex_unlock(&ends.lock);
+}
+
+void end_done(void)
+{
+	pthread_mutex_lock(&ends.lock);
+	ends.ending--;
+	pthread_mutex_unlock(&ends.lock);
+}
+
+bool look_begin(void)
+{
+	bool may;
+
+	pthread_mutex_lock(&ends.lock);
+	may = !ends.ending;
+	ends.looking += may;
+	pthread_mutex_unlock(&ends.lock);
+	return may;
+}
+
+void look_done(void)
+{
+	pthread_mutex_lock(&ends.lock);
+	if (--ends.looking == 0)
+		pthread_cond_broadcast(&ends.none_looks);
+	pthread_mutex_unlock(&ends.lock);
+}
+
+uint64_t ends_so_far(void)
+{
+	return atomic_load(&ends.n);
+}
+
+/* ---- contexts ---- */
+
+/* With the lock held. */
+static struct ended *find_ended(CUcontext context)
+{
+	for (size_t i = 0; i < ends.n_ended; i++)
+		if (ends.ended[i].context == context)
+			return &ends.ended[i];
+	return NULL;
+}
+
+static void has_ended(CUcontext context)
+{
+	struct ended *e, *more;
+
+	pthread_mutex_lock(&ends.lock);
+	e = find_ended(context);
+	more = e ? NULL : realloc(ends.ended, (ends.n_ended + 1) * sizeof(*more));
+	if (more) {
+		ends.ended = more;
+		e = &more[ends.n_ended++];
+	}
+	if (e)
+		*e = (struct ended){context, ends.n + 1};
+	ends.n++;
+	pthread_mutex_unlock(&ends.lock);
+}
+
+CUresult context_destroy(CUcontext context)
+{
+	const CUresult r = driver.cuCtxDestroy_v2(context);
+
+	if (!r)
+		has_ended(context);
+	return r;
+}
+
+CUresult context_detach(CUcontext context)
+{
+	const CUresult r = driver.cuCtxDetach(context);
+	unsigned int version;
+
+	if (!r && driver.cuCtxGetApiVersion(context, &version))
+		has_ended(context);
+	return r;
+}
+
+static bool is_primary(CUdevice device)
+{
+	return device >= 0 && (size_t)device < ARRAY_SIZE(primary);
+}
+
+CUresult primary_retain(CUcontext *ret_context, CUdevice device)
+{
+	const CUresult r = driver.cuDevicePrimaryCtxRetain(ret_context, device);
+
+	if (!r && is_primary(device))
+		primary[device] = *ret_context;
+	return r;
+}
+
+static CUresult primary_left(CUdevice device, CUresult r)
+{
+	unsigned int flags;
+	int is_active;
+
+	if (!r && is_primary(device) && primary[device] &&
+		!driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) && !is_active)
+		has_ended(primary[device]);
+	return r;
+}
+
+CUresult primary_release(CUdevice device)
+{
+	return primary_left(device, driver.cuDevicePrimaryCtxRelease_v2(device));
+}
+
+CUresult primary_reset(CUdevice device)
+{
+	return primary_left(device, driver.cuDevicePrimaryCtxReset_v2(device));
+}
+
+/* ---- events ---- */
+
+struct behind behind_stream(CUstream stream)
+{
+	struct behind b = {.ends = ends_so_far()};
+	CUcontext before;
+
+	if (stream_has_number(stream) ? driver.cuCtxGetCurrent(&b.context) != CUDA_SUCCESS
+				      : driver.cuStreamGetCtx(stream, &b.context) ||
+				driver.cuCtxPushCurrent_v2(b.context))
+		return b;
+	if (!driver.cuEventCreate(&b.event, CU_EVENT_DISABLE_TIMING) &&
+		driver.cuEventRecord(b.event, stream)) {
+		driver.cuEventDestroy_v2(b.event);
+		b.event = NULL;
+	}
+	if (!stream_has_number(stream))
+		driver.cuCtxPopCurrent_v2(&before);
+	return b;
+}
+
+static bool is_dead(const struct behind *b)
+{
+	const struct ended *e;
+	bool is;
+
+	if (ends_so_far() == b->ends)
+		return false;
+	pthread_mutex_lock(&ends.lock);
+	e = find_ended(b->context);
+	is = e && e->when > b->ends;
+	pthread_mutex_unlock(&ends.lock);
+	return is;
+}
+
+bool behind_is_over(struct behind *b)
+{
+	bool is_over;
+
+	if (!b->event)
+		return true;
+	if (!look_begin())
+		return false;
+	is_over = is_dead(b);
+	if (!is_over && driver.cuEventQuery(b->event) != CUDA_ERROR_NOT_READY) {
+		driver.cuEventDestroy_v2(b->event);
+		is_over = true;
+	}
+	look_done();
+	if (is_over)
+		b->event = NULL;
+	return is_over;
+}
+
+void behind_forget(struct behind *b)
+{
+	/* With a thread or process that ends just then, it stays with its context. */
+	if (b->event && look_begin()) {
+		if (!is_dead(b))
+			driver.cuEventDestroy_v2(b->event);
+		look_done();
+	}
+	b->event = NULL;
+}
