@@ -214,10 +214,10 @@ void context_left(CUcontext context)
 		context_gone(context);
 }
 
-void primary_is(CUdevice device, CUcontext context)
+void primary_is(CUdevice device, const CUcontext *context)
 {
-	if (device >= 0 && (size_t)device < ARRAY_SIZE(primary))
-		primary[device] = context;
+	if (context && device >= 0 && (size_t)device < ARRAY_SIZE(primary))
+		primary[device] = *context;
 }
 
 void primary_left(CUdevice device)

@@ -212,7 +212,7 @@ void context_is(CUcontext context);
 void context_gone(CUcontext context);
 /* One reference fewer; if it was the last one, it is gone. */
 void context_left(CUcontext context);
-void primary_is(CUdevice device, CUcontext context);
+void primary_is(CUdevice device, const CUcontext *context);
 /* The same, or it was reset. */
 void primary_left(CUdevice device);
 void capture_began(CUstream stream);

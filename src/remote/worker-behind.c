@@ -124,7 +124,7 @@ CUresult primary_retain(CUcontext *ret_context, CUdevice device)
 {
 	const CUresult r = driver.cuDevicePrimaryCtxRetain(ret_context, device);
 
-	if (!r && is_primary(device))
+	if (!r && ret_context && is_primary(device))
 		primary[device] = *ret_context;
 	return r;
 }
