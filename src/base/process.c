@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -96,6 +97,13 @@ bool process_is_alive(pid_t pid, uint64_t start_ticks)
 
 	return process_read_stat(pid, &stat) == 0 && stat.start_ticks == start_ticks &&
 		stat.state != 'Z' && stat.state != 'X';
+}
+
+void process_end_with(pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
 }
 
 void process_await_children(void)

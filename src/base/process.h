@@ -42,6 +42,9 @@ bool process_is_alive(pid_t pid, uint64_t start_ticks);
  */
 int process_open(pid_t pid, uint64_t start_ticks);
 
+/* In a child, just forked: it is killed when its parent's thread ends, and ends if it has. */
+void process_end_with(pid_t parent);
+
 /* Children can be waited for, also where who has started us ignores the ends of its own. */
 void process_await_children(void);
 

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/process.h"
 #include "base/str.h"
 #include "cuda/types.h"
 #include "kubelet/cgroup.h"
@@ -133,7 +133,7 @@ static int join_here(const struct far_target *t, struct identity_tls *tls,
 	struct serve_answer answer;
 	const int daemon = ask_here(t, &answer, err);
 	struct pollfd end = {.fd = daemon, .events = POLLIN};
-	pid_t worker;
+	pid_t parent, worker;
 	int r;
 
 	if (daemon < 0)
@@ -142,9 +142,10 @@ static int join_here(const struct far_target *t, struct identity_tls *tls,
 	explicit_bzero(&answer, sizeof(answer));
 	if (r < 0)
 		return r;
+	parent = getpid();
 	worker = fork();
 	if (worker == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		process_end_with(parent);
 		worker_become(program->sock);
 		_exit(1);
 	}

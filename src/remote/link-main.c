@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -244,7 +243,6 @@ static void serve_one(int fd, const struct link_place *at)
 	gnutls_session_t tls;
 	int r;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	end_as(SIG_DFL);
 	door_in_child(&door);
 	r = bulk_look(fd, &name);
@@ -264,6 +262,7 @@ static void serve_next(int listener)
 	_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	const int at = fd < 0 ? -1 : children_take(&shared->children, clock_now_ns());
 	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
+	const pid_t parent = getpid();
 	pid_t pid;
 
 	if (own < 0)
@@ -271,6 +270,7 @@ static void serve_next(int listener)
 	shared->slot[at] = (struct slot){0};
 	pid = fork();
 	if (pid == 0) {
+		process_end_with(parent);
 		serve_one(fd, &(struct link_place){&door, at, own});
 		_exit(1);
 	}
@@ -370,10 +370,11 @@ static bool is_own(int sock)
 static void join_next(struct children *children, int listener)
 {
 	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	const pid_t parent = getpid();
 	int at;
 
 	if (sock >= 0 && is_own(sock) && children_fork(children, &at) == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		process_end_with(parent);
 		join_one(sock, &children->v[at].alive_ns);
 		_exit(1);
 	}

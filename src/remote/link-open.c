@@ -11,12 +11,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "cuda/types.h"
 #include "remote/bulk-verbs.h"
 #include "remote/link.h"
@@ -74,12 +73,13 @@ static int await_worker(const struct link_end *end)
 static int start_worker(struct remote_note *note, struct link_end *end)
 {
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+	const pid_t parent = getpid();
 	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -EPIPE;
 	if (fork() == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		process_end_with(parent);
 		worker_become(pair[1]);
 		_exit(1);
 	}

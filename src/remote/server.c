@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,13 +37,14 @@ static bool is_allowed(int sock)
 static void accept_one(int listener, unsigned *workers)
 {
 	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	const pid_t parent = getpid();
 	pid_t pid;
 
 	if (sock < 0 || !is_allowed(sock) || *workers >= WORKERS_MAX)
 		return;
 	pid = fork();
 	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		process_end_with(parent);
 		worker_become(sock);
 		_exit(1);
 	}
