@@ -77,6 +77,9 @@ int address_parse_host(
 				"'%.*s': an address of IPv6 stands in brackets, such as "
 				"[2001:db8::7]",
 				STR_ARG(text));
+		if (host.n >= ADDRESS_HOST)
+			return fail(err, EINVAL, "'%.16s...': a name of %zu characters; at most %u",
+				host.p, host.n, ADDRESS_HOST - 1);
 		if (!is_name(host, ADDRESS_HOST))
 			return fail(err, EINVAL, "'%.*s': '%.*s' is no name and no address",
 				STR_ARG(text), STR_ARG(host));
@@ -202,6 +205,9 @@ int address_listen(const struct address *address, int flags, int backlog, struct
 
 	address_format(address->host, address->port, text, sizeof(text));
 	r = getaddrinfo(host, address->port, &hints, &all);
+	if (r == EAI_NONAME && address->family == AF_INET6 && strchr(address->host, '%'))
+		return fail(err, EINVAL, "'%s': no interface '%s'", text,
+			strchr(address->host, '%') + 1);
 	if (r != 0)
 		return fail(err, EINVAL, "'%s': %s", text, gai_strerror(r));
 	fd = -EADDRNOTAVAIL;
@@ -210,6 +216,8 @@ int address_listen(const struct address *address, int flags, int backlog, struct
 			if ((a->ai_family == first) == (round == 0))
 				fd = listen_at(a, is_all, flags, backlog);
 	freeaddrinfo(all);
+	if (fd == -EADDRNOTAVAIL)
+		return fail(err, EADDRNOTAVAIL, "'%s': no address of this machine", text);
 	return fd < 0 ? fail_errno(err, -fd, "listening on '%s'", text) : fd;
 }
 

@@ -23,6 +23,8 @@
 #include "cli/start.h"
 #include "cli/wish.h"
 
+static const char *called = "divvy run";
+
 static const struct cli_option options[] = {
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
@@ -118,7 +120,7 @@ static void show_waiting(
 
 	if (cli_has(args, "quiet") || (!is_tty && said_ns && now - said_ns < 10 * NSEC_PER_SEC))
 		return;
-	fprintf(stderr, "%sdivvy run: waiting %s: %s%s", is_tty ? "\r\033[K" : "",
+	fprintf(stderr, "%s%s: waiting %s: %s%s", is_tty ? "\r\033[K" : "", called,
 		format_duration((now - since_ns) / NSEC_PER_SEC * NSEC_PER_SEC).s, reason,
 		is_tty ? "" : "\n");
 	said_ns = now;
@@ -237,7 +239,7 @@ static int become(char *const *argv, struct error *err)
 	execvp(argv[0], argv);
 	failed = errno;
 	fail_errno(err, failed, "'%s'", argv[0]);
-	fprintf(stderr, "divvy run: %s\n", err->msg);
+	fprintf(stderr, "%s: %s\n", called, err->msg);
 	return failed == ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 }
 
@@ -260,10 +262,10 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	if (cli_has(args, "dry-run"))
 		return print_plan(answer, argv, is_container, err);
 	if (jbool(answer, "simulated") && !cli_has(args, "quiet"))
-		fprintf(stderr, "divvy run: simulated device: %s\n",
+		fprintf(stderr, "%s: simulated device: %s\n", called,
 			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));
 	if (jtext(answer, "note")[0] && !cli_has(args, "quiet"))
-		fprintf(stderr, "divvy run: %s\n", jtext(answer, "note"));
+		fprintf(stderr, "%s: %s\n", called, jtext(answer, "note"));
 	if (cli_has(args, "remote")) {
 		_cleanup_buf_ struct buf own = BUF_INIT(PLACES_PRELOAD);
 
@@ -335,7 +337,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (!cli_has(args, "dry-run")) {
 		r = check_program(engine ? engine : args->operand[0], err);
 		if (r < 0) {
-			fprintf(stderr, "divvy run: %s\n", err->msg);
+			fprintf(stderr, "%s: %s\n", called, err->msg);
 			return r == -ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 		}
 	}
@@ -351,6 +353,12 @@ static int run(const struct cli_args *args, struct error *err)
 	outlives = engine && !cli_has(args, "dry-run") && container_outlives(engine, args->operand);
 	r = create_tenant(&c, args, outlives, &answer, err);
 	return r < 0 ? r : launch(args, &c, answer, &hooks, err);
+}
+
+int cmd_run_called(const char *name, const struct cli_args *args, struct error *err)
+{
+	called = name;
+	return run(args, err);
 }
 
 const struct cli_command cmd_run = {

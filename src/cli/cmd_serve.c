@@ -52,6 +52,11 @@ static int listen_on(struct address *at, struct error *err)
 	/* It stays open in the link. */
 	_cleanup_close_ int sock = address_listen(at, 0, WAITING, err);
 
+	if (sock == -EADDRINUSE)
+		return fail(err, EADDRINUSE,
+			"--listen: another program listens to port %s: name another one, or "
+			"HOST:0 for one that is free",
+			at->port);
 	if (sock < 0)
 		return fail_within(err, sock, "--listen");
 	snprintf(at->port, sizeof(at->port), "%u", address_port_of(sock));
@@ -113,7 +118,6 @@ static int run(const struct cli_args *args, struct error *err)
 		return r;
 	for (size_t i = 0; i < n_given; i++)
 		argv[n++] = given.p + at[i];
-	argv[n++] = "--quiet";
 	argv[n++] = "--";
 	argv[n++] = link;
 	argv[n++] = "serve";
@@ -122,7 +126,7 @@ static int run(const struct cli_args *args, struct error *err)
 		argv[n++] = invitation;
 	argv[n] = NULL;
 	r = cli_parse(&cmd_run, (int)n, (char **)(uintptr_t)argv, &as_run, err);
-	return r < 0 ? r : cmd_run.run(&as_run, err);
+	return r < 0 ? r : cmd_run_called("divvy serve", &as_run, err);
 }
 
 static int check(const struct cli_args *args, struct error *err)

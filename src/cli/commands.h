@@ -25,3 +25,6 @@
 #define X(name) extern const struct cli_command cmd_##name;
 CLI_COMMANDS(X)
 #undef X
+
+/* cmd_run's own, for a command that ends in it and speaks by its own name. */
+int cmd_run_called(const char *name, const struct cli_args *args, struct error *err);

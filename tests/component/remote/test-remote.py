@@ -490,6 +490,11 @@ def a_wish_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
                 "--request", "divvy serve")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            refused(rig.divvy("serve", "--request", "0.2", "--listen", f"127.0.0.1:{port}"), 1,
+                    f"--listen: another program listens to port {port}", "HOST:0")
+        refused(rig.divvy("serve", "--request", "0.2", "--listen", f"{300 * 'a'}:7007"), 2, "a name of 300 characters", "HOST:PORT")
         for where, why in (("here", "port is missing"), ("2001:db8::7:7007", "stands in brackets"), ("[::1:7007", "] is missing"),
                            ("[gpu7]:7007", "no address of IPv6"), ("[fe80::7%]:7007", "no address of IPv6")):
             refused(rig.divvy("serve", "--request", "0.2", "--listen", where), 2, f"--listen: '{where}'", why,
