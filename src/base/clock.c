@@ -4,6 +4,7 @@
  * argument.
  */
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <sys/prctl.h>
@@ -38,6 +39,7 @@ void clock_sleep_until_ns(uint64_t deadline_ns)
 		.tv_sec = (time_t)(deadline_ns / NSEC_PER_SEC),
 		.tv_nsec = (long)(deadline_ns % NSEC_PER_SEC),
 	};
+	NOT_CANCELLED;
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
 		;

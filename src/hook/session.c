@@ -23,6 +23,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/thread.h"
 #include "hook/hook.h"
 #include "hook/relax.h"
 #include "hook/system.h"
@@ -473,15 +474,17 @@ enum hook_mode session_open(struct hook *h)
 {
 	enum hook_mode mode = atomic_load_explicit(&h->mode, memory_order_acquire);
 
-	if (mode != HOOK_NEW)
-		return mode;
-	lock_take(&h->init_lock);
-	mode = atomic_load(&h->mode);
 	if (mode == HOOK_NEW) {
-		mode = open_first(h);
-		atomic_store_explicit(&h->mode, mode, memory_order_release);
+		NOT_CANCELLED;
+
+		lock_take(&h->init_lock);
+		mode = atomic_load(&h->mode);
+		if (mode == HOOK_NEW) {
+			mode = open_first(h);
+			atomic_store_explicit(&h->mode, mode, memory_order_release);
+		}
+		lock_drop(&h->init_lock);
 	}
-	lock_drop(&h->init_lock);
 	return mode;
 }
 
@@ -517,6 +520,7 @@ static int send_memory(
 void session_note(struct hook *h, enum msg_type type, struct device *d)
 {
 	int saved = errno;
+	NOT_CANCELLED;
 
 	send_note(h, type, d, 0);
 	errno = saved;
@@ -525,6 +529,7 @@ void session_note(struct hook *h, enum msg_type type, struct device *d)
 void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes)
 {
 	int saved = errno;
+	NOT_CANCELLED;
 
 	send_memory(h, type, d, 0, bytes);
 	errno = saved;
@@ -550,6 +555,7 @@ int session_ask(
 {
 	int saved = errno, r;
 	struct ask *ask;
+	NOT_CANCELLED;
 
 	if (!atomic_load(&h->helper))
 		return -ENOTCONN;

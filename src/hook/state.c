@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "hook/hook.h"
 
 /* linux/mman.h has it from 4.14 on, older headers do not. */
@@ -63,6 +64,7 @@ void hook_complain(const char *format, ...)
 	char line[400];
 	int saved = errno, n;
 	va_list ap;
+	NOT_CANCELLED;
 
 	memcpy(line, prefix, sizeof prefix - 1);
 	va_start(ap, format);

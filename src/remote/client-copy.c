@@ -225,6 +225,16 @@ static bool is_type(CUmemorytype type)
 	return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
 }
 
+/* ... is an error all the same where there is no such context or stream. */
+static CUresult copy_nothing(struct how how)
+{
+	CUstreamCaptureStatus status;
+	CUdevice device;
+	const CUresult r = cuCtxGetDevice(&device);
+
+	return r || !how.is_async ? r : cuStreamIsCapturing(how.stream, &status);
+}
+
 static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 {
 	CUDA_MEMCPY3D copy;
@@ -244,7 +254,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *given, struct how how)
 	is_to_host = is_host_type(
 		&copy.dstMemoryType, (const void **)(uintptr_t)&copy.dstHost, copy.dstDevice);
 	if (!copy.WidthInBytes || !copy.Height || !copy.Depth)
-		return CUDA_SUCCESS;
+		return copy_nothing(how);
 	if (!is_from_host && !is_to_host)
 		return copy_device(&copy, how);
 	if (is_from_host && is_to_host)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/thread.h"
 #include "remote/client.h"
 
 #define GRANULE (2ull << 20)
@@ -505,6 +506,8 @@ CUresult work_new(const struct work *work, uint64_t *ret_name)
 
 void work_await(uint32_t asked)
 {
+	NOT_CANCELLED;
+
 	if (!asked)
 		return;
 	pthread_mutex_lock(&host.lock);

@@ -19,6 +19,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "cuda/nvml_proto.h"
 #include "remote/client-nvml.h"
 
@@ -103,6 +104,8 @@ __attribute__((constructor)) static void watch_forks(void)
 /* With the lock held. A child's copy of our socket is none to speak on. */
 static bool has_session(void)
 {
+	NOT_CANCELLED;
+
 	if (nvml.sock >= 0 && nvml.pid != getpid())
 		nvml.sock = fd_close(nvml.sock);
 	if (nvml.sock < 0) {
@@ -122,6 +125,7 @@ static nvmlReturn_t ask_with(enum remote_question question, unsigned device,
 		.abi = REMOTE_ABI,
 		.lane = device,
 		.machine = (uint16_t)question};
+	NOT_CANCELLED;
 
 	CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
 	memcpy(note.text, with, sizeof(*with));

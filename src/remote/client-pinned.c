@@ -204,6 +204,15 @@ void pinned_gone(CUcontext context)
 	} while (g.n == ARRAY_SIZE(g.base));
 }
 
+/* The calling thread's, which may have been ended by another one. */
+static CUresult context_of_ours(CUcontext *ret_context)
+{
+	CUdevice device;
+
+	*ret_context = context_now();
+	return *ret_context ? cuCtxGetDevice(&device) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
 	CUresult r = session_check();
@@ -213,9 +222,9 @@ REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int F
 
 	if (r)
 		return r;
-	context = context_now();
-	if (!context)
-		return CUDA_ERROR_INVALID_CONTEXT;
+	r = context_of_ours(&context);
+	if (r)
+		return r;
 	if (!pp || !bytesize || Flags & ~7u)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = window_new(bytesize, &p, &window);
@@ -289,9 +298,9 @@ REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned i
 
 	if (r)
 		return r;
-	context = context_now();
-	if (!context)
-		return CUDA_ERROR_INVALID_CONTEXT;
+	r = context_of_ours(&context);
+	if (r)
+		return r;
 	if (!p || !bytesize || bytesize > INTPTR_MAX - (uintptr_t)p || Flags & ~15u)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)

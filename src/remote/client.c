@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "cuda/names.h"
 
 enum state { STATE_NEW, STATE_CONNECTED, STATE_READY, STATE_FAILED, STATE_GONE, STATE_FORKED };
@@ -76,6 +77,7 @@ static bool is_own_socket(void)
 static bool is_alive(void *unused)
 {
 	struct pollfd p = {.fd = session.sock, .events = POLLRDHUP};
+	NOT_CANCELLED;
 
 	if ((poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) ||
 		!is_own_socket())
@@ -86,6 +88,7 @@ static bool is_alive(void *unused)
 bool session_ask(struct remote_note *note, int fd)
 {
 	const uint32_t type = note->type;
+	NOT_CANCELLED;
 
 	return is_own_socket() &&
 		fd_send(session.sock, note, sizeof(*note), &fd, 1, MSG_NOSIGNAL) == sizeof(*note) &&
@@ -233,6 +236,7 @@ static void close_lane(void *p)
 CUresult session_connect(void)
 {
 	CUresult r = CUDA_SUCCESS;
+	NOT_CANCELLED;
 
 	pthread_mutex_lock(&session.lock);
 	if (atomic_load(&session.state) == STATE_NEW) {
@@ -321,6 +325,7 @@ static CUresult lane_open(struct lane *lane)
 static CUresult lane_new(void)
 {
 	struct lane *lane = calloc(1, sizeof(*lane));
+	NOT_CANCELLED;
 	CUresult r = lane ? lane_open(lane) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (r) {

@@ -27,6 +27,8 @@ static struct {
 
 /* More than a tenant has devices. */
 static _Atomic(CUcontext) primary[128];
+/* Of what is done to them: whether one has ended is asked before it begins again. */
+static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void end_begin(void)
 {
@@ -122,32 +124,39 @@ static bool is_primary(CUdevice device)
 
 CUresult primary_retain(CUcontext *ret_context, CUdevice device)
 {
-	const CUresult r = driver.cuDevicePrimaryCtxRetain(ret_context, device);
+	CUresult r;
 
+	pthread_mutex_lock(&primary_lock);
+	r = driver.cuDevicePrimaryCtxRetain(ret_context, device);
+	pthread_mutex_unlock(&primary_lock);
 	if (!r && ret_context && is_primary(device))
 		primary[device] = *ret_context;
 	return r;
 }
 
-static CUresult primary_left(CUdevice device, CUresult r)
+static CUresult primary_left(CUdevice device, CUresult (*leave)(CUdevice device))
 {
 	unsigned int flags;
 	int is_active;
+	CUresult r;
 
+	pthread_mutex_lock(&primary_lock);
+	r = leave(device);
 	if (!r && is_primary(device) && primary[device] &&
 		!driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) && !is_active)
 		has_ended(primary[device]);
+	pthread_mutex_unlock(&primary_lock);
 	return r;
 }
 
 CUresult primary_release(CUdevice device)
 {
-	return primary_left(device, driver.cuDevicePrimaryCtxRelease_v2(device));
+	return primary_left(device, driver.cuDevicePrimaryCtxRelease_v2);
 }
 
 CUresult primary_reset(CUdevice device)
 {
-	return primary_left(device, driver.cuDevicePrimaryCtxReset_v2(device));
+	return primary_left(device, driver.cuDevicePrimaryCtxReset_v2);
 }
 
 /* ---- events ---- */

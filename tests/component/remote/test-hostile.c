@@ -612,6 +612,7 @@ static size_t pushed_to_a_source(struct liar *l, const struct remote_frame *head
 	switch (head->op) {
 	case REMOTE_OP_cuMemAlloc_v2: memcpy(to, &address, sizeof(address)); return 8;
 	case REMOTE_OP_cuCtxGetCurrent: memcpy(to, &context, sizeof(context)); return 8;
+	case REMOTE_OP_cuCtxGetDevice: memset(to, 0, 8); return 8;
 	case REMOTE_COPY_FETCH:
 		memset(push.bytes, 'x', sizeof(push.bytes));
 		room = ring_reserve(&l->reverse, sizeof(push), &watch);

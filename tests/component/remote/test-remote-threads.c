@@ -453,6 +453,62 @@ static void waits_elsewhere(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* ---- cancelled ---- */
+
+static void *wait_for_held(void *unused)
+{
+	NEED(drv.cuCtxSetCurrent(context));
+	NEED(drv.cuStreamSynchronize(held));
+	return NULL;
+}
+
+static void *ask_this_and_that(void *ret_right)
+{
+	bool right = true;
+
+	NEED(drv.cuCtxSetCurrent(context));
+	for (int i = 0; i < 50 && right; i++) {
+		size_t size = 0;
+		CUdeviceptr base = 0;
+		int version = 0;
+
+		right = !drv.cuMemGetAddressRange_v2(&base, &size, device + 4096) &&
+			base == device && size == 256 * MIB &&
+			!drv.cuDriverGetVersion(&version) && version > 10000;
+	}
+	*(_Atomic bool *)ret_right = right;
+	return NULL;
+}
+
+/* What a driver of this machine does then is its own. */
+static void cancelled(void)
+{
+	_Atomic bool right[8] = {false};
+	bool all = true;
+	pthread_t waiter;
+
+	if (!is_remote())
+		return;
+	begin_held(false);
+	waiter = thread_new(wait_for_held, NULL);
+	usleep(300000);
+	pthread_cancel(waiter);
+	usleep(300000);
+	for (int i = 0; i < 8; i++)
+		pthread_join(thread_new(ask_this_and_that, &right[i]), NULL);
+	for (int i = 0; i < 8; i++)
+		all = all && right[i];
+	tap_ok(all, "beside a thread that was cancelled in a call others are answered");
+	write_word(flag, other);
+	pthread_join(waiter, NULL);
+	for (int i = 0; i < 8; i++) {
+		pthread_join(thread_new(ask_this_and_that, &right[i]), NULL);
+		all = all && right[i];
+	}
+	tap_ok(all, "... and so are those that come to have its lane");
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static const struct part parts[] = {
 	{"one step", one_step},
 	{"newcomers", newcomers},
@@ -465,6 +521,7 @@ static const struct part parts[] = {
 	{"a queue", waits_in_a_queue},
 	{"alone", waits_for_itself},
 	{"elsewhere", waits_elsewhere},
+	{"cancelled", cancelled},
 };
 
 int main(void)
