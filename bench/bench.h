@@ -100,6 +100,8 @@ struct sim_trace *rig_trace(struct rig *rig);
 uint64_t rig_first_ns(struct rig *rig, pid_t pid);
 /* Runs divvy with these arguments against the rig's daemon; exit status. */
 int rig_divvy(struct rig *rig, const char *args, char **ret_output);
+/* The processes of the tenant of that name, which for a remote one are its workers; how many. */
+size_t rig_processes(struct rig *rig, const char *name, pid_t *ret_pids, size_t max);
 /* Ends all programs, the daemon and the engine; removes the folder. */
 void rig_done(struct rig *rig);
 

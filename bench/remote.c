@@ -227,30 +227,6 @@ static void calls(void)
 
 /* ---- shares ---- */
 
-/* The processes of the tenant, which for a remote one are its workers. */
-static size_t processes_of(struct rig *rig, const char *name, pid_t *pid, size_t max)
-{
-	char *text;
-	json_t *tenants, *tenant;
-	size_t i, n = 0;
-
-	if (rig_divvy(rig, "ps -o json", &text) != 0)
-		bench_die("divvy ps failed: %s", text);
-	tenants = json_loads(text, 0, NULL);
-	json_array_foreach(tenants, i, tenant) {
-		const json_t *all = json_object_get(tenant, "processes");
-
-		if (strcmp(json_string_value(json_object_get(tenant, "name")), name) != 0)
-			continue;
-		for (n = 0; n < json_array_size(all) && n < max; n++)
-			pid[n] = (pid_t)json_integer_value(
-				json_object_get(json_array_get(all, n), "pid"));
-	}
-	json_decref(tenants);
-	free(text);
-	return n;
-}
-
 static void shares(void)
 {
 	static const struct {
@@ -273,7 +249,7 @@ static void shares(void)
 		bench_built("tests/programs/spin"));
 	for (size_t i = 0; i < ARRAY_SIZE(tenant); i++) {
 		rig_start(&rig, tenant[i].spec, command);
-		while (processes_of(&rig, tenant[i].name, &pid[i], 1) == 0)
+		while (rig_processes(&rig, tenant[i].name, &pid[i], 1) == 0)
 			clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 	}
 	begin = clock_now_ns() + 2 * NSEC_PER_SEC;
@@ -336,7 +312,7 @@ static double client_kib(bool is_remote, unsigned clients)
 			kib += memory_kib((pid_t)value);
 	free(text);
 	deadline = clock_now_ns() + PATIENCE_NS;
-	while (is_remote && (n = processes_of(&rig, "idle", pid, CLIENTS + 8)) < clients)
+	while (is_remote && (n = rig_processes(&rig, "idle", pid, CLIENTS + 8)) < clients)
 		if (clock_now_ns() > deadline)
 			bench_die("%zu workers of %u processes", n, clients);
 	for (size_t i = 0; i < n; i++)

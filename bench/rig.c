@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -416,6 +417,29 @@ int rig_divvy(struct rig *rig, const char *args, char **ret_output)
 	if (ret_output)
 		*ret_output = slurp(output);
 	return wait_status(status);
+}
+
+size_t rig_processes(struct rig *rig, const char *name, pid_t *ret_pids, size_t max)
+{
+	char *text;
+	json_t *tenants, *tenant;
+	size_t i, n = 0;
+
+	if (rig_divvy(rig, "ps -o json", &text) != 0)
+		bench_die("divvy ps failed: %s", text);
+	tenants = json_loads(text, 0, NULL);
+	json_array_foreach(tenants, i, tenant) {
+		const json_t *all = json_object_get(tenant, "processes");
+
+		if (strcmp(json_string_value(json_object_get(tenant, "name")), name) != 0)
+			continue;
+		for (n = 0; n < json_array_size(all) && n < max; n++)
+			ret_pids[n] = (pid_t)json_integer_value(
+				json_object_get(json_array_get(all, n), "pid"));
+	}
+	json_decref(tenants);
+	free(text);
+	return n;
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)

@@ -34,6 +34,18 @@ def shares_hold_beside_a_local_tenant():
                  "each gets what it asked for, within 2 points")
 
 
+def an_opportunistic_one_gives_way_to_a_local_latency_one():
+    with Rig() as rig:
+        args = ("--kernel-us=500", "--duration=120")
+        rig.spin("fill", "--request", "0.2", "--class", "opportunistic", "--memory", "10%", "--remote", "local", args=args)
+        wait_for(lambda: rig.got("fill") >= 900, "alone it has the device")
+        fast = rig.spin("fast", "--request", "0.5", "--class", "latency", "--memory", "10%", args=args)
+        wait_for(lambda: rig.got("fast") >= 950 and rig.got("fill") <= 50, "who is in a hurry has it")
+        fast.terminate()
+        fast.wait(60)
+        wait_for(lambda: rig.got("fill") >= 900, "it has what is left again")
+
+
 def memory_is_a_quota():
     with Rig() as rig:
         def run(mib):
@@ -523,7 +535,8 @@ def another_place_is_refused_in_words():
                           "image"), 125, "--remote", "--container")
 
 
-main(shares_hold_beside_a_local_tenant, memory_is_a_quota, the_program_holds_nothing_of_the_tenant,
+main(shares_hold_beside_a_local_tenant, an_opportunistic_one_gives_way_to_a_local_latency_one, memory_is_a_quota,
+     the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      a_server_that_cannot_begin_is_said, an_invitation_is_a_share_somewhere_else, what_is_no_divvy_serve_is_said,
      a_device_that_was_not_granted_is_said, a_quota_holds_over_a_link, a_cut_link_is_an_error,
