@@ -359,8 +359,8 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 		snprintf(ret, size, "%s is of class latency and is active", before);
 		break;
 	case ARBITER_WHY_DRAIN:
-		snprintf(ret, size, "is next: waits for the work of %s on the device to end",
-			before);
+		snprintf(ret, size, "is next: waits for %s%s on the device to end",
+			other == t ? "its own work" : "the work of ", other == t ? "" : before);
 		break;
 	case ARBITER_WHY_RESERVED:
 		snprintf(ret, size,

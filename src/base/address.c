@@ -170,6 +170,16 @@ bool address_is_all(const struct address *a)
 	return !a->host[0];
 }
 
+int address_check_scope(struct str host, struct error *err)
+{
+	const struct str scope = str_behind(host, MIN(host.n, str_find(host, '%') + 1));
+	char name[IF_NAMESIZE];
+
+	if (!scope.n || (str_copy(name, sizeof(name), scope) == 0 && if_nametoindex(name)))
+		return 0;
+	return fail(err, EINVAL, "'%.*s': no interface '%.*s'", STR_ARG(host), STR_ARG(scope));
+}
+
 /* ---- sockets ---- */
 
 union socket_address {
@@ -205,9 +215,8 @@ int address_listen(const struct address *address, int flags, int backlog, struct
 
 	address_format(address->host, address->port, text, sizeof(text));
 	r = getaddrinfo(host, address->port, &hints, &all);
-	if (r == EAI_NONAME && address->family == AF_INET6 && strchr(address->host, '%'))
-		return fail(err, EINVAL, "'%s': no interface '%s'", text,
-			strchr(address->host, '%') + 1);
+	if (r == EAI_NONAME && address_check_scope(str_from(address->host), err) < 0)
+		return -EINVAL;
 	if (r != 0)
 		return fail(err, EINVAL, "'%s': %s", text, gai_strerror(r));
 	fd = -EADDRNOTAVAIL;

@@ -50,6 +50,9 @@ int address_parse_host(
 /* "192.0.2.7", "2001:db8::7", "fe80::7%eth0": AF_INET or AF_INET6; AF_UNSPEC: none. */
 int address_family(struct str host);
 
+/* -EINVAL with a sentence where a "%eth0" behind the host names no interface of this machine. */
+int address_check_scope(struct str host, struct error *err);
+
 /* HOST:PORT, with brackets where it needs them. -ENAMETOOLONG. */
 int address_format(const char *host, const char *port, char *ret_text, size_t size);
 

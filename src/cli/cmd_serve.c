@@ -34,7 +34,8 @@ static const struct cli_option options[] = {
 		"the end (default: to stdout)"},
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
-	{"name", 0, CLI_VALUE, "NAME", NULL, "name shown and used by the other commands"},
+	{"name", 0, CLI_VALUE, "NAME", NULL,
+		"name shown and used by the other commands; guest where none is given"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -116,6 +117,8 @@ static int run(const struct cli_args *args, struct error *err)
 	r = invite(&address, err);
 	if (r < 0)
 		return r;
+	if (!cli_has(args, "name"))
+		argv[n++] = "--name=guest";
 	for (size_t i = 0; i < n_given; i++)
 		argv[n++] = given.p + at[i];
 	argv[n++] = "--";

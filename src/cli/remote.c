@@ -74,6 +74,7 @@ static int split_place(
 
 	r = strchr(place, '/') ? fail_invitation(place, &why)
 			       : address_parse_host(str_from(place), &host, &rest, &why);
+	r = r < 0 ? r : address_check_scope(host, &why);
 	if (r < 0)
 		return fail(err, EINVAL,
 			strchr(place, '/')
@@ -112,6 +113,8 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 						     : fdopen(dup(STDIN_FILENO), "r");
 	struct stat st;
 
+	if (!f && !strcmp(path, "-"))
+		return fail(err, EBADF, "--invitation -: stdin is closed");
 	if (!f || fstat(fileno(f), &st) < 0)
 		return fail_errno(err, errno, "--invitation '%s'", path);
 	if (S_ISREG(st.st_mode) && st.st_mode & 077)

@@ -74,6 +74,37 @@ static bool is_own_socket(void)
 	return cookie_of(session.sock) == session.cookie;
 }
 
+/* What a program shows of CUDA's codes tells nobody what to change. */
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+	char line[REMOTE_VISIBLE + 64] = "divvy: ";
+	size_t n = strlen(line);
+	va_list args;
+
+	va_start(args, fmt);
+	n += (size_t)vsnprintf(line + n, sizeof(line) - n, fmt, args);
+	va_end(args);
+	n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
+	line[n++] = '\n';
+	if (write(STDERR_FILENO, line, n) < 0)
+		errno = 0; /* nobody listens */
+}
+
+/*
+ * What CUDA's code says of it is that the device is busy. Where the program has closed descriptors
+ * that are not its own, its second one may be a file by now.
+ */
+static void gone(void)
+{
+	int was = atomic_load(&session.state);
+	NOT_CANCELLED;
+
+	if ((was == STATE_CONNECTED || was == STATE_READY) &&
+		atomic_compare_exchange_strong(&session.state, &was, STATE_GONE) && is_own_socket())
+		say("the GPU of another machine is gone: what stood for this program there, or the "
+		    "way to it, has ended");
+}
+
 static bool is_alive(void *unused)
 {
 	struct pollfd p = {.fd = session.sock, .events = POLLRDHUP};
@@ -81,7 +112,7 @@ static bool is_alive(void *unused)
 
 	if ((poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) ||
 		!is_own_socket())
-		atomic_store(&session.state, STATE_GONE);
+		gone();
 	return atomic_load(&session.state) < STATE_FAILED;
 }
 
@@ -101,13 +132,6 @@ uint64_t session_posted(void)
 	return atomic_load(&session.posted);
 }
 
-static void gone(void)
-{
-	int expected = STATE_READY;
-
-	atomic_compare_exchange_strong(&session.state, &expected, STATE_GONE);
-}
-
 static void in_child(void)
 {
 	/* Another thread may have been about to connect; here it is not. */
@@ -120,22 +144,6 @@ static void in_child(void)
 		fd_close(session.sock);
 	session.sock = -1;
 	atomic_store(&session.state, STATE_FORKED);
-}
-
-/* What a program shows of CUDA's codes tells nobody what to change. */
-__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
-{
-	char line[REMOTE_VISIBLE + 64] = "divvy: ";
-	size_t n = strlen(line);
-	va_list args;
-
-	va_start(args, fmt);
-	n += (size_t)vsnprintf(line + n, sizeof(line) - n, fmt, args);
-	va_end(args);
-	n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
-	line[n++] = '\n';
-	if (write(STDERR_FILENO, line, n) < 0)
-		errno = 0; /* nobody listens */
 }
 
 static void complain(const struct remote_note *refusal)

@@ -30,7 +30,9 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 
 	if (!strcmp(visible, "!"))
 		snprintf(note.text, sizeof(note.text),
-			"the server's driver has no device for this program");
+			"the server's driver has no device for this program; divvyd, or divvy "
+			"serve, says "
+			"there why");
 	else if (visible[0] && strcmp(visible, "-1") != 0)
 		snprintf(note.text, sizeof(note.text),
 			"'%.100s' is none of the devices that were granted, which count from 0",

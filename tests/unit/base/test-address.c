@@ -242,7 +242,7 @@ static void what_cannot_be_listened_to(void **state)
 	assert_string_equal(err.msg, "'192.0.2.7:0': no address of this machine");
 	assert_int_equal(address_parse(STR("[fe80::7%nosuch0]:7007"), 0, &a, &err), 0);
 	assert_int_equal(address_listen(&a, SOCK_CLOEXEC, 4, &err), -EINVAL);
-	assert_string_equal(err.msg, "'[fe80::7%nosuch0]:7007': no interface 'nosuch0'");
+	assert_string_equal(err.msg, "'fe80::7%nosuch0': no interface 'nosuch0'");
 }
 
 static void what_has_no_peer(void **state)
