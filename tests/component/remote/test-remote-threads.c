@@ -473,8 +473,8 @@ static void *ask_this_and_that(void *ret_right)
 		int version = 0;
 
 		right = !drv.cuMemGetAddressRange_v2(&base, &size, device + 4096) &&
-			base == device && size == 256 * MIB &&
-			!drv.cuDriverGetVersion(&version) && version > 10000;
+			base == device && size == 256 * MIB && !drv.cuDriverGetVersion(&version) &&
+			version > 10000;
 	}
 	*(_Atomic bool *)ret_right = right;
 	return NULL;
