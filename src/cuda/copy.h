@@ -2,9 +2,28 @@
 #ifndef CUDA_COPY_H
 #define CUDA_COPY_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cuda/types.h"
+
+/*
+ * Which attributes of a batch its copy `i` has: of the n whose first copies are `first`, the a-th
+ * or a later one.
+ */
+static inline size_t memcpy_attributes_of(const size_t *first, size_t n, size_t a, size_t i)
+{
+	while (a + 1 < n && first[a + 1] <= i)
+		a++;
+	return a;
+}
+
+/* The source is the caller's again when the call returns. */
+static inline bool memcpy_is_taken(const CUmemcpyAttributes *attributes)
+{
+	return attributes->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+}
 
 /* The same copy with a depth of one. c is not NULL. */
 static inline CUDA_MEMCPY3D memcpy_3d_of(const CUDA_MEMCPY2D *c)

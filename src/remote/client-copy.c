@@ -408,10 +408,8 @@ COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy3d(c, how))
 /* Of what attributes say only this binds the driver. */
 static struct how how_by(const CUmemcpyAttributes *attr, CUstream stream)
 {
-	return (struct how){.stream = stream,
-		.is_async = true,
-		.is_taken = attr &&
-			attr->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+	return (struct how){
+		.stream = stream, .is_async = true, .is_taken = attr && memcpy_is_taken(attr)};
 }
 
 REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
@@ -428,8 +426,7 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, 
 			numAttrs > count || attrsIdxs[0] || (uintptr_t)hStream <= 2))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0, a = 0; !r && i < count; i++) {
-		while (a + 1 < numAttrs && attrsIdxs[a + 1] <= i)
-			a++;
+		a = memcpy_attributes_of(attrsIdxs, numAttrs, a, i);
 		r = anywhere(dsts[i], srcs[i], sizes[i], how_by(&attrs[a], hStream));
 		if (r && failIdx)
 			*failIdx = i;

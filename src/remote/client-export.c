@@ -4,9 +4,7 @@
  * UUID: what they hold cannot be carried. Refused, and said on stderr, each once: the program will
  * hardly say why it does not start.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "remote/client.h"
@@ -51,21 +49,15 @@ static bool is_new(const CUuuid *id)
 
 static void complain(const CUuuid *id)
 {
-	const int before = errno;
-	char text[40], line[320];
+	char text[40];
 	int at = 0;
 
 	for (unsigned i = 0; i < sizeof(*id); i++)
 		at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%02x",
 			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", ((const uint8_t *)id)[i]);
-	at = snprintf(line, sizeof(line),
-		"divvy: cuGetExportTable %s (%s): not there for a GPU on another machine; programs "
-		"of "
-		"the CUDA runtime do not work with --remote, those of the driver API do\n",
+	session_say("cuGetExportTable %s (%s): not there for a GPU on another machine; programs of "
+		    "the CUDA runtime do not work with --remote, those of the driver API do",
 		text, name_of(id));
-	if (write(STDERR_FILENO, line, (size_t)at) < 0)
-		errno = before; /* nobody listens */
-	errno = before;
 }
 
 REMOTE_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)

@@ -200,8 +200,8 @@ static struct {
 	bool has_thread;
 	/* under way: what writes to the program's memory */
 	_Atomic uint64_t writers;
-	pthread_mutex_t
-		touch_lock; /* before `lock`: while the program's memory is read or written */
+	/* taken before `lock`, while the program's memory is read or written */
+	pthread_mutex_t touch_lock;
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER,
 	.touch_lock = PTHREAD_MUTEX_INITIALIZER,
 	.done = PTHREAD_COND_INITIALIZER,

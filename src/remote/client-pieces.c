@@ -71,18 +71,13 @@ void pieces_heard(uint32_t released)
 		&room.released, &known, now, memory_order_relaxed, memory_order_relaxed));
 }
 
-static bool has_room(uint64_t taken, uint64_t units)
-{
-	return taken + units <=
-		atomic_load_explicit(&room.released, memory_order_relaxed) + REMOTE_STAGES;
-}
-
 static bool take_room(uint64_t units)
 {
 	uint64_t taken = atomic_load_explicit(&room.taken, memory_order_relaxed);
 
 	do
-		if (!has_room(taken, units))
+		if (taken + units >
+			atomic_load_explicit(&room.released, memory_order_relaxed) + REMOTE_STAGES)
 			return false;
 	while (!atomic_compare_exchange_weak_explicit(
 		&room.taken, &taken, taken + units, memory_order_relaxed, memory_order_relaxed));

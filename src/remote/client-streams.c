@@ -214,20 +214,24 @@ void context_left(CUcontext context)
 		context_gone(context);
 }
 
+static bool is_primary(CUdevice device)
+{
+	return device >= 0 && (size_t)device < ARRAY_SIZE(primary);
+}
+
 void primary_is(CUdevice device, const CUcontext *context)
 {
-	if (context && device >= 0 && (size_t)device < ARRAY_SIZE(primary))
+	if (context && is_primary(device))
 		primary[device] = *context;
 }
 
 void primary_left(CUdevice device)
 {
-	const bool is_known = device >= 0 && (size_t)device < ARRAY_SIZE(primary);
 	unsigned int flags;
 	int is_active;
 
 	if (cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && !is_active)
-		context_gone(is_known ? primary[device] : NULL);
+		context_gone(is_primary(device) ? primary[device] : NULL);
 }
 
 /* Others may wait for an event of it. */

@@ -75,11 +75,13 @@ static bool is_own_socket(void)
 }
 
 /* What a program shows of CUDA's codes tells nobody what to change. */
-__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+void session_say(const char *fmt, ...)
 {
 	char line[REMOTE_VISIBLE + 64] = "divvy: ";
+	const int before = errno;
 	size_t n = strlen(line);
 	va_list args;
+	NOT_CANCELLED;
 
 	va_start(args, fmt);
 	n += (size_t)vsnprintf(line + n, sizeof(line) - n, fmt, args);
@@ -87,7 +89,8 @@ __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 	n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
 	line[n++] = '\n';
 	if (write(STDERR_FILENO, line, n) < 0)
-		errno = 0; /* nobody listens */
+		errno = before; /* nobody listens */
+	errno = before;
 }
 
 /*
@@ -97,12 +100,11 @@ __attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 static void gone(void)
 {
 	int was = atomic_load(&session.state);
-	NOT_CANCELLED;
 
 	if ((was == STATE_CONNECTED || was == STATE_READY) &&
 		atomic_compare_exchange_strong(&session.state, &was, STATE_GONE) && is_own_socket())
-		say("the GPU of another machine is gone: what stood for this program there, or the "
-		    "way to it, has ended");
+		session_say("the GPU of another machine is gone: what stood for this program "
+			    "there, or the way to it, has ended");
 }
 
 static bool is_alive(void *unused)
@@ -149,7 +151,7 @@ static void in_child(void)
 static void complain(const struct remote_note *refusal)
 {
 	if (refusal->type == REMOTE_REFUSED && refusal->text[0])
-		say("no GPU on the other machine: %.*s",
+		session_say("no GPU on the other machine: %.*s",
 			(int)strnlen(refusal->text, sizeof(refusal->text)), refusal->text);
 }
 
@@ -165,7 +167,7 @@ static CUresult say_hello(int sock)
 	_cleanup_map_ struct map map = MAP_NONE;
 
 	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0) {
-		say("CUDA_VISIBLE_DEVICES has %zu characters: at most %u", strlen(visible),
+		session_say("CUDA_VISIBLE_DEVICES has %zu characters: at most %u", strlen(visible),
 			REMOTE_VISIBLE - 1);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -182,7 +184,8 @@ static CUresult say_hello(int sock)
 	/* A program that locks its memory makes present what it may use: only what it does use. */
 	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_NONE, &map) < 0 ||
 		mprotect(map.p, REMOTE_HEAD + LANE_BYTES, PROT_READ | PROT_WRITE) < 0) {
-		say("map the %llu MiB that this program shares with its worker: %s (ulimit -v)",
+		session_say(
+			"map the %llu MiB that this program shares with its worker: %s (ulimit -v)",
 			REMOTE_BYTES >> 20, strerror(errno));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -299,7 +302,7 @@ static unsigned lane_take(void)
 	}
 	pthread_mutex_unlock(&session.lock);
 	if (is_to_be_told)
-		say("more than %u threads at once use the GPU of another machine",
+		session_say("more than %u threads at once use the GPU of another machine",
 			REMOTE_LANES - 1);
 	return lane;
 }

@@ -83,6 +83,9 @@ CUresult call_send(struct call *c, unsigned flags);
 void call_send_aside(struct call *c);
 CUresult call_receive(struct call *c);
 
+/* One line on the program's stderr, behind "divvy: ". */
+__attribute__((format(printf, 1, 2))) void session_say(const char *fmt, ...);
+
 /* A string of the driver's: kept for ever, each once. */
 const char *text_keep(const char *text, size_t n);
 

@@ -164,18 +164,20 @@ CUresult primary_reset(CUdevice device)
 struct behind behind_stream(CUstream stream)
 {
 	struct behind b = {.ends = ends_so_far()};
+	const bool is_here = stream_has_number(stream);
 	CUcontext before;
 
-	if (stream_has_number(stream) ? driver.cuCtxGetCurrent(&b.context) != CUDA_SUCCESS
-				      : driver.cuStreamGetCtx(stream, &b.context) ||
-				driver.cuCtxPushCurrent_v2(b.context))
+	if (is_here ? driver.cuCtxGetCurrent(&b.context)
+		    : driver.cuStreamGetCtx(stream, &b.context))
+		return b;
+	if (!is_here && driver.cuCtxPushCurrent_v2(b.context))
 		return b;
 	if (!driver.cuEventCreate(&b.event, CU_EVENT_DISABLE_TIMING) &&
 		driver.cuEventRecord(b.event, stream)) {
 		driver.cuEventDestroy_v2(b.event);
 		b.event = NULL;
 	}
-	if (!stream_has_number(stream))
+	if (!is_here)
 		driver.cuCtxPopCurrent_v2(&before);
 	return b;
 }

@@ -69,7 +69,7 @@ uint32_t stages_released(void)
 }
 
 /* With the lock held. */
-static void set_free(struct stage *s)
+static void count_out(struct stage *s)
 {
 	if (s->is_later) {
 		stages.later -= s->room;
@@ -79,6 +79,12 @@ static void set_free(struct stage *s)
 		stage_released((uint32_t)(s->room / REMOTE_STAGE));
 	}
 	s->is_later = s->is_beyond = false;
+}
+
+/* With the lock held. */
+static void set_free(struct stage *s)
+{
+	count_out(s);
 	s->line = (struct line){0};
 	s->next = stages.free;
 	stages.free = s;
@@ -256,14 +262,9 @@ struct stage *stage_beyond(size_t bytes)
 void stage_becomes_a_graphs(struct stage *s)
 {
 	pthread_mutex_lock(&stages.lock);
-	if (!s->is_later) {
-		stages.along -= s->room;
-		stages.later += s->room;
-		stage_released((uint32_t)(s->room / REMOTE_STAGE));
-	}
-	stages.beyond -= s->is_beyond ? s->room : 0;
+	count_out(s);
+	stages.later += s->room;
 	s->is_later = true;
-	s->is_beyond = false;
 	pthread_mutex_unlock(&stages.lock);
 }
 
@@ -284,6 +285,13 @@ CUstreamCaptureMode capture_relax(CUstreamCaptureMode mode)
 	return mode;
 }
 
+static void set_behind(struct stage *s, CUstream stream)
+{
+	s->behind = behind_stream(stream);
+	if (!s->behind.event)
+		driver.cuStreamSynchronize(stream);
+}
+
 static void set_busy(struct stage *s)
 {
 	pthread_mutex_lock(&stages.lock);
@@ -294,9 +302,7 @@ static void set_busy(struct stage *s)
 
 void stage_release_after(struct stage *s, CUstream stream)
 {
-	s->behind = behind_stream(stream);
-	if (!s->behind.event)
-		driver.cuStreamSynchronize(stream);
+	set_behind(s, stream);
 	set_busy(s);
 }
 
@@ -314,9 +320,8 @@ static bool is_full(void)
 void stage_release_awaited(struct stage *s, CUstream stream)
 {
 	const struct timespec nap = {.tv_nsec = LOOK_NS};
-	s->behind = behind_stream(stream);
-	if (!s->behind.event)
-		driver.cuStreamSynchronize(stream);
+
+	set_behind(s, stream);
 	while (!behind_is_over(&s->behind) && is_full())
 		nanosleep(&nap, NULL);
 	set_busy(s);

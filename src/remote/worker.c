@@ -83,23 +83,6 @@ static bool has_bulk(unsigned op)
 	return op == REMOTE_COPY_IN || op == REMOTE_COPY_PART || op == REMOTE_BLOB;
 }
 
-/* What other threads of ours may not look at while, or after, it is done. */
-static bool ends_watches(unsigned op)
-{
-	switch (op) {
-	case REMOTE_OP_cuEventDestroy_v2:
-	case REMOTE_OP_cuStreamDestroy_v2:
-	case REMOTE_OP_cuCtxDestroy_v2:
-	case REMOTE_OP_cuCtxDetach:
-	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
-	case REMOTE_OP_cuDevicePrimaryCtxReset_v2:
-	case REMOTE_OP_cuStreamBeginCapture:
-	case REMOTE_OP_cuStreamBeginCapture_v2:
-	case REMOTE_OP_cuStreamBeginCaptureToGraph: return true;
-	default: return false;
-	}
-}
-
 /* end_begin() */
 static bool ends_streams(unsigned op)
 {
@@ -110,6 +93,18 @@ static bool ends_streams(unsigned op)
 	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
 	case REMOTE_OP_cuDevicePrimaryCtxReset_v2: return true;
 	default: return false;
+	}
+}
+
+/* What other threads of ours may not look at while, or after, it is done. */
+static bool ends_watches(unsigned op)
+{
+	switch (op) {
+	case REMOTE_OP_cuEventDestroy_v2:
+	case REMOTE_OP_cuStreamBeginCapture:
+	case REMOTE_OP_cuStreamBeginCapture_v2:
+	case REMOTE_OP_cuStreamBeginCaptureToGraph: return true;
+	default: return ends_streams(op);
 	}
 }
 

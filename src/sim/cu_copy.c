@@ -531,8 +531,7 @@ CU_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream
 static CUresult linear_by(const CUmemcpyAttributes *attr, CUdeviceptr dst, CUdeviceptr src,
 	size_t n, CUstream hStream)
 {
-	return linear_taken(dst, ANY, src, ANY, n, hStream, true,
-		attr->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL);
+	return linear_taken(dst, ANY, src, ANY, n, hStream, true, memcpy_is_taken(attr));
 }
 
 static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
@@ -549,8 +548,7 @@ static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, 
 	for (size_t i = 0, a = 0; i < count; i++) {
 		CUresult r;
 
-		while (a + 1 < numAttrs && attrsIdxs[a + 1] <= i)
-			a++;
+		a = memcpy_attributes_of(attrsIdxs, numAttrs, a, i);
 		r = linear_by(&attrs[a], dsts[i], srcs[i], sizes[i], hStream);
 		if (r != CUDA_SUCCESS && failIdx)
 			*failIdx = i;
