@@ -325,6 +325,7 @@ static void curve(void)
 		struct place_spec *specs;
 		struct cluster c;
 		struct speed s;
+		uint32_t tenants;
 
 		snprintf(name, sizeof(name), "default, %u nodes", nodes[i]);
 		if (!bench_wants(name))
@@ -335,12 +336,14 @@ static void curve(void)
 		fill_quickly(&c, nodes[i], specs, SPECS);
 		/* Until what it learns has come in again; its tables are built anew then. */
 		s = run(&c, specs, SPECS, bench_quick() ? 1 : nodes[i] > NODES ? 40 : 4);
+		tenants = c.n;
 		cluster_done(&c);
 		free(specs);
 		snprintf(name, sizeof(name), "place.default.us_at_%u", nodes[i]);
 		snprintf(detail, sizeof(detail),
-			"mean of %u decisions; p99 %.0f us, longest %.0f us (its tables)", s.n,
-			s.p99_us, s.max_us);
+			"%u tenants, mean of %u decisions; p99 %.0f us, longest %.0f us (its "
+			"tables)",
+			tenants, s.n, s.p99_us, s.max_us);
 		bench_metric(name, 1e6 / s.per_s, "us", "", 1, false, detail);
 	}
 }

@@ -12,11 +12,14 @@
  *                                 a plain memcpy; _shm_paged: of other memory
  *   remote.copy_fraction_tcp      the same of what a connection over the loopback device carries
  *   remote.share_error_pp         two remote tenants and a local one at 0.3, 0.3 and 0.4
+ *   remote.free_ms_shm, _tcp      a program that computes and holds 1 GiB is killed: until the
+ *                                 device's account says that it holds nothing, the longest of all
  *   remote.client_mib             200 idle processes of one server: memory of each beyond that of
  *                                 a local one
  */
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,6 +268,70 @@ static void shares(void)
 		"remote.share_error_pp", worst, "pp", "<= 2", ARRAY_SIZE(tenant), true, detail);
 }
 
+/* ---- the end ---- */
+
+#define ENDS 20
+#define HELD_MIB 1024
+
+/* When the process came to hold so little, or so much; since that record. */
+static uint64_t await_held(
+	struct rig *rig, pid_t pid, uint64_t since, uint64_t least, uint64_t most)
+{
+	const uint64_t deadline = clock_now_ns() + PATIENCE_NS;
+	struct sim_account_record r;
+
+	while (clock_now_ns() < deadline) {
+		for (; since < sim_account_written(rig_trace(rig)); since++)
+			if (sim_account_get(rig_trace(rig), since, &r) == 0 &&
+				r.pid == (uint32_t)pid && r.bytes >= least && r.bytes <= most)
+				return r.t_ns;
+		clock_sleep_until_ns(clock_now_ns() + NSEC_PER_MSEC);
+	}
+	bench_die("process %d never held %llu to %llu bytes", (int)pid, (unsigned long long)least,
+		(unsigned long long)most);
+}
+
+static double free_ms(struct rig *rig, bool is_tcp)
+{
+	char command[256], spec[256] = "--name end --request 0.1 --memory 5% --remote local";
+	uint64_t begin, written;
+	pid_t program, worker;
+
+	snprintf(command, sizeof(command), "%s --kernel-us=500 --duration=60 --memory=%d",
+		bench_built("tests/programs/spin"), HELD_MIB);
+	if (is_tcp)
+		serve(rig, 0, "--name end --request 0.1 --memory 5%", spec, sizeof(spec));
+	program = rig_start(rig, spec, command);
+	while (rig_processes(rig, "end", &worker, 1) == 0)
+		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
+	await_held(rig, worker, 0, (uint64_t)HELD_MIB << 20, UINT64_MAX);
+	clock_sleep_until_ns(clock_now_ns() + 100 * NSEC_PER_MSEC);
+	written = sim_account_written(rig_trace(rig));
+	begin = clock_now_ns();
+	kill(program, SIGKILL);
+	begin = await_held(rig, worker, written, 0, 0) - begin;
+	rig_wait(rig, program);
+	while (rig_processes(rig, "end", &worker, 1) != 0)
+		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
+	return (double)begin / NSEC_PER_MSEC;
+}
+
+static void ends(const char *name, bool is_tcp)
+{
+	const size_t n = bench_quick() ? 3 : ENDS;
+	double took[ENDS];
+	char detail[64];
+	struct rig rig;
+
+	rig_init(&rig, RIG_SHARED, "1xH200-141Gi", "", NULL);
+	for (size_t i = 0; i < n; i++)
+		took[i] = free_ms(&rig, is_tcp);
+	rig_done(&rig);
+	bench_sort(took, n);
+	snprintf(detail, sizeof(detail), "median %.1f ms", took[n / 2]);
+	bench_metric(name, took[n - 1], "ms", "<= 100", (unsigned)n, true, detail);
+}
+
 /* ---- memory ---- */
 
 #define CLIENTS 200
@@ -338,6 +405,8 @@ int main(int argc, char **argv)
 	bench_init("remote", argc, argv);
 	calls();
 	shares();
+	ends("remote.free_ms_shm", false);
+	ends("remote.free_ms_tcp", true);
 	memory();
 	return bench_done();
 }

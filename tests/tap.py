@@ -3,7 +3,9 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import os
+import signal
 import sys
 import time
 import traceback
@@ -38,6 +40,14 @@ def alive(pid):
         return stat_of(pid).state not in "ZX"
     except OSError:
         return False
+
+
+def thaw(pid):
+    """A stopped process goes on. One that runs is left alone: SIGCONT takes back the SIGSTOP by which LeakSanitizer's
+    tracer stops it as it ends, and both would wait for ever."""
+    with contextlib.suppress(OSError):
+        if stat_of(pid).state == "T":
+            os.kill(pid, signal.SIGCONT)
 
 
 def processor_ticks():

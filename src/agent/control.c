@@ -776,7 +776,10 @@ static int do_remote(struct call *call, struct error *err)
 	explicit_bzero(secret, sizeof(secret));
 	if (!t || !tenant_may_see(call->agent, t, call->conn->uid))
 		return fail(err, ENOENT, "secret: there is no tenant of it");
-	return remote_reach_read(&t->remote, call->json, clock_now_ns(), err);
+	/* Nothing said of the way: it is asked whether there is still a tenant. */
+	return json_object_get(call->json, "peer")
+		? remote_reach_read(&t->remote, call->json, clock_now_ns(), err)
+		: 0;
 }
 
 static const struct command commands[] = {

@@ -392,8 +392,8 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 	t = tenant_by_secret(c->agent, hello->secret);
 	if (!t)
 		return fail(err, ENOENT,
-			"DIVVY_TENANT names no tenant of this daemon: it has ended or "
-			"been removed");
+			"its tenant (DIVVY_TENANT) has ended, been removed, or is another "
+			"daemon's");
 	r = check_container(c, t, &is_it, err);
 	if (r < 0)
 		return r;

@@ -213,6 +213,8 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 	const bool has_true = access("/bin/true", X_OK) == 0;
 	const char *argv[] = {has_true ? "/bin/true" : "/proc/self/exe", "help", NULL};
 	const char *env[] = {preload, NULL};
+	/* Our own output is what was asked for. */
+	_cleanup_close_ const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int out[2], status = -1;
 	pid_t pid = 0;
 
@@ -220,7 +222,8 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 		return;
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s:%s", cuda, nvml);
 	if (spawn_run(
-		    &(struct spawn){.argv = argv, .env = env, .stdio_fds = (int[]){-1, -1, out[1]}},
+		    &(struct spawn){
+			    .argv = argv, .env = env, .stdio_fds = (int[]){null, null, out[1]}},
 		    &pid, NULL) == 0) {
 		out[1] = fd_close(out[1]);
 		fd_read_all(out[0], &said);

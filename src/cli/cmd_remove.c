@@ -26,7 +26,9 @@ const struct cli_command cmd_remove = {
 	.summary = "Take a tenant's share and memory away for good",
 	.text = "What it was promised is free for others at once. Programs of it that run are not "
 		"ended, but their gates close for good, and they say so; end them first if they "
-		"are yours. It is meant for what `divvy apply --once` has left, and for what no "
+		"are yours. Those with a --remote GPU are told so too, and have none from then on: "
+		"each further call is CUDA_ERROR_DEVICE_UNAVAILABLE. It is meant for what `divvy "
+		"apply --once` has left, and for what no "
 		"program will use again.\n\nTENANT is the id or the name that `divvy ps` shows; "
 		"of several with one name the newest is meant.",
 	.examples = "divvy remove ns/pod\ndivvy remove 12",

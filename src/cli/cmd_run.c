@@ -214,13 +214,20 @@ static int rewrite(const struct cli_args *args, const struct client *c, const js
 	return container_rewrite(&plan, args->operand, ret, err);
 }
 
-static int print_plan(const json_t *answer, char *const *argv, bool is_container, struct error *err)
+/* In this process's environment is what the program would find. */
+static int print_plan(
+	const struct cli_args *args, const json_t *answer, char *const *argv, struct error *err)
 {
+	const bool is_container = cli_has(args, "container");
 	_cleanup_buf_ struct buf out = BUF_INIT(OUTPUT_MAX);
 	const char *name;
 	json_t *value;
 
-	if (!is_container) {
+	if (cli_has(args, "remote")) {
+		/* What the tenant's is, the worker's is. */
+		buf_addf(&out, "DIVVY_REMOTE=%s\nLD_PRELOAD=%s\n", getenv("DIVVY_REMOTE"),
+			getenv("LD_PRELOAD"));
+	} else if (!is_container) {
 		json_object_foreach(json_object_get(answer, "env"), name, value)
 			if (json_is_string(value))
 				buf_addf(&out, "%s=%s\n", name, json_string_value(value));
@@ -259,8 +266,10 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 			return r;
 		argv = rewritten.argv;
 	}
-	if (cli_has(args, "dry-run"))
-		return print_plan(answer, argv, is_container, err);
+	if (cli_has(args, "dry-run")) {
+		r = cli_has(args, "remote") ? remote_pretend(err) : 0;
+		return r < 0 ? r : print_plan(args, answer, argv, err);
+	}
 	if (jbool(answer, "simulated") && !cli_has(args, "quiet"))
 		fprintf(stderr, "%s: simulated device: %s\n", called,
 			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));

@@ -125,6 +125,7 @@ static int run(const struct cli_args *args, struct error *err)
 	argv[n++] = link;
 	argv[n++] = "serve";
 	argv[n++] = number;
+	argv[n++] = cli_has(args, "count") ? cli_get(args, "count") : "1";
 	if (invitation && invitation[0])
 		argv[n++] = invitation;
 	argv[n] = NULL;
@@ -160,7 +161,8 @@ const struct cli_command cmd_serve = {
 		"invitation; the first to do so is given another key, which alone counts from then "
 		"on. Give the invitation to nobody else, and by a way that others do not see: "
 		"--invite=FILE writes it to a file that is yours alone, for scp.\n\n"
-		"It ends when the program has ended, or when it is itself ended.",
+		"It ends when the program has ended, when its tenant is removed, or when it is "
+		"itself ended.",
 	.examples = "divvy serve --listen 192.0.2.7:7007 --request 0.3 --memory 4Gi\n"
 		    "divvy serve --listen '[2001:db8::7]:7007' --request 0.3 --memory 4Gi\n"
 		    "divvy serve --invite=guest --request 0.3 --memory 4Gi",

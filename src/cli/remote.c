@@ -22,6 +22,7 @@
 #define WAITING 64 /* processes of the program that connect at once */
 #define KEY_DIGITS 64u
 #define DEVICE_MAX 15u
+#define DEVICE_TEXT 16 /* as it was given, such as 007 */
 #define HEX "0123456789abcdef"
 _Static_assert(ADDRESS_TEXT + KEY_DIGITS + 2 <= REMOTE_INVITATION, "HOST:PORT/KEY");
 
@@ -88,6 +89,9 @@ static int split_place(
 			"--remote '%s': '%.*s' is no device, expected 0 to %u; the port stands in "
 			"the invitation",
 			place, STR_ARG(rest), DEVICE_MAX);
+	if (str_is(host, "local") && rest.n)
+		return fail(err, EINVAL,
+			"--remote '%s': on this machine it is --device that names one", place);
 	*ret_host = host;
 	*ret_device = rest;
 	return 0;
@@ -140,7 +144,8 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 
 /* The invitation's own, or that of --remote with the right of the file or of the environment. */
 static int find_invitation(const char *place, const char *file,
-	char ret_text[static REMOTE_INVITATION], struct error *err)
+	char ret_text[static REMOTE_INVITATION], char ret_device[static DEVICE_TEXT],
+	struct error *err)
 {
 	const char *given = getenv(REMOTE_ENV);
 	char text[REMOTE_INVITATION] = "", host[ADDRESS_HOST];
@@ -175,12 +180,24 @@ static int find_invitation(const char *place, const char *file,
 		return fail(err, ENAMETOOLONG, "--remote '%s': too long a name", place);
 	memcpy(ret_text + strlen(ret_text), strrchr(text, '/'), KEY_DIGITS + 2);
 	explicit_bzero(text, sizeof(text));
-	if (device.n && setenv("CUDA_VISIBLE_DEVICES", device.p, 1) < 0)
-		return fail(err, E2BIG, "the environment is too large");
+	if (str_copy(ret_device, DEVICE_TEXT, device) < 0)
+		return fail(err, EINVAL, "--remote '%s': too many digits", place);
 	return 0;
 }
 
 /* ---- helpers ---- */
+
+static int name_socket(const char *folder, struct sockaddr_un *ret_address, struct error *err)
+{
+	char *path = ret_address->sun_path;
+	const size_t size = sizeof(ret_address->sun_path);
+
+	*ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (snprintf(path, size, "%s/remote-%d.sock", folder, (int)getpid()) >= (int)size)
+		return fail(
+			err, ENAMETOOLONG, "runtime folder '%s': too long for a socket", folder);
+	return 0;
+}
 
 static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 {
@@ -190,15 +207,11 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 	mode_t before;
 	int r = places_runtime(folder, sizeof(folder), err);
 
+	r = r < 0 ? r : name_socket(folder, a, err);
 	/* As the daemon that finds it makes it. */
 	r = r < 0 ? r : folder_make(folder, geteuid() ? 0700 : 0755, err);
 	if (r < 0)
 		return r;
-	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
-	if (snprintf(a->sun_path, sizeof(a->sun_path), "%s/remote-%d.sock", folder,
-		    (int)getpid()) >= (int)sizeof(a->sun_path))
-		return fail(
-			err, ENAMETOOLONG, "runtime folder '%s': too long for a socket", folder);
 	unlink(a->sun_path);
 	before = umask(0077);
 	r = sock < 0 || bind(sock, (struct sockaddr *)a, sizeof(*a)) < 0 ||
@@ -213,11 +226,18 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 
 #define HELPER_SOCK 3
 
+struct helper {
+	const char *name;
+	const char *verb;   /* NULL: it needs none */
+	const char *device; /* for that verb; NULL: any */
+};
+
 /*
  * Of nobody's children: the program shall not find one that it has not made. Its stdout is ours to
  * read, the other two are nobody's.
  */
-static void become_helper(const char *path, const char *verb, int sock, pid_t program, int out)
+static void become_helper(
+	const struct helper *h, const char *path, int sock, pid_t program, int out)
 {
 	char listener[16], follow[16];
 	const int null = open("/dev/null", O_RDWR);
@@ -233,15 +253,15 @@ static void become_helper(const char *path, const char *verb, int sock, pid_t pr
 	snprintf(listener, sizeof(listener), "%d", HELPER_SOCK);
 	snprintf(follow, sizeof(follow), "%d", (int)program);
 	unsetenv("LD_PRELOAD");
-	if (verb)
-		execl(path, path, verb, listener, follow, NULL);
+	if (h->verb)
+		execl(path, path, h->verb, listener, follow, h->device, NULL);
 	else
 		execl(path, path, listener, follow, NULL);
 	_exit(1);
 }
 
-static int start_helper(const char *name, const char *verb, struct sockaddr_un *ret_address,
-	int *ret_out, struct error *err)
+static int start_helper(
+	const struct helper *h, struct sockaddr_un *ret_address, int *ret_out, struct error *err)
 {
 	_cleanup_close_ int sock = -1;
 	const pid_t program = getpid();
@@ -249,7 +269,7 @@ static int start_helper(const char *name, const char *verb, struct sockaddr_un *
 	int out[2], r;
 	pid_t pid;
 
-	r = beside_find_program(name, path, sizeof(path), err);
+	r = beside_find_program(h->name, path, sizeof(path), err);
 	r = r < 0 ? r : listen_at(ret_address, err);
 	if (r < 0)
 		return r;
@@ -261,7 +281,7 @@ static int start_helper(const char *name, const char *verb, struct sockaddr_un *
 	}
 	pid = fork();
 	if (pid == 0)
-		become_helper(path, verb, sock, program, out[1]);
+		become_helper(h, path, sock, program, out[1]);
 	close(out[1]);
 	if (pid < 0) {
 		r = fail_errno(err, errno, "start %s", path);
@@ -316,8 +336,19 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 	return 0;
 }
 
+int remote_pretend(struct error *err)
+{
+	struct sockaddr_un address;
+	char folder[PLACES_PATH];
+	int r = places_runtime(folder, sizeof(folder), err);
+
+	r = r < 0 ? r : name_socket(folder, &address, err);
+	return r < 0 ? r : set_program(&address, err);
+}
+
 int remote_begin(const char *hooks, struct error *err)
 {
+	static const struct helper server = {.name = "divvy-remote-server"};
 	_cleanup_close_ int out = -1;
 	struct sockaddr_un address;
 	char said[16];
@@ -325,7 +356,7 @@ int remote_begin(const char *hooks, struct error *err)
 
 	if (setenv("DIVVY_REMOTE_HOOKS", hooks, 1) < 0)
 		return fail(err, E2BIG, "the environment is too large");
-	r = start_helper("divvy-remote-server", NULL, &address, &out, err);
+	r = start_helper(&server, &address, &out, err);
 	if (r < 0)
 		return r;
 	if (has_begun(out, &address, said, sizeof(said)))
@@ -337,18 +368,22 @@ int remote_begin(const char *hooks, struct error *err)
 
 int remote_join(const char *place, const char *file, struct error *err)
 {
-	char invitation[REMOTE_INVITATION], said[128];
+	char invitation[REMOTE_INVITATION], said[128], device[DEVICE_TEXT] = "";
+	struct helper link = {.name = "divvy-remote-link", .verb = "join"};
 	_cleanup_close_ int out = -1;
 	struct sockaddr_un address;
-	int r = find_invitation(place, file, invitation, err);
+	int r = find_invitation(place, file, invitation, device, err);
 
 	if (r < 0)
 		return r;
+	if (device[0] && setenv("CUDA_VISIBLE_DEVICES", device, 1) < 0)
+		return fail(err, E2BIG, "the environment is too large");
 	r = setenv(REMOTE_ENV, invitation, 1) < 0 ? fail(err, E2BIG, "the environment is too large")
 						  : 0;
 	/* Beginning here without the key, which is nobody else's business. */
 	*strrchr(invitation, '/') = '\0';
-	r = r < 0 ? r : start_helper("divvy-remote-link", "join", &address, &out, err);
+	link.device = device[0] ? device : NULL;
+	r = r < 0 ? r : start_helper(&link, &address, &out, err);
 	if (r < 0)
 		return r;
 	if (has_begun(out, &address, said, sizeof(said)))

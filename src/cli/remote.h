@@ -28,6 +28,9 @@ int remote_check(const char *place, const char *file, struct error *err);
  */
 int remote_begin(const char *hooks, struct error *err);
 
+/* Leaves in the environment what the program would find, and starts nothing. */
+int remote_pretend(struct error *err);
+
 /*
  * The same with a server somewhere else, which has to have accepted the invitation. The file is
  * one that nobody else may read, "-" stdin.

@@ -260,8 +260,10 @@ static inline struct hook *hook_registered(void)
 /* Anonymous zeroed memory that a fork wipes; NULL when out of memory. Not accounted by malloc. */
 void *hook_map(size_t n);
 
-/* One line on stderr, "divvy: ...", for what the program's user must know. */
+/* One line on stderr, "divvy: ...", for what the program's user must know; wire/words.h too. */
 void hook_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same, when this process will have no GPU any more. */
+void hook_complain_at_end(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- entry.c: every export's slot ---- */
 

@@ -38,7 +38,8 @@
 #define GRACE_NS NSEC_PER_SEC
 #define GRACE_CLOSED_NS (10 * NSEC_PER_SEC)
 #define RETRY_NS (200 * NSEC_PER_MSEC)
-#define RESTART_NS (3 * NSEC_PER_SEC) /* a daemon that is being replaced is waited for */
+#define RETRY_REFUSED_NS (5 * NSEC_PER_SEC) /* of one that knows us no more, in the end */
+#define RESTART_NS (3 * NSEC_PER_SEC)       /* a daemon that is being replaced is waited for */
 #define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
 #define EVERY_FIRST 1u /* until it is known how long they are */
@@ -181,8 +182,10 @@ static uint64_t read_start_time(void)
 	return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
+/* For people; a worker is called as the program that it works for. */
 static void read_command(char command[static MSG_COMMAND])
 {
+	const char *given = getenv("DIVVY_COMMAND");
 	char text[256];
 	_cleanup_close_ int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
@@ -190,7 +193,9 @@ static void read_command(char command[static MSG_COMMAND])
 	size_t len;
 
 	memset(command, 0, MSG_COMMAND);
-	if (n <= 0)
+	if (given)
+		memcpy(command, given, strnlen(given, MSG_COMMAND - 1));
+	if (given || n <= 0)
 		return;
 	text[n] = '\0';
 	name = strrchr(text, '/');
@@ -612,7 +617,7 @@ static void handle(struct hook *h, const union packet *p)
 {
 	if (p->head.type == MSG_REFUSED && p->head.status == ENOENT && !h->removed) {
 		h->removed = true;
-		hook_complain("no GPU for this program any more: %.*s", (int)MSG_TEXT - 1,
+		hook_complain_at_end("no GPU for this program any more: %.*s", (int)MSG_TEXT - 1,
 			p->refused.reason);
 		return;
 	}
@@ -674,14 +679,14 @@ static void complain_of_loss(void)
 
 /*
  * The daemon has gone: wait for it, with the gates as they are for a while, then open. They stay
- * closed for a tenant that has been removed: no daemon will have it back.
+ * closed for a tenant that has been removed: no daemon will have it back. False then.
  */
-static void lose(struct hook *h)
+static bool lose(struct hook *h)
 {
-	uint64_t since = clock_now_ns();
+	uint64_t since = clock_now_ns(), wait = RETRY_NS;
 	char reason[MSG_TEXT];
 	bool opened = false;
-	int fd = atomic_load(&h->socket);
+	int fd = atomic_load(&h->socket), r;
 
 	atomic_store(&h->orphan_since_ns, since);
 	atomic_store(&h->orphan, true);
@@ -692,11 +697,14 @@ static void lose(struct hook *h)
 		if (atomic_load(&h->ask[i].state) == 1)
 			answered(&h->ask[i], ENOTCONN, 0);
 	}
-	while (talk(h, true, reason)) {
-		clock_sleep_until_ns(clock_now_ns() + RETRY_NS);
-		if (h->policy_closed && !h->removed && clock_now_ns() - since > GRACE_NS)
+	if (h->removed)
+		return false;
+	while ((r = talk(h, true, reason)) != 0) {
+		clock_sleep_until_ns(clock_now_ns() + wait);
+		wait = r != -EACCES ? RETRY_NS : wait < RETRY_REFUSED_NS ? 2 * wait : wait;
+		if (h->policy_closed && clock_now_ns() - since > GRACE_NS)
 			complain_of_loss();
-		if (!opened && !h->removed && clock_now_ns() - since > grace_ns(h)) {
+		if (!opened && clock_now_ns() - since > grace_ns(h)) {
 			open_gates(h);
 			opened = true;
 		}
@@ -707,6 +715,7 @@ static void lose(struct hook *h)
 		if (atomic_load(&h->device[i].up->want))
 			session_note(h, MSG_WANT, &h->device[i]);
 	}
+	return true;
 }
 
 static void *helper(void *arg)
@@ -725,8 +734,8 @@ static void *helper(void *arg)
 			r = packet_receive(fd, &p, sizeof p, &passed);
 		if (!r)
 			handle(h, &p);
-		else if (r != -EAGAIN)
-			lose(h);
+		else if (r != -EAGAIN && !lose(h))
+			return NULL;
 	}
 	return NULL;
 }

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 
 #include "base/thread.h"
 #include "hook/hook.h"
+#include "wire/words.h"
 
 /* linux/mman.h has it from 4.14 on, older headers do not. */
 #ifndef MADV_WIPEONFORK
@@ -58,24 +60,49 @@ struct hook *hook_get(void)
 	return h;
 }
 
-void hook_complain(const char *format, ...)
+static _Atomic(words_listener *) listening;
+
+words_listen divvy_words_listen __attribute__((visibility("default")));
+void divvy_words_listen(words_listener *listener)
+{
+	atomic_store(&listening, listener);
+}
+
+__attribute__((format(printf, 2, 0))) static void say(bool is_end, const char *format, va_list ap)
 {
 	static const char prefix[] = "divvy: ";
+	words_listener *listener = atomic_load(&listening);
 	char line[400];
-	int saved = errno, n;
-	va_list ap;
+	int saved = errno;
+	size_t n;
 	NOT_CANCELLED;
 
-	memcpy(line, prefix, sizeof prefix - 1);
-	va_start(ap, format);
-	n = vsnprintf(line + sizeof prefix - 1, sizeof line - sizeof prefix, format, ap);
-	va_end(ap);
-	if (n > 0) {
-		size_t len = strlen(line);
-
-		line[len++] = '\n';
-		if (write(STDERR_FILENO, line, len) < 0)
-			errno = saved; /* nobody listens: nothing else to be done */
-	}
+	memcpy(line, prefix, sizeof prefix);
+	vsnprintf(line + sizeof prefix - 1, sizeof line - sizeof prefix, format, ap);
+	n = strlen(line);
+	line[n] = '\n';
+	if (write(STDERR_FILENO, line, n + 1) < 0)
+		errno = saved; /* nobody reads it: nothing else to be done */
+	line[n] = '\0';
+	if (listener)
+		listener(line + sizeof prefix - 1, is_end);
 	errno = saved;
+}
+
+void hook_complain(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	say(false, format, ap);
+	va_end(ap);
+}
+
+void hook_complain_at_end(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	say(true, format, ap);
+	va_end(ap);
 }

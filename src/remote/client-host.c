@@ -8,15 +8,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "remote/client.h"
 
 #define GRANULE (2ull << 20)
 #define KEPT_BYTES \
-	(16ull << 30) /* reserved though nothing is there: the driver will use them again */
+	(16ull << 30)   /* reserved though nothing is there: the driver will use them again */
+#define ALONE_LOOKS 10u /* of those every 100 ms */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 static uint64_t reserved_bytes;
@@ -411,12 +414,38 @@ static void serve(const struct remote_frame *head, const void *frame)
 		work_forget(asked.work);
 }
 
+/*
+ * All of the program's own threads have ended, its first one too, which stays a zombie then. With
+ * the last of ours the process ends, as it would without us.
+ */
+static bool is_left_alone(void)
+{
+	/* Each thread is a link of its folder. */
+	const nlink_t ours = 2 + 1 + 1 + (host.has_thread ? 1 : 0);
+	struct process_stat first;
+	struct stat st;
+
+	return stat("/proc/self/task", &st) == 0 && st.st_nlink == ours &&
+		process_read_stat(getpid(), &first) == 0 && first.state == 'Z';
+}
+
+/* Of the reverse thread, which mostly waits: every second. */
+static bool is_wanted(void *unused)
+{
+	static unsigned looks;
+
+	if (!session_watch()->goes_on(session_watch()->data))
+		return false;
+	return ++looks % ALONE_LOOKS != 0 || !is_left_alone();
+}
+
 static void *reverse_main(void *unused)
 {
+	const struct ring_watch watch = {.goes_on = is_wanted};
 	struct remote_frame head;
 	const void *frame;
 
-	while (ring_next(&host.down, session_watch(), &head, &frame) > 0) {
+	while (ring_next(&host.down, &watch, &head, &frame) > 0) {
 		serve(&head, frame);
 		ring_consume(&host.down, head.size);
 		pthread_mutex_lock(&host.lock);

@@ -25,7 +25,9 @@ static struct {
 	_Atomic int state;
 	CUresult failure;
 	int sock;
-	uint64_t cookie; /* the socket's: a program may close what it does not know */
+	uint64_t cookie;            /* the socket's: a program may close what it does not know */
+	pthread_mutex_t notes_lock; /* held from a note to its answer, and while words are read */
+	bool has_said_end;          /* the worker, in words */
 	struct remote_session *shared;
 	struct ring_watch watch;
 	uint64_t lanes[REMOTE_LANES / 64]; /* in use, by bit; 0 is the reverse one */
@@ -34,7 +36,12 @@ static struct {
 	bool is_synchronous;
 	_Atomic uint64_t posted;
 	_Atomic uint64_t handles;
-} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1, .lanes = {1}};
+} session = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.sock = -1,
+	.notes_lock = PTHREAD_MUTEX_INITIALIZER,
+	.lanes = {1},
+};
 
 /* In the session's memory: the reverse lane's stand first. */
 #define LANE_BYTES (2 * (size_t)REMOTE_RING)
@@ -93,6 +100,49 @@ void session_say(const char *fmt, ...)
 	errno = before;
 }
 
+/* What another machine says may be anything; a terminal is not to be written to by it. */
+static void say_of(struct remote_note *note)
+{
+	const char *whence = note->type == REMOTE_SAY ? note->hub ? "the other machine says: " : ""
+		: note->hub                           ? "no GPU on the other machine: "
+						      : "no GPU for this program: ";
+	const size_t n = strnlen(note->text, sizeof(note->text));
+
+	str_blank_controls(note->text, n);
+	if (n)
+		session_say("%s%.*s", whence, (int)n, note->text);
+}
+
+/* With notes_lock held; what stands in the socket is ours. */
+static bool take_said(struct remote_note *note)
+{
+	if (note->type != REMOTE_SAY)
+		return false;
+	say_of(note);
+	session.has_said_end |= note->lane == 1;
+	return true;
+}
+
+/* The worker's words, as far as they have come; false: it says no more. */
+static bool hear(void)
+{
+	struct remote_note note;
+	ssize_t n;
+	NOT_CANCELLED;
+
+	pthread_mutex_lock(&session.notes_lock);
+	/* The error that its end has left comes first, once, and says nothing. */
+	for (unsigned errors = 0; errors < 2;) {
+		n = fd_recv(session.sock, &note, sizeof(note), NULL, MSG_DONTWAIT);
+		if (n == sizeof(note))
+			take_said(&note);
+		else
+			errors += n < 0 && n != -EAGAIN ? 1 : 2;
+	}
+	pthread_mutex_unlock(&session.notes_lock);
+	return n == -EAGAIN;
+}
+
 /*
  * What CUDA's code says of it is that the device is busy. Where the program has closed descriptors
  * that are not its own, its second one may be a file by now.
@@ -101,19 +151,25 @@ static void gone(void)
 {
 	int was = atomic_load(&session.state);
 
-	if ((was == STATE_CONNECTED || was == STATE_READY) &&
-		atomic_compare_exchange_strong(&session.state, &was, STATE_GONE) && is_own_socket())
-		session_say("the GPU of another machine is gone: what stood for this program "
-			    "there, or the way to it, has ended");
+	if ((was != STATE_CONNECTED && was != STATE_READY) ||
+		!atomic_compare_exchange_strong(&session.state, &was, STATE_GONE) ||
+		!is_own_socket())
+		return;
+	hear();
+	if (session.has_said_end)
+		return;
+	session_say(session.shared->hub ? "the GPU of another machine is gone: what stood for this "
+					  "program there, or the way to it, has ended"
+					: "the GPU is gone: the process that held it for this "
+					  "program has ended");
 }
 
 static bool is_alive(void *unused)
 {
-	struct pollfd p = {.fd = session.sock, .events = POLLRDHUP};
+	struct pollfd p = {.fd = session.sock, .events = POLLIN | POLLRDHUP};
 	NOT_CANCELLED;
 
-	if ((poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) ||
-		!is_own_socket())
+	if (!is_own_socket() || (poll(&p, 1, 0) > 0 && !hear()))
 		gone();
 	return atomic_load(&session.state) < STATE_FAILED;
 }
@@ -121,12 +177,20 @@ static bool is_alive(void *unused)
 bool session_ask(struct remote_note *note, int fd)
 {
 	const uint32_t type = note->type;
+	bool is_answered;
 	NOT_CANCELLED;
 
-	return is_own_socket() &&
-		fd_send(session.sock, note, sizeof(*note), &fd, 1, MSG_NOSIGNAL) == sizeof(*note) &&
-		fd_recv(session.sock, note, sizeof(*note), NULL, 0) == sizeof(*note) &&
-		note->type == type;
+	if (!is_own_socket())
+		return false;
+	pthread_mutex_lock(&session.notes_lock);
+	is_answered = fd_send(session.sock, note, sizeof(*note), &fd, 1, MSG_NOSIGNAL) ==
+		sizeof(*note);
+	do
+		is_answered = is_answered &&
+			fd_recv(session.sock, note, sizeof(*note), NULL, 0) == sizeof(*note);
+	while (is_answered && take_said(note));
+	pthread_mutex_unlock(&session.notes_lock);
+	return is_answered && note->type == type;
 }
 
 uint64_t session_posted(void)
@@ -148,13 +212,6 @@ static void in_child(void)
 	atomic_store(&session.state, STATE_FORKED);
 }
 
-static void complain(const struct remote_note *refusal)
-{
-	if (refusal->type == REMOTE_REFUSED && refusal->text[0])
-		session_say("no GPU on the other machine: %.*s",
-			(int)strnlen(refusal->text, sizeof(refusal->text)), refusal->text);
-}
-
 static CUresult say_hello(int sock)
 {
 	struct remote_note note = {.type = REMOTE_HELLO,
@@ -163,19 +220,30 @@ static CUresult say_hello(int sock)
 		.bytes = (uint64_t)getpid(),
 		.text = "!"};
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	const char *name = program_invocation_short_name;
+	ssize_t n;
 	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 	_cleanup_map_ struct map map = MAP_NONE;
 
+	memcpy(note.program, name, strnlen(name, sizeof(note.program)));
 	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0) {
 		session_say("CUDA_VISIBLE_DEVICES has %zu characters: at most %u", strlen(visible),
 			REMOTE_VISIBLE - 1);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
-		fd_recv(sock, &note, sizeof(note), &fds, 0) != sizeof(note))
+	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note))
+		return CUDA_ERROR_GONE;
+	n = fd_recv(sock, &note, sizeof(note), &fds, 0);
+	if (n == -EMSGSIZE) {
+		session_say("no GPU: a file descriptor more than this program may have is needed "
+			    "(ulimit -n)");
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (n != sizeof(note))
 		return CUDA_ERROR_GONE;
 	if (note.type != REMOTE_WELCOME) {
-		complain(&note);
+		if (note.type == REMOTE_REFUSED)
+			say_of(&note);
 		return note.lane ? (CUresult)note.lane : CUDA_ERROR_NO_DEVICE;
 	}
 	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES ||
@@ -197,26 +265,43 @@ static CUresult say_hello(int sock)
 	return CUDA_SUCCESS;
 }
 
+static bool read_synchronous(void)
+{
+	const char *text = getenv("DIVVY_REMOTE_SYNC");
+
+	if (!text || !strcmp(text, "") || !strcmp(text, "0"))
+		return false;
+	if (strcmp(text, "1") != 0)
+		session_say("DIVVY_REMOTE_SYNC '%.40s': expected 0 or 1; 0 is taken", text);
+	return !strcmp(text, "1");
+}
+
 static CUresult connect_once(void)
 {
-	const char *path = getenv("DIVVY_REMOTE"), *text = getenv("DIVVY_REMOTE_SYNC");
+	const char *path = getenv("DIVVY_REMOTE");
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	_cleanup_close_ int sock = -1;
+	_cleanup_close_ int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	CUresult r;
 
 	if (!path || !path[0])
 		path = REMOTE_SOCKET;
-	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0)
+	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0) {
+		session_say("no GPU of another machine: DIVVY_REMOTE is too long for a socket");
 		return CUDA_ERROR_NO_DEVICE;
-	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0)
+	}
+	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		session_say("no GPU of another machine: nobody is at %s, which leads there (%s)",
+			path, strerror(errno));
 		return CUDA_ERROR_NO_DEVICE;
+	}
 	r = say_hello(sock);
+	if (r == CUDA_ERROR_GONE)
+		session_say("no GPU of another machine: the way there has ended");
 	if (r)
 		return r;
 	session.cookie = cookie_of(sock);
 	session.sock = TAKE_FD(sock);
-	session.is_synchronous = text && !strcmp(text, "1");
+	session.is_synchronous = read_synchronous();
 	session.watch = (struct ring_watch){.goes_on = is_alive};
 	return CUDA_SUCCESS;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inside libdivvy-remote.so: one session for the process, one lane for each thread, calls. Links
- * libc only; prints nothing but one sentence for each table that a program asks for in vain
- * (client-export.c), for a refusal and for the end of its server; ends nothing; no thread before
- * the first need. After a fork the child has no session: CUDA_ERROR_NOT_INITIALIZED, as from a
- * driver.
+ * libc only; prints nothing but sentences: one for each table that a program asks for in vain
+ * (client-export.c), for a refusal, for the end of its server and what that says; ends nothing; no
+ * thread before the first need. After a fork the child has no session: CUDA_ERROR_NOT_INITIALIZED,
+ * as from a driver.
  */
 #pragma once
 

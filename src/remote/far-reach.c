@@ -195,8 +195,10 @@ static bool is_ours(const struct far_target *t, int sock)
 
 static void refuse(int sock, const char *text)
 {
-	struct remote_note note = {
-		.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = CUDA_ERROR_NO_DEVICE};
+	struct remote_note note = {.type = REMOTE_REFUSED,
+		.abi = REMOTE_ABI,
+		.lane = CUDA_ERROR_NO_DEVICE,
+		.hub = REMOTE_HUB_SERVER};
 
 	snprintf(note.text, sizeof(note.text), "%s", text);
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-link serve LISTEN-FD [FILE]      the side of the device
- * divvy-remote-link join LISTEN-FD FOLLOW-PID   the side of the program
+ * divvy-remote-link serve LISTEN-FD DEVICES [FILE]       the side of the device
+ * divvy-remote-link join LISTEN-FD FOLLOW-PID [DEVICE]   the side of the program
  *
  * Both prove to each other by TLS 1.3 with a pre-shared key that they know the invitation in
  * $DIVVY_INVITATION, "HOST:PORT/KEY". The side of the device tells it, on stdout or in a new FILE,
- * which it removes at its end. It is good once: who joins first is given another key over
- * that connection, which then is the only one that counts, and ends with it. Each process of the
- * program has a connection of its own. Nothing is listened to, or said, without that proof. Each
- * connection has a child from the beginning, so that who says nothing holds up nobody: of those
- * that have proved nothing yet only so many are kept.
+ * which it removes at its end. It is good once: who joins first, and wants none but the DEVICES
+ * that were granted, is given another key over that connection, which then is the only one that
+ * counts, and ends with it. Each process of the program has a connection of its own. Nothing is
+ * listened to, or said, without that proof. Each connection has a child from the beginning, so that
+ * who says nothing holds up nobody: of those that have proved nothing yet only so many are kept.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -45,6 +45,20 @@
 #define KEY_BYTES SECURE_KEY_BYTES
 #define LOOK_MS 100
 #define COUNT_MS 500
+#define LAST_MS 500
+/* The program's side joins: first byte of what it sends, and the answer to it. */
+#define JOIN_ABI 1u
+#define JOIN_ANY 0xffu
+struct join_ask {
+	uint8_t abi;    /* JOIN_ABI */
+	uint8_t device; /* that it wants, from 0 on; JOIN_ANY */
+};
+struct join_answer {
+	uint8_t abi;
+	uint8_t devices; /* that were granted */
+	uint8_t is_taken;
+	uint8_t key[KEY_BYTES]; /* for its processes; nothing unless it is taken */
+};
 /* What a key is for is its identity in TLS. */
 enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
 static const char *const key_names[KEY_USES] = {"join", "process"};
@@ -57,6 +71,7 @@ static const char *const key_names[KEY_USES] = {"join", "process"};
 static struct shared {
 	_Atomic bool is_taken;
 	_Atomic pid_t joined; /* holds the connection that joined; 0: none yet */
+	uint8_t devices;
 	uint8_t key[KEY_USES][KEY_BYTES];
 	char peer[ADDRESS_NUMERIC]; /* of the one that joined */
 	struct children children;
@@ -199,19 +214,37 @@ static void join_one(int sock, _Atomic uint64_t *alive_ns)
 
 /* ---- the invitation ---- */
 
+/* True: its peer has been told the other key, and nobody else will be. */
+static bool let_in(struct stream stream)
+{
+	struct join_answer answer = {.abi = JOIN_ABI, .devices = shared->devices};
+	struct join_ask ask;
+	bool before = false;
+	int r;
+
+	if (stream_receive(stream, &ask, sizeof(ask)) < 0)
+		return false;
+	answer.is_taken = ask.abi == JOIN_ABI &&
+		(ask.device == JOIN_ANY || ask.device < shared->devices);
+	if (answer.is_taken && !atomic_compare_exchange_strong(&shared->is_taken, &before, true))
+		return false;
+	if (answer.is_taken)
+		memcpy(answer.key, shared->key[KEY_PROCESS], KEY_BYTES);
+	r = stream_send(stream, &answer, sizeof(answer));
+	explicit_bzero(&answer.key, sizeof(answer.key));
+	if (answer.is_taken && r < 0)
+		atomic_store(&shared->is_taken, false);
+	return answer.is_taken && r == 0;
+}
+
 /* Who comes first is given the other key, and holds the connection as long as the program lasts. */
 static void serve_join(gnutls_session_t tls, int fd, int place)
 {
 	const struct stream stream = stream_tls(tls, SECURE_SILENT_MS);
-	bool before = false;
 	uint8_t beat;
 
-	if (!atomic_compare_exchange_strong(&shared->is_taken, &before, true))
+	if (!let_in(stream))
 		return;
-	if (gnutls_record_send(tls, shared->key[KEY_PROCESS], KEY_BYTES) != KEY_BYTES) {
-		atomic_store(&shared->is_taken, false);
-		return;
-	}
 	explicit_bzero(shared->key[KEY_JOIN], KEY_BYTES);
 	address_peer(fd, shared->peer, sizeof(shared->peer));
 	atomic_store(&shared->joined, getpid());
@@ -220,16 +253,27 @@ static void serve_join(gnutls_session_t tls, int fd, int place)
 	while (stream_receive(stream, &beat, sizeof(beat)) == 0);
 }
 
-static int join(struct stream *ret_joined)
+/* -ECHRNG: that device is none of those that were granted, which are so many. */
+static int join(uint8_t device, struct stream *ret_joined, unsigned *ret_devices)
 {
+	const struct join_ask ask = {JOIN_ABI, device};
+	struct join_answer answer;
 	gnutls_session_t tls;
 	const int r = get_in(&tls);
 
 	if (r < 0)
 		return r;
 	*ret_joined = stream_tls(tls, SECURE_SILENT_MS);
-	if (stream_receive(*ret_joined, key, sizeof(key)) < 0)
+	if (stream_send(*ret_joined, &ask, sizeof(ask)) < 0 ||
+		stream_receive(*ret_joined, &answer, sizeof(answer)) < 0)
 		return -EACCES;
+	*ret_devices = answer.devices;
+	if (answer.abi != JOIN_ABI)
+		return -EPROTONOSUPPORT;
+	if (!answer.is_taken)
+		return -ECHRNG;
+	memcpy(key, answer.key, sizeof(key));
+	explicit_bzero(&answer, sizeof(answer));
 	use_now = KEY_PROCESS;
 	return 0;
 }
@@ -288,17 +332,22 @@ static bool reap(void)
 	return true;
 }
 
-/* Every second, once somebody has joined. */
-static void report(void)
+static struct report reporting = REPORT_NONE;
+
+/* Every second. False: there is no tenant any more. */
+static bool report(void)
 {
-	static struct report to = REPORT_NONE;
 	static uint64_t last_ns;
 	struct report_numbers numbers = {0};
 	const uint64_t now = clock_now_ns(), span = now - last_ns;
 	uint64_t bytes[2] = {0}, rtt = 0;
 
-	if (!atomic_load(&shared->joined) || span < NSEC_PER_SEC)
-		return;
+	if (span < NSEC_PER_SEC)
+		return true;
+	if (!atomic_load(&shared->joined)) {
+		last_ns = now;
+		return report_send(&reporting, NULL);
+	}
 	for (unsigned at = 0; at < CHILDREN_MAX; at++) {
 		struct slot *s = &shared->slot[at];
 		const uint32_t of_one = shared->children.v[at].pid ? atomic_load(&s->rtt_us) : 0;
@@ -316,24 +365,23 @@ static void report(void)
 	}
 	memcpy(numbers.peer, shared->peer, sizeof(numbers.peer));
 	numbers.rtt_us = numbers.processes ? rtt / numbers.processes : 0;
-	/* The first one has counted since the beginning. */
-	if (last_ns) {
-		numbers.received_per_s = (uint64_t)((double)bytes[0] * 1e9 / (double)span);
-		numbers.sent_per_s = (uint64_t)((double)bytes[1] * 1e9 / (double)span);
-	}
+	numbers.received_per_s = (uint64_t)((double)bytes[0] * 1e9 / (double)span);
+	numbers.sent_per_s = (uint64_t)((double)bytes[1] * 1e9 / (double)span);
 	last_ns = now;
-	report_send(&to, &numbers);
+	return report_send(&reporting, &numbers);
 }
 
-/* Whoever is still served then goes with us. */
-static int serve_all(int listener)
+/* Whoever is still served when we return goes with us. */
+static int serve_all(int listener, uint8_t devices)
 {
+	bool is_granted;
 	int r;
 
 	shared = mmap(
 		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		return -ENOMEM;
+	shared->devices = devices;
 	memcpy(shared->key[KEY_JOIN], key, KEY_BYTES);
 	explicit_bzero(key, sizeof(key));
 	if (getrandom(shared->key[KEY_PROCESS], KEY_BYTES, 0) != KEY_BYTES)
@@ -350,10 +398,17 @@ static int serve_all(int listener)
 			door_pass(&door);
 		if (p[0].revents)
 			serve_next(listener);
-		report();
+		is_granted = report();
 		children_watch(&shared->children, clock_now_ns(), SECURE_PEER_MS);
-	} while (reap());
-	return 0;
+	} while (is_granted && reap());
+	/* The program may have ended for that very reason. */
+	is_granted = is_granted && report_ask(&reporting);
+	if (is_granted)
+		return 0;
+	fprintf(stderr, "divvy serve: its tenant has been removed\n");
+	/* Their workers tell the program so themselves, meanwhile. */
+	poll(NULL, 0, LAST_MS);
+	return -ENOENT;
 }
 
 /* ---- accepting: the side of the program ---- */
@@ -423,32 +478,58 @@ static const char *why(int failed)
 	case ECONNREFUSED: return "nobody listens there; divvy serve has ended, or has not begun";
 	case EACCES: return "refused: that key is of no invitation, or of one that has been used";
 	case EPROTO: return "something else answers there, which is no divvy serve";
+	case EPROTONOSUPPORT: return "divvy is of another version there";
 	case ETIMEDOUT: return "no answer within 10 s";
 	default: return strerror(failed);
 	}
 }
 
+/* The word that whoever has started us waits for before the program begins. */
+static void say_begun(int r, const char *device, unsigned devices)
+{
+	if (r == -ECHRNG && devices == 1)
+		dprintf(STDOUT_FILENO,
+			"device %s: one was granted, which is 0; the invitation is still good\n",
+			device);
+	else if (r == -ECHRNG)
+		dprintf(STDOUT_FILENO,
+			"device %s: %u were granted, 0 to %u; the invitation is still good\n",
+			device, devices, devices - 1);
+	else
+		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));
+	close(STDOUT_FILENO);
+}
+
+static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+{
+	return parse_uint(str_from(text), least, most, ret, NULL) == 0;
+}
+
 int main(int argc, char **argv)
 {
-	const bool is_server = (argc == 3 || argc == 4) && strcmp(argv[1], "serve") == 0;
-	const bool is_client = argc == 4 && strcmp(argv[1], "join") == 0;
-	uint64_t listener = 0, follow = 0;
+	const bool is_given = argc == 4 || argc == 5;
+	const bool is_server = is_given && strcmp(argv[1], "serve") == 0;
+	const bool is_client = is_given && strcmp(argv[1], "join") == 0;
+	const char *last = is_given ? argv[4] : NULL;
+	uint64_t listener = 0, number = 0, device = JOIN_ANY;
+	unsigned devices = 0;
 	struct stream joined;
 	int r;
 
-	if ((!is_server && !is_client) ||
-		parse_uint(str_from(argv[2]), 0, INT_MAX, &listener, NULL) < 0 ||
-		(is_client && parse_uint(str_from(argv[3]), 1, INT_MAX, &follow, NULL) < 0)) {
+	if ((!is_server && !is_client) || !read_number(argv[2], 0, INT_MAX, &listener) ||
+		!read_number(argv[3], 1, is_server ? JOIN_ANY : INT_MAX, &number) ||
+		(is_client && last && !read_number(last, 0, JOIN_ANY - 1, &device))) {
 		fprintf(stderr,
-			"usage: divvy-remote-link serve LISTEN-FD [FILE] | join LISTEN-FD PID\n");
+			"usage: divvy-remote-link serve LISTEN-FD DEVICES [FILE] | join LISTEN-FD "
+			"PID [DEVICE]\n");
 		return 2;
 	}
 	log_init("divvy-remote-link");
 	process_await_children();
-	r = is_server ? tell_invitation(argv[3]) : 0;
+	r = is_server ? tell_invitation(last) : 0;
 	if (r < 0)
-		fprintf(stderr, "divvy serve: %s%s: %s\n", argv[3] ? "--invite " : "the invitation",
-			argv[3] ? argv[3] : "", strerror(-r));
+		fprintf(stderr, "divvy serve: %s%s: %s\n", last ? "--invite " : "the invitation",
+			last ? last : "", strerror(-r));
 	if (r == 0)
 		r = read_invitation();
 	fd_set_cloexec((int)listener, true);
@@ -456,14 +537,12 @@ int main(int argc, char **argv)
 		workers_begin();
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	if (r == 0)
-		r = is_server ? serve_all((int)listener) : join(&joined);
-	if (is_client) {
-		/* Who has started us waits for this word before the program begins. */
-		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));
-		close(STDOUT_FILENO);
-		if (r == 0)
-			join_all((int)listener, (pid_t)follow, joined);
-	}
+		r = is_server ? serve_all((int)listener, (uint8_t)number)
+			      : join((uint8_t)device, &joined, &devices);
+	if (is_client)
+		say_begun(r, last, devices);
+	if (is_client && r == 0)
+		join_all((int)listener, (pid_t)number, joined);
 	if (told_in)
 		unlink(told_in);
 	/* Not through destructors: what TLS holds goes with the process. */

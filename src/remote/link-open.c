@@ -49,8 +49,10 @@ static bool has_verbs(const struct remote_note *note)
 
 static void refuse(struct remote_note *note, const char *why)
 {
-	*note = (struct remote_note){
-		.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = CUDA_ERROR_NO_DEVICE};
+	*note = (struct remote_note){.type = REMOTE_REFUSED,
+		.abi = REMOTE_ABI,
+		.lane = CUDA_ERROR_NO_DEVICE,
+		.hub = REMOTE_HUB_CLIENT};
 	snprintf(note->text, sizeof(note->text), "%s", why);
 }
 

@@ -39,6 +39,7 @@
 /* How much may be read before the producer is told: less than what it always keeps free. */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
+#define LAST_MS 200 /* for the last words on their way */
 
 enum link_type { LINK_DATA = 1, LINK_HEAD, LINK_NOTE, LINK_BEAT };
 
@@ -93,12 +94,19 @@ static int send_parts(struct stream to, const struct link_head *head, const void
 	return r < 0 ? r : stream_send(to, p, head->bytes);
 }
 
+/* What the other side has said last is yet to be passed on by whoever receives, who ends us too. */
+static _Noreturn void end_unheard(void)
+{
+	poll(NULL, 0, LAST_MS);
+	_exit(0);
+}
+
 /* Over the first connection. */
 static void send_message(struct link *l, const struct link_head *head, const void *p)
 {
 	pthread_mutex_lock(&l->sending);
 	if (send_parts(l->connection[0].stream, head, p) < 0)
-		_exit(0);
+		end_unheard();
 	pthread_mutex_unlock(&l->sending);
 }
 
@@ -165,7 +173,7 @@ static void *bulk_main(void *argument)
 		if (send_parts(c->stream, &head,
 			    bytes_of(l->session, head.lane, l->out) + head.position % REMOTE_RING) <
 			0)
-			_exit(0);
+			end_unheard();
 	}
 	return NULL;
 }
@@ -262,14 +270,19 @@ static void look_at_lane(struct link *l, const struct remote_note *note)
 static void *note_main(void *argument)
 {
 	struct link *l = argument;
-	struct remote_note note;
+	struct remote_note note = {0};
 
 	while (fd_recv(l->sock, &note, sizeof(note), NULL, 0) == sizeof(note)) {
 		look_at_lane(l, &note);
 		send_message(
 			l, &(struct link_head){.bytes = sizeof(note), .type = LINK_NOTE}, &note);
 	}
-	/* The program's end, or the worker's, is ours. */
+	/*
+	 * The program's end, or the worker's, is ours. With what the program still sends unread,
+	 * the kernel would drop the worker's last words.
+	 */
+	if (note.type == REMOTE_SAY)
+		poll(NULL, 0, LAST_MS);
 	_exit(0);
 }
 
@@ -285,7 +298,7 @@ static void *beat_main(void *argument)
 		if (pthread_mutex_trylock(&l->sending))
 			continue;
 		if (send_parts(l->connection[0].stream, &beat, NULL) < 0)
-			_exit(0);
+			end_unheard();
 		pthread_mutex_unlock(&l->sending);
 	}
 	return NULL;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "remote/report.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 #include "wire/msg.h"
 
 #define TEXT_MAX 512
+#define ANSWER_MS 1000
 
 static int dial_daemon(void)
 {
@@ -27,7 +30,23 @@ static int dial_daemon(void)
 	return TAKE_FD(fd);
 }
 
-void report_send(struct report *report, const struct report_numbers *n)
+/* Those to the ones before: nobody waits for them. */
+static bool hear(struct report *report)
+{
+	_Alignas(8) char packet[sizeof(struct msg_control) + TEXT_MAX];
+	const struct msg_control *msg = (const struct msg_control *)packet;
+	bool is_there = true;
+	ssize_t n;
+
+	while ((n = recv(report->fd, packet, sizeof(packet), MSG_DONTWAIT)) > 0)
+		if ((size_t)n >= sizeof(*msg) && msg->head.type == MSG_CONTROL_REPLY) {
+			report->heard = msg->head.request;
+			is_there &= msg->head.status != ENOENT;
+		}
+	return is_there;
+}
+
+bool report_send(struct report *report, const struct report_numbers *n)
 {
 	_Alignas(8) char packet[sizeof(struct msg_control) + TEXT_MAX] = "";
 	struct msg_control *msg = (struct msg_control *)packet;
@@ -35,24 +54,36 @@ void report_send(struct report *report, const struct report_numbers *n)
 	int size;
 
 	if (!tenant)
-		return;
+		return true;
 	if (report->fd < 0)
 		report->fd = dial_daemon();
 	if (report->fd < 0)
-		return;
-	/* The answers to those before: nobody waits for them. */
-	while (recv(report->fd, packet, sizeof(packet), MSG_DONTWAIT) > 0)
-		;
-	memset(packet, 0, sizeof(packet));
-	size = snprintf(msg->text, TEXT_MAX,
-		"{\"cmd\":\"remote\",\"secret\":\"%.64s\",\"peer\":\"%s\",\"processes\":%" PRIu32
-		",\"rtt_us\":%" PRIu64 ",\"received_per_s\":%" PRIu64 ",\"sent_per_s\":%" PRIu64
-		"}",
-		tenant, n->peer, n->processes, n->rtt_us, n->received_per_s, n->sent_per_s);
+		return true;
+	if (!hear(report))
+		return false;
+	size = snprintf(msg->text, TEXT_MAX, "{\"cmd\":\"remote\",\"secret\":\"%.64s\"", tenant);
+	if (n)
+		size += snprintf(msg->text + size, TEXT_MAX - (size_t)size,
+			",\"peer\":\"%s\",\"processes\":%" PRIu32 ",\"rtt_us\":%" PRIu64
+			",\"received_per_s\":%" PRIu64 ",\"sent_per_s\":%" PRIu64,
+			n->peer, n->processes, n->rtt_us, n->received_per_s, n->sent_per_s);
+	msg->text[size++] = '}';
 	msg_head_init(&msg->head, MSG_CONTROL, (uint32_t)(sizeof(*msg) + (size_t)size),
 		++report->request);
 	/* A daemon that has gone is looked for the next time. */
 	if (send(report->fd, packet, msg->head.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		report->fd = fd_close(report->fd);
 	explicit_bzero(packet, sizeof(packet));
+	return true;
+}
+
+bool report_ask(struct report *report)
+{
+	bool is_there = report_send(report, NULL);
+	struct pollfd p = {.fd = report->fd, .events = POLLIN};
+
+	while (is_there && p.fd >= 0 && report->heard != report->request &&
+		poll(&p, 1, ANSWER_MS) > 0 && !(p.revents & POLLHUP))
+		is_there = hear(report);
+	return is_there;
 }

@@ -25,7 +25,7 @@
 #define REMOTE_SOCKET "/run/divvy/remote.sock"
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
-#define REMOTE_ABI 7u
+#define REMOTE_ABI 8u
 #define REMOTE_LANES 256u
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (256u << 10)
@@ -102,6 +102,7 @@ enum remote_note_type {
 	REMOTE_ASK,
 	REMOTE_TELL,
 	REMOTE_BEAT, /* of links, until the WELCOME: it is on its way */
+	REMOTE_SAY,  /* the worker's, at any time: for whoever reads the program's stderr */
 };
 
 /* One packet; WELCOME brings the memfd. */
@@ -110,12 +111,15 @@ struct remote_note {
 	uint32_t abi;
 	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult;
 				    * WINDOW: its name, in the answer 0 when it was not taken;
-				    * HELLO, WELCOME: what links say to each other */
+				    * HELLO, WELCOME: what links say to each other; SAY: 1 when
+				    * the worker has ended with it */
 	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
-	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made */
+	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made;
+				    * REFUSED, SAY: of the one that there is, or was to be */
 	uint64_t bytes;            /* WINDOW: of the memory; HELLO: the program's pid, in its own
 				    * namespace; 0: it does not say */
-	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why */
+	char program[32];          /* HELLO: its name, for people; need not end */
+	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why; SAY */
 };
 
 /* Differs where the driver's structures do. */

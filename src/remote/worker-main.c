@@ -24,18 +24,32 @@
 /* For who reads the program's stderr; "": who asks for no device does not want to hear of it. */
 static void refuse(int sock, CUresult why, const struct remote_note *hello)
 {
-	struct remote_note note = {.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = why};
+	struct remote_note note = {
+		.type = REMOTE_REFUSED, .abi = REMOTE_ABI, .lane = why, .hub = hello->hub};
 	const bool is_ours = hello->type == REMOTE_HELLO && why == CUDA_ERROR_NO_DEVICE;
 	const char *visible = is_ours ? hello->text : "!";
+	char said[REMOTE_VISIBLE];
+	struct str words;
 
-	if (!strcmp(visible, "!"))
+	words_last(said, sizeof(said));
+	words = str_from(said);
+	str_skip_prefix(&words, STR("no GPU for this program: "));
+	if (hello->abi != REMOTE_ABI)
+		snprintf(note.text, sizeof(note.text),
+			"the program's libdivvy-remote.so speaks version %u, divvy's worker "
+			"version %u: start the program again with the libraries of now",
+			hello->abi, REMOTE_ABI);
+	else if (words.n)
+		snprintf(note.text, sizeof(note.text), "%.*s", STR_ARG(words));
+	else if (!strcmp(visible, "!"))
 		snprintf(note.text, sizeof(note.text),
 			"the server's driver has no device for this program; divvyd, or divvy "
 			"serve, says "
 			"there why");
 	else if (visible[0] && strcmp(visible, "-1") != 0)
 		snprintf(note.text, sizeof(note.text),
-			"'%.100s' is none of the devices that were granted, which count from 0",
+			"'%.100s' names none of the devices that were granted, which count from 0, "
+			"or one of them twice",
 			visible);
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
@@ -62,7 +76,10 @@ static CUresult begin(const struct remote_note *hello)
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	if (hello->type == REMOTE_HELLO_NVML)
 		return CUDA_SUCCESS;
-	if (!set_visible(hello->text) || driver_load(&driver) < 0)
+	if (!set_visible(hello->text))
+		return CUDA_ERROR_NO_DEVICE;
+	words_begin();
+	if (driver_load(&driver) < 0)
 		return CUDA_ERROR_NO_DEVICE;
 	r = driver.cuInit(0);
 	return r;
@@ -91,6 +108,17 @@ static void take_window(int sock, struct remote_note *note, const struct fd_list
 	if (fds->n != 1 || window_arrived(note->lane, note->bytes, fds->fd[0]) < 0)
 		note->lane = 0;
 	fd_send(sock, note, sizeof(*note), NULL, 0, MSG_NOSIGNAL);
+}
+
+/* The interception library tells the daemon so, which shows it. */
+static void show_program(const struct remote_note *hello)
+{
+	char name[sizeof(hello->program) + 1];
+
+	snprintf(name, sizeof(name), "%.*s", (int)sizeof(hello->program), hello->program);
+	str_blank_controls(name, strlen(name));
+	if (name[0])
+		setenv("DIVVY_COMMAND", name, 1);
 }
 
 /* For people, and for worker-nvml.c. */
@@ -133,6 +161,7 @@ static int serve(int sock, char *whose)
 {
 	struct remote_note note = {0};
 	struct map map = MAP_NONE;
+	enum remote_hub hub;
 	bool is_nvml;
 	int fd = -1;
 	CUresult r;
@@ -140,9 +169,11 @@ static int serve(int sock, char *whose)
 	if (fd_recv(sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return 1;
 	show_whose(&note, whose);
+	show_program(&note);
+	hub = (enum remote_hub)note.hub;
 	r = begin(&note);
 	is_nvml = note.type == REMOTE_HELLO_NVML;
-	if (!r && session_new((enum remote_hub)note.hub, &map, &fd) < 0)
+	if (!r && session_new(hub, &map, &fd) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!r && !is_nvml && reverse_start(map.p) < 0)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -156,6 +187,7 @@ static int serve(int sock, char *whose)
 	close(fd);
 	if (is_nvml)
 		return serve_nvml(sock);
+	words_welcome(sock, hub);
 	/* The end of the socket is the program's: whatever a lane waits for, we are gone. */
 	for (;;) {
 		_cleanup_fd_list_ struct fd_list fds = {.n = 0};

@@ -341,6 +341,18 @@ void serve_done(struct serve *s);
 
 int driver_load(struct driver *ret_driver);
 
+/* ---- words (worker-words.c) ---- */
+
+/* From now on it is kept what the interception library says; before the driver is loaded. */
+void words_begin(void);
+/*
+ * The program is told it there, and what was said before; the process ends with what is said at the
+ * end. The socket stays the caller's.
+ */
+void words_welcome(int sock, enum remote_hub hub);
+/* "": nothing has been said. */
+void words_last(char *ret_text, size_t size);
+
 /* ---- NVML (worker-nvml.c) ---- */
 
 /* Answers on the socket until the program is gone; the process's exit code. */

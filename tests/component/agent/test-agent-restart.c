@@ -408,37 +408,6 @@ static void an_end_for_good_leaves_the_gates_open(void **state)
 	rig_stop(&rig);
 }
 
-static void what_was_used_is_kept(void **state)
-{
-	struct fake_client a;
-	double before, after;
-	struct rig rig;
-	char secret[33];
-	json_t *answer;
-
-	rig_start(&rig, "1xTest-80Gi", NULL);
-	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
-	fake_start(&a);
-	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
-	assert_true(fake_acquire(&a, 0, LONG_MS));
-	fake_submit(&a, 0);
-	clock_sleep_until_ns(clock_now_ns() + 200 * NSEC_PER_MSEC);
-	answer = rig_do(&rig, "{s:s}", "cmd", "report");
-	before = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
-	assert_true(before > 0.01);
-	json_decref(answer);
-	/* An orderly end loses nothing. */
-	kill(rig.daemon, SIGTERM);
-	assert_int_equal(rig_wait(rig.daemon), 0);
-	rig_restart(&rig, "1xTest-80Gi", NULL);
-	answer = rig_do(&rig, "{s:s}", "cmd", "report");
-	after = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
-	assert_true(after >= before - 0.001);
-	json_decref(answer);
-	fake_end(&a);
-	rig_stop(&rig);
-}
-
 struct charged {
 	struct rig *rig;
 	double least_s, gpu_s;
@@ -452,6 +421,35 @@ static bool is_charged(void *data)
 	c->gpu_s = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
 	json_decref(answer);
 	return c->gpu_s > c->least_s;
+}
+
+static void what_was_used_is_kept(void **state)
+{
+	struct fake_client a;
+	struct rig rig;
+	struct charged charged = {.rig = &rig, .least_s = 0.01};
+	double before, after;
+	char secret[33];
+	json_t *answer;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&a);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_true(fake_acquire(&a, 0, LONG_MS));
+	fake_submit(&a, 0);
+	assert_true(rig_until(is_charged, &charged, LONG_MS));
+	before = charged.gpu_s;
+	/* An orderly end loses nothing. */
+	kill(rig.daemon, SIGTERM);
+	assert_int_equal(rig_wait(rig.daemon), 0);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	answer = rig_do(&rig, "{s:s}", "cmd", "report");
+	after = json_real_value(rig_get(answer, "tenants.0.gpu_seconds"));
+	assert_true(after >= before - 0.001);
+	json_decref(answer);
+	fake_end(&a);
+	rig_stop(&rig);
 }
 
 /* What has been reported stays so, of who lives and of who has gone, though no file is written. */

@@ -253,7 +253,7 @@ static void a_yield_gives_way(void **state)
 	 * machine. What ended in a closed turn is said to have, for whoever slept through it, if it
 	 * was looked at in time.
 	 */
-	for (int round = 0; round < 20 && !(has_yielded && is_said); round++) {
+	for (int round = 0; round < 200 && !(has_yielded && is_said); round++) {
 		yields(&p.a, &p.b);
 		has_yielded |= yields(&p.b, &p.a);
 		late = clock_now_ns() + 50 * NSEC_PER_MSEC;

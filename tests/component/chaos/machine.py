@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
 from rig import BUILD, DIVVYD, PATIENCE_S, Rig, SOURCE, SPIN, alive, main, wait_for  # noqa: E402,F401
-from tap import SKIP, Skip, fairly, skip_all  # noqa: E402,F401
+from tap import SKIP, Skip, fairly, skip_all, thaw  # noqa: E402,F401
 
 DIVVYD_BEFORE = os.path.join(BUILD, "tests/component/chaos/divvyd-before")
 HOOK_BEFORE = os.path.join(BUILD, "tests/component/chaos/libdivvy-cuda-before.so")
@@ -157,8 +157,7 @@ class Machine(Rig):
                 input(f"# held at {path}: press enter")
         for child in self.children:
             if child.poll() is None:
-                with contextlib.suppress(OSError):
-                    os.kill(child.pid, signal.SIGCONT)
+                thaw(child.pid)
         super().__exit__(*exc)
         self.rings.clear()
         reap()

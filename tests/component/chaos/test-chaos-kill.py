@@ -25,7 +25,7 @@ def step(tenant, phase, point):
                              env=tenant.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)
     tenant.machine.children.append(child)
-    out, err = child.communicate(timeout=120)
+    out, err = child.communicate(timeout=600)
     tenant.machine.children.remove(child)
     assert child.returncode == 0, f"{phase}/{point}: exit {child.returncode}: {out}{err}"
     return int(out.split()[-1])
@@ -139,6 +139,7 @@ def many_are_killed_at_random():
         steady = m.create("steady", request="0.2").spin(kernel_us=400)
         living = []
         for _ in range(KILLS):
+            m.kernels()  # before the ring has come round
             while len(living) < 5:
                 tenant = rng.choice(tenants)
                 living.append(tenant.spin(f"--memory={rng.randrange(1, 600)}", f"--streams={rng.randrange(1, 5)}",

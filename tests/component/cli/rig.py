@@ -125,7 +125,7 @@ class Rig:
         self.children.append(child)
         return child
 
-    def spin(self, name, *wish, args=("--kernel-us=1000", "--duration=120")):
+    def spin(self, name, *wish, args=("--kernel-us=1000", "--duration=7000")):
         child = self.run("--name", name, *wish, "--", SPIN, *args)
         wait_for(lambda: child.poll() is not None or self.tenant(name).get("processes"), f"{name} registers")
         assert child.poll() is None, child.communicate()

@@ -15,7 +15,7 @@ import tempfile
 import termios
 import xml.dom.minidom
 
-from rig import DIVVY, DIVVYD, Rig, main, refused, wait_for
+from rig import DIVVY, DIVVYD, SPIN, Rig, main, refused, wait_for
 
 
 def tables_name_what_is_there():
@@ -74,7 +74,7 @@ def why_says_what_holds_back():
 
 def report_survives_a_restart():
     with Rig() as rig:
-        child = rig.spin("worker", "--request", "0.5", "--memory", "10%", args=("--kernel-us=1000", "--duration=2"))
+        child = rig.run("--name", "worker", "--request", "0.5", "--memory", "10%", "--", SPIN, "--kernel-us=1000", "--duration=5")
         assert child.wait(60) == 0
         wait_for(lambda: not rig.tenant("worker"), "the tenant has gone")
 
@@ -96,7 +96,7 @@ def report_survives_a_reboot():
         for round_ in range(2):
             with Rig(daemon=False) as rig:
                 rig.start("--usage-dir", kept)
-                assert rig.spin(f"boot{round_}", "--request", "0.5", args=("--duration=1",)).wait(60) == 0
+                assert rig.run("--name", f"boot{round_}", "--request", "0.5", "--", SPIN, "--duration=1").wait(60) == 0
                 wait_for(lambda: not rig.tenant(f"boot{round_}"), "the tenant has gone")
                 report = rig.json("report", "-o", "json")["tenants"]
                 rig.stop()

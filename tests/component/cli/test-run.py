@@ -140,7 +140,7 @@ def who_waits_for_a_killed_daemon_goes_on():
     with Rig(daemon=False) as rig:
         daemon = on_demand(rig)
         wish = ("--memory", "10%", "--quiet")
-        args = ("--kernel-us=1000", "--count=1000")
+        args = ("--kernel-us=1000", "--count=5000")
         children = [rig.spin(name, "--request", request, *wish, args=args)
                     for name, request in (("a", "0.5"), ("b", "0.3"))]
         os.kill(daemon, signal.SIGKILL)

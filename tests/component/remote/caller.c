@@ -4,6 +4,7 @@
  * front of those that do not come back) and holds 64 MiB; at the first error it prints its name,
  * and those of the calls that follow it, and ends with 1. For tests that end it, its worker or what
  * is between them meanwhile. Two threads for `threads`, else one.
+ * caller leave: its first thread ends, another one synchronises after that and ends, too.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -195,6 +196,25 @@ static int begin(void)
 	return r || !pageable ? 1 : 0;
 }
 
+static void *last_one(void *context)
+{
+	usleep(200000);
+	if (!drv.cuCtxSetCurrent(context) && !launch() && !drv.cuStreamSynchronize(stream))
+		puts("done");
+	return NULL;
+}
+
+static _Noreturn void leave(void)
+{
+	CUcontext context = NULL;
+	pthread_t thread;
+
+	if (drv.cuCtxGetCurrent(&context) || pthread_create(&thread, NULL, last_one, context))
+		exit(1);
+	puts("going");
+	pthread_exit(NULL);
+}
+
 int main(int argc, char **argv)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -203,6 +223,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (!driver_open() || begin())
 		return 1;
+	if (argc == 2 && !strcmp(argv[1], "leave"))
+		leave();
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		if (argc != 2 || strcmp(calls[i].name, argv[1]))
 			continue;

@@ -9,7 +9,7 @@ import threading
 import time
 
 MIB = 1 << 20
-CHILD_S = 20
+CHILD_S = 60
 
 
 def driver():

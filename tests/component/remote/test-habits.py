@@ -35,7 +35,7 @@ def says(place, *argv, env=None, before=()):
     """All that the program prints, and that nothing is left of it afterwards."""
     with Rig() as rig:
         child = begin(rig, place, *argv, env=env, before=before)
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=280)
         assert child.returncode == 0, (place, child.returncode, out, err)
         wait_for(lambda: not rig.tenant(NAME), f"{place}: its tenant is gone")
     return out

@@ -438,6 +438,7 @@ static struct liar {
 	/* What to answer to a request: bytes of fields, or 0 with a result. */
 	size_t (*lie)(struct liar *liar, const struct remote_frame *head, uint8_t *to);
 	unsigned asked;
+	int program;
 	CUresult result;
 } liar;
 
@@ -451,6 +452,7 @@ static void *serve_lies(void *unused)
 	struct map map;
 	int program = accept(l->listener, NULL, NULL), memory;
 
+	l->program = program;
 	if (fd_recv(program, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return NULL;
 	memory = memfd_new("liar", REMOTE_BYTES);
@@ -643,7 +645,61 @@ static void a_source_that_is_written_to(void)
 	tap_ok(host[0] == 'o' && host[63] == 'o', "nobody writes to a source");
 }
 
+/* Words that play with a terminal, more than anybody reads, and then the end with its own. */
+static size_t words(struct liar *l, const struct remote_frame *head, uint8_t *to)
+{
+	struct remote_note note = {.type = REMOTE_SAY, .abi = REMOTE_ABI, .hub = REMOTE_HUB_CLIENT};
+
+	memset(note.text, '\033', sizeof(note.text));
+	memcpy(note.text, "red\n", 4);
+	fd_send(l->program, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
+	if (l->asked++ == 0)
+		return 0;
+	note = (struct remote_note){
+		.type = REMOTE_SAY, .abi = REMOTE_ABI, .lane = 1, .text = "over"};
+	fd_send(l->program, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
+	close(l->program);
+	l->result = CUDA_ERROR_UNKNOWN;
+	sleep(PATIENCE_S);
+	return 0;
+}
+
+static void words_of_anybody(void)
+{
+	char said[8 * REMOTE_VISIBLE] = "";
+	const int was = dup(STDERR_FILENO), kept = memfd_create("stderr", 0);
+
+	begin_lies(words);
+	dup2(kept, STDERR_FILENO);
+	NEED(drv.cuInit(0));
+	drv.cuCtxSynchronize();
+	EXPECT(CUDA_ERROR_DEVICE_UNAVAILABLE, drv.cuCtxSynchronize());
+	dup2(was, STDERR_FILENO);
+	check(pread(kept, said, sizeof(said) - 1, 0) > 0, "something is said");
+	tap_ok(strstr(said, "divvy: the other machine says: red??") && !strchr(said, '\033'),
+		"a terminal is not played with");
+	tap_ok(strstr(said, "divvy: over\n") && !strstr(said, "is gone"),
+		"the end in its own words");
+}
+
+static void another_version(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct remote_note note = {.type = REMOTE_HELLO, .abi = REMOTE_ABI + 1, .text = "!"};
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", getenv("DIVVY_REMOTE"));
+	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	patience(PATIENCE_S);
+	check(connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
+	check(fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) == sizeof(note), "hello");
+	check(fd_recv(sock, &note, sizeof(note), NULL, 0) == sizeof(note), "an answer");
+	tap_ok(note.type == REMOTE_REFUSED && strstr(note.text, "version"),
+		"another version is said");
+}
+
 static const struct part parts[] = {
+	{"another version", another_version},
+	{"words", words_of_anybody},
 	{"opened twice", opened_twice},
 	{"opened again", opened_again},
 	{"lanes without order", lanes_without_order},

@@ -26,7 +26,7 @@ def copies(rig, network, rounds=2, threads=3, seed=1):
     server, invitation = serve(rig, name, *WISH)
     shim = Shim(rig, invitation, *network)
     child = Far(rig).run(shim.invitation, COPIER, str(rounds), str(threads), str(seed))
-    out, err = child.communicate(timeout=120)
+    out, err = child.communicate(timeout=280)
     assert child.returncode == 0 and out == "right\n", (network, seed, child.returncode, out, err)
     assert server.wait(60) == 0
     wait_for(lambda: not rig.tenant(name), f"{name} is gone")
@@ -48,7 +48,7 @@ def threads_that_come_and_go():
     """Each new thread has the lane of one that has just ended."""
     with Rig() as rig:
         child = rig.run("--name", "near", *WISH, "--quiet", "--remote", "local", "--", COPIER, "30", "4", "7")
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=280)
         assert child.returncode == 0 and out == "right\n", (out, err)
         copies(rig, ("sway=300",), rounds=8, threads=6)
 

@@ -17,7 +17,7 @@ STEPS, SEEDS = "400", range(1, 9)
 
 
 def is_right(child, *what):
-    out, err = child.communicate(timeout=120)
+    out, err = child.communicate(timeout=280)
     assert child.returncode == 0 and out == "right\n", (what, child.returncode, out, err)
 
 

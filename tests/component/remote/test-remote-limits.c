@@ -160,7 +160,7 @@ static void released(void)
  */
 static void copies_to_what_has_gone(bool is_registered)
 {
-	uint64_t patience_ns = 20 * 1000000000ull;
+	uint64_t patience_ns = 60 * 1000000000ull;
 	void *p = aligned_alloc(4096, MIB);
 	uint32_t value = 1;
 	CUdeviceptr flag, from;
@@ -180,7 +180,7 @@ static void copies_to_what_has_gone(bool is_registered)
 	else
 		NEED(drv.cuMemHostAlloc(&p, MIB, 0));
 	NEED(drv.cuCtxSetCurrent(context));
-	alarm(20);
+	alarm(60);
 	NEED(drv.cuLaunchKernel(
 		kernel_get(module, "spin_flag"), 1, 1, 1, 1, 1, 1, 0, held, params, NULL));
 	NEED(drv.cuMemcpyDtoHAsync_v2(p, from, MIB, held));
@@ -352,7 +352,7 @@ static bool child_is_told(CUdeviceptr p)
 	int status;
 
 	if (pid == 0) {
-		alarm(10);
+		alarm(60);
 		_exit(drv.cuMemFree_v2(p) != CUDA_ERROR_NOT_INITIALIZED ||
 			drv.cuMemcpy(p, p + 4, 4) != CUDA_ERROR_NOT_INITIALIZED ||
 			drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p) !=

@@ -11,7 +11,7 @@
 
 #include "../sim/driver.h"
 
-enum { MIB = 1 << 20, WHOLE = 4 * MIB, ROUNDS = 40, PATIENCE_S = 20 };
+enum { MIB = 1 << 20, WHOLE = 4 * MIB, ROUNDS = 40, PATIENCE_S = 60 };
 
 static CUcontext context;
 static CUdeviceptr device;

@@ -102,6 +102,7 @@ def ps_and_top_show_the_way():
         remote = wait_for(way, "the link says what it carries")
         assert remote["peer"] == "127.0.0.1" and remote["processes"] == 1 and remote["sent_per_s"] >= 0, remote
         assert "remote" not in rig.tenant("near")
+        assert rig.divvy("ps", "-P").stdout.count(" spin ") == 2
         head, *lines = [line for line in rig.divvy("ps").stdout.splitlines() if "simulated" not in line]
         assert head.split()[-4:] == ["FROM", "RTT", "IN", "OUT"], head
         far, = [line for line in lines if " far " in line]
@@ -284,13 +285,78 @@ def what_is_no_divvy_serve_is_said():
 
 
 def a_device_that_was_not_granted_is_said():
-    with Rig() as rig:
+    with Rig(simulate="2xH200-141Gi") as rig:
+        for count, device, says in (("1", "1", "device 1: one was granted, which is 0; the invitation is still good"),
+                                    ("2", "2", "device 2: 2 were granted, 0 to 1; the invitation is still good")):
+            server, invitation = serve(rig, "far", "--request", "0.3", "--count", count)
+            far = Far(rig, DIVVY_INVITATION=invitation)
+            child = far.run(f"127.0.0.1:{device}", "touch", rig.dir + "/began")
+            error = child.communicate(timeout=60)[1]
+            assert child.returncode == 125 and says in error, (child.returncode, error)
+            assert not os.path.exists(rig.dir + "/began")
+            assert far.run("127.0.0.1:0", SPIN, "--count=1").wait(60) == 0
+            assert server.wait(60) == 0
+        # The program's own choice is known when it asks.
         server, invitation = serve(rig, "far", "--request", "0.3")
-        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1:2", SPIN, "--count=1")
+        child = Far(rig, DIVVY_INVITATION=invitation, CUDA_VISIBLE_DEVICES="2").run("127.0.0.1", SPIN, "--count=1")
         error = child.communicate(timeout=60)[1]
-        says = "divvy: no GPU on the other machine: '2' is none of the devices that were granted, which count from 0"
+        says = "divvy: no GPU on the other machine: '2' names none of the devices that were granted, which count from 0"
         assert child.returncode == 1 and says in error, (child.returncode, error)
         assert server.wait(60) == 0
+
+
+def a_removed_tenant_ends_and_its_program_is_told():
+    removed = "no GPU for this program any more: this tenant has been removed\n"
+    with Rig() as rig:
+        near = rig.spin("near", "--request", "0.3", "--remote", "local", args=("--duration=120", "--memory=64"))
+        server, invitation = serve(rig, "far", "--request", "0.3")
+        far = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120", "--memory=64")
+        wait_for(lambda: rig.got("far") > 100, "it computes")
+        for name, child, says in (("near", near, f"divvy: {removed}"), ("far", far, f"divvy: the other machine says: {removed}")):
+            assert rig.divvy("remove", name).returncode == 0
+            error = child.communicate(timeout=60)[1]
+            assert child.returncode == 1 and error.count(says) == 1, (name, error)
+            assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in error and "GPU of another machine is gone" not in error, (name, error)
+        assert server.wait(60) == 1 and server.stderr.read().count("divvy serve: its tenant has been removed\n") == 1
+        wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "what they held is free")
+
+
+def a_removed_tenant_waits_for_nobody():
+    with Rig() as rig:
+        path = os.path.join(rig.dir, "invitation")
+        server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", "--request", "0.3", f"--invite={path}")
+        wait_for(lambda: os.path.exists(path), "it invites")
+        assert rig.divvy("remove", "far").returncode == 0
+        assert server.wait(60) == 1 and "divvy serve: its tenant has been removed" in server.stderr.read()
+        assert not os.path.exists(path)
+
+
+def what_the_server_lacks_is_said_to_the_program():
+    with Rig() as rig:
+        _, invitation = serve(rig, "far", "--request", "0.3")
+        rig.stop(signal.SIGKILL)
+        child = Far(rig).run(invitation, SPIN, "--count=1")
+        error = child.communicate(timeout=60)[1]
+        assert child.returncode == 1 and "divvy: no GPU on the other machine: the daemon divvyd does not answer" in error, error
+
+
+def what_leads_nowhere_is_said():
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env", "DIVVY_REMOTE=/no/where", SPIN,
+                         "--count=1")
+        assert done.returncode == 1 and "divvy: no GPU of another machine: nobody is at /no/where" in done.stderr, done.stderr
+        done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env", "DIVVY_REMOTE_SYNC=maybe", SPIN,
+                         "--count=1")
+        assert done.returncode == 0 and "DIVVY_REMOTE_SYNC 'maybe': expected 0 or 1" in done.stderr, done.stderr
+
+
+def a_dry_run_shows_what_the_program_would_find():
+    with Rig() as rig:
+        done = rig.divvy("run", "--request", "0.2", "--remote", "local", "--dry-run", "--", "a", "program")
+        *env, argv = done.stdout.splitlines()
+        env = dict(line.split("=", 1) for line in env)
+        assert sorted(env) == ["DIVVY_REMOTE", "LD_PRELOAD"] and argv == "a program", done.stdout
+        assert "libdivvy-remote.so" in env["LD_PRELOAD"] and not os.path.exists(env["DIVVY_REMOTE"]), env
 
 
 def a_quota_holds_over_a_link():
@@ -527,6 +593,7 @@ def another_place_is_refused_in_words():
             (("--remote", "far", "--invitation", "/dev/null"), ("/dev/null", "empty")),
             (("--request", "0.2", "--remote", "local", "--invitation", "x"), ("--invitation", "local")),
             (("--request", "0.2", "--invitation", "x"), ("--invitation", "--remote HOST")),
+            (("--request", "0.2", "--remote", "local:1"), ("--remote 'local:1'", "--device")),
         ]:
             refused(rig.divvy("run", *args, "--", "true"), 125, *parts)
         refused(rig.divvy("run", "--remote", "far", "--", "true", env={"DIVVY_INVITATION": "x"}), 125,
@@ -539,7 +606,9 @@ main(shares_hold_beside_a_local_tenant, an_opportunistic_one_gives_way_to_a_loca
      the_program_holds_nothing_of_the_tenant,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      a_server_that_cannot_begin_is_said, an_invitation_is_a_share_somewhere_else, what_is_no_divvy_serve_is_said,
-     a_device_that_was_not_granted_is_said, a_quota_holds_over_a_link, a_cut_link_is_an_error,
+     a_device_that_was_not_granted_is_said, a_removed_tenant_ends_and_its_program_is_told, a_removed_tenant_waits_for_nobody,
+     what_the_server_lacks_is_said_to_the_program, what_leads_nowhere_is_said, a_dry_run_shows_what_the_program_would_find,
+     a_quota_holds_over_a_link, a_cut_link_is_an_error,
      a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
      ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, nvml_lists_the_programs_own_processes,
      nvml_lists_more_than_a_message_takes, nvml_lists_them_as_their_namespace_has_them, tables_of_the_runtime_are_refused_in_words,

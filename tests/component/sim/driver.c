@@ -78,7 +78,7 @@ static void start_link(int listener, const char *follow)
 		exit(99);
 	snprintf(invitation, sizeof(invitation), "127.0.0.1:%u/%064u", ntohs(address.sin_port), 7);
 	setenv("DIVVY_INVITATION", invitation, 1);
-	start(getenv("DIVVY_TEST_LINK"), "serve", sock, NULL);
+	start(getenv("DIVVY_TEST_LINK"), "serve", sock, "1");
 	start(getenv("DIVVY_TEST_LINK"), "join", listener, follow);
 	unsetenv("DIVVY_INVITATION");
 }

@@ -358,7 +358,7 @@ static void not_ready(void)
 {
 	CUcontext context = begin_context();
 	CUfunction spin = kernel_get(load_kernels(), "spin_ns");
-	unsigned long long ns = 200000000;
+	unsigned long long ns = 2000000000;
 	void *params[] = {&ns};
 	CUevent event, late;
 	CUstream stream;

@@ -135,7 +135,7 @@ static void child_load(uint64_t kernel_ns, uint64_t for_ns)
 	client_context(&c, 0, 0, 1);
 	end = clock_now_ns() + for_ns;
 	while (clock_now_ns() < end) {
-		for (int i = 0; i < 100; i++)
+		for (int i = 0; i < 1000; i++)
 			client_spin_ns(&c, 1, kernel_ns);
 		client_sync(&c, 1);
 	}
@@ -155,7 +155,7 @@ static void test_two_processes(void **state)
 	for (int i = 0; i < 2; i++) {
 		pid[i] = fork();
 		if (!pid[i])
-			child_load(100 * US, 400 * MS);
+			child_load(100 * US, 1500 * MS);
 	}
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the interception library says to people reaches the program's: contract in worker.h. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "remote/worker.h"
+#include "wire/words.h"
+
+static struct {
+	pthread_mutex_t lock;
+	int sock; /* -1: the program has not been welcomed yet */
+	enum remote_hub hub;
+	bool is_end;
+	char last[REMOTE_VISIBLE];
+} words = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
+
+/* With the lock held. */
+static void tell(void)
+{
+	struct remote_note note = {.type = REMOTE_SAY,
+		.abi = REMOTE_ABI,
+		.lane = words.is_end,
+		.hub = (uint16_t)words.hub};
+
+	snprintf(note.text, sizeof(note.text), "%s", words.last);
+	/* A program that hears nothing for so long is told nothing: it would hold us up. */
+	fd_send(words.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* What the program holds is anybody's who has a share. */
+	if (words.is_end)
+		_exit(0);
+}
+
+static void heard(const char *text, bool is_end)
+{
+	pthread_mutex_lock(&words.lock);
+	snprintf(words.last, sizeof(words.last), "%s", text);
+	words.is_end |= is_end;
+	if (words.sock >= 0)
+		tell();
+	pthread_mutex_unlock(&words.lock);
+}
+
+void words_begin(void)
+{
+	words_listen *const listen = (words_listen *)dlsym(RTLD_DEFAULT, WORDS_LISTEN);
+
+	if (listen)
+		listen(heard);
+}
+
+void words_welcome(int sock, enum remote_hub hub)
+{
+	pthread_mutex_lock(&words.lock);
+	words.sock = sock;
+	words.hub = hub;
+	if (words.last[0])
+		tell();
+	pthread_mutex_unlock(&words.lock);
+}
+
+void words_last(char *ret_text, size_t size)
+{
+	pthread_mutex_lock(&words.lock);
+	snprintf(ret_text, size, "%s", words.last);
+	pthread_mutex_unlock(&words.lock);
+}
