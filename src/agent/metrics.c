@@ -14,6 +14,7 @@
 #include "base/parse.h"
 #include "base/prom.h"
 #include "http/listen.h"
+#include "kube/cache.h"
 
 #define TEXT_MAX (16u << 20)
 #define CONNECTIONS_MAX 64u
@@ -252,8 +253,17 @@ int metrics_new(struct agent *agent, const char *address, struct error *err)
 	return r < 0 ? fail_within(err, r, "--metrics") : 0;
 }
 
+static void on_ready(void *data, struct http_request *request)
+{
+	const struct agent *agent = data;
+
+	http_answer_ready(request, agent->pods && kube_cache_is_synced(agent->pods),
+		"it has not seen the pods of its node yet");
+}
+
 static const struct http_route guarded_routes[] = {
 	{"GET", "/healthz", http_answer_ok},
+	{"GET", "/readyz", on_ready},
 	{"GET", "/metrics", on_metrics, .is_guarded = true},
 };
 

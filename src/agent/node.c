@@ -656,6 +656,7 @@ static int start(struct node *node, struct error *err)
 	if (r >= 0)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
+	node->agent->pods = node->pods;
 	if (r >= 0 && node->options.listen)
 		r = metrics_serve(node->agent, node->client, &node->options, &node->page, err);
 	if (r < 0)

@@ -218,7 +218,7 @@ static const struct program_option table[] = {
 		"there); default 100",
 		.set = set_probe_transfer, .needs = "cluster"},
 	{"listen", "ADDRESS",
-		"serve /healthz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
+		"serve /healthz, /readyz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
 		"/metrics to those whom the cluster lets get it; default nowhere",
 		AT(node.listen), .needs = "cluster", .check = http_address_check},
 };

@@ -275,6 +275,19 @@ static const json_t *template_of(const json_t *object, const char *resource)
 	return kube_json_at(object, "spec", "template", NULL);
 }
 
+/* What it says of itself asks for a share, which no pod of it reads. */
+static bool asks_beside(const struct admit_request *request, const json_t *template,
+	const struct admit_facts *facts)
+{
+	_cleanup_json_ json_t *beside = json_pack("{s:O?, s:O?}", "metadata",
+		json_object_get(request->object, "metadata"), "spec",
+		json_object_get(template, "spec"));
+	_cleanup_wish_ struct wish wish = {0};
+
+	return beside && read_wish(request, beside, facts, &wish, NULL) == 0 &&
+		wish_is_tenant(&wish);
+}
+
 static int validate_template(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
 {
@@ -291,6 +304,10 @@ static int validate_template(const struct admit_rules *rules, const struct admit
 	if (r < 0)
 		return fail_within(&v->err, r, "template");
 	warn_notes(v, &wish);
+	if (!wish_is_tenant(&wish) && asks_beside(request, template, facts))
+		warn(v,
+			"its own annotations ask for a share, and its pods do not: they have those "
+			"of the template's metadata (spec.template.metadata.annotations)");
 	return 0;
 }
 

@@ -10,10 +10,10 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
+#include "core/dialect.h"
 #include "core/quantity.h"
 
 #define OWNER "divvy.gpu/owner"
-#define IGNORE_LABEL "divvy.gpu/admission"
 #define MILLI "divvy.gpu/milli"
 #define MEMORY "divvy.gpu/memory-mib"
 #define HELD "divvy.gpu/held"
@@ -40,8 +40,8 @@ static bool is_left_alone(const char *name)
 
 static bool has_label(const json_t *ns)
 {
-	const char *value = json_string_value(
-		json_object_get(kube_json_at(ns, "metadata", "labels", NULL), IGNORE_LABEL));
+	const char *value = json_string_value(json_object_get(
+		kube_json_at(ns, "metadata", "labels", NULL), DIALECT_ADMISSION_LABEL));
 
 	return value && !strcmp(value, "ignore");
 }
@@ -74,7 +74,8 @@ void job_namespace(struct job *job)
 		job_end(job, 0, "");
 		return;
 	}
-	change = json_pack("{s:{s:{s:s}}}", "metadata", "labels", IGNORE_LABEL, "ignore");
+	change = json_pack(
+		"{s:{s:{s:s}}}", "metadata", "labels", DIALECT_ADMISSION_LABEL, "ignore");
 	r = kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, &err);
 	if (r < 0)
 		job_end(job, r, err.msg);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "controller/controller.h"
 #include "controller/share-pod.h"
+#include "core/dialect.h"
 #include "core/given.h"
 #include "manifest/manifest-json.h"
 
@@ -334,20 +335,30 @@ static bool was_refused(const json_t *share_pod, const char *reason)
 	return false;
 }
 
-static bool is_ready(const struct job *job)
+/* Whether its namespace has KubeShare's words. A list that cannot be read is told to who waits. */
+static bool is_kubeshare(struct job *job, const json_t *share_pod)
 {
+	struct dialect_config config;
+	struct error err = {0};
 	struct ns_facts ns;
-	bool is_on = job->kind == SHARE_POD_OURS;
+	bool is_on;
 
+	if (controller_ns_facts(job->c, job->ns, NULL, &ns) < 0)
+		return false;
+	is_on = share_pod_is_kubeshare_on(ns.facts.dialects);
+	if (!is_on && dialect_config_parse(str_from(ns.facts.dialects), &config, &err) < 0)
+		tell(job, share_pod, true, "UnknownDialect", err.msg);
+	ns_facts_done(&ns);
+	return is_on;
+}
+
+static bool is_ready(struct job *job, const json_t *share_pod)
+{
 	if (!controller_is_synced(job->c, CACHE_PODS) ||
 		!controller_is_synced(job->c, CACHE_NAMESPACES) ||
 		!controller_is_synced(job->c, CACHE_POLICIES))
 		return false;
-	if (!is_on && controller_ns_facts(job->c, job->ns, NULL, &ns) == 0) {
-		is_on = share_pod_is_kubeshare_on(ns.facts.dialects);
-		ns_facts_done(&ns);
-	}
-	return is_on;
+	return job->kind == SHARE_POD_OURS || is_kubeshare(job, share_pod);
 }
 
 static void run(struct job *job)
@@ -358,7 +369,7 @@ static void run(struct job *job)
 	struct error err = {0};
 
 	if (!share_pod || kube_json_text_at(share_pod, "metadata", "deletionTimestamp", NULL) ||
-		!is_ready(job)) {
+		!is_ready(job, share_pod)) {
 		job_end(job, 0, "");
 		return;
 	}

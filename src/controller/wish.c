@@ -246,6 +246,8 @@ int wish_check_slots(const struct wish *wish, struct error *err)
 
 /* ---- policies ---- */
 
+#define CLASSES_SHOWN 256
+
 static bool list_has(const json_t *list, const char *text)
 {
 	for (size_t i = 0; i < json_array_size(list); i++)
@@ -262,9 +264,15 @@ static int check_policy(const struct spec *spec, const json_t *policy, struct er
 	const char *remote = json_string_value(json_object_get(policy, "remote"));
 	const char *class = spec_class_name(spec->class);
 
-	if (json_array_size(classes) && !list_has(classes, class))
-		return fail(err, EPERM, "class %s: the policy of this namespace does not allow it",
-			class);
+	if (json_array_size(classes) && !list_has(classes, class)) {
+		_cleanup_buf_ struct buf list = BUF_INIT(CLASSES_SHOWN);
+
+		for (size_t i = 0; i < json_array_size(classes); i++)
+			buf_addf(&list, "%s%.20s", i ? ", " : "",
+				json_string_value(json_array_get(classes, i)));
+		return fail(err, EPERM, "class %s: the policy of this namespace allows %s", class,
+			buf_text(&list));
+	}
 	if (json_is_integer(highest) && (json_int_t)spec->priority > json_integer_value(highest))
 		return fail(err, EPERM,
 			"priority %u: the policy of this namespace allows 0 to %lld",

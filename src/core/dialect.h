@@ -29,6 +29,8 @@
 #define DIALECT_RECORD_KEY "divvy.gpu/translated-from"
 /* Label of a pod, "true": the webhook has seen that it asks. Nobody sets or removes it later. */
 #define DIALECT_TENANT_LABEL "divvy.gpu/tenant"
+/* Label of a namespace, "ignore": the webhook sees nothing of it. */
+#define DIALECT_ADMISSION_LABEL "divvy.gpu/admission"
 
 struct dialect;
 struct dialect_draft; /* dialect-internal.h */

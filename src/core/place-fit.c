@@ -143,7 +143,8 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 
 /*
  * The first reason, in their order, that leaves too few devices: of a model that only one of them
- * is, and that one full, what is lacking is its share.
+ * is, and that one full, what is lacking is its share. Of many devices that are asked for, several
+ * may: the one that holds for the most.
  */
 static enum place_reason devices_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
@@ -161,6 +162,10 @@ static enum place_reason devices_reason(
 		return PLACE_FITS;
 	while (n_left >= spec->count)
 		n_left -= n[++reason];
+	n_left += n[reason];
+	for (int later = reason + 1; later < PLACE_N_REASONS; later++)
+		if (n[later] > n[reason] && n_left - n[later] < spec->count)
+			reason = later;
 	return (enum place_reason)reason;
 }
 

@@ -419,6 +419,15 @@ void http_answer_ok(void *data, struct http_request *request)
 	http_answer(request, MHD_HTTP_OK, HTTP_TEXT, STR("ok\n"));
 }
 
+void http_answer_ready(struct http_request *request, bool is_ready, const char *why_not)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "not ready: %s\n", why_not);
+	http_answer(request, is_ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE, HTTP_TEXT,
+		is_ready ? STR("ok\n") : str_from(text));
+}
+
 /* ---- the loop ---- */
 
 static void run(struct http_server *s)

@@ -115,6 +115,8 @@ void http_answer_buf(
 
 /* A handler: 200, "ok". */
 void http_answer_ok(void *data, struct http_request *request);
+/* 200, "ok"; or 503 and "not ready: " with that, in a few words. */
+void http_answer_ready(struct http_request *request, bool is_ready, const char *why_not);
 
 struct http_counts {
 	uint64_t n_requests, n_refused; /* too large, too slow, or one too many */

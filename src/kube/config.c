@@ -274,6 +274,42 @@ static int read_exec(
 	return r < 0 ? r : read_list(&e, "env", NULL, &exec->env, err);
 }
 
+/* A line of the headers; what is in it must not be another one. */
+static bool add_as(struct buf *as, const char *header, struct str value)
+{
+	for (size_t i = 0; i < value.n; i++)
+		if ((unsigned char)value.p[i] < 0x20 || value.p[i] == 0x7f)
+			return false;
+	if (as->n)
+		buf_add_byte(as, '\n');
+	buf_addf(as, "Impersonate-%s: %" STR_FMT, header, STR_ARG(value));
+	return value.n > 0;
+}
+
+static int read_as(struct kube_config *config, const struct entry *e, struct error *err)
+{
+	const json_t *groups = json_object_get(e->fields, "as-groups"), *group;
+	_cleanup_buf_ struct buf as = BUF_INIT(KUBE_CONFIG_FILE_MAX);
+	_cleanup_free_ char *user = NULL;
+	int r = read_text(e, "as", &user, err);
+	size_t i;
+
+	if (r < 0 || (!user && !groups))
+		return r;
+	if (!user)
+		return fail_field(err, EINVAL, e, "as-groups", "as is missing, which they go with");
+	if (!add_as(&as, "User", str_from(user)))
+		return fail_field(err, EINVAL, e, "as", "a name is expected");
+	if (groups && !json_is_array(groups))
+		return fail_field(err, EINVAL, e, "as-groups", "a list is expected");
+	json_array_foreach(groups, i, group)
+		if (!json_is_string(group) ||
+			!add_as(&as, "Group", str_from(json_string_value(group))))
+			return fail_field(err, EINVAL, e, "as-groups", "names are expected");
+	config->as = buf_take(&as);
+	return config->as ? 0 : fail(err, ENOMEM, "out of memory for a kubeconfig");
+}
+
 static int read_user(
 	struct reader *reader, const struct entry *e, const json_t *cluster, struct error *err)
 {
@@ -281,7 +317,8 @@ static int read_user(
 		{"username", "basic authentication is not served any more: use a token or exec"},
 		{"password", "basic authentication is not served any more: use a token or exec"},
 		{"auth-provider", "providers are built into no client any more: use exec"},
-		{"as", "acting as somebody else is not done here"},
+		{"as-uid", "of whom to act as, only as and as-groups are sent"},
+		{"as-user-extra", "of whom to act as, only as and as-groups are sent"},
 	};
 	struct kube_config *config = reader->config;
 	int r;
@@ -305,7 +342,7 @@ static int read_user(
 		r = read_path(e, "tokenFile", &config->token_file, err);
 	if (r == 0 && json_is_object(json_object_get(e->fields, "exec")))
 		r = read_exec(reader, e, cluster, err);
-	return r;
+	return r < 0 ? r : read_as(config, e, err);
 }
 
 static int read_context(struct reader *reader, const struct entry *context, struct error *err)
@@ -520,6 +557,24 @@ int kube_config_in_pod(const char *folder, struct kube_config **ret_config, stru
 	return 0;
 }
 
+int kube_config_act_as(
+	struct kube_config *config, const char *user, const char *groups, struct error *err)
+{
+	_cleanup_buf_ struct buf as = BUF_INIT(KUBE_CONFIG_FILE_MAX);
+	struct str rest = str_from(groups ? groups : ""), group;
+
+	if (!user)
+		return fail(err, EINVAL, "a group to act as, and no user");
+	if (!add_as(&as, "User", str_from(user)))
+		return fail(err, EINVAL, "the user to act as: a name is expected");
+	while (str_split(&rest, ',', &group))
+		if (group.n && !add_as(&as, "Group", group))
+			return fail(err, EINVAL, "the groups to act as: names are expected");
+	free(config->as);
+	config->as = buf_take(&as);
+	return config->as ? 0 : fail(err, ENOMEM, "out of memory for whom to act as");
+}
+
 static void free_list(char **list)
 {
 	for (char **item = list; item && *item; item++)
@@ -557,5 +612,6 @@ void kube_config_free(struct kube_config *config)
 	free_secret(config->key_pem);
 	free_secret(config->token);
 	free(config->token_file);
+	free(config->as);
 	free(config);
 }

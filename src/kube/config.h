@@ -42,6 +42,8 @@ struct kube_config {
 	char *token;
 	char *token_file; /* read again and again; wins over token */
 	struct kube_exec *exec;
+	/* Whom the server is to take us for, a line of headers each: "Impersonate-User: ...". */
+	char *as;
 };
 
 struct kube_config_source {
@@ -66,6 +68,13 @@ struct kube_config_text {
 int kube_config_parse(const struct kube_config_text *texts, size_t n_texts,
 	const struct kube_config_source *source, struct kube_config **ret_config,
 	struct error *err);
+
+/*
+ * The server is to take us for that user, in the groups of a list "a,b" (NULL: none), whoever the
+ * configuration says. -EINVAL: no user, or a character that no name has. -ENOMEM.
+ */
+int kube_config_act_as(
+	struct kube_config *config, const char *user, const char *groups, struct error *err);
 
 void kube_config_free(struct kube_config *config);
 DEFINE_CLEANUP(struct kube_config *, kube_config_free)

@@ -66,9 +66,10 @@ static int append(struct curl_slist **list, const char *name, struct str value)
 	return 0;
 }
 
-static int set_headers(
-	struct transfer *t, const struct kube_request *request, const struct credential_view *view)
+static int set_headers(struct transfer *t, const struct kube_config *config,
+	const struct kube_request *request, const struct credential_view *view)
 {
+	struct str as = str_from(config->as ? config->as : ""), line;
 	const char *type = request->content_type ? request->content_type : "application/json";
 	int r = append(&t->headers, "Accept: application/json",
 		request->is_table ? STR(";as=Table;v=v1;g=meta.k8s.io") : STR(""));
@@ -79,6 +80,9 @@ static int set_headers(
 		r = append(&t->headers, "Content-Type: ", str_from(type));
 	if (r == 0 && view->token)
 		r = append(&t->headers, "Authorization: Bearer ", str_from(view->token));
+	while (r == 0 && str_split(&as, '\n', &line))
+		if (line.n)
+			r = append(&t->headers, "", line);
 	return r;
 }
 
@@ -133,7 +137,7 @@ int transfer_prepare(struct transfer *t, const struct kube_config *config,
 {
 	struct str rest = str_from(url);
 	CURL *easy = t->easy;
-	int r = set_headers(t, request, view);
+	int r = set_headers(t, config, request, view);
 
 	if (r < 0)
 		return r;

@@ -21,6 +21,9 @@ int access_open(const struct cli_args *args, struct access *ret, struct error *e
 	struct access a = {.space = option_of(args, "namespace")};
 	int r = kube_config_load(&source, &a.config, err);
 
+	if (r == 0 && (cli_has(args, "as") || cli_has(args, "as-group")))
+		r = kube_config_act_as(
+			a.config, cli_get(args, "as"), cli_get(args, "as-group"), err);
 	if (r == 0 && loop_new(&a.loop) < 0)
 		r = fail(err, ENOMEM, "no event loop");
 	r = r < 0 ? r : kube_client_new(a.loop, a.config, NULL, &a.client, err);

@@ -13,9 +13,12 @@
 #define ACCESS_OPTIONS \
 	{"kubeconfig", 0, CLI_VALUE, "FILE", NULL, \
 		"how to reach the cluster (default $KUBECONFIG, or ~/.kube/config)"}, \
+		{"context", 0, CLI_VALUE, "NAME", NULL, \
+			"the context of the kubeconfig to use, instead of the current one"}, \
+		{"as", 0, CLI_VALUE, "USER", NULL, \
+			"ask as this user, whom you may act as; to see what somebody sees"}, \
 	{ \
-		"context", 0, CLI_VALUE, "NAME", NULL, \
-			"the context of the kubeconfig to use, instead of the current one" \
+		"as-group", 0, CLI_VALUE, "GROUP,...", NULL, "and as one of these groups" \
 	}
 #define ACCESS_NAMESPACE_OPTION \
 	{ \

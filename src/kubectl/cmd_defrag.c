@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -7,10 +8,14 @@
 #include "kubectl/commands.h"
 #include "kubectl/cordon.h"
 #include "kubectl/evict.h"
+#include "kubectl/report.h"
 #include "kubectl/world.h"
 #include "scheduler/cluster-move.h"
 
 #define TIMEOUT_NS (1800 * NSEC_PER_SEC)
+/* A scheduler takes milliseconds, a controller that makes a pod again seconds. */
+#define SUCCESSORS_NS (10 * NSEC_PER_SEC)
+#define SUCCESSORS_LOOK_NS (500 * NSEC_PER_MSEC)
 #define REASON "emptied by kubectl divvy defrag"
 
 static const struct cli_option options[] = {
@@ -51,9 +56,9 @@ static int print(const json_t *plan, struct error *err)
 		puts("nothing is gained by moving anybody");
 		return 0;
 	}
-	printf("%zu pods move, and %d devices instead of %d are left to nobody\n",
-		json_array_size(moves), (int)jint(plan, "whole_after"),
-		(int)jint(plan, "whole_before"));
+	printf("%zu pod%s to move, so that %d instead of %d devices are left to nobody\n",
+		json_array_size(moves), json_array_size(moves) == 1 ? " is" : "s are",
+		(int)jint(plan, "whole_after"), (int)jint(plan, "whole_before"));
 	table_init(&t, columns, ARRAY_SIZE(columns));
 	for (size_t i = 0; i < json_array_size(moves); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
@@ -113,20 +118,103 @@ static void open_devices(struct access *a, const json_t *moves, const bool *is_o
 	}
 }
 
+static volatile sig_atomic_t is_ended;
+
+static void on_signal(int sig)
+{
+	is_ended = sig;
+}
+
+/* The first one ends it in order; the next one as ever. */
+static void heed_signals(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		sigaction(ends[i], &action, NULL);
+}
+
+/* Pods with shares that have a node. */
+static int count_placed(struct access *a, size_t *ret, struct error *err)
+{
+	_cleanup_json_ json_t *pods = NULL;
+	int r = access_pods(a, NULL, &pods, err);
+
+	*ret = 0;
+	for (size_t i = 0; r == 0 && i < json_array_size(pods); i++) {
+		const json_t *pod = json_array_get(pods, i);
+
+		*ret += report_is_tenant(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
+			!kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) &&
+			!evict_is_over(pod);
+	}
+	return r;
+}
+
+/* So many as before; who is not placed soon is not for want of these devices. */
+static int await_successors(struct access *a, size_t wanted, struct error *err)
+{
+	const uint64_t until_ns = clock_now_ns() + SUCCESSORS_NS;
+	size_t n = 0;
+	int r = count_placed(a, &n, err);
+
+	while (r == 0 && n < wanted && clock_now_ns() < until_ns && !is_ended) {
+		clock_sleep_until_ns(clock_now_ns() + SUCCESSORS_LOOK_NS);
+		r = count_placed(a, &n, err);
+	}
+	return r;
+}
+
 static int carry_out(struct access *a, const json_t *moves, uint64_t timeout_ns, struct error *err)
 {
-	const struct evict_options evict = {
-		.timeout_ns = timeout_ns, .grace_s = -1, .is_in_order = true};
+	const struct evict_options evict = {.timeout_ns = timeout_ns,
+		.grace_s = -1,
+		.is_in_order = true,
+		.is_ended = &is_ended};
 	_cleanup_free_ bool *is_ours = calloc(json_array_size(moves) + 1, sizeof(bool));
 	_cleanup_json_ json_t *pods = NULL;
+	size_t n = 0;
 	int r = is_ours ? movers(a, moves, &pods, err) : fail(err, ENOMEM, "out of memory");
 
+	r = r < 0 ? r : count_placed(a, &n, err);
 	if (r < 0)
 		return r;
+	heed_signals();
 	r = close_devices(a, moves, is_ours, err);
 	r = r < 0 ? r : evict_pods(a, pods, &evict, err);
+	r = r ? r : await_successors(a, n, err);
 	open_devices(a, moves, is_ours);
+	if (r == -EINTR || (r >= 0 && is_ended))
+		return fail(err, EINTR,
+			"ended by a signal; the devices are open again, and who has moved stays "
+			"where he is");
 	return r > 0 ? KUBECTL_EXIT_NO : r;
+}
+
+/* Where the successors have gone is the scheduler's decision: what came of it. */
+static int compare(
+	struct access *a, const struct cli_args *args, const json_t *plan, struct error *err)
+{
+	_cleanup_(sched_free_p) struct sched *sched = NULL;
+	struct cluster_moves moves = {.n = 0};
+	const uint32_t wanted = (uint32_t)jint(plan, "whole_after");
+	uint32_t whole;
+	int r = world_load(a, args, &sched, err);
+
+	r = r < 0 ? r : cluster_find_moves(sched_cluster(sched), &moves, err);
+	if (r < 0)
+		return r;
+	whole = moves.whole_before;
+	cluster_moves_done(&moves);
+	if (whole >= wanted) {
+		printf("%u devices are left to nobody\n", whole);
+		return 0;
+	}
+	printf("%u devices are left to nobody, and not %u: the scheduler's policy, or somebody who "
+	       "came meanwhile, has put others there\n",
+		whole, wanted);
+	return KUBECTL_EXIT_NO;
 }
 
 static int read_timeout(const struct cli_args *args, uint64_t *ret_ns, struct error *err)
@@ -156,7 +244,8 @@ static int run(const struct cli_args *args, struct error *err)
 	r = r == 1 ? print(plan, err) : r;
 	if (r < 0 || cli_has(args, "dry-run") || !json_array_size(json_object_get(plan, "moves")))
 		return r;
-	return carry_out(&a, json_object_get(plan, "moves"), timeout_ns, err);
+	r = carry_out(&a, json_object_get(plan, "moves"), timeout_ns, err);
+	return r ? r : compare(&a, args, plan, err);
 }
 
 static int check(const struct cli_args *args, struct error *err)
@@ -183,10 +272,13 @@ const struct cli_command cmd_defrag = {
 		"places. "
 		"The devices to be emptied are cordoned meanwhile, so that nobody goes back there; "
 		"where exactly the new pod goes is the scheduler's decision then, not the plan's. "
-		"Each pod is gone before the next one is evicted.",
+		"Each pod is gone before the next one is evicted. Ended by a signal, it opens the "
+		"devices first.",
 	.examples = "kubectl divvy defrag --dry-run\nkubectl divvy defrag --timeout 1h",
-	.exit_status = "0 when the plan was shown or carried out, 3 when the timeout was over "
-		       "before that, 1 on failure, 2 on bad usage.",
+	.exit_status =
+		"0 when the plan was shown or carried out, 3 when the timeout was over "
+		"before that or fewer devices are left to nobody in the end, 1 on failure, 2 "
+		"on bad usage.",
 	.options = options,
 	.check = check,
 	.run = run,

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
+#include "cli/json.h"
 #include "kubectl/commands.h"
 #include "kubectl/cordon.h"
 #include "kubectl/evict.h"
@@ -41,11 +42,45 @@ static int read_options(const struct cli_args *args, struct evict_options *ret, 
 	return cli_get_duration_within(args, "timeout", TIMEOUT_NS, bounds, &ret->timeout_ns, err);
 }
 
+#define NAMED 4
+
+/* Each by its name: the first ones. */
+static int fail_bare(const json_t *bare, struct error *err)
+{
+	const size_t n = json_array_size(bare);
+	_cleanup_buf_ struct buf names = BUF_INIT(NAMED * 320);
+
+	for (size_t i = 0; i < n && i < NAMED; i++) {
+		const json_t *metadata = json_object_get(json_array_get(bare, i), "metadata");
+
+		buf_addf(&names, "%s%s/%s", i ? ", " : "", jtext(metadata, "namespace"),
+			jtext(metadata, "name"));
+	}
+	if (n > NAMED)
+		buf_addf(&names, " and %zu more", n - NAMED);
+	return fail(err, EPERM,
+		"pod%s %.300s: no controller would make %s again: nothing was changed; --force "
+		"evicts %s all the same",
+		n == 1 ? "" : "s", buf_text(&names), n == 1 ? "it" : "them",
+		n == 1 ? "it" : "them");
+}
+
+static void print_bare(const json_t *bare)
+{
+	for (size_t i = 0; i < json_array_size(bare); i++) {
+		const json_t *metadata = json_object_get(json_array_get(bare, i), "metadata");
+
+		printf("%s/%s: no controller would make it again: only with --force\n",
+			jtext(metadata, "namespace"), jtext(metadata, "name"));
+	}
+}
+
 static int drain(struct access *a, const struct cli_args *args, const struct evict_options *evict,
 	struct error *err)
 {
-	_cleanup_json_ json_t *nodes = NULL, *pods = NULL, *tenants = NULL;
-	const char *reason = cli_get(args, "reason"), *bare;
+	_cleanup_json_ json_t *nodes = NULL, *pods = NULL, *tenants = NULL, *bare = NULL;
+	const char *reason = cli_get(args, "reason");
+	bool is_held;
 	struct report_found found;
 	int r = access_gpunodes(a, &nodes, err);
 
@@ -54,12 +89,17 @@ static int drain(struct access *a, const struct cli_args *args, const struct evi
 	if (r < 0)
 		return r;
 	tenants = evict_tenants_of(nodes, pods, found.uuid);
-	bare = cli_has(args, "force") ? NULL : evict_first_bare(tenants);
-	if (bare)
-		return fail(err, EPERM,
-			"pod %.100s has no controller that would make it again: nothing was "
-			"changed; --force evicts it all the same",
-			bare);
+	bare = evict_made(tenants, false);
+	is_held = json_array_size(bare) && !cli_has(args, "force");
+	if (is_held && !evict->is_dry_run)
+		return fail_bare(bare, err);
+	if (is_held) {
+		json_t *made = evict_made(tenants, true);
+
+		print_bare(bare);
+		json_decref(tenants);
+		tenants = made;
+	}
 	if (!evict->is_dry_run) {
 		r = cordon_set(a, found.node, found.uuid, true, reason ? reason : "drained", err);
 		if (r < 0)
@@ -76,8 +116,10 @@ static int drain(struct access *a, const struct cli_args *args, const struct evi
 	r = evict_pods(a, tenants, evict, err);
 	if (r == 0)
 		printf("%s/%s %s\n", found.node, found.uuid,
-			evict->is_dry_run ? "would be drained" : "drained");
-	return r > 0 ? KUBECTL_EXIT_NO : r;
+			is_held                     ? "would not be drained without --force"
+				: evict->is_dry_run ? "would be drained"
+						    : "drained");
+	return r > 0 || (r == 0 && is_held) ? KUBECTL_EXIT_NO : r;
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -106,13 +148,14 @@ const struct cli_command cmd_drain_gpu = {
 		"then evicted: each as its disruption budget allows, asked again while it does "
 		"not, "
 		"until all are gone or the timeout is over. The device stays cordoned.\n\n"
-		"Pods that no controller makes again are not evicted without --force, and nothing "
-		"is "
-		"changed then.",
+		"Where one of them is a pod that no controller makes again, nothing is changed "
+		"without --force, and nobody evicted; --dry-run says who would go, and who keeps "
+		"it "
+		"from that.",
 	.examples = "kubectl divvy drain-gpu gpu-7/0 --reason 'to be replaced'\n"
-		    "kubectl divvy drain-gpu gpu-7/GPU-5a0e --dry-run",
-	.exit_status = "0 when nobody is left, 3 when somebody is at the end of the timeout, 1 on "
-		       "failure, 2 on bad usage.",
+		    "kubectl divvy drain-gpu gpu-7/1 --dry-run",
+	.exit_status = "0 when nobody is left, or would be; 3 when somebody is at the end of the "
+		       "timeout, or would need --force; 1 on failure, 2 on bad usage.",
 	.options = options,
 	.operands_min = 1,
 	.operands_max = 1,

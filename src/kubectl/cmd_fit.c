@@ -18,6 +18,7 @@
 #include "kube/yaml.h"
 #include "kubectl/commands.h"
 #include "kubectl/pods.h"
+#include "kubectl/report.h"
 #include "kubectl/world.h"
 #include "scheduler/decide.h"
 
@@ -82,7 +83,7 @@ static void complete(json_t *pod)
 		json_object_set_new(pod, "status", json_pack("{s:s}", "phase", "Pending"));
 }
 
-/* As the server would make it; `pod` is replaced. */
+/* As the server would make it; `pod` is replaced. 1; 0: it may not be asked. */
 static int ask_server(struct access *a, json_t **pod, struct error *err)
 {
 	struct kube_ask answer = {.is_done = false};
@@ -107,11 +108,14 @@ static int ask_server(struct access *a, json_t **pod, struct error *err)
 		return r;
 	json_decref(*pod);
 	*pod = made;
-	return 0;
+	return 1;
 }
 
-/* For our scheduler, as the webhook has it. */
-static void assign(json_t *pod, const char *scheduler)
+/*
+ * For our scheduler, as the webhook has it. Who has come past that where it was asked stays so: if
+ * it asks for a share, it is refused.
+ */
+static void assign(json_t *pod, const char *scheduler, bool was_asked)
 {
 	json_t *spec = json_object_get(pod, "spec");
 	json_t *metadata = json_object_get(pod, "metadata"),
@@ -122,7 +126,8 @@ static void assign(json_t *pod, const char *scheduler)
 		labels = json_object();
 		json_object_set_new(metadata, "labels", labels);
 	}
-	set(labels, DIALECT_TENANT_LABEL, "true");
+	if (!was_asked)
+		set(labels, DIALECT_TENANT_LABEL, "true");
 	json_object_del(spec, "nodeName");
 	if (!its[0] || !strcmp(its, "default-scheduler"))
 		set(spec, "schedulerName", scheduler);
@@ -155,7 +160,7 @@ static int prepare(struct access *a, const char *scheduler, const json_t *item, 
 		return fail_within(err, r, "%s would be refused", jtext(item, "from"));
 	set(json_object_get(pod, "metadata"), "namespace", space);
 	complete(pod);
-	assign(pod, scheduler);
+	assign(pod, scheduler, r == 1);
 	*ret = TAKE_PTR(pod);
 	return 0;
 }
@@ -235,7 +240,15 @@ static void note(json_t *rows, const struct sched_action *action)
 		break;
 	case SCHED_TELL:
 		set(row, "answer", "no");
-		set(row, "why", action->text);
+		/* (Not asked, the webhook is taken to have seen it.) */
+		if (report_is_tenant(cpod_json(action->pod)))
+			set(row, "why", action->text);
+		else
+			json_object_set_new(row, "why",
+				json_sprintf("divvy's webhook does not see it: it does not run, or "
+					     "namespace %s is labelled " DIALECT_ADMISSION_LABEL
+					     "=ignore; made now, it would run without a share",
+					jtext(row, "namespace")));
 		break;
 	default: break;
 	}

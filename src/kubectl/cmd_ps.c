@@ -125,6 +125,7 @@ const struct cli_command cmd_ps = {
 		"STATE: Pending (it has no node; kubectl divvy why POD says why), Placed (the "
 		"node's "
 		"daemon has not confirmed it yet), Running, Ended (its pod goes on), Leaving, "
+		"No share (it has come past divvy's webhook; kubectl divvy why POD), "
 		"Refused (what it asks is not understood; --wide says why).",
 	.examples =
 		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].got_permille'",

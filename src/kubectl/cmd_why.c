@@ -4,6 +4,7 @@
 
 #include "base/format.h"
 #include "cli/json.h"
+#include "core/dialect.h"
 #include "kubectl/commands.h"
 #include "kubectl/report.h"
 #include "kubectl/throttle.h"
@@ -148,6 +149,11 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 	devices = report_devices(&facts);
 	tenants = report_tenants(&facts, pods, NULL);
 	json_object_set_new(answer, "containers", throttle_explain(devices, tenants));
+	if (!report_is_tenant(pod))
+		json_object_set_new(answer, "sentence",
+			json_string("it has come past divvy's webhook, and has no share: make it "
+				    "again while divvy-controller runs, in a namespace that is not "
+				    "labelled " DIALECT_ADMISSION_LABEL "=ignore"));
 	if (!json_array_size(tenants))
 		json_object_set_new(
 			answer, "sentence", json_string("it asks for no part of a GPU"));

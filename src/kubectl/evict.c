@@ -21,7 +21,7 @@ struct leaving {
 	uint64_t again_ns;
 };
 
-static bool is_over(const json_t *pod)
+bool evict_is_over(const json_t *pod)
 {
 	const char *phase = kube_json_text_at(pod, "status", "phase", NULL);
 
@@ -70,26 +70,31 @@ json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char 
 		json_t *pod = json_array_get(pods, i);
 		const char *uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 
-		if (!is_over(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
+		if (!evict_is_over(pod) && kube_json_text_at(pod, "spec", "nodeName", NULL) &&
 			(has_device(pod, uuid) || is_confirmed(gpunodes, uid ? uid : "", uuid)))
 			json_array_append(made, pod);
 	}
 	return made;
 }
 
-const char *evict_first_bare(const json_t *pods)
+static bool has_controller(const json_t *pod)
 {
-	for (size_t i = 0; i < json_array_size(pods); i++) {
-		const json_t *owners = kube_json_at(
-			json_array_get(pods, i), "metadata", "ownerReferences", NULL);
-		bool is_made = false;
+	const json_t *owners = kube_json_at(pod, "metadata", "ownerReferences", NULL);
 
-		for (size_t k = 0; k < json_array_size(owners); k++)
-			is_made |= jbool(json_array_get(owners, k), "controller");
-		if (!is_made)
-			return kube_json_text_at(json_array_get(pods, i), "metadata", "name", NULL);
-	}
-	return NULL;
+	for (size_t k = 0; k < json_array_size(owners); k++)
+		if (jbool(json_array_get(owners, k), "controller"))
+			return true;
+	return false;
+}
+
+json_t *evict_made(const json_t *pods, bool is_made)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < json_array_size(pods); i++)
+		if (has_controller(json_array_get(pods, i)) == is_made)
+			json_array_append(list, json_array_get(pods, i));
+	return list;
 }
 
 /* ---- one after the other ---- */
@@ -139,7 +144,7 @@ static int look(struct access *a, struct leaving *l, struct error *err)
 	if (r < 0 && r != -ENOENT)
 		return r;
 	uid = kube_json_text_at(pod, "metadata", "uid", NULL);
-	if (r == 0 && uid && !strcmp(uid, l->uid) && !is_over(pod))
+	if (r == 0 && uid && !strcmp(uid, l->uid) && !evict_is_over(pod))
 		return 0;
 	l->state = GONE;
 	printf("%s/%s: gone\n", l->ns, l->name);
@@ -174,6 +179,11 @@ static uint32_t go_round(struct access *a, struct leaving *list, uint32_t n,
 	return left;
 }
 
+static bool is_ended(const struct evict_options *options)
+{
+	return options->is_ended && *options->is_ended;
+}
+
 int evict_pods(struct access *a, const json_t *pods, const struct evict_options *options,
 	struct error *err)
 {
@@ -198,9 +208,11 @@ int evict_pods(struct access *a, const json_t *pods, const struct evict_options 
 		left = go_round(a, list, n, options, &r, err);
 		if (r < 0)
 			return r;
+		if (is_ended(options))
+			return -EINTR;
 		if (!left || clock_now_ns() >= give_up_ns)
 			break;
-		while (r >= 0 && clock_now_ns() < next_ns)
+		while (r >= 0 && clock_now_ns() < next_ns && !is_ended(options))
 			r = loop_run_once(a->loop, next_ns);
 		if (r < 0)
 			return fail_errno(err, -r, "event loop");

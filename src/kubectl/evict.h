@@ -3,13 +3,16 @@
 #ifndef KUBECTL_EVICT_H
 #define KUBECTL_EVICT_H
 
+#include <signal.h>
+
 #include "kubectl/access.h"
 
 struct evict_options {
-	uint64_t timeout_ns; /* of all together */
-	int64_t grace_s;     /* < 0: each pod's own */
-	bool is_in_order;    /* each is gone before the next is asked to go */
-	bool is_dry_run;     /* the server says what it would do */
+	uint64_t timeout_ns;                   /* of all together */
+	int64_t grace_s;                       /* < 0: each pod's own */
+	bool is_in_order;                      /* each is gone before the next is asked to go */
+	bool is_dry_run;                       /* the server says what it would do */
+	const volatile sig_atomic_t *is_ended; /* by a signal handler: -EINTR soon; NULL: never */
 };
 
 /*
@@ -22,7 +25,10 @@ int evict_pods(struct access *access, const json_t *pods, const struct evict_opt
 /* Those of the node's pods that have that device, by their given keys or by what divvyd says. */
 json_t *evict_tenants_of(const json_t *gpunodes, const json_t *pods, const char *uuid);
 
-/* Nobody makes it again where it has no controller: the name of the first such, or NULL. */
-const char *evict_first_bare(const json_t *pods);
+/* Those that a controller makes again; or the others, which nobody does. */
+json_t *evict_made(const json_t *pods, bool is_made);
+
+/* It has ended by itself, well or not. */
+bool evict_is_over(const json_t *pod);
 
 #endif

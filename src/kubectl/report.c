@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/json.h"
+#include "core/dialect.h"
 #include "core/measured.h"
 #include "core/spec.h"
 #include "kube/json.h"
@@ -435,6 +436,17 @@ static bool has_ended(const json_t *pod, const char *container)
 	return false;
 }
 
+bool report_is_tenant(const json_t *pod)
+{
+	return kube_json_text_at(pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL);
+}
+
+/* It runs, and divvy's webhook has not seen that it asks. */
+static bool is_past(const json_t *pod)
+{
+	return kube_json_text_at(pod, "spec", "nodeName", NULL) && !report_is_tenant(pod);
+}
+
 static void add_container(json_t *rows, const struct report_facts *f, const json_t *pod,
 	const struct tenancy_container *asked, const struct given *given)
 {
@@ -446,6 +458,7 @@ static void add_container(json_t *rows, const struct report_facts *f, const json
 			: tenant                                         ? "Running"
 			: has_ended(pod, asked->name)                    ? "Ended"
 			: g                                              ? "Placed"
+			: is_past(pod)                                   ? "No share"
 									 : "Pending");
 	char shares[SPEC_SHARES];
 

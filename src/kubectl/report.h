@@ -8,6 +8,7 @@
 #define KUBECTL_REPORT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -58,6 +59,9 @@ json_t *report_usage(const json_t *gpunodes, const char *since_day);
 
 /* Its given keys; n is 0 where there are none that anybody of us has written. */
 int report_given(const json_t *pod, struct given *ret_given);
+
+/* divvy's webhook has seen that it asks for a share. NULL is none. */
+bool report_is_tenant(const json_t *pod);
 
 /* "NODE/UUID", "NODE/0" or a UUID alone (as long as one device has it). Borrowed from the list. */
 struct report_found {

@@ -83,6 +83,74 @@ static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 	return n;
 }
 
+/* ---- where the successors would go ---- */
+
+struct closed {
+	const struct place *place;
+	const struct place_defrag *plan;
+};
+
+/* All but the devices that are to be emptied, which are cordoned meanwhile. */
+static uint64_t open_devices(void *arg, const struct place_spec *spec, uint32_t node,
+	const uint32_t *gone, uint32_t n_gone)
+{
+	const struct closed *closed = arg;
+	struct place_node_view view;
+	uint64_t mask = UINT64_MAX;
+
+	if (!place_node_get(closed->place, node, &view))
+		return 0;
+	for (uint32_t i = 0; i < closed->plan->n_moves; i++)
+		if (closed->plan->moves[i].from.node == node)
+			mask &= ~(1ull
+				<< (closed->plan->moves[i].from.device[0] - view.first_device));
+	return mask;
+}
+
+/* One that the policy would put on a device that nobody is on: nothing would be gained. */
+static bool would_spread(struct place *place, uint32_t tenant)
+{
+	const struct place_tenant *t = place_tenant(place, tenant);
+	struct place_device_view device;
+	struct place_choice choice;
+	struct place_spec spec;
+	uint32_t now;
+
+	if (!t)
+		return false;
+	spec = t->spec;
+	place_remove(place, tenant);
+	/* Where else than planned there is no room it waits until there is. */
+	if (place_find(place, &spec, &choice, NULL) < 0)
+		return false;
+	place_device_get(place, choice.device[0], &device);
+	if (!device.n_tenants)
+		return true;
+	return place_add(place, &spec, &choice, &now, NULL) < 0;
+}
+
+/* Those whose successors would not stay together stay from now on: how many. */
+static uint32_t hold_together(struct cluster *c, const struct place_defrag *plan)
+{
+	struct closed closed = {c->place, plan};
+	const uint32_t mark = place_mark(c->place);
+	bool spreads[MOVES_MAX] = {false};
+	uint32_t n = 0;
+
+	place_set_filter(c->place, open_devices, &closed);
+	for (uint32_t i = 0; i < plan->n_moves && i < MOVES_MAX; i++) {
+		spreads[i] = would_spread(c->place, plan->moves[i].tenant);
+		n += spreads[i];
+	}
+	place_set_filter(c->place, NULL, NULL);
+	place_rollback(c->place, mark);
+	place_release(c->place);
+	for (uint32_t i = 0; n && i < plan->n_moves && i < MOVES_MAX; i++)
+		if (spreads[i])
+			place_set_movable(c->place, plan->moves[i].tenant, false);
+	return n;
+}
+
 int cluster_find_moves(struct cluster *c, struct cluster_moves *ret, struct error *err)
 {
 	struct place_preempt rules = {.n_budgets = 0};
@@ -92,7 +160,7 @@ int cluster_find_moves(struct cluster *c, struct cluster_moves *ret, struct erro
 	mark(c, true);
 	for (;;) {
 		r = place_defrag_find(c->place, MOVES_MAX, &rules, &plan, err);
-		if (r < 0 || !hold_back(c, &plan))
+		if (r < 0 || (!hold_back(c, &plan) && !hold_together(c, &plan)))
 			break;
 		place_defrag_done(&plan);
 	}

@@ -98,14 +98,56 @@ static void device_text(
 	}
 }
 
-/* Each device of the node is refused by its name. */
-static bool is_named_elsewhere(const struct spec *spec, const struct cnode *node)
+/*
+ * Of the devices that it names: that so many as it wants fit, or what holds for most of the others;
+ * PLACE_OTHER_DEVICE where the node has fewer. ret_closed: why one of them is closed.
+ */
+static enum place_reason named_reason(const struct place *place, const struct place_spec *spec,
+	const struct spec *asked, const struct cnode *node, const char **ret_closed)
 {
-	uint32_t n = 0;
+	uint32_t n[PLACE_N_REASONS] = {0}, n_named = 0, most = PLACE_FITS;
+	struct place_node_view view;
 
-	for (uint32_t i = 0; spec->device[0] && i < node->gpus.n_devices; i++)
-		n += spec_device_fits(spec, node->gpus.device[i].uuid);
-	return spec->device[0] && n < spec->count;
+	*ret_closed = "the node's divvyd does not answer";
+	if (!asked->device[0] || !place_node_get(place, node->at, &view))
+		return PLACE_FITS;
+	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
+		const struct gpunode_device *own;
+		struct place_device_view device;
+		enum place_reason reason;
+
+		place_device_get(place, d, &device);
+		if (!spec_device_fits(asked, device.uuid))
+			continue;
+		reason = place_device_reason(place, spec, d);
+		own = gpunode_find(&node->gpus, device.uuid);
+		if (reason == PLACE_CLOSED && own && own->closed)
+			*ret_closed = own->closed;
+		n_named++;
+		n[reason]++;
+		if (reason != PLACE_FITS && (most == PLACE_FITS || n[reason] > n[most]))
+			most = reason;
+	}
+	if (n_named < asked->count)
+		return PLACE_OTHER_DEVICE;
+	return n[PLACE_FITS] >= asked->count ? PLACE_FITS : (enum place_reason)most;
+}
+
+/* Whoever leaves: no device of the node has so much. */
+static bool is_beyond_memory(
+	const struct place *place, const struct cnode *node, uint64_t memory_bytes)
+{
+	struct place_node_view view;
+	struct place_device_view device;
+
+	if (!memory_bytes || !place_node_get(place, node->at, &view) || !view.n_devices)
+		return false;
+	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
+		place_device_get(place, d, &device);
+		if (device.memory_all >= memory_bytes)
+			return false;
+	}
+	return true;
 }
 
 /* For somebody else there would be room if there were less of others there. */
@@ -155,8 +197,9 @@ bool attempt_gpu_reason(
 
 	for (uint32_t i = attempt_next_host(pod, 0); i < pod->asked.n; i = next) {
 		const struct spec *spec = &pod->asked.v[i].spec, most = needed(pod, i);
-		enum place_reason reason = PLACE_OTHER_MODEL;
-		struct place_spec place;
+		enum place_reason reason = PLACE_OTHER_MODEL, named;
+		struct place_spec place = {.share = 0};
+		const char *closed;
 		enum node_why why;
 
 		next = attempt_next_host(pod, i + 1);
@@ -168,7 +211,8 @@ bool attempt_gpu_reason(
 		}
 		if (cluster_spec(a->cluster, pod, i, &place) == 0)
 			reason = place_reason_of(a->cluster->place, &place, node->at);
-		if (reason == PLACE_FITS && is_named_elsewhere(spec, node))
+		named = named_reason(a->cluster->place, &place, spec, node, &closed);
+		if (reason == PLACE_FITS && named == PLACE_OTHER_DEVICE)
 			reason = PLACE_OTHER_DEVICE;
 		if (reason == PLACE_FITS && pod->asked.vgpu[0]) {
 			snprintf(ret, DECIDE_REASON_MAX,
@@ -177,6 +221,19 @@ bool attempt_gpu_reason(
 					: "no GPU that nobody is on for vGPU %.63s",
 				pod->asked.vgpu);
 			return true;
+		}
+		if (reason != PLACE_OTHER_DEVICE && reason != PLACE_OTHER_MODEL &&
+			named != PLACE_FITS && named != PLACE_OTHER_DEVICE)
+			reason = named;
+		if (named == PLACE_CLOSED) {
+			snprintf(ret, DECIDE_REASON_MAX, "%s", closed);
+			return false;
+		}
+		if ((reason == PLACE_NO_SHARE || reason == PLACE_NO_DEVICE_MEMORY) &&
+			is_beyond_memory(a->cluster->place, node, most.memory_bytes)) {
+			snprintf(ret, DECIDE_REASON_MAX, "no GPU that has %s",
+				format_bytes(most.memory_bytes).s);
+			return false;
 		}
 		if (reason == PLACE_FITS && !attempt_has_memory(a, node))
 			reason = PLACE_NO_DEVICE_MEMORY;
@@ -204,6 +261,7 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 
 	for (uint32_t i = attempt_next_host(a->pod, 0); i < asked->n; i = next) {
 		struct place_spec spec;
+		const char *closed;
 
 		next = attempt_next_host(a->pod, i + 1);
 		a->asked = &asked->v[i].spec;
@@ -211,7 +269,8 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 			return PLACE_NONE;
 		if (next == asked->n || cluster_spec(a->cluster, a->pod, i, &spec) < 0 ||
 			place_reason_of(a->cluster->place, &spec, node->at) != PLACE_FITS ||
-			is_named_elsewhere(a->asked, node))
+			named_reason(a->cluster->place, &spec, a->asked, node, &closed) ==
+				PLACE_OTHER_DEVICE)
 			return i;
 	}
 	return PLACE_NONE;
@@ -223,11 +282,13 @@ static bool fits_now(struct attempt *a, const struct cnode *node)
 	const struct tenancy *asked = &a->pod->asked;
 	const uint32_t host = attempt_next_host(a->pod, 0);
 	struct place_spec spec;
+	const char *closed;
 
 	return host < asked->n && attempt_next_host(a->pod, host + 1) == asked->n &&
 		cluster_spec(a->cluster, a->pod, host, &spec) == 0 &&
 		place_reason_of(a->cluster->place, &spec, node->at) == PLACE_FITS &&
-		!is_named_elsewhere(&asked->v[host].spec, node);
+		named_reason(a->cluster->place, &spec, &asked->v[host].spec, node, &closed) ==
+		PLACE_FITS;
 }
 
 static bool is_short_of_gpus(struct attempt *a, const struct cnode *node)
@@ -389,6 +450,7 @@ void decide_explain(struct attempt *a, struct buf *why)
 	const uint32_t n = view_n_nodes(a->cluster->view);
 	_cleanup_buf_ struct buf remote = BUF_INIT(DECIDE_WHY_MAX);
 	struct reasons reasons = {.n = 0};
+	size_t from;
 
 	for (uint32_t i = 0; i < n; i++) {
 		char text[DECIDE_REASON_MAX];
@@ -397,9 +459,11 @@ void decide_explain(struct attempt *a, struct buf *why)
 		count(&reasons, text);
 	}
 	buf_addf(why, "0/%u nodes", n);
+	from = why->n;
 	print(&reasons, n, why);
 	explain_remote(a, NULL, &remote);
-	if (remote.n)
+	/* What all of them lack, they lack from elsewhere, too. */
+	if (remote.n && !str_has_suffix(buf_str(&remote), str_from(buf_text(why) + from)))
 		buf_addf(why, "; %s", buf_text(&remote));
 	if (a->is_budget_kept)
 		buf_add_text(why, "; a disruption budget keeps others from leaving for it");

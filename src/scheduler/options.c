@@ -24,7 +24,8 @@ static const struct program_option table[] = {
 		"default " CLUSTER_RACK_LABEL,
 		AT(rack_label), .preset = CLUSTER_RACK_LABEL},
 	{"listen", "ADDRESS",
-		"serve /metrics, /healthz and the extender, such as :9444; default nothing",
+		"serve /metrics, /healthz, /readyz and the extender, such as :9444; default "
+		"nothing",
 		AT(listen), .check = http_address_check},
 	{"tls-cert", "FILE", "certificate of what is served; default one made at the start",
 		AT(tls_cert)},

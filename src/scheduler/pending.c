@@ -26,6 +26,7 @@ struct entry {
 	uint64_t until_ns; /* of the pause, which may be over; of the rest */
 	uint32_t tries, at[N_HEAP_KINDS];
 	bool has_failed; /* it pauses, whatever happens */
+	bool is_doubted; /* see pending_doubt_all() */
 	char name[];
 };
 
@@ -244,8 +245,10 @@ int pending_add(struct pending *p, const char *name, const struct pending_rank *
 	struct entry *e = find(p, name);
 	const size_t n = strlen(name);
 
-	if (e)
+	if (e) {
+		e->is_doubted = false;
 		return set_rank(p, e, rank);
+	}
 	e = calloc(1, sizeof(*e) + n + 1);
 	if (!e || reserve(p, rank->line) < 0) {
 		free(e);
@@ -263,16 +266,37 @@ int pending_add(struct pending *p, const char *name, const struct pending_rank *
 	return 0;
 }
 
-void pending_remove(struct pending *p, const char *name)
+static void remove_entry(struct pending *p, struct entry *e)
 {
-	struct entry *e = find(p, name);
-
-	if (!e)
-		return;
 	leave_state(p, e);
 	p->lines[e->rank.line].n--;
 	HASH_DEL(p->entries, e);
 	free(e);
+}
+
+void pending_remove(struct pending *p, const char *name)
+{
+	struct entry *e = find(p, name);
+
+	if (e)
+		remove_entry(p, e);
+}
+
+void pending_doubt_all(struct pending *p)
+{
+	for (struct entry *e = p->entries; e; e = e->hh.next)
+		e->is_doubted = true;
+}
+
+void pending_remove_doubted(struct pending *p)
+{
+	struct entry *e, *next;
+
+	for (e = p->entries; e; e = next) {
+		next = e->hh.next;
+		if (e->is_doubted)
+			remove_entry(p, e);
+	}
 }
 
 bool pending_has(const struct pending *p, const char *name)

@@ -53,6 +53,12 @@ void pending_free(struct pending *pending);
 int pending_add(struct pending *pending, const char *name, const struct pending_rank *rank);
 void pending_remove(struct pending *pending, const char *name);
 bool pending_has(const struct pending *pending, const char *name);
+/*
+ * When lines or names have changed: all are in doubt until they are added again, and those that
+ * still are can be removed together.
+ */
+void pending_doubt_all(struct pending *pending);
+void pending_remove_doubted(struct pending *pending);
 
 /* Takes the first active one out: it is nobody's turn until it is put back. NULL: none now. */
 const char *pending_next(struct pending *pending, uint64_t now_ns);

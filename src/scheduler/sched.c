@@ -697,15 +697,29 @@ static int try_unit(struct sched *s, const char *unit, struct error *err)
 	return try_pod(s, copy, pod, err);
 }
 
-int sched_settle(struct sched *s, struct error *err)
+/* Queues have other numbers, and groups other names: also of those who are bound just now. */
+static int rank_all(struct sched *s)
 {
 	struct cpod *pod = NULL;
+	char unit[UNIT_MAX];
+	int r = 0;
+
+	pending_doubt_all(s->pending);
+	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod)))
+		if (cpod_state(pod) == CPOD_PENDING || pending_has(s->pending, unit_of(pod, unit)))
+			r = add_unit(s, pod);
+	if (r == 0)
+		pending_remove_doubted(s->pending);
+	return r;
+}
+
+int sched_settle(struct sched *s, struct error *err)
+{
 	bool has_changed;
 	int r = cluster_settle(s->cluster, &has_changed);
 
-	while (r == 0 && has_changed && (pod = cluster_next_pod(s->cluster, pod)))
-		if (cpod_state(pod) == CPOD_PENDING)
-			r = add_unit(s, pod);
+	if (r == 0 && has_changed)
+		r = rank_all(s);
 	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
 }
 

@@ -86,8 +86,14 @@ static void on_metrics(void *data, struct http_request *request)
 	http_answer_buf(request, HTTP_METRICS, &text);
 }
 
+static void on_ready(void *data, struct http_request *request)
+{
+	http_answer_ready(request, service_is_synced(data), "it has not seen the cluster yet");
+}
+
 static const struct http_route routes[] = {
 	{"GET", "/healthz", http_answer_ok},
+	{"GET", "/readyz", on_ready},
 	{"GET", "/metrics", on_metrics, .is_guarded = true},
 	{"POST", "/extender/filter", service_on_filter, .is_certified = true,
 		.max_body = EXTENDER_BODY_MAX},

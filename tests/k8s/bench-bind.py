@@ -88,7 +88,7 @@ def ours(n):
     return rate
 
 
-RESULTS = Results(("--pods", 600, 200), ("--rounds", 3, 1))
+RESULTS = Results(("--pods", 600, 200), ("--rounds", 7, 1))
 ARGS = RESULTS.args
 if not RESULTS.wants(METRIC):
     sys.exit()

@@ -41,7 +41,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import node as real_node  # noqa: E402
 from api import Account, ApiError, write_kubeconfig  # noqa: E402
 from pki import Pki  # noqa: E402
-from tap import SKIP, Skip, alive, main, skip_all, wait_for  # noqa: E402,F401
+from tap import SKIP, Skip, alive, main, skip_all, thaw, wait_for  # noqa: E402,F401
 
 SLOTS = 500         # clusters on one machine at once
 FIRST_PORT = 20000  # below those that outgoing connections are given
@@ -459,13 +459,13 @@ class Cluster(Tools):
 
     def kill(self, name, sig=signal.SIGKILL):
         """Ended when this returns; a stopped one, too."""
+        def ended():
+            pid = self.pid(name)
+            if pid:
+                thaw(pid)
+            return not pid
         self.send_signal(name, sig)
-        if sig != signal.SIGKILL:
-            self.signal_if_there(name, signal.SIGCONT)
-        wait_for(lambda: not self.pid(name), f"{name} has ended")
-
-    def signal_if_there(self, name, sig):
-        self.keeper.ask("signal", name=name, sig=int(sig))
+        wait_for(ended, f"{name} has ended")
 
     def freeze(self, name):
         self.send_signal(name, signal.SIGSTOP)

@@ -102,7 +102,7 @@ class Controller:
 @contextlib.contextmanager
 def installed(cluster, args=()):
     """deploy/ applied, and its controller running, with more arguments."""
-    with tempfile.TemporaryDirectory(prefix="divvy-deploy-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
         cluster.only_own("installing divvy")
         if not os.access(PROGRAM, os.X_OK):
             raise Skip(f"{PROGRAM} is not built")

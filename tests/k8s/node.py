@@ -243,10 +243,10 @@ class Node:
 
     def make_bridge(self):
         """Pods' network, and the node's address, so that no other of the machine's is needed."""
-        bridge = self.seat.bridge
+        bridge = self.seat.bridge  # with an address of its own: else it is that of the lowest that joins, and changes with those
         self.cluster.keeper.undo("link", bridge)
         self.cluster.keeper.ask("tidy", kind="link", args=[bridge])
-        for args in (["link", "add", bridge, "type", "bridge"],
+        for args in (["link", "add", bridge, "address", f"02:64:76:79:00:{int(bridge[-1]):02x}", "type", "bridge"],
                      ["addr", "add", f"{self.seat.address}/{self.seat.pods.partition('/')[2]}", "dev", bridge],
                      ["addr", "add", f"{self.cluster.slot.service}/32", "dev", bridge],
                      ["link", "set", bridge, "up"]):

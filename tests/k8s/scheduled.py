@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvy-scheduler on a test's cluster: with its own account and the shipped rights; nodes and GPUs are made up."""
 
+import contextlib
 import datetime
 import os
 import subprocess
 import threading
 
-from cluster import wait_for
+from cluster import ApiError, wait_for
 
 BUILD = os.environ["DIVVY_BUILD"]
 BASE = os.path.join(os.environ["DIVVY_SOURCE"], "deploy/base")
@@ -59,7 +60,8 @@ class Scheduled:
         while not self.ends.wait(5):
             for name, lives in list(self.nodes.items()):
                 if lives:
-                    self.cluster.patch(f"{NODE_LEASES}/{name}", {"spec": {"renewTime": now()}})
+                    with contextlib.suppress(ApiError, OSError):  # it is being removed
+                        self.cluster.patch(f"{NODE_LEASES}/{name}", {"spec": {"renewTime": now()}})
 
     # ---- the program
 

@@ -136,7 +136,7 @@ def plug_in(cluster, simulate):
 def install(cluster, simulate="2xH200-141Gi"):
     """As docs/kubernetes.md tells a user to; serving when this returns."""
     make_images(cluster)
-    with tempfile.TemporaryDirectory(prefix="divvy-deploy-") as folder:
+    with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as folder:
         cluster.kubectl("apply", "-k", str(overlay(cluster, folder)), timeout=START_S)
     await_workloads(cluster)
     cluster.apply(example("simulated-node", name=("node1", cluster.node_name), devices=("2xH200-141Gi", simulate)))

@@ -94,8 +94,11 @@ class Kind:
         self.cluster.request("DELETE", self.path() + "?labelSelector=keep!=yes", body)
         wait_for(lambda: not [p for p in self.cluster.get(self.path())["items"] if not p["metadata"].get("labels", {}).get("keep")],
                  "they are gone", 300)
-        wait_for(lambda: len(self.daemon.status().get("tenants") or []) <= 1, "what they had is given back", 300)
+        wait_for(lambda: not any(self.is_ours(t) for t in self.daemon.status().get("tenants") or []), "what they had is given back", 300)
         wait_for(self.is_torn_down, "the kubelet has taken them away", 300)
+
+    def is_ours(self, tenant):
+        return tenant["namespace"] == self.space and tenant["pod"].startswith(self.label + "-")
 
     def is_torn_down(self):
         """An object that is deleted without grace is gone at once, and the kubelet at work on the rest for seconds."""
@@ -132,11 +135,11 @@ class Kind:
         return [((self.starts.at[name] - at) / 1e6, (self.bound.at[name] - at) / 1e6) for name, at in began.items()]
 
 
-def keep_one_there(cluster, device):
+def keep_one_there(cluster, device, name="there"):
     """The device is shared already."""
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "there", "labels": {"keep": "yes"}, "annotations": {
+        "metadata": {"name": name, "labels": {"keep": "yes"}, "annotations": {
             "divvy.gpu/request": "0.1", "divvy.gpu/device": device}},
         "spec": {"containers": [{"name": "main", "image": shipped.PROGRAMS, "command": ["sleep", "infinity"]}]}})
-    cluster.wait_for_pod("there", "Running")
+    cluster.wait_for_pod(name, "Running")

@@ -69,7 +69,7 @@ def a_node_says_over_what_it_is_reached():
 def two_pods_have_their_shares():
     uuid = device()
     # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
-    args = ("--kernel-us=2000", "--duration=15")
+    args = ("--kernel-us=2000", "--duration=25")
     looks = itertools.count(1)
 
     def look():
@@ -164,7 +164,7 @@ def the_kubelet_gives_no_slot_to_namespaces_left_alone():
 
 def a_change_takes_effect_while_it_runs():
     uuid = device()
-    run_pod(cluster, "changes", ("--kernel-us=500",), given(uuid, request="0.2", limit="0.4", epoch="5"))
+    run_pod(cluster, "changes", ("--kernel-us=2000",), given(uuid, request="0.2", limit="0.4", epoch="5"))
     wait_for_pod(cluster, "changes", "Running")
     wait_for(lambda: 350 < daemon.got("changes") < 450, "it is held to its limit")
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/changes/status"
@@ -230,6 +230,9 @@ def accounted():
     return tuple(sum(a[f"{k}Milliseconds"] for a in rows) for k in ("asked", "granted", "used"))
 
 
+KEPT_EVERY_MS = 11000  # node-usage.c: ten seconds, counted in ticks of one; what was told last may be younger by as much
+
+
 def accounts_go_on_after_a_restart():
     """They are told once a minute: by now of the tests before. Of a daemon that is killed no more than seconds are lost."""
     run_pod(cluster, "counted", ("--kernel-us=500",), given(device(), request="0.5", epoch="7"))
@@ -242,7 +245,7 @@ def accounts_go_on_after_a_restart():
     daemon.await_ready()
     wait_for(lambda: accounted() != before, "they go on", 120)
     after = accounted()
-    assert all(now >= was for now, was in zip(after, before)), (before, after)
+    assert all(now >= was - KEPT_EVERY_MS for now, was in zip(after, before)), (before, after)
     wait_for(lambda: all(now > was for now, was in zip(accounted(), before)), "all of them", 120)
     stop_pod("counted")
 
@@ -357,6 +360,7 @@ def metrics_are_for_who_may_get_them():
     run_pod(cluster, "counts", ("--kernel-us=500",), given(device(1), epoch="7"))
     wait_for_pod(cluster, "counts", "Running")
     assert daemon.http("/healthz") == (200, "ok\n")
+    assert daemon.http("/readyz") == (200, "ok\n")
     assert daemon.http("/metrics")[0] == 401 and daemon.http("/metrics", "nonsense")[0] == 401
     nobody = cluster.service_account(cluster.namespace, "nobody")
     assert daemon.http("/metrics", nobody.token)[0] == 403
@@ -566,12 +570,12 @@ def an_upgrade_changes_nothing_for_who_runs():
 
 def a_stranger_is_told():
     """A program of the host that nobody has granted anything."""
-    assert daemon.condition("Audited")["status"] == "True", daemon.condition("Audited")
+    wait_for(lambda: daemon.condition("Audited").get("status") == "True", "it is clean", 90)
     with daemon.stranger() as process:
         wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} and belongs to no tenant" in m
                              for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "an Event says so", 90)
-        wait_for(lambda: daemon.condition("Audited").get("reason") == "Strangers", "a condition, too")
-        assert "1 process of no tenant" in daemon.condition("Audited")["message"]
+        wait_for(lambda: "1 process of no tenant" in daemon.condition("Audited").get("message", ""), "a condition, too", 90)
+        assert daemon.condition("Audited")["reason"] == "Strangers", daemon.condition("Audited")
     wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
 
 

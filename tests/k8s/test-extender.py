@@ -82,7 +82,8 @@ def serves(port=PORT):
 
 def start():
     process = rig.start(*keys.options())
-    wait_for(serves, "the extender serves", 60)
+    # A question that it can answer only when it knows the cluster.
+    wait_for(lambda: serves() and "is missing" in keys.ask("filter", "{}", keys.client)[1], "the extender knows the cluster", 60)
     return process
 
 
@@ -134,7 +135,7 @@ def who_waits_is_looked_at_when_a_device_is_taken():
     is_unplaced("waits", "GPUs not taken from their own plugin yet")
     rig.status("n3", devices=[{**device, "owner": "pool"}])
     cluster.patch("/api/v1/nodes/n3/status", {"status": {"capacity": {"divvy.gpu/held": "1"}, "allocatable": {"divvy.gpu/held": "1"}}})
-    wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "it has its place", 30)
+    wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "it has its place", 120)
     rig.gone("waits")
     rig.remove_node("n3")
 

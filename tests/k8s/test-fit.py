@@ -175,7 +175,7 @@ class Bench:
                 if tried:
                     found[key(pod)] = self.extender.seen.get(uid, [])
             return len(found) == len(keys)
-        wait_for(all_told, "the scheduler has tried every pod")
+        wait_for(all_told, "the scheduler has tried every pod", 300)
         return found
 
     def ask_ours(self, keys):

@@ -449,6 +449,14 @@ def nodes_write_of_themselves_alone():
     other = bound_account(cluster, "divvyd-gone")
     cluster.delete(pods(SYSTEM, "divvyd-gone"), grace_s=0)
     wait_for(lambda: not cluster.exists(pods(SYSTEM, "divvyd-gone")), "the token's pod is gone")
+
+    def is_dead():
+        try:
+            other.get(f"{G}/gpunodes/{name}")
+        except ApiError as error:
+            return error.code == 401
+        return False
+    wait_for(is_dead, "its token is refused")
     refused(other.patch, f"{G}/gpunodes/{name}/status", {"status": {"epoch": 99}}, says="40")
 
 

@@ -53,7 +53,7 @@ def tenant_uri(pod, container="main"):
 
 def csr(*names, subject="", more="", key=None):
     """A request in PEM, as anybody can write one."""
-    with tempfile.TemporaryDirectory(prefix="divvy-csr-") as folder:
+    with tempfile.TemporaryDirectory(prefix="divvy-csr-", dir=cluster.dir) as folder:
         config, out = os.path.join(folder, "cnf"), os.path.join(folder, "csr")
         with open(config, "w", encoding="ascii") as f:
             f.write(CONFIG.format(subject=subject, names=", ".join(names), more=more))
@@ -102,7 +102,7 @@ def text_of(pem):
 
 def is_believed(pem, bundle):
     """By who trusts the bundle."""
-    with tempfile.TemporaryDirectory(prefix="divvy-crt-") as folder:
+    with tempfile.TemporaryDirectory(prefix="divvy-crt-", dir=cluster.dir) as folder:
         ca, crt = os.path.join(folder, "ca"), os.path.join(folder, "crt")
         for path, text in ((ca, bundle), (crt, pem)):
             with open(path, "w", encoding="ascii") as f:
@@ -330,7 +330,7 @@ def another_leader_answers():
 
 def made_authority(begins_h, ends_h):
     """(certificate, key) as the controller's; hours from now."""
-    with tempfile.TemporaryDirectory(prefix="divvy-ca-") as folder:
+    with tempfile.TemporaryDirectory(prefix="divvy-ca-", dir=cluster.dir) as folder:
         config = os.path.join(folder, "cnf")
         with open(config, "w", encoding="ascii") as f:
             f.write("[ca]\ndefault_ca = a\n[a]\ndatabase = db\nserial = serial\nnew_certs_dir = .\ndefault_md = sha256\n"

@@ -410,6 +410,7 @@ def an_operator_runs_nodes_and_policies():
         "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "divvy-operator"},
         "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": cluster.namespace}]})
     cluster.forget_later(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}")
+    wait_for(lambda: who.may("create", "gpunodes", group=G), "the binding is known")
     check_reviews(who, [("create delete patch update list watch", "gpunodes", {"group": G}),
                         ("create delete patch update", "gpupolicies", {"group": G}), ("list", "sharepods", {"group": G, **N})], True, "operator")
     check_reviews(who, [("create", "pods/eviction", N)], True, "operator")
@@ -430,6 +431,7 @@ def a_viewer_reads_what_the_scheduler_reads():
         "metadata": {"name": name}, "subjects": subjects, "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "divvy-viewer"}})
     there = {"namespace": LEASES}
+    wait_for(lambda: who.may("get", "gpunodes", group=G) and who.may("list", "leases", group=C, **there), "the bindings are known")
     check_reviews(who, [("get list watch", r, {"group": G}) for r in ("gpunodes", "gpupolicies")] +
                   [("get list watch", r, {}) for r in ("pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")] +
                   [("list", "podgroups", {"group": g}) for g in GANGS] +
@@ -582,7 +584,7 @@ TESTS = [kustomize_makes_what_the_files_say, overlay_for_tests_differs_in_nothin
 ARGS = {"kube-apiserver": ["--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"]}
 
 try:
-    with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(prefix="divvy-deploy-") as temporary:
+    with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
         # The administrator may use any; where there is none no pod may be made at all.
         for policy in (PSP, ANYTHING):
             cluster.create("/apis/policy/v1beta1/podsecuritypolicies", policy)

@@ -141,7 +141,7 @@ def all_of_it_works_alone():
 
 def a_cache_follows_the_server():
     with Mirror(cluster.kubeconfig, "--limit", "10") as mirror, Churn(ARGS.seed) as churn:
-        wait_for(lambda: churn.n > 300, "churn")
+        wait_for(lambda: churn.n > 300, "churn", 300)
         churn.ends.set()
         churn.thread.join()
         wait_until_equal(mirror)

@@ -20,6 +20,7 @@ from scheduled import BUILD, GIB, GPU, NODE_LEASES, RIGHTS, Scheduled, documents
 PLUGIN = os.path.join(BUILD, "src/kubectl/kubectl-divvy")
 OTHER_CLOCK = os.path.join(BUILD, "tests/programs/other-clock.so")
 ROLES = "rbac.authorization.k8s.io"
+TENANT = {"divvy.gpu/tenant": "true"}
 
 
 def divvy(*args, who=None, stdin=None, **more):
@@ -203,8 +204,9 @@ def why_says_what_bounds_who_runs():
 
 # ---- fit, beside what the scheduler does
 
-def manifest(name, annotations, kind="Pod", **spec):
-    pod = {"metadata": {"annotations": {f"divvy.gpu/{k}": v for k, v in annotations.items()}},
+def manifest(name, annotations, kind="Pod", labels=TENANT, **spec):
+    """There is no webhook here: as it would leave it."""
+    pod = {"metadata": {"annotations": {f"divvy.gpu/{k}": v for k, v in annotations.items()}, "labels": labels},
            "spec": {"schedulerName": "divvy-scheduler", "containers": [{"name": "main", "image": "none"}], **spec}}
     if kind == "Pod":
         return {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {**pod["metadata"], "name": name}}
@@ -259,9 +261,11 @@ def fit_takes_templates_and_gangs():
     rows = fit([manifest("m1", {"request": "0.5", **gang})], 3)
     assert "1 of 2 members are there, 2 are needed" in rows[0]["why"], rows
     rows = fit([{"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": "s"}, "spec": {
-        "request": 0.25, "memoryPolicy": "swap", "template": {"spec": {
+        "request": 0.25, "memoryPolicy": "swap", "template": {"metadata": {"labels": TENANT}, "spec": {
             "containers": [{"name": "main", "image": "none"}]}}}}], 0)
     assert rows[0]["from"] == "SharePod s" and rows[0]["node"] == "n1", rows
+    rows = fit([manifest("past", {"request": "0.2"}, labels={})], 3)
+    assert "divvy's webhook does not see it" in rows[0]["why"] and "divvy.gpu/admission=ignore" in rows[0]["why"], rows
     assert "no pod would come of it" in refused("fit", "-f", "-", stdin='{"kind": "Service"}')
     assert "-f FILE" in refused("fit", code=2)
 
@@ -373,25 +377,53 @@ def a_device_is_drained():
         well("uncordon-gpu", "n1/0")
         rig.pod("bare", {"request": "0.2", "device": "GPU-n1-0"})
         runs("bare")
-        assert "pod bare has no controller" in refused("drain-gpu", "n1/0")
+        owned("d4", "0.2", device="GPU-n1-0")
+        runs("d4")
+        assert f"pod {cluster.namespace}/bare: no controller would make it again" in refused("drain-gpu", "n1/0")
         assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
+        out = well("drain-gpu", "n1/0", "--dry-run", code=3)
+        assert "/bare: no controller would make it again: only with --force" in out and "/d4: " in out, out
+        assert out.endswith("would not be drained without --force\n"), out
         assert "bare: gone" in well("drain-gpu", "n1/0", "--force", "--grace-period", "0")
+
+
+def apart(first, second):
+    """Each on a device of its own, where one would do for both."""
+    owned(first, "0.3")
+    device = rig.devices(first).partition("=")[2]
+    well("cordon-gpu", device)
+    owned(second, "0.3")
+    runs(first, second)
+    well("uncordon-gpu", device)
+
+
+def a_defrag_that_is_ended_opens_the_devices():
+    """Who is evicted stays until its kubelet has ended it: there is none."""
+    nothing_is_left()
+    with a_kubelet():
+        apart("e1", "e2")
+    child = subprocess.Popen([PLUGIN, "defrag"], env={**os.environ, "KUBECONFIG": operator.kubeconfig}, text=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        wait_for(lambda: cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned"), "a device is closed")
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 1 and "ended by a signal; the devices are open again" in err, (child.returncode, out, err)
+    assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
 
 
 def devices_are_made_whole():
     nothing_is_left()
     with a_kubelet():
-        owned("f1", "0.3")
-        device = rig.devices("f1").partition("=")[2]
-        well("cordon-gpu", device)
-        owned("f2", "0.3")
-        runs("f1", "f2")
-        well("uncordon-gpu", device)
+        apart("f1", "f2")
         plan = as_json("defrag", "--dry-run")
         assert (plan["whole_before"], plan["whole_after"], len(plan["moves"])) == (0, 1, 1), plan
         move = plan["moves"][0]
         assert move["device"] != move["to_device"] and move["pod"] in ("f1", "f2"), plan
-        assert "1 pods move" in well("defrag", "--dry-run")
+        assert "1 pod is to move, so that 1 instead of 0 devices are left to nobody" in well("defrag", "--dry-run")
         out = well("defrag", "--timeout", "60s")
         assert f"{cluster.namespace}/{move['pod']}: gone" in out, out
         assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
@@ -431,10 +463,21 @@ def who_may_not_is_told_which_role():
     assert "elsewhere" in err, err
 
 
+def who_may_sees_what_others_see():
+    """The administrator of the test may act as anybody; the operator may not."""
+    account = ("--as", f"system:serviceaccount:{cluster.namespace}:nobody")
+    err = refused("top", "--once", *account, who=cluster)
+    assert "403" in err and "divvy-viewer" in err, err
+    assert "GPU-n1-0" in well("top", "--once", *account, "--as-group", "system:authenticated,system:masters", who=cluster)
+    assert "impersonate" in refused("top", "--once", *account)
+    assert "no user" in refused("top", "--once", "--as-group", "a")
+
+
 TESTS = [kubectl_finds_it, top_shows_devices_and_tenants, top_is_a_live_screen, ps_lists_tenants, why_says_what_each_device_lacks,
          why_says_what_bounds_who_runs, another_clock_makes_no_difference, fit_says_what_the_scheduler_does, fit_takes_templates_and_gangs,
          fit_knows_who_would_leave, fit_shows_what_the_server_refuses, a_device_is_cordoned, a_device_is_drained,
-         devices_are_made_whole, usage_and_idle_are_told, who_may_not_is_told_which_role]
+         a_defrag_that_is_ended_opens_the_devices, devices_are_made_whole, usage_and_idle_are_told, who_may_not_is_told_which_role,
+         who_may_sees_what_others_see]
 
 try:
     with open_cluster("kcm") as cluster:

@@ -157,7 +157,8 @@ def the_plugins_restart_does_no_harm():
         cluster.kill("plugin", sig)
         if sig == signal.SIGTERM:
             assert cluster.keeper.ask("status", name="plugin")["exit"] == 0
-        assert 0 in heartbeats(2)  # meanwhile none: else the next test would show nothing
+        # Else the next test would show nothing.
+        wait_for(lambda: 0 in heartbeats(1), "no slot is offered meanwhile", START_S)
         is_untouched(before)
         n = len(events("known"))
         began = time.time()
@@ -183,7 +184,8 @@ def a_successor_closes_the_gap():
     is_untouched(before)
     slot_pod("after-all")
     cluster.wait_for_pod("after-all", "Running")
-    assert events("start", "successor")[-1][1].endswith(f" {cluster.namespace}/after-all/main")
+    # The pod that is refused is tried for ever: its starts may stand after this one.
+    assert any(said.endswith(f" {cluster.namespace}/after-all/main") for _, said in events("start", "successor"))
 
 
 try:

@@ -155,7 +155,7 @@ def lease(name, uses):
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
         "name": name, "namespace": "divvy-node-lease", "annotations": {"divvy.gpu/measured": measured}},
-        "spec": {"holderIdentity": "divvyd", "leaseDurationSeconds": 40, "renewTime": stamp}}
+        "spec": {"holderIdentity": "divvyd", "leaseDurationSeconds": 3600, "renewTime": stamp}}
 
 
 def renew(name, uses):

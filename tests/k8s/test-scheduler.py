@@ -191,21 +191,21 @@ def who_runs_before_uses_the_same_room():
 
 
 def who_is_less_important_is_evicted():
-    rig.pod("low", {"request": "2", "priority": "10"}, labels={"app": "low"})
-    rig.bound("low")
     budgets = f"/apis/policy/v1beta1/namespaces/{cluster.namespace}/poddisruptionbudgets"
     cluster.create(budgets, {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
                              "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}}})
+    rig.pod("low", {"request": "2", "priority": "10"}, labels={"app": "low"})
+    rig.bound("low")
     rig.pod("high", {"request": "0.5", "priority": "90"})
     rig.waits("high", "no GPU with 0.5 free; a disruption budget keeps others from leaving for it")
     assert "deletionTimestamp" not in rig.get("low")["metadata"]
     cluster.delete(f"{budgets}/b")
     wait_for(lambda: rig.get("high")["status"].get("nominatedNodeName") == "n1", "a nomination")
     wait_for(lambda: rig.get("low")["metadata"].get("deletionTimestamp"), "an eviction")
-    wait_for(lambda: rig.events("low", "Preempted"), "an Event")
-    assert not rig.get("high")["spec"].get("nodeName")
     # It comes to nothing: nobody else shall be kept off the node for it.
     cluster.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+    wait_for(lambda: rig.events("low", "Preempted"), "an Event")
+    assert not rig.get("high")["spec"].get("nodeName")
     rig.gone("low")
     rig.waits("high", "0/1 nodes: 1 cordoned")
     assert "nominatedNodeName" not in rig.get("high")["status"]
@@ -236,6 +236,7 @@ def policies_limit_a_namespace():
     cluster.create("/apis/divvy.gpu/v1/gpupolicies", {
         "apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "limits"},
         "spec": {"namespaces": [cluster.namespace], "totalShare": "0.5", "classes": ["standard"]}})
+    wait_for(lambda: cluster.get("/apis/divvy.gpu/v1/gpupolicies/limits").get("status"), "the scheduler knows it")
     rig.pod("class", {"request": "0.1", "class": "latency"})
     rig.waits("class", "policy limits: main: class latency is not allowed")
     rig.pod("much", {"request": "0.6"})
@@ -385,6 +386,7 @@ def metrics_are_for_those_who_may():
     rig.start("--listen", f"127.0.0.1:{PORT}")
     wait_for(lambda: answers("/healthz"), "it serves")
     assert ask_https("/healthz") == (200, "ok\n")
+    wait_for(lambda: ask_https("/readyz") == (200, "ok\n"), "it has seen the cluster")
     assert ask_https("/metrics")[0] == 401
     assert ask_https("/metrics", "no-such-token")[0] == 401
     nobody = cluster.service_account(cluster.namespace, "nobody")
@@ -471,8 +473,7 @@ def two_namespaces_share_60_to_40():
     assert all(datetime.datetime.fromisoformat(p["metadata"]["deletionTimestamp"].replace("Z", "+00:00")) - began
                >= datetime.timedelta(seconds=5 - 1) for p in leaving), (began, leaving)
     shares_are(12, 8)
-    reasons = {e["reason"] for e in cluster.get("/api/v1/namespaces/team-b/events")["items"]}
-    assert "Reclaimed" in reasons, reasons
+    wait_for(lambda: any(e["reason"] == "Reclaimed" for e in cluster.get("/api/v1/namespaces/team-b/events")["items"]), "an Event")
     status_says("a", guaranteed=6000, used=6000, borrowed=0, waiting=12)
     valid = policy_of("a")["status"]["conditions"][0]
     assert (valid["type"], valid["status"], valid["reason"]) == ("Valid", "True", "Valid"), valid

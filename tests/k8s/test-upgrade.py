@@ -5,6 +5,7 @@
 The simulated devices are not divvyd's here: as real ones they are there whether it runs or not.
 """
 
+import io
 import json
 import os
 import subprocess
@@ -82,7 +83,10 @@ def who_asks_for_help_has_what_he_shows():
     """Of the node in its daemon's image, where there is no other program; of the cluster where kubectl is used."""
     if not is_chroot():
         said = cluster.kubectl("-n", SYSTEM, "exec", "daemonset/divvyd", "--", "divvy", "doctor")
-        assert "preload: works" in said and "Sharing works here." in said, said
+        assert "preload: works" in said and "Sharing works here." in said and "usage" not in said, said
+        said = cluster.kubectl("-n", SYSTEM, "exec", "daemonset/divvyd", "--", "divvy", "doctor", "--bundle", "-")
+        with tarfile.open(fileobj=io.BytesIO(said.encode())) as tar:
+            assert "README.txt" in [os.path.basename(m.name) for m in tar.getmembers()], said
     path = os.path.join(cluster.dir, "bundle.tar")
     subprocess.run([DIVVY, "doctor", "--bundle", path, "--kubeconfig", cluster.kubeconfig], check=False,
                    stdin=subprocess.DEVNULL, capture_output=True, timeout=120)

@@ -321,8 +321,8 @@ static void begin_candidate(struct candidate *c, const char *identity)
 	const struct kube_lease_options options = {.namespace_name = space,
 		.name = "leader",
 		.identity = identity,
-		.duration_ns = 3 * NSEC_PER_SEC,
-		.renew_ns = 2 * NSEC_PER_SEC,
+		.duration_ns = 9 * NSEC_PER_SEC,
+		.renew_ns = 6 * NSEC_PER_SEC,
 		.retry_ns = NSEC_PER_SEC / 2,
 		.changed = on_lease,
 		.data = c};
@@ -347,7 +347,7 @@ static void elects_one_leader(void **state)
 	run_until(is_leader, &a);
 	assert_int_equal(a.epoch, 0);
 	begin_candidate(&b, "b");
-	run_for(4 * NSEC_PER_SEC);
+	run_for(10 * NSEC_PER_SEC);
 	assert_true(kube_lease_may_write(a.lease));
 	assert_false(kube_lease_may_write(b.lease));
 	assert_int_equal(b.n_changes, 0);

@@ -385,6 +385,36 @@ static void a_template_is_refused_where_it_is_applied(void **state)
 	}
 }
 
+/* A workload's own annotations are not its pods'. */
+static void a_wish_beside_the_template_is_told(void **state)
+{
+	static const struct {
+		const char *own, *of_pods;
+		bool is_told;
+	} cases[] = {{"'divvy.gpu/request':'0.5'", "", true}, {"'a':'b'", "", false},
+		{"'divvy.gpu/request':'0.5'", "'divvy.gpu/request':'0.4'", false}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text),
+			"{'metadata':{'name':'d','annotations':{%s}},'spec':{'template':{'metadata'"
+			":{'annotations':{%s}},'spec':{" MAIN "}}}}",
+			cases[i].own, cases[i].of_pods);
+		_cleanup_json_ json_t *object = unit_json(text);
+		const struct ask ask = {
+			.path = "/validate/templates", .resource = "deployments", .object = object};
+		_cleanup_json_ json_t *got = answer(&ask);
+		const char *warning = json_string_value(
+			json_array_get(kube_json_at(got, "response", "warnings", NULL), 0));
+
+		assert_true(is_allowed(got));
+		assert_int_equal(warning != NULL, cases[i].is_told);
+		if (warning)
+			assert_contains(warning, "spec.template.metadata.annotations");
+	}
+}
+
 #define SHARE(fields, annotations) \
 	"{'metadata':{'name':'s'},'spec':{" fields \
 	",'template':{'metadata':{'annotations':{" annotations "}},'spec':{" MAIN "}}}}"
@@ -514,5 +544,6 @@ static void huge_pods_are_refused(void **state)
 UNIT_MAIN(UNIT(pods_are_translated_once), UNIT(what_cannot_be_is_said_in_words),
 	UNIT(a_pod_that_was_changed_behind_us_is_refused), UNIT(a_broken_namespace_is_told),
 	UNIT(edits_are_wishes), UNIT(a_template_is_refused_where_it_is_applied),
-	UNIT(a_share_pod_is_looked_at_as_its_pod), UNIT(a_daemon_writes_of_its_own_node),
-	UNIT(what_is_no_review_is_told), UNIT(huge_pods_are_refused))
+	UNIT(a_wish_beside_the_template_is_told), UNIT(a_share_pod_is_looked_at_as_its_pod),
+	UNIT(a_daemon_writes_of_its_own_node), UNIT(what_is_no_review_is_told),
+	UNIT(huge_pods_are_refused))

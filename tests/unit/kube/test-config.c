@@ -64,6 +64,24 @@ static void reads_a_kubeconfig(void **state)
 	assert_false(config->is_insecure);
 }
 
+static void acts_as_somebody_else(void **state)
+{
+	_cleanup_kube_config_ struct kube_config *config = NULL;
+	struct error err = {0};
+
+	if (parse(HEAD CONTEXT CLUSTER(SERVER) USER("token: t, as: eve, as-groups: [a, 'b c']"),
+		    NULL, &config, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_string_equal(
+		config->as, "Impersonate-User: eve\nImpersonate-Group: a\nImpersonate-Group: b c");
+	assert_int_equal(kube_config_act_as(config, NULL, "a", &err), -EINVAL);
+	assert_contains(err.msg, "no user");
+	assert_int_equal(kube_config_act_as(config, "a\r\nX: y", NULL, &err), -EINVAL);
+	assert_int_equal(kube_config_act_as(config, "ann", "x,y", &err), 0);
+	assert_string_equal(
+		config->as, "Impersonate-User: ann\nImpersonate-Group: x\nImpersonate-Group: y");
+}
+
 static void reads_a_plugin(void **state)
 {
 	_cleanup_kube_config_ struct kube_config *config = NULL;
@@ -115,7 +133,12 @@ static void names_file_and_field_of_what_is_wrong(void **state)
 	expect_refused(USER_OF("token: 5"), EINVAL, "users[u].token", "text");
 	expect_refused(USER_OF("username: a"), ENOTSUP, "users[u].username", "basic");
 	expect_refused(USER_OF("auth-provider: {}"), ENOTSUP, "auth-provider", "exec");
-	expect_refused(USER_OF("as: root"), ENOTSUP, "users[u].as", "somebody else");
+	expect_refused(USER_OF("as: \"a\\nX-Y: z\""), EINVAL, "users[u].as", "name");
+	expect_refused(USER_OF("as: []"), EINVAL, "users[u].as", "text");
+	expect_refused(USER_OF("as-groups: [a]"), EINVAL, "users[u].as-groups", "as is missing");
+	expect_refused(USER_OF("as: a, as-groups: b"), EINVAL, "users[u].as-groups", "list");
+	expect_refused(USER_OF("as: a, as-groups: [\"\"]"), EINVAL, "users[u].as-groups", "names");
+	expect_refused(USER_OF("as: a, as-uid: b"), ENOTSUP, "users[u].as-uid", "as-groups");
 	expect_refused(USER_OF("exec: {command: a, apiVersion: x/v1}"), EINVAL, "exec.apiVersion",
 		"v1beta1");
 	expect_refused(USER_OF("exec: {apiVersion: client.authentication.k8s.io/v1}"), EINVAL,
@@ -227,7 +250,7 @@ static void finds_files_by_the_environment(void **state)
 	rmdir(folder);
 }
 
-UNIT_MAIN(UNIT(reads_a_kubeconfig), UNIT(reads_a_plugin),
+UNIT_MAIN(UNIT(reads_a_kubeconfig), UNIT(reads_a_plugin), UNIT(acts_as_somebody_else),
 	UNIT(names_file_and_field_of_what_is_wrong), UNIT(allows_what_is_insecure_when_asked),
 	UNIT(merges_files_the_first_counts), UNIT(finds_itself_in_a_pod),
 	UNIT(finds_files_by_the_environment))

@@ -56,6 +56,26 @@ static void next(uint64_t now_ns, const char *name)
 	assert_string_equal(got, name);
 }
 
+static void who_is_not_added_again_is_removed(void **state)
+{
+	add("stays", 0, 50, 1);
+	add("goes", 0, 50, 2);
+	add("is out", 0, 50, 0);
+	next(0, "is out");
+	pending_doubt_all(pending);
+	add("stays", 0, 50, 1);
+	add("is out", 0, 50, 0);
+	add("comes", 0, 50, 3);
+	pending_remove_doubted(pending);
+	assert_false(pending_has(pending, "goes"));
+	assert_int_equal(pending_counts(pending).n_out, 1);
+	next(0, "stays");
+	next(0, "comes");
+	next(0, NULL);
+	pending_remove_doubted(pending);
+	assert_true(pending_has(pending, "is out"));
+}
+
 static void in_their_order(void **state)
 {
 	add("late", 0, 50, 2);
@@ -261,6 +281,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
 		TEST(in_their_order),
+		TEST(who_is_not_added_again_is_removed),
 		TEST(pauses_grow_to_a_limit),
 		TEST(who_rests_is_woken),
 		TEST(who_has_gone_is_forgotten),

@@ -549,6 +549,25 @@ static void groups_of_a_space_have_members_of_many_namespaces(void **state)
 	next(SCHED_BIND, "b1", NULL);
 }
 
+/* Two groups of one name, then: of each namespace its own, and of fewer queues than before. */
+static void a_group_that_is_renamed_leaves_nothing_in_its_line(void **state)
+{
+	add_node("n1", 2);
+	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
+	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
+	policy("z", NS("z") ",'labelSpaces':['all']," QUEUE("'guaranteedShare':0"));
+	ask("z", "z1", OF_GROUP);
+	nothing();
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "z"));
+	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "b"));
+	ask("a", "a1", SHARE("0.1"));
+	pass(20);
+	next(SCHED_BIND, "a1", NULL);
+	ask("z", "z2", OF_GROUP);
+	next(SCHED_BIND, "z1", NULL);
+	next(SCHED_BIND, "z2", NULL);
+}
+
 /* ---- what is said of it ---- */
 
 static json_t *reported;
@@ -882,6 +901,7 @@ int main(void)
 		TEST(spaces_make_labels_common),
 		TEST(exclusions_that_change_are_still_counted),
 		TEST(groups_of_a_space_have_members_of_many_namespaces),
+		TEST(a_group_that_is_renamed_leaves_nothing_in_its_line),
 		TEST(policies_say_who_has_what),
 		TEST(policies_say_when_they_cannot_hold),
 		TEST(two_namespaces_share_as_they_are_guaranteed),

@@ -145,6 +145,39 @@ static void objects_come_in_any_order(void **state)
 	assert_string_equal(device_of(pod), "GPU-n1-1");
 }
 
+/* Of several reasons the one that says what would have to change. */
+static void why_names_what_is_lacking(void **state)
+{
+#define APART SHARE("0.3") ",'divvy.gpu/exclusion':'x'"
+#define GPU(i) \
+	"{'uuid':'GPU-n1-" i "','index':" i ",'model':'A','memoryBytes':1000000," \
+	"'health':'Healthy'}"
+	add_node("n1", 4);
+	add_pod("a", APART, "");
+	confirm(next(SCHED_BIND, "a", NULL), APART);
+	for (int i = 0; i < 2; i++) {
+		char name[] = "b0";
+
+		name[1] = (char)('0' + i);
+		add_pod(name, SHARE("1"), "");
+		confirm(next(SCHED_BIND, name, NULL), SHARE("1"));
+	}
+	add_pod("all", SHARE("4"), "");
+	told("all", "0/1 nodes: 1 less than 4 GPUs with 1 free");
+	add_pod("large", SHARE("0.1") ",'divvy.gpu/memory':'500Gi'", "");
+	told("large", "0/1 nodes: 1 no GPU that has 500Gi");
+	add_pod("here", SHARE("0.2") ",'divvy.gpu/device':'GPU-n1-0'", "");
+	told("here", "0/1 nodes: 1 kept off by labels of others");
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n1'},'spec':{'cordoned':[{'uuid':'GPU-n1-3'}]},'status':{"
+		"'slots':{'total':64},'devices':[" GPU("0") "," GPU("1") "," GPU("2") "," GPU(
+			"3") "]}}");
+	add_pod("there", SHARE("0.2") ",'divvy.gpu/device':'GPU-n1-3'", "");
+	told("there", "0/1 nodes: 1 cordoned");
+#undef APART
+#undef GPU
+}
+
 static void a_failed_bind_gives_the_place_back(void **state)
 {
 	add_node("n1", 1);
@@ -1408,6 +1441,7 @@ int main(void)
 		TEST(the_larger_of_both_counts),
 		TEST(a_daemon_that_is_silent_gets_nobody),
 		TEST(a_lease_that_was_old_at_the_start_is_stale),
+		TEST(why_names_what_is_lacking),
 		TEST(cordoned_devices_keep_who_is_there),
 		TEST(who_waits_for_a_device_does_not_pause_when_it_comes),
 		TEST(two_containers_go_to_one_node),
