@@ -45,7 +45,10 @@ kubernetes: ## build the Kubernetes that tests use: once, 10 minutes
 bench: build ## print every number, ONLY=launch,shares for some
 	@scripts/bench
 
-reproduce: build ## run the experiments of the systems before divvy; ONLY=K4,G5 for some, QUICK=1 for short ones
+reproduce: ## run the experiments of the systems before divvy; ONLY=K4,G5 for some, QUICK=1 for short ones
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory kubernetes
 	@reproduce/run.py
 
 fuzz: ## every fuzz target for TIME=60 seconds

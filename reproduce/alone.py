@@ -2,24 +2,30 @@
 """What divvy costs programs that have the device for themselves."""
 
 from judge import ratios
+from node import spin
 
 
-def seconds(world, policy, options):
+def seconds(world, policy, command):
     """From the first kernel's start to the last one's end."""
     with world.node(policy=policy) as node:
-        node.start("it", ("--request", "1", "--memory", "50%"), *options)
+        node.launch("it", ("--request", "1", "--memory", "50%"), *command)
         ran = node.finish()["it"]
     return ran[-1][1] - ran[0][0]
 
 
-def overheads(world, kinds):
-    """{kind: [time against that without divvy, less one]}, of {kind: a program's options}."""
+def spinning(world, kinds):
+    """{kind: command}, of {kind: spin's options}."""
+    return {kind: spin(world.build, *options) for kind, options in kinds.items()}
+
+
+def overheads(world, commands):
+    """{kind: [time against that without divvy, less one]}, of {kind: command}."""
     out = {}
-    for kind, options in kinds.items():
+    for kind, command in commands.items():
         bare, shared = [], []
         for i in range(world.seeds):
             world.note(f"{kind}, pair {i + 1} of {world.seeds}")
-            bare.append(seconds(world, None, options))
-            shared.append(seconds(world, "share", options))
+            for policy, into in ((None, bare), ("share", shared))[::1 if i % 2 else -1]:
+                into.append(seconds(world, policy, command))
         out[kind] = [r - 1 for r in ratios(shared, bare)]
     return out

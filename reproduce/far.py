@@ -48,11 +48,11 @@ class Far:
 
     def start(self, node, *command):
         """Its first line."""
-        child = subprocess.Popen(command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.children.append(child)
         line = child.stdout.readline().strip()
         if not line:
-            raise RuntimeError(f"{command[0].name} has said nothing and ended with {child.wait()}")
+            raise RuntimeError(f"{command[0].name} ended with {child.wait()}: {child.stderr.read().strip()}")
         return line
 
     def __enter__(self):
@@ -64,18 +64,26 @@ class Far:
             child.communicate()
 
 
-def started(node, wish, *options):
-    """A program (tests/programs/spin) with that wish."""
-    return subprocess.Popen([node.build / "src/cli/divvy", "run", "--quiet", *wish, "--", node.build / "tests/programs/spin", *options],
+def launched(node, wish, *command):
+    return subprocess.Popen([node.build / "src/cli/divvy", "run", "--quiet", *wish, "--", *command],
                             env=node.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def told(child):
-    """What it says at its end."""
-    said, error = child.communicate()
+def started(node, wish, *options):
+    """A program (tests/programs/spin) with that wish."""
+    return launched(node, wish, node.build / "tests/programs/spin", *options)
+
+
+def said(child):
+    """What it says until its end."""
+    words, error = child.communicate()
     if child.returncode:
         raise RuntimeError(f"{' '.join(map(str, child.args))} ended with {child.returncode}: {error.strip()}")
-    return json.loads(said)
+    return words
+
+
+def told(child):
+    return json.loads(said(child))
 
 
 def use(child):
@@ -84,6 +92,12 @@ def use(child):
     return answer["kernel_ns"] / answer["elapsed_ns"]
 
 
-def seconds(node, wish, *options):
+def seconds(node, wish, options):
     """How long the program takes for its kernels."""
     return told(started(node, wish, *options))["elapsed_ns"] / 1e9
+
+
+def loop_seconds(node, wish, steps):
+    """How long so many steps of a training take, each of 200 kernels, two waits, 1 MiB in and 1 MiB out (bench/remote-load)."""
+    words = said(launched(node, wish, node.build / "bench/remote-load", str(steps), "steps"))
+    return steps * float(dict(line.split() for line in words.splitlines())["loop_ms"]) / 1000

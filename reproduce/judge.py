@@ -13,7 +13,11 @@ SHORT = "falls short"
 NOT_REPRODUCED = "baseline not reproduced"
 HOLDS = "holds"
 BETTER = "better"
+UNDER_MODEL = "holds under this model"
 NOT_COMPARABLE = "not comparable because simulated"
+NOT_RUN = "not run yet"
+AS_IT_MUST = "as it must be"
+DISAGREES = "**worse than the interval**"
 ORDER = (SHORT, NOT_REPRODUCED, HOLDS, BETTER)  # an experiment is its worst goal
 
 # Student's t, two-sided 95 %, by degrees of freedom; beyond, the normal's.
@@ -44,6 +48,11 @@ def estimate(values):
     return Estimate(mean, t * spread / math.sqrt(n), n)
 
 
+def largest(some):
+    """Of lists of values the one whose interval reaches highest: where less is better, what is judged."""
+    return max(some, key=lambda values: sum(estimate(values)[:2]))
+
+
 def ratios(values, to):
     """Value by value: both are of the same seeds."""
     if len(values) != len(to):
@@ -64,6 +73,15 @@ def keeps(bound, value):
     raise ValueError(f"bound '{bound}': '>= N', '<= N' or 'in N M' is expected")
 
 
+def agreement(bound, ours, value):
+    """Of one run at the published pace with the interval of ours, by the bound of what it measures."""
+    low, high = ours.mean - ours.half, ours.mean + ours.half
+    if low <= value <= high:
+        return "within the interval"
+    is_better = {">=": value > high, "<=": value < low}.get(bound.split()[0], False)
+    return "better than the interval" if is_better else DISAGREES
+
+
 def failed_baselines(experiment, measured):
     """{name: sentence} of those whose headline did not come out."""
     failed = {}
@@ -78,28 +96,32 @@ def failed_baselines(experiment, measured):
 
 
 def judge_goal(goal, value, failed):
+    if value is None:
+        return NOT_RUN
     if goal.get("hardware"):
         return NOT_COMPARABLE
     if not keeps(goal["holds"], value):
         return SHORT
     if goal.get("against") in failed:
         return NOT_REPRODUCED
+    if goal.get("check"):
+        return AS_IT_MUST
     return BETTER if "better" in goal and keeps(goal["better"], value) else HOLDS
 
 
 def judge(experiment, measured):
-    """({metric: verdict}, the experiment's verdict, {baseline: why it does not count})."""
+    """({metric: verdict}, the experiment's verdict, {baseline: why it does not count}). A metric that an older run did
+    not have yet is not judged."""
+    def capped(verdict):
+        return UNDER_MODEL if experiment.get("model") and verdict in (HOLDS, BETTER) else verdict
+
     failed = failed_baselines(experiment, measured)
-    verdicts = {name: judge_goal(goal, measured[name], failed) for name, goal in experiment["goals"].items()}
-    told = {name: v for name, v in verdicts.items() if v != NOT_COMPARABLE}
-    if not told:
-        return verdicts, NOT_COMPARABLE, failed
+    verdicts = {name: judge_goal(goal, measured.get(name), failed) for name, goal in experiment["goals"].items()}
+    told = {name: v for name, v in verdicts.items() if v not in (NOT_COMPARABLE, NOT_RUN, AS_IT_MUST)}
     # One that has no better cannot hold the others back.
     counted = [v for name, v in told.items() if v != HOLDS or "better" in experiment["goals"][name]]
-    whole = min(counted or [HOLDS], key=ORDER.index)
-    if experiment.get("model") and whole in (HOLDS, BETTER):
-        whole = "holds under this model"
-    return verdicts, whole, failed
+    whole = capped(min(counted or [HOLDS], key=ORDER.index)) if told else NOT_COMPARABLE
+    return {name: capped(v) for name, v in verdicts.items()}, whole, failed
 
 
 def read_goals():

@@ -2,6 +2,7 @@
 """A node of its own: the real daemon, libraries and programs in front of a simulated device, in a
 folder that goes away with it. What happened is read from the device's trace, and from nothing else."""
 
+import bisect
 import fcntl
 import json
 import os
@@ -86,7 +87,7 @@ class Node:
 
     def start(self, name, wish, *options):
         """A program that keeps the device busy (tests/programs/spin), with that wish where there is divvy."""
-        self.launch(name, wish, self.build / "tests/programs/spin", "--quiet", *options)
+        self.launch(name, wish, *spin(self.build, *options))
 
     def launch(self, name, wish, *command):
         """Any program, with that wish where there is divvy; what it prints is for said()."""
@@ -145,6 +146,11 @@ class Node:
             raise RuntimeError(f"the device's {what} has lost records: {most} are kept")
 
 
+def spin(build, *options):
+    """The command of a program that keeps a device busy."""
+    return (build / "tests/programs/spin", "--quiet", *options)
+
+
 def unless_gone(_, __, info):
     """For rmtree: who serves a program removes its socket by itself, a little after the program's end."""
     if not issubclass(info[0], FileNotFoundError):
@@ -162,8 +168,14 @@ def union(intervals):
 
 
 def busy(intervals, begin, end):
-    """Seconds of [begin, end) in which one of them ran."""
-    return sum(max(0.0, min(e, end) - max(b, begin)) for b, e in intervals)
+    """Seconds of [begin, end) in which one of them ran; they are in order, and none is within another."""
+    ran = 0.0
+    for i in range(max(0, bisect.bisect_left(intervals, (begin,)) - 1), len(intervals)):
+        b, e = intervals[i]
+        if b >= end:
+            break
+        ran += max(0.0, min(e, end) - max(b, begin))
+    return ran
 
 
 def spells(intervals):

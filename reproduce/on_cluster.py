@@ -5,9 +5,16 @@
 names of their own.
 
 usage: on_cluster.py starts NUMBERS ROUNDS
-         pods created at once: {"owner", "kind", "n", "round", "ms"}, ms from their POST to their program
+         pods created at once: {"owner", "kind", "n", "round", "ms", "last_ms"}, ms from their POST to their program, the
+         median and the last of them
        on_cluster.py queue BURSTS ROUNDS
-         files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "left"}
+         files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s",
+         "left"}
+       on_cluster.py service SECONDS ROUNDS
+       on_cluster.py slow-service SECONDS ROUNDS
+         a load of so long for deploy/examples/autoscaling, FASTER times as fast as it is published or as it is: {"share",
+         "round", "answered", "answered_all", "answers", "p99_s", "granted_s", "looked_s", "left", "grow_s", "shrink_s",
+         "granted": [[s, devices], ...]}
 Exit status: 77 no cluster can be had here, and a sentence on stderr says why."""
 
 import json
@@ -18,6 +25,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 os.environ.setdefault("DIVVY_SOURCE", str(ROOT))
@@ -26,15 +34,23 @@ sys.path[:0] = [str(ROOT / "tests/k8s"), str(ROOT / "tests")]
 
 import shipped  # noqa: E402
 from cluster import SKIP, Skip, open_cluster, wait_for  # noqa: E402
+from service import FASTER, KERNEL_MS, SHARE as FIFTH, Service, import_worker, sync  # noqa: E402
 from starts import Kind, Starts, keep_one_there  # noqa: E402
 
-SINGLES = 3  # of pods one at a time
+TIMES = {1: 3, 10: 3}  # so often in each round where a few are created at once
+DEVICES = "2xH200-141Gi"  # 64 slots each: none of a hundred waits for one
 PLUGIN = "tests/k8s/fake-plugin"
 QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
 # A fifth of the device for five seconds: a second of its time, as much for each file.
 WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count=200, --quiet]"
 SHARE, WHOLE = "0.25", "1"
 LEFT_S = 60  # in which what has ended may still be taken away
+# Of the service: half a device is asked for, from so long after it is looked at until so long before that ends.
+LOAD = 0.5
+BEFORE_S, AFTER_S = 10, 60
+LOOKS_S = 0.25
+ANSWERED_S = 5  # all of the load is answered where so much is in so long
+ANSWERED = 0.95
 
 
 def say(**row):
@@ -68,26 +84,31 @@ def compare(owner, kinds, numbers, rounds, settle):
     for i in range(rounds):
         for n in numbers:
             for kind in kinds if i % 2 else reversed(kinds):
-                times = []
-                for _ in range(SINGLES if n == 1 else 1):
-                    times += [ms for ms, _ in kind.create(n)]
+                times, last = [], []
+                for _ in range(TIMES.get(n, 1)):
+                    started = [ms for ms, _ in kind.create(n)]
+                    times += started
+                    last.append(max(started))
                     kind.clear()
                     settle()
-                say(owner=owner, kind=kind.label, n=n, round=i, ms=statistics.median(times))
+                say(owner=owner, kind=kind.label, n=n, round=i, ms=statistics.median(times), last_ms=statistics.median(last))
 
 
 def starts(numbers, rounds):
     with open_cluster("kcm", "sched", "node", own=True, alone=True) as cluster:
-        daemon = shipped.install(cluster, "1xH200-141Gi")
+        daemon = shipped.install(cluster, DEVICES)
         pods = Starts(cluster, daemon)
         kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
                  Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"})]
-        keep_one_there(cluster, daemon.devices()[0])
+        there = {f"there-{i}": device for i, device in enumerate(daemon.devices())}
+        for name, device in there.items():
+            keep_one_there(cluster, device, name)
         for kind in kinds:  # the first of an image takes longer
             kind.create(1)
             kind.clear()
         compare("divvy", kinds, numbers, rounds, lambda: None)
-        cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/there", grace_s=0)
+        for name in there:
+            cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=0)
         wait_for(lambda: not daemon.status().get("tenants"), "nobody has a share", 300)
         pool = Pool(cluster, daemon)
         compare("pool", kinds, numbers, rounds, pool.await_none)
@@ -111,12 +132,14 @@ class Folder:
                 "persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {self.path}}}")), encoding="utf-8")
         return path
 
-    def first_use(self, began, ret):
-        """When the first program had its device."""
-        while "end" not in ret and "at" not in ret:
-            if any(t["processes"] for t in self.daemon.listed().values()):
+    def use(self, began, ret):
+        """When the first program had its device, and how many had one at once."""
+        while "end" not in ret:
+            n = sum(bool(t["processes"]) for t in self.daemon.listed().values())
+            if n and "at" not in ret:
                 ret["at"] = time.monotonic() - began
-            time.sleep(0.05)
+            ret["most"] = max(n, ret.get("most", 0))
+            time.sleep(0.5 if "at" in ret else 0.05)
 
     def left(self):
         """Containers, and shares of devices."""
@@ -132,7 +155,7 @@ class Folder:
             try:
                 time.sleep(2)  # it runs, and finds nothing
                 began = time.monotonic()
-                looker = threading.Thread(target=self.first_use, args=(began, seen))
+                looker = threading.Thread(target=self.use, args=(began, seen))
                 looker.start()
                 for _ in range(n):
                     self.n += 1
@@ -143,13 +166,13 @@ class Folder:
                 seconds = time.monotonic() - began
                 seen["end"] = True
                 looker.join()
-                end = time.monotonic() + LEFT_S
-                while self.left() and time.monotonic() < end:
+                left, zero_s = self.left(), 0.0
+                while left and zero_s < LEFT_S:
                     time.sleep(0.2)
-                left = self.left()
+                    left, zero_s = self.left(), time.monotonic() - began - seconds
             finally:
                 watcher.terminate()
-        return {"seconds": seconds, "first_s": seen["at"], "left": left}
+        return {"seconds": seconds, "first_s": seen["at"], "at_once": seen["most"], "zero_s": zero_s, "left": left}
 
 
 def files(bursts, rounds):
@@ -162,7 +185,91 @@ def files(bursts, rounds):
                     say(burst=n, request=request, round=i, **folder.burst(n, request))
 
 
-COMMANDS = {"starts": starts, "queue": files}
+# ---- a service that grows and shrinks
+
+class Look(NamedTuple):
+    """At a service, so many seconds after its load began: its shares, replicas that are ready, requests that have come."""
+    at: float
+    shares: list
+    ready: int
+    made: int
+
+
+def made_between(looks, begin, end):
+    within = [x.made for x in looks if begin <= x.at <= end]
+    return within[-1] - within[0]
+
+
+def answered_between(answers, begin, end):
+    """Seconds that those took which came then."""
+    return [took for came, took in answers if begin <= came <= end]
+
+
+def part_answered(looks, answers, begin, end):
+    return min(1.0, len(answered_between(answers, begin, end)) / max(1, made_between(looks, begin, end)))
+
+
+def grown_at(looks, answers, load_s):
+    """When all of the load was answered for the first time, since ANSWERED_S; never is as long as the load."""
+    return next((x.at for x in looks if ANSWERED_S <= x.at <= load_s
+                 and part_answered(looks, answers, x.at - ANSWERED_S, x.at) >= ANSWERED), load_s)
+
+
+def shrunk_at(looks, load_s):
+    """Since when one share was left, after the load's end; never is as long as was looked."""
+    return max((x.at - load_s for x in looks if x.at > load_s and len(x.shares) > 1), default=0.0)
+
+
+def summary(service, looks, answers, load_s):
+    granted = [(x.at, sum(x.shares) / 1000) for x in looks]
+    late = sorted(answered_between(answers, load_s / 2, load_s))
+    return {"share": service.share, "granted": granted,
+            "answered": part_answered(looks, answers, load_s / 2, load_s), "answered_all": part_answered(looks, answers, 0, load_s),
+            "answers": len(answered_between(answers, 0, load_s)), "p99_s": late[int(0.99 * len(late))] if late else load_s,
+            "granted_s": sum((b[0] - a[0]) * a[1] for a, b in zip(granted, granted[1:])), "looked_s": granted[-1][0] - granted[0][0],
+            "left": abs(looks[-1].ready - 1) + abs(len(looks[-1].shares) - looks[-1].ready),
+            "grow_s": grown_at(looks, answers, load_s), "shrink_s": shrunk_at(looks, load_s)}
+
+
+def episode(services, load_s, after_s, seed):
+    """All under the same load at once, on devices of their own."""
+    for service in services:
+        wait_for(lambda s=service: len(s.shares()) == s.ready() == 1 and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
+        service.load.random.seed(seed)
+        service.load.answers.clear()
+    began = time.monotonic() + BEFORE_S
+    looks = {service: [] for service in services}
+    for end, devices in ((0, 0), (load_s, LOAD), (load_s + after_s, 0)):
+        for service in services:
+            service.load.per_s = devices * 1000 / KERNEL_MS
+        while time.monotonic() - began < end:
+            for service in services:
+                looks[service].append(Look(time.monotonic() - began, service.shares(), service.ready(), service.load.made))
+            time.sleep(LOOKS_S)
+    return [summary(service, looks[service], [(came - began, took) for came, took in service.load.answers], load_s)
+            for service in services]
+
+
+def grows(seconds, rounds, faster=FASTER):
+    options = {"kube-controller-manager": sync(faster)}
+    with open_cluster("kcm", "sched", "node", own=True, alone=True, args=options) as cluster:
+        daemon = shipped.install(cluster, DEVICES)
+        import_worker(cluster)
+        services = [Service(cluster, daemon, "on-shares", FIFTH, faster), Service(cluster, daemon, "on-whole", WHOLE, faster)]
+        for service in services:
+            service.apply()
+        for i in range(rounds):
+            for load_s in seconds:
+                for row in episode(services, load_s, AFTER_S * FASTER // faster, seed=i):
+                    say(round=i, **row)
+
+
+def grows_slowly(seconds, rounds):
+    """As Kubernetes does unless told."""
+    grows(seconds, rounds, 1)
+
+
+COMMANDS = {"starts": starts, "queue": files, "service": grows, "slow-service": grows_slowly}
 
 if __name__ == "__main__":
     if len(sys.argv) != 4 or sys.argv[1] not in COMMANDS:

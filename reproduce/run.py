@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
-the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones. With more than two
-processors several run at once, two for each.
+the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones, PACED=1 for one run
+of each that is compressed (goals.yaml), at the pace that was published. With four processors or more, those that need a
+cluster run on half of them, one after the other, beside the rest, two processors for each.
 
-Each experiment is a line of reproduction.jsonl in out/reproduction, and pictures beside it. Once all that
-are built have a line there, or with --page of those that have, they go to docs/reproduction/, where those
-of the others stay, and docs/reproduction.md is written of all; before, and of quick ones, the page is
+Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl), and pictures beside it. Once all that
+are built have a line there or were skipped, or with --page of those that have, they go to docs/reproduction/, where
+those of the others stay, and docs/reproduction.md is written of all; before, and of quick ones, the page is
 beside the lines."""
 
 import argparse
@@ -16,6 +17,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -29,14 +31,14 @@ from place import Place
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+LINES, PACED_LINES = "reproduction.jsonl", "paced.jsonl"
 BUILD = pathlib.Path(os.environ.get("DIVVY_BUILD", ROOT / "build"))
 # Virtual time costs little, and rare events make its intervals wide; real programs take their time.
 SEEDS = {"virtual": 20}
 SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4}
-QUICK_SEEDS_OF_OTHERS = 2
-# A device, its daemon and the programs before it keep two processors busy.
-LANES = max(1, len(os.sched_getaffinity(0)) // 2)
+QUICK_SEEDS_OF_OTHERS = 1
+LANE = 2  # processors that a device, its daemon and the programs before it keep busy
 
 SKIP = 77  # on_cluster.py's status
 
@@ -51,14 +53,30 @@ def seeds_of(means, quick):
     return SEEDS.get(means, SEEDS_OF_OTHERS)
 
 
+def core_of(processor):
+    """Its package and core, which it may have in common with another one."""
+    folder = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology")
+    return [int(path.read_text(encoding="utf-8")) if path.exists() else 0 for path in (folder / "physical_package_id", folder / "core_id")]
+
+
+def divided(processors):
+    """(those of experiments on a node, those of one on a cluster): all for either, where there are not enough for both at once."""
+    if len(processors) < 2 * LANE:
+        return processors, processors
+    by_core = sorted(processors, key=lambda p: (core_of(p), p))
+    half = len(by_core) // 2 // LANE * LANE
+    return by_core[:half], by_core[half:]
+
+
 class World:
     """What an experiment is given: where to run, how much of it, and where its figures go."""
 
-    def __init__(self, name, experiment, folder, quick):
+    def __init__(self, name, experiment, folder, quick, is_paced=False):
         self.name = name
         self.folder = folder
         self.quick = quick
-        self.seeds = seeds_of(experiment["means"], quick)
+        self.pace = experiment["compressed"]["by"] if is_paced else 1  # how often as long everything is to take
+        self.seeds = 1 if is_paced else seeds_of(experiment["means"], quick)
         self.build = BUILD
         self.place = Place(BUILD / "src/cli/divvy", self.seeds)
         self.measured = {}
@@ -99,7 +117,7 @@ class World:
         self.measured.update({name: judge.estimate(values) for name, values in metrics.items()})
 
     def draw(self, svg, part=""):
-        name = f"{self.name}{'-' + part if part else ''}.svg"
+        name = f"{self.name}{'-' + part if part else ''}{'-paced' if self.pace != 1 else ''}.svg"
         (self.folder / name).write_text(svg, encoding="utf-8")
         self.pictures.append(name)
 
@@ -112,8 +130,8 @@ def module_of(name):
     return importlib.import_module(f"experiments.{name.lower()}")
 
 
-def chosen(goals):
-    """Those that ONLY names, in the order of the goals, or all that are built."""
+def chosen(goals, is_paced=False):
+    """Those that ONLY names, in the order of the goals, or all that are built; if paced, that are compressed."""
     there = built()
     wanted = [name for name in os.environ.get("ONLY", "").upper().split(",") if name]
     for name in wanted:
@@ -121,55 +139,71 @@ def chosen(goals):
             sys.exit(f"ONLY: no experiment '{name}': there are {', '.join(goals)}")
         if name not in there:
             sys.exit(f"ONLY: {name} is not built yet: {', '.join(there)} are")
+    if is_paced:
+        there = [name for name in there if "compressed" in goals[name]]
+        for name in wanted:
+            if name not in there:
+                sys.exit(f"PACED: {name} runs at the published pace as it is: {', '.join(there)} do not")
     return [name for name in goals if name in (wanted or there)]
 
 
-def perform(name, experiment, folder, quick):
+def perform(name, experiment, folder, quick, is_paced):
     """The line of the experiment."""
-    world = World(name, experiment, folder, quick)
+    world = World(name, experiment, folder, quick, is_paced)
     began = time.monotonic()
     module_of(name).run(world)
     world.note("")
-    verdicts, verdict, failed = judge.judge(experiment, world.measured)
     provenance = subprocess.run([ROOT / "scripts/provenance"], capture_output=True, text=True, check=True)
-    return {"experiment": name, "simulated": True, "quick": quick, "seeds": world.seeds, "verdict": verdict,
-            "measured": {k: v._asdict() for k, v in world.measured.items()}, "verdicts": verdicts,
-            "baselines_not_reproduced": failed, "pictures": world.pictures, "why": module_of(name).WHY,
-            "seconds": round(time.monotonic() - began, 1), **json.loads(provenance.stdout)}
+    return judged({"experiment": name, "simulated": True, "quick": quick, "seeds": world.seeds,
+                   "measured": {k: v._asdict() for k, v in world.measured.items()}, "pictures": world.pictures,
+                   "seconds": round(time.monotonic() - began, 1), **json.loads(provenance.stdout)}, experiment)
 
 
-def read_lines(path):
-    """{experiment: its line}; its words may have been put better since the run, figures may not."""
+def judged(row, experiment):
+    """The line with what its figures say by today's goals, and today's words on why."""
+    measured = {metric: judge.Estimate(**value) for metric, value in row["measured"].items()}
+    verdicts, verdict, failed = judge.judge(experiment, measured)
+    return {**row, "verdict": verdict, "verdicts": verdicts, "baselines_not_reproduced": failed, "why": module_of(row["experiment"]).WHY}
+
+
+def read_lines(path, goals):
+    """{experiment: its line}, if there are any; words and goals may have been put better since the run, figures may not."""
     if not path.exists():
         return {}
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return {row["experiment"]: {**row, "why": module_of(row["experiment"]).WHY} for row in rows}
+    return {row["experiment"]: judged(row, goals[row["experiment"]]) for row in rows}
 
 
 def write_lines(path, rows, goals):
     path.write_text("".join(json.dumps(rows[name]) + "\n" for name in goals if name in rows), encoding="utf-8")
 
 
-def write_page(goals, rows, out, in_docs):
-    """Into docs, or beside the lines."""
-    if not in_docs:
-        path = out / "reproduction.md"
-        path.write_text(page.page(goals, rows, "."), encoding="utf-8")
-        return path
-    kept = DOCS / "reproduction"
-    kept.mkdir(exist_ok=True)
-    lines = kept / "reproduction.jsonl"
-    all_rows = {**read_lines(lines), **rows}
+def keep(file, out, kept, goals):
+    """The lines of that file in `out` and their pictures, beside those that were kept before; returns all."""
+    rows = read_lines(out / file, goals)
+    all_rows = {**read_lines(kept / file, goals), **rows}
     for row in rows.values():
         for name in row["pictures"]:
             shutil.copy(out / name, kept)
-    shown = {name for row in all_rows.values() for name in row["pictures"]}
+    write_lines(kept / file, all_rows, goals)
+    return all_rows
+
+
+def write_page(goals, out, in_docs):
+    """Of what was run, into docs, or beside the lines."""
+    if not in_docs:
+        path = out / "reproduction.md"
+        path.write_text(page.page(goals, *(read_lines(out / file, goals) for file in (LINES, PACED_LINES)), "."), encoding="utf-8")
+        return path
+    kept = DOCS / "reproduction"
+    kept.mkdir(exist_ok=True)
+    rows, paced = (keep(file, out, kept, goals) for file in (LINES, PACED_LINES))
+    shown = {name for row in (*rows.values(), *paced.values()) for name in row["pictures"]}
     for picture in kept.glob("*.svg"):
         if picture.name not in shown:
             picture.unlink()
-    write_lines(lines, all_rows, goals)
     path = DOCS / "reproduction.md"
-    path.write_text(page.page(goals, all_rows, "reproduction"), encoding="utf-8")
+    path.write_text(page.page(goals, rows, paced, "reproduction"), encoding="utf-8")
     return path
 
 
@@ -182,29 +216,48 @@ def say(row):
     sys.stdout.flush()
 
 
+def children():
+    """Processes that any of our threads has started."""
+    lists = pathlib.Path("/proc/self/task").glob("*/children")
+    return [int(pid) for path in lists for pid in path.read_text(encoding="ascii").split()]
+
+
 class Runs:
     """All that were chosen, several beside one another where the machine has the processors for that."""
 
-    def __init__(self, names, goals, out, quick):
-        self.names, self.goals, self.out, self.quick = names, goals, out, quick
-        self.rows = read_lines(out / "reproduction.jsonl")
+    def __init__(self, names, goals, out, quick, is_paced):
+        self.names, self.goals, self.out, self.quick, self.is_paced = names, goals, out, quick, is_paced
+        self.lines = out / (PACED_LINES if is_paced else LINES)
+        self.rows = read_lines(self.lines, goals)
         self.failed = self.skipped = 0
+        self.is_ended = False
         self.lock = threading.Lock()  # of all above, and of what is printed
 
     def perform_all(self):
-        """A cluster takes the whole machine: those that need one come last, one after the other."""
+        """What a thread starts has the thread's processors."""
+        of_node, of_cluster = divided(sorted(os.sched_getaffinity(0)))
         on_node = [name for name in self.names if self.goals[name]["means"] != "cluster"]
-        with concurrent.futures.ThreadPoolExecutor(LANES) as lanes:
-            list(lanes.map(self.perform_one, on_node))
-        for name in self.names:
-            if name not in on_node:
-                self.perform_one(name)
+        on_cluster = [name for name in self.names if name not in on_node]
+        with (concurrent.futures.ThreadPoolExecutor(max(1, len(of_node) // LANE), initializer=os.sched_setaffinity, initargs=(0, of_node)) as lanes,
+              concurrent.futures.ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, of_cluster)) as lane):
+            done = lanes.map(self.perform_one, on_node)
+            if of_node == of_cluster:
+                list(done)
+            list(lane.map(self.perform_one, on_cluster))
+
+    def end(self, *_):
+        """What runs fails for want of its programs, clears up as it always does, and nothing more begins."""
+        self.is_ended = True
+        for pid in children():
+            os.kill(pid, signal.SIGTERM)
 
     def perform_one(self, name):
+        if self.is_ended:
+            return
         with self.lock:
             print(f"== {self.names.index(name) + 1} of {len(self.names)}: {name}, {self.goals[name]['title']} (simulated)", flush=True)
         try:
-            row = perform(name, self.goals[name], self.out, self.quick)
+            row = perform(name, self.goals[name], self.out, self.quick, self.is_paced)
         except Skipped:
             with self.lock:
                 print(f"{name}: skipped")
@@ -218,7 +271,7 @@ class Runs:
         with self.lock:
             self.rows[name] = row
             say(row)
-            write_lines(self.out / "reproduction.jsonl", self.rows, self.goals)
+            write_lines(self.lines, self.rows, self.goals)
 
 
 def main():
@@ -226,15 +279,21 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--page", action="store_true", help="write the page of what was run before")
     args = parser.parse_args()
-    quick = os.environ.get("QUICK", "") not in ("", "0")
+    quick, is_paced = (os.environ.get(name, "") not in ("", "0") for name in ("QUICK", "PACED"))
+    if quick and is_paced:
+        sys.exit("QUICK and PACED: the published pace is a slow one; either is expected")
     out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
     out.mkdir(parents=True, exist_ok=True)
     goals = judge.read_goals()
-    names = [] if args.page else chosen(goals)
-    runs = Runs(names, goals, out, quick)
+    names = [] if args.page else chosen(goals, is_paced)
+    runs = Runs(names, goals, out, quick, is_paced)
+    signal.signal(signal.SIGTERM, runs.end)
     runs.perform_all()
-    in_docs = not quick and (args.page or set(runs.rows) == set(built()))
-    print(f"the page: {os.path.relpath(write_page(goals, runs.rows, out, in_docs))}")
+    if runs.is_ended:
+        sys.exit("ended before all were run: those that were have their lines in " + os.path.relpath(runs.lines))
+    all_there = set(runs.rows) == set(built()) or (set(names) == set(built()) and not runs.failed)
+    in_docs = not quick and (args.page or (all_there and not is_paced))
+    print(f"the page: {os.path.relpath(write_page(goals, out, in_docs))}")
     # What falls short is a result; what could not be run is none.
     if names:
         print(f"{len(names) - runs.failed - runs.skipped} passed, {runs.failed} failed, {runs.skipped} skipped")

@@ -16,14 +16,14 @@ class Act(NamedTuple):
     options: tuple = ()
 
 
-def perform(world, acts, policy="share"):
-    """When each ran."""
+def perform(world, acts, policy="share", seed=1):
+    """When each ran; seed: of the first pause of those that pause."""
     with world.node(policy=policy) as node:
         began = time.monotonic()
         for act in acts:
             wait_until(began + act.begins_s)
             wish = ("--request", str(act.program.request), "--limit", str(act.program.limit), "--memory", "10%")
-            node.start(act.program.name, wish, f"--duration={act.lasts_s:g}", *act.options)
+            node.start(act.program.name, wish, f"--duration={act.lasts_s:g}", f"--seed={seed}", *act.options)
         return node.finish()
 
 
@@ -43,13 +43,13 @@ def run(world, acts, least_phases, policy="share"):
     all_off = []
     for i in range(world.seeds):
         world.note(f"run {i + 1} of {world.seeds}" + (f", {policy}" if policy != "share" else ""))
-        ran = perform(world, acts, policy)
+        ran = perform(world, acts, policy, i + 1)
         all_off.append(judged(ran, programs, least_phases, world.name))
     return all_off, ran
 
 
-def picture(title, subtitle, ran):
+def picture(title, subtitle, ran, window_s=1.0):
     begin = min(intervals[0][0] for intervals in ran.values())
     end = max(intervals[-1][1] for intervals in ran.values())
     return lines(title, subtitle, Axis("seconds", 0, end - begin), Axis("share of the device", 0, 1, percent=True),
-                 [Line(name, curve(intervals, begin, end), marks=False) for name, intervals in ran.items()])
+                 [Line(name, curve(intervals, begin, end, window_s, window_s / 4), marks=False) for name, intervals in ran.items()])

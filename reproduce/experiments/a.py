@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GaiaGPU's experiments: overhead alone, 0.3 beside 0.7 with small and large grids, and the soft limit."""
 
-from alone import overheads
+from alone import overheads, spinning
 from draw import Axis, Line, bars, lines
 from judge import estimate
 from node import SETTLE_S, busy, curve
@@ -19,7 +19,7 @@ LOOK_S = 0.1
 
 WHY = ("The token closes the gate by time on the device, which it measures; GaiaGPU counts blocks of grids and corrects by a utilisation that "
        "it samples, so that grids of few blocks escape. A soft limit here is the limit: what another leaves idle is there with the next "
-       "turn, and no ramp is needed, since it is taken back as fast. The overhead is a program's alone, first kernel to last; it is of the "
+       "turn, and no ramp is needed, since it is taken back as fast. That memory is partitioned is G7's. The overhead is a program's alone, first kernel to last; it is of the "
        "size of what differs between two runs of the same program on this machine.")
 
 
@@ -50,7 +50,7 @@ def soft_limit(world):
 
 
 def run(world):
-    overhead = overheads(world, KINDS)
+    overhead = overheads(world, spinning(world, KINDS))
     off, rises, got = [], [], {grid: [] for grid in GRIDS}
     for i in range(world.seeds):
         for grid, blocks in GRIDS.items():

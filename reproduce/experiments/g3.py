@@ -9,18 +9,24 @@ from node import SETTLE_S
 
 KINDS = ("periodic", "bimodal", "drifting")
 TURN_MS = 30  # the most that a turn of divvy's may last
+OVERRUN_MS = 1
 PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
 WHY = ("Gemini foresees bursts, up to the next wait, and grants a quota for them; a burst that is longer than foreseen overruns it. divvy "
-       "foresees kernels one by one, and lets only so many into the device as should end with the turn. What is always alike is foreseen, "
-       "and what drifts nearly so. Of two lengths in random order, which nothing tells apart, several that were taken for short ones can be "
-       "in the device when they turn out long, up to the four of a burst. A turn is what the program runs without another's kernel "
-       "between, read from the device's trace, while the other, which never pauses, waits; what is beyond 30 ms lies behind its end.")
+       "foresees kernels one by one, and lets one into the device where at least half of it should lie before the turn's end: turns are as "
+       "long as they should be in the mean, some a little longer, as many a little shorter. What is always alike overruns nothing, what drifts "
+       "does so by some milliseconds in an eighth of its turns. Of two lengths in random order, 1 and 12 ms, which nothing tells apart, a "
+       "kernel is taken for what they are in the mean, and several can be in the device when they turn out long, up to the four of a burst: "
+       "a third of the turns are overrun, and our goal of a tenth is missed. To take each for the longest would end most turns early. A turn "
+       "is what the program runs without another's kernel between, read from the device's trace, while the other, which never pauses, waits; "
+       "what is beyond 30 ms lies behind its end. A bimodal burst is 26 ms of kernels in the mean and 48 ms at the most, so that 18 ms are "
+       "all that can lie behind an end. Gemini's order of turns is that of divvy's arbiter (--policy gemini), with divvy's foreseeing: "
+       "fewer turns are overrun under divvy's in the mean, but not in each of the runs.")
 
 
-def behind(world, kind, seconds, seed):
+def behind(world, policy, kind, seconds, seed):
     """Of each turn that the program with bursts had, the milliseconds that lie behind its end."""
-    with world.node() as node:
+    with world.node(policy=policy) as node:
         node.start("steady", ("--request", "0.5", "--memory", "10%"), f"--duration={seconds + 0.5}")
         node.launch("bursts", ("--request", "0.5", "--memory", "10%"), sys.executable, PROGRAM, "bursts", kind, str(seconds), str(seed))
         ran = node.finish()
@@ -34,19 +40,25 @@ def behind(world, kind, seconds, seed):
     return [max(0.0, 1000 * (e - b) - TURN_MS) for b, e in turns]
 
 
+def overrun(turns):
+    return sum(ms > OVERRUN_MS for ms in turns) / len(turns)
+
+
 def run(world):
     seconds = 4 if world.quick else 8
     over = {kind: [] for kind in KINDS}
-    p99 = []
+    p99, worst, of_gemini = [], [], []
     for seed in range(world.seeds):
-        worst = 0.0
+        runs = {policy: {} for policy in ("share", "gemini")}
         for kind in KINDS:
-            world.note(f"{kind}, run {seed + 1} of {world.seeds}")
-            turns = sorted(behind(world, kind, seconds, seed))
-            over[kind] += turns
-            worst = max(worst, turns[int(0.99 * len(turns))])
-        p99.append(worst)
-    world.measure(overuse_p99_ms=p99)
+            for policy, by_kind in runs.items():
+                world.note(f"{kind}, {policy}, run {seed + 1} of {world.seeds}")
+                by_kind[kind] = sorted(behind(world, policy, kind, seconds, seed))
+            over[kind] += runs["share"][kind]
+        p99.append(max(turns[int(0.99 * len(turns))] for turns in runs["share"].values()))
+        worst.append(max(map(overrun, runs["share"].values())))
+        of_gemini.append(sum(map(overrun, runs["share"].values())) / sum(map(overrun, runs["gemini"].values())))
+    world.measure(overuse_p99_ms=p99, overrun=worst, overrun_of_gemini=of_gemini)
     world.draw(lines("G3: what lies behind a turn's end", "four kernels, a wait and a pause, beside a program that never pauses; all turns",
                      Axis("ms behind the end", 0, 20), Axis("part of the turns", 0, 1, percent=True),
                      [Line(kind, [(x / 4, sum(v <= x / 4 for v in over[kind]) / len(over[kind])) for x in range(81)], marks=False)

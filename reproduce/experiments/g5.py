@@ -12,7 +12,7 @@ WHY = ("Whoever is furthest behind what it is entitled to has the token next, an
 def run(world):
     pace = 0.5 if world.quick else 1
     acts = [Act(Program("A", 0.4, 0.7), 0, 20 * pace),
-            # The first pause is of some random length, so that phases are not the same in each run.
+            # The first pause is of a random length, another one in each run.
             Act(Program("B", 0.6, 0.8), 4 * pace, 24 * pace,
                 (f"--burst-on={round(8000 * pace)}", f"--burst-off={round(4000 * pace)}"))]
     all_off, ran = timeline.run(world, acts, least_phases=3)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gemini's trade: a service with requests by Poisson beside a training, over requests and limits."""
 
+import math
+
 from draw import Axis, bars, matrix
 from judge import estimate, ratios
 from node import SETTLE_S, busy
@@ -11,9 +13,10 @@ REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has t
 LIMITS = (0.4, 0.8, 1.0)    # of the training, or its request where that is more
 LATENCY = ("--request", "0.4", "--class", "latency", "--memory", "10%")
 
-WHY = ("The service's class, latency, gives it the device at the next kernel's end, and the training has what is left over. Beside it in "
-       "the standard class (second picture, one run each) a service waits for turns: the more the training may take, the longer, as Gemini "
-       "trades it. Latency is what the service measures, from when a request came to its answer, one at a time: requests that come "
+WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the second picture, one run each, and not judged. The service's class, latency, gives it the device at the next kernel's end, and the training has what is left over. Beside it in "
+       "the standard class (second picture, one run each) a service waits for turns, and the more the training may take, the longer: who is "
+       "idle between requests gives its turn up, so that a request may wait for a whole one of the training's, some 29 ms, and those that come "
+       "meanwhile add up behind it. That is bad for a service, however large its share, and why there is a class for it. Latency is what the service measures, from when a request came to its answer, one at a time: requests that come "
        "together wait for one another, alone too.")
 
 
@@ -29,6 +32,11 @@ def perform(world, service, training, n, seed):
     end = min(intervals[-1][1] for intervals in ran.values())
     part = {name: busy(intervals, begin, end) / (end - begin) for name, intervals in ran.items()}
     return took[int(0.99 * len(took))], part["service"], part.get("training", 0.0)
+
+
+def shade(p99_ms):
+    """From 10 ms to a second, by its logarithm."""
+    return min(1.0, max(0.0, math.log10(p99_ms / 10) / 2))
 
 
 def run(world):
@@ -49,7 +57,7 @@ def run(world):
             rest = round(1 - request, 3)
             training = ("--request", str(rest), "--limit", str(max(limit, rest)), "--memory", "10%")
             p99, _, got = perform(world, ("--request", str(request), "--memory", "10%"), training, n, 0)
-            cells[-1].append((f"{p99:.0f} ms, training {100 * got:.0f} %", min(1, p99 / 200), True))
+            cells[-1].append((f"{p99:.0f} ms, training {100 * got:.0f} %", shade(p99), True))
     world.draw(bars("G6: a service of class latency beside a training", f"requests of 5 ms by Poisson, {100 * LOAD:g} % of the device",
                     Axis("99th percentile in ms", 0, 60), ["alone", "beside a training"], ["latency"],
                     [[estimate(alone)[:2]], [estimate(beside)[:2]]]))

@@ -5,12 +5,15 @@ import timeline
 from node import Program
 from timeline import Act
 
+WINDOW_S, PAPERS_WINDOW_S = 1, 10
+
 WHY = ("Requests are met first; what is left over goes to whoever has least, up to the limits. The paper's 200 s between arrivals are "
        "8 s here: the daemon looks back seconds, not minutes, and each phase is many of its turns.")
 
 
 def run(world):
-    step = 4 if world.quick else 8
+    step = (4 if world.quick else 8) * world.pace
+    window = WINDOW_S if world.pace == 1 else PAPERS_WINDOW_S
     acts = [Act(Program("A", 0.3, 0.6), 0, 3 * step), Act(Program("B", 0.4, 0.6), step, 3 * step),
             Act(Program("C", 0.3, 0.5), 2 * step, 3 * step)]
     all_off, ran = timeline.run(world, acts, least_phases=5)
@@ -18,4 +21,4 @@ def run(world):
                   below_request=[off.below_request for off in all_off],
                   above_limit=[off.above_limit for off in all_off])
     world.draw(timeline.picture("K2: isolation and elasticity",
-                                "A 0.3 to 0.6, B 0.4 to 0.6, C 0.3 to 0.5, kernels of 1 ms, windows of 1 s", ran))
+                                f"A 0.3 to 0.6, B 0.4 to 0.6, C 0.3 to 0.5, kernels of 1 ms, windows of {window} s", ran, window))

@@ -2,7 +2,7 @@
 """KubeShare's token: a training by bursts, alone, with divvy against without."""
 
 from draw import Axis, Line, lines
-from judge import estimate, ratios
+from judge import estimate, largest, ratios
 
 BURSTS_MS = (5, 20, 50, 100, 200)
 PAUSE_MS = 10
@@ -34,7 +34,7 @@ def run(world):
                 shared[turn].append(seconds(world, "share", memory, burst_ms))
         for turn in TURNS:
             slower[turn][burst_ms] = [r - 1 for r in ratios(shared[turn], bare)]
-    world.measure(slowdown=max((v for of_turn in slower.values() for v in of_turn.values()), key=lambda v: estimate(v).mean))
+    world.measure(slowdown=largest(v for of_turn in slower.values() for v in of_turn.values()))
     world.draw(lines("K3: what the token costs", f"a training alone: bursts, then {PAUSE_MS} ms on the processor; against no library",
                      Axis("length of a burst in ms", 4, 250, log=True), Axis("longer than without", -0.05, 0.15, percent=True),
                      [Line(turn, [(x, *estimate(v)[:2]) for x, v in of_turn.items()]) for turn, of_turn in slower.items()],

@@ -9,9 +9,10 @@ POLICIES = ["whole", "kubeshare2", "random", "default"]
 FASTER = (1, 1.25, 1.5, 1.75)  # against the trace's rate
 DAY_JOBS_PER_H = 41.3          # 989 in 86,217 s
 
-WHY = ("The shares among the jobs leave whole devices to those that need them. What is left of the wait is that of whole-device "
-       "jobs, which no placement can shorten once all devices are taken. Trace: KubeShare 2.0's test/simulator; gaps, device "
-       "numbers and mean run time are its own, the jobs are drawn anew for each seed, and run times are taken to be exponential.")
+WHY = ("Whole devices are asked for 36 of 32 in the mean, with shares it is 31: that is why the wait falls to a quarter. Placement does "
+       "little more: completion is 1 to 2 % shorter than by KubeShare 2.0's scores, and not measurably by chance. With runs half as "
+       "long at the same rate nobody waits either way, with runs twice as long both are asked for more than there is. Trace: KubeShare 2.0's test/simulator; gaps, numbers of devices "
+       "and mean run time are its own, the jobs are drawn anew for each seed, and run times are taken to be exponential.")
 
 # Two devices, of which tasks that stay leave room for one member of the gang, or for two.
 GANG = """nodes:
@@ -28,9 +29,10 @@ def options(faster=1.0, minutes=51.0, more=()):
             "--duration", f"{round(minutes * 60)}s", *more)
 
 
-def wait(place, faster, minutes):
-    runs = place.run(["whole", "default"], *options(faster, minutes))
-    return ratios(figure(runs["default"], "queued_mean_s"), figure(runs["whole"], "queued_mean_s"))
+def done_of_whole(place, minutes):
+    """At the trace's own rate."""
+    runs = place.run(["whole", "default"], *options(minutes=minutes))
+    return ratios(*(figure(runs[policy], "completion_mean_s") for policy in ("default", "whole")))
 
 
 def started(place, n, room):
@@ -53,8 +55,9 @@ def run(world):
     both = place.run(["default"], *options(more=("--priorities", "0:1,100:1")))["default"]
     world.measure(
         wait_of_whole=ratios(waited["default"], waited["whole"]),
-        wait_of_whole_short=wait(place, 2, 25.5),
-        wait_of_whole_long=wait(place, 0.5, 102),
+        done_of_whole=ratios(done["default"], done["whole"]),
+        done_of_whole_short=done_of_whole(place, 25.5),
+        done_of_whole_long=done_of_whole(place, 102),
         jct_of_kubeshare2=ratios(done["default"], done["kubeshare2"]),
         jct_of_random=ratios(done["default"], done["random"]),
         guaranteed_wait=ratios(figure(both, "queued_urgent_mean_s"), figure(both, "queued_mean_s")),

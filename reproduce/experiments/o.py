@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Oscar's queue of files: bursts that start containers, on shares against on whole devices."""
 
+import statistics
+
 from draw import Axis, bars
 from judge import estimate, ratios
 
@@ -11,11 +13,12 @@ WHY = ("The queue is the example deploy/examples/file-queue: a Job for each file
        "nothing that holds a device runs between bursts. Each file needs a fifth of a device for five seconds, and asks for a quarter or for "
        "a whole one; of the eight devices 32 such containers have their share at once, or eight. The time of a burst is from its first file "
        "until the last one is put away as done, and all bursts together are compared: where there are no more files than devices nothing is "
-       "gained. Seconds until the first has its device are from the first file until the daemon sees a process of a container with a quarter. "
+       "gained. Seconds until a container has a device are from its file until the daemon sees its process, where it is the only one. "
        "What is left is pods and shares, looked for until there are none, for a minute at most. Kubernetes is real, and its parts share the "
        "machine's processors with the containers that they start: what a burst takes beyond the five seconds grows with its files. A Job's "
-       "pod from its creation to its removal takes most of a second of two processors, whatever it asks for, and that is what a hundred "
-       "files with a share wait for: twenty seconds of their time are the work. Whole devices hide it behind theirs.")
+       "pod takes its time of them from its creation to its removal, whatever it asks for: that is added to the time of a burst with shares and "
+       "without, and so the ratio is nearer to 1 than that of the work alone, which is 0.38 for the three bursts together and 0.31 for a "
+       "hundred files; and those that start are fewer at once than have a place.")
 
 
 def run(world):
@@ -30,10 +33,13 @@ def run(world):
 
     def in_all(request):
         return [sum(values) for values in zip(*(seconds(request, n) for n in bursts))]
+
+    def of_shares(metric, n):
+        return [r[metric] for r in rows if (r["request"], r["burst"]) == (SHARE, n)]
     world.measure(to_zero=[max(r["left"] for r in rows if r["round"] == i) for i in range(world.seeds)],
-                  of_whole=ratios(in_all(SHARE), in_all(WHOLE)),
-                  cold_s=[sum(v) / len(v) for v in ([r["first_s"] for r in rows if r["round"] == i and r["request"] == SHARE]
-                                                    for i in range(world.seeds))])
+                  of_whole=ratios(in_all(SHARE), in_all(WHOLE)), at_once=of_shares("at_once", bursts[-1]),
+                  cold_one_s=of_shares("first_s", bursts[0]),
+                  zero_s=[statistics.mean(values) for values in zip(*(of_shares("zero_s", n) for n in bursts))])
     values = [[estimate(seconds(request, n))[:2] for request in (WHOLE, SHARE)] for n in bursts]
     top = max(mean + half for group in values for mean, half in group)
     world.draw(bars("O: time for a burst of files", "eight devices of one node; a file needs a fifth of one for five seconds",

@@ -6,6 +6,7 @@ import time
 
 from draw import Axis, bars
 from judge import estimate, ratios
+from node import spin
 
 CALL_MS = 100
 PAUSE_MS = 50
@@ -26,8 +27,7 @@ class Platform:
 
     def __enter__(self):
         self.node.__enter__()
-        self.node.launch("neighbour", WISH, self.world.build / "tests/programs/spin", "--burst-on=1", "--burst-off=600000",
-                         "--kernel-us=10", "--quiet")
+        self.node.start("neighbour", WISH, "--burst-on=1", "--burst-off=600000", "--kernel-us=10")
         time.sleep(1)  # it has its context
         return self
 
@@ -50,8 +50,8 @@ class Platform:
         return int(said[-1].split()[1]) / n / 1e6 - PAUSE_MS
 
     def cold_ms(self, n):
-        spin = (self.world.build / "tests/programs/spin", f"--kernel-us={1000 * CALL_MS}", "--count=1", "--quiet")
-        return 1000 * statistics.median(self.call(f"cold-{i}", *spin)[0] for i in range(n))
+        once = spin(self.world.build, f"--kernel-us={1000 * CALL_MS}", "--count=1")
+        return 1000 * statistics.median(self.call(f"cold-{i}", *once)[0] for i in range(n))
 
 
 def run(world):

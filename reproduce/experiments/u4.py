@@ -5,13 +5,14 @@ from contextlib import ExitStack
 
 from draw import Axis, Line, lines
 from far import NETWORKS, Far, started, use
-from judge import estimate
+from judge import estimate, ratios
 
 CLIENTS = (1, 2, 4, 6, 8)
+NAMES = {"share": "a share each", "fifo": "no bound"}
 HOST = next(network for network in NETWORKS if network.kind == "host")
 
 WHY = ("Each second client waits for each of its kernels, over the network, the others have work ahead. First come, first served with no "
-       "limit, those who wait have what the others leave them; with a share each, all get nearly the same device time. The bound stands at the "
+       "limit, those who wait have what the others leave them; with a share each, all get nearly the same device time (second picture: what the slowest and the quickest of them take for the same work). The bound stands at the "
        "device, in the worker's interception library, where a client cannot reach it.")
 
 
@@ -33,15 +34,23 @@ def speeds(world, n, policy, duration_s):
 
 def run(world):
     duration_s = 3 if world.quick else 8
-    index = {policy: {} for policy in ("share", "fifo")}
+    got = {policy: {} for policy in NAMES}
     for n in world.few(CLIENTS):
-        for policy, by_n in index.items():
+        for policy, by_n in got.items():
             by_n[n] = []
             for seed in range(world.seeds):
                 world.note(f"{n} clients, {policy}, run {seed + 1} of {world.seeds}")
-                by_n[n].append(jain(speeds(world, n, policy, duration_s)))
-    world.measure(jain=min(index["share"].values(), key=lambda values: estimate(values).mean))
+                by_n[n].append(speeds(world, n, policy, duration_s))
+    index = {policy: {n: [jain(v) for v in runs] for n, runs in by_n.items()} for policy, by_n in got.items()}
+    world.measure(jain=min(index["share"].values(), key=lambda values: estimate(values).mean - estimate(values).half),
+                  of_unbounded=ratios(*(by_n[CLIENTS[-1]] for by_n in index.values())))
     world.draw(lines("U4: clients over the network that race for a device", "50 us each way, 9 Gbit/s; kernels of 1 ms; each second client waits for each of its own",
                      Axis("clients", 0, 9), Axis("Jain's index of their device time", 0, 1.1),
-                     [Line({"share": "a share each", "fifo": "no bound"}[policy], [(n, *estimate(v)[:2]) for n, v in by_n.items()])
-                      for policy, by_n in index.items()]))
+                     [Line(NAMES[policy], [(n, *estimate(v)[:2]) for n, v in by_n.items()]) for policy, by_n in index.items()]))
+    took = {(policy, which): [(n, *estimate([1 / which(v) for v in runs])[:2]) for n, runs in by_n.items()]
+            for policy, by_n in got.items() for which in (min, max)}
+    top = max(mean + half for points in took.values() for _, mean, half in points)
+    world.draw(lines("U4: how long they take", "until a client has had its kernels run for a second: the slowest and the quickest of those at once",
+                     Axis("clients", 0, 9), Axis("seconds", 0, 1.1 * top),
+                     [Line(f"{NAMES[policy]}, {'slowest' if which is min else 'quickest'}", points, dashed=which is max)
+                      for (policy, which), points in took.items()]), "time")

@@ -2,6 +2,7 @@
 """KubeGPU's elastic shares: three programs come and go, and one pauses; what is idle is lent and given back."""
 
 import timeline
+from experiments import g7
 from node import Program, busy, spells
 from timeline import Act
 
@@ -12,7 +13,8 @@ NEAR = 0.02
 
 WHY = ("Each is guaranteed its gucore, here the request, and may use all that is idle. Who comes back from a pause is behind what it "
        "is entitled to, and so is next; nothing has to be taken away from anybody, whose turns just become fewer. Time until a share is "
-       "back is that until the first second in which it is there less 2 points, counted from its beginning.")
+       "back is that until the first second in which it is there less 2 points, counted from its beginning: what came late in that second is "
+       "made up for in it. Memory is asked for by a program that is alone on a device of which it has a part (G7's).")
 
 
 def returns(ran, program):
@@ -33,14 +35,15 @@ def run(world):
     pace = 0.5 if world.quick else 1
     bursts = (f"--burst-on={round(6000 * pace)}", f"--burst-off={round(4000 * pace)}")
     acts = [Act(A, 0, 30 * pace), Act(B, 4 * pace, 26 * pace, bursts), Act(C, 8 * pace, 20 * pace)]
-    all_off, back, ran = [], [], {}
+    all_off, back, lent, ran = [], [], [], {}
     for i in range(world.seeds):
         world.note(f"run {i + 1} of {world.seeds}")
-        ran = timeline.perform(world, acts)
+        ran = timeline.perform(world, acts, seed=i + 1)
         all_off.append(timeline.judged(ran, [A, B, C], 1 if world.quick else 4, world.name).from_rule)
         times = returns(ran, B)
         if not times:
             raise RuntimeError("B has not come back beside both others: the machine is too busy to tell")
         back.append(max(times))
-    world.measure(from_rule=all_off, given_back_s=back)
+        lent.append(g7.edge(world)[1])
+    world.measure(from_rule=all_off, given_back_s=back, memory_lent=lent)
     world.draw(timeline.picture("U5: shares that are lent and given back", "gucore 50, 30 and 20, limits 100; B pauses; windows of 1 s", ran))

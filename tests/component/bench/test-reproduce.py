@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """reproduce/: two experiments from end to end, and that verdicts are what the rules say."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -15,15 +16,19 @@ sys.path[:0] = [str(SOURCE / "tests"), str(SOURCE / "reproduce")]
 
 import judge  # noqa: E402
 import node  # noqa: E402
+import on_cluster  # noqa: E402
 import run  # noqa: E402
-from experiments import c, u4, u5  # noqa: E402
-from tap import PATIENCE_S, main  # noqa: E402
+from experiments import c, d2, u4, u5  # noqa: E402
+from tap import PATIENCE_S, main, wait_for  # noqa: E402
+
+
+def environment(only, **env):
+    return {**os.environ, "ONLY": only, "QUICK": "1", "PYTHONDONTWRITEBYTECODE": "1", **env}
 
 
 def reproduce(only, out, **env):
     return subprocess.run([SOURCE / "reproduce/run.py", "--out", out], stdin=subprocess.DEVNULL, text=True,
-                          capture_output=True, timeout=PATIENCE_S, check=False,
-                          env={**os.environ, "ONLY": only, "QUICK": "1", "PYTHONDONTWRITEBYTECODE": "1", **env})
+                          capture_output=True, timeout=PATIENCE_S, check=False, env=environment(only, **env))
 
 
 def runs_draws_and_writes_a_page():
@@ -58,13 +63,37 @@ def the_page_keeps_what_is_not_run_again():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         out, docs, run.DOCS = pathlib.Path(folder), pathlib.Path(folder) / "docs", pathlib.Path(folder) / "docs"
         docs.mkdir()
-        for picture in ("U2.svg", "W3.svg", "W3-more.svg"):
+        for picture in ("U2.svg", "W3.svg", "W3-more.svg", "K2.svg", "K2-paced.svg"):
             (out / picture).write_text(picture, encoding="utf-8")
-        run.write_page(goals, rows("W3", ["W3.svg", "W3-more.svg"], 0.125), out, True)
-        run.write_page(goals, rows("U2", ["U2.svg"], 0.25), out, True)
-        text = run.write_page(goals, rows("W3", ["W3.svg"], 0.5), out, True).read_text(encoding="utf-8")
+
+        def page_with(name, pictures, value, file=run.LINES):
+            run.write_lines(out / file, rows(name, pictures, value), goals)
+            return run.write_page(goals, out, True).read_text(encoding="utf-8")
+        page_with("W3", ["W3.svg", "W3-more.svg"], 0.125)
+        page_with("U2", ["U2.svg"], 0.25)
+        text = page_with("W3", ["W3.svg"], 0.5)
         assert "| 0.25 |" in text and "| 0.5 |" in text and "| 0.125 |" not in text, text
-        assert {path.name for path in (docs / "reproduction").iterdir()} == {"U2.svg", "W3.svg", "reproduction.jsonl"}
+        assert {path.name for path in (docs / "reproduction").iterdir()} == {"U2.svg", "W3.svg", "reproduction.jsonl", "paced.jsonl"}
+        page_with("K2", ["K2.svg"], 0.01)
+        text = page_with("K2", ["K2-paced.svg"], 0.02, run.PACED_LINES)
+        assert "| 0.02 | 0.01 | **worse than the interval** |" in text and "(reproduction/K2-paced.svg)" in text, text
+        assert (docs / "reproduction/K2-paced.svg").exists() and "| 0.5 |" in text
+
+
+def a_run_at_the_published_pace_agrees_or_not():
+    ours = judge.Estimate(2.0, 0.5, 5)
+    assert {judge.agreement(bound, ours, 1.5) for bound in (">= 1", "<= 3", "in 1 3")} == {"within the interval"}
+    assert judge.agreement("<= 3", ours, 1.4) == judge.agreement(">= 1", ours, 2.6) == "better than the interval"
+    assert {judge.agreement(bound, ours, value) for bound, value in ((">= 1", 1.4), ("<= 3", 2.6), ("in 1 3", 1.4), ("in 1 3", 2.6))} \
+        == {judge.DISAGREES}
+
+
+def the_published_pace_is_of_what_is_compressed():
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        done = reproduce("K2,W3", folder, QUICK="0", PACED="1")
+        assert done.returncode and "W3" in done.stderr and "C, D2, K2" in done.stderr, done.stderr
+        done = reproduce("K2", folder, PACED="1")
+        assert done.returncode and "QUICK" in done.stderr, done.stderr
 
 
 def a_share_is_back_when_a_whole_second_of_it_is():
@@ -81,6 +110,54 @@ def a_share_is_back_when_a_whole_second_of_it_is():
 
 def an_index_is_jains():
     assert u4.jain([1, 1, 1, 1]) == 1 and u4.jain([1, 0]) == 0.5 and abs(u4.jain([1, 2]) - 0.9) < 1e-9
+
+
+def processes_with(words):
+    """{pid: name} of those in whose environment they stand."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if words in (folder / "environ").read_bytes():
+                found[int(folder.name)] = (folder / "comm").read_text(encoding="utf-8").strip()
+    return found
+
+
+def a_run_that_is_ended_leaves_nothing():
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        mark = f"TEST_MARK={folder}".encode()
+        with subprocess.Popen([SOURCE / "reproduce/run.py", "--out", folder], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env=environment("G2,W3", TEST_MARK=folder)) as child:
+            wait_for(lambda: {"divvyd", "spin"} <= set(processes_with(mark).values()), "programs run")
+            child.terminate()
+            out, err = child.communicate(timeout=PATIENCE_S)
+        assert child.returncode == 1 and "ended before all were run" in err and "W3" not in out, (out, err)
+        wait_for(lambda: not processes_with(mark), "nothing runs any more")
+
+
+def processors_are_for_both_or_divided():
+    assert run.divided([0, 1, 2]) == ([0, 1, 2], [0, 1, 2])
+    for n, of_node in ((4, 2), (6, 2), (8, 4), (16, 8)):
+        first, second = run.divided(list(range(n)))
+        assert len(first) == of_node and sorted(first + second) == list(range(n)), (n, first, second)
+
+
+def a_service_has_grown_when_all_is_answered():
+    looks = [on_cluster.Look(at, [200] * n, n, 25 * max(0, at)) for at in range(-10, 90) for n in [1 if at < 20 or at > 70 else 4]]
+    # Of 25 in a second ten are answered, from 20 s on all.
+    answers = [(i / 25, 0.1 + i / 1e5) for i in range(60 * 25) if i >= 500 or i % 5 < 2]
+    assert on_cluster.grown_at(looks, answers, 60) == 25 and on_cluster.shrunk_at(looks, 60) == 10
+    assert on_cluster.part_answered(looks, answers, 30, 60) == 1 and abs(on_cluster.part_answered(looks, answers, 0, 20) - 0.4) < 0.01
+    assert on_cluster.grown_at(looks, answers[::2], 60) == 60
+    assert d2.mean_curve([[(0, 1), (2, 3)], [(0, 2), (1, 4), (2, 4)]]) == [(0, 1.5), (1, 2.5), (2, 3.5)]
+
+
+def left_counts_what_is_missing_too():
+    class Of:
+        share = "0.2"
+
+    def left(shares, ready):
+        return on_cluster.summary(Of, [on_cluster.Look(0, [200], 1, 0), on_cluster.Look(60, shares, ready, 10)], [(30, 0.1)], 60)["left"]
+    assert [left([200], 1), left([], 0), left([200], 0), left([200, 200], 1), left([200, 200], 2)] == [0, 1, 2, 1, 1]
 
 
 def says_what_it_cannot_run():
@@ -106,7 +183,12 @@ def every_experiment_has_goals_that_can_be_judged():
     for name, experiment in goals.items():
         assert {"of", "title", "claim", "condition", "means", "goals"} <= set(experiment), name
         assert ("inputs" in experiment) == bool(experiment.get("model")), name
+        assert "compressed" not in experiment or (experiment["compressed"]["by"] > 1 and experiment["compressed"]["published"]), name
+        assert set(experiment) <= {"of", "title", "claim", "condition", "means", "goals", "model", "inputs", "compressed", "baselines"}, name
+        # A comma that is not quoted makes a key of what follows it.
+        assert all(set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()), name
         for goal in experiment["goals"].values():
+            assert set(goal) <= {"says", "holds", "better", "against", "hardware", "check"}, (name, goal)
             assert goal["says"] and (goal.get("hardware") or judge.keeps(goal["holds"], value) in (True, False))
             assert "better" not in goal or judge.keeps(goal["better"], value) in (True, False)
             assert goal.get("against", "") in {"", *experiment.get("baselines", {})}, name
@@ -151,8 +233,14 @@ def verdicts_are_those_of_the_rules():
     verdicts, whole, failed = verdict(1.3, headline=3)
     assert verdicts["gain"] == whole == "baseline not reproduced" and "twice" in failed["old"]
     assert verdict(0.9, headline=3)[1] == "falls short"
-    assert verdict(1.3, model=True)[1] == "holds under this model"
+    verdicts, whole, _ = verdict(1.3, model=True)
+    assert {whole, verdicts["gain"], verdicts["sane"]} == {"holds under this model"}
     assert verdict(0.9, model=True)[1] == "falls short"
+    # A check counts only where it is missed.
+    goals = {"gain": {"says": "gain", "holds": ">= 1", "better": ">= 2"}, "sane": {"says": "sane", "holds": ">= 0", "check": True}}
+    for sane, told, in_all in ((1, "as it must be", "better"), (-1, "falls short", "falls short")):
+        verdicts, whole, _ = judge.judge({"goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(sane)})
+        assert (verdicts["sane"], whole) == (told, in_all), verdicts
 
 
 A, B, C = node.Program("A", 0.3, 0.6), node.Program("B", 0.4, 0.6), node.Program("C", 0.3, 0.5)
@@ -210,6 +298,8 @@ def orders_of_waiting_are_reckoned():
 
 
 main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
-     an_index_is_jains, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
+     an_index_is_jains, a_run_that_is_ended_leaves_nothing, processors_are_for_both_or_divided,
+     a_service_has_grown_when_all_is_answered, left_counts_what_is_missing_too, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
      every_experiment_has_goals_that_can_be_judged, an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
+     a_run_at_the_published_pace_agrees_or_not, the_published_pace_is_of_what_is_compressed,
      the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once, orders_of_waiting_are_reckoned)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service of shared pods under Kubernetes' own autoscaler: deploy/examples/autoscaling, with a program that answers
+requests (tests/programs/worker), and the requests."""
+
+import contextlib
+import os
+import queue
+import random
+import select
+import socket
+import threading
+import time
+
+import shipped
+from api import ApiError
+from cluster import wait_for
+from divvyd import BUILD, libraries_of
+from manifests import DEPLOY
+
+IMAGE = "worker"
+KERNEL_MS = 20  # of the device, each request
+SHARE = "0.2"
+WAIT_S = 300
+# The autoscaler looks every 15 s, and the example waits a minute before it shrinks: so much faster here.
+FASTER = 5
+LOOKS_S, SHRINKS_AFTER_S = 15, 60
+
+
+def sync(faster=FASTER):
+    """The controller manager's option."""
+    return [f"--horizontal-pod-autoscaler-sync-period={LOOKS_S / faster:g}s"]
+
+
+WAIT = 4  # requests at most, for somebody who takes them
+
+
+class Load:
+    """Requests by Poisson that all of a service's pods take from. Who asks for more than they do waits for none of them:
+    what comes while as many wait as may is lost."""
+
+    def __init__(self, address, seed=1):
+        self.socket = socket.create_server((address, 0))
+        self.address, self.port = self.socket.getsockname()
+        self.random = random.Random(seed)
+        self.per_s = 0
+        self.made = 0
+        self.answers = []  # (when it came, seconds until it was answered)
+        self.waiting = queue.Queue(maxsize=WAIT)
+        for work in (self.make, self.accept):
+            threading.Thread(target=work, daemon=True).start()
+
+    def make(self):
+        due = time.monotonic()
+        while True:
+            if not self.per_s:
+                time.sleep(0.01)
+                due = time.monotonic()
+                continue
+            due += self.random.expovariate(self.per_s)
+            time.sleep(max(0, due - time.monotonic()))
+            if self.per_s:
+                self.made += 1
+                with contextlib.suppress(queue.Full):
+                    self.waiting.put_nowait(due)
+
+    def accept(self):
+        while True:
+            connection, _ = self.socket.accept()
+            threading.Thread(target=self.give, args=(connection,), daemon=True).start()
+
+    def give(self, connection):
+        """To one pod, until it has gone; a pod says nothing but answers."""
+        with connection, contextlib.suppress(OSError):
+            while not select.select([connection], [], [], 0)[0]:
+                try:
+                    came = self.waiting.get(timeout=1)
+                except queue.Empty:
+                    continue
+                connection.sendall(b"x")
+                if not connection.recv(1):
+                    return
+                self.answers.append((came, time.monotonic() - came))
+
+
+def import_worker(cluster):
+    ptx = os.path.join(shipped.SOURCE, "src/sim/kernels.ptx")
+    driver = libraries_of(os.path.join(BUILD, "src/sim/libcuda.so.1"))
+    shipped.import_image(cluster, IMAGE, {"/bin/worker": os.path.join(BUILD, "tests/programs/worker"), ptx: ptx,
+                                          **{path: path for path in driver}})
+
+
+class Service:
+    """The Deployment and its autoscaler."""
+
+    def __init__(self, cluster, daemon, name="answers-many", share=SHARE, faster=FASTER):
+        self.cluster, self.daemon, self.name, self.share, self.faster = cluster, daemon, name, share, faster
+        self.load = Load(cluster.node.seat.address)
+
+    def apply(self):
+        """It serves, and the autoscaler reads what it uses."""
+        self.cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
+        self.cluster.apply(shipped.example(
+            "autoscaling/service", version=("autoscaling/v2", "autoscaling/v2beta2"), name=("answers-many", self.name),
+            share=(f'"{SHARE}"', f'"{self.share}"'), image=("image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"),
+            program=("command: [spin, --burst-on=20, --burst-off=80, --quiet]",
+                     f'command: [worker, "{self.load.address}", "{self.load.port}", "{KERNEL_MS * 1000}"]'),
+            at_once=("stabilizationWindowSeconds: 60", f"stabilizationWindowSeconds: {SHRINKS_AFTER_S // self.faster}"),
+            ends_at_once=("      containers:", "      terminationGracePeriodSeconds: 1\n      containers:")),
+            namespace=self.cluster.namespace)
+        wait_for(self.is_measured, "the metrics are served", WAIT_S)
+        self.await_replicas(lambda n: n == 1, "one is ready")
+        wait_for(lambda: self.milli("divvy_gpu_used") == 0, "it is measured, and uses nothing", WAIT_S)
+        wait_for(self.is_read, "the autoscaler reads it", WAIT_S)
+
+    def is_measured(self):
+        """The API server takes a moment to know where the metrics are."""
+        try:
+            self.metric("divvy_gpu_used")
+        except ApiError:
+            return False
+        return True
+
+    def is_read(self):
+        conditions = {c["type"]: c for c in self.autoscaler()["status"].get("conditions") or []}
+        return conditions.get("ScalingActive", {}).get("status") == "True"
+
+    def deployment(self):
+        return self.cluster.get(f"/apis/apps/v1/namespaces/{self.cluster.namespace}/deployments/{self.name}")
+
+    def autoscaler(self):
+        return self.cluster.get(f"/apis/autoscaling/v2beta2/namespaces/{self.cluster.namespace}/horizontalpodautoscalers/{self.name}")
+
+    def ready(self):
+        return self.deployment()["status"].get("readyReplicas", 0)
+
+    def shares(self):
+        """Of a device, in thousandths, of each of its pods that has one."""
+        return [t["request"] for t in self.daemon.status().get("tenants") or [] if t["pod"].startswith(self.name + "-")]
+
+    def metric(self, name):
+        items = self.cluster.get(f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{self.cluster.namespace}/{name}"
+                                 f"?labelSelector=app%3D{self.name}")["items"]
+        return items[0]["value"] if items else None
+
+    def milli(self, name):
+        text = self.metric(name)
+        return -1 if text is None else int(text[:-1]) if text.endswith("m") else 1000 * int(text)
+
+    def await_replicas(self, fits, words):
+        try:
+            wait_for(lambda: fits(self.ready()), words, WAIT_S)
+        except AssertionError as error:
+            said = {name: self.metric(name) for name in ("divvy_gpu_used", "divvy_gpu_utilization", "divvy_gpu_granted")}
+            raise AssertionError(f"{error}: {self.ready()} are ready, {said}, {self.autoscaler()['status']}") from None
