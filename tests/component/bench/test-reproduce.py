@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """reproduce/: two experiments from end to end, and that verdicts are what the rules say."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -19,7 +18,7 @@ import node  # noqa: E402
 import on_cluster  # noqa: E402
 import run  # noqa: E402
 from experiments import c, d2, u4, u5  # noqa: E402
-from tap import PATIENCE_S, main, wait_for  # noqa: E402
+from tap import PATIENCE_S, main  # noqa: E402
 
 
 def environment(only, **env):
@@ -110,28 +109,6 @@ def a_share_is_back_when_a_whole_second_of_it_is():
 
 def an_index_is_jains():
     assert u4.jain([1, 1, 1, 1]) == 1 and u4.jain([1, 0]) == 0.5 and abs(u4.jain([1, 2]) - 0.9) < 1e-9
-
-
-def processes_with(words):
-    """{pid: name} of those in whose environment they stand."""
-    found = {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if words in (folder / "environ").read_bytes():
-                found[int(folder.name)] = (folder / "comm").read_text(encoding="utf-8").strip()
-    return found
-
-
-def a_run_that_is_ended_leaves_nothing():
-    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
-        mark = f"TEST_MARK={folder}".encode()
-        with subprocess.Popen([SOURCE / "reproduce/run.py", "--out", folder], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, env=environment("G2,W3", TEST_MARK=folder)) as child:
-            wait_for(lambda: {"divvyd", "spin"} <= set(processes_with(mark).values()), "programs run")
-            child.terminate()
-            out, err = child.communicate(timeout=PATIENCE_S)
-        assert child.returncode == 1 and "ended before all were run" in err and "W3" not in out, (out, err)
-        wait_for(lambda: not processes_with(mark), "nothing runs any more")
 
 
 def processors_are_for_both_or_divided():
@@ -298,8 +275,8 @@ def orders_of_waiting_are_reckoned():
 
 
 main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
-     an_index_is_jains, a_run_that_is_ended_leaves_nothing, processors_are_for_both_or_divided,
-     a_service_has_grown_when_all_is_answered, left_counts_what_is_missing_too, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
+     an_index_is_jains, processors_are_for_both_or_divided, a_service_has_grown_when_all_is_answered,
+     left_counts_what_is_missing_too, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
      every_experiment_has_goals_that_can_be_judged, an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
      a_run_at_the_published_pace_agrees_or_not, the_published_pace_is_of_what_is_compressed,
      the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once, orders_of_waiting_are_reckoned)

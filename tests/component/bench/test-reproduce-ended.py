@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""make reproduce, ended while programs run on a node."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(os.environ["DIVVY_SOURCE"])
+sys.path[:0] = [str(SOURCE / "tests")]
+
+from tap import PATIENCE_S, main, wait_for  # noqa: E402
+
+
+def processes_with(words):
+    """{pid: name} of those in whose environment they stand."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if words in (folder / "environ").read_bytes():
+                found[int(folder.name)] = (folder / "comm").read_text(encoding="utf-8").strip()
+    return found
+
+
+def a_run_that_is_ended_leaves_nothing():
+    with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
+        mark = f"TEST_MARK={folder}".encode()
+        with subprocess.Popen([SOURCE / "reproduce/run.py", "--out", folder], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env={**os.environ, "ONLY": "G2", "QUICK": "1", "TEST_MARK": folder}) as child:
+            wait_for(lambda: child.poll() is not None or {"divvyd", "spin"} <= set(processes_with(mark).values()), "programs run")
+            child.terminate()
+            out, err = child.communicate(timeout=PATIENCE_S)
+        assert child.returncode == 1 and "ended before all were run" in err and "G2: " not in out, (out, err)
+        wait_for(lambda: not processes_with(mark), "nothing runs any more")
+
+
+main(a_run_that_is_ended_leaves_nothing)
