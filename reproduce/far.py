@@ -21,18 +21,21 @@ WISH = ("--request", "0.5", "--limit", "1", "--memory", "10%")
 # A device on one node, and cores on another one; {networks}: of both.
 SPEC = """nodes:
   - {{name: a, devices: 1, cpu: {cpu}}}
-  - {{name: b, cpu: 8}}
+  - {{name: b, cpu: {far_cpu}}}
 networks:
 {networks}tasks:
-  - {{request: {request}, cpu: 4, duration: 100s}}
+  - {{request: {request}, cpu: {cores}, duration: 100s}}
 """
 
 
-def decided(place, networks, cpu=1, request="0.5"):
-    """What placement decides for a program of four cores where the device's node has so many."""
+CORES = 4  # of a program
+
+
+def decided(place, networks, cpu=1, request="0.5", far_cpu=8):
+    """What placement decides for a program where the device's node and the other one have so many cores free."""
     both = "".join(f"  - {{node: {node}, kind: {n.kind}, bandwidth: {n.gbit:g}Gbps, latency: {n.latency_us:g}us}}\n"
                    for n in networks for node in ("a", "b"))
-    return place.one("default", SPEC.format(networks=both, cpu=cpu, request=request), "--mode", "drop")["decisions"][0]
+    return place.one("default", SPEC.format(networks=both, cpu=cpu, request=request, cores=CORES, far_cpu=far_cpu), "--mode", "drop")["decisions"][0]
 
 
 class Far:

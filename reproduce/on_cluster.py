@@ -5,8 +5,8 @@
 names of their own.
 
 usage: on_cluster.py starts NUMBERS ROUNDS
-         pods created at once: {"owner", "kind", "n", "round", "ms", "last_ms"}, ms from their POST to their program, the
-         median and the last of them
+         pods created at once: {"owner", "kind", "n", "round", "ms", "last_ms", "node_ms"}, ms from their POST to their
+         program, the median and the last of them, and the median to their node
        on_cluster.py queue BURSTS ROUNDS
          files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s",
          "left"}
@@ -86,12 +86,13 @@ def compare(owner, kinds, numbers, rounds, settle):
             for kind in kinds if i % 2 else reversed(kinds):
                 times, last = [], []
                 for _ in range(TIMES.get(n, 1)):
-                    started = [ms for ms, _ in kind.create(n)]
+                    started = kind.create(n)
                     times += started
-                    last.append(max(started))
+                    last.append(max(ms for ms, _ in started))
                     kind.clear()
                     settle()
-                say(owner=owner, kind=kind.label, n=n, round=i, ms=statistics.median(times), last_ms=statistics.median(last))
+                ms, node_ms = (statistics.median(of) for of in zip(*times))
+                say(owner=owner, kind=kind.label, n=n, round=i, ms=ms, last_ms=statistics.median(last), node_ms=node_ms)
 
 
 def starts(numbers, rounds):

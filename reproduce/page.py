@@ -48,8 +48,7 @@ MISSING = """## What was planned and not done
 - G2: kernels beyond 100 ms and gaps between launches.
 - G3: quota over time, and foreseen against actual lengths, one by one.
 - G8: Gemini's holder that keeps its token; its quota's least, window and rate have no counterpart to be swept.
-- U1: what a whole set of programs takes in each mode, and the choice where devices are scarce.
-- U2: time and throughput; it is placement only.
+- U2: time and throughput of as many containers; it is placement only, and U1's set has eight at most.
 - W2: Wang's hold-off of 0 to 200 ms and window of 10 to 60 s: divvy has none to be swept.
 - Services that shrink to nothing under an autoscaler: D2 keeps one replica; only O begins and ends with none.
 - Any of it on a GPU.

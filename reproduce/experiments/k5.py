@@ -16,21 +16,29 @@ WHY = ("Time is from the request that creates a pod to its program's first instr
        "waits for the kubelet to tell of them. Kubernetes is real, and control plane, kubelet and containers share the machine's processors, "
        "so that many at once wait for these most of all. One or ten at once take a hundredth or two longer; of a hundred, for which two "
        "processors work for 12 s in the median, what divvy does for each adds up to a tenth, which is the claim's bound, and rounds differ by "
-       "as much. Which part of that is before a node is chosen was not taken down.")
+       "as much. The third picture says which part of what is added is before a pod has its node, and which after.")
 
 
 def against_ordinary(ms, owner, numbers):
     return {n: ratios(ms[owner, "shared", n], ms[owner, "ordinary", n]) for n in numbers}
 
 
+def parts(ms, node_ms, owner, n):
+    """What a share adds before a pod has its node, and after, as part of an ordinary pod's whole time."""
+    shared, ordinary = (list(zip(ms[owner, kind, n], node_ms[owner, kind, n])) for kind in ("shared", "ordinary"))
+    before = [(s - o) / whole for (_, s), (whole, o) in zip(shared, ordinary)]
+    return before, [(s - whole) / whole - b for (s, _), (whole, _), b in zip(shared, ordinary, before)]
+
+
 def run(world):
     numbers = QUICK_NUMBERS if world.quick else NUMBERS
-    ms, last = {}, {}
+    ms, last, node_ms = {}, {}, {}
     for row in world.on_cluster("starts", numbers):
         world.note(f"{row['owner']}, {row['n']} at once, run {row['round'] + 1} of {world.seeds}: {row['kind']}")
         of = row["owner"], row["kind"], row["n"]
         ms.setdefault(of, []).append(row["ms"])
         last.setdefault(of, []).append(row["last_ms"])
+        node_ms.setdefault(of, []).append(row["node_ms"])
     slower = {owner: against_ordinary(ms, owner, numbers) for owner in ("divvy", "pool")}
     world.measure(added=largest(slower["divvy"].values()), added_last=largest(against_ordinary(last, "divvy", numbers).values()),
                   added_acquire=largest(slower["pool"].values()))
@@ -45,3 +53,9 @@ def run(world):
                      Axis("time against ordinary ones", 0, 1.1 * max(2.2, *(estimate(v).mean for of in slower.values() for v in of.values()))),
                      [Line(names[owner, "shared"], [(n, *estimate(v)[:2]) for n, v in of.items()]) for owner, of in slower.items()],
                      bands=[(1.1, "KubeShare's claim"), (2, "KubeShare's, with acquiring")]), "ratio")
+    added = {f"{words}, {part}": [(n, *estimate(parts(ms, node_ms, owner, n)[i])[:2]) for n in numbers]
+             for owner, words in (("divvy", "in the pool"), ("pool", "with acquiring")) for i, part in enumerate(("to its node", "after it"))}
+    reach = 1.1 * max(0.15, *(abs(y) + half for points in added.values() for _, y, half in points))
+    world.draw(lines("K5: where the time goes that a share adds", "before a pod has its node, and from then to its program",
+                     Axis("pods at once", 0.9, 1.1 * numbers[-1], log=True), Axis("added, of an ordinary pod's time", -reach, reach, percent=True),
+                     [Line(words, points, dashed=i % 2) for i, (words, points) in enumerate(added.items())], bands=[(0, "as an ordinary pod")]), "parts")

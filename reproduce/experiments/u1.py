@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """KubeGPU's modes: programs with a device of their own, with a share, over a network, and as placement chooses."""
 
+import random
+import time
 from contextlib import ExitStack
 
-from draw import Axis, bars
-from far import NETWORKS, WISH, Far, decided, seconds
+from draw import Axis, Line, bars, lines
+from far import CORES, NETWORKS, WISH, Far, decided, seconds, started, told
 from judge import estimate, largest, ratios
 
 HOST = next(network for network in NETWORKS if network.kind == "host")
@@ -21,10 +23,20 @@ PROGRAMS = {"GEMM": ("--kernel-us=5000", "--sync-every=20", "--count=60"),
             "ResNet train": ("--kernel-us=1000", "--sync-every=50", "--count=250"),
             "ResNet infer": ("--kernel-us=2000", "--sync-every=5", "--count=120")}
 
+# Of a set each works for a quarter of its time, and its kernels take SET_US in all.
+SET_US = 250_000
+ON_OFF = ("--burst-on=20", "--burst-off=60")
+QUARTER = ("--request", "0.25", "--limit", "1", "--memory", "10%")
+SIZES, QUICK_SIZES = (1, 4, 8), (8,)
+FREE = 2 * CORES  # cores of either node
+
 WHY = ("A share beside nobody is as fast as a device alone, so that local costs nothing and leaves the rest to others; over the host's "
        "network a program loses what its synchronisations wait, and most of it where it waits for each short kernel or two. Placement takes local where the program and its device fit on one node, "
-       "as here, and so is as good as the best up to what two runs of the same differ. That it goes over the network where nothing else "
-       "is left is U2's; where devices are scarce the choice is not tested here. What a whole set of programs takes in each mode was not run.")
+       "and so is as good as the best up to what two runs of the same differ. Where places are scarce it is the set that counts: the device's "
+       "node has cores for two of its programs, and the other node, which has no device, for two more. Each works for a quarter of its time, "
+       "as what waits for its data or its clients does. A device of its own lets one run at a time, a share the two that have cores beside it, "
+       "the network the two on the other node; placement is asked for each program when one ends, with what the nodes have then, and takes "
+       "both: four at once. A quarter of the time for each leaves little room for a fifth.")
 
 
 def took(world, mode, options):
@@ -34,6 +46,56 @@ def took(world, mode, options):
         if mode == "remote":
             wish = stack.enter_context(Far(node, HOST)).wish
         return seconds(node, wish, options)
+
+
+def program(name):
+    """Its kernels as above, as many as a set's program has."""
+    options = [o for o in PROGRAMS[name] if not o.startswith("--count")]
+    kernel_us = int(next(o for o in options if o.startswith("--kernel-us=")).removeprefix("--kernel-us="))
+    return (*options, f"--count={SET_US // kernel_us}", *ON_OFF)
+
+
+def mode_of_next(world, mode, running):
+    """Where the next program goes beside those that run, in their modes; None: it waits."""
+    cores = {"local": FREE - CORES * running.count("local"), "remote": FREE - CORES * running.count("remote")}
+    if mode == "adaptive":
+        outcome = decided(world.place, (HOST,), cpu=cores["local"], request=QUARTER[1], far_cpu=cores["remote"])["outcome"]
+        return outcome if outcome in FIXED else None
+    if mode == "exclusive":
+        return None if running else mode
+    return mode if cores[mode] >= CORES else None
+
+
+def set_took(world, mode, names):
+    """Seconds until all of these are done, which come at once in this order."""
+    with ExitStack() as stack:
+        node = stack.enter_context(world.node())
+        began, waiting, running = time.monotonic(), list(names), {}
+        while waiting or running:
+            for child in [child for child in running if child.poll() is not None]:
+                told(child)
+                running.pop(child)[1].close()
+            where = mode_of_next(world, mode, [m for m, _ in running.values()]) if waiting else None
+            if not where:
+                time.sleep(0.01)
+                continue
+            own = stack.enter_context(ExitStack())
+            wish = {"exclusive": EXCLUSIVE, "local": QUARTER}.get(where) or own.enter_context(Far(node, HOST, QUARTER)).wish
+            running[started(node, wish, *program(waiting.pop(0)))] = where, own
+        return time.monotonic() - began
+
+
+def sets(world):
+    """{mode: {size: [seconds, ...]}}"""
+    sizes = QUICK_SIZES if world.quick else SIZES
+    ran = {mode: {n: [] for n in sizes} for mode in (*FIXED, "adaptive")}
+    for seed in range(world.seeds):
+        order = random.Random(seed).sample(list(PROGRAMS), len(PROGRAMS))
+        for mode, by_size in ran.items():
+            for n, took_s in by_size.items():
+                world.note(f"run {seed + 1} of {world.seeds}, {n} at once, {mode}")
+                took_s.append(set_took(world, mode, order[:n]))
+    return ran
 
 
 def run(world):
@@ -46,8 +108,17 @@ def run(world):
     total = {mode: [sum(of.values()) for of in runs] for mode, runs in by_mode.items()}
     best = min(FIXED, key=lambda mode: estimate(total[mode]).mean)
     slower = {name: ratios(*([of[name] for of in by_mode[mode]] for mode in ("remote", "exclusive"))) for name in PROGRAMS}
-    world.measure(of_best=ratios(total["adaptive"], total[best]), remote=ratios(total["remote"], total["exclusive"]),
+    of_set = sets(world)
+    most = max(of_set["adaptive"])
+    best_of_set = min(FIXED, key=lambda mode: estimate(of_set[mode][most]).mean)
+    world.measure(set_of_best=ratios(of_set["adaptive"][most], of_set[best_of_set][most]),
+                  set_of_exclusive=ratios(of_set["adaptive"][most], of_set["exclusive"][most]),
+                  of_best=ratios(total["adaptive"], total[best]), remote=ratios(total["remote"], total["exclusive"]),
                   remote_worst=largest(slower.values()))
     world.draw(bars("U1: programs in each mode", f"alone on the device; adaptive: {chosen}; remote: 50 us each way, 9 Gbit/s, shaped on one machine",
                     Axis("seconds", 0, 0.5), list(PROGRAMS), list(by_mode),
                     [[estimate([of[name] for of in runs])[:2] for runs in by_mode.values()] for name in PROGRAMS]))
+    top = max(estimate(took_s).mean + estimate(took_s).half for by_size in of_set.values() for took_s in by_size.values())
+    world.draw(lines("U1: a set of programs in each mode", "until all that came at once are done; cores for two beside the device, and for two on a node without one",
+                     Axis("programs that come at once", 0, most + 0.5), Axis("seconds until all are done", 0, 1.1 * top),
+                     [Line(mode, [(n, *estimate(took_s)[:2]) for n, took_s in by_size.items()]) for mode, by_size in of_set.items()]), "set")
