@@ -45,9 +45,9 @@ QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
 WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count=200, --quiet]"
 SHARE, WHOLE = "0.25", "1"
 LEFT_S = 60  # in which what has ended may still be taken away
-# Of the service: half a device is asked for, from so long after it is looked at until so long before that ends.
+# Of the service: half a device is asked for, from so long after it is looked at; and as long as that takes it is looked at afterwards.
 LOAD = 0.5
-BEFORE_S, AFTER_S = 10, 60
+BEFORE_S = 10
 LOOKS_S = 0.25
 ANSWERED_S = 5  # all of the load is answered where so much is in so long
 ANSWERED = 0.95
@@ -85,7 +85,7 @@ def compare(owner, kinds, numbers, rounds, settle):
         for n in numbers:
             for kind in kinds if i % 2 else reversed(kinds):
                 times, last = [], []
-                for _ in range(TIMES.get(n, 1)):
+                for _ in range(TIMES.get(n, 1) if rounds > 1 else 1):
                     started = kind.create(n)
                     times += started
                     last.append(max(ms for ms, _ in started))
@@ -232,7 +232,7 @@ def summary(service, looks, answers, load_s):
             "grow_s": grown_at(looks, answers, load_s), "shrink_s": shrunk_at(looks, load_s)}
 
 
-def episode(services, load_s, after_s, seed):
+def episode(services, load_s, seed):
     """All under the same load at once, on devices of their own."""
     for service in services:
         wait_for(lambda s=service: len(s.shares()) == s.ready() == 1 and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
@@ -240,7 +240,7 @@ def episode(services, load_s, after_s, seed):
         service.load.answers.clear()
     began = time.monotonic() + BEFORE_S
     looks = {service: [] for service in services}
-    for end, devices in ((0, 0), (load_s, LOAD), (load_s + after_s, 0)):
+    for end, devices in ((0, 0), (load_s, LOAD), (2 * load_s, 0)):
         for service in services:
             service.load.per_s = devices * 1000 / KERNEL_MS
         while time.monotonic() - began < end:
@@ -261,7 +261,7 @@ def grows(seconds, rounds, faster=FASTER):
             service.apply()
         for i in range(rounds):
             for load_s in seconds:
-                for row in episode(services, load_s, AFTER_S * FASTER // faster, seed=i):
+                for row in episode(services, load_s, seed=i):
                     say(round=i, **row)
 
 

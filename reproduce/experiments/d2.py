@@ -6,7 +6,7 @@ import statistics
 from draw import Axis, Line, lines
 from judge import ratios
 
-LOAD_S, QUICK_LOAD_S = 60, 40
+LOAD_S, QUICK_LOAD_S = 60, 45
 SHARE, WHOLE = "0.2", "1"  # on_cluster.py's
 PEAK = 0.8  # four replicas: half a device at seven tenths of what is granted
 

@@ -40,7 +40,7 @@ def shade(p99_ms):
 
 
 def run(world):
-    n = 150 if world.quick else 400
+    n = 100 if world.quick else 400
     alone, beside, kept = [], [], []
     for seed in range(world.seeds):
         world.note(f"run {seed + 1} of {world.seeds}")

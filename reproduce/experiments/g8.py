@@ -35,7 +35,7 @@ def idle(world, policy, works_ms, seconds, pause_ms=PAUSE_MS):
 
 
 def run(world):
-    seconds = 4 if world.quick else 5
+    seconds = 3 if world.quick else 5
     got = {policy: {} for policy in POLICIES}
     for policy in POLICIES:
         for works_ms in world.few(WORKS_MS):
