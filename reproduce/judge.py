@@ -8,6 +8,7 @@ from typing import NamedTuple
 import yaml
 
 GOALS = pathlib.Path(__file__).parent / "goals.yaml"
+FIRST_GOALS = GOALS.with_name("goals-first.yaml")
 
 SHORT = "falls short"
 NOT_REPRODUCED = "baseline not reproduced"
@@ -95,6 +96,11 @@ def failed_baselines(experiment, measured):
     return failed
 
 
+def metric_of(name, goal):
+    """What the goal is of: two may be of the same figure."""
+    return goal.get("metric", name)
+
+
 def judge_goal(goal, value, failed):
     if value is None:
         return NOT_RUN
@@ -116,14 +122,14 @@ def judge(experiment, measured):
         return UNDER_MODEL if experiment.get("model") and verdict in (HOLDS, BETTER) else verdict
 
     failed = failed_baselines(experiment, measured)
-    verdicts = {name: judge_goal(goal, measured.get(name), failed) for name, goal in experiment["goals"].items()}
+    verdicts = {name: judge_goal(goal, measured.get(metric_of(name, goal)), failed) for name, goal in experiment["goals"].items()}
     told = {name: v for name, v in verdicts.items() if v not in (NOT_COMPARABLE, NOT_RUN, AS_IT_MUST)}
     # One that has no better cannot hold the others back.
     counted = [v for name, v in told.items() if v != HOLDS or "better" in experiment["goals"][name]]
-    whole = capped(min(counted or [HOLDS], key=ORDER.index)) if told else NOT_COMPARABLE
+    whole = capped(min(counted or [HOLDS], key=ORDER.index)) if told else AS_IT_MUST if AS_IT_MUST in verdicts.values() else NOT_COMPARABLE
     return {name: capped(v) for name, v in verdicts.items()}, whole, failed
 
 
-def read_goals():
-    with open(GOALS, encoding="utf-8") as file:
+def read_goals(path=GOALS):
+    with open(path, encoding="utf-8") as file:
         return yaml.safe_load(file)

@@ -12,9 +12,9 @@ usage: on_cluster.py starts NUMBERS ROUNDS
          "left"}
        on_cluster.py service SECONDS ROUNDS
        on_cluster.py slow-service SECONDS ROUNDS
-         a load of so long for deploy/examples/autoscaling, FASTER times as fast as it is published or as it is: {"share",
-         "round", "answered", "answered_all", "answers", "p99_s", "granted_s", "looked_s", "left", "grow_s", "shrink_s",
-         "granted": [[s, devices], ...]}
+         a load of so long for deploy/examples/autoscaling, FASTER times as fast as it is published or as it is: {"service",
+         "round", "answered", "answered_all", "answers", "p99_s", "granted_s", "loaded_s", "left", "grow_s", "shrink_s",
+         "granted": [[s, devices], ...]}; granted and loaded_s are device-seconds, of all the time and of that with a load
 Exit status: 77 no cluster can be had here, and a sentence on stderr says why."""
 
 import json
@@ -47,6 +47,8 @@ SHARE, WHOLE = "0.25", "1"
 LEFT_S = 60  # in which what has ended may still be taken away
 # Of the service: half a device is asked for, from so long after it is looked at; and as long as that takes it is looked at afterwards.
 LOAD = 0.5
+PEAK = 4  # replicas of a fifth: so many have half a device at seven tenths of what is granted
+SERVICES_DEVICES = "3xH200-141Gi"
 BEFORE_S = 10
 LOOKS_S = 0.25
 ANSWERED_S = 5  # all of the load is answered where so much is in so long
@@ -221,13 +223,17 @@ def shrunk_at(looks, load_s):
     return max((x.at - load_s for x in looks if x.at > load_s and len(x.shares) > 1), default=0.0)
 
 
+def device_seconds(granted):
+    return sum((b[0] - a[0]) * a[1] for a, b in zip(granted, granted[1:]))
+
+
 def summary(service, looks, answers, load_s):
     granted = [(x.at, sum(x.shares) / 1000) for x in looks]
     late = sorted(answered_between(answers, load_s / 2, load_s))
-    return {"share": service.share, "granted": granted,
+    return {"service": service.name, "granted": granted,
             "answered": part_answered(looks, answers, load_s / 2, load_s), "answered_all": part_answered(looks, answers, 0, load_s),
             "answers": len(answered_between(answers, 0, load_s)), "p99_s": late[int(0.99 * len(late))] if late else load_s,
-            "granted_s": sum((b[0] - a[0]) * a[1] for a, b in zip(granted, granted[1:])), "looked_s": granted[-1][0] - granted[0][0],
+            "granted_s": device_seconds(granted), "loaded_s": device_seconds([(at, n) for at, n in granted if 0 <= at <= load_s]),
             "left": abs(looks[-1].ready - 1) + abs(len(looks[-1].shares) - looks[-1].ready),
             "grow_s": grown_at(looks, answers, load_s), "shrink_s": shrunk_at(looks, load_s)}
 
@@ -235,7 +241,7 @@ def summary(service, looks, answers, load_s):
 def episode(services, load_s, seed):
     """All under the same load at once, on devices of their own."""
     for service in services:
-        wait_for(lambda s=service: len(s.shares()) == s.ready() == 1 and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
+        wait_for(lambda s=service: len(s.shares()) == s.ready() == s.least and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
         service.load.random.seed(seed)
         service.load.answers.clear()
     began = time.monotonic() + BEFORE_S
@@ -254,9 +260,10 @@ def episode(services, load_s, seed):
 def grows(seconds, rounds, faster=FASTER):
     options = {"kube-controller-manager": sync(faster)}
     with open_cluster("kcm", "sched", "node", own=True, alone=True, args=options) as cluster:
-        daemon = shipped.install(cluster, DEVICES)
+        daemon = shipped.install(cluster, SERVICES_DEVICES)
         import_worker(cluster)
-        services = [Service(cluster, daemon, "on-shares", FIFTH, faster), Service(cluster, daemon, "on-whole", WHOLE, faster)]
+        services = [Service(cluster, daemon, "on-shares", FIFTH, faster), Service(cluster, daemon, "on-whole", WHOLE, faster),
+                    Service(cluster, daemon, "static", FIFTH, faster, at_least=PEAK)]
         for service in services:
             service.apply()
         for i in range(rounds):

@@ -34,9 +34,9 @@ DOCS = ROOT / "docs"
 LINES, PACED_LINES = "reproduction.jsonl", "paced.jsonl"
 BUILD = pathlib.Path(os.environ.get("DIVVY_BUILD", ROOT / "build"))
 # Virtual time costs little, and rare events make its intervals wide; real programs take their time.
-SEEDS = {"virtual": 20}
+SEEDS = {"virtual": 20, "clock": 20}
 SEEDS_OF_OTHERS = 5
-QUICK_SEEDS = {"virtual": 4}
+QUICK_SEEDS = {"virtual": 4, "clock": 2}
 QUICK_SEEDS_OF_OTHERS = 1
 LANE = 2  # processors that a device, its daemon and the programs before it keep busy
 
@@ -207,10 +207,10 @@ def write_page(goals, out, in_docs):
     return path
 
 
-def say(row):
+def say(row, goals):
     print(f"{row['experiment']}: {row['verdict']} ({row['seconds']:.0f} s)")
-    for metric, verdict in row["verdicts"].items():
-        print(f"    {metric} {judge.Estimate(**row['measured'][metric])}: {verdict}")
+    for name, verdict in row["verdicts"].items():
+        print(f"    {name} {judge.Estimate(**row['measured'][judge.metric_of(name, goals[name])])}: {verdict}")
     for name, words in row["baselines_not_reproduced"].items():
         print(f"    baseline {name} not reproduced: {words}")
     sys.stdout.flush()
@@ -270,7 +270,7 @@ class Runs:
             return
         with self.lock:
             self.rows[name] = row
-            say(row)
+            say(row, self.goals[name]["goals"])
             write_lines(self.lines, self.rows, self.goals)
 
 

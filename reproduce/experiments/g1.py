@@ -17,11 +17,13 @@ REQUESTS = {"allocations": ("alloc", "500"), "streams": ("streams", "3000")}  # 
 
 WHY = ("A launch costs nanoseconds more, and nobody else wants the device. An allocation is counted before the driver is asked; short "
        "kernels on many streams keep the device no busier than the processor that launches them, so that what a call costs is seen there most, "
-       "and what else the machine does. The simulated device, the daemon and the program share its processors. Time is from the first "
+       "and what else the machine does. Published is less than 5 %; our own goal is 1 %. The simulated device, the daemon and the program share its processors. Time is from the first "
        "kernel's start to the last one's end.")
 
 
 def run(world):
+    if not world.quick:
+        world.seeds *= 3  # a hundredth, our own goal, is less than two runs of five differ by
     requests = {kind: (world.build / "bench/requests", *rounds) for kind, rounds in REQUESTS.items()}
     overhead = overheads(world, {**spinning(world, KINDS), **requests})
     world.measure(overhead=largest(overhead.values()))

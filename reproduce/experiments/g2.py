@@ -13,7 +13,7 @@ WHY = ("Each program has a device of a node to itself, up to fifteen devices at 
        "are. A kernel that runs cannot be interrupted, so that a turn may end one kernel late; what was too much is taken off the turns "
        "that follow. Over 10 s that leaves about one kernel: of 100 ms it is a hundredth of the device, and shown, but not part of the "
        "goal. Gaps between launches are not swept, and kernels shorter than 20 us not tried: "
-       "the simulated device takes 4 us to begin one. What is missing is time in which the gate was open and the program was not there yet, on a machine of few processors.")
+       "the simulated device takes 4 us to begin one. Shares fall short where the program is late to use a gate that is open, on a machine of few processors.")
 
 
 def name_of(length, share):

@@ -18,7 +18,7 @@ WHY = ("What one leaves idle the other uses, up to its limit; a static share sta
        "those that have nothing to do outside their bursts, as a service has, what one did not get to in its burst is lost: the work done is "
        "the time in which somebody has some, and since both pause at times of their own, the gain is 1 and the idle part in the mean. Where "
        "work waits for its program, as a training's does, a static share makes it late and loses none of it, and there is less to be gained: "
-       "about a fifth, the least of what was published. "
+       "about a fifth, the least of what was published, where each pauses as long as it works, and less where it pauses less or more. "
        "A static pair and one that is not run side by side, each on a device of its own.")
 
 

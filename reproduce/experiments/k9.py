@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A day as in KubeShare 2.0's trace: 989 jobs, 51 minutes in the mean, a third of them shares."""
+"""A day as in KubeShare 2.0's trace: 989 jobs, 51 minutes in the mean, three in ten of them shares."""
 
 from draw import Axis, Line, lines
 from judge import estimate, ratios
@@ -66,7 +66,7 @@ def run(world):
         gang_10_two=started(place, 10, 2))
     top = max(estimate(figure(runs["whole"], "queued_mean_s")).mean for runs in by_rate.values())
     world.draw(lines(
-        "K9: waiting in a day as KubeShare 2.0's trace", "32 devices; jobs of 51 minutes in the mean, a third are shares",
+        "K9: waiting in a day as KubeShare 2.0's trace", "32 devices; jobs of 51 minutes in the mean, three in ten are shares",
         Axis("jobs that arrive in an hour", 40, 75), Axis("mean wait in minutes", 0, top / 60 * 1.1),
         [Line(shown(policy), [(DAY_JOBS_PER_H * faster, *(v / 60 for v in estimate(figure(runs[policy], "queued_mean_s"))[:2]))
                        for faster, runs in by_rate.items()]) for policy in POLICIES]))

@@ -29,14 +29,17 @@ ON_OFF = ("--burst-on=20", "--burst-off=60")
 QUARTER = ("--request", "0.25", "--limit", "1", "--memory", "10%")
 SIZES, QUICK_SIZES = (1, 4, 8), (8,)
 FREE = 2 * CORES  # cores of either node
+HALVES = ("local", "remote")  # of a set, told beforehand, in turn
+SETS = (*FIXED, "halves")
 
 WHY = ("A share beside nobody is as fast as a device alone, so that local costs nothing and leaves the rest to others; over the host's "
        "network a program loses what its synchronisations wait, and most of it where it waits for each short kernel or two. Placement takes local where the program and its device fit on one node, "
        "and so is as good as the best up to what two runs of the same differ. Where places are scarce it is the set that counts: the device's "
        "node has cores for two of its programs, and the other node, which has no device, for two more. Each works for a quarter of its time, "
        "as what waits for its data or its clients does. A device of its own lets one run at a time, a share the two that have cores beside it, "
-       "the network the two on the other node; placement is asked for each program when one ends, with what the nodes have then, and takes "
-       "both: four at once. A quarter of the time for each leaves little room for a fifth.")
+       "the network the two on the other node; halves are told beforehand to use the one or the other. Placement is asked for each program "
+       "when one ends, with what the nodes have then, and uses both as well, four at once, whoever is next wherever there is room: it has to be "
+       "as good as who knew. How much sooner that is than one after the other comes of these cores and pauses, which were chosen.")
 
 
 def took(world, mode, options):
@@ -56,8 +59,8 @@ def program(name):
 
 
 def mode_of_next(world, mode, running):
-    """Where the next program goes beside those that run, in their modes; None: it waits."""
-    cores = {"local": FREE - CORES * running.count("local"), "remote": FREE - CORES * running.count("remote")}
+    """Where a program goes beside those that run, in their modes; None: it waits."""
+    cores = {where: FREE - CORES * running.count(where) for where in HALVES}
     if mode == "adaptive":
         outcome = decided(world.place, (HOST,), cpu=cores["local"], request=QUARTER[1], far_cpu=cores["remote"])["outcome"]
         return outcome if outcome in FIXED else None
@@ -66,29 +69,42 @@ def mode_of_next(world, mode, running):
     return mode if cores[mode] >= CORES else None
 
 
+def next_of(world, mode, waiting, running):
+    """(which of those that wait goes, where); None: none of them."""
+    for i, (_, half) in enumerate(waiting if mode == "halves" else waiting[:1]):
+        where = mode_of_next(world, half if mode == "halves" else mode, running)
+        if where:
+            return i, where
+    return None
+
+
 def set_took(world, mode, names):
     """Seconds until all of these are done, which come at once in this order."""
     with ExitStack() as stack:
         node = stack.enter_context(world.node())
-        began, waiting, running = time.monotonic(), list(names), {}
+        began, running, is_full = time.monotonic(), {}, False
+        waiting = [(name, HALVES[i % 2]) for i, name in enumerate(names)]
         while waiting or running:
             for child in [child for child in running if child.poll() is not None]:
                 told(child)
                 running.pop(child)[1].close()
-            where = mode_of_next(world, mode, [m for m, _ in running.values()]) if waiting else None
-            if not where:
+                is_full = False
+            found = None if is_full else next_of(world, mode, waiting, [where for where, _ in running.values()])
+            if not found:
+                is_full = True  # until one ends
                 time.sleep(0.01)
                 continue
+            i, where = found
             own = stack.enter_context(ExitStack())
             wish = {"exclusive": EXCLUSIVE, "local": QUARTER}.get(where) or own.enter_context(Far(node, HOST, QUARTER)).wish
-            running[started(node, wish, *program(waiting.pop(0)))] = where, own
+            running[started(node, wish, *program(waiting.pop(i)[0]))] = where, own
         return time.monotonic() - began
 
 
 def sets(world):
     """{mode: {size: [seconds, ...]}}"""
     sizes = QUICK_SIZES if world.quick else SIZES
-    ran = {mode: {n: [] for n in sizes} for mode in (*FIXED, "adaptive")}
+    ran = {mode: {n: [] for n in sizes} for mode in (*SETS, "adaptive")}
     for seed in range(world.seeds):
         order = random.Random(seed).sample(list(PROGRAMS), len(PROGRAMS))
         for mode, by_size in ran.items():
@@ -110,7 +126,7 @@ def run(world):
     slower = {name: ratios(*([of[name] for of in by_mode[mode]] for mode in ("remote", "exclusive"))) for name in PROGRAMS}
     of_set = sets(world)
     most = max(of_set["adaptive"])
-    best_of_set = min(FIXED, key=lambda mode: estimate(of_set[mode][most]).mean)
+    best_of_set = min(SETS, key=lambda mode: estimate(of_set[mode][most]).mean)
     world.measure(set_of_best=ratios(of_set["adaptive"][most], of_set[best_of_set][most]),
                   set_of_exclusive=ratios(of_set["adaptive"][most], of_set["exclusive"][most]),
                   of_best=ratios(total["adaptive"], total[best]), remote=ratios(total["remote"], total["exclusive"]),

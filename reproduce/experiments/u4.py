@@ -11,7 +11,7 @@ CLIENTS = (1, 2, 4, 6, 8)
 NAMES = {"share": "a share each", "fifo": "no bound"}
 HOST = next(network for network in NETWORKS if network.kind == "host")
 
-WHY = ("Each second client waits for each of its kernels, over the network, the others have work ahead. First come, first served with no "
+WHY = ("Every second client waits after each kernel, over the network; the others queue work ahead. First come, first served with no "
        "limit, those who wait have what the others leave them; with a share each, all get nearly the same device time (second picture: what the slowest and the quickest of them take for the same work). The bound stands at the "
        "device, in the worker's interception library, where a client cannot reach it.")
 

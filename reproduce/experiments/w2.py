@@ -14,7 +14,7 @@ LOW = ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory
 WHY = ("Who has the higher class gets the device at its next kernel's end, and keeps it for half a millisecond after its last kernel, "
        "where Wang's scheduler waits 50 to 200 ms for it; low priority has what is left, less a kernel that is already running "
        "and two changes of context (150 us each in the simulated device) a step. Those changes and that kernel are what high loses; a "
-       "hundredth, our own goal, is less than they are for steps of 70 ms. Without divvy the device gives each program slices of 2 ms in turn.")
+       "hundredth, our own goal, is less than they are for steps of 70 ms, and is missed. Without divvy the device gives each program slices of 2 ms in turn.")
 
 
 def shares(world, who, seconds, seed, policy="share"):

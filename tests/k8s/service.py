@@ -92,8 +92,8 @@ def import_worker(cluster):
 class Service:
     """The Deployment and its autoscaler."""
 
-    def __init__(self, cluster, daemon, name="answers-many", share=SHARE, faster=FASTER):
-        self.cluster, self.daemon, self.name, self.share, self.faster = cluster, daemon, name, share, faster
+    def __init__(self, cluster, daemon, name="answers-many", share=SHARE, faster=FASTER, at_least=1):
+        self.cluster, self.daemon, self.name, self.share, self.faster, self.least = cluster, daemon, name, share, faster, at_least
         self.load = Load(cluster.node.seat.address)
 
     def apply(self):
@@ -104,11 +104,12 @@ class Service:
             share=(f'"{SHARE}"', f'"{self.share}"'), image=("image: divvy-programs:0.1.0", f"image: {IMAGE}:{shipped.VERSION}"),
             program=("command: [spin, --burst-on=20, --burst-off=80, --quiet]",
                      f'command: [worker, "{self.load.address}", "{self.load.port}", "{KERNEL_MS * 1000}"]'),
+            least=("minReplicas: 1", f"minReplicas: {self.least}"),
             at_once=("stabilizationWindowSeconds: 60", f"stabilizationWindowSeconds: {SHRINKS_AFTER_S // self.faster}"),
             ends_at_once=("      containers:", "      terminationGracePeriodSeconds: 1\n      containers:")),
             namespace=self.cluster.namespace)
         wait_for(self.is_measured, "the metrics are served", WAIT_S)
-        self.await_replicas(lambda n: n == 1, "one is ready")
+        self.await_replicas(lambda n: n == self.least, "as many as at least are ready")
         wait_for(lambda: self.milli("divvy_gpu_used") == 0, "it is measured, and uses nothing", WAIT_S)
         wait_for(self.is_read, "the autoscaler reads it", WAIT_S)
 

@@ -40,8 +40,8 @@ def runs_draws_and_writes_a_page():
         rows = {r["experiment"]: r for r in map(json.loads, (out / "reproduction.jsonl").read_text().splitlines())}
         assert set(rows) == {"K8", "W3", "U2", "U6"} and all(r["simulated"] and r["quick"] for r in rows.values())
         assert rows["K8"]["measured"]["most_asked"]["mean"] <= 1 < rows["K8"]["measured"]["replicas_most_asked"]["mean"]
-        assert rows["W3"]["verdict"] == "holds" and rows["W3"]["measured"]["agree"]["mean"] == 1
-        assert rows["U2"]["verdict"] == "holds" and rows["U6"]["verdict"] == "holds", rows
+        assert rows["W3"]["verdict"] == "as it must be" and rows["W3"]["measured"]["agree"]["mean"] == 1
+        assert rows["U2"]["verdict"] == rows["U6"]["verdict"] == "as it must be", rows
         text = (out / "reproduction.md").read_text()
         for name, goal in goals.items():
             assert (name in rows) == (f"| {name} | {goal['of']} | {goal['title']} | not run yet |" not in text), name
@@ -130,7 +130,7 @@ def a_service_has_grown_when_all_is_answered():
 
 def left_counts_what_is_missing_too():
     class Of:
-        share = "0.2"
+        name = "on-shares"
 
     def left(shares, ready):
         return on_cluster.summary(Of, [on_cluster.Look(0, [200], 1, 0), on_cluster.Look(60, shares, ready, 10)], [(30, 0.1)], 60)["left"]
@@ -165,7 +165,7 @@ def every_experiment_has_goals_that_can_be_judged():
         # A comma that is not quoted makes a key of what follows it.
         assert all(set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()), name
         for goal in experiment["goals"].values():
-            assert set(goal) <= {"says", "holds", "better", "against", "hardware", "check"}, (name, goal)
+            assert set(goal) <= {"says", "holds", "better", "against", "hardware", "check", "metric"}, (name, goal)
             assert goal["says"] and (goal.get("hardware") or judge.keeps(goal["holds"], value) in (True, False))
             assert "better" not in goal or judge.keeps(goal["better"], value) in (True, False)
             assert goal.get("against", "") in {"", *experiment.get("baselines", {})}, name
@@ -218,6 +218,11 @@ def verdicts_are_those_of_the_rules():
     for sane, told, in_all in ((1, "as it must be", "better"), (-1, "falls short", "falls short")):
         verdicts, whole, _ = judge.judge({"goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(sane)})
         assert (verdicts["sane"], whole) == (told, in_all), verdicts
+    # Where all are checks it is no more than that.
+    assert judge.judge({"goals": {"sane": goals["sane"]}}, {"sane": judge.estimate(1)})[1] == "as it must be"
+    # Two goals of one figure.
+    goals["ours"] = {"says": "ours", "metric": "sane", "holds": ">= 2"}
+    assert judge.judge({"goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(1)})[0]["ours"] == "falls short"
 
 
 A, B, C = node.Program("A", 0.3, 0.6), node.Program("B", 0.4, 0.6), node.Program("C", 0.3, 0.5)
