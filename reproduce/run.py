@@ -5,7 +5,8 @@ the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 fo
 of each that is compressed (goals.yaml), at the pace that was published. With four processors or more, those that need a
 cluster run on half of them, one after the other, beside the rest, two processors for each.
 
-Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl), and pictures beside it. Once all that
+Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl; out/reproduction.jsonl is a link to
+what was run last), and pictures beside it. Once all that
 are built have a line there or were skipped, or with --page of those that have, they go to docs/reproduction/, where
 those of the others stay, and docs/reproduction.md is written of all; before, and of quick ones, the page is
 beside the lines."""
@@ -216,6 +217,13 @@ def say(row, goals):
     sys.stdout.flush()
 
 
+def link_to(lines):
+    """out/reproduction.jsonl: the lines of the run that was begun last."""
+    link = ROOT / "out" / LINES
+    link.unlink(missing_ok=True)
+    link.symlink_to(lines.relative_to(link.parent))
+
+
 def children():
     """Processes that any of our threads has started."""
     lists = pathlib.Path("/proc/self/task").glob("*/children")
@@ -287,6 +295,8 @@ def main():
     goals = judge.read_goals()
     names = [] if args.page else chosen(goals, is_paced)
     runs = Runs(names, goals, out, quick, is_paced)
+    if names and not args.out:
+        link_to(runs.lines)
     signal.signal(signal.SIGTERM, runs.end)
     runs.perform_all()
     if runs.is_ended:
