@@ -142,6 +142,8 @@ class Node:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lines:
             for n, line in enumerate(lines.stdout, 1):
                 yield json.loads(line)
+        if lines.returncode:
+            raise RuntimeError(f"divvy-simctl ended with {lines.returncode}")
         if n >= most:
             raise RuntimeError(f"the device's {what} has lost records: {most} are kept")
 

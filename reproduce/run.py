@@ -69,8 +69,14 @@ def divided(processors):
     return by_core[:half], by_core[half:]
 
 
+class Ended(Exception):
+    """Somebody wants no more of it."""
+
+
 class World:
     """What an experiment is given: where to run, how much of it, and where its figures go."""
+
+    is_ended = False  # of all of them
 
     def __init__(self, name, experiment, folder, quick, is_paced=False):
         self.name = name
@@ -84,6 +90,8 @@ class World:
         self.pictures = []
 
     def node(self, **options):
+        if self.is_ended:
+            raise Ended
         return Node(self.build, **options)
 
     def on_cluster(self, what, sizes):
@@ -110,6 +118,8 @@ class World:
         return [values[0], values[len(values) // 2], values[-1]] if self.quick else values
 
     def note(self, words):
+        if self.is_ended:
+            raise Ended
         if sys.stderr.isatty():
             print(f"\r\033[K{self.name}: {words}", end="", file=sys.stderr, flush=True)
 
@@ -238,7 +248,6 @@ class Runs:
         self.lines = out / (PACED_LINES if is_paced else LINES)
         self.rows = read_lines(self.lines, goals)
         self.failed = self.skipped = 0
-        self.is_ended = False
         self.lock = threading.Lock()  # of all above, and of what is printed
 
     def perform_all(self):
@@ -255,12 +264,12 @@ class Runs:
 
     def end(self, *_):
         """What runs fails for want of its programs, clears up as it always does, and nothing more begins."""
-        self.is_ended = True
+        World.is_ended = True
         for pid in children():
             os.kill(pid, signal.SIGTERM)
 
     def perform_one(self, name):
-        if self.is_ended:
+        if World.is_ended:
             return
         with self.lock:
             print(f"== {self.names.index(name) + 1} of {len(self.names)}: {name}, {self.goals[name]['title']} (simulated)", flush=True)
@@ -270,6 +279,8 @@ class Runs:
             with self.lock:
                 print(f"{name}: skipped")
                 self.skipped += 1
+            return
+        except Ended:
             return
         except Exception:  # whatever it is, the others are to run
             with self.lock:
@@ -299,7 +310,7 @@ def main():
         link_to(runs.lines)
     signal.signal(signal.SIGTERM, runs.end)
     runs.perform_all()
-    if runs.is_ended:
+    if World.is_ended:
         sys.exit("ended before all were run: those that were have their lines in " + os.path.relpath(runs.lines))
     all_there = set(runs.rows) == set(built()) or (set(names) == set(built()) and not runs.failed)
     in_docs = not quick and (args.page or (all_there and not is_paced))
