@@ -13,7 +13,7 @@ KINDS = {
     "stencil": ("--kernel-us=200", "--sync-every=20", "--count=10000"),
     "notebook": ("--kernel-us=3000", "--burst-on=30", "--burst-off=30", "--count=500"),
 }
-REQUESTS = {"allocations": ("alloc", "500"), "streams": ("streams", "3000")}  # of bench/requests: what is known to cost
+REQUESTS = {"allocations": ("alloc", "5000"), "streams": ("streams", "3000")}  # of bench/requests: what is known to cost
 
 WHY = ("A launch costs nanoseconds more, and nobody else wants the device. An allocation is counted before the driver is asked; short "
        "kernels on many streams keep the device no busier than the processor that launches them, so that what a call costs is seen there most, "
@@ -23,7 +23,7 @@ WHY = ("A launch costs nanoseconds more, and nobody else wants the device. An al
 
 def run(world):
     if not world.quick:
-        world.seeds *= 3  # a hundredth, our own goal, is less than two runs of five differ by
+        world.seeds *= 2  # a hundredth, our own goal, is less than two runs of five differ by
     requests = {kind: (world.build / "bench/requests", *rounds) for kind, rounds in REQUESTS.items()}
     overhead = overheads(world, {**spinning(world, KINDS), **requests})
     world.measure(overhead=largest(overhead.values()))

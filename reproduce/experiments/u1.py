@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 
 from draw import Axis, Line, bars, lines
-from far import CORES, NETWORKS, WISH, Far, decided, seconds, started, told
+from far import CORES, NETWORKS, WISH, Far, decided, launched, said, seconds
 from judge import estimate, largest, ratios
 
 HOST = next(network for network in NETWORKS if network.kind == "host")
@@ -23,9 +23,9 @@ PROGRAMS = {"GEMM": ("--kernel-us=5000", "--sync-every=20", "--count=60"),
             "ResNet train": ("--kernel-us=1000", "--sync-every=50", "--count=250"),
             "ResNet infer": ("--kernel-us=2000", "--sync-every=5", "--count=120")}
 
-# Of a set each works for a quarter of its time, and its kernels take SET_US in all.
-SET_US = 250_000
-ON_OFF = ("--burst-on=20", "--burst-off=60")
+# Those of a set work for so long, pause four times as long, and so on until they have worked for SET_MS in all.
+SET = (5, 10, 20, 40, 5, 10, 20, 40)
+SET_MS, PAUSES = 200, 4
 QUARTER = ("--request", "0.25", "--limit", "1", "--memory", "10%")
 SIZES, QUICK_SIZES = (1, 4, 8), (8,)
 FREE = 2 * CORES  # cores of either node
@@ -35,7 +35,7 @@ SETS = (*FIXED, "halves")
 WHY = ("A share beside nobody is as fast as a device alone, so that local costs nothing and leaves the rest to others; over the host's "
        "network a program loses what its synchronisations wait, and most of it where it waits for each short kernel or two. Placement takes local where the program and its device fit on one node, "
        "and so is as good as the best up to what two runs of the same differ. Where places are scarce it is the set that counts: the device's "
-       "node has cores for two of its programs, and the other node, which has no device, for two more. Each works for a quarter of its time, "
+       "node has cores for two of its programs, and the other node, which has no device, for two more. Each works for a fifth of its time, "
        "as what waits for its data or its clients does. A device of its own lets one run at a time, a share the two that have cores beside it, "
        "the network the two on the other node; halves are told beforehand to use the one or the other. Placement is asked for each program "
        "when one ends, with what the nodes have then, and uses both as well, four at once, whoever is next wherever there is room: it has to be "
@@ -51,11 +51,9 @@ def took(world, mode, options):
         return seconds(node, wish, options)
 
 
-def program(name):
-    """Its kernels as above, as many as a set's program has."""
-    options = [o for o in PROGRAMS[name] if not o.startswith("--count")]
-    kernel_us = int(next(o for o in options if o.startswith("--kernel-us=")).removeprefix("--kernel-us="))
-    return (*options, f"--count={SET_US // kernel_us}", *ON_OFF)
+def program(world, works_ms):
+    """One of a set: a second, where it has the device whenever it wants."""
+    return world.build / "bench/requests", "burst", str(SET_MS // works_ms), str(works_ms), str(PAUSES * works_ms)
 
 
 def mode_of_next(world, mode, running):
@@ -78,15 +76,15 @@ def next_of(world, mode, waiting, running):
     return None
 
 
-def set_took(world, mode, names):
+def set_took(world, mode, works_ms):
     """Seconds until all of these are done, which come at once in this order."""
     with ExitStack() as stack:
         node = stack.enter_context(world.node())
         began, running, is_full = time.monotonic(), {}, False
-        waiting = [(name, HALVES[i % 2]) for i, name in enumerate(names)]
+        waiting = [(ms, HALVES[i % 2]) for i, ms in enumerate(works_ms)]
         while waiting or running:
             for child in [child for child in running if child.poll() is not None]:
-                told(child)
+                said(child)
                 running.pop(child)[1].close()
                 is_full = False
             found = None if is_full else next_of(world, mode, waiting, [where for where, _ in running.values()])
@@ -97,7 +95,7 @@ def set_took(world, mode, names):
             i, where = found
             own = stack.enter_context(ExitStack())
             wish = {"exclusive": EXCLUSIVE, "local": QUARTER}.get(where) or own.enter_context(Far(node, HOST, QUARTER)).wish
-            running[started(node, wish, *program(waiting.pop(i)[0]))] = where, own
+            running[launched(node, wish, *program(world, waiting.pop(i)[0]))] = where, own
         return time.monotonic() - began
 
 
@@ -106,7 +104,7 @@ def sets(world):
     sizes = QUICK_SIZES if world.quick else SIZES
     ran = {mode: {n: [] for n in sizes} for mode in (*SETS, "adaptive")}
     for seed in range(world.seeds):
-        order = random.Random(seed).sample(list(PROGRAMS), len(PROGRAMS))
+        order = random.Random(seed).sample(SET, len(SET))
         for mode, by_size in ran.items():
             for n, took_s in by_size.items():
                 world.note(f"run {seed + 1} of {world.seeds}, {n} at once, {mode}")
