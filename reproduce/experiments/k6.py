@@ -60,4 +60,4 @@ def run(world):
     top = 10 ** math.ceil(math.log10(max(linear[-1][1], *(y for _, y, _ in late))))
     world.draw(lines("K6: time of a decision", "nodes of eight devices, three quarters full; the clock and the processor are real",
                      Axis("tenants", 0.8 * points[0][0], 1.3 * points[-1][0], log=True), Axis("microseconds", 1, top, log=True),
-                     [Line("divvy, mean", points), Line("divvy, 99th percentile", late), Line("if it were linear", linear, dashed=True)]))
+                     [Line("mean", points), Line("99th percentile", late), Line("if it were linear", linear, dashed=True)]))
