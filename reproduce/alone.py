@@ -18,18 +18,18 @@ def spinning(world, kinds):
     return {kind: spin(world.build, *options) for kind, options in kinds.items()}
 
 
-def overheads(world, commands, tries=1):
-    """{kind: [time against that without divvy, less one]}, of {kind: command}; each time is the shortest of so many."""
+def overheads(world, commands, times=()):
+    """{kind: [time against that without divvy, less one]}, of {kind: command}; each time is of one run, or of `times`[kind]."""
     out = {}
     for kind, command in commands.items():
         bare, shared = [], []
         for i in range(world.seeds):
             world.note(f"{kind}, pair {i + 1} of {world.seeds}")
-            took = {None: [], "share": []}
-            for k in range(tries):
+            took = {None: 0.0, "share": 0.0}
+            for k in range(dict(times).get(kind, 1)):
                 for policy in list(took)[::1 if (i + k) % 2 else -1]:
-                    took[policy].append(seconds(world, policy, command))
-            bare.append(min(took[None]))
-            shared.append(min(took["share"]))
+                    took[policy] += seconds(world, policy, command)
+            bare.append(took[None])
+            shared.append(took["share"])
         out[kind] = [r - 1 for r in ratios(shared, bare)]
     return out
