@@ -18,7 +18,8 @@ WHY = ("A request takes 20 ms of the device; a replica takes the next one as soo
        "the half minute in which it shrinks is not saved, nor is what more than four are granted while the autoscaler looks for the right number: "
        "of a load that comes and goes by the minute less is saved than our goal, and what is lost while it grows is the price. A request on a fifth "
        "also takes longer: who has had 20 ms of the device waits until they are a fifth of the time again. How much is saved depends on how "
-       "long the load is, here one minute, and a minute without. None is asked for below one replica: of a service without any there is "
+       "long the load is, here one minute, and a minute without. The ten seconds that divvy measures over are not compressed: at the published pace they are "
+       "less of a look, and less is lost and more is saved. None is asked for below one replica: of a service without any there is "
        "nothing to be measured; from nothing to work and back is O.")
 
 

@@ -44,7 +44,7 @@ def run(world):
     index = {policy: {n: [jain(v) for v in runs] for n, runs in by_n.items()} for policy, by_n in got.items()}
     world.measure(jain=min(index["share"].values(), key=lambda values: estimate(values).mean - estimate(values).half),
                   of_unbounded=ratios(*(by_n[CLIENTS[-1]] for by_n in index.values())))
-    world.draw(lines("U4: clients over the network that race for a device", "50 us each way, 9 Gbit/s; kernels of 1 ms; each second client waits for each of its own",
+    world.draw(lines("U4: clients over the network that race for a device", "50 us each way, 9 Gbit/s; kernels of 1 ms; every second client waits for each of its own",
                      Axis("clients", 0, 9), Axis("Jain's index of their device time", 0, 1.1),
                      [Line(NAMES[policy], [(n, *estimate(v)[:2]) for n, v in by_n.items()]) for policy, by_n in index.items()]))
     took = {(policy, which): [(n, *estimate([1 / which(v) for v in runs])[:2]) for n, runs in by_n.items()]
