@@ -73,7 +73,13 @@ class Pool:
         cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
             *cluster.node.inside(), os.path.join(os.environ["DIVVY_BUILD"], PLUGIN), "/var/lib/kubelet/device-plugins",
             "nvidia.com/gpu", ",".join(devices)])
+        wait_for(lambda: self.offered() == len(devices), "the kubelet offers them as its", 300)
         self.await_none()
+
+    def offered(self):
+        """The kubelet tells of devices every 10 s."""
+        node = self.cluster.get(f"/api/v1/nodes/{self.cluster.node_name}")
+        return int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
 
     def await_none(self):
         pods = f"/api/v1/namespaces/{shipped.SYSTEM}/pods?labelSelector=app.kubernetes.io/name=divvy-placeholder"

@@ -25,10 +25,10 @@ WHY = ("A container takes half of its memory, works, and takes the other half, s
        "--wait` starts one only when all of its memory is promised: none fails or blocks another. Whoever fits is not held back by a "
        "larger one that came before. ConVGPU's four orders are not run but reckoned, from the containers' own arrivals and run times of "
        "the same run, and each in the better of two ways, since what is published leaves it open: whoever is chosen collects what is free "
-       "until it has enough, or only those are chosen that fit. divvy starts the first that fits, and "
-       "waits as long as first come does in the mean (second picture); random and recent use are shorter, because what comes late and is small "
-       "passes what is large and has waited, which waits the longer for it. What is judged is "
-       "the mean time under divvy, run by run, against the mean over all runs under the one order that is best over all of them.")
+       "until it has enough, or only those are chosen that fit. divvy starts the first that fits, and waits as long as first come does in "
+       "the mean (second picture); random and recent use are shorter (in the one run at the published pace only recent use is), because "
+       "what comes late and is small passes what is large and has waited, which waits the longer for it. What is judged is the mean time "
+       "under divvy, run by run, against the mean over all runs under the one order that is best over all of them.")
 
 
 def arrivals(seed, n):

@@ -15,11 +15,12 @@ STATIC, ELASTIC = 0.5, 1   # limits
 ROUNDS = 5                 # of work and pause, where work waits
 
 WHY = ("What one leaves idle the other uses, up to its limit; a static share stays idle. Nothing is known of the programs beforehand. Of "
-       "those that have nothing to do outside their bursts, as a service has, what one did not get to in its burst is lost: the work done is "
-       "the time in which somebody has some, and since both pause at times of their own, the gain is 1 and the idle part in the mean. Where "
-       "work waits for its program, as a training's does, a static share makes it late and loses none of it, and there is less to be gained: "
-       "about a fifth, the least of what was published, where each pauses as long as it works, and less where it pauses less or more. "
-       "A static pair and one that is not run side by side, each on a device of its own.")
+       "those that have nothing to do outside their bursts, as a service has, what one did not get to in its burst is lost: the work done "
+       "is the time in which somebody has some, and the gain would be 1 and the idle part if the two met at random: here it is 1.26, 1.47 "
+       "and 1.59 where each pauses for 25, 50 and 75 % of its time. Where work waits for its program, as a training's does, a static "
+       "share makes it late and loses none of it, and there is less to be gained: about a fifth, the least of what was published, where "
+       "each pauses as long as it works, and less where it pauses less or more. A static pair and one that is not run side by side, each "
+       "on a device of its own.")
 
 
 def work(world, idle, seed, seconds):

@@ -13,11 +13,14 @@ REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has t
 LIMITS = (0.4, 0.8, 1.0)    # of the training, or its request where that is more
 LATENCY = ("--request", "0.4", "--class", "latency", "--memory", "10%")
 
-WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the second picture, one run each, and not judged. The service's class, latency, gives it the device at the next kernel's end, and the training has what is left over. Beside it in "
-       "the standard class (second picture, one run each) a service waits for turns, and the more the training may take, the longer: who is "
-       "idle between requests gives its turn up, so that a request may wait for a whole one of the training's, some 29 ms, and those that come "
-       "meanwhile add up behind it. That is bad for a service, however large its share, and why there is a class for it. Latency is what the service measures, from when a request came to its answer, one at a time: requests that come "
-       "together wait for one another, alone too.")
+WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the second picture, one run each, and not judged. "
+       "The service's class, latency, gives it the device at the next kernel's end, and the training has what is left over. Beside it in "
+       "the standard class (second picture, one run each) a service waits for turns: who is idle between requests gives its turn up, so "
+       "that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up behind it. With a "
+       "request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s says only how long "
+       "that was. With 0.4 or 0.6 the 99th percentile is 37 to 79 ms where the training's limit leaves it room, and some 280 to 370 ms "
+       "where the training may take more. That is why there is a class for it. Latency is what the service measures, from when a request "
+       "came to its answer, one at a time: requests that come together wait for one another, alone too.")
 
 
 def perform(world, service, training, n, seed):
@@ -61,6 +64,6 @@ def run(world):
     world.draw(bars("G6: a service of class latency beside a training", f"requests of 5 ms by Poisson, {100 * LOAD:g} % of the device",
                     Axis("99th percentile in ms", 0, 60), ["alone", "beside a training"], ["latency"],
                     [[estimate(alone)[:2]], [estimate(beside)[:2]]]))
-    world.draw(matrix("G6: the same in the standard class", "99th percentile of the service, share that the training got; one run each",
+    world.draw(matrix("G6: the same in the standard class", "99th percentile of the service, which asks for 30 % in all, and the share that the training got; one run each",
                       [f"limit {limit:g}" for limit in LIMITS], [f"service's request {request:g}" for request in REQUESTS], cells,
                       "the training's limit, or what the service's request leaves where that is more"), "grid")
