@@ -114,6 +114,7 @@ static void tell(struct node *node)
 void node_usage_tick(struct node *node, uint64_t now)
 {
 	const uint64_t passed_ns = clock_since_ns(now, node->accounted_ns);
+	const bool is_told = now >= node->tell_accounts_ns;
 
 	node->accounted_ns = now;
 	for (uint32_t i = 0; i < node->n_slots; i++) {
@@ -124,11 +125,12 @@ void node_usage_tick(struct node *node, uint64_t now)
 	}
 	if (!node->is_account_new)
 		return;
-	if (now >= node->save_accounts_ns) {
+	/* What is told is kept: who is killed does not go on from less. */
+	if (is_told || now >= node->save_accounts_ns) {
 		save(node);
 		node->save_accounts_ns = now + SAVE_NS;
 	}
-	if (now >= node->tell_accounts_ns) {
+	if (is_told) {
 		tell(node);
 		node->tell_accounts_ns = now + TELL_NS;
 		node->is_account_new = false;
