@@ -7,8 +7,8 @@ from judge import estimate, largest, ratios
 NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 5)
 
 WHY = ("Time is from the request that creates a pod to its program's first instruction, the median of those created at once, and the last "
-       "of them; the ordinary ones are of the same image on the same node, and never meet divvy. The worst of the numbers at once is what "
-       "is judged. On a device that divvy has already a share costs a look by the webhook, and the kubelet's two calls to the node's "
+       "of them; the ordinary ones are of the same image on the same node, and never meet divvy. The number at once whose interval reaches "
+       "furthest is judged. On a device that divvy has already a share costs a look by the webhook, and the kubelet's two calls to the node's "
        "daemon before the container starts. Where the device is another plugin's, divvy has none before each measurement, and the pods "
        "wait until a placeholder holds one: the scheduler says that they wait, the controller makes a pod that asks for a whole device, "
        "Kubernetes' scheduler finds it the node, the kubelet admits it, and the node's daemon, which asks the kubelet every 50 ms, sees "
