@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What experiments measure on a real Kubernetes of one node, with divvy as it ships and simulated devices
-(tests/k8s); one JSON object a line, as soon as it is known. A process of its own: the modules of tests/k8s have
-names of their own.
+(tests/k8s). A process of its own: the modules of tests/k8s have names of their own, and one cluster is there for
+all that is asked.
 
-usage: on_cluster.py starts NUMBERS ROUNDS
-         pods created at once: {"owner", "kind", "n", "round", "ms", "last_ms", "node_ms"}, ms from their POST to their
-         program, the median and the last of them, and the median to their node
-       on_cluster.py queue BURSTS ROUNDS
-         files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s",
-         "left"}
-       on_cluster.py service SECONDS ROUNDS
-       on_cluster.py slow-service SECONDS ROUNDS
-         a load of so long for deploy/examples/autoscaling, FASTER times as fast as it is published or as it is: {"service",
-         "round", "answered", "answered_all", "answers", "p99_s", "granted_s", "loaded_s", "left", "grow_s", "shrink_s",
-         "granted": [[s, devices], ...]}; granted and loaded_s are device-seconds, of all the time and of that with a load
+usage: on_cluster.py [--slowly]
+Each line of its input asks for one thing, and is answered with a JSON object a line, as soon as it is known, and an
+empty line at the end:
+  starts NUMBERS ROUNDS
+    pods created at once: {"owner", "kind", "n", "round", "ms", "last_ms", "node_ms"}, ms from their POST to their
+    program, the median and the last of them, and the median to their node
+  queue BURSTS ROUNDS
+    files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s", "left"}
+  service SECONDS ROUNDS
+    a load of so long for deploy/examples/autoscaling, FASTER times as fast as it is published, or slowly as it is:
+    {"service", "round", "answered", "answered_all", "answers", "p99_s", "granted_s", "loaded_s", "left", "grow_s",
+    "shrink_s", "granted": [[s, devices], ...]}; granted and loaded_s are device-seconds, of all the time and of that
+    with a load
 Exit status: 77 no cluster can be had here, and a sentence on stderr says why."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -40,6 +43,8 @@ from starts import Kind, Starts, keep_one_there  # noqa: E402
 TIMES = {1: 3, 10: 3}  # so often in each round where a few are created at once
 DEVICES = "2xH200-141Gi"  # 64 slots each: none of a hundred waits for one
 PLUGIN = "tests/k8s/fake-plugin"
+SETTLE_S = 2  # that the kubelet is at work after a container's end
+QUEUES_DEVICES = "8xH200-141Gi"
 QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
 # A fifth of the device for five seconds: a second of its time, as much for each file.
 WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count=200, --quiet]"
@@ -57,6 +62,38 @@ ANSWERED = 0.95
 
 def say(**row):
     print(json.dumps(row), flush=True)
+
+
+class Site:
+    """The cluster and divvy on it, for one experiment after the other; each finds it as the first one did."""
+
+    def __init__(self, cluster, faster):
+        self.cluster, self.faster = cluster, faster
+        self.daemon = self.pool = None
+
+    def open(self, devices):
+        """With these, and a namespace of its own."""
+        if self.daemon is None:
+            self.daemon = shipped.install(self.cluster, devices)
+        if self.pool:
+            self.pool.give_back()
+            self.pool = None
+        self.daemon.change_devices(devices)
+        self.cluster.namespace = self.cluster.new_namespace()
+        return self.cluster, self.daemon
+
+    def offer_to_others(self):
+        self.pool = Pool(self.cluster, self.daemon)
+        return self.pool
+
+    def clear(self):
+        namespaces = "/api/v1/namespaces"
+        for item in self.cluster.get(namespaces)["items"]:
+            if item["metadata"]["name"].startswith("divvy-test-"):
+                self.cluster.delete(f"{namespaces}/{item['metadata']['name']}")
+        wait_for(lambda: not [item for item in self.cluster.get(namespaces)["items"] if item["metadata"]["name"].startswith("divvy-test-")],
+                 "what was measured is gone", 300)
+        wait_for(lambda: not self.daemon.status().get("tenants"), "nobody has a share", 300)
 
 
 # ---- pods that start
@@ -81,10 +118,19 @@ class Pool:
         node = self.cluster.get(f"/api/v1/nodes/{self.cluster.node_name}")
         return int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
 
+    def give_back(self):
+        """They are divvy's again."""
+        self.cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{self.cluster.node_name}", {"spec": {"pool": None}})
+        self.cluster.kubectl("label", "--overwrite", "node", self.cluster.node_name, "divvy.gpu/owner=divvy")
+        self.cluster.kill("fake-plugin")
+        self.cluster.restart("kubelet")  # or it believes in that plugin for five minutes more
+
     def await_none(self):
+        """divvy's own patience with idle devices is no part of this, nor is the kubelet's with pods that have ended."""
         pods = f"/api/v1/namespaces/{shipped.SYSTEM}/pods?labelSelector=app.kubernetes.io/name=divvy-placeholder"
-        wait_for(lambda: not self.cluster.get(pods)["items"] and {
-            d["owner"] for d in self.daemon.status().get("devices") or []} == {"native"}, "divvy has no device", 300)
+        self.cluster.request("DELETE", pods)
+        wait_for(lambda: {d["owner"] for d in self.daemon.status().get("devices") or []} == {"native"}, "divvy has no device", 300)
+        time.sleep(SETTLE_S)
 
 
 def compare(owner, kinds, numbers, rounds, settle):
@@ -103,24 +149,22 @@ def compare(owner, kinds, numbers, rounds, settle):
                 say(owner=owner, kind=kind.label, n=n, round=i, ms=ms, last_ms=statistics.median(last), node_ms=node_ms)
 
 
-def starts(numbers, rounds):
-    with open_cluster("kcm", "sched", "node", own=True, alone=True) as cluster:
-        daemon = shipped.install(cluster, DEVICES)
-        pods = Starts(cluster, daemon)
-        kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
-                 Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"})]
-        there = {f"there-{i}": device for i, device in enumerate(daemon.devices())}
-        for name, device in there.items():
-            keep_one_there(cluster, device, name)
-        for kind in kinds:  # the first of an image takes longer
-            kind.create(1)
-            kind.clear()
-        compare("divvy", kinds, numbers, rounds, lambda: None)
-        for name in there:
-            cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=0)
-        wait_for(lambda: not daemon.status().get("tenants"), "nobody has a share", 300)
-        pool = Pool(cluster, daemon)
-        compare("pool", kinds, numbers, rounds, pool.await_none)
+def starts(site, numbers, rounds):
+    cluster, daemon = site.open(DEVICES)
+    pods = Starts(cluster, daemon)
+    kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
+             Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"})]
+    there = {f"there-{i}": device for i, device in enumerate(daemon.devices())}
+    for name, device in there.items():
+        keep_one_there(cluster, device, name)
+    for kind in kinds:  # the first of an image takes longer
+        kind.create(1)
+        kind.clear()
+    compare("divvy", kinds, numbers, rounds, lambda: None)
+    for name in there:
+        cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=0)
+    wait_for(lambda: not daemon.status().get("tenants"), "nobody has a share", 300)
+    compare("pool", kinds, numbers, rounds, site.offer_to_others().await_none)
 
 
 # ---- files that come
@@ -184,14 +228,12 @@ class Folder:
         return {"seconds": seconds, "first_s": seen["at"], "at_once": seen["most"], "zero_s": zero_s, "left": left}
 
 
-def files(bursts, rounds):
-    with open_cluster("kcm", "sched", "node", own=True, alone=True) as cluster:
-        daemon = shipped.install(cluster, "8xH200-141Gi")
-        folder = Folder(cluster, daemon)
-        for i in range(rounds):
-            for n in bursts:
-                for request in (SHARE, WHOLE) if i % 2 else (WHOLE, SHARE):
-                    say(burst=n, request=request, round=i, **folder.burst(n, request))
+def files(site, bursts, rounds):
+    folder = Folder(*site.open(QUEUES_DEVICES))
+    for i in range(rounds):
+        for n in bursts:
+            for request in (SHARE, WHOLE) if i % 2 else (WHOLE, SHARE):
+                say(burst=n, request=request, round=i, **folder.burst(n, request))
 
 
 # ---- a service that grows and shrinks
@@ -263,33 +305,37 @@ def episode(services, load_s, seed):
             for service in services]
 
 
-def grows(seconds, rounds, faster=FASTER):
-    options = {"kube-controller-manager": sync(faster)}
-    with open_cluster("kcm", "sched", "node", own=True, alone=True, args=options) as cluster:
-        daemon = shipped.install(cluster, SERVICES_DEVICES)
-        import_worker(cluster)
-        services = [Service(cluster, daemon, "on-shares", FIFTH, faster), Service(cluster, daemon, "on-whole", WHOLE, faster),
-                    Service(cluster, daemon, "static", FIFTH, faster, at_least=PEAK)]
-        for service in services:
-            service.apply()
-        for i in range(rounds):
-            for load_s in seconds:
-                for row in episode(services, load_s, seed=i):
-                    say(round=i, **row)
+def grows(site, seconds, rounds):
+    cluster, daemon = site.open(SERVICES_DEVICES)
+    import_worker(cluster)
+    services = [Service(cluster, daemon, "on-shares", FIFTH, site.faster), Service(cluster, daemon, "on-whole", WHOLE, site.faster),
+                Service(cluster, daemon, "static", FIFTH, site.faster, at_least=PEAK)]
+    with concurrent.futures.ThreadPoolExecutor(len(services)) as at_once:
+        list(at_once.map(Service.apply, services))
+    for i in range(rounds):
+        for load_s in seconds:
+            for row in episode(services, load_s, seed=i):
+                say(round=i, **row)
 
 
-def grows_slowly(seconds, rounds):
-    """As Kubernetes does unless told."""
-    grows(seconds, rounds, 1)
+COMMANDS = {"starts": starts, "queue": files, "service": grows}
 
 
-COMMANDS = {"starts": starts, "queue": files, "service": grows, "slow-service": grows_slowly}
+def serve(faster):
+    with open_cluster("kcm", "sched", "node", own=True, alone=True, args={"kube-controller-manager": sync(faster)}) as cluster:
+        site = Site(cluster, faster)
+        for line in sys.stdin:
+            what, numbers, rounds = line.split()
+            COMMANDS[what](site, [int(n) for n in numbers.split(",")], int(rounds))
+            site.clear()
+            print(flush=True)
+
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or sys.argv[1] not in COMMANDS:
+    if sys.argv[1:] not in ([], ["--slowly"]):
         sys.exit(__doc__)
     try:
-        COMMANDS[sys.argv[1]]([int(n) for n in sys.argv[2].split(",")], int(sys.argv[3]))
+        serve(1 if sys.argv[1:] else FASTER)
     except Skip as why:
         print(f"no cluster can be had here: {why}", file=sys.stderr)
         sys.exit(SKIP)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
 the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones, PACED=1 for one run
-of each that is compressed (goals.yaml), at the pace that was published. With four processors or more, those that need a
-cluster run on half of them, one after the other, beside the rest, two processors for each.
+of each that is compressed (goals.yaml), at the pace that was published. Those on a node run beside one another, since
+they wait most of the time, but the quiet ones (goals.yaml), one after the other, with nothing beside them. Those on a
+cluster come last, or with four processors or more beside all of these, each half of the processors for itself.
 
 Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl; out/reproduction.jsonl is a link to
 what was run last), and pictures beside it. Once all that
@@ -28,6 +29,7 @@ import traceback
 import judge
 import page
 from node import Node
+from one_cluster import OneCluster, Skipped
 from place import Place
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -39,13 +41,8 @@ SEEDS = {"virtual": 20, "clock": 20}
 SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4, "clock": 2}
 QUICK_SEEDS_OF_OTHERS = 1
-LANE = 2  # processors that a device, its daemon and the programs before it keep busy
-
-SKIP = 77  # on_cluster.py's status
-
-
-class Skipped(Exception):
-    """It cannot be run on this machine, as has been said."""
+HALF = 2           # processors that those on a node need, and those on a cluster
+PER_PROCESSOR = 2  # so many on a node at once: each keeps one busy for a tenth of the time, or a third of it at most
 
 
 def seeds_of(means, quick):
@@ -62,11 +59,16 @@ def core_of(processor):
 
 def divided(processors):
     """(those of experiments on a node, those of one on a cluster): all for either, where there are not enough for both at once."""
-    if len(processors) < 2 * LANE:
+    if len(processors) < 2 * HALF:
         return processors, processors
     by_core = sorted(processors, key=lambda p: (core_of(p), p))
-    half = len(by_core) // 2 // LANE * LANE
+    half = len(by_core) // 2 // HALF * HALF
     return by_core[:half], by_core[half:]
+
+
+def is_quiet(experiment):
+    """It tells what is less than others beside it would change."""
+    return experiment["means"] in ("virtual", "clock") or experiment.get("quiet", False)
 
 
 class Ended(Exception):
@@ -78,8 +80,9 @@ class World:
 
     is_ended = False  # of all of them
 
-    def __init__(self, name, experiment, folder, quick, is_paced=False):
+    def __init__(self, name, experiment, folder, cluster, quick, is_paced=False):
         self.name = name
+        self.cluster = cluster
         self.folder = folder
         self.quick = quick
         self.pace = experiment["compressed"]["by"] if is_paced else 1  # how often as long everything is to take
@@ -96,22 +99,7 @@ class World:
 
     def on_cluster(self, what, sizes):
         """What on_cluster.py measures there, row by row, in as many rounds as there are seeds."""
-        command = [sys.executable, ROOT / "reproduce/on_cluster.py", what, ",".join(map(str, sizes)), str(self.seeds)]
-        env = {**os.environ, "DIVVY_BUILD": str(self.build), "DIVVY_SOURCE": str(ROOT)}
-        with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as rows:
-            try:
-                for line in rows.stdout:
-                    if line.startswith("{"):  # the rest is for people: that it waits, or its logs where it fails
-                        yield json.loads(line)
-                    else:
-                        print(line, end="", file=sys.stderr)
-                rows.wait()
-            finally:
-                rows.terminate()
-        if rows.returncode == SKIP:
-            raise Skipped
-        if rows.returncode:
-            raise RuntimeError(f"on_cluster.py {what} has ended with {rows.returncode}")
+        return self.cluster.rows(what, sizes, self.seeds)
 
     def few(self, values):
         """All of a sweep; where it is to be quick its ends and the middle."""
@@ -158,9 +146,9 @@ def chosen(goals, is_paced=False):
     return [name for name in goals if name in (wanted or there)]
 
 
-def perform(name, experiment, folder, quick, is_paced):
+def perform(name, experiment, folder, cluster, quick, is_paced):
     """The line of the experiment."""
-    world = World(name, experiment, folder, quick, is_paced)
+    world = World(name, experiment, folder, cluster, quick, is_paced)
     began = time.monotonic()
     module_of(name).run(world)
     world.note("")
@@ -241,26 +229,39 @@ def children():
 
 
 class Runs:
-    """All that were chosen, several beside one another where the machine has the processors for that."""
+    """All that were chosen."""
 
     def __init__(self, names, goals, out, quick, is_paced):
         self.names, self.goals, self.out, self.quick, self.is_paced = names, goals, out, quick, is_paced
         self.lines = out / (PACED_LINES if is_paced else LINES)
+        self.cluster = OneCluster(BUILD, slowly=is_paced)
         self.rows = read_lines(self.lines, goals)
         self.failed = self.skipped = 0
         self.lock = threading.Lock()  # of all above, and of what is printed
 
     def perform_all(self):
-        """What a thread starts has the thread's processors."""
         of_node, of_cluster = divided(sorted(os.sched_getaffinity(0)))
-        on_node = [name for name in self.names if self.goals[name]["means"] != "cluster"]
-        on_cluster = [name for name in self.names if name not in on_node]
-        with (concurrent.futures.ThreadPoolExecutor(max(1, len(of_node) // LANE), initializer=os.sched_setaffinity, initargs=(0, of_node)) as lanes,
-              concurrent.futures.ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, of_cluster)) as lane):
-            done = lanes.map(self.perform_one, on_node)
+        with concurrent.futures.ThreadPoolExecutor(2) as halves:
+            on_node = halves.submit(self.perform_on_node, of_node)
             if of_node == of_cluster:
-                list(done)
-            list(lane.map(self.perform_one, on_cluster))
+                on_node.result()
+            halves.submit(self.perform_on_cluster, of_cluster).result()
+            on_node.result()
+
+    def perform_on_node(self, processors):
+        names = [name for name in self.names if self.goals[name]["means"] != "cluster"]
+        quiet = [name for name in names if is_quiet(self.goals[name])]
+        self.perform_beside([name for name in names if name not in quiet], PER_PROCESSOR * len(processors), processors)
+        self.perform_beside(quiet, 1, processors)
+
+    def perform_on_cluster(self, processors):
+        self.perform_beside([name for name in self.names if self.goals[name]["means"] == "cluster"], 1, processors)
+        self.cluster.end()
+
+    def perform_beside(self, names, n_at_once, processors):
+        """What a thread starts has the thread's processors."""
+        with concurrent.futures.ThreadPoolExecutor(n_at_once, initializer=os.sched_setaffinity, initargs=(0, processors)) as lanes:
+            list(lanes.map(self.perform_one, names))
 
     def end(self, *_):
         """What runs fails for want of its programs, clears up as it always does, and nothing more begins."""
@@ -274,7 +275,7 @@ class Runs:
         with self.lock:
             print(f"== {self.names.index(name) + 1} of {len(self.names)}: {name}, {self.goals[name]['title']} (simulated)", flush=True)
         try:
-            row = perform(name, self.goals[name], self.out, self.quick, self.is_paced)
+            row = perform(name, self.goals[name], self.out, self.cluster, self.quick, self.is_paced)
         except Skipped:
             with self.lock:
                 print(f"{name}: skipped")
@@ -284,7 +285,8 @@ class Runs:
             return
         except Exception:  # whatever it is, the others are to run
             with self.lock:
-                traceback.print_exc()
+                if not World.is_ended:
+                    traceback.print_exc()
                 self.failed += 1
             return
         with self.lock:

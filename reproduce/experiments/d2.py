@@ -35,7 +35,7 @@ def mean_curve(runs, step=1.0):
 def run(world):
     load_s = world.pace * (QUICK_LOAD_S if world.quick else LOAD_S)
     rows = {service: [] for service in NAMES}
-    for row in world.on_cluster("service" if world.pace == 1 else "slow-service", [load_s]):
+    for row in world.on_cluster("service", [load_s]):
         world.note(f"run {row['round'] + 1} of {world.seeds}, {NAMES[row['service']]}")
         rows[row["service"]].append(row)
 

@@ -106,6 +106,21 @@ class Shipped(Daemon):
     def await_ready(self):
         wait_for(self.is_ready, f"GPUNode is Ready: {self.status()}", START_S)
 
+    def await_slots(self):
+        slots = 64 * len(self.devices())
+        wait_for(lambda: self.slots_offered() == slots, f"the kubelet offers {slots} slots", START_S)
+
+    def change_devices(self, simulate):
+        """Nobody may have a share; serving when this returns."""
+        if simulate != self.simulate:
+            self.simulate = simulate
+            self.cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{self.node}", {"spec": {"simulate": simulate}})
+            self.cluster.kubectl("-n", SYSTEM, "rollout", "restart", "daemonset/divvyd")
+            await_workloads(self.cluster)
+            wait_for(lambda: len(self.devices()) == int(simulate.split("x")[0]), f"the devices are {simulate}", START_S)
+        self.await_ready()
+        self.await_slots()
+
 
 def example(name, /, **replaced):
     """The text of deploy/examples/NAME.yaml, with what a user puts there first."""
@@ -144,6 +159,5 @@ def install(cluster, simulate="2xH200-141Gi"):
     daemon = Shipped(cluster, simulate)
     daemon.await_ready()
     await_workloads(cluster)
-    slots = 64 * len(daemon.devices())
-    wait_for(lambda: daemon.slots_offered() == slots, f"the kubelet offers {slots} slots", START_S)
+    daemon.await_slots()
     return daemon

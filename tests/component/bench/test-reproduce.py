@@ -161,7 +161,7 @@ def every_experiment_has_goals_that_can_be_judged():
         assert {"of", "title", "claim", "condition", "means", "goals"} <= set(experiment), name
         assert ("inputs" in experiment) == bool(experiment.get("model")), name
         assert "compressed" not in experiment or (experiment["compressed"]["by"] > 1 and experiment["compressed"]["published"]), name
-        assert set(experiment) <= {"of", "title", "claim", "condition", "means", "goals", "model", "inputs", "compressed", "baselines"}, name
+        assert set(experiment) <= {"of", "title", "claim", "condition", "means", "quiet", "goals", "model", "inputs", "compressed", "baselines"}, name
         # A comma that is not quoted makes a key of what follows it.
         assert all(set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()), name
         for goal in experiment["goals"].values():
