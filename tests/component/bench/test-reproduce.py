@@ -8,6 +8,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
+import unittest.mock
 import xml.etree.ElementTree
 
 SOURCE = pathlib.Path(os.environ["DIVVY_SOURCE"])
@@ -16,6 +18,7 @@ sys.path[:0] = [str(SOURCE / "tests"), str(SOURCE / "reproduce")]
 import judge  # noqa: E402
 import node  # noqa: E402
 import on_cluster  # noqa: E402
+import one_cluster  # noqa: E402
 import run  # noqa: E402
 from experiments import c, d2, u4, u5  # noqa: E402
 from tap import PATIENCE_S, main  # noqa: E402
@@ -116,6 +119,78 @@ def processors_are_for_both_or_divided():
     for n, of_node in ((4, 2), (6, 2), (8, 4), (16, 8)):
         first, second = run.divided(list(range(n)))
         assert len(first) == of_node and sorted(first + second) == list(range(n)), (n, first, second)
+
+
+class Pretended(run.Runs):
+    """Notes who runs beside whom."""
+
+    def __init__(self, names, goals):
+        super().__init__(names, goals, pathlib.Path("/nowhere"), True, False)
+        self.at_work, self.seen = set(), []
+
+    def perform_one(self, name):
+        with self.lock:
+            self.at_work.add(name)
+            self.seen.append(frozenset(self.at_work))
+        time.sleep(0.01)
+        with self.lock:
+            self.at_work.remove(name)
+
+
+def quiet_ones_have_nothing_beside_them():
+    goals = judge.read_goals()
+    there = sorted(os.sched_getaffinity(0))
+    on_cluster_ones = {name for name in goals if goals[name]["means"] == "cluster"}
+    quiet = {name for name in set(goals) - on_cluster_ones if run.is_quiet(goals[name])}
+    assert {"K6", "G1", "K4"} <= quiet and not {"K2", "G8"} & quiet
+    for halves in ((there, there), (there, [*there, there[0]])):  # the same, or divided
+        runs = Pretended(list(goals), goals)
+        with unittest.mock.patch.object(run, "divided", return_value=halves):
+            runs.perform_all()
+        assert len(runs.seen) == len(goals), runs.seen
+        for at_once in runs.seen:
+            assert len(at_once) == 1 or not at_once & quiet or len(at_once - on_cluster_ones) == 1, at_once
+            assert len(at_once & on_cluster_ones) <= 1, at_once
+            assert halves[0] != halves[1] or not at_once & on_cluster_ones or len(at_once) == 1, at_once
+
+
+# Answers what it is asked as on_cluster.py does; an unknown word ends it with that status.
+ANSWERS = """
+import sys
+for line in sys.stdin:
+    what, numbers, rounds = line.split()
+    if what != "count":
+        sys.exit(int(what))
+    for n in numbers.split(","):
+        print('{"n": %s}' % n, flush=True)
+    print(flush=True)
+"""
+
+
+def one_cluster_is_there_for_all_that_ask():
+    class Answers(one_cluster.OneCluster):
+        def start(self):
+            self.process = subprocess.Popen([sys.executable, "-c", ANSWERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    cluster = Answers(pathlib.Path("/nowhere"))
+    assert [row["n"] for row in cluster.rows("count", [1, 2], 1)] == [1, 2]
+    first = cluster.process
+    assert [row["n"] for row in cluster.rows("count", [3], 1)] == [3] and cluster.process is first
+    for status, error in ((77, one_cluster.Skipped), (1, RuntimeError)):
+        try:
+            list(cluster.rows(str(status), [1], 1))
+            raise AssertionError("it has ended, and nobody knows")
+        except error:
+            assert cluster.process is None
+        assert len(list(cluster.rows("count", [1], 1))) == 1  # by another one
+    rows = cluster.rows("count", [1, 2, 3], 1)
+    next(rows)
+    left = cluster.process
+    rows.close()  # what is not read is no part of the next answer
+    assert left.returncode is not None and [row["n"] for row in cluster.rows("count", [4], 1)] == [4]
+    last = cluster.process
+    cluster.end()
+    assert last.returncode == 0 and first.returncode == 77
+    cluster.end()  # there is none
 
 
 def a_service_has_grown_when_all_is_answered():
@@ -280,7 +355,8 @@ def orders_of_waiting_are_reckoned():
 
 
 main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
-     an_index_is_jains, processors_are_for_both_or_divided, a_service_has_grown_when_all_is_answered,
+     an_index_is_jains, processors_are_for_both_or_divided,
+     quiet_ones_have_nothing_beside_them, one_cluster_is_there_for_all_that_ask, a_service_has_grown_when_all_is_answered,
      left_counts_what_is_missing_too, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
      every_experiment_has_goals_that_can_be_judged, an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
      a_run_at_the_published_pace_agrees_or_not, the_published_pace_is_of_what_is_compressed,
