@@ -58,6 +58,13 @@ class Far:
             raise RuntimeError(f"{command[0].name} ended with {child.wait()}: {child.stderr.read().strip()}")
         return line
 
+    def sent_bytes(self):
+        """(to the device's node, back from there) until now, as they go over the link."""
+        link = self.children[-1]
+        link.stdin.write("count\n")
+        link.stdin.flush()
+        return tuple(map(int, link.stdout.readline().split()))
+
     def __enter__(self):
         return self
 

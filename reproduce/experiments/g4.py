@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemini's comparison with static shares: pairs that idle for part of their time."""
+"""Gemini's comparison with static shares: groups of two and three that idle for part of their time."""
 
 import random
 import time
@@ -9,8 +9,9 @@ from judge import estimate, ratios
 from node import SETTLE_S, busy
 
 IDLE = (0, 0.25, 0.5, 0.75)
-PERIODS_MS = (2000, 1400)  # not the same, so that they meet in every phase
-STATIC, ELASTIC = 0.5, 1   # limits
+PERIODS_MS = (2000, 1400, 1100)  # not the same, so that they meet in every phase; a group has the first of them
+REQUESTS = {2: "0.5", 3: "0.333"}  # by the size of a group
+GROUPS = [(n, limit) for n in REQUESTS for limit in ("static", "elastic")]
 
 ROUNDS = 5                 # of work and pause, where work waits
 
@@ -23,60 +24,66 @@ WHY = ("What one leaves idle the other uses, up to its limit; a static share sta
        "on a device of its own.")
 
 
+def wish(n, limit, device):
+    return ("--request", REQUESTS[n], "--limit", REQUESTS[n] if limit == "static" else "1", "--memory", "10%", "--device", str(device))
+
+
 def work(world, idle, seed, seconds):
-    """{limit: the part of the time in which its device worked}, for pairs that pause for that part of theirs."""
-    with world.node(devices="2xH200-141Gi") as node:
-        for device, limit in enumerate((STATIC, ELASTIC)):
-            for i, period_ms in enumerate(PERIODS_MS):
+    """{(n, limit): the part of the time in which its device worked}, for groups that pause for that part of theirs."""
+    with world.node(devices=f"{len(GROUPS)}xH200-141Gi") as node:
+        for device, (n, limit) in enumerate(GROUPS):
+            for i, period_ms in enumerate(PERIODS_MS[:n]):
                 on, off = round(period_ms * (1 - idle)), round(period_ms * idle)
                 bursts = (f"--burst-on={on}", f"--burst-off={off}") if idle else ()
-                node.start(f"{limit}-{i}", ("--request", "0.5", "--limit", str(limit), "--memory", "10%", "--device", str(device)),
-                           f"--duration={seconds}", f"--seed={2 * seed + i + 1}", *bursts)
+                node.start(f"{n}-{limit}-{i}", wish(n, limit, device), f"--duration={seconds}", f"--seed={len(PERIODS_MS) * seed + i + 1}", *bursts)
         ran = node.finish()
     worked = {}
-    for limit in (STATIC, ELASTIC):
-        pair = [ran[f"{limit}-{i}"] for i in range(len(PERIODS_MS))]
-        begin = max(intervals[0][0] for intervals in pair) + SETTLE_S
+    for n, limit in GROUPS:
+        group = [ran[f"{n}-{limit}-{i}"] for i in range(n)]
+        begin = max(intervals[0][0] for intervals in group) + SETTLE_S
         end = begin + seconds - 2 * PERIODS_MS[0] / 1000 - 2 * SETTLE_S
-        worked[limit] = sum(busy(intervals, begin, end) for intervals in pair) / (end - begin)
+        worked[n, limit] = sum(busy(intervals, begin, end) for intervals in group) / (end - begin)
     return worked
 
 
 def until_done(world, idle, seed, rounds):
-    """{limit: seconds until the work of each was done, of both together}, where it waits for them."""
+    """{limit: seconds until the work of each was done, of both together}, of pairs where it waits for them."""
     between = random.Random(seed).uniform(0, PERIODS_MS[0] / 1000)
-    with world.node(devices="2xH200-141Gi") as node:
-        for i, period_ms in enumerate(PERIODS_MS):
+    pair = [(device, limit) for device, (n, limit) in enumerate(GROUPS) if n == 2]
+    with world.node(devices=f"{len(pair)}xH200-141Gi") as node:
+        for i, period_ms in enumerate(PERIODS_MS[:2]):
             time.sleep(i * between)
-            n = round(rounds * PERIODS_MS[0] / period_ms)  # about as much work for either
-            for device, limit in enumerate((STATIC, ELASTIC)):
-                node.launch(f"{limit}-{i}", ("--request", "0.5", "--limit", str(limit), "--memory", "10%", "--device", str(device)),
-                            world.build / "bench/requests", "burst", str(n), str(round(period_ms * (1 - idle))), str(round(period_ms * idle)))
+            rounds_of_it = round(rounds * PERIODS_MS[0] / period_ms)  # about as much work for either
+            for device, limit in pair:
+                node.launch(f"{limit}-{i}", wish(2, limit, device), world.build / "bench/requests", "burst", str(rounds_of_it),
+                            str(round(period_ms * (1 - idle))), str(round(period_ms * idle)))
         node.wait()
-        return {limit: sum(int(node.said(f"{limit}-{i}")[-1].split()[1]) for i in range(len(PERIODS_MS))) / 1e9 for limit in (STATIC, ELASTIC)}
+        return {limit: sum(int(node.said(f"{limit}-{i}")[-1].split()[1]) for i in range(2)) / 1e9 for _, limit in pair}
 
 
 def run(world):
     seconds = 7 if world.quick else 14
-    gains = {}
+    gains = {n: {} for n in REQUESTS}
     for idle in world.few(IDLE):
         worked = []
         for seed in range(world.seeds):
             world.note(f"{100 * idle:g} % idle, run {seed + 1} of {world.seeds}")
             worked.append(work(world, idle, seed, seconds))
-        gains[idle] = ratios([pair[ELASTIC] for pair in worked], [pair[STATIC] for pair in worked])
+        for n, by_idle in gains.items():
+            by_idle[idle] = ratios([of[n, "elastic"] for of in worked], [of[n, "static"] for of in worked])
     waits = {}
-    for idle in gains:
+    for idle in gains[2]:
         took = []
         for seed in range(world.seeds) if idle else ():
             world.note(f"{100 * idle:g} % idle, work waits, run {seed + 1} of {world.seeds}")
             took.append(until_done(world, idle, seed, ROUNDS // 2 if world.quick else ROUNDS))
         if took:
-            waits[idle] = ratios([pair[STATIC] for pair in took], [pair[ELASTIC] for pair in took])
-    world.measure(gain=gains[0.5], gain_waits=waits[0.5], none_lost=gains[0])
-    world.draw(lines("G4: elastic against static shares", "two programs of request 0.5 that pause; static: limit 0.5",
+            waits[idle] = ratios([pair["static"] for pair in took], [pair["elastic"] for pair in took])
+    world.measure(gain=gains[2][0.5], gain_three=gains[3][0.5], gain_waits=waits[0.5], none_lost=gains[2][0])
+    world.draw(lines("G4: elastic against static shares", "programs with equal requests that pause; static: limit = request",
                      Axis("part of the time in which each pauses", 0, 0.8, percent=True),
-                     Axis("speed against static shares", 0, 2.2),
-                     [Line("late work is lost", [(idle, *estimate(v)[:2]) for idle, v in gains.items()]),
-                      Line("late work waits", [(idle, *estimate(v)[:2]) for idle, v in waits.items()])],
+                     Axis("speed against static shares", 0, 2.5),
+                     [*(Line(f"{words}, late work is lost", [(idle, *estimate(v)[:2]) for idle, v in gains[n].items()])
+                        for n, words in ((2, "two"), (3, "three"))),
+                      Line("two, late work waits", [(idle, *estimate(v)[:2]) for idle, v in waits.items()])],
                      bands=[(1, "static shares")]))

@@ -35,6 +35,11 @@ def done_of_whole(place, minutes):
     return ratios(*(figure(runs[policy], "completion_mean_s") for policy in ("default", "whole")))
 
 
+def filled(runs):
+    """The part of the devices in use that is given away: what is not is in pieces."""
+    return ratios(figure(runs, "allocated"), figure(runs, "devices_in_use"))
+
+
 def started(place, n, room):
     """How many of a gang of n are placed at once where so many have room."""
     stays = STAYS * (2 - room)
@@ -53,7 +58,10 @@ def run(world):
     waited = {policy: figure(runs, "queued_mean_s") for policy, runs in day.items()}
     # Half are guaranteed: the mean of all is that of both.
     both = place.run(["default"], *options(more=("--priorities", "0:1,100:1")))["default"]
+    use = {policy: figure(runs, "used") for policy, runs in day.items()}
     world.measure(
+        use_of_whole=ratios(use["default"], use["whole"]),
+        filled_of_kubeshare2=ratios(filled(day["default"]), filled(day["kubeshare2"])),
         wait_of_whole=ratios(waited["default"], waited["whole"]),
         done_of_whole=ratios(done["default"], done["whole"]),
         done_of_whole_short=done_of_whole(place, 25.5),

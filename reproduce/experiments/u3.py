@@ -20,14 +20,15 @@ WHY = ("Placement takes RDMA before the host's network before an overlay, whatev
 
 
 def times(world, factor):
-    """{program: {network: seconds}}, of one run."""
-    out = {program: {} for program in PROGRAMS}
+    """({program: {network: seconds}}, {program: bytes to the device's node and back}), of one run."""
+    out, sent = {program: {} for program in PROGRAMS}, {}
     for network in NETWORKS:
         late = network._replace(latency_us=network.latency_us * factor)
         for program, took in PROGRAMS.items():
             with world.node() as node, Far(node, late) as far:
                 out[program][network.name] = took(node, far.wish)
-    return out
+                sent[program] = far.sent_bytes()
+    return out, sent
 
 
 def gain(taken, by_program):
@@ -39,12 +40,14 @@ def gain(taken, by_program):
 def run(world):
     kind = decided(world.place, NETWORKS)["network"]
     taken = next(network.name for network in NETWORKS if network.kind == kind)
-    by_factor = {}
+    by_factor, sent = {}, []
     for factor in (1,) if world.quick else FACTORS:
         by_factor[factor] = []
         for seed in range(world.seeds):
             world.note(f"latency x{factor}, run {seed + 1} of {world.seeds}")
-            by_factor[factor].append(times(world, factor))
+            took, of_each = times(world, factor)
+            by_factor[factor].append(took)
+            sent.append(of_each)
     world.measure(gain=[gain(taken, run_) for run_ in by_factor[1]])
     names = [network.name for network in NETWORKS]
     world.draw(bars("U3: programs over each network", "200 us and 3 Gbit/s, 50 us and 9, 5 us and 40, each way; shaped on one machine",
@@ -53,3 +56,7 @@ def run(world):
     world.draw(bars("U3: gain of the chosen network against a random one", "with half and twice the latency",
                     Axis("speed against random", 0, 2), [f"latency x{factor}" for factor in by_factor], ["gain"],
                     [[estimate([gain(taken, run_) for run_ in runs])[:2]] for runs in by_factor.values()], bands=[(1, "random")]), "gain")
+    mib = {program: [[of_each[program][way] / (1 << 20) for of_each in sent] for way in (0, 1)] for program in PROGRAMS}
+    world.draw(bars("U3: what goes over the link", "of one program from its start to its end; the same on each network",
+                    Axis("MiB", 0, 1.2 * max(estimate(values).mean for ways in mib.values() for values in ways)), list(PROGRAMS),
+                    ["to the device's node", "back"], [[estimate(values)[:2] for values in ways] for ways in mib.values()]), "bytes")

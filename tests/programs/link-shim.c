@@ -9,11 +9,12 @@
  * direction of each connection; 0: as fast as it goes), of each third connection lame. Words on
  * stdin, one a line, change that while it runs: delay=, skew=, sway=, rate=, lame=, `cut` (all
  * connections end at once, and new ones with them), `stall` (nothing is delivered any more),
- * `quit`. One thread.
+ * `count` (answers with the bytes read of who connected, and of HOST:PORT), `quit`. One thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -49,6 +50,7 @@ struct way {
 	uint64_t last_ns; /* when the piece before is due: this one is not before it */
 	uint64_t free_ns; /* when the piece before has been sent, at that rate */
 	bool has_ended;   /* nothing more is read */
+	uint64_t *n_read; /* with those of other connections */
 	bool is_full;     /* nothing more can be written for now */
 	bool is_over;
 };
@@ -62,6 +64,8 @@ static struct {
 	uint64_t delay_ns, skew_ns, sway_ns, rate_mbps, lame_mbps;
 	bool is_cut, is_stalled;
 } shim;
+
+static uint64_t n_read[2];
 
 static struct connection *connections[CONNECTIONS_MAX];
 static struct sockaddr_storage target;
@@ -100,6 +104,8 @@ static bool command(const char *text)
 		shim.is_cut = true;
 	else if (!strcmp(text, "stall"))
 		shim.is_stalled = true;
+	else if (!strcmp(text, "count"))
+		printf("%" PRIu64 " %" PRIu64 "\n", n_read[0], n_read[1]), fflush(stdout);
 	else if (!strcmp(text, "quit"))
 		exit(0);
 	else
@@ -134,6 +140,7 @@ static void take_in(const struct connection *c, struct way *w)
 		return;
 	}
 	*p = (struct piece){.n = n > 0 ? (size_t)n : 0};
+	*w->n_read += p->n;
 	w->has_ended = n <= 0;
 	if (rate) {
 		if (sent_ns < w->free_ns)
@@ -233,6 +240,8 @@ static void accept_one(int listener)
 	set_socket(far);
 	c->way[0] = (struct way){.from = fd, .to = far, .last = &c->way[0].first};
 	c->way[1] = (struct way){.from = far, .to = fd, .last = &c->way[1].first};
+	c->way[0].n_read = &n_read[0];
+	c->way[1].n_read = &n_read[1];
 	c->is_second = n % 2;
 	c->is_third = n++ % 3 == 2;
 	connections[i] = c;
