@@ -53,20 +53,19 @@ MISSING = """## What was planned and not done
   judged, are not compared.
 - Gemini itself: its order of turns stands in divvy's arbiter, with divvy's foresight of bursts and its way of taking back a turn that
   idles. Its own figures are not reproduced by that, and no win over Gemini is claimed.
-- K1: one service of 20 ms a request; not those of 50 ms.
 - K3: turns of 29 ms and 2 s, of a program alone, in place of quotas from 20 to 300 ms.
 - K5: a device plugin that takes its time to give a device away.
 - K6: KubeShare's own scheduler was not timed.
 - K7: the preference where there are devices to choose from.
-- K9: the trace itself, which is not part of this, use of the devices and fragmentation, and the trainings of its gangs.
+- K9: the trace itself, which is not part of this, and the trainings of its gangs.
 - G1: a loop of GEMM; programs do not compute.
-- G2: request and limit of 1, kernels beyond 100 ms and gaps between launches.
+- G2: kernels shorter than 20 us, and gaps of other lengths than the kernel's.
 - G3: quota over time, the longest against the 90th percentile, the recurrence of its quota, and foreseen against actual lengths, one by one.
-- G4: groups of three. G6: the median.
+- G4: groups of three where late work waits.
 - G5's Gemini and each cell of G6's and G8's grids were run once. That shares trade latency against training, G6's claim, is drawn and not judged.
 - G8: Gemini's holder that keeps its token; its quota's least, window and rate have no counterpart to be swept.
 - U2: time and throughput of as many containers; it is placement only, and U1's set has eight at most.
-- U3: how many calls are forwarded, and how many bytes.
+- U3: how many calls are forwarded.
 - U3, D: latencies and trainings halved and doubled are drawn and not judged.
 - W2: Wang's hold-off of 0 to 200 ms and window of 10 to 60 s: divvy has none to be swept.
 - Services that shrink to nothing under an autoscaler: D2 keeps one replica; only O begins and ends with none.
@@ -179,7 +178,7 @@ def section(name, goal, row, paced, pictures):
 
 def page(goals, rows, paced, pictures):
     """paced: the lines of runs at the published pace; pictures: the folder that they are in, as the page sees it."""
-    out = [HEAD] + summary(goals, rows) + [SYSTEMS] + [f"The runs took {sum(row['seconds'] for row in rows.values()) / 60:.0f} minutes in all.\n"]
+    out = [HEAD] + summary(goals, rows) + [SYSTEMS] + [f"The experiments took {sum(row['seconds'] for row in rows.values()) / 60:.0f} minutes together, many of them beside one another.\n"]
     for name, goal in goals.items():
         if name in rows:
             out += section(name, goal, rows[name], paced.get(name), pictures)

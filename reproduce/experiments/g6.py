@@ -12,9 +12,13 @@ REQUEST_S = 0.005
 REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has the rest as its request
 LIMITS = (0.4, 0.8, 1.0)    # of the training, or its request where that is more
 LATENCY = ("--request", "0.4", "--class", "latency", "--memory", "10%")
+TRAININGS = {"standard": ("--request", "0.6", "--memory", "10%"),
+             "opportunistic": ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%")}
 
 WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the second picture, one run each, and not judged. "
-       "The service's class, latency, gives it the device at the next kernel's end, and the training has what is left over. Beside it in "
+       "The service's class, latency, gives it the device before anybody else's next turn, and the training has what is left over. Of a training "
+       "in the standard class up to 2 ms of kernels, and one more, are on the device already, and those a request waits for; of an opportunistic one "
+       "0.7 ms. Half of all requests meet nobody of their own, so that their median shows this wait and hardly anything else. Beside it in "
        "the standard class (second picture, one run each) a service waits for turns: who is idle between requests gives its turn up, so "
        "that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up behind it. With a "
        "request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s says only how long "
@@ -44,15 +48,19 @@ def shade(p99_ms):
 
 def run(world):
     n = 100 if world.quick else 400
-    alone, beside, kept = [], [], []  # of the first two (median, 99th percentile)
+    took = {where: [] for where in ("alone", *TRAININGS)}  # (median, 99th percentile)
+    kept = {name: [] for name in TRAININGS}
     for seed in range(world.seeds):
         world.note(f"run {seed + 1} of {world.seeds}")
-        alone.append(perform(world, LATENCY, None, n, seed)[:2])
-        *took, service, training = perform(world, LATENCY, ("--request", "0.6", "--memory", "10%"), n, seed)
-        beside.append(took)
-        kept.append(training / (1 - service))
-    (p50, p99), (p50_alone, p99_alone) = ([list(of) for of in zip(*both)] for both in (beside, alone))
-    world.measure(p99=ratios(p99, p99_alone), p50=ratios(p50, p50_alone), kept=kept)
+        took["alone"].append(perform(world, LATENCY, None, n, seed)[:2])
+        for name, wish in TRAININGS.items():
+            *of, service, training = perform(world, LATENCY, wish, n, seed)
+            took[name].append(of)
+            kept[name].append(training / (1 - service))
+    p50, p99 = ({where: [of[i] for of in runs] for where, runs in took.items()} for i in (0, 1))
+    for name, suffix in (("standard", ""), ("opportunistic", "_low")):
+        world.measure(**{"p50" + suffix: ratios(p50[name], p50["alone"]), "p99" + suffix: ratios(p99[name], p99["alone"]),
+                         "kept" + suffix: kept[name]})
     cells = []
     for request in REQUESTS:
         cells.append([])
@@ -63,8 +71,8 @@ def run(world):
             median, late, _, got = perform(world, ("--request", str(request), "--memory", "10%"), training, n, 0)
             cells[-1].append((f"{median:.0f}, {late:.0f} ms; {100 * got:.0f} %", shade(late), True))
     world.draw(bars("G6: a service of class latency beside a training", f"requests of 5 ms by Poisson, {100 * LOAD:g} % of the device",
-                    Axis("milliseconds", 0, 60), ["alone", "beside a training"], ["median", "99th percentile"],
-                    [[estimate(of)[:2] for of in (p50_alone, p99_alone)], [estimate(of)[:2] for of in (p50, p99)]]))
+                    Axis("milliseconds", 0, 60), ["alone", *(f"beside one of class {name}" for name in TRAININGS)], ["median", "99th percentile"],
+                    [[estimate(of[where])[:2] for of in (p50, p99)] for where in took]))
     world.draw(matrix("G6: the same in the standard class", "median and 99th percentile of the service, which asks for 30 % in all, and the share that the training got; one run each",
                       [f"limit {limit:g}" for limit in LIMITS], [f"service's request {request:g}" for request in REQUESTS], cells,
                       "the training's limit, or what the service's request leaves where that is more"), "grid")
