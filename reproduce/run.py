@@ -66,9 +66,9 @@ def divided(processors):
     return by_core[:half], by_core[half:]
 
 
-def is_quiet(experiment):
-    """It tells what is less than others beside it would change."""
-    return experiment["means"] in ("virtual", "clock") or experiment.get("quiet", False)
+def is_quiet(experiment, quick):
+    """It keeps a processor busy, or tells what is less than others beside it would change, which quick ones do not tell anyhow."""
+    return experiment["means"] in ("virtual", "clock") or (experiment.get("quiet", False) and not quick)
 
 
 class Ended(Exception):
@@ -250,7 +250,7 @@ class Runs:
 
     def perform_on_node(self, processors):
         names = [name for name in self.names if self.goals[name]["means"] != "cluster"]
-        quiet = [name for name in names if is_quiet(self.goals[name])]
+        quiet = [name for name in names if is_quiet(self.goals[name], self.quick)]
         self.perform_beside([name for name in names if name not in quiet], PER_PROCESSOR * len(processors), processors)
         self.perform_beside(quiet, 1, processors)
 
