@@ -17,10 +17,11 @@ ROUNDS = 5                 # of work and pause, where work waits
 
 WHY = ("What one leaves idle the other uses, up to its limit; a static share stays idle. Nothing is known of the programs beforehand. Of "
        "those that have nothing to do outside their bursts, as a service has, what one did not get to in its burst is lost: the work done "
-       "is the time in which somebody has some, and the gain would be 1 and the idle part if the two met at random: here it is 1.26, 1.47 "
-       "and 1.59 where each pauses for 25, 50 and 75 % of its time. Where work waits for its program, as a training's does, a static "
+       "is the time in which somebody has some, and the gain would be 1 and the idle part if the two met at random: here it is 1.25, 1.46 "
+       "and 1.64 where each pauses for 25, 50 and 75 % of its time. Three have two others' pauses to use, 1, the idle part and its square: "
+       "1.27, 1.63 and 2.04 of 1.31, 1.75 and 2.31. Where work waits for its program, as a training's does, a static "
        "share makes it late and loses none of it, and there is less to be gained: about a fifth, the least of what was published, where "
-       "each pauses as long as it works, and less where it pauses less or more. A static pair and one that is not run side by side, each "
+       "each pauses as long as it works, and less where it pauses less or more. Static groups and those that are not run side by side, each "
        "on a device of its own.")
 
 
