@@ -23,6 +23,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -37,6 +38,7 @@ sys.path[:0] = [str(ROOT / "tests/k8s"), str(ROOT / "tests")]
 
 import shipped  # noqa: E402
 from cluster import SKIP, Skip, open_cluster, wait_for  # noqa: E402
+from manifests import DEPLOY  # noqa: E402
 from service import FASTER, KERNEL_MS, SHARE as FIFTH, Service, import_worker, sync  # noqa: E402
 from starts import Kind, Starts, keep_one_there  # noqa: E402
 
@@ -70,11 +72,15 @@ class Site:
     def __init__(self, cluster, faster):
         self.cluster, self.faster = cluster, faster
         self.daemon = self.pool = None
+        self.is_used = False
 
     def open(self, devices):
         """With these, and a namespace of its own."""
         if self.daemon is None:
             self.daemon = shipped.install(self.cluster, devices)
+        if self.is_used:
+            self.clear()
+        self.is_used = True
         if self.pool:
             self.pool.give_back()
             self.pool = None
@@ -87,6 +93,7 @@ class Site:
         return self.pool
 
     def clear(self):
+        """What the one before has measured."""
         namespaces = "/api/v1/namespaces"
         for item in self.cluster.get(namespaces)["items"]:
             if item["metadata"]["name"].startswith("divvy-test-"):
@@ -308,6 +315,7 @@ def episode(services, load_s, seed):
 def grows(site, seconds, rounds):
     cluster, daemon = site.open(SERVICES_DEVICES)
     import_worker(cluster)
+    cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))  # once, not by each at once
     services = [Service(cluster, daemon, "on-shares", FIFTH, site.faster), Service(cluster, daemon, "on-whole", WHOLE, site.faster),
                 Service(cluster, daemon, "static", FIFTH, site.faster, at_least=PEAK)]
     with concurrent.futures.ThreadPoolExecutor(len(services)) as at_once:
@@ -316,9 +324,18 @@ def grows(site, seconds, rounds):
         for load_s in seconds:
             for row in episode(services, load_s, seed=i):
                 say(round=i, **row)
+    for service in services:
+        service.load.close()
 
 
 COMMANDS = {"starts": starts, "queue": files, "service": grows}
+
+
+def leave(*_):
+    """As if nothing more were asked: what was started is cleared up."""
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, signal.SIG_IGN)
+    sys.exit(0)
 
 
 def serve(faster):
@@ -327,13 +344,14 @@ def serve(faster):
         for line in sys.stdin:
             what, numbers, rounds = line.split()
             COMMANDS[what](site, [int(n) for n in numbers.split(",")], int(rounds))
-            site.clear()
             print(flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1:] not in ([], ["--slowly"]):
         sys.exit(__doc__)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, leave)
     try:
         serve(1 if sys.argv[1:] else FASTER)
     except Skip as why:

@@ -31,7 +31,7 @@ class OneCluster:
 
     def rows(self, what, sizes, rounds):
         """What it measures there, row by row."""
-        if not self.process:
+        if not self.process or self.process.poll() is not None:  # it may have died meanwhile
             self.start()
         with contextlib.suppress(BrokenPipeError):  # it has ended, and says why by its status
             self.process.stdin.write(f"{what} {','.join(map(str, sizes))} {rounds}\n")
@@ -59,6 +59,5 @@ class OneCluster:
         if not self.process:
             return 0
         process, self.process = self.process, None
-        process.stdin.close()
-        with process.stdout:
-            return process.wait()
+        process.communicate()  # nothing more is asked, and what it still says is read, so that it can say it
+        return process.returncode

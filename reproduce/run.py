@@ -14,6 +14,7 @@ beside the lines."""
 
 import argparse
 import concurrent.futures
+import contextlib
 import importlib
 import json
 import os
@@ -68,7 +69,8 @@ def divided(processors):
 
 def is_quiet(experiment, quick):
     """It keeps a processor busy, or tells what is less than others beside it would change, which quick ones do not tell anyhow."""
-    return experiment["means"] in ("virtual", "clock") or (experiment.get("quiet", False) and not quick)
+    quiet = experiment.get("quiet", False)
+    return experiment["means"] in ("virtual", "clock") or (quiet if not quick else quiet == "always")
 
 
 class Ended(Exception):
@@ -99,6 +101,8 @@ class World:
 
     def on_cluster(self, what, sizes):
         """What on_cluster.py measures there, row by row, in as many rounds as there are seeds."""
+        if self.is_ended:
+            raise Ended
         return self.cluster.rows(what, sizes, self.seeds)
 
     def few(self, values):
@@ -223,9 +227,12 @@ def link_to(lines):
 
 
 def children():
-    """Processes that any of our threads has started."""
-    lists = pathlib.Path("/proc/self/task").glob("*/children")
-    return [int(pid) for path in lists for pid in path.read_text(encoding="ascii").split()]
+    """Processes that any of our threads has started; a thread may end meanwhile."""
+    found = []
+    for path in pathlib.Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text(encoding="ascii").split())
+    return found
 
 
 class Runs:
@@ -236,7 +243,7 @@ class Runs:
         self.lines = out / (PACED_LINES if is_paced else LINES)
         self.cluster = OneCluster(BUILD, slowly=is_paced)
         self.rows = read_lines(self.lines, goals)
-        self.failed = self.skipped = 0
+        self.passed = self.failed = self.skipped = 0
         self.lock = threading.Lock()  # of all above, and of what is printed
 
     def perform_all(self):
@@ -256,7 +263,11 @@ class Runs:
 
     def perform_on_cluster(self, processors):
         self.perform_beside([name for name in self.names if self.goals[name]["means"] == "cluster"], 1, processors)
-        self.cluster.end()
+        status = self.cluster.end()
+        if status and not World.is_ended:
+            with self.lock:
+                print(f"the cluster did not end as it should: {status}")
+                self.failed += 1
 
     def perform_beside(self, names, n_at_once, processors):
         """What a thread starts has the thread's processors."""
@@ -267,7 +278,8 @@ class Runs:
         """What runs fails for want of its programs, clears up as it always does, and nothing more begins."""
         World.is_ended = True
         for pid in children():
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def perform_one(self, name):
         if World.is_ended:
@@ -290,6 +302,7 @@ class Runs:
                 self.failed += 1
             return
         with self.lock:
+            self.passed += 1
             self.rows[name] = row
             say(row, self.goals[name]["goals"])
             write_lines(self.lines, self.rows, self.goals)
@@ -310,7 +323,8 @@ def main():
     runs = Runs(names, goals, out, quick, is_paced)
     if names and not args.out:
         link_to(runs.lines)
-    signal.signal(signal.SIGTERM, runs.end)
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, runs.end)
     runs.perform_all()
     if World.is_ended:
         sys.exit("ended before all were run: those that were have their lines in " + os.path.relpath(runs.lines))
@@ -319,7 +333,7 @@ def main():
     print(f"the page: {os.path.relpath(write_page(goals, out, in_docs))}")
     # What falls short is a result; what could not be run is none.
     if names:
-        print(f"{len(names) - runs.failed - runs.skipped} passed, {runs.failed} failed, {runs.skipped} skipped")
+        print(f"{runs.passed} passed, {runs.failed} failed, {runs.skipped} skipped")
     return 1 if runs.failed else 0
 
 

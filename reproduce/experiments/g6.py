@@ -18,7 +18,7 @@ TRAININGS = {"standard": ("--request", "0.6", "--memory", "10%"),
 WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the second picture, one run each, and not judged. "
        "The service's class, latency, gives it the device before anybody else's next turn, and the training has what is left over. Of a training "
        "in the standard class up to 2 ms of kernels, and one more, are on the device already, and those a request waits for; of an opportunistic one "
-       "0.7 ms. Half of all requests meet nobody of their own, so that their median shows this wait and hardly anything else. Beside it in "
+       "0.7 ms. More than half of all requests meet nobody of their own, so that their median shows this wait and hardly anything else. Beside it in "
        "the standard class (second picture, one run each) a service waits for turns: who is idle between requests gives its turn up, so "
        "that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up behind it. With a "
        "request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s says only how long "

@@ -6,6 +6,7 @@ from judge import estimate, ratios
 from place import figure, shown
 
 POLICIES = ["whole", "kubeshare2", "random", "default"]
+DEVICES = 32
 FASTER = (1, 1.25, 1.5, 1.75)  # against the trace's rate
 DAY_JOBS_PER_H = 41.3          # 989 in 86,217 s
 
@@ -39,7 +40,7 @@ def done_of_whole(place, minutes):
 
 def filled(runs):
     """The part of the devices in use that is given away: what is not is in pieces."""
-    return ratios(figure(runs, "allocated"), figure(runs, "devices_in_use"))
+    return [run["allocated"] / 100 * DEVICES / run["devices_in_use"] for run in runs]
 
 
 def started(place, n, room):
@@ -63,6 +64,7 @@ def run(world):
     use = {policy: figure(runs, "used") for policy, runs in day.items()}
     world.measure(
         use_of_whole=ratios(use["default"], use["whole"]),
+        filled=filled(day["default"]),
         filled_of_kubeshare2=ratios(filled(day["default"]), filled(day["kubeshare2"])),
         wait_of_whole=ratios(waited["default"], waited["whole"]),
         done_of_whole=ratios(done["default"], done["whole"]),

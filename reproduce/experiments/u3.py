@@ -58,6 +58,6 @@ def run(world):
                     Axis("speed against random", 0, 2), [f"latency x{factor}" for factor in by_factor], ["gain"],
                     [[estimate([gain(taken, run_) for run_ in runs])[:2]] for runs in by_factor.values()], bands=[(1, "random")]), "gain")
     mib = {program: [[of_each[program][way] / (1 << 20) for of_each in sent] for way in (0, 1)] for program in PROGRAMS}
-    world.draw(bars("U3: what goes over the link", "of one program from its start to its end; the same on each network",
+    world.draw(bars("U3: what goes over the link", "of one program from its start to its end, over the fastest of the networks",
                     Axis("MiB", 0, 1.2 * max(estimate(values).mean for ways in mib.values() for values in ways)), list(PROGRAMS),
                     ["to the device's node", "back"], [[estimate(values)[:2] for values in ways] for ways in mib.values()]), "bytes")

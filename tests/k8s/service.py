@@ -44,6 +44,7 @@ class Load:
         self.random = random.Random(seed)
         self.per_s = 0
         self.made = 0
+        self.is_over = False
         self.answers = []  # (when it came, seconds until it was answered)
         self.waiting = queue.Queue(maxsize=WAIT)
         for work in (self.make, self.accept):
@@ -51,7 +52,7 @@ class Load:
 
     def make(self):
         due = time.monotonic()
-        while True:
+        while not self.is_over:
             if not self.per_s:
                 time.sleep(0.01)
                 due = time.monotonic()
@@ -64,9 +65,16 @@ class Load:
                     self.waiting.put_nowait(due)
 
     def accept(self):
-        while True:
-            connection, _ = self.socket.accept()
-            threading.Thread(target=self.give, args=(connection,), daemon=True).start()
+        with contextlib.suppress(OSError):  # it is closed
+            while not self.is_over:
+                connection, _ = self.socket.accept()
+                threading.Thread(target=self.give, args=(connection,), daemon=True).start()
+
+    def close(self):
+        """Nothing more comes."""
+        self.is_over = True
+        with self.socket, contextlib.suppress(OSError):
+            socket.create_connection((self.address, self.port)).close()  # for who waits in accept()
 
     def give(self, connection):
         """To one pod, until it has gone; a pod says nothing but answers."""

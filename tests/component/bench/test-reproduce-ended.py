@@ -5,6 +5,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,16 +26,24 @@ def processes_with(words):
     return found
 
 
-def a_run_that_is_ended_leaves_nothing():
+def leaves_nothing(sign):
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         mark = f"TEST_MARK={folder}".encode()
         with subprocess.Popen([SOURCE / "reproduce/run.py", "--out", folder], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, env={**os.environ, "ONLY": "G2", "QUICK": "1", "TEST_MARK": folder}) as child:
             wait_for(lambda: child.poll() is not None or {"divvyd", "spin"} <= set(processes_with(mark).values()), "programs run")
-            child.terminate()
+            child.send_signal(sign)
             out, err = child.communicate(timeout=PATIENCE_S)
         assert child.returncode == 1 and "ended before all were run" in err and "G2: " not in out, (out, err)
         wait_for(lambda: not processes_with(mark), "nothing runs any more")
 
 
-main(a_run_that_is_ended_leaves_nothing)
+def a_run_that_is_ended_leaves_nothing():
+    leaves_nothing(signal.SIGTERM)
+
+
+def nor_does_one_that_is_interrupted():
+    leaves_nothing(signal.SIGINT)
+
+
+main(a_run_that_is_ended_leaves_nothing, nor_does_one_that_is_interrupted)

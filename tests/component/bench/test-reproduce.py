@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """reproduce/: two experiments from end to end, and that verdicts are what the rules say."""
 
+import contextlib
+import io
 import itertools
 import json
 import os
@@ -9,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest.mock
 import xml.etree.ElementTree
@@ -128,11 +131,16 @@ class Pretended(run.Runs):
     def __init__(self, goals, quick):
         super().__init__(list(goals), goals, pathlib.Path("/nowhere"), quick, False)
         self.at_work, self.seen = set(), []
+        self.met = threading.Event()  # two of those that may run beside others
 
     def perform_one(self, name):
         with self.lock:
             self.at_work.add(name)
             self.seen.append(frozenset(self.at_work))
+            if len(self.at_work) > 1:
+                self.met.set()
+        if name in ("K1", "K2"):
+            assert self.met.wait(PATIENCE_S), f"{name} is alone"
         time.sleep(0.01)
         with self.lock:
             self.at_work.remove(name)
@@ -145,7 +153,7 @@ def quiet_ones_have_nothing_beside_them():
     halves_are = {"the same": (there, there), "divided": (there, [*there, there[0]])}
     for quick, halves in itertools.product((False, True), halves_are.values()):
         quiet = {name for name in set(goals) - on_cluster_ones if run.is_quiet(goals[name], quick)}
-        assert {"K6", "K4"} <= quiet and not {"K2", "G7"} & quiet and ("G1" in quiet) != quick
+        assert {"K6", "K4", "A"} <= quiet and not {"K1", "K2", "G7"} & quiet and ("G1" in quiet) != quick
         runs = Pretended(goals, quick)
         with unittest.mock.patch.object(run, "divided", return_value=halves):
             runs.perform_all()
@@ -162,6 +170,7 @@ import sys
 for line in sys.stdin:
     what, numbers, rounds = line.split()
     if what != "count":
+        print("for people")
         sys.exit(int(what))
     for n in numbers.split(","):
         print('{"n": %s}' % n, flush=True)
@@ -184,6 +193,16 @@ def one_cluster_is_there_for_all_that_ask():
         except error:
             assert cluster.process is None
         assert len(list(cluster.rows("count", [1], 1))) == 1  # by another one
+    cluster.process.kill()
+    cluster.process.wait()
+    assert len(list(cluster.rows("count", [1], 1))) == 1  # it died when nobody asked
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        assert len(list(cluster.rows("count", [5, 6], 1))) == 2 and not said.getvalue()
+        try:
+            list(cluster.rows("3", [1], 1))
+            raise AssertionError("it has ended, and nobody knows")
+        except RuntimeError as error:
+            assert "ended with 3" in str(error) and "for people" in said.getvalue(), (error, said.getvalue())
     rows = cluster.rows("count", [1, 2, 3], 1)
     next(rows)
     left = cluster.process
@@ -191,7 +210,7 @@ def one_cluster_is_there_for_all_that_ask():
     assert left.returncode is not None and [row["n"] for row in cluster.rows("count", [4], 1)] == [4]
     last = cluster.process
     cluster.end()
-    assert last.returncode == 0 and first.returncode == 77
+    assert last.returncode == 0 and first.returncode == 77 and cluster.process is None
     cluster.end()  # there is none
 
 
