@@ -84,7 +84,7 @@ def run(world):
     world.draw(lines("G4: elastic against static shares", "programs with equal requests that pause; static: limit = request",
                      Axis("part of the time in which each pauses", 0, 0.8, percent=True),
                      Axis("speed against static shares", 0, 2.5),
-                     [*(Line(f"{words}, late work is lost", [(idle, *estimate(v)[:2]) for idle, v in gains[n].items()])
+                     [*(Line(f"{words}, late work lost", [(idle, *estimate(v)[:2]) for idle, v in gains[n].items()])
                         for n, words in ((2, "two"), (3, "three"))),
                       Line("two, late work waits", [(idle, *estimate(v)[:2]) for idle, v in waits.items()])],
                      bands=[(1, "static shares")]))

@@ -22,9 +22,11 @@ WHY = ("What is judged is divvy's answer to that trade, a class; the trade itsel
        "the standard class (second picture, one run each) a service waits for turns: who is idle between requests gives its turn up, so "
        "that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up behind it. With a "
        "request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s says only how long "
-       "that was. With 0.4 or 0.6 the 99th percentile is 37 to 79 ms where the training's limit leaves it room, and some 280 to 370 ms "
+       "that was. With 0.4 or 0.6 the 99th percentile is 37 to 81 ms where the training's limit leaves it room, and some 320 to 380 ms "
        "where the training may take more. That is why there is a class for it. Latency is what the service measures, from when a request "
-       "came to its answer, one at a time: requests that come together wait for one another, alone too.")
+       "came to its answer, one at a time: requests that come together wait for one another, alone too. The "
+       "99th percentile is the fourth of 400 requests and differs from run to run by a fifth: of the opportunistic training's the mean "
+       "is within its bound, and the interval is not.")
 
 
 def perform(world, service, training, n, seed):

@@ -14,14 +14,14 @@ WHY = ("Time is from the request that creates a pod to its program's first instr
        "Kubernetes' scheduler finds it the node, the kubelet admits it, and the node's daemon, which asks the kubelet every 50 ms, sees "
        "which device it got. That is in front of their own start, whatever their number is, and its container starts beside theirs. The "
        "node offers its slots all the time, so that nobody waits for the kubelet to tell of them. Kubernetes is real, and control plane, "
-       "kubelet and containers share the machine's processors, so that many at once wait for these most of all. One or ten at once take a "
-       "hundredth or two longer; of a hundred, for which two processors work for 12 s in the median, what divvy does for each adds up to "
-       "a tenth, which is the claim's bound, and rounds differ by as much. Looked at beside the experiment, in three rounds that are not "
-       "part of it, a hundred had their node after 0.2 to 0.4 s, with shares or without: what is added is after that. In those the API "
-       "server worked for 3 s more in all, since it asks the webhook about each pod and its status and passes on the node's status to who "
-       "watches it, the kubelet for 1.4 s, and divvy's own parts for 1.2 s, of some 40 s for all processes. With acquiring each number is "
-       "against ordinary pods of its own rounds, which are not drawn; at a hundred it comes out lower than without, so that the "
-       "difference is less than can be measured.")
+       "kubelet and containers share the machine's processors, so that many at once wait for these most of all. One or ten at once take a few "
+       "hundredths longer; of a hundred, for which two processors work for 15 s in the median, what divvy does for each adds up to "
+       "a seventh, where a tenth is claimed, and rounds differ by as much. The third picture parts that: with shares or without pods have their node "
+       "equally soon, and what is added is after that. Looked at beside the experiment, in three rounds that are not part of it, the API "
+       "server worked for 3 s more in all, since it asks the webhook about each pod and each status that the kubelet writes of it, and passes "
+       "on the node's status to who watches it, the kubelet for 1.4 s, and divvy's own parts for 1.2 s, of some 40 s for all processes. With "
+       "acquiring each number is against ordinary pods of its own rounds, which are not drawn: a placeholder's start is in front of one pod's "
+       "and is hardly seen among a hundred. Now and then a single pod, ordinary ones too, takes seconds longer, which is what makes that interval wide.")
 
 
 def against_ordinary(ms, owner, numbers):
