@@ -53,7 +53,11 @@ class Node:
             file.write(f"linger = 50ms\ntrace.records = {TRACE_RECORDS}\naccount.records = {ACCOUNT_RECORDS}\n")
         self.daemon = None
         if self.policy:
-            self.start_daemon()
+            try:
+                self.start_daemon()
+            except BaseException:
+                self.__exit__()
+                raise
         else:
             self.env.update(DIVVY_SIM=self.sim, DIVVY_SIM_DEVICES=self.devices, LD_LIBRARY_PATH=str(self.build / "src/sim"),
                             DIVVY_SIM_ENGINE=str(self.build / "src/sim/divvy-sim-engine"))

@@ -217,15 +217,17 @@ class Folder:
                 began = time.monotonic()
                 looker = threading.Thread(target=self.use, args=(began, seen))
                 looker.start()
-                for _ in range(n):
-                    self.n += 1
-                    hidden = self.path / f".{self.n}"
-                    hidden.touch()
-                    hidden.rename(self.path / str(self.n))
-                wait_for(lambda: len(list((self.path / "done").iterdir())) == self.n, "all files are done", 3600)
-                seconds = time.monotonic() - began
-                seen["end"] = True
-                looker.join()
+                try:
+                    for _ in range(n):
+                        self.n += 1
+                        hidden = self.path / f".{self.n}"
+                        hidden.touch()
+                        hidden.rename(self.path / str(self.n))
+                    wait_for(lambda: len(list((self.path / "done").iterdir())) == self.n, "all files are done", 3600)
+                    seconds = time.monotonic() - began
+                finally:
+                    seen["end"] = True
+                    looker.join()
                 left, zero_s = self.left(), 0.0
                 while left and zero_s < LEFT_S:
                     time.sleep(0.2)
