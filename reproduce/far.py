@@ -6,6 +6,8 @@ import json
 import subprocess
 from typing import NamedTuple
 
+from node import spawn
+
 
 class Network(NamedTuple):
     name: str
@@ -51,7 +53,7 @@ class Far:
 
     def start(self, node, *command):
         """Its first line."""
-        child = subprocess.Popen(command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = spawn(command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.children.append(child)
         line = child.stdout.readline().strip()
         if not line:
@@ -75,8 +77,8 @@ class Far:
 
 
 def launched(node, wish, *command):
-    return subprocess.Popen([node.build / "src/cli/divvy", "run", "--quiet", *wish, "--", *command],
-                            env=node.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return spawn([node.build / "src/cli/divvy", "run", "--quiet", *wish, "--", *command],
+                 env=node.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def started(node, wish, *options):

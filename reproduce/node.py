@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from typing import NamedTuple
 
@@ -19,6 +20,21 @@ PATIENCE_S = 60
 SETTLE_S = 1.0  # after somebody comes or goes: windows over which shares are counted
 PAUSE_S = 0.3   # who runs nothing for so long has paused
 PHASE_S = 1.0   # shorter ones are not judged
+ENDED = threading.Event()  # somebody wants no more of it
+
+
+class Ended(Exception):
+    """Because of that."""
+
+
+def spawn(command, **options):
+    """Popen; once all is to end nothing is started any more, and what just was is told so."""
+    if ENDED.is_set():
+        raise Ended
+    child = subprocess.Popen(command, **options)
+    if ENDED.is_set():
+        child.terminate()
+    return child
 
 
 class Program(NamedTuple):
@@ -67,7 +83,7 @@ class Node:
         ready, write = os.pipe()
         try:
             with open(os.path.join(self.folder, "log"), "wb") as log:
-                self.daemon = subprocess.Popen(
+                self.daemon = spawn(
                     [self.build / "src/agent/divvyd", "--simulate", self.devices, "--policy", self.policy,
                      "--ready-fd", str(write)],
                     env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write])
@@ -98,8 +114,8 @@ class Node:
         if self.policy:
             command = [self.build / "src/cli/divvy", "run", "--quiet", "--name", name, *wish, "--", *command]
         with open(os.path.join(self.folder, name + ".out"), "wb") as out:
-            self.children[name] = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
-                                                   stderr=subprocess.PIPE, text=True)
+            self.children[name] = spawn(command, env=self.env, stdin=subprocess.DEVNULL, stdout=out,
+                                        stderr=subprocess.PIPE, text=True)
 
     def said(self, name):
         """The lines that the program printed."""
@@ -257,4 +273,5 @@ def curve(intervals, begin, end, window=1.0, step=0.25):
 
 
 def wait_until(moment):
-    time.sleep(max(0.0, moment - time.monotonic()))
+    if ENDED.wait(max(0.0, moment - time.monotonic())):
+        raise Ended

@@ -8,6 +8,8 @@ import pathlib
 import subprocess
 import sys
 
+from node import spawn
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIP = 77  # on_cluster.py's status
 
@@ -26,8 +28,8 @@ class OneCluster:
 
     def start(self):
         env = {**os.environ, "DIVVY_BUILD": str(self.build), "DIVVY_SOURCE": str(ROOT)}
-        self.process = subprocess.Popen([sys.executable, ROOT / "reproduce/on_cluster.py", *(["--slowly"] if self.slowly else [])],
-                                        env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = spawn([sys.executable, ROOT / "reproduce/on_cluster.py", *(["--slowly"] if self.slowly else [])],
+                             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def rows(self, what, sizes, rounds):
         """What it measures there, row by row."""

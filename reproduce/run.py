@@ -29,7 +29,7 @@ import traceback
 
 import judge
 import page
-from node import Node
+from node import ENDED, Ended, Node
 from one_cluster import OneCluster, Skipped
 from place import Place
 
@@ -73,14 +73,8 @@ def is_quiet(experiment, quick):
     return experiment["means"] in ("virtual", "clock") or (quiet if not quick else quiet == "always")
 
 
-class Ended(Exception):
-    """Somebody wants no more of it."""
-
-
 class World:
     """What an experiment is given: where to run, how much of it, and where its figures go."""
-
-    is_ended = False  # of all of them
 
     def __init__(self, name, experiment, folder, cluster, quick, is_paced=False):
         self.name = name
@@ -95,13 +89,13 @@ class World:
         self.pictures = []
 
     def node(self, **options):
-        if self.is_ended:
+        if ENDED.is_set():
             raise Ended
         return Node(self.build, **options)
 
     def on_cluster(self, what, sizes):
         """What on_cluster.py measures there, row by row, in as many rounds as there are seeds."""
-        if self.is_ended:
+        if ENDED.is_set():
             raise Ended
         return self.cluster.rows(what, sizes, self.seeds)
 
@@ -110,7 +104,7 @@ class World:
         return [values[0], values[len(values) // 2], values[-1]] if self.quick else values
 
     def note(self, words):
-        if self.is_ended:
+        if ENDED.is_set():
             raise Ended
         if sys.stderr.isatty():
             print(f"\r\033[K{self.name}: {words}", end="", file=sys.stderr, flush=True)
@@ -264,7 +258,7 @@ class Runs:
     def perform_on_cluster(self, processors):
         self.perform_beside([name for name in self.names if self.goals[name]["means"] == "cluster"], 1, processors)
         status = self.cluster.end()
-        if status and not World.is_ended:
+        if status and not ENDED.is_set():
             with self.lock:
                 print(f"the cluster did not end as it should: {status}")
                 self.failed += 1
@@ -276,13 +270,13 @@ class Runs:
 
     def end(self, *_):
         """What runs fails for want of its programs, clears up as it always does, and nothing more begins."""
-        World.is_ended = True
+        ENDED.set()
         for pid in children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
     def perform_one(self, name):
-        if World.is_ended:
+        if ENDED.is_set():
             return
         with self.lock:
             print(f"== {self.names.index(name) + 1} of {len(self.names)}: {name}, {self.goals[name]['title']} (simulated)", flush=True)
@@ -297,7 +291,7 @@ class Runs:
             return
         except Exception:  # whatever it is, the others are to run
             with self.lock:
-                if not World.is_ended:
+                if not ENDED.is_set():
                     traceback.print_exc()
                 self.failed += 1
             return
@@ -326,7 +320,7 @@ def main():
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, runs.end)
     runs.perform_all()
-    if World.is_ended:
+    if ENDED.is_set():
         sys.exit("ended before all were run: those that were have their lines in " + os.path.relpath(runs.lines))
     all_there = set(runs.rows) == set(built()) or (set(names) == set(built()) and not runs.failed)
     in_docs = not quick and (args.page or (all_there and not is_paced))
