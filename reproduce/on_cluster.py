@@ -72,15 +72,13 @@ class Site:
     def __init__(self, cluster, faster):
         self.cluster, self.faster = cluster, faster
         self.daemon = self.pool = None
-        self.is_used = False
 
     def open(self, devices):
         """With these, and a namespace of its own."""
         if self.daemon is None:
             self.daemon = shipped.install(self.cluster, devices)
-        if self.is_used:
+        else:
             self.clear()
-        self.is_used = True
         if self.pool:
             self.pool.give_back()
             self.pool = None
@@ -92,14 +90,15 @@ class Site:
         self.pool = Pool(self.cluster, self.daemon)
         return self.pool
 
+    def namespaces(self):
+        names = (item["metadata"]["name"] for item in self.cluster.get("/api/v1/namespaces")["items"])
+        return [name for name in names if name.startswith("divvy-test-")]
+
     def clear(self):
         """What the one before has measured."""
-        namespaces = "/api/v1/namespaces"
-        for item in self.cluster.get(namespaces)["items"]:
-            if item["metadata"]["name"].startswith("divvy-test-"):
-                self.cluster.delete(f"{namespaces}/{item['metadata']['name']}")
-        wait_for(lambda: not [item for item in self.cluster.get(namespaces)["items"] if item["metadata"]["name"].startswith("divvy-test-")],
-                 "what was measured is gone", 300)
+        for name in self.namespaces():
+            self.cluster.delete(f"/api/v1/namespaces/{name}")
+        wait_for(lambda: not self.namespaces(), "what was measured is gone", 300)
         wait_for(lambda: not self.daemon.status().get("tenants"), "nobody has a share", 300)
 
 

@@ -46,7 +46,7 @@ ConVGPU (IEEE CLUSTER 2017), Oscar (JPDC, 2020), Satzke et al. (HPDC's workshop 
 MISSING = """## What was planned and not done
 
 - All of it in an hour on two processors: there it takes an hour and fifty minutes. With four or more what needs a cluster (57 minutes)
-  runs beside the rest (52): reckoned from what each took on two processors, since no machine with more was at hand.
+  runs beside the rest (52). All three are reckoned from what each took on two processors; no machine with more was at hand.
   `QUICK=1` takes seven and a half minutes on two.
 - K2, D2: of the figures at the published pace one of three and five of eight are not within our interval but better than it, so that ours
   are no more than a bound for that pace; D2's goal against replicas for the peak is kept there and missed here. D2's times, which are not

@@ -49,8 +49,8 @@ struct way {
 	size_t under_way;
 	uint64_t last_ns; /* when the piece before is due: this one is not before it */
 	uint64_t free_ns; /* when the piece before has been sent, at that rate */
-	bool has_ended;   /* nothing more is read */
 	uint64_t *n_read; /* with those of other connections */
+	bool has_ended;   /* nothing more is read */
 	bool is_full;     /* nothing more can be written for now */
 	bool is_over;
 };
@@ -238,10 +238,11 @@ static void accept_one(int listener)
 	}
 	set_socket(fd);
 	set_socket(far);
-	c->way[0] = (struct way){.from = fd, .to = far, .last = &c->way[0].first};
-	c->way[1] = (struct way){.from = far, .to = fd, .last = &c->way[1].first};
-	c->way[0].n_read = &n_read[0];
-	c->way[1].n_read = &n_read[1];
+	for (int k = 0; k < 2; k++)
+		c->way[k] = (struct way){.from = k ? far : fd,
+			.to = k ? fd : far,
+			.last = &c->way[k].first,
+			.n_read = &n_read[k]};
 	c->is_second = n % 2;
 	c->is_third = n++ % 3 == 2;
 	connections[i] = c;
