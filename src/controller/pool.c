@@ -17,7 +17,8 @@ struct memory {
 	uint64_t since_ns;         /* a placeholder is idle; CLOCK_NEVER: it is not */
 	uint64_t next_ns;          /* a pod counts again */
 	uint64_t milli, coming_ns; /* what it counted as; until then that is on its way to it */
-	uint32_t tries;
+	uint32_t tries;            /* how often it has counted */
+	uint32_t unhelped;         /* ... while devices were there that did not help it */
 	bool is_seen;
 	char key[];
 };
@@ -96,10 +97,10 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 
 /* ---- who waits ---- */
 
-/* At the k-th try a pod stands for k devices: its share may be of several. */
-static uint64_t milli_of(const struct pool_source *source, uint32_t tries)
+/* Whom k devices do not help stands for one more: its share may be of several. */
+static uint64_t milli_of(const struct pool_source *source, uint32_t unhelped)
 {
-	return MAX(source->milli, tries ? (uint64_t)(tries + 1) * DEVICE_MILLI : 0);
+	return MAX(source->milli, unhelped ? (uint64_t)(unhelped + 1) * DEVICE_MILLI : 0);
 }
 
 static uint64_t pause_of(uint32_t tries)
@@ -111,10 +112,31 @@ static uint64_t pause_of(uint32_t tries)
 	return MIN(pause, POOL_RETRY_MAX_NS);
 }
 
+static bool is_spare(const struct pool_placeholder *p)
+{
+	return !p->is_used && !p->is_leaving && !p->is_useless;
+}
+
+/* Where one has found no device another would find none either. */
+static bool has_come(const struct pool_facts *f)
+{
+	bool is_there = false;
+
+	for (size_t i = 0; i < f->n_placeholders; i++) {
+		const struct pool_placeholder *p = &f->placeholder[i];
+
+		if (!p->is_bound && !p->is_leaving && !p->node[0])
+			return false;
+		is_there |= p->is_bound && is_spare(p);
+	}
+	return is_there;
+}
+
 /* Devices that those would fill who count now, and those who have counted a moment ago. */
 static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
 	uint64_t *ret_devices)
 {
+	const bool is_there = has_come(f);
 	uint64_t milli = 0;
 
 	for (size_t i = 0; i < f->n_sources; i++) {
@@ -124,7 +146,9 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 			return -ENOMEM;
 		m->is_seen = true;
 		if (f->now_ns >= m->next_ns) {
-			m->milli = milli_of(&f->source[i], m->tries);
+			if (m->tries && is_there)
+				m->unhelped = MIN(m->unhelped + 1, TRIES_MAX);
+			m->milli = milli_of(&f->source[i], m->unhelped);
 			m->tries = MIN(m->tries + 1, TRIES_MAX);
 			m->next_ns = f->now_ns + pause_of(m->tries);
 			m->coming_ns = f->now_ns + POOL_COMING_NS;
@@ -149,8 +173,7 @@ static void make_for_demand(const struct pool_facts *f, uint64_t devices, struct
 	uint64_t spare = 0;
 
 	for (size_t i = 0; i < f->n_placeholders; i++)
-		spare += !f->placeholder[i].is_used && !f->placeholder[i].is_leaving &&
-			!f->placeholder[i].is_useless;
+		spare += is_spare(&f->placeholder[i]);
 	if (devices > spare)
 		make(plan, "", devices - spare);
 }

@@ -130,6 +130,29 @@ static void who_is_not_helped_asks_for_more_and_then_less_often(void **state)
 	free_world(w);
 }
 
+/* One pod that waits while all is full asks for one device, however long it waits. */
+static void who_finds_no_device_does_not_ask_for_two(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	wait_for(w, "one", 500);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	w->placeholder[0] = (struct pool_placeholder){.name = "p1", .node = ""};
+	w->facts.n_placeholders = 1;
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(after(w, POOL_RETRY_NS)->n_make, 0);
+	/* It has been withdrawn: the next one is one again. */
+	w->facts.n_placeholders = 0;
+	assert_int_equal(after(w, POOL_RETRY_MAX_NS)->n_make, 1);
+	/* It came, and somebody else has it. */
+	hold(w, "p2", true);
+	assert_int_equal(after(w, POOL_RETRY_MAX_NS)->n_make, 1);
+	/* What is there now and unused does not help: two may. */
+	hold(w, "p3", false);
+	assert_int_equal(after(w, POOL_RETRY_MAX_NS)->n_make, 1);
+	free_world(w);
+}
+
 static void what_helps_nobody_is_given_back(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
@@ -282,8 +305,8 @@ static void policies_have_names(void **state)
 UNIT_MAIN(UNIT(devices_are_taken_for_who_waits), UNIT(what_comes_for_one_is_not_there_for_the_next),
 	UNIT(what_came_long_ago_is_there_for_all),
 	UNIT(who_is_not_helped_asks_for_more_and_then_less_often),
-	UNIT(what_helps_nobody_is_given_back), UNIT(on_demand_gives_back_what_is_idle),
-	UNIT(who_may_be_on_it_keeps_it), UNIT(a_cordoned_device_is_none_that_comes),
-	UNIT(a_reservation_is_kept), UNIT(hybrid_keeps_some_idle),
-	UNIT(a_node_that_leaves_the_pool_gives_all_back), UNIT(there_is_a_most),
-	UNIT(policies_have_names))
+	UNIT(who_finds_no_device_does_not_ask_for_two), UNIT(what_helps_nobody_is_given_back),
+	UNIT(on_demand_gives_back_what_is_idle), UNIT(who_may_be_on_it_keeps_it),
+	UNIT(a_cordoned_device_is_none_that_comes), UNIT(a_reservation_is_kept),
+	UNIT(hybrid_keeps_some_idle), UNIT(a_node_that_leaves_the_pool_gives_all_back),
+	UNIT(there_is_a_most), UNIT(policies_have_names))
