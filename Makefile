@@ -48,7 +48,7 @@ bench: build ## print every number, ONLY=launch,shares for some
 reproduce: ## run the experiments of the systems before divvy; ONLY=K4,G5 for some, QUICK=1 for short ones
 	@scripts/setup
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory kubernetes
+	@! reproduce/run.py --needs-kubernetes 2>/dev/null || $(MAKE) --no-print-directory kubernetes
 	@reproduce/run.py
 
 fuzz: ## every fuzz target for TIME=60 seconds

@@ -8,12 +8,13 @@ usage: on_cluster.py [--slowly]
 Each line of its input asks for one thing, and is answered with a JSON object a line, as soon as it is known, and an
 empty line at the end:
   starts NUMBERS ROUNDS
-    pods created at once: {"owner", "kind", "n", "round", "ms", "last_ms", "node_ms"}, ms from their POST to their
+    pods created at once, ordinary ones (without a device: ordinary, with one of a plugin's: native) and shared ones; where
+    a device has to be acquired, ten at most, and no native ones: {"owner", "kind", "n", "round", "ms", "last_ms", "node_ms"}, ms from their POST to their
     program, the median and the last of them, and the median to their node
-  queue BURSTS ROUNDS
+  queue BURSTS ROUNDS, or queue:SECONDS for files that need as long, not five seconds
     files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s", "left"}
   service SECONDS ROUNDS
-    a load of so long for deploy/examples/autoscaling, FASTER times as fast as it is published, or slowly as it is:
+    a load of so long for deploy/examples/autoscaling, FASTER times as fast as the example has it, or slowly as it is:
     {"service", "round", "answered", "answered_all", "answers", "p99_s", "granted_s", "loaded_s", "left", "grow_s",
     "shrink_s", "granted": [[s, devices], ...]}; granted and loaded_s are device-seconds, of all the time and of that
     with a load
@@ -43,13 +44,16 @@ from service import FASTER, KERNEL_MS, SHARE as FIFTH, Service, import_worker, s
 from starts import Kind, Starts, keep_one_there  # noqa: E402
 
 TIMES = {1: 3, 10: 3}  # so often in each round where a few are created at once
+ACQUIRE_MAX = 10  # at once, where a device has to be acquired
+NATIVES, NATIVE = 128, "example.com/gpu"  # devices of a plugin that has no more to do with divvy
 DEVICES = "2xH200-141Gi"  # 64 slots each: none of a hundred waits for one
 PLUGIN = "tests/k8s/fake-plugin"
 SETTLE_S = 2  # that the kubelet is at work after a container's end
 QUEUES_DEVICES = "8xH200-141Gi"
 QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
-# A fifth of the device for five seconds: a second of its time, as much for each file.
-WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count=200, --quiet]"
+# A fifth of the device for so many seconds, as much for each file.
+FILE_S, KERNELS_PER_S = 5, 40
+WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count={}, --quiet]"
 SHARE, WHOLE = "0.25", "1"
 LEFT_S = 60  # in which what has ended may still be taken away
 # Of the service: half a device is asked for, from so long after it is looked at; and as long as that takes it is looked at afterwards.
@@ -104,6 +108,16 @@ class Site:
 
 # ---- pods that start
 
+def start_plugin(cluster, daemon, name, resource, devices):
+    """Until the kubelet offers its devices, of which it tells every 10 s."""
+    cluster.keeper.ask("start", name=name, env={}, log=f"{daemon.log}.{name}", argv=[
+        *cluster.node.inside(), os.path.join(os.environ["DIVVY_BUILD"], PLUGIN), "/var/lib/kubelet/device-plugins", resource, ",".join(devices)])
+
+    def offered():
+        return int(cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"].get(resource, 0))
+    wait_for(lambda: offered() == len(devices), f"the kubelet offers {resource}", 300)
+
+
 class Pool:
     """The node's devices as another plugin's, of which divvy has none while nobody asks."""
 
@@ -113,16 +127,8 @@ class Pool:
         cluster.kubectl("label", "--overwrite", "node", cluster.node_name, "divvy.gpu/owner=pool")
         cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}", {"spec": {"pool": {"policy": "onDemand"}}})
         wait_for(lambda: daemon.status().get("owner") == "pool", "the node is one of the pool", 300)
-        cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
-            *cluster.node.inside(), os.path.join(os.environ["DIVVY_BUILD"], PLUGIN), "/var/lib/kubelet/device-plugins",
-            "nvidia.com/gpu", ",".join(devices)])
-        wait_for(lambda: self.offered() == len(devices), "the kubelet offers them as its", 300)
+        start_plugin(cluster, daemon, "fake-plugin", "nvidia.com/gpu", devices)
         self.await_none()
-
-    def offered(self):
-        """The kubelet tells of devices every 10 s."""
-        node = self.cluster.get(f"/api/v1/nodes/{self.cluster.node_name}")
-        return int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
 
     def give_back(self):
         """They are divvy's again."""
@@ -158,8 +164,10 @@ def compare(owner, kinds, numbers, rounds, settle):
 def starts(site, numbers, rounds):
     cluster, daemon = site.open(DEVICES)
     pods = Starts(cluster, daemon)
+    start_plugin(cluster, daemon, "native-plugin", NATIVE, [f"native-{i}" for i in range(NATIVES)])
     kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
-             Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"})]
+             Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"}),
+             Kind(pods, "native", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"}), limits={NATIVE: "1"})]
     there = {f"there-{i}": device for i, device in enumerate(daemon.devices())}
     for name, device in there.items():
         keep_one_there(cluster, device, name)
@@ -169,8 +177,10 @@ def starts(site, numbers, rounds):
     compare("divvy", kinds, numbers, rounds, lambda: None)
     for name in there:
         cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/pods/{name}", grace_s=0)
+    cluster.kill("native-plugin")
     wait_for(lambda: not daemon.status().get("tenants"), "nobody has a share", 300)
-    compare("pool", kinds, numbers, rounds, site.offer_to_others().await_none)
+    few = [n for n in numbers if n <= ACQUIRE_MAX]
+    compare("pool", kinds[:2], few, rounds, site.offer_to_others().await_none)
 
 
 # ---- files that come
@@ -178,16 +188,17 @@ def starts(site, numbers, rounds):
 class Folder:
     """Where files come, and the Jobs that are made of them."""
 
-    def __init__(self, cluster, daemon):
+    def __init__(self, cluster, daemon, seconds):
         self.cluster, self.daemon = cluster, daemon
-        self.path = pathlib.Path(cluster.dir, "files")
+        self.work = WORK.format(round(seconds * KERNELS_PER_S))
+        self.path = pathlib.Path(cluster.dir, f"files-{seconds:g}")
         self.path.mkdir()
         self.n = 0
 
     def job(self, request):
         path = pathlib.Path(self.cluster.dir, f"job-{request}.yaml")
         path.write_text(shipped.example("file-queue/job", share=('"0.2"', f'"{request}"'), memory=(
-            "        divvy.gpu/memory: 4Gi\n", ""), work=("[spin, --duration=5]", WORK), volume=(
+            "        divvy.gpu/memory: 4Gi\n", ""), work=("[spin, --duration=5]", self.work), volume=(
                 "persistentVolumeClaim: {claimName: files}", f"hostPath: {{path: {self.path}}}")), encoding="utf-8")
         return path
 
@@ -236,8 +247,8 @@ class Folder:
         return {"seconds": seconds, "first_s": seen["at"], "at_once": seen["most"], "zero_s": zero_s, "left": left}
 
 
-def files(site, bursts, rounds):
-    folder = Folder(*site.open(QUEUES_DEVICES))
+def files(site, bursts, rounds, seconds=FILE_S):
+    folder = Folder(*site.open(QUEUES_DEVICES), float(seconds))
     for i in range(rounds):
         for n in bursts:
             for request in (SHARE, WHOLE) if i % 2 else (WHOLE, SHARE):
@@ -344,7 +355,8 @@ def serve(faster):
         site = Site(cluster, faster)
         for line in sys.stdin:
             what, numbers, rounds = line.split()
-            COMMANDS[what](site, [int(n) for n in numbers.split(",")], int(rounds))
+            what, *more = what.split(":")
+            COMMANDS[what](site, [int(n) for n in numbers.split(",")], int(rounds), *more)
             print(flush=True)
 
 

@@ -22,7 +22,7 @@ class OneCluster:
     """Asked by one thread at a time."""
 
     def __init__(self, build, slowly=False):
-        """slowly: as what is measured was published."""
+        """slowly: at the pace of what is measured, not compressed."""
         self.build, self.slowly = build, slowly
         self.process = None
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
-the page. usage: run.py [--out FOLDER] [--page]; ONLY=K4,G5 for some, QUICK=1 for short ones, PACED=1 for one run
-of each that is compressed (goals.yaml), at the pace that was published. Those on a node run beside one another, since
-they wait most of the time, but the quiet ones (goals.yaml), one after the other, with nothing beside them. Those on a
+the page. usage: run.py [--out FOLDER] [--page | --needs-kubernetes]; ONLY=K4,G5 for some, QUICK=1 for short ones, PACED=1 for one run
+of each that is compressed (goals.yaml), at the slower pace of what it is compared with. Those on a node run beside one another, since they wait most of the
+time, but the quiet ones (goals.yaml), each with two processors of its own and nothing beside it there. Those on a
 cluster come last, or with four processors or more beside all of these, each half of the processors for itself.
 
 Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl; out/reproduction.jsonl is a link to
@@ -19,6 +19,7 @@ import importlib
 import json
 import os
 import pathlib
+import queue
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,12 @@ def divided(processors):
     return by_core[:half], by_core[half:]
 
 
+def pairs(processors):
+    """HALF each, the last one with what is over."""
+    n = max(1, len(processors) // HALF)
+    return [processors[i * HALF:(i + 1) * HALF if i < n - 1 else None] for i in range(n)]
+
+
 def is_quiet(experiment, quick):
     """It keeps a processor busy, or tells what is less than others beside it would change, which quick ones do not tell anyhow."""
     quiet = experiment.get("quiet", False)
@@ -93,11 +100,11 @@ class World:
             raise Ended
         return Node(self.build, **options)
 
-    def on_cluster(self, what, sizes):
+    def on_cluster(self, what, sizes, rounds=None):
         """What on_cluster.py measures there, row by row, in as many rounds as there are seeds."""
         if ENDED.is_set():
             raise Ended
-        return self.cluster.rows(what, sizes, self.seeds)
+        return self.cluster.rows(what, sizes, rounds or self.seeds)
 
     def few(self, values):
         """All of a sweep; where it is to be quick its ends and the middle."""
@@ -140,7 +147,7 @@ def chosen(goals, is_paced=False):
         there = [name for name in there if "compressed" in goals[name]]
         for name in wanted:
             if name not in there:
-                sys.exit(f"PACED: {name} runs at the published pace as it is: {', '.join(there)} do not")
+                sys.exit(f"PACED: {name} is not compressed in time: {', '.join(there)} do not")
     return [name for name in goals if name in (wanted or there)]
 
 
@@ -160,7 +167,8 @@ def judged(row, experiment):
     """The line with what its figures say by today's goals, and today's words on why."""
     measured = {metric: judge.Estimate(**value) for metric, value in row["measured"].items()}
     verdicts, verdict, failed = judge.judge(experiment, measured)
-    return {**row, "verdict": verdict, "verdicts": verdicts, "baselines_not_reproduced": failed, "why": module_of(row["experiment"]).WHY}
+    return {**row, "verdict": verdict, "verdicts": verdicts, "baselines_not_reproduced": failed,
+            "lead": module_of(row["experiment"]).LEAD, "why": module_of(row["experiment"]).WHY}
 
 
 def read_lines(path, goals):
@@ -252,21 +260,24 @@ class Runs:
     def perform_on_node(self, processors):
         names = [name for name in self.names if self.goals[name]["means"] != "cluster"]
         quiet = [name for name in names if is_quiet(self.goals[name], self.quick)]
-        self.perform_beside([name for name in names if name not in quiet], PER_PROCESSOR * len(processors), processors)
-        self.perform_beside(quiet, 1, processors)
+        self.perform_beside([name for name in names if name not in quiet], [processors] * PER_PROCESSOR * len(processors))
+        self.perform_beside(quiet, pairs(processors))
 
     def perform_on_cluster(self, processors):
-        self.perform_beside([name for name in self.names if self.goals[name]["means"] == "cluster"], 1, processors)
+        self.perform_beside([name for name in self.names if self.goals[name]["means"] == "cluster"], [processors])
         status = self.cluster.end()
         if status and not ENDED.is_set():
             with self.lock:
                 print(f"the cluster did not end as it should: {status}")
                 self.failed += 1
 
-    def perform_beside(self, names, n_at_once, processors):
-        """What a thread starts has the thread's processors."""
-        with concurrent.futures.ThreadPoolExecutor(n_at_once, initializer=os.sched_setaffinity, initargs=(0, processors)) as lanes:
-            list(lanes.map(self.perform_one, names))
+    def perform_beside(self, names, lanes):
+        """As many at once as there are lanes, each with its processors, which are those of what it starts, too."""
+        free = queue.SimpleQueue()
+        for processors in lanes:
+            free.put(processors)
+        with concurrent.futures.ThreadPoolExecutor(len(lanes), initializer=lambda: os.sched_setaffinity(0, free.get())) as threads:
+            list(threads.map(self.perform_one, names))
 
     def end(self, *_):
         """What runs fails for want of its programs, clears up as it always does, and nothing more begins."""
@@ -305,11 +316,15 @@ class Runs:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--needs-kubernetes", action="store_true", help="run nothing: whether what is chosen needs one is the exit status")
     parser.add_argument("--page", action="store_true", help="write the page of what was run before")
     args = parser.parse_args()
     quick, is_paced = (os.environ.get(name, "") not in ("", "0") for name in ("QUICK", "PACED"))
     if quick and is_paced:
-        sys.exit("QUICK and PACED: the published pace is a slow one; either is expected")
+        sys.exit("QUICK and PACED: either is expected, short runs or slow ones")
+    if args.needs_kubernetes:
+        goals = judge.read_goals()
+        return 0 if any(goals[name]["means"] == "cluster" for name in chosen(goals, is_paced)) else 1
     out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
     out.mkdir(parents=True, exist_ok=True)
     goals = judge.read_goals()

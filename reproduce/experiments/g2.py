@@ -11,14 +11,16 @@ GAPS = "1 ms, gaps of 1 ms"
 KINDS = {**{length: (f"--kernel-us={us}",) for length, us in LENGTHS_US.items()},
          GAPS: ("--kernel-us=1000", "--sync-every=1", "--batch=1", "--burst-on=1", "--burst-off=1")}
 JUDGED = ("20 us", "1 ms", "20 ms")  # as the goal says
+GAPS_ASK = 0.5  # of the device: what was set above that it does not want
 
+LEAD = "What is set is got where a program always has work, and up to three hundredths less where it pauses after each kernel."
 WHY = ("Each program has a device of a node to itself, up to thirteen devices at once, and its limit closes the gate whatever the kernels "
        "are. A kernel that runs cannot be interrupted, so that a turn may end one kernel late; what was too much is taken off the turns "
        "that follow. Over 10 s that leaves about one kernel: of 100 ms it is a hundredth of the device, of 500 ms a twentieth, and shown, "
        "but not part of the goal. Who waits for each kernel and then pauses for as long asks for less than half of the device: that is "
-       "where it breaks off, and below that it has a hundredth or two less than was set, since a gate that opens while it pauses is used "
-       "late. Kernels shorter than 20 us were not tried: the simulated device takes 4 us to begin one. Shares fall short where the program "
-       "is late to use a gate that is open, on a machine of few processors.")
+       "where it breaks off, and below that a gate that opens while it pauses is used late. Kernels shorter than 20 us were not tried: "
+       "the simulated device takes 4 us to begin one. Shares fall short, too, where the program is late to use a gate that is open, on a "
+       "machine of few processors: with six programs of 20 us at once, instead of five and one, the worst was 0.020 off here.")
 
 
 def batches():
@@ -58,11 +60,13 @@ def run(world):
             for pair, share in shares(world, pairs, seconds).items():
                 got[pair].append(share)
     world.measure(error=[max(abs(got[length, share][i] - share) for length in JUDGED for share in SHARES)
-                         for i in range(world.seeds)])
+                         for i in range(world.seeds)],
+                  error_gaps=[max(abs(got[GAPS, share][i] - share) for share in SHARES if share < GAPS_ASK) for i in range(world.seeds)])
     world.draw(lines("G2: share set against share got", f"request = limit, over {seconds} s; each alone on its device",
                      Axis("share that was set", 0, 1, percent=True), Axis("share of the device", 0, 1, percent=True),
                      [Line(kind, [(share, *estimate(got[kind, share])[:2]) for share in SHARES]) for kind in KINDS]))
     world.draw(lines("G2: how far off", f"request = limit, over {seconds} s; each alone on its device",
                      Axis("share that was set", 0, 1, percent=True), Axis("got less set, in points of the device", -6, 6),
-                     [Line(length, [(share, *estimate([100 * (v - share) for v in got[length, share]])[:2]) for share in SHARES])
-                      for length in LENGTHS_US], bands=[(2, "holds"), (0, "as set"), (-2, "holds")]), "error")
+                     [Line(kind, [(share, *estimate([100 * (v - share) for v in got[kind, share]])[:2])
+                                  for share in SHARES if kind != GAPS or share < GAPS_ASK])
+                      for kind in KINDS], bands=[(2, "holds"), (0, "as set"), (-2, "holds")]), "error")

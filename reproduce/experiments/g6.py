@@ -3,11 +3,12 @@
 
 import math
 
-from draw import Axis, bars, matrix
+from draw import Axis, Line, bars, lines, matrix
 from judge import estimate, ratios
 from node import SETTLE_S, busy
 
 LOAD = 0.3           # of the device, in requests of 5 ms
+OTHER_LOADS = {"half": 0.15, "twice": 0.6}
 REQUEST_S = 0.005
 REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has the rest as its request
 LIMITS = (0.4, 0.8, 1.0)    # of the training, or its request where that is more
@@ -15,11 +16,14 @@ LATENCY = ("--request", "0.4", "--class", "latency", "--memory", "10%")
 TRAININGS = {"standard": ("--request", "0.6", "--memory", "10%"),
              "opportunistic": ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%")}
 
-WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the second picture, one run each, and not judged. "
+LEAD = ("In class latency a service beside a training that never pauses has its median within a half of what it is alone, and the "
+        "training most of what is left over; beside an opportunistic one the 99th percentile differs too much from run to run to "
+        "be told.")
+WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the grid, one run each, and not judged. "
        "The service's class, latency, gives it the device before anybody else's next turn, and the training has what is left over. Of a training "
        "in the standard class up to 2 ms of kernels, and one more, are on the device already, and those a request waits for; of an opportunistic one "
        "0.7 ms. More than half of all requests meet nobody of their own, so that their median shows this wait and hardly anything else. Beside it in "
-       "the standard class (second picture, one run each) a service waits for turns: who is idle between requests gives its turn up, so "
+       "the standard class (the grid) a service waits for turns: who is idle between requests gives its turn up, so "
        "that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up behind it. With a "
        "request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s says only how long "
        "that was. With 0.4 or 0.6 the 99th percentile is 37 to 81 ms where the training's limit leaves it room, and some 320 to 380 ms "
@@ -29,12 +33,12 @@ WHY = ("What is judged is divvy's answer to that trade, a class; the trade itsel
        "is within its bound, and the interval is not.")
 
 
-def perform(world, service, training, n, seed):
+def perform(world, service, training, n, seed, load=LOAD):
     """(median and 99th percentile in ms, part of the time of the service's requests, of the training's kernels)"""
     with world.node() as node:
         if training:
-            node.start("training", training, f"--duration={n * REQUEST_S / LOAD + 1.5:g}")
-        node.launch("service", service, world.build / "bench/requests", "poisson", str(n), str(LOAD), str(seed + 1))
+            node.start("training", training, f"--duration={n * REQUEST_S / load + 1.5:g}")
+        node.launch("service", service, world.build / "bench/requests", "poisson", str(n), str(load), str(seed + 1))
         ran = node.finish()
         took = sorted(int(line.split()[1]) / 1e6 for line in node.said("service"))
     begin = max(intervals[0][0] for intervals in ran.values()) + SETTLE_S
@@ -46,6 +50,19 @@ def perform(world, service, training, n, seed):
 def shade(p99_ms):
     """From 10 ms to a second, by its logarithm."""
     return min(1.0, max(0.0, math.log10(p99_ms / 10) / 2))
+
+
+def other_load(world, load, name, n):
+    """([median against alone], [part of what is left over that the training gets]) beside a standard training."""
+    slower, got = [], []
+    for seed in range(world.seeds):
+        world.note(f"{100 * load:g} % asked for, run {seed + 1} of {world.seeds}")
+        alone = perform(world, LATENCY, None, n, seed, load)
+        both = perform(world, LATENCY, TRAININGS["standard"], n, seed, load)
+        slower.append(both[0] / alone[0])
+        got.append(both[3] / (1 - both[2]))
+    world.measure(**{f"p50_{name}": slower, f"kept_{name}": got})
+    return slower, got
 
 
 def run(world):
@@ -63,6 +80,8 @@ def run(world):
     for name, suffix in (("standard", ""), ("opportunistic", "_low")):
         world.measure(**{"p50" + suffix: ratios(p50[name], p50["alone"]), "p99" + suffix: ratios(p99[name], p99["alone"]),
                          "kept" + suffix: kept[name]})
+    by_load = {LOAD: (ratios(p50["standard"], p50["alone"]), kept["standard"]), **{
+        load: other_load(world, load, name, round(n * load / LOAD)) for name, load in OTHER_LOADS.items()}}
     cells = []
     for request in REQUESTS:
         cells.append([])
@@ -73,8 +92,13 @@ def run(world):
             median, late, _, got = perform(world, ("--request", str(request), "--memory", "10%"), training, n, 0)
             cells[-1].append((f"{median:.0f}, {late:.0f} ms; {100 * got:.0f} %", shade(late), True))
     world.draw(bars("G6: a service of class latency beside a training", f"requests of 5 ms by Poisson, {100 * LOAD:g} % of the device",
-                    Axis("milliseconds", 0, 60), ["alone", *(f"beside one of class {name}" for name in TRAININGS)], ["median", "99th percentile"],
+                    Axis("milliseconds", 0, 1.1 * max(sum(estimate(values)[:2]) for of in (p50, p99) for values in of.values())), ["alone", *(f"beside one of class {name}" for name in TRAININGS)], ["median", "99th percentile"],
                     [[estimate(of[where])[:2] for of in (p50, p99)] for where in took]))
+    loads = sorted(by_load)
+    world.draw(lines("G6: the same with half and twice the requests", "class latency beside a training in the standard class",
+                     Axis("part of the device that requests ask for", 0, 0.7, percent=True), Axis("part, or times alone", 0, 3),
+                     [Line(words, [(load, *estimate(by_load[load][i])[:2]) for load in loads])
+                      for i, words in enumerate(("median against alone", "training's of the rest"))]), "load")
     world.draw(matrix("G6: the same in the standard class", "median and 99th percentile of the service, which asks for 30 % in all, and the share that the training got; one run each",
                       [f"limit {limit:g}" for limit in LIMITS], [f"service's request {request:g}" for request in REQUESTS], cells,
                       "the training's limit, or what the service's request leaves where that is more"), "grid")

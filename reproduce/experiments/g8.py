@@ -13,12 +13,13 @@ PAUSES_MS = (6, 20, PAUSE_MS, 200)  # of the map
 BOUND = 0.05  # goals.yaml's
 POLICIES = {"share": "divvy", "gemini": "Gemini's order"}
 
-WHY = ("A holder that runs nothing for half a millisecond loses the token to whoever waits; Gemini's keeps it to the end of its quota, up to "
-       "300 ms. The length of divvy's turns is no setting (about 29 ms while somebody waits), so that what is swept here is how long the "
-       "program works before it pauses. What is counted is all time without a kernel, and so the changes of context too, 150 us each in the "
-       "simulated device. Gemini's order of turns is that of divvy's arbiter (--policy gemini), which takes idle tokens back as well: whether "
-       "Gemini's holder keeps the token, as it claims, was not run, and what holds is divvy's own figure. Its quota's least, its window and its rate have no counterpart "
-       "to be swept.")
+LEAD = "The device idles for half a hundredth of the time though somebody waits, most of it changes of context."
+WHY = ("A holder that runs nothing for half a millisecond loses the token to whoever waits; Gemini's, by our reading of its code, keeps "
+       "it to the end of its quota, 300 ms to begin with as it is started. The length of divvy's turns is no setting (about 29 ms while "
+       "somebody waits), so that what is swept here is how long the program works before it pauses. What is counted is all time without "
+       "a kernel, and so the changes of context too, 150 us each in the simulated device. Gemini's order of turns is that of divvy's "
+       "arbiter (--policy gemini), which takes idle tokens back as well: whether Gemini's holder keeps the token was not run, and what "
+       "holds is divvy's own figure. Its quota's least, its window and its rate have no counterpart to be swept.")
 
 
 def idle(world, policy, works_ms, seconds, pause_ms=PAUSE_MS):

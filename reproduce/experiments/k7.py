@@ -11,6 +11,8 @@ PROMISED, PREFERRED = "--apart", "--prefer-apart"
 LASTS, SHORT, LONG = "60s,300s", "30s,150s", "120s,600s"
 WORK_S = 180  # the mean of what it lasts
 
+LEAD = ("The promise that none runs beside its like costs throughput as soon as there are more of them than devices; a preference "
+        "costs nothing and, where all is full, gains nothing.")
 WHY = ("Anti-affinity is a promise: no job ever runs beside its like, and none is slowed; at most one of them is on each device. That is "
        "the best of all while those that interfere have a device each, here up to a third of the jobs. With more of them than devices, "
        "one on each is less than three that slow one another to two thirds, and the goal at one half is missed. Where two fill a device "

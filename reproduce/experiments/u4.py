@@ -11,6 +11,8 @@ CLIENTS = (1, 2, 4, 6, 8)
 NAMES = {"share": "a share each", "fifo": "no bound"}
 HOST = next(network for network in NETWORKS if network.kind == "host")
 
+LEAD = ("With a share each, clients that wait for each kernel get two thirds and more of what the others get; without, a "
+        "thirtieth.")
 WHY = ("Every second client waits after each kernel, over the network; the others queue work ahead. First come, first served with no "
        "limit, those who wait have what the others leave them; with a share each the slowest still takes a third to a half longer than "
        "the quickest (second picture; of two 3.0 s and 2.0, of eight 10.6 and 7.9), for who waits after each kernel does not fill its "

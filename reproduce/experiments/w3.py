@@ -21,10 +21,11 @@ COMPANIES = {
     "2, 2, 1": ((2, SMALL), (2, SMALL), (1, SMALL)),
 }
 
+LEAD = "Who may join whom is as in the prototype, cell by cell."
 WHY = "The prototype's rules are a policy of divvy's engine (`--policy wang`), for users who rely on them."
 
 
-def published(company, newcomer):
+def prototypes(company, newcomer):
     """Whether the rules of the prototype let it join."""
     n = [sum(c == kind for c, _ in company) for kind in range(3)]
     free = 1 - sum(request for _, request in company)
@@ -53,10 +54,10 @@ def run(world):
     for company in COMPANIES.values():
         row = []
         for newcomer in range(3):
-            got, expected = joins(world.place, company, newcomer), published(company, newcomer)
+            got, expected = joins(world.place, company, newcomer), prototypes(company, newcomer)
             agreed += got == expected
             row.append(("joins" if got else "may not", 1.0 if got else 0.0, got == expected))
         cells.append(row)
     world.measure(agree=agreed / (3 * len(COMPANIES)))
-    world.draw(matrix("W3: who may join whom", "one device, Wang et al.'s classes; framed where not as published",
+    world.draw(matrix("W3: who may join whom", "one device, Wang et al.'s classes; framed where not as in the prototype",
                       [f"class {i}" for i in range(3)], list(COMPANIES), cells, "who comes"))

@@ -9,6 +9,8 @@
 #include "base/parse.h"
 #include "kubelet/plugin.h"
 
+#define DEVICES_MAX 128
+
 static void allocate(struct plugin_request *request)
 {
 	struct plugin_edits none[PLUGIN_CONTAINERS_MAX] = {0};
@@ -19,8 +21,9 @@ static void allocate(struct plugin_request *request)
 int main(int argc, char **argv)
 {
 	static const struct plugin_ops ops = {.allocate = allocate};
-	struct plugin_device device[64];
-	char id[64][64];
+	static struct plugin_device device[DEVICES_MAX];
+	static char id[DEVICES_MAX][64];
+	char socket_name[128];
 	struct plugin *plugin;
 	struct loop *loop;
 	struct error err;
@@ -31,21 +34,25 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		return 2;
 	rest = str_from(argv[3]);
-	if (parse_uint(rest, 0, 64, &wanted, NULL) >= 0)
+	if (parse_uint(rest, 0, DEVICES_MAX, &wanted, NULL) >= 0)
 		for (; n < wanted; n++)
 			snprintf(id[n], sizeof(id[n]), "%zu", n);
 	else
-		while (n < 64 && str_split(&rest, ',', &name))
+		while (n < DEVICES_MAX && str_split(&rest, ',', &name))
 			if (str_copy(id[n++], sizeof(id[0]), name) < 0)
 				return 2;
 	for (size_t i = 0; i < n; i++)
 		device[i] = (struct plugin_device){id[i], true, -1};
+	snprintf(socket_name, sizeof(socket_name), "fake-%s.sock", argv[2]);
+	for (char *c = socket_name; *c; c++)
+		if (*c == '/')
+			*c = '-';
 	if (loop_new(&loop) < 0)
 		return 1;
 	if (plugin_new(loop,
 		    &(struct plugin_options){.resource = argv[2],
 			    .folder = argv[1],
-			    .socket_name = "fake.sock",
+			    .socket_name = socket_name,
 			    .ops = &ops},
 		    &plugin, &err) < 0 ||
 		plugin_set_devices(plugin, device, n, &err) < 0) {
