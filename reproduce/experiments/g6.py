@@ -9,10 +9,11 @@ from node import SETTLE_S, busy
 
 LOAD = 0.3           # of the device, in requests of 5 ms
 OTHER_LOADS = {"half": 0.15, "twice": 0.6}
+MORE = 0.1           # than its load the service asks for
 REQUEST_S = 0.005
 REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has the rest as its request
 LIMITS = (0.4, 0.8, 1.0)    # of the training, or its request where that is more
-LATENCY = ("--request", "0.4", "--class", "latency", "--memory", "10%")
+LATENCY = ("--request", f"{LOAD + MORE:g}", "--class", "latency", "--memory", "10%")
 TRAININGS = {"standard": ("--request", "0.6", "--memory", "10%"),
              "opportunistic": ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%")}
 
@@ -27,7 +28,8 @@ WHY = ("What is judged is divvy's answer to that trade, a class; the trade itsel
        "that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up behind it. With a "
        "request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s says only how long "
        "that was. With 0.4 or 0.6 the 99th percentile is 37 to 81 ms where the training's limit leaves it room, and some 320 to 380 ms "
-       "where the training may take more. That is why there is a class for it. Latency is what the service measures, from when a request "
+       "where the training may take more. That is why there is a class for it; but no class makes up for a request that is too small: with twice the load and a "
+       "request of 0.4 all the same, one run of five had a median of 130 times that of alone. Latency is what the service measures, from when a request "
        "came to its answer, one at a time: requests that come together wait for one another, alone too. The "
        "99th percentile is the fourth of 400 requests and differs from run to run by a fifth: of the opportunistic training's the mean "
        "is within its bound, and the interval is not.")
@@ -53,12 +55,15 @@ def shade(p99_ms):
 
 
 def other_load(world, load, name, n):
-    """([median against alone], [part of what is left over that the training gets]) beside a standard training."""
+    """([median against alone], [part of what is left over that the training gets]) beside a standard training, where the service
+    is guaranteed as much more than its load as it is otherwise."""
+    service = ("--request", f"{load + MORE:g}", *LATENCY[2:])
+    training = ("--request", f"{1 - load - MORE:g}", *TRAININGS["standard"][2:])
     slower, got = [], []
     for seed in range(world.seeds):
         world.note(f"{100 * load:g} % asked for, run {seed + 1} of {world.seeds}")
-        alone = perform(world, LATENCY, None, n, seed, load)
-        both = perform(world, LATENCY, TRAININGS["standard"], n, seed, load)
+        alone = perform(world, service, None, n, seed, load)
+        both = perform(world, service, training, n, seed, load)
         slower.append(both[0] / alone[0])
         got.append(both[3] / (1 - both[2]))
     world.measure(**{f"p50_{name}": slower, f"kept_{name}": got})
