@@ -7,8 +7,8 @@ from judge import estimate, largest, ratios
 NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 5)
 FEW = 10  # at once, where the device has to be acquired: among more a placeholder's start is not seen
 
-LEAD = ("One pod or ten at once start a few hundredths later than ordinary ones, a hundred a seventh, where a tenth is claimed; "
-        "rounds differ by as much.")
+LEAD = ("A share makes the start of a pod a tenth to a fifth longer in the worst case of 1, 10 and 100 at once, where a tenth is "
+        "claimed; rounds differ by as much.")
 WHY = ("Time is from the request that creates a pod to its program's first instruction, the median of those created at once, and the "
        "last of them; the ordinary ones are of the same image on the same node, and never meet divvy, once without any device and once, "
        "as KubeShare's were, with a whole one of an ordinary device plugin, here one that answers at once. Of each comparison the number "
@@ -19,15 +19,14 @@ WHY = ("Time is from the request that creates a pod to its program's first instr
        "which asks the kubelet every 50 ms, sees which device it got. That is in front of their own start, whatever their number is, and "
        "its container starts beside theirs. The node offers its slots all the time, so that nobody waits for the kubelet to tell of "
        "them. Kubernetes is real, and control plane, kubelet and containers share the machine's processors, so that many at once wait "
-       "for these most of all. One or ten at once take a few hundredths longer; of a hundred, for which two processors work for 15 s in "
-       "the median, what divvy does for each adds up to a seventh, where a tenth is claimed, and rounds differ by as much. The third "
-       "picture parts that: with shares or without pods have their node equally soon, and what is added is after that. Looked at beside "
-       "the experiment, in three rounds that are not part of it, the API server worked for 3 s more in all, since it asks the webhook "
-       "about each pod and each status that the kubelet writes of it, and passes on the node's status to who watches it, the kubelet for "
-       "1.4 s, and divvy's own parts for 1.2 s, of some 40 s for all processes. With acquiring each number is against ordinary pods of "
-       "its own rounds, which are not drawn; more than ten at once are left out, for a placeholder's start is in front of one pod's and "
-       "is hardly seen among a hundred. Now and then a single pod, ordinary ones too, takes seconds longer, which is what makes that "
-       "interval wide.")
+       "for these most of all. One or ten at once take a few hundredths longer; of a hundred two processors work for 15 s in the median, "
+       "where what divvy does for each adds up. The third picture parts that: with shares or without pods have their node equally soon, "
+       "and what is added is after that. Looked at beside the experiment, in three rounds that are not part of it, the API server worked "
+       "for 3 s more in all, since it asks the webhook about each pod and each status that the kubelet writes of it, and passes on the "
+       "node's status to who watches it, the kubelet for 1.4 s, and divvy's own parts for 1.2 s, of some 40 s for all processes. With "
+       "acquiring each number is against ordinary pods of its own rounds, which are not drawn; more than ten at once are left out, for a "
+       "placeholder's start is in front of one pod's and is hardly seen among a hundred. Now and then a single pod, ordinary ones too, "
+       "takes seconds longer, which is what makes that interval wide.")
 
 
 def against(kind, ms, owner, numbers):
