@@ -100,7 +100,7 @@ def failed_baselines(experiment, measured):
         value = measured.get(baseline["metric"])
         low, high = baseline["within"]
         if value is None or not low <= value.mean <= high:
-            failed[name] = f"{baseline['headline']}: {value}, expected {low:g} to {high:g}"
+            failed[name] = f"{baseline['headline']}: {value or NOT_RUN}, expected {low:g} to {high:g}"
     return failed
 
 
@@ -139,9 +139,9 @@ def judge(experiment, measured):
     told = {name: v for name, v in verdicts.items() if v not in (NOT_COMPARABLE, NOT_RUN, AS_IT_MUST)}
     # One that has no better cannot hold the others back; what is better than a bound of ours alone is better than nobody.
     counted = [v for name, v in told.items() if v != HOLDS or "better" in experiment["goals"][name]]
-    is_measured = any(v == BETTER and is_of_others(experiment["goals"][name]) for name, v in told.items())
     whole = min(counted or [HOLDS], key=ORDER.index)
-    whole = HOLDS if whole == BETTER and not is_measured else whole
+    if whole == BETTER and not any(v == BETTER and is_of_others(experiment["goals"][name]) for name, v in told.items()):
+        whole = HOLDS
     whole = capped(whole) if told else AS_IT_MUST if AS_IT_MUST in verdicts.values() else NOT_COMPARABLE
     return {name: capped(v) for name, v in verdicts.items()}, whole, failed
 

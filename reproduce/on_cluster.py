@@ -9,8 +9,8 @@ Each line of its input asks for one thing, and is answered with a JSON object a 
 empty line at the end:
   starts NUMBERS ROUNDS
     pods created at once, ordinary ones (without a device: ordinary, with one of a plugin's: native) and shared ones; where
-    a device has to be acquired, ten at most, and no native ones: {"owner", "kind", "n", "round", "ms", "last_ms", "node_ms"}, ms from their POST to their
-    program, the median and the last of them, and the median to their node
+    a device has to be acquired, ten at most, and no native ones: {"owner", "kind", "n", "round", "ms", "last_ms",
+    "node_ms"}, ms from their POST to their program, the median and the last of them, and the median to their node
   queue BURSTS ROUNDS, or queue:SECONDS for files that need as long, not five seconds
     files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s", "left"}
   service SECONDS ROUNDS
@@ -40,6 +40,7 @@ sys.path[:0] = [str(ROOT / "tests/k8s"), str(ROOT / "tests")]
 import shipped  # noqa: E402
 from cluster import SKIP, Skip, open_cluster, wait_for  # noqa: E402
 from manifests import DEPLOY  # noqa: E402
+from plugin import await_offered, start_plugin  # noqa: E402
 from service import FASTER, KERNEL_MS, SHARE as FIFTH, Service, import_worker, sync  # noqa: E402
 from starts import Kind, Starts, keep_one_there  # noqa: E402
 
@@ -47,7 +48,6 @@ TIMES = {1: 3, 10: 3}  # so often in each round where a few are created at once
 ACQUIRE_MAX = 10  # at once, where a device has to be acquired
 NATIVES, NATIVE = 128, "example.com/gpu"  # devices of a plugin that has no more to do with divvy
 DEVICES = "2xH200-141Gi"  # 64 slots each: none of a hundred waits for one
-PLUGIN = "tests/k8s/fake-plugin"
 SETTLE_S = 2  # that the kubelet is at work after a container's end
 QUEUES_DEVICES = "8xH200-141Gi"
 QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
@@ -108,16 +108,6 @@ class Site:
 
 # ---- pods that start
 
-def start_plugin(cluster, daemon, name, resource, devices):
-    """Until the kubelet offers its devices, of which it tells every 10 s."""
-    cluster.keeper.ask("start", name=name, env={}, log=f"{daemon.log}.{name}", argv=[
-        *cluster.node.inside(), os.path.join(os.environ["DIVVY_BUILD"], PLUGIN), "/var/lib/kubelet/device-plugins", resource, ",".join(devices)])
-
-    def offered():
-        return int(cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"].get(resource, 0))
-    wait_for(lambda: offered() == len(devices), f"the kubelet offers {resource}", 300)
-
-
 class Pool:
     """The node's devices as another plugin's, of which divvy has none while nobody asks."""
 
@@ -127,7 +117,8 @@ class Pool:
         cluster.kubectl("label", "--overwrite", "node", cluster.node_name, "divvy.gpu/owner=pool")
         cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}", {"spec": {"pool": {"policy": "onDemand"}}})
         wait_for(lambda: daemon.status().get("owner") == "pool", "the node is one of the pool", 300)
-        start_plugin(cluster, daemon, "fake-plugin", "nvidia.com/gpu", devices)
+        start_plugin(cluster, "nvidia.com/gpu", devices)
+        await_offered(cluster, "nvidia.com/gpu", len(devices), 300)
         self.await_none()
 
     def give_back(self):
@@ -164,7 +155,8 @@ def compare(owner, kinds, numbers, rounds, settle):
 def starts(site, numbers, rounds):
     cluster, daemon = site.open(DEVICES)
     pods = Starts(cluster, daemon)
-    start_plugin(cluster, daemon, "native-plugin", NATIVE, [f"native-{i}" for i in range(NATIVES)])
+    start_plugin(cluster, NATIVE, NATIVES, "native-plugin")
+    await_offered(cluster, NATIVE, NATIVES, 300)
     kinds = [Kind(pods, "ordinary", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})),
              Kind(pods, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi"}),
              Kind(pods, "native", cluster.new_namespace(**{"divvy.gpu/admission": "ignore"}), limits={NATIVE: "1"})]

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
-the page. usage: run.py [--out FOLDER] [--page | --needs-kubernetes]; ONLY=K4,G5 for some, QUICK=1 for short ones, PACED=1 for one run
-of each that is compressed (goals.yaml), at the slower pace of what it is compared with. Those on a node run beside one another, since they wait most of the
-time, but the quiet ones (goals.yaml), each with two processors of its own and nothing beside it there. Those on a
-cluster come last, or with four processors or more beside all of these, each half of the processors for itself.
+the page. usage: run.py [--out FOLDER] [--page | --needs-kubernetes]; ONLY=K4,G5 for some, QUICK=1 for short ones,
+PACED=1 for one run of each that is compressed (goals.yaml), at the slower pace of what it is compared with. Those on a
+node run beside one another, since they wait most of the time, but the quiet ones (goals.yaml), each with two processors
+of its own and nothing beside it there. Those on a cluster come last, or with four processors or more beside all of
+these, each half of the processors for itself.
 
 Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl; out/reproduction.jsonl is a link to
 what was run last), and pictures beside it. Once all that
@@ -147,7 +148,7 @@ def chosen(goals, is_paced=False):
         there = [name for name in there if "compressed" in goals[name]]
         for name in wanted:
             if name not in there:
-                sys.exit(f"PACED: {name} is not compressed in time: {', '.join(there)} do not")
+                sys.exit(f"PACED: {name} is not compressed in time: {', '.join(there)} are")
     return [name for name in goals if name in (wanted or there)]
 
 
@@ -322,12 +323,11 @@ def main():
     quick, is_paced = (os.environ.get(name, "") not in ("", "0") for name in ("QUICK", "PACED"))
     if quick and is_paced:
         sys.exit("QUICK and PACED: either is expected, short runs or slow ones")
+    goals = judge.read_goals()
     if args.needs_kubernetes:
-        goals = judge.read_goals()
         return 0 if any(goals[name]["means"] == "cluster" for name in chosen(goals, is_paced)) else 1
     out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
     out.mkdir(parents=True, exist_ok=True)
-    goals = judge.read_goals()
     names = [] if args.page else chosen(goals, is_paced)
     runs = Runs(names, goals, out, quick, is_paced)
     if names and not args.out:

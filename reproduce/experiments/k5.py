@@ -5,7 +5,6 @@ from draw import Axis, Line, lines
 from judge import estimate, largest, ratios
 
 NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 5)
-FEW = 10  # at once, where the device has to be acquired: among more a placeholder's start is not seen
 
 LEAD = ("A share makes the start of a pod a tenth to a fifth longer in the worst case of 1, 10 and 100 at once, where a tenth is "
         "claimed; rounds differ by as much.")
@@ -49,7 +48,7 @@ def run(world):
         ms.setdefault(of, []).append(row["ms"])
         last.setdefault(of, []).append(row["last_ms"])
         node_ms.setdefault(of, []).append(row["node_ms"])
-    few = [n for n in numbers if n <= FEW]
+    few = [n for n in numbers if ("pool", "shared", n) in ms]
     slower = {"in the pool": against("ordinary", ms, "divvy", numbers), "against a plugin's": against("native", ms, "divvy", numbers),
               "with acquiring": against("ordinary", ms, "pool", few)}
     added, of_native, acquire = (largest(by_n.values()) for by_n in slower.values())

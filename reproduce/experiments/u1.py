@@ -105,29 +105,28 @@ def set_took(world, mode, works_ms, pauses=PAUSES):
         return time.monotonic() - began
 
 
-def sets(world):
-    """{mode: {size: [seconds, ...]}}"""
-    sizes = QUICK_SIZES if world.quick else SIZES
-    ran = {mode: {n: [] for n in sizes} for mode in (*SETS, "adaptive")}
+def sets(world, modes, sizes, pauses=PAUSES):
+    """{mode: {size: [seconds, ...]}}, of those modes and as placement chooses."""
+    ran = {mode: {n: [] for n in sizes} for mode in (*modes, "adaptive")}
     for seed in range(world.seeds):
         order = random.Random(seed).sample(SET, len(SET))
         for mode, by_size in ran.items():
             for n, took_s in by_size.items():
-                world.note(f"run {seed + 1} of {world.seeds}, {n} at once, {mode}")
-                took_s.append(set_took(world, mode, order[:n]))
+                world.note(f"run {seed + 1} of {world.seeds}, {n} at once, pauses of {pauses} times the work, {mode}")
+                took_s.append(set_took(world, mode, order[:n], pauses))
     return ran
 
 
+def against_best(took_s, modes):
+    """As placement chooses against the one of these that is best over all runs; took_s: {mode: [seconds, ...]}"""
+    best = min(modes, key=lambda mode: estimate(took_s[mode]).mean)
+    return ratios(took_s["adaptive"], took_s[best])
+
+
 def other_set(world, name, pauses):
-    """The whole set with other pauses: placement's choice against the best of the fixed ways, of which exclusive never is."""
-    took_s = {mode: [] for mode in (*SHARED, "adaptive")}
-    for seed in range(world.seeds):
-        order = random.Random(seed).sample(SET, len(SET))
-        for mode, of in took_s.items():
-            world.note(f"run {seed + 1} of {world.seeds}, pauses of {pauses} times the work, {mode}")
-            of.append(set_took(world, mode, order, pauses))
-    best = min(SHARED, key=lambda mode: estimate(took_s[mode]).mean)
-    world.measure(**{f"set_of_best_{name}": ratios(took_s["adaptive"], took_s[best])})
+    """The whole set with other pauses, in all modes but exclusive, which is never the best."""
+    took_s = {mode: by_size[len(SET)] for mode, by_size in sets(world, SHARED, [len(SET)], pauses).items()}
+    world.measure(**{f"set_of_best_{name}": against_best(took_s, SHARED)})
     return took_s
 
 
@@ -141,14 +140,12 @@ def run(world):
     total = {mode: [sum(of.values()) for of in runs] for mode, runs in by_mode.items()}
     best = min(FIXED, key=lambda mode: estimate(total[mode]).mean)
     slower = {name: ratios(*([of[name] for of in by_mode[mode]] for mode in ("remote", "exclusive"))) for name in PROGRAMS}
-    of_set = sets(world)
+    of_set = sets(world, SETS, QUICK_SIZES if world.quick else SIZES)
     most = max(of_set["adaptive"])
-    best_of_set = min(SETS, key=lambda mode: estimate(of_set[mode][most]).mean)
-    best_of_named = min(FIXED, key=lambda mode: estimate(of_set[mode][most]).mean)
+    whole_set = {mode: by_size[most] for mode, by_size in of_set.items()}
     other = {pauses: other_set(world, name, pauses) for name, pauses in OTHER_PAUSES.items()}
-    world.measure(set_of_best=ratios(of_set["adaptive"][most], of_set[best_of_set][most]),
-                  set_of_named=ratios(of_set["adaptive"][most], of_set[best_of_named][most]),
-                  set_of_exclusive=ratios(of_set["adaptive"][most], of_set["exclusive"][most]),
+    world.measure(set_of_best=against_best(whole_set, SETS), set_of_named=against_best(whole_set, FIXED),
+                  set_of_exclusive=ratios(whole_set["adaptive"], whole_set["exclusive"]),
                   of_best=ratios(total["adaptive"], total[best]), remote=ratios(total["remote"], total["exclusive"]),
                   remote_worst=largest(slower.values()))
     world.draw(bars("U1: programs in each mode", f"alone on the device; adaptive: {chosen}; remote: 50 us each way, 9 Gbit/s, shaped on one machine",
@@ -158,7 +155,7 @@ def run(world):
     world.draw(lines("U1: a set of programs in each mode", "until all that came at once are done; cores for two beside the device, and for two on a node without one",
                      Axis("programs that come at once", 0, most + 0.5), Axis("seconds until all are done", 0, 1.1 * top),
                      [Line(mode, [(n, *estimate(took_s)[:2]) for n, took_s in by_size.items()]) for mode, by_size in of_set.items()]), "set")
-    by_pauses = dict(sorted({PAUSES: {mode: of[most] for mode, of in of_set.items()}, **other}.items()))
+    by_pauses = dict(sorted({PAUSES: whole_set, **other}.items()))
     top = max(sum(estimate(by_mode[mode])[:2]) for by_mode in by_pauses.values() for mode in (*SHARED, "adaptive"))
     world.draw(bars("U1: the set with shorter and longer pauses", "until all eight are done", Axis("seconds until all are done", 0, 1.1 * top),
                     [f"at work 1/{pauses + 1} of the time" for pauses in by_pauses], [*SHARED, "adaptive"],

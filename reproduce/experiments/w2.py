@@ -36,38 +36,40 @@ def shares(world, who, seconds, seed, policy="share", works_ms=WORKS_MS):
     return {name: busy(intervals, begin, end) / (end - begin) for name, intervals in ran.items()}
 
 
+def against_alone(alone, both):
+    """([high's loss], [low's part of what is left over]), run by run."""
+    return [1 - b["high"] / a for a, b in zip(alone, both)], [b["low"] / (1 - a) for a, b in zip(alone, both)]
+
+
 def other_work(world, name, works_ms, seconds):
-    """([high's loss], [low's part of what is left over]) with steps of another length."""
-    loss, of_rest = [], []
+    """The same with steps of another length."""
+    alone, both = [], []
     for i in range(world.seeds):
         world.note(f"{works_ms} ms of work, run {i + 1} of {world.seeds}")
-        alone = shares(world, ["high"], seconds, i, works_ms=works_ms)["high"]
-        both = shares(world, ["high", "low"], seconds, i, works_ms=works_ms)
-        loss.append(1 - both["high"] / alone)
-        of_rest.append(both["low"] / (1 - alone))
+        alone.append(shares(world, ["high"], seconds, i, works_ms=works_ms)["high"])
+        both.append(shares(world, ["high", "low"], seconds, i, works_ms=works_ms))
+    loss, of_rest = against_alone(alone, both)
     world.measure(**{f"loss_{name}": loss, f"low_of_rest_{name}": of_rest})
     return loss, of_rest
 
 
 def run(world):
     seconds = 5 if world.quick else 12
-    alone, low_alone, high, low, sliced = [], [], [], [], []
+    alone, low_alone, both, sliced = [], [], [], []
     for i in range(world.seeds):
         world.note(f"run {i + 1} of {world.seeds}")
         alone.append(shares(world, ["high"], seconds, i)["high"])
         low_alone.append(shares(world, ["low"], seconds, i)["low"])
         sliced.append(shares(world, ["high", "low"], seconds, i, None))
-        both = shares(world, ["high", "low"], seconds, i)
-        high.append(both["high"])
-        low.append(both["low"])
-    loss, of_rest = [1 - b / a for a, b in zip(alone, high)], [b / (1 - a) for a, b in zip(alone, low)]
+        both.append(shares(world, ["high", "low"], seconds, i))
+    high, low, sliced_high, sliced_low = ([of[name] for of in runs] for runs in (both, sliced) for name in ("high", "low"))
+    loss, of_rest = against_alone(alone, both)
     world.measure(loss=loss, low=[b / a for a, b in zip(low_alone, low)], low_of_rest=of_rest,
-                  of_slices=ratios(high, [both["high"] for both in sliced]))
+                  of_slices=ratios(high, sliced_high))
     by_work = {WORKS_MS: (loss, of_rest), **{works_ms: other_work(world, name, works_ms, seconds / 2) for name, works_ms in OTHER_WORKS_MS.items()}}
     world.draw(bars("W2: high beside low priority", "high uses the device for 50 ms of 70, low as much as it can get",
                     Axis("share of the device", 0, 1, percent=True), ["alone", "together", "together, without divvy"], ["high", "low"],
-                    [[estimate(alone)[:2], estimate(low_alone)[:2]], [estimate(high)[:2], estimate(low)[:2]],
-                     [estimate([both[name] for both in sliced])[:2] for name in ("high", "low")]]))
+                    [[estimate(values)[:2] for values in pair] for pair in ((alone, low_alone), (high, low), (sliced_high, sliced_low))]))
     works = sorted(by_work)
     world.draw(bars("W2: with shorter and longer steps", f"high works for so long, then pauses for {PAUSES_MS} ms",
                     Axis("part", 0, 1, percent=True), [f"{works_ms} ms" for works_ms in works], ["high's loss", "low's of the rest"],

@@ -9,19 +9,18 @@ which is what the kubelet alone takes longer with devices. One after the other, 
 usage: bench-start.py [--pods N] [--at-once N] [--rounds N] [--quick] [--out FILE]: one object a line is added to FILE
 """
 
-import os
 import statistics
 import sys
 
 import shipped
-from cluster import SKIP, Skip, open_cluster, skip_all, wait_for
-from divvyd import BUILD
+from cluster import SKIP, Skip, open_cluster, skip_all
+from plugin import await_offered, start_plugin
 from results import Results
 from starts import Kind, Starts, keep_one_there
 
 GOAL = "<= 1.10"
-FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
-DEVICES = {"example.com/device": "1"}
+DEVICE = "example.com/device"
+PLUGINS = 64  # of those
 
 
 def median(kind, which=0):
@@ -66,13 +65,10 @@ try:
         starts = Starts(cluster, daemon)
         device = daemon.devices()[0]
         keep_one_there(cluster, device)
-        cluster.keeper.ask("start", name="fake-plugin", env={}, log=daemon.log + ".fake", argv=[
-            *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", *DEVICES, "64"])
-        node = f"/api/v1/nodes/{cluster.node_name}"
-        wait_for(lambda: cluster.get(node)["status"]["allocatable"].get(*DEVICES) == "64",
-                 "the node has the plugin's devices", 60)
+        start_plugin(cluster, DEVICE, PLUGINS)
+        await_offered(cluster, DEVICE, PLUGINS)
         alone = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
-        measure(Kind(starts, "plain", alone), Kind(starts, "plugin", alone, limits=DEVICES),
+        measure(Kind(starts, "plain", alone), Kind(starts, "plugin", alone, limits={DEVICE: "1"}),
                 Kind(starts, "shared", cluster.namespace, {"divvy.gpu/request": "0.01", "divvy.gpu/memory": "64Mi",
                                                            "divvy.gpu/device": device}))
 except Skip as reason:

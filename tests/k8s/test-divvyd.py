@@ -8,8 +8,9 @@ import signal
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
-from divvyd import (BUILD, GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install, make_image,
+from divvyd import (GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install, make_image,
                     run_pod, wait_for_pod)
+from plugin import start_plugin
 from tap import fairly
 
 
@@ -385,8 +386,7 @@ def what_the_kubelet_no_longer_lists_is_given_back():
 
 
 def another_plugin_has_the_nodes_gpus():
-    cluster.keeper.ask("start", name="fake-plugin", env={}, log=os.path.join(cluster.dir, "log/fake-plugin.log"), argv=[
-        *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu", "2"])
+    start_plugin(cluster, "nvidia.com/gpu", 2)
     wait_for(lambda: daemon.condition("OwnerConflict").get("status") == "True", "the conflict is seen", 60)
     status = daemon.status()
     assert status["owner"] == "none" and status["devices"][0]["owner"] == "native", status
@@ -626,8 +626,6 @@ def a_lost_device_is_told():
     run_pod(cluster, "late", (), given(device(), epoch="7"))
     refused("late", "is lost")
 
-
-FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
 
 try:
     with open_cluster("kcm", "node", own=True) as cluster:

@@ -22,11 +22,11 @@ from api import ApiError  # noqa: E402
 from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
 from controller import PROGRAM as CONTROLLER  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
-from divvyd import (BUILD, IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image,  # noqa: E402
+from divvyd import (IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image,  # noqa: E402
                     wait_for_pod)
+from plugin import start_plugin  # noqa: E402
 from scheduled import Scheduled  # noqa: E402
 
-FAKE_PLUGIN = os.path.join(BUILD, "tests/k8s/fake-plugin")
 PLACEHOLDER_IMAGE = "local/divvy-controller:1"
 SLOTS = 128  # of both devices
 # A pod that is deleted as it starts, or whose containers ended badly, it looks at again after a minute at the soonest.
@@ -354,11 +354,6 @@ def who_unmakes_the_pool_takes_no_device_from_its_tenants():
     daemon.await_ready()
 
 
-def start_other_plugin(uuids):
-    cluster.keeper.ask("start", name="fake-plugin", env={}, log=os.path.join(cluster.dir, "log/fake-plugin.log"), argv=[
-        *cluster.node.inside(), FAKE_PLUGIN, "/var/lib/kubelet/device-plugins", "nvidia.com/gpu", ",".join(uuids)])
-
-
 def lost():
     return sorted(events_of(cluster, cluster.node_name).get("PlaceholderLost", []))
 
@@ -407,7 +402,7 @@ def the_node_starts_again_while_tenants_run():
     wait_for(lambda: cluster.pod("beside")["metadata"]["uid"] in natives(), "a native pod has the other device", KUBELET_S)
     alone_on_its_device("stays")
     ours, uuids, theirs, lost_before = held(), daemon.devices(), natives(), lost()
-    assert device_of("stays") == device_of("ends"), ours
+    assert device_of("stays") == device_of("ends") and list(ours) == [device_of("stays")], ours
     before = daemon.used("stays")
     wait_for(lambda: daemon.used("stays") > before, "it computes")
     for part in ("divvyd", "fake-plugin"):
@@ -419,7 +414,7 @@ def the_node_starts_again_while_tenants_run():
              "the kubelet starts it before there is a divvyd, and it has no device", KUBELET_S)
     daemon.start()
     wait_for(daemon.answers, "divvyd answers again", KUBELET_S)
-    start_other_plugin(uuids)
+    start_plugin(cluster, "nvidia.com/gpu", uuids)
     wait_for(lambda: cluster.pod("ends")["status"]["phase"] == "Failed", "who must not start again has failed", 120)
     wait_for(lambda: daemon.got("stays") > 0, "who may start again computes", 180)
     assert device_of("stays") in ours, (device_of("stays"), ours)
@@ -446,7 +441,7 @@ try:
             rig.start()
             daemon.start()
             daemon.await_ready()
-            start_other_plugin(daemon.devices())
+            start_plugin(cluster, "nvidia.com/gpu", daemon.devices())
             main(there_is_nothing_to_share_at_first, slots_are_there_before_a_device_is, a_device_is_taken_when_a_pod_waits,
                  who_runs_on_a_native_device_is_no_stranger,
                  a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
