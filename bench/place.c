@@ -320,7 +320,7 @@ static void curve(void)
 {
 	static const uint32_t nodes[] = {10, 100, 1000, 10000, 100000};
 	const struct place_policy *policy = place_policy_find("default");
-	char name[64], detail[128];
+	char name[64], detail[160];
 
 	for (size_t i = 0; i < ARRAY_SIZE(nodes) - bench_quick(); i++) {
 		struct place_spec *specs;
