@@ -28,6 +28,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import NamedTuple
@@ -183,8 +184,7 @@ class Folder:
     def __init__(self, cluster, daemon, seconds):
         self.cluster, self.daemon = cluster, daemon
         self.work = WORK.format(round(seconds * KERNELS_PER_S))
-        self.path = pathlib.Path(cluster.dir, f"files-{seconds:g}")
-        self.path.mkdir()
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="files-", dir=cluster.dir))
         self.n = 0
 
     def job(self, request):

@@ -9,6 +9,7 @@ from judge import estimate, ratios
 BURSTS, QUICK_BURSTS = (1, 10, 100), (1, 10)
 SHARE, WHOLE = "0.25", "1"  # on_cluster.py's
 LENGTHS_S, FILES = (2.5, 5, 10), 32  # of the last picture
+QUICK_LENGTHS_S, QUICK_FILES = (5,), 4
 
 LEAD = ("The three bursts take seven tenths of the time that whole devices take, since a Job's pod costs Kubernetes more than its "
         "work.")
@@ -23,12 +24,12 @@ WHY = ("The queue is the example deploy/examples/file-queue: a Job for each file
        "s more either way. So the ratio is nearer to 1 than that of the work alone, which is 0.38 for the three bursts together.")
 
 
-def other_lengths(world):
-    """{seconds that a file needs: {request: seconds for a burst}}, once each."""
+def other_lengths(world, lengths_s, files):
+    """{seconds that a file needs: {request: seconds for a burst of so many}}, once each."""
     took = {}
-    for length_s in LENGTHS_S if not world.quick else ():
+    for length_s in lengths_s:
         world.note(f"files of {length_s:g} s")
-        took[length_s] = {row["request"]: row["seconds"] for row in world.on_cluster(f"queue:{length_s}", [FILES], 1)}
+        took[length_s] = {row["request"]: row["seconds"] for row in world.on_cluster(f"queue:{length_s}", [files], 1)}
     return took
 
 
@@ -56,9 +57,9 @@ def run(world):
     world.draw(bars("O: time for a burst of files", "eight devices of one node; a file needs a fifth of one for five seconds",
                     Axis("seconds", 0, 1.1 * top), [f"{n} file{'s' if n > 1 else ''}" for n in bursts],
                     ["whole devices", "a quarter each"], values))
-    took = other_lengths(world)
-    if took:
-        top = max(seconds for of in took.values() for seconds in of.values())
-        world.draw(bars("O: files that need less and more", f"{FILES} files at once, each needs a fifth of a device; one run each",
-                        Axis("seconds", 0, 1.1 * top), [f"{length_s:g} s" for length_s in took], ["whole devices", "a quarter each"],
-                        [[(of[request], 0) for request in (WHOLE, SHARE)] for of in took.values()]), "lengths")
+    lengths_s, files = (QUICK_LENGTHS_S, QUICK_FILES) if world.quick else (LENGTHS_S, FILES)
+    took = other_lengths(world, lengths_s, files)
+    top = max(seconds for of in took.values() for seconds in of.values())
+    world.draw(bars("O: files that need less and more", f"{files} files at once, each needs a fifth of a device; one run each",
+                    Axis("seconds", 0, 1.1 * top), [f"{length_s:g} s" for length_s in took], ["whole devices", "a quarter each"],
+                    [[(of[request], 0) for request in (WHOLE, SHARE)] for of in took.values()]), "lengths")
