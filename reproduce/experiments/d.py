@@ -22,8 +22,8 @@ LENGTHS = (0.5, 1, 2)
 LEAD = ("Against whole devices in the order of arrival all is as DynamoML claims and better; against whole devices with what "
         "Kubernetes has besides, throughput is, and trainings are done a quarter sooner, not 70 %.")
 WHY = ("Whole devices are asked for twice over, 74 of 32 in the mean (65 where replicas follow their load), of which the work makes use "
-       "of 28: sharing is what fits it in, and with half of the arrivals the gain in throughput is less than theirs, with a quarter next "
-       "to nothing of it is left (third picture). Of the trainings' gain most is order, which Kubernetes has too: whole devices that "
+       "of 28: sharing is what fits it in, and with half of the arrivals the gain in throughput is less than theirs, with a quarter a "
+       "tenth is left (third picture). Of the trainings' gain most is order, which Kubernetes has too: whole devices that "
        "scale, and let services and then trainings go first ('no sharing'), take a sixth of the time of those in the order of arrival, "
        "and divvy's are done a quarter sooner than theirs, not 70 %. With trainings twice as long the goal against the order of arrival "
        "is missed by little (last picture). A service level is whether each replica has a device: whole devices, which scale nothing, "

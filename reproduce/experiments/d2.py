@@ -10,7 +10,7 @@ LOAD_S, QUICK_LOAD_S = 60, 45
 SHARES, WHOLE, STATIC = "on-shares", "on-whole", "static"  # on_cluster.py's
 NAMES = {SHARES: "a fifth each", WHOLE: "whole devices", STATIC: "four of a fifth"}
 
-LEAD = ("One request in nine is lost, all of them while the service grows, where whole devices and fixed replicas lose next to "
+LEAD = ("One request in nine is lost, nearly all of them while the service grows, where whole devices and fixed replicas lose next to "
         "none: what is saved is paid for with that.")
 WHY = ("That no service level is violated, as DynamoML claims, does not hold under an autoscaler that looks at use; the bound of three "
        "quarters, by which it is judged besides, is ours. A request takes 20 ms of the device; a replica takes the next one as soon as "
@@ -19,12 +19,14 @@ WHY = ("That no service level is violated, as DynamoML claims, does not hold und
        "for all the time. On shares a service pays for about what its load needs, half a minute longer than it needs it, and loses "
        "requests while it grows. Growing takes several steps: a replica cannot use more than its fifth, so that what is measured is at "
        "most all that is granted, and the autoscaler adds at most three sevenths at a look; and divvy measures over 10 s. What is saved "
-       "against four replicas all the time is mostly the minute without load, and the half minute in which it shrinks is not saved, nor "
-       "is what is granted beyond four, which at this pace lasts until the load ends, and at Kubernetes' own settles at four: of a load "
-       "that comes and goes by the minute less is saved than our goal, and what is lost while it grows is the price. A request on a "
+       "against four replicas all the time is, in the mean, all of the minute without load; the half minute in which it shrinks is not "
+       "saved, nor is what is granted beyond four, which at this pace it is for most of the load's time and again after it, and at "
+       "Kubernetes' own is not: of a load that comes and goes by the minute about as much is saved as our goal asks, by the interval "
+       "perhaps less, and what is lost while it grows is the price. A request on a "
        "fifth also takes longer: who has had 20 ms of the device waits until they are a fifth of the time again. How much is saved "
        "depends on how long the load is, here one minute, and a minute without. The ten seconds that divvy measures over are not "
-       "compressed: at Kubernetes' own pace they are a smaller part of the autoscaler's period, less is lost and more is saved. None is "
+       "compressed: at Kubernetes' own pace they are a smaller part of the autoscaler's period, and in the one run at that pace less was "
+       "lost and more saved, though by no more than one run of ours may differ. None is "
        "asked for below one replica: of a service without any there is nothing to be measured; from nothing to work and back is O.")
 
 

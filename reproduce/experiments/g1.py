@@ -16,7 +16,7 @@ KINDS = {
 REQUESTS = {"allocations": ("alloc", "600"), "streams": ("streams", "400")}  # of bench/requests: what is known to cost
 TIMES = {"allocations": 40, "streams": 40}  # short, and often: how long they take is a matter of each start
 
-LEAD = "In the mean all seven are within our own hundredth of their time without divvy; of one the interval is not."
+LEAD = "All seven take as long with divvy as without, within our own hundredth and what two runs of the same differ by."
 WHY = ("A launch costs nanoseconds more, and nobody else wants the device. An allocation is counted before the driver is asked; short "
        "kernels on many streams keep the device no busier than the processor that launches them, so that what a call costs is seen there "
        "most, and what else the machine does. Published is less than 5 %; our own goal is 1 %. Allocations and streams wait for each "

@@ -13,7 +13,8 @@ KINDS = {**{length: (f"--kernel-us={us}",) for length, us in LENGTHS_US.items()}
 JUDGED = ("20 us", "1 ms", "20 ms")  # as the goal says
 GAPS_ASK = 0.5  # of the device: what was set above that it does not want
 
-LEAD = "What is set is got where a program always has work, and up to three hundredths less where it pauses after each kernel."
+LEAD = ("What is set is got to a hundredth and a half by a program that always has work, with kernels of up to 20 ms; one that pauses "
+        "after each kernel gets up to two and a half hundredths less.")
 WHY = ("Each program has a device of a node to itself, up to thirteen devices at once, and its limit closes the gate whatever the kernels "
        "are. A kernel that runs cannot be interrupted, so that a turn may end one kernel late; what was too much is taken off the turns "
        "that follow. Over 10 s that leaves about one kernel: of 100 ms it is a hundredth of the device, of 500 ms a twentieth, and shown, "

@@ -13,7 +13,7 @@ PAUSES_MS = (6, 20, PAUSE_MS, 200)  # of the map
 BOUND = 0.05  # goals.yaml's
 POLICIES = {"share": "divvy", "gemini": "Gemini's order"}
 
-LEAD = "The device idles for half a hundredth of the time though somebody waits, most of it changes of context."
+LEAD = "The device idles for half a hundredth of the time though somebody waits, and for a little more than one at the shortest pauses."
 WHY = ("A holder that runs nothing for half a millisecond loses the token to whoever waits; Gemini's, by our reading of its code, keeps "
        "it to the end of its quota, 300 ms to begin with as it is started. The length of divvy's turns is no setting (about 29 ms while "
        "somebody waits), so that what is swept here is how long the program works before it pauses. What is counted is all time without "

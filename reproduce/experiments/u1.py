@@ -34,7 +34,8 @@ HALVES = ("local", "remote")  # of a set, told beforehand, in turn
 SETS = (*FIXED, "halves")
 SHARED = SETS[1:]
 
-LEAD = "Placement's choice is as good as the best that could be told beforehand, within what two runs of the same differ by."
+LEAD = ("Placement's choice is in the mean as good as the best that could be told beforehand; two runs of the same differ by more than "
+        "our bound.")
 WHY = ("A share beside nobody is as fast as a device alone, so that local costs nothing and leaves the rest to others; over the host's "
        "network a program loses what its synchronisations wait, and most of it where it waits for each short kernel or two. Placement "
        "takes local where the program and its device fit on one node, and so is as good as the best up to what two runs of the same "
