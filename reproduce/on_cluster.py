@@ -337,7 +337,7 @@ COMMANDS = {"starts": starts, "queue": files, "service": grows}
 
 def leave(*_):
     """As if nothing more were asked: what was started is cleared up."""
-    for sign in (signal.SIGTERM, signal.SIGINT):
+    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sign, signal.SIG_IGN)
     sys.exit(0)
 
@@ -355,7 +355,7 @@ def serve(faster):
 if __name__ == "__main__":
     if sys.argv[1:] not in ([], ["--slowly"]):
         sys.exit(__doc__)
-    for each in (signal.SIGTERM, signal.SIGINT):
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, leave)
     try:
         serve(1 if sys.argv[1:] else FASTER)

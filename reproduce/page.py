@@ -40,6 +40,9 @@ disturb one another, was assumed. What is compressed in time is also run once at
 within what one more of ours would be. A baseline whose own headline did not come out is named so, and no win over it is claimed.
 """
 
+QUICK = """**These are short runs, once each: they show that the experiments run.** Sentences are those of the full runs.
+"""
+
 SYSTEMS = """
 The systems: KubeShare (HPDC 2020; 2.0: its repository), Gemini (IEEE TCC, 2021), KubeGPU (The Journal of Supercomputing
 79(1), 2023), Wang et al. (Computer Science 50(6), 2023, and its prototype), DynamoML (CLOSER 2021), GaiaGPU (ISPA 2018),
@@ -214,7 +217,7 @@ def section(name, goal, row, paced, pictures):
 
 def page(goals, rows, paced, pictures):
     """paced: the lines of runs at the slower pace; pictures: the folder that they are in, as the page sees it."""
-    out = [HEAD] + summary(goals, rows) + [SYSTEMS] + [f"The experiments took {sum(row['seconds'] for row in rows.values()) / 60:.0f} minutes together, many of them beside one another.\n"]
+    out = [HEAD] + [QUICK] * any(row["quick"] for row in rows.values()) + summary(goals, rows) + [SYSTEMS] + [f"The experiments took {sum(row['seconds'] for row in rows.values()) / 60:.0f} minutes together, many of them beside one another.\n"]
     for name, goal in goals.items():
         if name in rows:
             out += section(name, goal, rows[name], paced.get(name), pictures)

@@ -138,7 +138,7 @@ def module_of(name):
 def chosen(goals, is_paced=False):
     """Those that ONLY names, in the order of the goals, or all that are built; if paced, that are compressed."""
     there = built()
-    wanted = [name for name in os.environ.get("ONLY", "").upper().split(",") if name]
+    wanted = [name.strip() for name in os.environ.get("ONLY", "").upper().split(",") if name.strip()]
     for name in wanted:
         if name not in goals:
             sys.exit(f"ONLY: no experiment '{name}': there are {', '.join(goals)}")
@@ -176,12 +176,20 @@ def read_lines(path, goals):
     """{experiment: its line}, if there are any; words and goals may have been put better since the run, figures may not."""
     if not path.exists():
         return {}
-    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return {row["experiment"]: judged(row, goals[row["experiment"]]) for row in rows}
+    rows = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            rows[row["experiment"]] = judged(row, goals[row["experiment"]])
+        except (ValueError, KeyError, TypeError):
+            sys.exit(f"{path}:{number}: no line of an experiment that there is; take it out, or the file away, and run that again")
+    return rows
 
 
 def write_lines(path, rows, goals):
-    path.write_text("".join(json.dumps(rows[name]) + "\n" for name in goals if name in rows), encoding="utf-8")
+    new = path.with_suffix(".new")
+    new.write_text("".join(json.dumps(rows[name]) + "\n" for name in goals if name in rows), encoding="utf-8")
+    new.replace(path)
 
 
 def keep(file, out, kept, goals):
@@ -327,12 +335,17 @@ def main():
     if args.needs_kubernetes:
         return 0 if any(goals[name]["means"] == "cluster" for name in chosen(goals, is_paced)) else 1
     out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
-    out.mkdir(parents=True, exist_ok=True)
     names = [] if args.page else chosen(goals, is_paced)
-    runs = Runs(names, goals, out, quick, is_paced)
-    if names and not args.out:
-        link_to(runs.lines)
-    for sign in (signal.SIGTERM, signal.SIGINT):
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        runs = Runs(names, goals, out, quick, is_paced)
+        if names:
+            write_lines(runs.lines, runs.rows, goals)  # now, not after hours, it is told that this cannot be done
+            if not args.out:
+                link_to(runs.lines)
+    except OSError as error:
+        sys.exit(f"{error.filename}: {error.strerror}; the lines of the experiments are kept there")
+    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sign, runs.end)
     runs.perform_all()
     if ENDED.is_set():
