@@ -45,6 +45,7 @@ from plugin import await_offered, start_plugin  # noqa: E402
 from service import FASTER, KERNEL_MS, SHARE as FIFTH, Service, import_worker, sync  # noqa: E402
 from starts import Kind, Starts, keep_one_there  # noqa: E402
 
+ENDED_BY = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 TIMES = {1: 3, 10: 3}  # so often in each round where a few are created at once
 ACQUIRE_MAX = 10  # at once, where a device has to be acquired
 NATIVES, NATIVE = 128, "example.com/gpu"  # devices of a plugin that has no more to do with divvy
@@ -337,7 +338,7 @@ COMMANDS = {"starts": starts, "queue": files, "service": grows}
 
 def leave(*_):
     """As if nothing more were asked: what was started is cleared up."""
-    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for sign in ENDED_BY:
         signal.signal(sign, signal.SIG_IGN)
     sys.exit(0)
 
@@ -355,7 +356,7 @@ def serve(faster):
 if __name__ == "__main__":
     if sys.argv[1:] not in ([], ["--slowly"]):
         sys.exit(__doc__)
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for each in ENDED_BY:
         signal.signal(each, leave)
     try:
         serve(1 if sys.argv[1:] else FASTER)

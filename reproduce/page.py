@@ -217,7 +217,11 @@ def section(name, goal, row, paced, pictures):
 
 def page(goals, rows, paced, pictures):
     """paced: the lines of runs at the slower pace; pictures: the folder that they are in, as the page sees it."""
-    out = [HEAD] + [QUICK] * any(row["quick"] for row in rows.values()) + summary(goals, rows) + [SYSTEMS] + [f"The experiments took {sum(row['seconds'] for row in rows.values()) / 60:.0f} minutes together, many of them beside one another.\n"]
+    out = [HEAD]
+    if any(row["quick"] for row in rows.values()):
+        out.append(QUICK)
+    minutes = sum(row["seconds"] for row in rows.values()) / 60
+    out += [*summary(goals, rows), SYSTEMS, f"The experiments took {minutes:.0f} minutes together, many of them beside one another.\n"]
     for name, goal in goals.items():
         if name in rows:
             out += section(name, goal, rows[name], paced.get(name), pictures)

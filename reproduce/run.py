@@ -332,10 +332,10 @@ def main():
     if quick and is_paced:
         sys.exit("QUICK and PACED: either is expected, short runs or slow ones")
     goals = judge.read_goals()
-    if args.needs_kubernetes:
-        return 0 if any(goals[name]["means"] == "cluster" for name in chosen(goals, is_paced)) else 1
-    out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
     names = [] if args.page else chosen(goals, is_paced)
+    if args.needs_kubernetes:
+        return 0 if any(goals[name]["means"] == "cluster" for name in names) else 1
+    out = args.out or ROOT / "out" / ("reproduction-quick" if quick else "reproduction")
     try:
         out.mkdir(parents=True, exist_ok=True)
         runs = Runs(names, goals, out, quick, is_paced)
