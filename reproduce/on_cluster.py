@@ -63,6 +63,7 @@ LOAD = 0.5
 PEAK = 4  # replicas of a fifth: so many have half a device at seven tenths of what is granted
 SERVICES_DEVICES = "3xH200-141Gi"
 BEFORE_S = 10
+LEASE_S = 10  # so often the daemons tell what they measured; each round's load begins elsewhere in it
 LOOKS_S = 0.25
 ANSWERED_S = 5  # all of the load is answered where so much is in so long
 ANSWERED = 0.95
@@ -298,12 +299,14 @@ def summary(service, looks, answers, load_s):
             "grow_s": grown_at(looks, answers, load_s), "shrink_s": shrunk_at(looks, load_s)}
 
 
-def episode(services, load_s, seed):
-    """All under the same load at once, on devices of their own."""
+def episode(services, load_s, seed, later_s):
+    """All under the same load at once, on devices of their own; that they are idle is known when a Lease was
+    renewed, so that without later_s each load would begin as long after one."""
     for service in services:
         wait_for(lambda s=service: len(s.shares()) == s.ready() == s.least and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
         service.load.random.seed(seed)
         service.load.answers.clear()
+    time.sleep(later_s)
     began = time.monotonic() + BEFORE_S
     looks = {service: [] for service in services}
     for end, devices in ((0, 0), (load_s, LOAD), (2 * load_s, 0)):
@@ -327,7 +330,7 @@ def grows(site, seconds, rounds):
         list(at_once.map(Service.apply, services))
     for i in range(rounds):
         for load_s in seconds:
-            for row in episode(services, load_s, seed=i):
+            for row in episode(services, load_s, seed=i, later_s=LEASE_S * i / rounds):
                 say(round=i, **row)
     for service in services:
         service.load.close()
