@@ -51,9 +51,9 @@ ConVGPU (IEEE CLUSTER 2017), Oscar (JPDC, 2020), Satzke et al. (HPDC's workshop 
 
 MISSING = """## What was planned and not done
 
-- All of it in an hour on two processors: there it takes two hours (measured; O, which failed at its end then, was run again). With
-  four or more what needs a cluster (an hour) runs beside the rest (65 minutes on two of four processors, 35 on four of eight): that is
-  reckoned from what each took on two; no machine with more was at hand. `QUICK=1` takes nine minutes on two.
+- All of it in an hour on two processors: there it takes two hours (measured). With four or more what needs a cluster (an hour) runs
+  beside the rest (65 minutes on two of four processors, 35 on four of eight): that is reckoned from what each took on two; no machine
+  with more was at hand. `QUICK=1` takes nine minutes on two.
 - D2: the slower pace was run once; less was lost and more was saved there, by no more than one run of ours may differ. D2's times,
   which are not judged, are not compared.
 - Gemini itself: its order of turns stands in divvy's arbiter, with divvy's foresight of bursts and its way of taking back a turn that

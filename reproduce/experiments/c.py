@@ -21,7 +21,7 @@ LASTS_S = (0.3, 0.6, 0.9, 1.5, 2.1, 2.7)  # by size
 ORDERS = ("first come", "best fit", "recent use", "random")
 PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
-LEAD = ("All containers finish, where without divvy some fail; in the mean they wait a ninth longer than first come, first served, "
+LEAD = ("All containers finish, where without divvy some fail; in the mean they wait a tenth longer than first come, first served, "
         "and a fifth longer than under the best of ConVGPU's orders, which the intervals do not tell apart.")
 WHY = ("A container takes half of its memory, works, and takes the other half, so that several can hold what the others need. `divvy run "
        "--wait` starts one only when all of its memory is promised: none fails or blocks another. Whoever fits is not held back by a "

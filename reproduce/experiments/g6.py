@@ -26,12 +26,12 @@ WHY = ("What is judged is divvy's answer to that trade, a class; the trade itsel
        "hardly anything else. Beside it in the standard class (the grid) a service waits for turns: who is idle between requests gives "
        "its turn up, so that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up "
        "behind it. With a request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s "
-       "says only how long that was. With 0.4 or 0.6 the 99th percentile is 40 to 80 ms where the training's limit leaves it room, and "
-       "some 350 to 390 ms where the training may take more. That is why there is a class for it; but no class makes up for a request "
+       "says only how long that was. With 0.4 or 0.6 the 99th percentile is 40 to 90 ms where the training's limit leaves it room, and "
+       "some 340 to 370 ms where the training may take more. That is why there is a class for it; but no class makes up for a request "
        "that is too small: with twice the load and a request of 0.4 all the same, one run of five had a median of 130 times that of "
        "alone. Latency is what the service measures, from when a request came to its answer, one at a time: requests that come together "
        "wait for one another, alone too. The 99th percentile is the fourth of 400 requests and differs from run to run by a tenth to a "
-       "fifth.")
+       "fifth: by that its intervals reach past our bounds, which the means keep.")
 
 
 def perform(world, service, training, n, seed, load=LOAD):

@@ -11,7 +11,7 @@ SHARE, WHOLE = "0.25", "1"  # on_cluster.py's
 LENGTHS_S, FILES = (2.5, 5, 10), 32  # of the last picture
 QUICK_LENGTHS_S, QUICK_FILES = (5,), 4
 
-LEAD = ("The three bursts take 0.63 of the time that whole devices take, by the interval up to 0.72, since a Job's pod costs "
+LEAD = ("The three bursts take 0.70 of the time that whole devices take, by the interval up to 0.75, since a Job's pod costs "
         "Kubernetes more than its work.")
 WHY = ("The queue is the example deploy/examples/file-queue: a Job for each file, Kubernetes' Jobs and divvy's placement do the rest, and "
        "nothing that holds a device runs between bursts. Each file needs a fifth of a device for five seconds, and asks for a quarter or "
