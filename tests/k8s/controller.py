@@ -104,8 +104,6 @@ def installed(cluster, args=()):
     """deploy/ applied, and its controller running, with more arguments."""
     with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
         cluster.only_own("installing divvy")
-        if not os.access(PROGRAM, os.X_OK):
-            raise Skip(f"{PROGRAM} is not built")
         cluster.kubectl("apply", "--server-side", "-k", str(overlay(cluster, temporary)), timeout=120)
         for name in ("sharepods", "gpunodes", "gpupolicies"):
             wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served", 60)

@@ -161,8 +161,6 @@ def many_are_killed_at_random():
         assert all(t.used() == 0 for t in tenants)
 
 
-if not os.access(STEPPER, os.X_OK):
-    skip_all("stepper is not built")
 if subprocess.run([STEPPER, "1", "0", "/bin/true"], capture_output=True, check=False).returncode == SKIP:
     skip_all("tracing is not allowed here")
 tests = [killed_in(p) for p in PHASES] + [waiters_are_killed, holders_are_killed, who_waits_for_memory,
