@@ -11,7 +11,8 @@ import time
 import traceback
 
 LONG_S = 10  # what a test takes beyond this it says
-PATIENCE_S = 60  # a bound for what must come, not a measure of how fast
+PATIENCE_S = 60  # a bound for what must come on an idle machine, not a measure of how fast
+SLOWEST = 10  # a bound is never longer than this many times what it is on an idle machine
 SKIP = 77
 
 
@@ -23,6 +24,15 @@ def skip_all(why, code=0):
     """All of a test's; meson takes TAP's word for it, and the code SKIP from what does not speak TAP."""
     print(f"1..0 # SKIP {why}")
     sys.exit(code)
+
+
+def patience(seconds=PATIENCE_S):
+    """The bound in seconds of a wait that takes at most `seconds` on an idle machine, on this machine now.
+
+    Every time-out of a test comes from here, or from patience.h, its twin in C: a time-out is there to end what hangs.
+    The bound is twice as long on an idle machine and grows with the runnable processes per processor."""
+    runnable = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return seconds * min(max(2, 2 * runnable), SLOWEST)
 
 
 Stat = collections.namedtuple("Stat", "state parent session started")
@@ -86,13 +96,13 @@ def fairly(look, tries=1):
 
 
 def wait_for(condition, what, patience_s=PATIENCE_S):
-    """Until it is so; fails when it never becomes so."""
-    end = time.monotonic() + patience_s
+    """Until it is so; fails when it is not so after patience(patience_s), as long as that is by then."""
+    begin = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < end, f"never: {what}"
+        assert time.monotonic() - begin < patience(patience_s), f"never: {what}"
         time.sleep(0.05)
 
 

@@ -23,6 +23,7 @@
 #include "base/parse.h"
 #include "base/process.h"
 #include "core/ledger_counter.h"
+#include "../../patience.h"
 
 #define DIE(...) \
 	do { \
@@ -238,7 +239,7 @@ int fake_hello_wait(struct fake_client *c)
 		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 		ssize_t n;
 
-		if (poll(&pfd, 1, 20000) <= 0)
+		if (poll(&pfd, 1, patience_ms(60000)) <= 0)
 			return -ETIMEDOUT;
 		n = fd_recv(c->link, packet, sizeof(packet), &fds, 0);
 		if (n == 1 && packet[0] == 'F')

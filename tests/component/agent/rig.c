@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "wire/msg.h"
+#include "../../patience.h"
 
 #define DIE(...) \
 	do { \
@@ -67,7 +68,7 @@ static bool await_ready(int fd)
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
 	char line[16];
 
-	if (poll(&pfd, 1, 30000) <= 0)
+	if (poll(&pfd, 1, patience_ms(60000)) <= 0)
 		DIE("the daemon does not get ready");
 	return read(fd, line, sizeof(line)) > 0;
 }

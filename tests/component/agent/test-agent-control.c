@@ -7,6 +7,7 @@
 
 #include "fake-client.h"
 #include "rig.h"
+#include "../../patience.h"
 /* Its fail() is a macro: after ours. */
 #include <cmocka.h>
 
@@ -246,7 +247,7 @@ static void a_wish_waits_for_room(void **state)
 	waiter = fork();
 	if (!waiter) {
 		a = rig_do(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.5",
-			"wait_ms", 20000);
+			"wait_ms", patience_ms(60000));
 		_exit(rig_number(a, "tenant") > id ? 0 : 1);
 	}
 	usleep(50000);

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "fake-client.h"
 #include "rig.h"
+#include "../../patience.h"
 /* Its fail() is a macro: after ours. */
 #include <cmocka.h>
 
@@ -23,7 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LONG_MS 10000
+#define LONG_MS patience_ms(60000)
 
 static void write_text(const char *path, const char *text)
 {

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "fake-client.h"
 #include "rig.h"
+#include "../../patience.h"
 /* Its fail() is a macro: after ours. */
 #include <cmocka.h>
 
@@ -26,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LONG_MS 10000
+#define LONG_MS patience_ms(60000)
 #define STATE_MAX (1u << 20)
 
 static long long used(struct rig *rig, int tenant)

@@ -12,6 +12,7 @@
 #include "base/rand.h"
 #include "fake-client.h"
 #include "rig.h"
+#include "../../patience.h"
 /* Its fail() is a macro: after ours. */
 #include <cmocka.h>
 
@@ -24,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LONG_MS 10000
+#define LONG_MS patience_ms(60000)
 
 struct pair {
 	struct rig rig;

@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "../../patience.h"
 
-#define PATIENCE_MS 20000
 #define PENDING 64
 
 struct process {
@@ -292,7 +292,7 @@ static void nap(void)
 
 static bool await_process(struct fake_daemon *d, uint32_t process)
 {
-	for (int i = 0; i < PATIENCE_MS; i++) {
+	for (int i = patience_ms(60000); i > 0; i--) {
 		pthread_mutex_lock(&d->mutex);
 		bool there = process < FAKE_PROCESSES && d->process[process].registered;
 		pthread_mutex_unlock(&d->mutex);
@@ -369,7 +369,7 @@ uint32_t fake_daemon_count(struct fake_daemon *d, enum msg_type type)
 
 bool fake_daemon_await(struct fake_daemon *d, enum msg_type type, uint32_t count)
 {
-	for (int i = 0; i < PATIENCE_MS; i++) {
+	for (int i = patience_ms(60000); i > 0; i--) {
 		if (fake_daemon_count(d, type) >= count)
 			return true;
 		nap();

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/ledger_counter.h"
+#include "../../patience.h"
 
 static char folder[64], path[80];
 
@@ -90,7 +91,7 @@ void rig_child(int (*fn)(void *), void *arg)
 	if (!pid) {
 		int r;
 
-		alarm(60);
+		alarm(patience_s(PATIENCE_S));
 		r = fn(arg);
 		fflush(NULL);
 		_exit(r);

@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "../../patience.h"
 
 static CUresult launch(CUstream stream)
 {
@@ -71,7 +72,7 @@ static int pages(void *arg)
 	check(atomic_load(&up->markers) > 0);
 	/* what the periodic markers left is marked when the daemon asks */
 	fake_daemon_flush(d, 0, 0);
-	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+	for (int i = patience_ms(60000); i > 0 && !fake_daemon_drained(d, 0, 0); i--)
 		usleep(1000);
 	check(fake_daemon_drained(d, 0, 0));
 	check(atomic_load(&up->flushed) == 1000);
@@ -210,7 +211,7 @@ static int capture(void *arg)
 		check(launch(stream) == CUDA_SUCCESS);
 	check(submitted(up) == 1);
 	fake_daemon_flush(d, 0, 0);
-	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+	for (int i = patience_ms(60000); i > 0 && !fake_daemon_drained(d, 0, 0); i--)
 		usleep(1000);
 	check(fake_daemon_drained(d, 0, 0));
 	check(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
@@ -635,7 +636,7 @@ static int own_streams(void *arg)
 		check(launch(OWN_STREAM) == CUDA_SUCCESS);
 	check(submitted(up) == 5002 && atomic_load(&up->flushed) == 1);
 	fake_daemon_flush(d, 0, 0);
-	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+	for (int i = patience_ms(60000); i > 0 && !fake_daemon_drained(d, 0, 0); i--)
 		usleep(1000);
 	check(fake_daemon_drained(d, 0, 0) && atomic_load(&up->flushed) == 5002);
 	rig_stop(d);
@@ -666,7 +667,7 @@ static int streams(void *arg)
 	check(submitted(up) == 3 * 2 * N);
 	check(atomic_load(&up->slots) <= PAGE_SLOTS);
 	fake_daemon_flush(d, 0, 0);
-	for (int i = 0; i < 20000 && !fake_daemon_drained(d, 0, 0); i++)
+	for (int i = patience_ms(60000); i > 0 && !fake_daemon_drained(d, 0, 0); i--)
 		usleep(1000);
 	check(fake_daemon_drained(d, 0, 0));
 	rig_stop(d);

@@ -4,6 +4,7 @@
  * every way to free. Amounts are exact: the stub driver packs small allocations as a device does.
  */
 #include "rig.h"
+#include "../../patience.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -270,7 +271,7 @@ static int races(void *arg)
 		if (!pid[i]) {
 			struct racer own = {.context = rig_context(), .daemon = d, .quota = quota};
 
-			alarm(60);
+			alarm(patience_s(PATIENCE_S));
 			await_contexts(d);
 			race(&own);
 			_exit(own.bad || !own.context);

@@ -20,8 +20,9 @@
 #include "remote/kinds.h"
 #include "remote/launch.h"
 #include "remote/ring.h"
+#include "../../patience.h"
 
-enum { LANES = 4, POOL = 8, CHAOS_S = 3, PATIENCE_S = 60 };
+enum { LANES = 4, POOL = 8, CHAOS_S = 3 };
 
 static uint64_t until_ns;
 
@@ -32,7 +33,7 @@ static bool goes_on(void *unused)
 
 static const struct ring_watch watch = {.goes_on = goes_on};
 
-static void patience(unsigned seconds)
+static void give_up_after(unsigned seconds)
 {
 	until_ns = clock_now_ns() + seconds * NSEC_PER_SEC;
 }
@@ -129,12 +130,12 @@ static void opened_twice(void)
 	struct lane lane;
 
 	say_hello();
-	patience(PATIENCE_S);
+	give_up_after(patience_s(PATIENCE_S));
 	open_lane(1, &lane);
 	tap_ok(ASK(&lane, REMOTE_OP_cuDriverGetVersion, &unused_answer, 1) == CUDA_SUCCESS,
 		"a lane is served");
 	open_lane(1, &lane);
-	tap_ok(is_ended(PATIENCE_S), "one that is opened twice ends the session");
+	tap_ok(is_ended(patience_s(PATIENCE_S)), "one that is opened twice ends the session");
 }
 
 static void opened_again(void)
@@ -143,7 +144,7 @@ static void opened_again(void)
 	bool right = true;
 
 	say_hello();
-	patience(PATIENCE_S);
+	give_up_after(patience_s(PATIENCE_S));
 	for (int i = 0; i < 1000 && right; i++) {
 		open_lane(1, &lane);
 		right = !TELL(&lane, REMOTE_OP_cuDriverGetVersion, 1) &&
@@ -333,7 +334,7 @@ static void lanes_without_order(void)
 	unsigned seed = 1;
 
 	say_hello();
-	patience(PATIENCE_S);
+	give_up_after(patience_s(PATIENCE_S));
 	open_lane(LANES + 1, &lane);
 	check(!ASK(&lane, REMOTE_OP_cuCtxCreate_v2, &objects.context, 1, 0, 0), "a context");
 	check(!ASK(&lane, REMOTE_OP_cuMemAlloc_v2, &objects.memory, 1, 4 << 20), "memory");
@@ -344,7 +345,7 @@ static void lanes_without_order(void)
 		for (int k = 0; k < POOL; k++)
 			keep(STREAMS, stream, &seed);
 	}
-	patience(CHAOS_S);
+	give_up_after(CHAOS_S);
 	if (pthread_create(&reverse, NULL, answer_worker, NULL))
 		exit(1);
 	for (uintptr_t i = 0; i < LANES; i++)
@@ -353,7 +354,7 @@ static void lanes_without_order(void)
 	for (int i = 0; i < LANES; i++)
 		pthread_join(thread[i], NULL);
 	pthread_join(reverse, NULL);
-	patience(PATIENCE_S);
+	give_up_after(patience_s(PATIENCE_S));
 	tap_ok(TELL(&lane, REMOTE_OP_cuDriverGetVersion, 1) == CUDA_SUCCESS,
 		"after what several lanes have done in no order their worker goes on");
 }
@@ -402,7 +403,7 @@ static void captured_by_another(void)
 	bool right = true;
 
 	say_hello();
-	patience(PATIENCE_S);
+	give_up_after(patience_s(PATIENCE_S));
 	open_lane(1, &lane);
 	check(!ASK(&lane, REMOTE_OP_cuCtxCreate_v2, &context, 1, 0, 0), "a context");
 	check(!ASK(&lane, REMOTE_OP_cuMemAlloc_v2, &objects.memory, 1, 4 << 20), "memory");
@@ -499,8 +500,8 @@ static void begin_lies(size_t (*lie)(struct liar *, const struct remote_frame *,
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	pthread_t thread;
 
-	alarm(PATIENCE_S);
-	patience(PATIENCE_S);
+	alarm(patience_s(PATIENCE_S));
+	give_up_after(patience_s(PATIENCE_S));
 	liar.lie = lie;
 	snprintf(address.sun_path, sizeof(address.sun_path), "%.64s/liar-%d.sock", machine_dir(),
 		(int)getpid());
@@ -660,7 +661,7 @@ static size_t words(struct liar *l, const struct remote_frame *head, uint8_t *to
 	fd_send(l->program, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 	close(l->program);
 	l->result = CUDA_ERROR_UNKNOWN;
-	sleep(PATIENCE_S);
+	sleep(patience_s(PATIENCE_S));
 	return 0;
 }
 
@@ -689,7 +690,7 @@ static void another_version(void)
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", getenv("DIVVY_REMOTE"));
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	patience(PATIENCE_S);
+	give_up_after(patience_s(PATIENCE_S));
 	check(connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
 	check(fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) == sizeof(note), "hello");
 	check(fd_recv(sock, &note, sizeof(note), NULL, 0) == sizeof(note), "an answer");

@@ -25,8 +25,8 @@
 #include "identity/identity.h"
 #include "made.h"
 #include "wire/serve.h"
+#include "../../patience.h"
 
-#define PATIENCE_MS 60000
 #define HIGH 64
 
 static const char *far_path, *shim_path;
@@ -210,7 +210,7 @@ static struct serve_probe probe(
 
 	snprintf(port, sizeof(port), "%u", rig->port);
 	pid = start_far(argv, own, STDERR_FILENO, &p.fd);
-	assert_int_equal(poll(&p, 1, PATIENCE_MS), 1);
+	assert_int_equal(poll(&p, 1, patience_ms(60000)), 1);
 	assert_int_equal(recv(p.fd, &said, sizeof(said), 0), sizeof(said));
 	assert_int_equal(said.magic, SERVE_MAGIC);
 	close(p.fd);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../sim/driver.h"
+#include "../../patience.h"
 
 enum { MIB = 1 << 20, SMALL = 4 * MIB, LARGE = 8 * MIB };
 
@@ -180,7 +181,7 @@ static void copies_to_what_has_gone(bool is_registered)
 	else
 		NEED(drv.cuMemHostAlloc(&p, MIB, 0));
 	NEED(drv.cuCtxSetCurrent(context));
-	alarm(60);
+	alarm(patience_s(PATIENCE_S));
 	NEED(drv.cuLaunchKernel(
 		kernel_get(module, "spin_flag"), 1, 1, 1, 1, 1, 1, 0, held, params, NULL));
 	NEED(drv.cuMemcpyDtoHAsync_v2(p, from, MIB, held));
@@ -352,7 +353,7 @@ static bool child_is_told(CUdeviceptr p)
 	int status;
 
 	if (pid == 0) {
-		alarm(60);
+		alarm(patience_s(PATIENCE_S));
 		_exit(drv.cuMemFree_v2(p) != CUDA_ERROR_NOT_INITIALIZED ||
 			drv.cuMemcpy(p, p + 4, 4) != CUDA_ERROR_NOT_INITIALIZED ||
 			drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p) !=

@@ -17,6 +17,7 @@
 
 #include "../sim/driver.h"
 #include "remote/session.h"
+#include "../../patience.h"
 
 enum { N = 3 << 20, IMAGE = 1 << 20 }; /* several pieces */
 
@@ -107,7 +108,7 @@ static _Atomic bool is_released, has_given_up;
 
 static void hold(void *unused)
 {
-	for (int i = 0; i < 20000 && !is_released; i++)
+	for (int i = patience_ms(60000); i > 0 && !is_released; i--)
 		usleep(1000);
 	has_given_up = !is_released;
 }
@@ -1031,7 +1032,7 @@ static void polled_by_others(void)
 		const pid_t child = fork();
 
 		if (!child) {
-			alarm(20);
+			alarm(patience_s(PATIENCE_S));
 			_exit(drv.cuEventQuery(polled) == CUDA_SUCCESS ||
 				drv.cuStreamQuery(polled_stream) == CUDA_SUCCESS);
 		}

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "../sim/driver.h"
+#include "../../patience.h"
 
-enum { MIB = 1 << 20, WHOLE = 4 * MIB, ROUNDS = 40, PATIENCE_S = 60 };
+enum { MIB = 1 << 20, WHOLE = 4 * MIB, ROUNDS = 40 };
 
 static CUcontext context;
 static CUdeviceptr device;
@@ -117,7 +118,7 @@ static void one_step(void)
 	context = begin_context();
 	stream = new_stream();
 	device = device_memory(WHOLE);
-	alarm(4 * PATIENCE_S);
+	alarm(patience_s(4 * PATIENCE_S));
 	read_beside_fills(stream, true);
 	read_beside_fills(NULL, false);
 	read_beside_copies(stream);
@@ -190,7 +191,7 @@ static void large(void)
 	context = begin_context();
 	stream = new_stream();
 	device = device_memory(LARGE + MIB);
-	alarm(4 * PATIENCE_S);
+	alarm(patience_s(4 * PATIENCE_S));
 	there_and_back("a lonely thread's", stream);
 	thread = thread_new(only_there, NULL);
 	usleep(20000);
@@ -209,7 +210,7 @@ static void newcomers(void)
 
 	context = begin_context();
 	device = device_memory(WHOLE);
-	alarm(4 * PATIENCE_S);
+	alarm(patience_s(4 * PATIENCE_S));
 	for (int i = 0; i < ROUNDS; i++) {
 		pthread_t filler = thread_new(fill_again_and_again, NULL);
 
@@ -235,7 +236,7 @@ static CUstream held, other;
 /* Of what holds the stream up nobody but the device knows that it waits. */
 static void begin_held(bool is_default_stream)
 {
-	uint64_t patience_ns = PATIENCE_S * 1000000000ull;
+	uint64_t patience_ns = patience_s(PATIENCE_S) * 1000000000ull;
 	uint32_t value = 1;
 	void *params[] = {&flag, &value, &patience_ns};
 	CUmodule module;
@@ -250,7 +251,7 @@ static void begin_held(bool is_default_stream)
 	other = new_stream();
 	NEED(drv.cuMemsetD32_v2(flag, 0, 1));
 	NEED(drv.cuCtxSynchronize());
-	alarm(PATIENCE_S);
+	alarm(patience_s(PATIENCE_S));
 	NEED(drv.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, held, params, NULL));
 }
 

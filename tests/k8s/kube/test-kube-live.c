@@ -17,8 +17,7 @@
 #include "kube/event.h"
 #include "kube/lease.h"
 #include "kube/write.h"
-
-#define PATIENCE_NS (60 * NSEC_PER_SEC)
+#include "../../patience.h"
 
 static struct loop *loop;
 static struct kube_config *config;
@@ -49,7 +48,7 @@ static void call_done(void *data, const struct kube_answer *answer)
 
 static void run_until(bool (*is_so)(void *data), void *data)
 {
-	const uint64_t end_ns = clock_now_ns() + PATIENCE_NS;
+	const uint64_t end_ns = clock_now_ns() + patience_ns(60 * NSEC_PER_SEC);
 
 	while (!is_so(data)) {
 		if (clock_now_ns() > end_ns)

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/process.h"
 #include "base/spawn.h"
+#include "../../patience.h"
 
 #define REST " S 7 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2 3\n"
 
@@ -116,7 +117,7 @@ static void sees_a_killed_child_as_dead_before_it_is_reaped(void **state)
 
 	assert_ok(pidfd_kill(pidfd, SIGKILL));
 	p = (struct pollfd){.fd = pidfd, .events = POLLIN};
-	assert_int_equal(poll(&p, 1, 60000), 1);
+	assert_int_equal(poll(&p, 1, patience_ms(60000)), 1);
 	assert_false(process_is_alive(pid, ticks));
 	assert_ok(spawn_wait(pid, CLOCK_NEVER, &status));
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "unit.h"
+#include "../../patience.h"
 
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define HEAD 9u
-#define PATIENCE_NS (30 * NSEC_PER_SEC) /* for a hanging test only */
 
 static void put_u32(uint8_t *to, uint32_t value)
 {
@@ -77,7 +77,7 @@ static bool take_in(struct raw *raw)
 /* Gives up silently where the server has closed: raw_next() will say so. */
 void raw_send(struct raw *raw, const void *bytes, size_t n)
 {
-	const uint64_t until = clock_now_ns() + PATIENCE_NS;
+	const uint64_t until = clock_now_ns() + patience_ns(60 * NSEC_PER_SEC);
 	const char *at = bytes;
 
 	while (n) {
@@ -216,7 +216,7 @@ static bool take_frame(struct raw *raw, struct raw_frame *f)
 
 int raw_next(struct raw *raw, struct raw_frame *ret_frame)
 {
-	const uint64_t until = clock_now_ns() + PATIENCE_NS;
+	const uint64_t until = clock_now_ns() + patience_ns(60 * NSEC_PER_SEC);
 	bool is_open = true;
 
 	for (;;) {

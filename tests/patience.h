@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long a test waits for what must come: the twin of patience() in tap.py. A time-out of a test
+ * is there to end what hangs, so each one comes from here and grows with the machine's load: a
+ * bound is twice as long as named on an idle machine, and at most ten times as long.
+ *
+ * Works in a forked child and in any thread; allocates nothing.
+ */
+#ifndef TESTS_PATIENCE_H
+#define TESTS_PATIENCE_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Seconds that suffice on an idle machine for anything that a test waits for. */
+#define PATIENCE_S 60u
+
+/* Times 1/100: 200 to 1000. */
+static inline unsigned int patience_percent(void)
+{
+	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	double load, percent;
+
+	if (getloadavg(&load, 1) != 1)
+		return 200;
+	percent = 200 * load / (processors > 0 ? (double)processors : 1);
+	return percent < 200 ? 200 : percent > 1000 ? 1000 : (unsigned int)percent;
+}
+
+/* The bound of a wait that takes at most so many seconds on an idle machine, for this machine now. */
+static inline unsigned int patience_s(unsigned int seconds)
+{
+	return (unsigned int)((uint64_t)seconds * patience_percent() / 100);
+}
+
+static inline int patience_ms(unsigned int milliseconds)
+{
+	return (int)((uint64_t)milliseconds * patience_percent() / 100);
+}
+
+static inline uint64_t patience_ns(uint64_t nanoseconds)
+{
+	return nanoseconds / 100 * patience_percent();
+}
+
+#endif
