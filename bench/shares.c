@@ -4,6 +4,9 @@
  * sliding window of 1 s and 10 s (step 10 ms, from 2 s after the last one started), worst over the
  * mixes of tenants and of kernels below. Share is kernel time in the device's trace / wall time.
  * For comparison some of the programs by themselves, and side by side without divvy.
+ * shares.busy_host_* and shares.cpu_quota_*: the same beside one endless loop per processor, and
+ * with half a processor for each program. Idle time is wall time in which the device neither runs a
+ * kernel nor switches between contexts, and at least one tenant has work: all always have.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +15,7 @@
 #include "base/clock.h"
 #include "base/cleanup.h"
 #include "bench/bench.h"
+#include "bench/host.h"
 
 #define TENANTS_MAX 3
 #define STEP_NS (10 * NSEC_PER_MSEC)
@@ -69,7 +73,7 @@ struct worst {
 
 /* Over n runs. */
 struct worsts {
-	struct worst pp_1s, pp_10s, over_ms;
+	struct worst pp_1s, pp_10s, over_ms, idle;
 	unsigned int n;
 };
 
@@ -86,6 +90,7 @@ static void keep(
 /* The programs of n tenants, and the time in which all ran, from 2 s after the last one started. */
 struct crowd {
 	struct rig rig;
+	struct host host;
 	pid_t pid[TENANTS_MAX];
 	uint64_t t0, t1;
 };
@@ -101,8 +106,10 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 	rig_init(&c->rig, mode, "1xH200-141Gi", "", NULL);
 	snprintf(command, sizeof(command), "%s %s --duration %d --quiet",
 		bench_built("tests/programs/spin"), load->options, seconds);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		c->pid[i] = rig_start(&c->rig, spec[i], command);
+		host_add(&c->host, c->pid[i]);
+	}
 	for (size_t i = 0; i < n; i++)
 		if (rig_wait(&c->rig, c->pid[i]) != 0)
 			bench_die("%s kernels: tenant %zu of %zu failed", load->name, i + 1, n);
@@ -120,6 +127,22 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 	if (c->t1 < c->t0 + (bench_quick() ? 2 : 10) * NSEC_PER_SEC)
 		bench_die(
 			"%s kernels: %zu tenants ran together for too short a time", load->name, n);
+}
+
+/* The part of the time in which the device did nothing, though each tenant had work. */
+static double idle_part(struct crowd *c)
+{
+	struct sim_handover *v = NULL;
+	uint64_t switching_ns = 0;
+	size_t n = 0;
+
+	if (sim_trace_handovers(rig_trace(&c->rig), 0, c->t0, c->t1, &v, &n) < 0)
+		bench_die("read the trace: out of memory");
+	for (size_t i = 0; i < n; i++)
+		switching_ns += MIN(v[i].switch_ns, v[i].gap_ns);
+	free(v);
+	return 1 - rig_share(&c->rig, 0, 0, c->t0, c->t1) -
+		(double)switching_ns / (double)(c->t1 - c->t0);
 }
 
 /* How far the crowd was from what this mix of tenants would be entitled to. */
@@ -151,10 +174,12 @@ static void judge(
 		here10 = pp10 > here10 ? pp10 : here10;
 		sim_busy_done(&busy);
 	}
+	keep(&ret->idle, idle_part(c), mix, load, 0);
 	ret->n++;
-	bench_note("%s, %s kernels%s: %.2f pp over 1 s, %.2f pp over 10 s, device busy %.4f",
+	bench_note("%s, %s kernels%s: %.2f pp over 1 s, %.2f pp over 10 s, device busy %.4f, idle "
+		   "%.4f",
 		mix->name, load->name, c->rig.mode == RIG_BARE ? ", unshared" : "", here1, here10,
-		rig_share(&c->rig, 0, 0, t0, t1));
+		rig_share(&c->rig, 0, 0, t0, t1), idle_part(c));
 }
 
 static bool is_wanted(const struct mix *mix, const struct load *load)
@@ -167,7 +192,7 @@ static bool is_wanted(const struct mix *mix, const struct load *load)
 
 static void shared(const struct load *load, struct worsts *ret)
 {
-	struct crowd c;
+	struct crowd c = {0};
 
 	for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
 		if (!is_wanted(&mixes[m], load))
@@ -178,10 +203,50 @@ static void shared(const struct load *load, struct worsts *ret)
 	}
 }
 
+static void report_on_host(const char *host, const char *what, const struct worst *worst,
+	const char *unit, const char *goal, unsigned int n)
+{
+	char metric[64];
+
+	snprintf(metric, sizeof(metric), "shares.%s_%s", host, what);
+	bench_metric(metric, worst->pp, unit, goal, n, true, worst->where);
+}
+
+/* The same mixes with kernels of 20 us, 500 us and mixed lengths, while the host does that. */
+static void on_host(enum host_load host, const char *name)
+{
+	static const size_t some[] = {0, 4, 5};
+	struct worsts w = {
+		.pp_1s = {-1, ""}, .pp_10s = {-1, ""}, .over_ms = {-1e9, ""}, .idle = {-1, ""}};
+	struct crowd c;
+
+	for (size_t l = 0; l < ARRAY_SIZE(some); l++) {
+		for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
+			char text[96];
+
+			snprintf(text, sizeof(text), "%s, %s, %s kernels", name, mixes[m].name,
+				loads[some[l]].name);
+			if (!bench_wants(text))
+				continue;
+			if (!host_init(&c.host, host))
+				return;
+			crowd_run(&c, RIG_SHARED, mixes[m].spec, mixes[m].n, &loads[some[l]]);
+			judge(&c, &mixes[m], &loads[some[l]], &w);
+			rig_done(&c.rig);
+			host_done(&c.host);
+		}
+	}
+	if (w.n == 0)
+		return;
+	report_on_host(name, "error_pp_10s", &w.pp_10s, "pp", "<= 2", w.n);
+	report_on_host(name, "error_pp_1s", &w.pp_1s, "pp", "", w.n);
+	report_on_host(name, "idle", &w.idle, "", "<= 0.03", w.n);
+}
+
 /* Without divvy nobody knows of a mix: mixes of as many tenants are judged by the same run. */
 static void unshared(const struct load *load, struct worsts *ret)
 {
-	struct crowd c;
+	struct crowd c = {0};
 
 	for (size_t n = 2; n <= TENANTS_MAX; n++) {
 		bool is_run = false;
@@ -202,7 +267,7 @@ static void unshared(const struct load *load, struct worsts *ret)
 /* How much of the device the program uses when it has it for itself. */
 static double alone(const struct load *load)
 {
-	struct crowd c;
+	struct crowd c = {0};
 	double share;
 
 	crowd_run(&c, RIG_BARE, mixes[0].spec, 1, load);
@@ -214,7 +279,7 @@ static double alone(const struct load *load)
 
 static void compare(void)
 {
-	struct worsts w = {{-1, ""}, {-1, ""}, {-1e9, ""}, 0}, untold = w;
+	struct worsts w = {{-1, ""}, {-1, ""}, {-1e9, ""}, {-1, ""}, 0}, untold = w;
 	char where[96] = "";
 	double least = 2;
 	unsigned int n = 0;
@@ -294,7 +359,7 @@ static void staggered(void)
 
 int main(int argc, char **argv)
 {
-	struct worsts w = {{-1, ""}, {-1, ""}, {-1e9, ""}, 0};
+	struct worsts w = {{-1, ""}, {-1, ""}, {-1e9, ""}, {-1, ""}, 0};
 
 	bench_init("shares", argc, argv);
 	for (size_t l = 0; l < ARRAY_SIZE(loads); l++)
@@ -310,5 +375,7 @@ int main(int argc, char **argv)
 	compare();
 	if (bench_wants("staggered"))
 		staggered();
+	on_host(HOST_BUSY, "busy_host");
+	on_host(HOST_QUOTA, "cpu_quota");
 	return bench_done();
 }

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See host.h. A quota is a cgroup of its own below the bench's: the cpu controller of version 1,
+ * or version 2 where its folder lets us make one. A loop dies with the bench (PDEATHSIG).
+ */
+#include "bench/host.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "bench/bench.h"
+
+static const struct {
+	const char *folder, *file, *text;
+} quotas[] = {
+	{"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "50000"},
+	{"/sys/fs/cgroup", "cpu.max", "50000 100000"},
+};
+
+static bool write_file(const char *folder, const char *file, const char *text)
+{
+	char path[192];
+	FILE *f;
+	bool is_written;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, file);
+	f = fopen(path, "we");
+	if (!f)
+		return false;
+	is_written = fputs(text, f) >= 0;
+	return fclose(f) == 0 && is_written;
+}
+
+static bool add_group(struct host *host)
+{
+	char *group = host->group[host->n_groups];
+
+	for (size_t i = 0; i < ARRAY_SIZE(quotas); i++) {
+		snprintf(group, sizeof(host->group[0]), "%s/divvy-bench-%d-%zu", quotas[i].folder,
+			(int)getpid(), host->n_groups);
+		if (mkdir(group, 0755) < 0)
+			continue;
+		if (write_file(group, quotas[i].file, quotas[i].text)) {
+			host->n_groups++;
+			return true;
+		}
+		rmdir(group);
+	}
+	return false;
+}
+
+static void loop_on(int processor)
+{
+	cpu_set_t set;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	CPU_ZERO(&set);
+	CPU_SET((size_t)processor, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	for (volatile unsigned int i = 0;; i++)
+		;
+}
+
+static void start_loops(struct host *host)
+{
+	cpu_set_t allowed;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
+		bench_die("the processors of this machine: %s", strerror(errno));
+	for (int i = 0; i < CPU_SETSIZE && host->n_loops < HOST_LOOPS_MAX; i++) {
+		pid_t pid;
+
+		if (!CPU_ISSET((size_t)i, &allowed))
+			continue;
+		pid = fork();
+		if (pid < 0)
+			bench_die("fork: %s", strerror(errno));
+		if (pid == 0)
+			loop_on(i);
+		host->loop[host->n_loops++] = pid;
+	}
+}
+
+bool host_init(struct host *ret_host, enum host_load load)
+{
+	*ret_host = (struct host){.load = load};
+	if (load == HOST_QUOTA) {
+		/* The first group shows whether there can be any. */
+		if (!add_group(ret_host)) {
+			bench_note("no cgroup with a CPU quota can be made here (needs root)");
+			return false;
+		}
+	}
+	if (load == HOST_BUSY)
+		start_loops(ret_host);
+	return true;
+}
+
+void host_add(struct host *host, pid_t pid)
+{
+	const size_t at = host->n_added++;
+	char text[24];
+
+	if (host->load != HOST_QUOTA)
+		return;
+	if (at == host->n_groups && (at == HOST_QUOTAS_MAX || !add_group(host)))
+		bench_die("no cgroup for program %zu", at + 1);
+	snprintf(text, sizeof(text), "%d", (int)pid);
+	if (!write_file(host->group[at], "cgroup.procs", text))
+		bench_die(
+			"process %d cannot be moved into a cgroup: %s", (int)pid, strerror(errno));
+}
+
+void host_done(struct host *host)
+{
+	for (size_t i = 0; i < host->n_loops; i++) {
+		kill(host->loop[i], SIGKILL);
+		waitpid(host->loop[i], NULL, 0);
+	}
+	for (size_t i = 0; i < host->n_groups; i++)
+		if (rmdir(host->group[i]) < 0)
+			bench_note("cgroup '%s' stays: %s", host->group[i], strerror(errno));
+	host->n_loops = host->n_groups = 0;
+}
