@@ -327,12 +327,11 @@ static void look(struct tenant_device *td, uint64_t now)
 	tell_want(td, view.is_wanting, now);
 	if (td->is_draining) {
 		if (view.is_busy) {
-			/* The next may only be opened for an end that is known better than so. */
-			if (view.rest_ns != REST_UNKNOWN && view.spread_ns <= OPEN_LEAD_NS)
-				arbiter_draining(arbiter, id, device,
-					clock_since_ns(view.rest_ns, OPEN_LEAD_NS), now);
-			else
-				arbiter_draining(arbiter, id, device, UINT64_MAX, now);
+			arbiter_draining(arbiter, id, device,
+				view.rest_ns == REST_UNKNOWN
+					? REST_UNKNOWN
+					: clock_since_ns(view.rest_ns, OPEN_LEAD_NS),
+				view.spread_ns, now);
 			arbiter_drain_seen(
 				arbiter, id, device, view.done != td->done, view.is_known, now);
 			td->done = view.done;

@@ -22,6 +22,13 @@
  */
 #define GRACE_NS (2 * NSEC_PER_MSEC)
 
+/*
+ * Who is away for no longer than this has been kept from the device by the host, as far as anybody
+ * can tell: what the others of its class used of its part comes back to it, up to so much at once.
+ */
+#define AWAY_MAX_NS (100 * NSEC_PER_MSEC)
+#define CREDIT_MAX_NS (100 * NSEC_PER_MSEC)
+
 /* ---- sliding window ---- */
 
 static void window_advance(struct seat *seat, uint64_t now)
@@ -191,6 +198,9 @@ static void lag_share_out(struct seat *seat, int64_t amount, bool by_entitlement
 
 static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 {
+	uint64_t *class_used_ns = &seat->device->class_used_ns[seat->member->spec.class];
+
+	*class_used_ns = (uint64_t)((int64_t)*class_used_ns + ns);
 	seat->used_ns = (uint64_t)((int64_t)seat->used_ns + ns);
 	seat->turn_ns = (uint64_t)((int64_t)seat->turn_ns + ns);
 	window_add(seat, ns, from, to);
@@ -210,6 +220,8 @@ static bool is_charged(const struct seat *seat, const struct seat *overlap, uint
 	switch (seat->state) {
 	case SEAT_OPEN:
 		if (seat->is_overlapped && at < seat->device->overlap_until)
+			return false;
+		if (seat->is_offered)
 			return false;
 		return seat->idle_since == 0 || seat->device->n_waiting;
 	case SEAT_DRAINING:
@@ -326,6 +338,28 @@ void seat_refund(struct seat *seat, uint64_t end)
 
 /* ---- coming and going ---- */
 
+static void seat_go_away(struct seat *seat, uint64_t now)
+{
+	seat->idle_from = MAX(now, UINT64_C(1));
+	seat->away_from = seat->idle_from;
+	seat->class_used_ns = seat->device->class_used_ns[seat->member->spec.class];
+}
+
+/* The others of its class have used its part, and owe it. */
+static void seat_come_back(struct seat *seat, uint64_t now)
+{
+	uint64_t used = clock_since_ns(
+		seat->device->class_used_ns[seat->member->spec.class], seat->class_used_ns);
+	int64_t credit = (int64_t)(MIN(used, AWAY_MAX_NS) * seat->micro / WATER_ONE) * LAG_ONE;
+
+	if (!seat->away_from || clock_since_ns(now, seat->away_from) > AWAY_MAX_NS)
+		return;
+	seat->away_from = 0;
+	credit = MIN(credit, MAX((int64_t)CREDIT_MAX_NS * LAG_ONE - seat->lag, INT64_C(0)));
+	seat->lag += credit;
+	lag_share_out(seat, -credit, true);
+}
+
 void seat_join(struct seat *seat, uint64_t now)
 {
 	struct device *device = seat->device;
@@ -367,11 +401,12 @@ void seat_update_active(struct seat *seat, uint64_t now)
 {
 	if (seat->state != SEAT_CLOSED || seat_wants(seat)) {
 		device_account(seat->device, now);
+		seat_come_back(seat, now);
 		seat->idle_from = 0;
 		seat_join(seat, now);
 	} else if (seat->is_active && seat->idle_from == 0) {
 		device_account(seat->device, now);
-		seat->idle_from = MAX(now, UINT64_C(1));
+		seat_go_away(seat, now);
 	}
 }
 

@@ -4,6 +4,7 @@
  *   arbiter.c         tenants, events from the caller, step
  *   arbiter-turn.c    who is next, when a turn ends, opening and closing
  *   arbiter-gang.c    tenants on several devices: reserve in order, open together
+ *   arbiter-host.c    what a busy host does to turns: late submissions
  *   arbiter-account.c time charged, lag, limits, entitlements
  *   arbiter-policy.c  the orders among tenants of one rank
  * Nothing outside these and their tests includes it.
@@ -40,26 +41,36 @@ struct seat {
 	uint32_t active_at; /* index there */
 	uint64_t idle_from; /* active, but neither wants nor has the device, since; 0: it does */
 	uint64_t left_at;   /* when it last stopped to be active */
+	uint64_t away_from; /* when it last had no work, and what its class had used by then */
+	uint64_t class_used_ns;
 
 	uint64_t wants_since;
-	uint64_t opened_at;    /* its turn began */
+	uint64_t opened_at; /* its turn began */
+	uint64_t gate_opened_at;
 	bool has_used;         /* was busy in this turn */
 	uint64_t idle_since;   /* seen without work; 0: busy */
 	bool gives_way;        /* arbiter_release */
 	bool yields;           /* arbiter_yield */
 	uint64_t turn_ends_at; /* OPEN while others wait: its work is to end then; 0: not known */
 	bool is_overlapped;    /* opened while the last one ended: not charged until then */
+	bool is_offered;       /* OPEN and unused for so long that others were opened, too */
 	bool is_corun;
 
 	bool is_unbounded; /* DRAINING: was closed with no bound on what was queued */
 	bool has_rest;     /* DRAINING: the caller has predicted the end, */
-	uint64_t ends_at;  /* this */
+	uint64_t ends_at;  /* this, which may be off by spread_ns */
+	uint64_t spread_ns;
 	uint64_t drain_by; /* others co-run from then on */
 	uint64_t closed_at, drain_bound_ns;
 	bool is_noted;       /* DRAINING: others have co-run with it, and that is in the books */
 	uint64_t overdue_at; /* a drain last passed its bound */
 	uint32_t n_overdue;  /* and so many since the last that did not */
 	uint64_t drained_ns; /* the longest that did not, decaying */
+
+	uint64_t dry_since; /* closed since it was idle, from then on; 0: for another reason */
+	uint64_t dry_ns;    /* how long the host lately kept it from submitting, decaying */
+	uint64_t wake_ns;   /* from the opening of its gate to its first submission, on average */
+	uint32_t wide_us; /* its in-flight window of this turn, if wider than the configured one */
 
 	uint64_t longest_ns;
 	uint64_t late_ns; /* arbiter_late */
@@ -119,12 +130,13 @@ struct device {
 	struct bond bond[ARBITER_BONDS];
 
 	uint64_t accounted_at;
-	uint32_t n_charged;  /* who shared the time accounted last */
-	bool is_stale;       /* entitlements: somebody came or went */
-	uint32_t n_waiting;  /* who could be opened now, and is not */
-	bool is_dirty;       /* decide at the next step */
-	uint64_t next_at;    /* decide then though nothing happens */
-	uint64_t decided_at; /* and how often at that instant */
+	uint64_t class_used_ns[SPEC_OPPORTUNISTIC + 1]; /* charged so far */
+	uint32_t n_charged;                             /* who shared the time accounted last */
+	bool is_stale;                                  /* entitlements: somebody came or went */
+	uint32_t n_waiting;                             /* who could be opened now, and is not */
+	bool is_dirty;                                  /* decide at the next step */
+	uint64_t next_at;                               /* decide then though nothing happens */
+	uint64_t decided_at;                            /* and how often at that instant */
 	uint32_t n_decided;
 
 	struct {
@@ -133,6 +145,7 @@ struct device {
 		enum spec_class class;
 	} recent[2];         /* last two tenants about: who has company? */
 	uint64_t latency_at; /* a latency tenant was about */
+	uint32_t n_latency;  /* tenants of class latency, whether they want the device or not */
 };
 
 struct arbiter_policy {
@@ -173,6 +186,12 @@ static inline bool seat_wants(const struct seat *seat)
 	return seat->member->wants != 0;
 }
 
+/* Has the token: OPEN, and not just offered it beside another. */
+static inline bool seat_is_held(const struct seat *seat)
+{
+	return seat->state == SEAT_OPEN && !seat->is_offered;
+}
+
 static inline void device_wake(struct device *device, uint64_t at)
 {
 	device->next_at = MIN(device->next_at, at);
@@ -203,6 +222,20 @@ uint64_t seat_quantum_ns(const struct seat *seat); /* longest turn while others 
 int64_t seat_burst(const struct seat *seat);
 /* Sum of entitlements of its class. */
 uint64_t class_micro(const struct seat *seat);
+
+/* arbiter-host.c */
+/* It has work again, after the device ran dry at `since` in its turn. */
+void seat_note_dry(struct seat *seat, uint64_t since, uint64_t now);
+/* Its first submission of this turn, or the end of a turn without any. */
+void seat_note_woken(struct seat *seat, uint64_t now);
+/* A turn begins: what was learned counts a little less. */
+void seat_fade(struct seat *seat);
+/* Its in-flight window in a turn of turn_ns: the configured one at least. */
+uint32_t seat_wide_us(const struct seat *seat, uint64_t turn_ns);
+/* Its gate is to be opened so much earlier than on a quiet host. */
+uint64_t seat_lead_ns(const struct seat *seat);
+/* Is the end of that drain known well enough for a gate that opens lead_ns earlier? */
+bool seat_is_end_known(const struct seat *drains, uint64_t lead_ns);
 
 /* arbiter-turn.c */
 int seat_rank(const struct seat *seat);

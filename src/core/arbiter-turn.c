@@ -86,8 +86,8 @@ static uint32_t window_us(
 		return config->window_latency_us;
 	}
 	if (seat->member->spec.limit < SPEC_SHARE_ONE)
-		return config->window_us;
-	return company && !goes_before_all(device, seat, now) ? config->window_us : 0;
+		return seat->wide_us;
+	return company && !goes_before_all(device, seat, now) ? seat->wide_us : 0;
 }
 
 /* Fills what goes with OPEN and WINDOW. */
@@ -118,6 +118,30 @@ static void retell(struct seat *seat, uint64_t now)
 
 /* ---- opening and closing ---- */
 
+/* The part of a round that is its turn, if `next` waits. */
+static uint64_t round_part_ns(const struct seat *seat)
+{
+	const struct device *device = seat->device;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < device->n_active; i++)
+		n += device->active[i]->member->spec.class == seat->member->spec.class;
+	return (uint64_t)seat->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
+}
+
+static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
+{
+	const struct arbiter_config *config = &seat->device->arbiter->config;
+	const struct device *device = seat->device;
+
+	if (seat->member->spec.memory_policy == SPEC_MEMORY_SWAP &&
+		next->member->spec.memory_policy == SPEC_MEMORY_SWAP)
+		return config->swap_quantum_ns;
+	if (device->arbiter->policy->has_even_turns)
+		return seat_quantum_ns(seat);
+	return MAX(MIN(round_part_ns(seat), seat_quantum_ns(seat)), config->quantum_min_ns);
+}
+
 static void seat_open(struct seat *seat, bool corun, uint64_t now)
 {
 	struct device *device = seat->device;
@@ -132,26 +156,29 @@ static void seat_open(struct seat *seat, bool corun, uint64_t now)
 		if (other == seat || other->state != SEAT_DRAINING)
 			continue;
 		is_drained = false;
-		if (other->has_rest)
+		if (seat_is_end_known(other, seat_lead_ns(seat)))
 			device->overlap_until = MAX(device->overlap_until, other->ends_at);
 	}
 	if (seat->is_waiting)
 		device->n_waiting--;
 	seat->is_waiting = false;
 	seat->state = SEAT_OPEN;
-	seat->opened_at = now;
+	seat->opened_at = seat->gate_opened_at = now;
 	seat->turn_ns = 0;
 	seat->has_used = false;
 	seat->idle_since = 0;
 	seat->gives_way = false;
 	seat->yields = false;
 	seat->turn_ends_at = 0;
+	seat->is_offered = false;
 	seat->is_corun = corun;
 	seat->is_overlapped = !corun && !is_drained;
 	seat->has_rest = false;
 	seat->is_unbounded = false;
 	seat->queued_ns = 0;
 	seat_update_active(seat, now);
+	seat_fade(seat);
+	seat->wide_us = seat_wide_us(seat, round_part_ns(seat));
 	if (!device->holder)
 		device->holder = seat;
 	device->is_dirty = true;
@@ -180,7 +207,8 @@ static uint64_t queued_rest(const struct seat *seat, uint64_t now)
 	uint64_t rest = said_rest(seat, now);
 
 	/* A client's word: more than its window and one submission cannot be queued. */
-	return MIN(rest, seat->longest_ns + config->window_us * NSEC_PER_USEC);
+	return MIN(rest,
+		seat->longest_ns + MAX(config->window_us, seat->told_window_us) * NSEC_PER_USEC);
 }
 
 /*
@@ -203,7 +231,8 @@ static void seat_close(struct seat *seat, uint64_t now)
 	struct device *device = seat->device;
 	const struct arbiter_config *config = &device->arbiter->config;
 	uint64_t windows = 4 * NSEC_PER_USEC *
-		(seat->told_window_us ? seat->told_window_us : config->window_us);
+		(seat->told_window_us ? MIN(seat->told_window_us, config->window_us)
+				      : config->window_us);
 	uint64_t beside = 0;
 	struct arbiter_action action = {
 		.type = ARBITER_CLOSE, .tenant = seat->member->id, .device = device->index};
@@ -212,6 +241,7 @@ static void seat_close(struct seat *seat, uint64_t now)
 	seat->state = SEAT_DRAINING;
 	seat->has_rest = false;
 	seat->is_overlapped = false;
+	seat->is_offered = false;
 	seat->is_corun = false;
 	seat->is_unbounded = seat->told_window_us == 0;
 	/*
@@ -234,7 +264,7 @@ static void seat_close(struct seat *seat, uint64_t now)
 	if (device->holder == seat) {
 		device->holder = NULL;
 		for (uint32_t i = 0; i < device->n_active && !device->holder; i++)
-			if (device->active[i]->state == SEAT_OPEN)
+			if (seat_is_held(device->active[i]))
 				device->holder = device->active[i];
 	}
 	device->is_dirty = true;
@@ -368,7 +398,9 @@ static bool is_bonded_with_all(struct device *device, const struct seat *seat, u
 static enum clearance clearance_beside(
 	struct device *device, const struct seat *seat, const struct seat *drains, uint64_t now)
 {
-	uint64_t overlap = device->arbiter->config.overlap_ns;
+	uint64_t lead = seat_lead_ns(seat);
+	uint64_t overlap = device->arbiter->config.overlap_ns + lead;
+	bool is_known = seat_is_end_known(drains, lead);
 
 	if (seat->member->spec.class == SPEC_LATENCY && seat_rank(drains) > seat_rank(seat))
 		return CLEAR_CORUN;
@@ -376,11 +408,10 @@ static enum clearance clearance_beside(
 		return CLEAR_CORUN;
 	if (is_bonded(device, seat, drains, now) || now >= drains->drain_by)
 		return CLEAR_STUCK;
-	if (drains->has_rest && drains->ends_at <= now + overlap)
+	if (is_known && drains->ends_at <= now + overlap)
 		return CLEAR_OVERLAP;
 	device_wake(device,
-		drains->has_rest ? MIN(drains->ends_at - overlap, drains->drain_by)
-				 : drains->drain_by);
+		is_known ? MIN(drains->ends_at - overlap, drains->drain_by) : drains->drain_by);
 	return CLEAR_NOT;
 }
 
@@ -445,21 +476,47 @@ static bool try_open(struct device *device, struct seat *seat, uint64_t now)
 
 /* ---- who gives way ---- */
 
-static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
+/*
+ * It does not come: its thread waits for a processor. The token is offered to the next as well, and
+ * is the first one's that submits; see settle_offers.
+ */
+static void seat_offer(struct seat *seat)
 {
-	const struct arbiter_config *config = &seat->device->arbiter->config;
-	const struct device *device = seat->device;
-	uint64_t n = 0, part;
+	seat->is_offered = true;
+	if (seat->device->holder == seat)
+		seat->device->holder = NULL;
+}
 
-	if (seat->member->spec.memory_policy == SPEC_MEMORY_SWAP &&
-		next->member->spec.memory_policy == SPEC_MEMORY_SWAP)
-		return config->swap_quantum_ns;
-	if (device->arbiter->policy->has_even_turns)
-		return seat_quantum_ns(seat);
-	for (uint32_t i = 0; i < device->n_active; i++)
-		n += device->active[i]->member->spec.class == seat->member->spec.class;
-	part = (uint64_t)seat->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
-	return MAX(MIN(part, seat_quantum_ns(seat)), config->quantum_min_ns);
+/* Several gates are open, and now one of these tenants has submitted: the token is its own. */
+static void settle_offers(struct device *device, uint64_t now)
+{
+	struct seat *first = device->holder && device->holder->has_used ? device->holder : NULL;
+	uint32_t n_offered = 0;
+
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		n_offered += seat->state == SEAT_OPEN && seat->is_offered;
+		if (seat->state == SEAT_OPEN && seat->is_offered && seat->has_used &&
+			(!first || seat_rank(seat) < seat_rank(first)))
+			first = seat;
+	}
+	if (n_offered == 0 || !first)
+		return;
+	if (first->is_offered)
+		first->opened_at = now;
+	first->is_offered = false;
+	device->holder = first;
+	for (uint32_t i = 0; i < device->n_active; i++) {
+		struct seat *seat = device->active[i];
+
+		if (seat == first || seat->state != SEAT_OPEN || is_gang(seat->member) ||
+			(seat->has_used && !seat->is_offered))
+			continue;
+		if (!seat->has_used)
+			seat->member->wants = 0; /* the caller tells again that it waits */
+		member_close(seat->member, now);
+	}
 }
 
 /* Idle, or never came, or said so itself. */
@@ -473,15 +530,18 @@ static bool must_give_way(struct seat *seat, uint64_t now)
 	if (seat->gives_way)
 		return !is_gang(seat->member) || gang_is_idle(seat->member, now);
 	if (!seat->has_used) {
-		at = seat->opened_at + config->unused_ns;
+		at = seat->opened_at + seat->device->arbiter->config.unused_ns;
 		if (now >= at && !is_gang(seat->member)) {
-			seat->member->wants = 0; /* active still: it is OPEN */
-			return true;
+			seat_offer(seat);
+			return false;
 		}
 	} else if (seat->idle_since) {
 		at = seat->idle_since + idle;
-		if (now >= at && (!is_gang(seat->member) || gang_is_idle(seat->member, now - idle)))
+		if (now >= at &&
+			(!is_gang(seat->member) || gang_is_idle(seat->member, now - idle))) {
+			seat->dry_since = seat->idle_since;
 			return true;
+		}
 	} else {
 		return false;
 	}
@@ -568,7 +628,7 @@ static void end_corun(struct device *device, uint64_t now)
 	for (uint32_t i = 0; i < device->n_active; i++) {
 		struct seat *seat = device->active[i];
 
-		if (seat->state != SEAT_OPEN)
+		if (!seat_is_held(seat))
 			continue;
 		n++;
 		if (policy->score(seat, now) > policy->score(best, now))
@@ -583,7 +643,7 @@ static void end_corun(struct device *device, uint64_t now)
 	for (uint32_t i = 0; i < device->n_active; i++) {
 		struct seat *seat = device->active[i];
 
-		if (seat->state == SEAT_OPEN && seat != best && !is_bonded(device, seat, best, now))
+		if (seat_is_held(seat) && seat != best && !is_bonded(device, seat, best, now))
 			member_close(seat->member, now);
 	}
 	best->opened_at = now;
@@ -619,6 +679,8 @@ static void close_idle(struct device *device, uint64_t now)
 
 		if (seat->state != SEAT_OPEN)
 			continue;
+		if (!seat->is_throttled && seat->is_offered && !seat->has_used)
+			continue;
 		if (seat->is_throttled || (device->n_waiting && must_give_way(seat, now)))
 			member_close(seat->member, now);
 	}
@@ -651,6 +713,7 @@ void device_decide(struct device *device, uint64_t now)
 		device->holder->turn_ends_at = 0;
 	if (device->holder && !next)
 		device->holder->yields = false;
+	settle_offers(device, now);
 	close_idle(device, now);
 	end_overlap(device, now);
 	if (device->holder)

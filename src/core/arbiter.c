@@ -165,6 +165,14 @@ queue:
 	return 0;
 }
 
+static void member_count_latency(struct member *member, int by)
+{
+	if (member->spec.class != SPEC_LATENCY)
+		return;
+	for (uint32_t i = 0; i < member->n_seats; i++)
+		member->seat[i].device->n_latency += (uint32_t)by;
+}
+
 int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *spec,
 	uint64_t devices, uint64_t now, struct error *err)
 {
@@ -198,6 +206,7 @@ int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *s
 		seat->budget = seat_burst(seat);
 	}
 	*at = member;
+	member_count_latency(member, 1);
 	arbiter->n_members++;
 	arbiter->n_seats += n;
 	return 0;
@@ -220,7 +229,9 @@ int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec
 			seat->lag = 0;
 		}
 	}
+	member_count_latency(member, -1);
 	member->spec = *spec;
+	member_count_latency(member, 1);
 	for (uint32_t i = 0; i < member->n_seats; i++) {
 		struct seat *seat = &member->seat[i];
 
@@ -256,6 +267,7 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 	if (!member)
 		return;
 	gang_unreserve(member);
+	member_count_latency(member, -1);
 	for (uint32_t i = 0; i < member->n_seats; i++) {
 		struct seat *seat = &member->seat[i];
 		struct device *device = seat->device;
@@ -267,7 +279,7 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 		if (device->holder == seat)
 			device->holder = NULL;
 		for (uint32_t k = 0; k < device->n_active && !device->holder; k++)
-			if (device->active[k]->state == SEAT_OPEN)
+			if (seat_is_held(device->active[k]))
 				device->holder = device->active[k];
 		bonds_forget(device, member);
 		device->is_dirty = true;
@@ -292,6 +304,10 @@ void arbiter_want(
 		return;
 	member = seat->member;
 	before = member->wants != 0;
+	if (want && seat->dry_since)
+		seat_note_dry(seat, seat->dry_since, now);
+	if (want)
+		seat->dry_since = 0;
 	if (want)
 		member->wants |= UINT64_C(1) << device;
 	else
@@ -325,6 +341,10 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 		return;
 	device_account(seat->device, now);
 	if (busy) {
+		if (!seat->has_used)
+			seat_note_woken(seat, now);
+		else if (seat->idle_since)
+			seat_note_dry(seat, seat->idle_since, now);
 		seat->has_used = true;
 		seat->idle_since = 0;
 		seat->member->wants = 0; /* its gates are open: nobody is blocked */
@@ -374,8 +394,8 @@ static void seat_drain_until(struct seat *seat, uint64_t at)
 	seat->drain_by = MAX(seat->drain_by, MIN(clock_add_ns(at, seat->drain_bound_ns), last));
 }
 
-void arbiter_draining(
-	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns, uint64_t now)
+void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
+	uint64_t spread_ns, uint64_t now)
 {
 	struct seat *seat = seat_find(arbiter, tenant, device);
 
@@ -386,7 +406,9 @@ void arbiter_draining(
 	if (!seat->has_rest)
 		return;
 	seat->ends_at = clock_add_ns(now, rest_ns);
-	seat_drain_until(seat, seat->ends_at);
+	seat->spread_ns = spread_ns;
+	if (seat_is_end_known(seat, 0))
+		seat_drain_until(seat, seat->ends_at);
 }
 
 void arbiter_drain_seen(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool is_moving,

@@ -143,11 +143,12 @@ uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uin
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 
 /*
- * After CLOSE: predicted rest of the drain, UINT64_MAX: cannot be told any more; then, once, that
- * the device has finished at `end`.
+ * After CLOSE: the predicted rest of the drain, which may be off by spread_ns on average; or
+ * UINT64_MAX, if no prediction is possible any more. Then, once, that the device has finished at
+ * `end`. A prediction opens the next tenant's gate early if the spread is below that tenant's lead.
  */
 void arbiter_draining(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t rest_ns,
-	uint64_t now);
+	uint64_t spread_ns, uint64_t now);
 /*
  * After CLOSE, whether or not an end can be predicted: `is_moving`: work has ended since the last
  * look; `is_known`: all that is in flight is marked, so that no end means that it runs. A drain

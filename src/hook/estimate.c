@@ -7,15 +7,16 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define LEAD_NS (300 * NSEC_PER_USEC)     /* the next long kernel is let through this early */
-#define NAP_NS (500 * NSEC_PER_USEC)      /* longest sleep: the gate is looked at in between */
-#define NAP_SHORT_NS (30 * NSEC_PER_USEC) /* where any end may be the last but one */
-#define TIGHT_NS (200 * NSEC_PER_USEC)    /* looks this close together see the time of an end */
-#define SUBS_ONE 256u                     /* submissions are summed in 1/256 */
-#define LEARN_SUBS 48u                    /* the mean remembers as many, */
-#define LEARN_NS (4 * NSEC_PER_MSEC)      /* or those of that time */
-#define SPREAD_OVER 8                     /* samples */
-#define KIND_OVER 4                       /* samples */
+#define LEAD_NS (300 * NSEC_PER_USEC)       /* the next long kernel is let through this early */
+#define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC) /* a wider one: the host lets programs submit late */
+#define NAP_NS (500 * NSEC_PER_USEC)        /* longest sleep: the gate is looked at in between */
+#define NAP_SHORT_NS (30 * NSEC_PER_USEC)   /* where any end may be the last but one */
+#define TIGHT_NS (200 * NSEC_PER_USEC)      /* looks this close together see the time of an end */
+#define SUBS_ONE 256u                       /* submissions are summed in 1/256 */
+#define LEARN_SUBS 48u                      /* the mean remembers as many, */
+#define LEARN_NS (4 * NSEC_PER_MSEC)        /* or those of that time */
+#define SPREAD_OVER 8                       /* samples */
+#define KIND_OVER 4                         /* samples */
 #define KIND_WAYS 4u
 #define KIND_SHIFT 58
 #define LONGEST_OVER 512
@@ -193,6 +194,12 @@ bool estimate_is_full(const struct estimate *e, const struct estimate_queue *que
 	return queue->ns > window || (is_erratic(e, queue, window) && queue->segments > 1);
 }
 
+/* With no more than that queued, the next may go however long it is. */
+static uint64_t ahead_ns(uint64_t window)
+{
+	return MAX(MIN(window / 8, LEAD_NS), clock_since_ns(window, WINDOW_QUIET_NS) / 2);
+}
+
 uint64_t estimate_wait(const struct estimate *e, const struct estimate_queue *queue, uint32_t every,
 	uint64_t window)
 {
@@ -200,5 +207,5 @@ uint64_t estimate_wait(const struct estimate *e, const struct estimate_queue *qu
 
 	if (is_erratic(e, queue, window))
 		return queue->segments > 1 ? NAP_SHORT_NS : 0;
-	return MIN(clock_since_ns(queue->ns, MAX(room, MIN(window / 8, LEAD_NS))), NAP_NS);
+	return MIN(clock_since_ns(queue->ns, MAX(room, ahead_ns(window))), NAP_NS);
 }

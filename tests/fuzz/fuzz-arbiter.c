@@ -190,7 +190,7 @@ static void event(struct world *world, uint8_t what, uint8_t value)
 		break;
 	case 3:
 		if (value < 224)
-			arbiter_draining(world->arbiter, id, d, value * 50 * US, world->now);
+			arbiter_draining(world->arbiter, id, d, value * 50 * US, 0, world->now);
 		else
 			arbiter_drain_seen(world->arbiter, id, d, value & 1, value & 2, world->now);
 		break;

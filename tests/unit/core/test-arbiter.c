@@ -116,7 +116,7 @@ static void refusals(void **state)
 	arbiter_want(hand.arbiter, 7, 64, true, 0);
 	arbiter_observe(hand.arbiter, 8, 0, true, 0, 0, 0);
 	arbiter_release(hand.arbiter, 8, 0, 0);
-	arbiter_draining(hand.arbiter, 8, 0, 0, 0);
+	arbiter_draining(hand.arbiter, 8, 0, 0, 0, 0);
 	arbiter_drained(hand.arbiter, 8, 0, 0, 0);
 	arbiter_free(hand.arbiter);
 	arbiter_free(NULL);
@@ -197,10 +197,10 @@ static void quantum_then_drain_then_next(void **state)
 	assert_false(did(&hand, ARBITER_OPEN, 2));
 	assert_int_equal(usage(&hand, 2, 0).why, ARBITER_WHY_DRAIN);
 	arbiter_want(hand.arbiter, 1, 0, true, hand.now);
-	arbiter_draining(hand.arbiter, 1, 0, MS, hand.now);
+	arbiter_draining(hand.arbiter, 1, 0, MS, 0, hand.now);
 	step(&hand, 100 * US);
 	assert_int_equal(hand.n, 0);
-	arbiter_draining(hand.arbiter, 1, 0, 100 * US, hand.now);
+	arbiter_draining(hand.arbiter, 1, 0, 100 * US, 0, hand.now);
 	step(&hand, 0);
 	assert_true(did(&hand, ARBITER_OPEN, 2)); /* the end is near */
 	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_TURN);
@@ -229,7 +229,8 @@ static void idle_holder_gives_way(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void unused_grant_is_taken_back(void **state)
+/* Tenant 1 was opened and has not submitted for 1 ms: its thread may wait for a processor. */
+static struct hand unused_turn(void)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -238,11 +239,55 @@ static void unused_grant_is_taken_back(void **state)
 	step(&hand, 900 * US);
 	assert_int_equal(hand.n, 0);
 	step(&hand, 100 * US);
+	assert_true(did(&hand, ARBITER_OPEN, 2));
+	assert_false(did(&hand, ARBITER_CLOSE, 1));
+	return hand;
+}
+
+static void unused_grant_is_taken_back_when_the_next_submits(void **state)
+{
+	struct hand hand = unused_turn();
+	uint64_t used_ns = usage(&hand, 1, 0).used_ns;
+
+	step(&hand, 500 * US);
+	busy(&hand, 2, MS, 0);
+	step(&hand, 0);
 	assert_true(did(&hand, ARBITER_CLOSE, 1));
+	assert_false(did(&hand, ARBITER_CLOSE, 2));
 	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
 	step(&hand, 0);
-	assert_true(did(&hand, ARBITER_OPEN, 2));
 	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_IDLE);
+	/* Only the millisecond before is charged to it. */
+	assert_int_equal(usage(&hand, 1, 0).used_ns, used_ns);
+	arbiter_free(hand.arbiter);
+}
+
+static void unused_grant_is_kept_when_its_tenant_submits_first(void **state)
+{
+	struct hand hand = unused_turn();
+
+	busy(&hand, 1, MS, 0);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_CLOSE, 2));
+	assert_false(did(&hand, ARBITER_CLOSE, 1));
+	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_HOLDS);
+	arbiter_free(hand.arbiter);
+}
+
+static void unused_grants_end_with_their_tenants(void **state)
+{
+	struct hand hand = unused_turn();
+
+	arbiter_remove(hand.arbiter, 2, hand.now);
+	step(&hand, 0);
+	add(&hand, 3, "0.1", NULL, NULL, 1);
+	want(&hand, 3);
+	step(&hand, MS);
+	assert_true(did(&hand, ARBITER_OPEN, 3));
+	arbiter_remove(hand.arbiter, 1, hand.now);
+	busy(&hand, 3, MS, 0);
+	step(&hand, 0);
+	assert_int_equal(usage(&hand, 3, 0).why, ARBITER_WHY_HOLDS);
 	arbiter_free(hand.arbiter);
 }
 
@@ -649,10 +694,14 @@ static void idle_tenants_cost_nothing(void **state)
 		for (int i = 0; i < 1000; i++) {
 			want(&hand, 1);
 			want(&hand, 2);
-			for (size_t k = 0; k < hand.n; k++)
+			for (size_t k = 0; k < hand.n; k++) {
+				const arbiter_id id = hand.action[k].tenant;
+
 				if (hand.action[k].type == ARBITER_CLOSE)
-					arbiter_drained(hand.arbiter, hand.action[k].tenant, 0,
-						hand.now, hand.now);
+					arbiter_drained(hand.arbiter, id, 0, hand.now, hand.now);
+				if (hand.action[k].type == ARBITER_OPEN)
+					busy(&hand, id, MS, 0);
+			}
 			step(&hand, MS);
 		}
 		operations[many] = hand.arbiter->operations;
@@ -875,10 +924,13 @@ static void ranks_of_two_tenants_co_run(void **state)
 UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
 	UNIT(newcomer_opens_beside_who_was_alone), UNIT(quantum_then_drain_then_next),
 	UNIT(known_ends_make_longer_turns), UNIT(idle_holder_gives_way),
-	UNIT(unused_grant_is_taken_back), UNIT(release_passes_at_once), UNIT(yield_passes_at_once),
-	UNIT(latency_closes_and_opens_in_one_step), UNIT(dead_holder_is_passed_at_once),
-	UNIT(frozen_holder_is_passed), UNIT(who_is_late_at_times_costs_little),
-	UNIT(standstill_makes_no_pair), UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
+	UNIT(unused_grant_is_taken_back_when_the_next_submits),
+	UNIT(unused_grant_is_kept_when_its_tenant_submits_first),
+	UNIT(unused_grants_end_with_their_tenants), UNIT(release_passes_at_once),
+	UNIT(yield_passes_at_once), UNIT(latency_closes_and_opens_in_one_step),
+	UNIT(dead_holder_is_passed_at_once), UNIT(frozen_holder_is_passed),
+	UNIT(who_is_late_at_times_costs_little), UNIT(standstill_makes_no_pair),
+	UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
 	UNIT(change_takes_effect_while_it_runs), UNIT(debts_are_exact),
 	UNIT(late_word_takes_back_what_was_charged), UNIT(usage_survives_a_restart),
 	UNIT(leaving_and_coming_back_gives_no_credit), UNIT(idle_tenants_cost_nothing),

@@ -22,6 +22,18 @@ static uint64_t late(struct vm *vm)
 	return 30 * US + rand_below(&vm->rand, 70 * US);
 }
 
+/* When a program that is to run then has a processor. */
+static uint64_t scheduled(struct vm *vm, uint32_t program, uint64_t at)
+{
+	const uint64_t period = 100 * MS, begin = program * 37 * MS;
+
+	if (vm->host_late_ns && rand_below(&vm->rand, 2))
+		at += rand_below(&vm->rand, vm->host_late_ns);
+	if (vm->is_throttled && (at + begin) % period >= period / 2)
+		at += period - (at + begin) % period;
+	return at;
+}
+
 struct vm *vm_new(uint32_t devices, uint64_t switch_ns, uint64_t seed)
 {
 	struct vm *vm = calloc(1, sizeof(*vm));
@@ -160,7 +172,8 @@ static void device_event(struct vm *vm, uint32_t device)
 		if (--p->on[device].n == 0) {
 			p->on[device].queued_ns = 0;
 			if (p->is_waiting)
-				p->wake_at = MIN(p->wake_at, vm->now + late(vm) / 4);
+				p->wake_at = MIN(p->wake_at,
+					scheduled(vm, (uint32_t)running, vm->now + late(vm) / 4));
 			device_switch(vm, device);
 			return;
 		}
@@ -214,11 +227,14 @@ static uint64_t window_wait(const struct vm_program *p, uint32_t device, uint64_
 	uint64_t window = p->on[device].window_us ? p->on[device].window_us * US : QUEUE_ALONE_NS;
 	uint64_t ahead = MIN(window / 2, 300 * US);
 
+	/* A host that is late has a wider window, and a long kernel is let through earlier. */
+	if (window > 2 * MS)
+		ahead = MAX(ahead, (window - 2 * MS) / 2);
 	if (p->on[device].n == 0 || queued + ns <= window)
 		return p->on[device].n < VM_QUEUE - 1 ? 0 : ns;
 	if (ns > window)
 		return queued < ahead ? 0 : queued - ahead + US;
-	return queued + ns - window;
+	return MIN(queued + ns - window, queued > ahead ? queued - ahead + US : 1);
 }
 
 static uint64_t next_kernel(struct vm *vm, const struct vm_program *p)
@@ -282,7 +298,8 @@ static void run_stream(struct vm *vm, uint32_t program, uint32_t device)
 			return;
 		wait = window_wait(p, device, ns);
 		if (wait) {
-			p->wake_at = vm->now + wait + rand_below(&vm->rand, 10 * US);
+			p->wake_at = scheduled(
+				vm, program, vm->now + wait + rand_below(&vm->rand, 10 * US));
 			return;
 		}
 		if (p->pattern == VM_RANK) {
@@ -355,7 +372,8 @@ static void observe(struct vm *vm, uint32_t program, uint32_t device)
 		arbiter_want(vm->arbiter, id, device, true, vm->now);
 	if (p->on[device].is_draining) {
 		if (p->on[device].n) {
-			arbiter_draining(vm->arbiter, id, device, p->on[device].queued_ns, vm->now);
+			arbiter_draining(
+				vm->arbiter, id, device, p->on[device].queued_ns, 0, vm->now);
 		} else {
 			p->on[device].is_draining = false;
 			arbiter_drained(vm->arbiter, id, device, p->on[device].last_end, vm->now);
@@ -379,9 +397,10 @@ static void perform(struct vm *vm, const struct arbiter_action *action)
 		p->on[device].is_open = true;
 		p->on[device].is_draining = false;
 		p->on[device].window_us = action->window_us;
+		p->on[device].widest_us = MAX(p->on[device].widest_us, action->window_us);
 		if (p->on[device].is_blocked) {
 			p->on[device].is_blocked = false;
-			p->wake_at = vm->now + late(vm);
+			p->wake_at = scheduled(vm, action->tenant - 1, vm->now + late(vm));
 		}
 		break;
 	case ARBITER_CLOSE:

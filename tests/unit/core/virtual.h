@@ -7,6 +7,10 @@
  * Devices run kernels of one context in order, switch among contexts with work every 2 ms in the
  * middle of kernels, at a cost. Programs wake up 30 to 100 us late. The daemon looks every 100 us
  * (while draining) or 250 us, as late as the programs.
+ *
+ * A busy host keeps programs, not the daemon, from running: each second wake-up is late by up to
+ * host_late_ns more; and with is_throttled a program runs only in the first half of its periods of
+ * 100 ms, as under a CPU limit.
  */
 #pragma once
 
@@ -56,7 +60,7 @@ struct vm_program {
 		uint32_t head, n;
 		uint64_t queued_ns;
 		bool is_open, has_submitted, is_draining;
-		uint32_t window_us;
+		uint32_t window_us, widest_us;
 		uint64_t last_end;
 		uint64_t begun, longest_ns;
 		bool is_blocked;
@@ -81,6 +85,8 @@ struct vm {
 	struct arbiter_config config;
 	uint32_t n_devices, n_programs;
 	uint64_t switch_ns;
+	uint64_t host_late_ns;
+	bool is_throttled;
 	uint64_t seed;
 	struct vm_program program[VM_PROGRAMS];
 

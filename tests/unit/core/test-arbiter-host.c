@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A busy host in virtual time: programs that wake up late, as beside an endless loop on each
+ * processor. Shares hold over 10 s and the device stays busy; a quiet host and latency tenants
+ * see no wider window; a short absence comes back.
+ */
+#include "unit.h"
+
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "virtual.h"
+
+#define RUN_NS (30 * SEC)
+#define FROM_NS (2 * SEC)
+#define SWITCH_NS (150 * US)
+
+struct mix {
+	const char *name;
+	uint32_t n;
+	struct {
+		const char *request, *limit;
+		uint32_t entitled;
+	} program[3];
+};
+
+static const struct mix mixes[] = {
+	{"30:70", 2, {{"0.3", "1", 300}, {"0.7", "1", 700}}},
+	{"10:90", 2, {{"0.1", "1", 100}, {"0.9", "1", 900}}},
+	{"25:25:50", 3, {{"0.25", "1", 250}, {"0.25", "1", 250}, {"0.5", "1", 500}}},
+	{"0.4..0.7, 0.6..0.8", 2, {{"0.4", "0.7", 400}, {"0.6", "0.8", 600}}},
+	{"0.2..0.3, 0.3..0.5, 0.1..1", 3,
+		{{"0.2", "0.3", 300}, {"0.3", "0.5", 350}, {"0.1", "1", 350}}},
+};
+
+static const uint64_t kernels[] = {20 * US, 500 * US, 0 /* mixed */};
+
+static struct vm *run(const struct mix *mix, uint64_t kernel_ns, uint64_t host_late_ns)
+{
+	struct vm *vm = vm_new(1, SWITCH_NS, 7);
+
+	vm->host_late_ns = host_late_ns;
+	vm->n_programs = mix->n;
+	for (uint32_t i = 0; i < mix->n; i++) {
+		vm->program[i].request = mix->program[i].request;
+		vm->program[i].limit = mix->program[i].limit;
+		vm->program[i].kernel_ns = kernel_ns;
+		vm->program[i].from_ns = i * 37 * MS;
+	}
+	vm_run(vm, RUN_NS);
+	return vm;
+}
+
+/* Time in which the device neither ran a kernel nor switched. */
+static double idle_part(const struct vm *vm)
+{
+	return 1 - vm_busy(vm, 0, FROM_NS, RUN_NS) -
+		(double)(vm->device[0].switches * SWITCH_NS) / (double)RUN_NS;
+}
+
+/* The largest wake-up delay beside an endless loop is the scheduler's time slice of about 3 ms. */
+static void shares_hold_beside_endless_loops(void **state)
+{
+	for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
+		for (size_t k = 0; k < ARRAY_SIZE(kernels); k++) {
+			const struct mix *mix = &mixes[m];
+			struct vm *vm = run(mix, kernels[k], 3 * MS);
+			double idle = idle_part(vm);
+
+			for (uint32_t i = 0; i < mix->n; i++) {
+				double e10 = vm_error_pp(
+					vm, i, mix->program[i].entitled, 1000, FROM_NS, RUN_NS);
+
+				if (e10 > 3 || idle > 0.03)
+					fail_msg("%s, kernels of %g ms, program %u: %.2f points in "
+						 "10 s, idle %.4f",
+						mix->name, (double)kernels[k] / 1e6, i, e10, idle);
+			}
+			vm_free(vm);
+		}
+	}
+}
+
+static uint32_t widest_us(const char *class, uint64_t host_late_ns)
+{
+	struct vm *vm = vm_new(1, SWITCH_NS, 3);
+	uint32_t widest;
+
+	vm->host_late_ns = host_late_ns;
+	vm->n_programs = 3;
+	for (uint32_t i = 0; i < 2; i++) {
+		vm->program[i].request = "0.4";
+		vm->program[i].kernel_ns = 500 * US;
+	}
+	vm->program[2].request = "0.1";
+	vm->program[2].class = class;
+	vm->program[2].pattern = VM_POISSON;
+	vm->program[2].kernel_ns = 500 * US;
+	vm->program[2].busy_ns = 2 * MS;
+	vm->program[2].period_ns = 5 * SEC;
+	vm_run(vm, 20 * SEC);
+	widest = MAX(vm->program[0].on[0].widest_us, vm->program[1].on[0].widest_us);
+	vm_free(vm);
+	return widest;
+}
+
+static void the_window_is_wider_on_a_busy_host_alone(void **state)
+{
+	struct arbiter_config config;
+
+	arbiter_config_init(&config);
+	assert_int_equal(widest_us(NULL, 0), config.window_us);
+	assert_true(widest_us(NULL, 6 * MS) > 2 * config.window_us);
+	/* A latency tenant waits for what others have in flight, however rarely it comes. */
+	assert_int_equal(widest_us("latency", 6 * MS), config.window_us);
+}
+
+struct pair {
+	struct arbiter *arbiter;
+	struct arbiter_action action[16];
+	uint64_t now, next;
+};
+
+static void pair_step(struct pair *pair, uint64_t later_ns)
+{
+	size_t n;
+
+	pair->now += later_ns;
+	do {
+		n = arbiter_step(pair->arbiter, pair->now, pair->action, 16, &pair->next);
+		for (size_t i = 0; i < n; i++)
+			if (pair->action[i].type == ARBITER_CLOSE)
+				arbiter_drained(pair->arbiter, pair->action[i].tenant, 0, pair->now,
+					pair->now);
+	} while (n);
+}
+
+static int64_t pair_lag_ns(struct pair *pair, arbiter_id id)
+{
+	struct arbiter_usage usage;
+
+	assert_ok(arbiter_usage_get(pair->arbiter, id, 0, pair->now, &usage));
+	return usage.lag_ns;
+}
+
+/* How much the lag of tenant 1, which holds 0.6, grows while it has no work for so long. */
+static int64_t credit_after(uint64_t away_ns)
+{
+	struct pair pair = {.now = SEC};
+	struct arbiter_config config;
+	struct spec spec;
+	int64_t before;
+
+	arbiter_config_init(&config);
+	assert_ok(arbiter_new(&config, 1, &pair.arbiter, NULL));
+	for (arbiter_id id = 1; id <= 2; id++) {
+		spec_init(&spec);
+		assert_ok(spec_set(&spec, "request", id == 1 ? "0.6" : "0.4", NULL));
+		assert_ok(spec_finish(&spec, NULL));
+		assert_ok(arbiter_add(pair.arbiter, id, &spec, 1, pair.now, NULL));
+		arbiter_want(pair.arbiter, id, 0, true, pair.now);
+	}
+	pair_step(&pair, 0);
+	arbiter_observe(pair.arbiter, 1, 0, true, MS, 0, pair.now);
+	pair_step(&pair, 10 * MS);
+	arbiter_observe(pair.arbiter, 1, 0, false, MS, 0, pair.now);
+	pair_step(&pair, 500 * US); /* idle: tenant 2 comes */
+	before = pair_lag_ns(&pair, 1);
+	for (uint64_t gone_ns = 0; gone_ns < away_ns; gone_ns += MS) {
+		arbiter_observe(pair.arbiter, 2, 0, true, MS, 0, pair.now);
+		pair_step(&pair, MS);
+	}
+	arbiter_want(pair.arbiter, 1, 0, true, pair.now);
+	before = pair_lag_ns(&pair, 1) - before;
+	arbiter_free(pair.arbiter);
+	return before;
+}
+
+static void a_short_absence_comes_back(void **state)
+{
+	/* 0.6 of the time that tenant 2 had used. */
+	assert_in_range(credit_after(20 * MS), 11 * MS, 13 * MS);
+	assert_in_range(credit_after(90 * MS), 53 * MS, 55 * MS);
+	/* A longer one is the program's own. */
+	assert_true(credit_after(150 * MS) <= (int64_t)(2 * MS));
+}
+
+UNIT_MAIN(UNIT(shares_hold_beside_endless_loops), UNIT(the_window_is_wider_on_a_busy_host_alone),
+	UNIT(a_short_absence_comes_back))
