@@ -20,6 +20,7 @@
 #include "agent/node-peers.h"
 #include "agent/node-serve.h"
 #include "base/fd.h"
+#include "base/listener.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "kube/json.h"
@@ -64,7 +65,7 @@ struct serve {
 	char address[ADDRESS_TEXT]; /* as others read it */
 	int network_fd, daemon_fd;  /* -1: not listening */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	struct loop_io io;
+	struct listener listener;
 	struct helper *helper; /* who answers the network; NULL: nobody */
 	int identity_fd;       /* of that */
 	uint64_t again_ns;
@@ -405,16 +406,13 @@ static void on_link(struct loop_io *io, uint32_t events)
 	}
 }
 
-static void on_knock(struct loop_io *io, uint32_t events)
+static void on_knock(struct listener *l, int fd)
 {
-	struct serve *serve = io->data;
-	int fd = accept4(serve->daemon_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct serve *serve = l->data;
 	struct serving *link = NULL;
 	struct ucred peer = {0};
 	socklen_t n = sizeof(peer);
 
-	if (fd < 0)
-		return;
 	if (serve->n_links < SERVINGS_MAX &&
 		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.uid == geteuid())
 		link = calloc(1, sizeof(*link));
@@ -648,10 +646,10 @@ static int listen_daemon(struct serve *serve, struct error *err)
 		? -errno
 		: 0;
 	umask(before);
-	serve->io.data = serve;
-	r = r < 0 ? r
-		  : loop_add_io(serve->node->agent->loop, &serve->io, serve->daemon_fd, EPOLLIN,
-			    on_knock);
+	serve->listener.data = serve;
+	if (r >= 0)
+		r = listener_add(
+			serve->node->agent->loop, &serve->listener, serve->daemon_fd, on_knock);
 	return r < 0 ? fail_errno(err, -r, "listen on %s", serve->path) : 0;
 }
 
@@ -706,7 +704,7 @@ void serve_free(struct node *node)
 	reap(serve);
 	while (LIST_FIRST(&serve->pods))
 		served_free(LIST_FIRST(&serve->pods));
-	loop_remove_io(&serve->io);
+	listener_remove(&serve->listener);
 	if (serve->daemon_fd >= 0)
 		unlink(serve->path);
 	fd_close(serve->daemon_fd);

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/listener.h"
 #include "kubelet/grpc-conn.h"
 
-#define ACCEPTS_A_TURN 16
 #define TEXT_SIZE 512
 
 struct server_conn {
@@ -63,7 +63,7 @@ struct grpc_server {
 	LIST_HEAD(, server_conn) conns;
 	uint32_t n_conns;
 	int listen_fd;
-	struct loop_io listen_io;
+	struct listener listener;
 	struct sockaddr_un address;
 	dev_t device; /* of the socket's file */
 	ino_t inode;
@@ -530,23 +530,16 @@ int grpc_server_serve(struct grpc_server *server, int fd)
 	return 0;
 }
 
-static void on_listen(struct loop_io *io, uint32_t events)
+static void on_knock(struct listener *l, int fd)
 {
-	struct grpc_server *server = io->data;
+	struct ucred peer = {.uid = (uid_t)-1};
+	socklen_t n = sizeof(peer);
 
-	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-		struct ucred peer = {.uid = (uid_t)-1};
-		socklen_t n = sizeof(peer);
-		int fd = accept4(io->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd < 0)
-			return; /* also without descriptors: they stay in the queue */
-		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 ||
-			(peer.uid != 0 && peer.uid != geteuid()))
-			fd_close(fd);
-		else
-			grpc_server_serve(server, fd);
-	}
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 ||
+		(peer.uid != 0 && peer.uid != geteuid()))
+		fd_close(fd);
+	else
+		grpc_server_serve(l->data, fd);
 }
 
 /* ---- the server ---- */
@@ -564,7 +557,7 @@ static void stop_listening(struct grpc_server *server)
 {
 	if (grpc_server_is_there(server))
 		unlink(server->address.sun_path);
-	loop_remove_io(&server->listen_io);
+	listener_remove(&server->listener);
 	server->listen_fd = fd_close(server->listen_fd);
 }
 
@@ -604,8 +597,8 @@ int grpc_server_listen(struct grpc_server *server, const char *path, struct erro
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
 		chmod(path, 0600) < 0 || stat(path, &st) < 0 || listen(fd, SOMAXCONN) < 0)
 		return fail_errno(err, errno, "listen at '%s'", path);
-	server->listen_io.data = server;
-	r = loop_add_io(server->loop, &server->listen_io, fd, EPOLLIN, on_listen);
+	server->listener.data = server;
+	r = listener_add(server->loop, &server->listener, fd, on_knock);
 	if (r < 0)
 		return fail_errno(err, -r, "listen at '%s'", path);
 	server->listen_fd = TAKE_FD(fd);

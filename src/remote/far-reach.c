@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/listener.h"
 #include "base/process.h"
 #include "base/str.h"
 #include "cuda/types.h"
@@ -216,10 +217,10 @@ static void join_one(
 	}
 }
 
-static void join_next(
-	const struct far_target *t, struct identity_tls *tls, struct children *children)
+static void join_next(struct listener_poll *listener, const struct far_target *t,
+	struct identity_tls *tls, struct children *children)
 {
-	_cleanup_close_ int sock = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+	_cleanup_close_ int sock = listener_poll_accept(listener, 0);
 	int at;
 
 	if (sock >= 0 && is_ours(t, sock) && children_fork(children, &at) == 0) {
@@ -245,8 +246,8 @@ static void check_and_tell(const struct far_target *t, struct identity_tls *tls)
 
 int far_reach(struct identity_tls *tls, const struct far_target *t)
 {
-	struct pollfd fds[] = {{.fd = SERVE_FD_CONTROL, .events = POLLIN},
-		{.fd = SERVE_FD_LISTEN, .events = POLLIN}};
+	struct listener_poll listener = {.fd = SERVE_FD_LISTEN};
+	struct pollfd fds[] = {{.fd = SERVE_FD_CONTROL, .events = POLLIN}, {.events = POLLIN}};
 	struct children *children = children_new();
 	pid_t pid;
 
@@ -260,9 +261,10 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 		_exit(0);
 	}
 	while (!fds[0].revents) {
+		fds[1].fd = listener_poll_fd(&listener);
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents & POLLIN)
-			join_next(t, tls, children);
+			join_next(&listener, t, tls, children);
 		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
 		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
 			children_gone(children, pid);

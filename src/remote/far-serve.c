@@ -19,6 +19,7 @@
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/listener.h"
 #include "base/str.h"
 #include "remote/children.h"
 #include "remote/far.h"
@@ -174,9 +175,9 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 
 /* ---- accepting ---- */
 
-static void serve_next(struct identity_tls *tls)
+static void serve_next(struct listener_poll *listener, struct identity_tls *tls)
 {
-	_cleanup_close_ int fd = accept4(SERVE_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+	_cleanup_close_ int fd = listener_poll_accept(listener, 0);
 	const int at = fd < 0 ? -1 : children_take(children, clock_now_ns());
 	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
 	pid_t pid;
@@ -196,6 +197,7 @@ static void serve_next(struct identity_tls *tls)
 
 int far_serve(struct identity_tls *tls)
 {
+	struct listener_poll listener = {.fd = SERVE_FD_LISTEN};
 	int r;
 
 	children = children_new();
@@ -205,7 +207,7 @@ int far_serve(struct identity_tls *tls)
 	if (r < 0)
 		return r;
 	for (;;) {
-		struct pollfd fds[] = {{.fd = SERVE_FD_LISTEN, .events = POLLIN},
+		struct pollfd fds[] = {{.fd = listener_poll_fd(&listener), .events = POLLIN},
 			{.fd = SERVE_FD_CONTROL, .events = POLLIN},
 			{.fd = door.in, .events = POLLIN}};
 
@@ -215,7 +217,7 @@ int far_serve(struct identity_tls *tls)
 		if (fds[2].revents)
 			door_pass(&door);
 		if (fds[0].revents & POLLIN)
-			serve_next(tls);
+			serve_next(&listener, tls);
 		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
 			door_close(&door, children_gone(children, pid));

@@ -32,6 +32,7 @@
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/listener.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/process.h"
@@ -301,9 +302,9 @@ static void serve_one(int fd, const struct link_place *at)
 		serve_process(tls, fd, at);
 }
 
-static void serve_next(int listener)
+static void serve_next(struct listener_poll *listener)
 {
-	_cleanup_close_ int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	_cleanup_close_ int fd = listener_poll_accept(listener, 0);
 	const int at = fd < 0 ? -1 : children_take(&shared->children, clock_now_ns());
 	_cleanup_close_ int own = at < 0 ? -1 : door_open(&door, at);
 	const pid_t parent = getpid();
@@ -372,8 +373,9 @@ static bool report(void)
 }
 
 /* Whoever is still served when we return goes with us. */
-static int serve_all(int listener, uint8_t devices)
+static int serve_all(int listener_fd, uint8_t devices)
 {
+	struct listener_poll listener = {.fd = listener_fd};
 	bool is_granted;
 	int r;
 
@@ -390,14 +392,14 @@ static int serve_all(int listener, uint8_t devices)
 	if (r < 0)
 		return r;
 	do {
-		struct pollfd p[] = {
-			{.fd = listener, .events = POLLIN}, {.fd = door.in, .events = POLLIN}};
+		struct pollfd p[] = {{.fd = listener_poll_fd(&listener), .events = POLLIN},
+			{.fd = door.in, .events = POLLIN}};
 
 		poll(p, 2, LOOK_MS);
 		if (p[1].revents)
 			door_pass(&door);
 		if (p[0].revents)
-			serve_next(listener);
+			serve_next(&listener);
 		is_granted = report();
 		children_watch(&shared->children, clock_now_ns(), SECURE_PEER_MS);
 	} while (is_granted && reap());
@@ -422,9 +424,9 @@ static bool is_own(int sock)
 		(peer.uid == geteuid() || peer.uid == 0);
 }
 
-static void join_next(struct children *children, int listener)
+static void join_next(struct children *children, struct listener_poll *listener)
 {
-	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	_cleanup_close_ int sock = listener_poll_accept(listener, 0);
 	const pid_t parent = getpid();
 	int at;
 
@@ -450,18 +452,19 @@ static void beat(struct stream joined)
 /* Until the program has ended, and all of its processes. */
 static void join_all(int listener, pid_t follow, struct stream joined)
 {
+	struct listener_poll knocks = {.fd = listener};
 	struct children *children = children_new();
 	int program = pidfd_new(follow);
 
 	while (children && (program >= 0 || children_any(children))) {
-		struct pollfd fds[] = {
-			{.fd = listener, .events = POLLIN}, {.fd = program, .events = POLLIN}};
+		struct pollfd fds[] = {{.fd = listener_poll_fd(&knocks), .events = POLLIN},
+			{.fd = program, .events = POLLIN}};
 
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents)
 			program = fd_close(program);
 		if (fds[0].revents & POLLIN)
-			join_next(children, listener);
+			join_next(children, &knocks);
 		beat(joined);
 		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)

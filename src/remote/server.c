@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/listener.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "remote/link.h"
@@ -34,9 +35,9 @@ static bool is_allowed(int sock)
 	return peer.uid == geteuid() || peer.uid == 0;
 }
 
-static void accept_one(int listener, unsigned *workers)
+static void accept_one(struct listener_poll *listener, unsigned *workers)
 {
-	_cleanup_close_ int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	_cleanup_close_ int sock = listener_poll_accept(listener, 0);
 	const pid_t parent = getpid();
 	pid_t pid;
 
@@ -54,6 +55,7 @@ static void accept_one(int listener, unsigned *workers)
 
 int main(int argc, char **argv)
 {
+	struct listener_poll knocks;
 	uint64_t listener, follow;
 	unsigned workers = 0;
 	int pidfd;
@@ -66,18 +68,19 @@ int main(int argc, char **argv)
 	process_await_children();
 	pidfd = pidfd_new((pid_t)follow);
 	fd_set_cloexec((int)listener, true);
+	knocks = (struct listener_poll){.fd = (int)listener};
 	workers_begin();
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	/* Who has started us waits for this word before the program begins. */
 	dprintf(STDOUT_FILENO, "ok\n");
 	dup2(STDERR_FILENO, STDOUT_FILENO);
 	while (pidfd >= 0 || workers) {
-		struct pollfd fds[] = {
-			{.fd = (int)listener, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
+		struct pollfd fds[] = {{.fd = listener_poll_fd(&knocks), .events = POLLIN},
+			{.fd = pidfd, .events = POLLIN}};
 
 		poll(fds, 2, LOOK_MS);
 		if (fds[0].revents & POLLIN)
-			accept_one((int)listener, &workers);
+			accept_one(&knocks, &workers);
 		if (fds[1].revents)
 			pidfd = fd_close(pidfd);
 		while (workers && waitpid(-1, NULL, WNOHANG) > 0)

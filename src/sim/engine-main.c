@@ -35,7 +35,6 @@
 #include "base/log.h"
 #include "base/process.h"
 
-#define TAG_LISTEN 1u
 #define TAG_SIGNAL 3u
 #define BATCH 64
 #define BACKOFF_MIN_NS (20 * NSEC_PER_USEC)
@@ -349,7 +348,7 @@ static void dispatch(struct engine *e, const struct epoll_event *ev, int signals
 	uint64_t tag = ev->data.u64;
 	struct signalfd_siginfo info;
 
-	if (tag == TAG_LISTEN) {
+	if (tag == ENGINE_TAG_LISTEN) {
 		serve_accept(e);
 	} else if (tag == TAG_SIGNAL) {
 		while (read(signals, &info, sizeof(info)) == sizeof(info)) {
@@ -404,6 +403,7 @@ static int loop(struct engine *e, int signals)
 
 		if (is_over(e, now, &wake))
 			return 0;
+		serve_end_rest(e, now, &wake);
 		wake = MIN(wake, now + 3600 * NSEC_PER_SEC);
 		wake = wake > now ? wake - now : 0;
 		timeout = (struct timespec){
@@ -522,7 +522,7 @@ static int tl_start(struct engine *e, struct error *err)
 
 static int engine_start(struct engine *e, const struct options *o, int signals, struct error *err)
 {
-	struct epoll_event listen_ev = {.events = EPOLLIN, .data.u64 = TAG_LISTEN};
+	struct epoll_event listen_ev = {.events = EPOLLIN, .data.u64 = ENGINE_TAG_LISTEN};
 	struct epoll_event signal_ev = {.events = EPOLLIN, .data.u64 = TAG_SIGNAL};
 	uint64_t totals[SIM_MAX_DEVICES];
 	int r;

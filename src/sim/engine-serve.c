@@ -21,6 +21,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/listener.h"
 #include "base/log.h"
 #include "base/process.h"
 
@@ -67,6 +68,25 @@ static int watch_proc(struct proc *p, int fd, unsigned int which)
 	return watch(p->engine, fd, (uint64_t)(uintptr_t)p | which);
 }
 
+static void listen_for(struct engine *e, uint32_t events)
+{
+	struct epoll_event ev = {.events = events, .data.u64 = ENGINE_TAG_LISTEN};
+
+	epoll_ctl(e->epoll, EPOLL_CTL_MOD, e->listen, &ev);
+}
+
+void serve_end_rest(struct engine *e, uint64_t now, uint64_t *wake)
+{
+	if (!e->listen_rests_ns)
+		return;
+	if (now < e->listen_rests_ns) {
+		*wake = MIN(*wake, e->listen_rests_ns);
+		return;
+	}
+	e->listen_rests_ns = 0;
+	listen_for(e, EPOLLIN);
+}
+
 void serve_accept(struct engine *e)
 {
 	for (;;) {
@@ -75,6 +95,10 @@ void serve_accept(struct engine *e)
 		struct proc *p;
 		int fd = accept4(e->listen, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+		if (fd < 0 && listener_is_short(errno)) {
+			e->listen_rests_ns = clock_now_ns() + LISTENER_REST_NS;
+			listen_for(e, 0);
+		}
 		if (fd < 0)
 			return;
 		p = calloc(1, sizeof(*p));

@@ -165,6 +165,7 @@ struct engine {
 	uint32_t clients;
 	bool clients_ever, stopping;
 	int epoll, listen;
+	uint64_t listen_rests_ns; /* without descriptors, until then; 0: it does not */
 	uint64_t start_ns, empty_since_ns;
 	uint64_t next_op, next_id, turns;
 	uint32_t next_ctx, next_stream, next_proc;
@@ -188,8 +189,13 @@ struct engine {
 
 /* ---- engine-serve.c ---- */
 
+/* Of the listening socket in the epoll set. */
+#define ENGINE_TAG_LISTEN 1u
+
 int serve_listen(struct engine *e, struct error *err);
 void serve_accept(struct engine *e);
+/* Listens again after a rest, or brings *wake forward to its end. */
+void serve_end_rest(struct engine *e, uint64_t now, uint64_t *wake);
 void serve_ready(struct proc *p, uint32_t events);
 /* Everything of it is freed at once; the struct itself after the batch, by serve_reap(). */
 void serve_drop(struct proc *p);
