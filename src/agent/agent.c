@@ -249,12 +249,13 @@ static int bind_at(const struct agent *agent, const char *path, int *ret_fd)
 }
 
 /* fd: bound already if it is one. */
-static int listen_at(struct agent *agent, const char *path, int *fd, struct loop_io *io)
+static int listen_at(struct agent *agent, const char *path, int *fd, struct listener *listener,
+	void (*knock)(struct listener *listener, int fd))
 {
 	int r = *fd < 0 ? bind_at(agent, path, fd) : 0;
 
-	io->data = agent;
-	return r < 0 ? r : loop_add_io(agent->loop, io, *fd, EPOLLIN, client_listen);
+	listener->data = agent;
+	return r < 0 ? r : listener_add(agent->loop, listener, *fd, knock);
 }
 
 static void programs_path(const struct agent *agent, char *ret, size_t size)
@@ -271,10 +272,10 @@ static int start_listening(struct agent *agent, struct error *err)
 	if (r < 0)
 		return r;
 	programs_path(agent, path, sizeof(path));
-	r = listen_at(agent, path, &agent->programs_fd, &agent->programs_io);
+	r = listen_at(agent, path, &agent->programs_fd, &agent->programs, client_knock_program);
 	if (r < 0)
 		return fail_errno(err, -r, "listen on %s", path);
-	r = listen_at(agent, agent->socket_path, &agent->listen_fd, &agent->listen_io);
+	r = listen_at(agent, agent->socket_path, &agent->listen_fd, &agent->listen, client_knock);
 	return r < 0 ? fail_errno(err, -r, "listen on %s", agent->socket_path) : 0;
 }
 
@@ -284,13 +285,13 @@ static void stop_listening(struct agent *agent)
 	char path[PATH_MAX + sizeof(SOCKET_NAME)];
 
 	if (agent->programs_fd >= 0) {
-		loop_remove_io(&agent->programs_io);
+		listener_remove(&agent->programs);
 		programs_path(agent, path, sizeof(path));
 		unlink(path);
 		agent->programs_fd = fd_close(agent->programs_fd);
 	}
 	if (agent->listen_fd >= 0) {
-		loop_remove_io(&agent->listen_io);
+		listener_remove(&agent->listen);
 		if (!agent->is_replaced)
 			unlink(agent->socket_path);
 		agent->listen_fd = fd_close(agent->listen_fd);
@@ -325,6 +326,9 @@ static void drop_silent(struct agent *agent, uint64_t now)
 	LIST_FOREACH(c, &agent->conns, link)
 		if (!c->is_dead && !c->process && !c->deferred && !c->rate_ns &&
 			clock_since_ns(now, c->since_ns) > SILENT_NS)
+			conn_close(c);
+		else if (!c->is_dead && !c->process && c->out.n &&
+			clock_since_ns(now, c->out_ns) > CLIENT_OUT_WAIT_NS)
 			conn_close(c);
 }
 
@@ -422,6 +426,8 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0 && (r = loop_add_timer(agent->loop, &agent->tick, on_tick)) < 0)
 		fail_errno(err, -r, "timer");
 	if (r >= 0)
+		r = client_new(agent, err);
+	if (r >= 0)
 		r = start_arbiter(agent, err);
 	if (r >= 0)
 		r = token_new(agent, err);
@@ -460,6 +466,7 @@ int agent_new(const struct agent_options *options, struct agent **ret_agent, str
 	LIST_INIT(&agent->tenants);
 	LIST_INIT(&agent->processes);
 	LIST_INIT(&agent->conns);
+	TAILQ_INIT(&agent->turns);
 	r = random_bytes(&agent->epoch, sizeof(agent->epoch));
 	agent->epoch &= INT64_MAX;
 	r = r < 0 ? fail_errno(err, -r, "random numbers") : start(agent, err);
@@ -481,10 +488,10 @@ static void reap(struct agent *agent)
 	agent->has_dead = false;
 	for (c = LIST_FIRST(&agent->conns); c; c = next_c) {
 		next_c = LIST_NEXT(c, link);
-		if (c->is_dead) {
-			LIST_REMOVE(c, link);
-			conn_free(c);
-		}
+		if (!c->is_dead || c->closing != CONN_OURS)
+			continue;
+		LIST_REMOVE(c, link);
+		conn_free(c);
 	}
 	/* Before their tenants, which they name. */
 	for (p = LIST_FIRST(&agent->processes); p; p = next_p) {
@@ -535,7 +542,6 @@ void agent_free(struct agent *agent)
 {
 	struct process *p;
 	struct tenant *t;
-	struct conn *c;
 
 	if (!agent)
 		return;
@@ -552,12 +558,7 @@ void agent_free(struct agent *agent)
 	worker_leave(agent->seeker);
 	apply_free(agent);
 	control_free(agent);
-	while ((c = LIST_FIRST(&agent->conns))) {
-		c->process = NULL;
-		conn_close(c);
-		LIST_REMOVE(c, link);
-		conn_free(c);
-	}
+	client_free(agent);
 	while ((p = LIST_FIRST(&agent->processes))) {
 		LIST_REMOVE(p, link);
 		process_free(p);

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/listener.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "core/arbiter.h"
@@ -51,7 +52,8 @@ struct agent_options {
 	bool replace;          /* take over from a running daemon */
 	bool refuse_strangers; /* those of no tenant; else they get the default one */
 	bool is_gate_off;
-	bool may_have_no_device; /* instead of a simulated one */
+	bool may_have_no_device;     /* instead of a simulated one */
+	bool does_ignore_passrights; /* as where the kernel has no SO_PASSRIGHTS (tests) */
 };
 
 LIST_HEAD(tenant_list, tenant);
@@ -87,6 +89,10 @@ struct agent {
 	struct tenant_list tenants;
 	struct process_list processes;
 	struct conn_list conns;
+	struct users *users;
+	struct closer *closer;
+	struct loop_timer requests; /* client.c: executes those that wait */
+	TAILQ_HEAD(, user) turns;   /* users of whom one waits */
 	uint32_t n_tenants, n_processes, n_conns;
 	uint64_t n_refused_grants; /* containers of pods that were not let start */
 	struct log_limit refusals; /* of processes */
@@ -94,7 +100,7 @@ struct agent {
 	bool has_dead;             /* agent_reap() has something to do */
 
 	int listen_fd, programs_fd;
-	struct loop_io listen_io, programs_io;
+	struct listener listen, programs;
 	struct loop_timer tick; /* once a second while anything lives: lifetimes, idle exit */
 	uint64_t idle_since_ns;
 	int lock_fd; /* of the runtime folder */

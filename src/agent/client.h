@@ -16,14 +16,16 @@
 #include <sys/types.h>
 
 #include "agent/agent.h"
+#include "agent/closer.h"
 #include "agent/tenant.h"
+#include "agent/user.h"
 #include "base/str.h"
 #include "wire/msg.h"
 #include "wire/page.h"
 
-#define CLIENT_CONNS_PER_USER 8192u
-#define CLIENT_RATE 20000u         /* packets a second of one connection, on average */
-#define CLIENT_OUT_MAX (16u << 20) /* bytes of answers that wait for a slow reader */
+#define CLIENT_RATE 20000u                     /* packets a second of one connection, on average */
+#define CLIENT_OUT_MAX (16u << 20)             /* bytes of answers that wait for a slow reader */
+#define CLIENT_OUT_WAIT_NS (30 * NSEC_PER_SEC) /* one that reads nothing of them is closed */
 
 struct process_device {
 	struct page_down *down;
@@ -65,13 +67,34 @@ struct process {
 	struct process_device devices[]; /* as tenant->n */
 };
 
+/* Who has the descriptors that came by a connection, or the connection itself. */
+enum conn_closing {
+	CONN_OURS,
+	CONN_CLOSERS,  /* a thread of the closer: it is neither read nor freed */
+	CONN_RECEIVED, /* job.fds are ours, until the request that they came with is executed */
+};
+
+/* A packet that is costly: executed when it is its user's turn. */
+struct conn_request {
+	uint32_t size;
+	_Alignas(8) char packet[];
+};
+
 struct conn {
 	LIST_ENTRY(conn) link;
 	struct agent *agent;
-	int fd; /* -1: closed */
-	struct loop_io io;
+	struct user *user;
+	int fd;                  /* -1: closed */
+	struct loop_io io;       /* in no loop while nothing is to be read or sent */
 	struct loop_timer pause; /* reads again after too many packets */
-	bool is_dead;
+	bool is_dead, is_paused;
+	uint64_t no_rights_ns; /* peers can pass no descriptors since then; 0: they can */
+	bool is_clean;         /* and there is none in the queue */
+	enum conn_closing closing;
+	bool is_executing; /* client_packet() runs with job.fds */
+	struct closer_job job;
+	struct conn_request *request; /* waits; nothing is read meanwhile */
+	TAILQ_ENTRY(conn) waiting;    /* of its user */
 	bool is_program; /* came by the programs' socket: requests of control are refused */
 	uint32_t tenant; /* came by that one's own door, and is nobody else's; 0: by no door */
 	uint16_t abi;    /* the version of the wire that it spoke last: it is answered in that */
@@ -83,16 +106,27 @@ struct conn {
 	uint64_t rate_ns; /* packets so far, as time: see on_readable */
 	struct process *process;
 	struct buf out;             /* packets not sent yet: u32 size, bytes, ... */
+	size_t out_at;              /* so much of it is sent */
+	uint64_t out_ns;            /* when something of it was last sent, or it was empty */
 	struct msg_hello *deferred; /* a HELLO that waits for its tenant's page to come back */
 };
 
-void client_listen(struct loop_io *io, uint32_t events);
+/* The requests of all users wait here; before the first connection. */
+int client_new(struct agent *agent, struct error *err);
+/* Closes all connections; one that cannot be closed is left behind. */
+void client_free(struct agent *agent);
+
+/* For listener_add: at the main socket, at the programs' socket. */
+void client_knock(struct listener *listener, int fd);
+void client_knock_program(struct listener *listener, int fd);
 
 /*
- * Takes over a connected socket; tests hand in one end of a pair with `uid` given. tenant: whose
- * door it came by; 0: no door, and -EUSERS when its user has CLIENT_CONNS_PER_USER already.
+ * Takes over a connected socket, also where it fails. kind: by which socket it came, USER_CGROUP at
+ * the programs'. tenant: whose own socket, for USER_TENANT. -EUSERS when its user has too many
+ * connections, -EMFILE when what is left of descriptors is the reserve.
  */
-int client_accept(struct agent *agent, int fd, uint32_t tenant, struct conn **ret_conn);
+int client_accept(
+	struct agent *agent, int fd, enum user_kind kind, uint32_t tenant, struct conn **ret_conn);
 
 /* A packet from the peer, with its descriptors (not consumed). Total: any bytes. */
 void client_packet(
@@ -110,7 +144,11 @@ void client_say(struct conn *conn, uint32_t device, const char *fmt, ...)
 void client_reply(struct conn *conn, uint32_t request, int status, const char *text, size_t n);
 void client_refuse(struct conn *conn, uint32_t request, int code, const char *reason);
 
+/* From now on its peer cannot pass descriptors, where the kernel can refuse them. */
+void client_refuse_rights(struct conn *conn);
+
 void conn_close(struct conn *conn);
-void conn_free(struct conn *conn);
+/* Once dead. False: the closer still has it. */
+bool conn_free(struct conn *conn);
 
 #endif

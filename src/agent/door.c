@@ -19,33 +19,15 @@ struct door {
 	struct agent *agent;
 	uint32_t tenant;
 	int fd;
-	struct loop_io io;
+	struct listener listener;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
-static uint32_t count_conns(const struct agent *agent, uint32_t tenant)
+static void on_knock(struct listener *l, int fd)
 {
-	const struct conn *c;
-	uint32_t n = 0;
+	const struct door *door = l->data;
 
-	LIST_FOREACH(c, &agent->conns, link)
-		n += c->tenant == tenant && !c->is_dead;
-	return n;
-}
-
-static void on_knock(struct loop_io *io, uint32_t events)
-{
-	struct door *door = io->data;
-
-	for (int i = 0; i < 64; i++) {
-		int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd < 0)
-			break;
-		if (count_conns(door->agent, door->tenant) >= DOOR_CONNS_MAX ||
-			client_accept(door->agent, fd, door->tenant, NULL) < 0)
-			close(fd);
-	}
+	client_accept(door->agent, fd, USER_TENANT, door->tenant, NULL);
 }
 
 static int listen_at(struct door *door)
@@ -57,7 +39,7 @@ static int listen_at(struct door *door)
 	if (bind(door->fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		chmod(door->path, 0666) < 0 || listen(door->fd, BACKLOG) < 0)
 		return -errno;
-	return loop_add_io(door->agent->loop, &door->io, door->fd, EPOLLIN, on_knock);
+	return listener_add(door->agent->loop, &door->listener, door->fd, on_knock);
 }
 
 int door_open(struct tenant *t, const char *path, struct door **ret_door, struct error *err)
@@ -69,7 +51,7 @@ int door_open(struct tenant *t, const char *path, struct door **ret_door, struct
 		return fail(err, ENOMEM, "no memory");
 	door->agent = t->agent;
 	door->tenant = t->id;
-	door->io.data = door;
+	door->listener.data = door;
 	door->fd = -1;
 	r = str_copy(door->path, sizeof(door->path), str_from(path));
 	if (r >= 0) {
@@ -88,7 +70,7 @@ void door_leave(struct door *door)
 {
 	if (!door)
 		return;
-	loop_remove_io(&door->io);
+	listener_remove(&door->listener);
 	fd_close(door->fd);
 	free(door);
 }

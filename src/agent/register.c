@@ -110,7 +110,8 @@ static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, str
 	struct stat st;
 	int r;
 
-	if (fstat(handed, &st) < 0 || !memfd_has_seals(handed, UP_SEALS) ||
+	/* The seals first: only a memfd has some, and fstat of another file may block. */
+	if (!memfd_has_seals(handed, UP_SEALS) || fstat(handed, &st) < 0 ||
 		st.st_size != sizeof(struct page_up))
 		return fail(err, EINVAL, "the page handed back is not one of this daemon's");
 	if (st.st_ino != p->devices[at].up_inode)
@@ -453,6 +454,8 @@ static void send_welcome(
 	}
 	if (fd_send(c->fd, &welcome, sizeof(welcome), fds->fd, fds->n, MSG_DONTWAIT) < 0)
 		conn_close(c);
+	else
+		client_refuse_rights(c);
 }
 
 /* For display only: what could disturb a terminal is not kept. */
@@ -544,6 +547,9 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 	r = process_start_ticks(c->pid, &start);
 	if (r < 0)
 		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
+	for (size_t i = 0; i < n_handed; i++)
+		if (!memfd_has_seals(handed[i], UP_SEALS))
+			return fail(err, EINVAL, "a page handed back is not one of this daemon's");
 	if (!n_handed || fstat(handed[0], &st) < 0)
 		return fail(err, EINVAL, "no pages were handed back");
 	p = find_former(c, t, start, st.st_ino);

@@ -131,7 +131,8 @@ int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err)
 	struct stat st;
 	int kept, r;
 
-	if (fstat(fd, &st) < 0 || st.st_ino != td->inode || !memfd_has_seals(fd, TENANT_SEALS) ||
+	/* The seals first: see adopt_up(). */
+	if (!memfd_has_seals(fd, TENANT_SEALS) || fstat(fd, &st) < 0 || st.st_ino != td->inode ||
 		st.st_size != sizeof(struct page_tenant))
 		return fail(err, ESTALE, "the shared page handed back is not tenant %u's",
 			td->tenant->id);

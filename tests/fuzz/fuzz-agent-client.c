@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		start();
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
 		return 0;
-	if (client_accept(agent, pair[0], 0, &conn) < 0)
+	if (client_accept(agent, pair[0], USER_UID, 0, &conn) < 0)
 		abort();
 	for (int i = 0; i < PACKETS_MAX && size > 3 && !conn->is_dead; i++) {
 		size_t n = MIN((size_t)(data[0] | data[1] << 8), size - 3);

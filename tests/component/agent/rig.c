@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -47,6 +48,11 @@ static pid_t spawn_daemon(struct rig *rig, const char *simulate, const char *con
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (rig->files_max) {
+		const struct rlimit files = {rig->files_max, rig->files_max};
+
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	setenv("DIVVY_SIM_LIBS", FAKE_NVML_FOLDER, 1);
 	setenv("DIVVY_FAKE_NVML", rig->processes, 1);
 	if (getenv("DIVVY_TEST_SIM")) {
@@ -99,15 +105,22 @@ void rig_restart(struct rig *rig, const char *simulate, const char *const *args)
 		DIE("the daemon does not start");
 }
 
-void rig_start(struct rig *rig, const char *simulate, const char *const *args)
+void rig_start_with_files(
+	struct rig *rig, const char *simulate, const char *const *args, unsigned int files_max)
 {
 	memset(rig, 0, sizeof(*rig));
+	rig->files_max = files_max;
 	snprintf(rig->folder, sizeof(rig->folder), "/tmp/divvy-test-XXXXXX");
 	if (!mkdtemp(rig->folder))
 		DIE("mkdtemp: %m");
 	snprintf(rig->socket, sizeof(rig->socket), "%s/divvyd.sock", rig->folder);
 	snprintf(rig->processes, sizeof(rig->processes), "%s/processes", rig->folder);
 	rig_restart(rig, simulate, args);
+}
+
+void rig_start(struct rig *rig, const char *simulate, const char *const *args)
+{
+	rig_start_with_files(rig, simulate, args, 0);
 }
 
 void rig_kill(struct rig *rig)

@@ -15,10 +15,14 @@ struct rig {
 	char socket[108];
 	char processes[96]; /* what the devices say: see fake-nvml.c */
 	pid_t daemon;
+	unsigned int files_max; /* the daemon's limit of descriptors; 0: the test's own */
 };
 
 /* args: up to a NULL, after `--simulate SPEC-80Gi`. */
 void rig_start(struct rig *rig, const char *simulate, const char *const *args);
+/* The same, with a limit of descriptors of its own. */
+void rig_start_with_files(
+	struct rig *rig, const char *simulate, const char *const *args, unsigned int files_max);
 /* Again in the same folder. */
 void rig_restart(struct rig *rig, const char *simulate, const char *const *args);
 /*

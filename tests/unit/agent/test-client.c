@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections of a whole daemon in this process, whose loop the test runs: a loop that waits for
+ * somebody's descriptor would hang the test. SO_PASSRIGHTS counts for nothing here, as on a kernel
+ * without it, so that every descriptor gets through to the daemon.
+ */
+#include "unit.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/client.h"
+#include "agent/device.h"
+#include "agent/door.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+#define MEMORY_BYTES (80ull << 30)
+#define LINGER_S 600
+#define HANGS_NS (60 * NSEC_PER_SEC)
+
+struct rig {
+	struct agent *agent;
+	char folder[64];
+};
+
+static struct device_set *make_devices(const char *folder)
+{
+	struct device_set *set = calloc(1, sizeof(*set));
+	struct device *d = calloc(1, sizeof(*d));
+
+	assert_true(set && d);
+	set->devices = d;
+	set->n = 1;
+	set->is_simulated = true;
+	d->lock = LOCK_NONE;
+	d->context_bytes = 512ull << 20;
+	d->info = (struct nvml_info){.memory_bytes = MEMORY_BYTES,
+		.usable_bytes = MEMORY_BYTES,
+		.compute_mode = "default",
+		.uuid = "GPU-00000000-0000-0000-0000-000000000000",
+		.model = "Unit"};
+	device_parse_uuid(d->info.uuid, d->uuid);
+	assert_ok(ledger_new(MEMORY_BYTES, 1000, &d->ledger));
+	snprintf(set->sim_dir, sizeof(set->sim_dir), "%s", folder);
+	return set;
+}
+
+static void start(struct rig *rig)
+{
+	struct agent_options options = {
+		.tenants_conf = "/dev/null", .does_ignore_passrights = true};
+	struct error err;
+
+	log_set_level(LOG_LEVEL_ERROR);
+	*rig = (struct rig){.folder = "/tmp/divvy-unit-XXXXXX"};
+	assert_non_null(mkdtemp(rig->folder));
+	options.runtime_dir = rig->folder;
+	options.devices = make_devices(rig->folder);
+	if (agent_new(&options, &rig->agent, &err) < 0)
+		fail_msg("%s", err.msg);
+}
+
+static void stop(struct rig *rig)
+{
+	static const char *const names[] = {"state", "usage", "tally", "lock", "door"};
+	char path[96];
+
+	agent_free(rig->agent);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", rig->folder, names[i]);
+		unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/programs", rig->folder);
+	rmdir(path);
+	rmdir(rig->folder);
+}
+
+static void turn(struct rig *rig)
+{
+	assert_true(loop_run_once(rig->agent->loop, clock_now_ns() + 5 * NSEC_PER_MSEC) >= 0);
+	agent_after_batch(rig->agent);
+}
+
+static bool until(struct rig *rig, bool (*fn)(void *data), void *data)
+{
+	const uint64_t end_ns = clock_now_ns() + HANGS_NS;
+
+	while (!fn(data)) {
+		if (clock_now_ns() > end_ns)
+			return false;
+		turn(rig);
+	}
+	return true;
+}
+
+/* One end of a connection of that kind. */
+static int join(struct rig *rig, enum user_kind kind, uint32_t tenant, struct conn **ret_conn)
+{
+	int pair[2];
+
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
+	assert_ok(client_accept(rig->agent, pair[0], kind, tenant, ret_conn));
+	return pair[1];
+}
+
+static struct tenant *make_tenant(struct rig *rig, const char *name)
+{
+	struct tenant_wish wish = {.name = name, .lifetime = TENANT_KEEP};
+	struct tenant *t = NULL;
+	struct error err;
+
+	spec_init(&wish.spec);
+	assert_ok(spec_set(&wish.spec, "request", "0.001", &err));
+	assert_ok(spec_finish(&wish.spec, &err));
+	if (tenant_new(rig->agent, &wish, &t, &err) < 0)
+		fail_msg("%s", err.msg);
+	return t;
+}
+
+union packet {
+	struct msg_head head;
+	struct msg_hello hello;
+	struct msg_control control;
+	char bytes[256];
+};
+
+static uint32_t make_control(union packet *p, const char *text)
+{
+	const uint32_t size = (uint32_t)(sizeof(p->control) + strlen(text));
+
+	memset(p, 0, sizeof(*p));
+	msg_head_init(&p->head, MSG_CONTROL, size, 1);
+	memcpy(p->control.text, text, strlen(text));
+	return size;
+}
+
+static uint32_t make_again(union packet *p)
+{
+	memset(p, 0, sizeof(*p));
+	msg_head_init(&p->head, MSG_HELLO, sizeof(p->hello), 1);
+	p->hello.page_abi = PAGE_ABI;
+	p->hello.flags = MSG_HELLO_AGAIN;
+	p->hello.devices = 1;
+	return sizeof(p->hello);
+}
+
+/* ---- what is passed ---- */
+
+static bool is_hung_up(void *fd)
+{
+	struct pollfd pfd = {.fd = *(int *)fd, .events = POLLIN};
+
+	return poll(&pfd, 1, 0) == 1 && pfd.revents & POLLHUP;
+}
+
+static bool has_answer(void *fd)
+{
+	struct pollfd pfd = {.fd = *(int *)fd, .events = POLLIN};
+
+	return poll(&pfd, 1, 0) == 1 && pfd.revents & POLLIN;
+}
+
+static int send_ping(int sock)
+{
+	union packet p;
+	const uint32_t size = make_control(&p, "{\"cmd\":\"ping\"}");
+
+	return send(sock, p.bytes, size, MSG_NOSIGNAL) == (ssize_t)size ? 0 : -errno;
+}
+
+/* Another user is served. */
+static void serves(struct rig *rig)
+{
+	int sock = join(rig, USER_UID, 0, NULL);
+
+	assert_ok(send_ping(sock));
+	assert_true(until(rig, has_answer, &sock));
+	close(sock);
+}
+
+static void pass(int sock, bool is_again, int fd)
+{
+	union packet p;
+	const uint32_t size = is_again ? make_again(&p) : make_control(&p, "{\"cmd\":\"ping\"}");
+
+	assert_int_equal(fd_send(sock, p.bytes, size, &fd, 1, MSG_NOSIGNAL), size);
+	close(fd);
+}
+
+static void passed_descriptors_are_closed(void **state)
+{
+	static const enum user_kind kinds[] = {USER_UID, USER_CGROUP, USER_TENANT};
+	struct rig rig;
+
+	start(&rig);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		for (int form = 0; form < 4; form++) {
+			int sock = join(&rig, kinds[i], kinds[i] == USER_TENANT ? 7 : 0, NULL);
+			int ends[2];
+
+			assert_ok(pipe(ends));
+			/* At once, or to a connection that has been idle. */
+			for (int k = 0; k < 3 * (form & 1); k++)
+				turn(&rig);
+			pass(sock, form & 2, ends[1]);
+			assert_true(until(&rig, is_hung_up, &ends[0]));
+			assert_true(until(&rig, is_hung_up, &sock));
+			close(ends[0]);
+			close(sock);
+		}
+	serves(&rig);
+	stop(&rig);
+}
+
+static void those_behind_a_closed_connections_end_are_closed_too(void **state)
+{
+	struct rig rig;
+	int ends[2], sock;
+
+	start(&rig);
+	sock = join(&rig, USER_UID, 0, NULL);
+	assert_ok(pipe(ends));
+	assert_int_equal(send(sock, "bad", 3, 0), 3);
+	assert_int_equal(send(sock, "", 0, 0), 0);
+	pass(sock, false, ends[1]);
+	assert_true(until(&rig, is_hung_up, &ends[0]));
+	close(ends[0]);
+	close(sock);
+	stop(&rig);
+}
+
+/* A descriptor whose close(2) sleeps: a socket in whose queue is one that lingers. */
+static int make_sleeper(int *ret_other)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct linger linger = {1, LINGER_S};
+	socklen_t n = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), pair[2];
+	static char data[65536];
+
+	assert_ok(bind(listener, (struct sockaddr *)&address, sizeof(address)));
+	assert_ok(listen(listener, 1));
+	assert_ok(getsockname(listener, (struct sockaddr *)&address, &n));
+	assert_true(connect(fd, (struct sockaddr *)&address, n) == 0 || errno == EINPROGRESS);
+	*ret_other = accept(listener, NULL, NULL);
+	assert_true(*ret_other >= 0);
+	close(listener);
+	assert_ok(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)));
+	while (send(fd, data, sizeof(data), MSG_NOSIGNAL) > 0)
+		;
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	assert_int_equal(fd_send(pair[0], "x", 1, &fd, 1, 0), 1);
+	close(pair[0]);
+	close(fd);
+	return pair[1];
+}
+
+static void who_blocks_a_closer_blocks_his_own_alone(void **state)
+{
+	int first, second, other, far, mine[2], theirs[2];
+	struct rig rig;
+
+	start(&rig);
+	first = join(&rig, USER_TENANT, 7, NULL);
+	second = join(&rig, USER_TENANT, 7, NULL);
+	other = join(&rig, USER_TENANT, 8, NULL);
+	pass(first, true, make_sleeper(&far));
+	for (int i = 0; i < 5; i++)
+		turn(&rig);
+	assert_ok(pipe(mine));
+	assert_ok(pipe(theirs));
+	pass(second, false, mine[1]);
+	pass(other, false, theirs[1]);
+	assert_true(until(&rig, is_hung_up, &theirs[0]));
+	serves(&rig);
+	assert_false(is_hung_up(&mine[0]));
+	/* Without descriptors it is served as ever. */
+	close(first);
+	first = join(&rig, USER_TENANT, 7, NULL);
+	assert_ok(send_ping(first));
+	assert_true(until(&rig, has_answer, &first));
+	/* Who reads the rest ends the sleep. */
+	close(far);
+	assert_true(until(&rig, is_hung_up, &mine[0]));
+	close(mine[0]);
+	close(theirs[0]);
+	close(first);
+	close(second);
+	close(other);
+	stop(&rig);
+}
+
+static void a_tenants_own_socket_stops_nobody(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct door *door = NULL;
+	struct tenant *t;
+	struct error err;
+	struct rig rig;
+	int far[2], socks[2];
+
+	start(&rig);
+	t = make_tenant(&rig, "guarded");
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/door", rig.folder);
+	assert_ok(door_open(t, address.sun_path, &door, &err));
+	for (int i = 0; i < 2; i++) {
+		socks[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		assert_ok(connect(socks[i], (struct sockaddr *)&address, sizeof(address)));
+		pass(socks[i], i, make_sleeper(&far[i]));
+	}
+	for (int i = 0; i < 5; i++)
+		turn(&rig);
+	serves(&rig);
+	for (int i = 0; i < 2; i++) {
+		close(far[i]);
+		assert_true(until(&rig, is_hung_up, &socks[i]));
+		close(socks[i]);
+	}
+	door_close(door);
+	stop(&rig);
+}
+
+/* ---- limits ---- */
+
+static void a_tenants_own_socket_has_a_limit(void **state)
+{
+	static int socks[DOOR_CONNS_MAX + 1];
+	uint32_t n = 0;
+	struct rig rig;
+	int r;
+
+	start(&rig);
+	do {
+		int pair[2];
+
+		assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+		r = client_accept(rig.agent, pair[0], USER_TENANT, 7, NULL);
+		socks[n++] = pair[1];
+		assert_true(n <= DOOR_CONNS_MAX + 1);
+	} while (r == 0);
+	assert_int_equal(r, -EUSERS);
+	/* The refused one is not the only one: others come in. */
+	close(join(&rig, USER_TENANT, 8, NULL));
+	serves(&rig);
+	while (n)
+		close(socks[--n]);
+	for (int i = 0; i < 3 || rig.agent->n_conns; i++)
+		turn(&rig);
+	close(join(&rig, USER_TENANT, 7, NULL));
+	stop(&rig);
+}
+
+static void unread_answers_of_a_user_have_a_limit(void **state)
+{
+	enum { CONNS = 200, REQUESTS = 4, TENANTS = 200 };
+	size_t most = 0;
+	int socks[CONNS];
+	struct conn *c = NULL;
+	union packet p;
+	uint32_t size = make_control(&p, "{\"cmd\":\"usage\",\"last_ms\":600000}");
+	struct rig rig;
+
+	start(&rig);
+	for (int i = 0; i < TENANTS; i++)
+		make_tenant(&rig, "many");
+	for (int i = 0; i < CONNS; i++) {
+		socks[i] = join(&rig, USER_UID, 0, &c);
+		for (int k = 0; k < REQUESTS; k++)
+			assert_int_equal(send(socks[i], p.bytes, size, 0), size);
+	}
+	for (int i = 0; i < 3 * CONNS; i++) {
+		turn(&rig);
+		most = MAX(most, c->user->out_bytes);
+	}
+	assert_in_range(most, USER_OUT_MAX, USER_OUT_MAX + CLIENT_OUT_MAX);
+	for (int i = 0; i < CONNS; i++)
+		close(socks[i]);
+	serves(&rig);
+	stop(&rig);
+}
+
+static void requests_are_paid_with_time(void **state)
+{
+	struct user u = {.kind = USER_TENANT};
+	uint64_t now = 1000 * NSEC_PER_SEC, when;
+
+	assert_true(user_may_spend(&u, now, &when));
+	/* A burst is free; then the thread has the rest of the time for others. */
+	user_pay(&u, now, USER_TIME_BURST_NS / USER_TIME_PART);
+	assert_true(user_may_spend(&u, now, &when));
+	user_pay(&u, now, 10 * NSEC_PER_MSEC);
+	assert_false(user_may_spend(&u, now, &when));
+	assert_int_equal(when, now + USER_TIME_PART * 10 * NSEC_PER_MSEC);
+	assert_true(user_may_spend(&u, when, &when));
+	u.is_trusted = true;
+	assert_true(user_may_spend(&u, now, &when));
+}
+
+UNIT_MAIN(UNIT(passed_descriptors_are_closed),
+	UNIT(those_behind_a_closed_connections_end_are_closed_too),
+	UNIT(who_blocks_a_closer_blocks_his_own_alone), UNIT(a_tenants_own_socket_stops_nobody),
+	UNIT(a_tenants_own_socket_has_a_limit), UNIT(unread_answers_of_a_user_have_a_limit),
+	UNIT(requests_are_paid_with_time))
