@@ -34,6 +34,7 @@
 #include "base/process.h"
 
 #define WISHES_MAX 1024u
+#define ANSWER_MAX (CLIENT_OUT_MAX - (64u << 10)) /* with the heads of its parts */
 
 struct wish { /* a create that waits */
 	TAILQ_ENTRY(wish) link;
@@ -56,7 +57,8 @@ struct call {
 	struct conn *conn;
 	uint32_t request;
 	const json_t *json;
-	json_t *reply; /* an object; commands add members */
+	json_t *reply;   /* an object; commands add members */
+	struct buf text; /* or members as text, instead of those */
 };
 
 struct command {
@@ -646,7 +648,6 @@ static int do_usage(struct call *call, struct error *err)
 {
 	int64_t last_ms = 60000, step_ms = 0;
 	struct tenant *only = NULL;
-	json_t *reply;
 	int r = 0;
 
 	if (json_object_get(call->json, "tenant"))
@@ -657,12 +658,15 @@ static int do_usage(struct call *call, struct error *err)
 		r = get_number(call->json, "step_ms", 1, INT64_C(1) << 40, &step_ms, err);
 	if (r < 0)
 		return r;
-	reply = usage_history(
-		call->agent, only, call->conn->uid, (uint64_t)last_ms, (uint64_t)step_ms);
-	if (!reply)
-		return fail(err, ENOMEM, "no memory");
-	merge(call, reply);
-	return 0;
+	buf_add_byte(&call->text, '{');
+	r = usage_history(call->agent, only, call->conn->uid, (uint64_t)last_ms, (uint64_t)step_ms,
+		&call->text);
+	if (r == -EMSGSIZE)
+		return fail(err, EMSGSIZE,
+			"the history of all tenants is longer than an answer may be: name a "
+			"tenant, "
+			"or a larger step_ms");
+	return r < 0 ? fail(err, ENOMEM, "no memory") : 0;
 }
 
 static int do_report(struct call *call, struct error *err)
@@ -883,9 +887,21 @@ static void send_reply(
 	free(text);
 }
 
+static void send_text(struct conn *c, uint32_t request, struct buf *text)
+{
+	if (buf_add_text(text, ",\"ok\":true}") < 0)
+		conn_close(c);
+	else
+		client_reply(c, request, 0, text->p, text->n);
+}
+
 static int answer(struct agent *agent, struct conn *c, uint32_t request, const json_t *json)
 {
-	struct call call = {.agent = agent, .conn = c, .request = request, .json = json};
+	struct call call = {.agent = agent,
+		.conn = c,
+		.request = request,
+		.json = json,
+		.text = BUF_INIT(ANSWER_MAX)};
 	const struct command *command = NULL;
 	struct error err = {0};
 	int r;
@@ -896,9 +912,12 @@ static int answer(struct agent *agent, struct conn *c, uint32_t request, const j
 		r = find_command(json, &command, &err);
 	if (r >= 0)
 		r = command->fn(&call, &err);
-	if (r != -EINPROGRESS && !(agent->control->is_trying && r == -ENOSPC))
+	if (r >= 0 && call.text.n)
+		send_text(c, request, &call.text);
+	else if (r != -EINPROGRESS && !(agent->control->is_trying && r == -ENOSPC))
 		send_reply(c, request, r, call.reply, &err);
 	json_decref(call.reply);
+	buf_done(&call.text);
 	return r;
 }
 

@@ -437,13 +437,19 @@ void usage_tenant_gone(struct tenant *t)
 
 /* ---- answers ---- */
 
+/* Slots outside the ring count as 0, however many they are. */
 static uint64_t ring_sum(const struct ring *ring, uint64_t from, uint64_t to)
 {
-	uint64_t sum = 0;
+	uint64_t sum = 0, slot;
+	uint32_t at;
 
-	for (uint64_t slot = from; slot < to; slot++)
-		if (slot < ring->end && slot + ring->n >= ring->end)
-			sum += ring->used_ns[slot % ring->n];
+	from = MAX(from, ring->end > ring->n ? ring->end - ring->n : 0);
+	to = MIN(to, ring->end);
+	at = (uint32_t)(from % ring->n);
+	for (slot = from; slot < to; slot++) {
+		sum += ring->used_ns[at];
+		at = at + 1 == ring->n ? 0 : at + 1;
+	}
 	return sum;
 }
 
@@ -491,61 +497,92 @@ static uint32_t memory_at(const struct usage_series *s, uint64_t at_ns)
 	return slot + ring->n >= ring->end ? ring->memory_mib[slot % ring->n] : 0;
 }
 
-static json_t *series_json(const struct tenant_device *td, uint64_t end_slot,
-	uint64_t slots_a_point, uint64_t points, const struct ring *ring)
+/* Numbers and commas; jansson would make an object of each point. */
+static void add_numbers(struct buf *out, const uint64_t *numbers, uint64_t n)
 {
-	json_t *permille = json_array(), *memory = json_array();
+	char digits[20];
 
-	for (uint64_t i = 0; i < points; i++) {
-		uint64_t to = end_slot - (points - 1 - i) * slots_a_point;
-		uint64_t from = to > slots_a_point ? to - slots_a_point : 0;
-		uint64_t used = ring_sum(ring, from, to);
+	if (buf_reserve(out, n * (sizeof(digits) + 1)) < 0)
+		return;
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t rest = numbers[i];
+		size_t k = 0;
 
-		json_array_append_new(permille,
-			json_integer((json_int_t)MIN(
-				used * 1000 / (slots_a_point * ring->step_ns), UINT64_C(1000))));
-		json_array_append_new(memory,
-			json_integer((json_int_t)memory_at(td->series, to * ring->step_ns) << 20));
+		if (i)
+			out->p[out->n++] = ',';
+		do
+			digits[k++] = (char)('0' + rest % 10);
+		while (rest /= 10);
+		while (k)
+			out->p[out->n++] = digits[--k];
 	}
-	return json_pack("{s:i, s:s, s:i, s:o, s:o}", "tenant", (int)td->tenant->id, "name",
-		td->tenant->name, "index", (int)td->device->index, "permille", permille,
-		"memory_bytes", memory);
+	out->p[out->n] = '\0';
 }
 
-json_t *usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
-	uint64_t step_ms)
+struct points {
+	uint64_t end_slot, slots_a_point, n;
+	size_t ring; /* which of the series' */
+};
+
+static void add_series(struct buf *out, const struct tenant_device *td, const struct points *p)
 {
-	uint64_t now = clock_now_ns(), ring_ms, slots, points, end_slot;
-	json_t *series = json_array();
-	const struct tenant *t;
+	const struct ring *ring = &td->series->rings[p->ring];
+	uint64_t permille[POINTS_MAX], memory[POINTS_MAX];
+	json_t *name = json_string(td->tenant->name);
+	_cleanup_free_ char *text = json_dumps(name, JSON_ENCODE_ANY);
+
+	json_decref(name);
+	for (uint64_t i = 0; i < p->n; i++) {
+		uint64_t to = p->end_slot - (p->n - 1 - i) * p->slots_a_point;
+		uint64_t from = to > p->slots_a_point ? to - p->slots_a_point : 0;
+		uint64_t used = ring_sum(ring, from, to);
+
+		permille[i] = MIN(used * 1000 / (p->slots_a_point * ring->step_ns), UINT64_C(1000));
+		memory[i] = (uint64_t)memory_at(td->series, to * ring->step_ns) << 20;
+	}
+	buf_addf(out, "{\"tenant\":%u,\"name\":%s,\"index\":%u,\"permille\":[", td->tenant->id,
+		text ? text : "\"\"", td->device->index);
+	add_numbers(out, permille, p->n);
+	buf_add_text(out, "],\"memory_bytes\":[");
+	add_numbers(out, memory, p->n);
+	buf_add_text(out, "]}");
+}
+
+int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
+	uint64_t step_ms, struct buf *out)
+{
+	uint64_t now = clock_now_ns(), ring_ms;
 	struct usage_series *model = series_new(now);
 	const struct ring *shape;
-	json_t *reply;
+	const struct tenant *t;
+	struct points p;
+	bool is_first = true;
 
-	if (!model) {
-		json_decref(series);
-		return NULL;
-	}
+	if (!model)
+		return -ENOMEM;
 	last_ms = MIN(MAX(last_ms, UINT64_C(10)), (uint64_t)COARSE * 1000);
 	step_ms = MAX(step_ms, (last_ms + POINTS_MAX - 1) / POINTS_MAX);
 	shape = ring_for(model, last_ms, step_ms);
 	ring_ms = shape->step_ns / NSEC_PER_MSEC;
-	slots = MAX((step_ms + ring_ms - 1) / ring_ms, UINT64_C(1));
-	points = MAX(last_ms / (slots * ring_ms), UINT64_C(1));
-	end_slot = now / shape->step_ns;
+	p.ring = (size_t)(shape - model->rings);
+	p.slots_a_point = MAX((step_ms + ring_ms - 1) / ring_ms, UINT64_C(1));
+	p.n = MIN(MAX(last_ms / (p.slots_a_point * ring_ms), UINT64_C(1)), (uint64_t)POINTS_MAX);
+	p.end_slot = now / shape->step_ns;
+	buf_addf(out, "\"now_ns\":%llu,\"end_ns\":%llu,\"step_ms\":%llu,\"series\":[",
+		(unsigned long long)now, (unsigned long long)(p.end_slot * shape->step_ns),
+		(unsigned long long)(p.slots_a_point * ring_ms));
+	free(model);
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n; i++) {
 			if (t->is_ending || (only && t != only) || !tenant_may_see(agent, t, uid))
 				continue;
-			json_array_append_new(series,
-				series_json(&t->devices[i], end_slot, slots, points,
-					&t->devices[i].series->rings[shape - model->rings]));
+			if (!is_first)
+				buf_add_byte(out, ',');
+			is_first = false;
+			add_series(out, &t->devices[i], &p);
 		}
-	reply = json_pack("{s:I, s:I, s:I, s:o}", "now_ns", (json_int_t)now, "end_ns",
-		(json_int_t)(end_slot * shape->step_ns), "step_ms", (json_int_t)(slots * ring_ms),
-		"series", series);
-	free(model);
-	return reply;
+	buf_add_byte(out, ']');
+	return buf_error(out);
 }
 
 json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s)

@@ -34,9 +34,13 @@ uint32_t usage_permille(const struct tenant_device *td, uint64_t span_ns, uint64
 /* Used since the tenant was made, over restarts. */
 uint64_t usage_used_ns(const struct tenant_device *td);
 
-/* The replies of the control protocol; the caller owns them. NULL: out of memory. */
-json_t *usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
-	uint64_t step_ms);
+/*
+ * The members of a reply of the control protocol, as JSON text that is appended. -EMSGSIZE: beyond
+ * the buffer's maximum.
+ */
+int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
+	uint64_t step_ms, struct buf *out);
+/* The reply of the control protocol; the caller owns it. NULL: out of memory. */
 json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s);
 
 /* For the state: sums of all tenants, and their return. */

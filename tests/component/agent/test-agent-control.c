@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 static void refused(struct rig *rig, const char *spec, const char *code, const char *sentence)
 {
 	json_t *answer = rig_ask(
@@ -272,6 +274,39 @@ static void a_second_daemon_is_refused(void **state)
 	rig_stop(&rig);
 }
 
+static void a_history_has_as_many_points_as_asked_for(void **state)
+{
+	static const struct {
+		long long last_ms, step_ms, points, step;
+	} cases[] = {
+		{60000, 100, 600, 100},
+		{600000, 0, 600, 1000},
+		{20000, 10, 500, 40},
+		{10, 1, 1, 10},
+		/* A step that is longer than all that is kept: one point of all of it. */
+		{60000, 1LL << 40, 1, 1LL << 40},
+	};
+	struct rig rig;
+	char secret[33];
+	json_t *a;
+
+	rig_start(&rig, "2xTest-80Gi", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.1\"}", secret);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		a = rig_do(&rig, "{s:s, s:I, s:I}", "cmd", "usage", "last_ms",
+			(json_int_t)cases[i].last_ms, "step_ms",
+			(json_int_t)MAX(cases[i].step_ms, 1));
+		assert_int_equal(json_array_size(rig_get(a, "series")), 1);
+		assert_int_equal(json_array_size(rig_get(a, "series.0.permille")), cases[i].points);
+		assert_int_equal(
+			json_array_size(rig_get(a, "series.0.memory_bytes")), cases[i].points);
+		assert_int_equal(rig_number(a, "series.0.permille.0"), 0);
+		assert_true(rig_number(a, "step_ms") >= cases[i].step);
+		json_decref(a);
+	}
+	rig_stop(&rig);
+}
+
 static void refused_inside(struct rig *inside, json_t *answer)
 {
 	assert_true(json_is_false(rig_get(answer, "ok")));
@@ -343,6 +378,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ping_says_who_serves),
+		cmocka_unit_test(a_history_has_as_many_points_as_asked_for),
 		cmocka_unit_test(impossible_wishes_are_refused_in_words),
 		cmocka_unit_test(unknown_requests_are_refused_in_words),
 		cmocka_unit_test(values_of_no_use_are_named),
