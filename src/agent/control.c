@@ -542,6 +542,26 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 	return tenant_new(call->agent, &wish, ret, err);
 }
 
+static int check_waiting(const struct call *call, struct error *err)
+{
+	const struct control *control = call->agent->control;
+	const uid_t uid = call->conn->uid;
+	const struct wish *w;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH(w, &control->wishes, link)
+		n += w->conn && w->conn->uid == uid;
+	if (!call->conn->user->is_trusted && n >= CONTROL_WAITING_PER_USER)
+		return fail(err, EUSERS,
+			"%u requests of user %u wait for room already, the most that one user may "
+			"have; cancel one, or ask again later",
+			n, (unsigned int)uid);
+	if (control->n_wishes >= WISHES_MAX)
+		return fail(err, EUSERS, "%u requests wait for room already; ask again later",
+			control->n_wishes);
+	return 0;
+}
+
 static int do_create(struct call *call, struct error *err)
 {
 	struct control *control = call->agent->control;
@@ -562,9 +582,12 @@ static int do_create(struct call *call, struct error *err)
 		describe_new(call, t);
 	if (r != -ENOSPC || !wait_ms || control->is_trying)
 		return r;
-	w = control->n_wishes < WISHES_MAX ? calloc(1, sizeof(*w)) : NULL;
+	r = check_waiting(call, err);
+	if (r < 0)
+		return r;
+	w = calloc(1, sizeof(*w));
 	if (!w)
-		return fail(err, EUSERS, "%u wishes wait already", control->n_wishes);
+		return fail(err, ENOMEM, "no memory");
 	*w = (struct wish){
 		.conn = call->conn,
 		.request = call->request,

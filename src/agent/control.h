@@ -10,6 +10,9 @@
 
 #include "agent/agent.h"
 
+/* Requests of one user that wait for room; root and the daemon's own user may have all. */
+#define CONTROL_WAITING_PER_USER 64u
+
 int control_new(struct agent *agent, struct error *err);
 void control_free(struct agent *agent);
 

@@ -23,6 +23,7 @@
 #include "agent/state.h"
 #include "agent/token.h"
 #include "agent/usage.h"
+#include "agent/user.h"
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -366,6 +367,66 @@ static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t 
 	return n ? 0 : fail(err, ENOSPC, "every device is held exclusively by a tenant");
 }
 
+/* A tenant has a descriptor for each of its devices and one for its owner. */
+static uint32_t count_files(uint32_t n_devices)
+{
+	return n_devices + 1;
+}
+
+/* Made by what a user's processes do. */
+static bool is_of_user(enum tenant_source source)
+{
+	return source == TENANT_RUN || source == TENANT_CONF;
+}
+
+/* Others shall find place and descriptors beside the tenants that a user makes for himself. */
+static int check_user(
+	const struct agent *agent, const struct tenant_wish *wish, uint32_t n, struct error *err)
+{
+	uint32_t n_tenants = 0, files = count_files(n);
+	const struct tenant *t;
+
+	if (!is_of_user(wish->source) || wish->uid == 0 || wish->uid == getuid())
+		return 0;
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (t->uid == wish->uid && is_of_user(t->source) && !t->is_dead) {
+			n_tenants++;
+			files += count_files(t->n);
+		}
+	if (n_tenants >= TENANTS_PER_USER)
+		return fail(err, EUSERS,
+			"user %u has %u tenants, the most that one user may have; remove some",
+			(unsigned int)wish->uid, n_tenants);
+	if (files > users_files_max(agent->users))
+		return fail(err, EUSERS,
+			"user %u has %u tenants, which have the most descriptors that the daemon "
+			"keeps for one user; remove some",
+			(unsigned int)wish->uid, n_tenants);
+	return 0;
+}
+
+static bool has_id(const struct agent *agent, uint32_t id)
+{
+	const struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (t->id == id)
+			return true;
+	return usage_has_record(agent, id);
+}
+
+/* Never 0, which is nobody; after 2^32 tenants none of those that are known still. */
+static uint32_t next_id(struct agent *agent)
+{
+	uint32_t id;
+
+	do {
+		id = agent->next_tenant++;
+		agent->next_tenant = MAX(agent->next_tenant, 1u);
+	} while (!id || has_id(agent, id));
+	return id;
+}
+
 static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
 	struct tenant **ret_tenant, struct error *err)
 {
@@ -377,12 +438,14 @@ static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
 		return fail(err, EUSERS,
 			"there are %u tenants already, the most this daemon serves", TENANTS_MAX);
 	r = choose(agent, wish, chosen, &n, err);
+	if (r >= 0)
+		r = check_user(agent, wish, n, err);
 	if (r < 0)
 		return r;
 	t = allocate(agent, wish, n);
 	if (!t)
 		return fail(err, ENOMEM, "no memory for another tenant");
-	t->id = agent->next_tenant++;
+	t->id = next_id(agent);
 	t->created_s = clock_real_ns() / NSEC_PER_SEC;
 	r = random_bytes(t->secret, sizeof(t->secret));
 	if (r < 0) {

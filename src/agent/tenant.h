@@ -25,6 +25,8 @@
 #define TENANT_ORIGIN (CONF_CGROUP + 32) /* "cgroup UID PATH" is the longest */
 #define TENANT_SECRET 16
 #define TENANTS_MAX 4096u /* on one daemon */
+/* That one user makes; fewer where there are few descriptors. Root and the daemon's user: all. */
+#define TENANTS_PER_USER 1024u
 
 enum tenant_lifetime {
 	TENANT_PROCESS, /* while the owner or any registered process of it lives */

@@ -124,6 +124,11 @@ static struct record *record_of(struct usage *u, uint32_t id)
 	return NULL;
 }
 
+bool usage_has_record(const struct agent *agent, uint32_t id)
+{
+	return record_of(agent->usage, id);
+}
+
 static void drop_oldest(struct usage *u)
 {
 	uint32_t oldest = u->n;

@@ -16,6 +16,8 @@ int usage_new(struct agent *agent, struct error *err);
 void usage_free(struct agent *agent);
 
 int usage_tenant_added(struct tenant *tenant);
+/* A tenant of that id is in the reports, alive or not. */
+bool usage_has_record(const struct agent *agent, uint32_t id);
 /* Its share has changed. */
 void usage_tenant_changed(struct tenant *tenant);
 void usage_tenant_gone(struct tenant *tenant);

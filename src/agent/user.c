@@ -15,8 +15,9 @@
 #include "base/str.h"
 
 #define BUCKETS 256u
-/* A user may have half of the descriptors that are nobody's reserve at most; two to a connection. */
+/* So many users find place, before descriptors are short. */
 #define USERS_AT_LEAST 4u
+#define FILES_PER_CONN 2u /* the socket and the pidfd */
 
 struct users {
 	LIST_HEAD(, user) buckets[BUCKETS];
@@ -37,7 +38,8 @@ int users_new(struct users **ret_users)
 	max = MIN((uint64_t)files.rlim_cur, (uint64_t)INT32_MAX);
 	max -= MIN(max / 4, (uint64_t)USER_RESERVE_MAX);
 	users->reserve_from = (int)max;
-	users->conns_max = (uint32_t)MIN(max / (2 * USERS_AT_LEAST), (uint64_t)USER_CONNS_MAX);
+	users->conns_max = (uint32_t)MIN(
+		max / (FILES_PER_CONN * USERS_AT_LEAST), (uint64_t)USER_CONNS_MAX);
 	*ret_users = users;
 	return 0;
 }
@@ -113,6 +115,11 @@ bool user_may_connect(const struct users *users, const struct user *u)
 	return u->n_conns <= users->conns_max &&
 		(!is_of_programs(u->kind) ||
 			users->n_programs <= users->conns_max * USERS_AT_LEAST / 2);
+}
+
+uint32_t users_files_max(const struct users *users)
+{
+	return users->conns_max * FILES_PER_CONN;
 }
 
 bool users_is_reserve(const struct users *users, int fd)

@@ -65,6 +65,9 @@ struct user *user_join(struct users *users, enum user_kind kind, uint32_t id, co
 void user_leave(struct users *users, struct user *user);
 bool user_may_connect(const struct users *users, const struct user *user);
 
+/* Descriptors of one user's connections, and as many again of its tenants. */
+uint32_t users_files_max(const struct users *users);
+
 /*
  * True where descriptors are so few that this one, the last that was made, must be left to root and
  * the daemon itself.

@@ -16,71 +16,12 @@
 #include <unistd.h>
 
 #include "agent/client.h"
-#include "agent/device.h"
 #include "agent/door.h"
 #include "base/fd.h"
-#include "base/log.h"
+#include "own-agent.h"
 
-#define MEMORY_BYTES (80ull << 30)
 #define LINGER_S 600
 #define HANGS_NS (60 * NSEC_PER_SEC)
-
-struct rig {
-	struct agent *agent;
-	char folder[64];
-};
-
-static struct device_set *make_devices(const char *folder)
-{
-	struct device_set *set = calloc(1, sizeof(*set));
-	struct device *d = calloc(1, sizeof(*d));
-
-	assert_true(set && d);
-	set->devices = d;
-	set->n = 1;
-	set->is_simulated = true;
-	d->lock = LOCK_NONE;
-	d->context_bytes = 512ull << 20;
-	d->info = (struct nvml_info){.memory_bytes = MEMORY_BYTES,
-		.usable_bytes = MEMORY_BYTES,
-		.compute_mode = "default",
-		.uuid = "GPU-00000000-0000-0000-0000-000000000000",
-		.model = "Unit"};
-	device_parse_uuid(d->info.uuid, d->uuid);
-	assert_ok(ledger_new(MEMORY_BYTES, 1000, &d->ledger));
-	snprintf(set->sim_dir, sizeof(set->sim_dir), "%s", folder);
-	return set;
-}
-
-static void start(struct rig *rig)
-{
-	struct agent_options options = {
-		.tenants_conf = "/dev/null", .does_ignore_passrights = true};
-	struct error err;
-
-	log_set_level(LOG_LEVEL_ERROR);
-	*rig = (struct rig){.folder = "/tmp/divvy-unit-XXXXXX"};
-	assert_non_null(mkdtemp(rig->folder));
-	options.runtime_dir = rig->folder;
-	options.devices = make_devices(rig->folder);
-	if (agent_new(&options, &rig->agent, &err) < 0)
-		fail_msg("%s", err.msg);
-}
-
-static void stop(struct rig *rig)
-{
-	static const char *const names[] = {"state", "usage", "tally", "lock", "door"};
-	char path[96];
-
-	agent_free(rig->agent);
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", rig->folder, names[i]);
-		unlink(path);
-	}
-	snprintf(path, sizeof(path), "%s/programs", rig->folder);
-	rmdir(path);
-	rmdir(rig->folder);
-}
 
 static void turn(struct rig *rig)
 {
@@ -108,20 +49,6 @@ static int join(struct rig *rig, enum user_kind kind, uint32_t tenant, struct co
 	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
 	assert_ok(client_accept(rig->agent, pair[0], kind, tenant, ret_conn));
 	return pair[1];
-}
-
-static struct tenant *make_tenant(struct rig *rig, const char *name)
-{
-	struct tenant_wish wish = {.name = name, .lifetime = TENANT_KEEP};
-	struct tenant *t = NULL;
-	struct error err;
-
-	spec_init(&wish.spec);
-	assert_ok(spec_set(&wish.spec, "request", "0.001", &err));
-	assert_ok(spec_finish(&wish.spec, &err));
-	if (tenant_new(rig->agent, &wish, &t, &err) < 0)
-		fail_msg("%s", err.msg);
-	return t;
 }
 
 union packet {
@@ -199,7 +126,7 @@ static void passed_descriptors_are_closed(void **state)
 	static const enum user_kind kinds[] = {USER_UID, USER_CGROUP, USER_TENANT};
 	struct rig rig;
 
-	start(&rig);
+	rig_start(&rig);
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
 		for (int form = 0; form < 4; form++) {
 			int sock = join(&rig, kinds[i], kinds[i] == USER_TENANT ? 7 : 0, NULL);
@@ -216,7 +143,7 @@ static void passed_descriptors_are_closed(void **state)
 			close(sock);
 		}
 	serves(&rig);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 static void those_behind_a_closed_connections_end_are_closed_too(void **state)
@@ -224,7 +151,7 @@ static void those_behind_a_closed_connections_end_are_closed_too(void **state)
 	struct rig rig;
 	int ends[2], sock;
 
-	start(&rig);
+	rig_start(&rig);
 	sock = join(&rig, USER_UID, 0, NULL);
 	assert_ok(pipe(ends));
 	assert_int_equal(send(sock, "bad", 3, 0), 3);
@@ -233,7 +160,7 @@ static void those_behind_a_closed_connections_end_are_closed_too(void **state)
 	assert_true(until(&rig, is_hung_up, &ends[0]));
 	close(ends[0]);
 	close(sock);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 /* A descriptor whose close(2) sleeps: a socket in whose queue is one that lingers. */
@@ -269,7 +196,7 @@ static void who_blocks_a_closer_blocks_his_own_alone(void **state)
 	int first, second, other, far, mine[2], theirs[2];
 	struct rig rig;
 
-	start(&rig);
+	rig_start(&rig);
 	first = join(&rig, USER_TENANT, 7, NULL);
 	second = join(&rig, USER_TENANT, 7, NULL);
 	other = join(&rig, USER_TENANT, 8, NULL);
@@ -296,7 +223,7 @@ static void who_blocks_a_closer_blocks_his_own_alone(void **state)
 	close(first);
 	close(second);
 	close(other);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 static void a_tenants_own_socket_stops_nobody(void **state)
@@ -308,8 +235,8 @@ static void a_tenants_own_socket_stops_nobody(void **state)
 	struct rig rig;
 	int far[2], socks[2];
 
-	start(&rig);
-	t = make_tenant(&rig, "guarded");
+	rig_start(&rig);
+	assert_ok(rig_make_tenant(&rig, 0, &t));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/door", rig.folder);
 	assert_ok(door_open(t, address.sun_path, &door, &err));
 	for (int i = 0; i < 2; i++) {
@@ -326,7 +253,7 @@ static void a_tenants_own_socket_stops_nobody(void **state)
 		close(socks[i]);
 	}
 	door_close(door);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 /* ---- limits ---- */
@@ -338,7 +265,7 @@ static void a_tenants_own_socket_has_a_limit(void **state)
 	struct rig rig;
 	int r;
 
-	start(&rig);
+	rig_start(&rig);
 	do {
 		int pair[2];
 
@@ -356,7 +283,7 @@ static void a_tenants_own_socket_has_a_limit(void **state)
 	for (int i = 0; i < 3 || rig.agent->n_conns; i++)
 		turn(&rig);
 	close(join(&rig, USER_TENANT, 7, NULL));
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 static void unread_answers_of_a_user_have_a_limit(void **state)
@@ -365,13 +292,14 @@ static void unread_answers_of_a_user_have_a_limit(void **state)
 	size_t most = 0;
 	int socks[CONNS];
 	struct conn *c = NULL;
+	struct tenant *t;
 	union packet p;
 	uint32_t size = make_control(&p, "{\"cmd\":\"usage\",\"last_ms\":600000}");
 	struct rig rig;
 
-	start(&rig);
+	rig_start(&rig);
 	for (int i = 0; i < TENANTS; i++)
-		make_tenant(&rig, "many");
+		assert_ok(rig_make_tenant(&rig, 0, &t));
 	for (int i = 0; i < CONNS; i++) {
 		socks[i] = join(&rig, USER_UID, 0, &c);
 		for (int k = 0; k < REQUESTS; k++)
@@ -385,7 +313,7 @@ static void unread_answers_of_a_user_have_a_limit(void **state)
 	for (int i = 0; i < CONNS; i++)
 		close(socks[i]);
 	serves(&rig);
-	stop(&rig);
+	rig_stop(&rig);
 }
 
 static void requests_are_paid_with_time(void **state)

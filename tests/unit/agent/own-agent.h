@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole daemon in the test's own process, in a folder of its own; the test runs its loop. */
+#ifndef OWN_AGENT_H
+#define OWN_AGENT_H
+
+#include "agent/agent.h"
+#include "agent/tenant.h"
+
+#define RIG_DEVICES 2u
+
+struct rig {
+	struct agent *agent;
+	char folder[64];
+};
+
+/* SO_PASSRIGHTS counts for nothing. What fails here fails the test. */
+void rig_start(struct rig *rig);
+void rig_stop(struct rig *rig);
+
+/* A tenant of a user's own making, with 1/1000 of the device. -errno as tenant_new. */
+int rig_make_tenant(struct rig *rig, uid_t uid, struct tenant **ret_tenant);
+
+#endif
