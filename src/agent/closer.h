@@ -5,8 +5,8 @@
  * So the loop's thread never receives, closes or reads one, and never closes a socket whose queue
  * may hold some.
  *
- * Jobs of one queue run one after the other; each user of the daemon has a queue of its own, so that
- * a user holds at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the caller's
+ * Jobs of one queue run one after the other; each user of the daemon has a queue of its own, so
+ * that a user holds at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the caller's
  * memory and belongs to the closer until `done` is called, in the loop's thread.
  */
 #ifndef AGENT_CLOSER_H
@@ -54,10 +54,10 @@ void closer_leave(struct closer *closer);
 void closer_queue_init(struct closer_queue *queue);
 
 /*
- * Receives one packet with descriptors from `sock`, which must have one. Only sealed memfds are kept,
- * and only with a packet of at most sizeof(struct msg_hello); with anything else the result is -EBADF
- * or -EMSGSIZE, and all descriptors are closed. After a success the queue stands still until
- * closer_give_back().
+ * Receives one packet with descriptors from `sock`, which must have one. Only sealed memfds are
+ * kept, and only with a packet of at most sizeof(struct msg_hello); with anything else the result
+ * is -EBADF or -EMSGSIZE, and all descriptors are closed. After a success with descriptors the
+ * queue stands still until closer_give_back().
  */
 void closer_receive(struct closer *closer, struct closer_queue *queue, struct closer_job *job,
 	int sock, void (*done)(struct closer_job *job));

@@ -111,7 +111,7 @@ bool user_may_connect(const struct users *users, const struct user *u)
 {
 	if (u->is_trusted)
 		return true;
-	/* Cgroups are as many as a container's root makes: all of them together have a bound, too. */
+	/* A container's root makes cgroups as it likes: all together have a bound, too. */
 	return u->n_conns <= users->conns_max &&
 		(!is_of_programs(u->kind) ||
 			users->n_programs <= users->conns_max * USERS_AT_LEAST / 2);

@@ -47,6 +47,21 @@ static bool devices_match(struct hook *h)
 	return true;
 }
 
+/* A tenant has devices by its grant: a driver that finds none of them is short of something. */
+static void complain_of_driver(const struct hook *h, CUresult r)
+{
+	static _Atomic bool has_said;
+
+	if (atomic_exchange(&has_said, true))
+		return;
+	hook_complain("no GPU for this program: the driver's cuInit fails with error %d, although "
+		      "%u device%s granted; %s",
+		(int)r, h->devices, h->devices == 1 ? " is" : "s are",
+		access("/proc/self/stat", F_OK) < 0
+			? "/proc is not mounted here, and the driver needs it"
+			: "can this program open the device files (/dev/nvidia*)?");
+}
+
 static CUresult init_registered(struct hook *h, unsigned int flags)
 {
 	struct visible visible;
@@ -63,6 +78,8 @@ static CUresult init_registered(struct hook *h, unsigned int flags)
 	}
 	r = REAL(cuInit)(flags);
 	visible_end(&visible);
+	if (r == CUDA_ERROR_NO_DEVICE)
+		complain_of_driver(h, r);
 	if (r == CUDA_SUCCESS && !devices_match(h)) {
 		hook_complain("no GPU for this program: the driver shows devices that are not its "
 			      "tenant's "

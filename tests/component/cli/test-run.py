@@ -350,6 +350,18 @@ def an_engine_without_its_folder_leaves_another_ones_alone():
         assert rig.divvy("run", *WISH, "--", SPIN, "--duration=0.1").returncode == 0
 
 
+def without_proc_a_program_learns_why_it_has_no_gpu():
+    script = ('mount -t tmpfs none /proc || exit 77; "$1" --duration=0.1')
+    with Rig() as rig:
+        if not shutil.which("unshare") or subprocess.run(["unshare", "-m", "true"], capture_output=True,
+                                                         check=False).returncode:
+            return
+        done = rig.divvy("run", *WISH, "--", "unshare", "-m", "sh", "-c", script, "sh", SPIN)
+        if done.returncode != 77:
+            assert done.returncode and "NO_DEVICE" in done.stderr, done
+            assert done.stderr.count("no GPU for this program: ") == 1 and "/proc is not mounted" in done.stderr, done
+
+
 def a_full_file_system_ends_the_trace_and_not_the_device():
     """Nor does it start without room, and says so. In a mount namespace, where one may be made."""
     def spin_in(size):
@@ -381,4 +393,5 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
      an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
+     without_proc_a_program_learns_why_it_has_no_gpu,
      an_engine_without_its_folder_leaves_another_ones_alone, a_full_file_system_ends_the_trace_and_not_the_device)
