@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that receive and close descriptors which peers have passed. close(2) of such a descriptor
- * may sleep for as long as its owner likes: a TCP socket that lingers, a file of a FUSE file system.
- * So the loop's thread never receives, closes or reads one, and never closes a socket whose queue
- * may hold some.
+ * Threads that receive and close descriptors which peers have passed. close(2) of such a
+ * descriptor may sleep for as long as its owner likes: a TCP socket that lingers, a file of a FUSE
+ * file system. So the loop's thread never receives, closes or reads one, and never closes a socket
+ * whose queue may hold some.
  *
  * Jobs of one queue run one after the other; each user of the daemon has a queue of its own, so
- * that a user holds at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the caller's
- * memory and belongs to the closer until `done` is called, in the loop's thread.
+ * that a user holds at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the
+ * caller's memory and belongs to the closer until `done` is called, in the loop's thread.
  */
 #ifndef AGENT_CLOSER_H
 #define AGENT_CLOSER_H

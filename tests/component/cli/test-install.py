@@ -51,6 +51,48 @@ def unit_file_starts_the_daemon_of_the_prefix():
     assert "Type=notify" in unit and "RuntimeDirectory=divvy" in unit
 
 
+def settings():
+    """The unit's settings, with all values of one that is there several times."""
+    found = {}
+    with open(installed("lib/systemd/system/divvyd.service"), encoding="utf-8") as f:
+        for line in f:
+            key, sign, value = line.strip().partition("=")
+            if sign and not line.startswith("#"):
+                found.setdefault(key, []).append(value)
+    return found
+
+
+def systemd_finds_no_fault_in_the_unit():
+    unit = os.path.join(STAGE, "divvyd.service")
+    with open(installed("lib/systemd/system/divvyd.service"), encoding="utf-8") as f:
+        text = f.read()
+    with open(unit, "w", encoding="utf-8") as f:
+        f.write(text.replace("ExecStart=", f"ExecStart={STAGE}"))
+    for key in ("LimitNOFILE", "MemoryMax", "CapabilityBoundingSet", "SystemCallFilter"):
+        assert key in settings(), key
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
+        # What is said of other units is not ours.
+        assert "divvyd" not in done.stderr, done.stderr
+
+
+def the_daemon_serves_with_the_units_capabilities():
+    caps = " ".join(settings()["CapabilityBoundingSet"]).lower().replace("cap_", "+").split()
+    wrapper = os.path.join(STAGE, "bounded")
+    bound = ["setpriv", "--bounding-set", ",".join(["-all", *caps]), "--no-new-privs"]
+    if not shutil.which("setpriv") or subprocess.run([*bound, "true"], capture_output=True, check=False).returncode:
+        return
+    with open(wrapper, "w", encoding="utf-8") as f:
+        f.write(f'#!/bin/sh\nexec {" ".join(bound)} {installed("sbin/divvyd")} "$@"\n')
+    os.chmod(wrapper, 0o755)
+    rig.DIVVY = installed("bin/divvy")
+    with Rig(daemon=False) as r:
+        r.program = wrapper
+        r.start()
+        done = r.divvy("run", "--request", "0.5", "--", SPIN, "--count=5")
+        assert done.returncode == 0, done.stderr
+
+
 def a_program_runs_from_the_tree():
     rig.DIVVY = installed("bin/divvy")
     with Rig(daemon=False) as r:
@@ -60,4 +102,5 @@ def a_program_runs_from_the_tree():
         assert env.count(STAGE + "/") == 3, env  # the simulated driver and the two libraries
 
 
-main(everything_is_installed, unit_file_starts_the_daemon_of_the_prefix, a_program_runs_from_the_tree)
+main(everything_is_installed, unit_file_starts_the_daemon_of_the_prefix, systemd_finds_no_fault_in_the_unit,
+     the_daemon_serves_with_the_units_capabilities, a_program_runs_from_the_tree)
