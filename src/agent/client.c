@@ -29,9 +29,6 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-#ifndef SO_PASSRIGHTS /* Linux 6.16 */
-#define SO_PASSRIGHTS 83
-#endif
 
 #define PACKETS_A_TURN 32
 #define RATE_STEP_NS (NSEC_PER_SEC / CLIENT_RATE)
@@ -519,10 +516,8 @@ static void on_conn(struct loop_io *io, uint32_t events)
 
 void client_refuse_rights(struct conn *c)
 {
-	const int off = 0;
-
 	if (!c->no_rights_ns && !c->agent->options.does_ignore_passrights &&
-		setsockopt(c->fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) == 0)
+		socket_refuse_rights(c->fd) == 0)
 		c->no_rights_ns = clock_now_ns();
 }
 

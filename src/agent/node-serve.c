@@ -646,6 +646,8 @@ static int listen_daemon(struct serve *serve, struct error *err)
 		? -errno
 		: 0;
 	umask(before);
+	if (r >= 0)
+		socket_refuse_rights(serve->daemon_fd);
 	serve->listener.data = serve;
 	if (r >= 0)
 		r = listener_add(

@@ -383,6 +383,17 @@ void fd_list_done(struct fd_list *l)
 	l->n = 0;
 }
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+int socket_refuse_rights(int sock)
+{
+	const int off = 0;
+
+	return setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) < 0 ? -errno : 0;
+}
+
 void socket_unlink(int sock)
 {
 	struct sockaddr_un address;

@@ -104,6 +104,12 @@ ssize_t fd_recv(int sock, void *p, size_t n, struct fd_list *ret_fds, int flags)
 /* Closes those that are left (not -1). */
 void fd_list_done(struct fd_list *l);
 
+/*
+ * From now on nobody can send descriptors to that Unix socket, nor to what a listening one accepts
+ * from connections made from now on. -ENOPROTOOPT before Linux 6.16.
+ */
+int socket_refuse_rights(int sock);
+
 /* Removes the path that a Unix socket is bound to, if any: nobody answers there any more. */
 void socket_unlink(int sock);
 #define _cleanup_fd_list_ _cleanup_(fd_list_done)

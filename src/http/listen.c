@@ -49,9 +49,11 @@ static int listen_unix(const char *path, struct error *err)
 	if (r < 0)
 		return r;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return fail_errno(err, errno, "socket");
+	socket_refuse_rights(fd);
 	unlink(path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-		listen(fd, SOMAXCONN) < 0)
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, SOMAXCONN) < 0)
 		return fail_errno(err, errno, "listening on '%s'", path);
 	return TAKE_FD(fd);
 }

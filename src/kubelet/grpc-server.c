@@ -593,6 +593,7 @@ int grpc_server_listen(struct grpc_server *server, const char *path, struct erro
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return fail_errno(err, errno, "socket");
+	socket_refuse_rights(fd);
 	/* Who connects is looked at as well: a moment passes between bind and chmod. */
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
 		chmod(path, 0600) < 0 || stat(path, &st) < 0 || listen(fd, SOMAXCONN) < 0)

@@ -281,6 +281,25 @@ static void as_many_as_may_be_arrive(void **state)
 	close(s[1]);
 }
 
+static void a_socket_can_refuse_descriptors(void **state)
+{
+	struct fd_list got = {.n = 0};
+	char text[2];
+	int s[2], r;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s), 0);
+	r = socket_refuse_rights(s[1]);
+	if (r == -ENOPROTOOPT)
+		skip();
+	assert_int_equal(r, 0);
+	assert_int_equal(fd_send(s[0], "x", 1, s, 1, 0), -EPERM);
+	assert_int_equal(fd_send(s[0], "y", 1, NULL, 0, 0), 1);
+	assert_int_equal(fd_recv(s[1], text, sizeof(text), &got, 0), 1);
+	assert_int_equal(got.n, 0);
+	close(s[0]);
+	close(s[1]);
+}
+
 /* More than FD_PASS_MAX at once, as a hostile peer might: the kernel cuts them, none leaks. */
 static void too_many_descriptors_are_refused(void **state)
 {
@@ -315,7 +334,7 @@ static void too_many_descriptors_are_refused(void **state)
 	close(s[1]);
 }
 
-UNIT_MAIN(UNIT(closing_preserves_errno_and_accepts_none),
+UNIT_MAIN(UNIT(a_socket_can_refuse_descriptors), UNIT(closing_preserves_errno_and_accepts_none),
 	UNIT(shared_memory_is_zeroed_and_close_on_exec),
 	UNIT(a_sealed_page_is_written_by_its_maker_alone),
 	UNIT(a_map_longer_than_the_file_is_refused), UNIT(reads_what_was_written),
