@@ -12,14 +12,29 @@
 #define PATH_MAX_BYTES 2048u
 #define PEER_MAX 128u
 
+/* IPv4 as mapped into IPv6; on a unix socket the peer's user. */
+struct http_address {
+	int family;
+	uint8_t bytes[16];
+};
+
+/* An address that has connections. */
+struct http_peer {
+	LIST_ENTRY(http_peer) link;
+	struct http_address address;
+	uint32_t n;
+};
+
 struct connection {
 	LIST_ENTRY(connection) link;
 	struct http_server *server;
-	struct http_tls *tls;         /* what it was shown */
-	struct http_request *request; /* that is being answered */
+	struct http_tls *tls;           /* what it was shown */
+	struct http_request *request;   /* that is being answered */
+	struct http_peer *peer_address; /* NULL: it counts for none, or not any more */
 	int fd;
 	uint64_t since_ns;             /* it waits for a request since then */
 	bool is_fresh;                 /* no request has come yet */
+	bool is_cut_off;               /* its end is libmicrohttpd's to see */
 	bool is_certified, is_checked; /* its certificate, and whether that is known */
 	char peer[PEER_MAX];           /* whose that is */
 };
@@ -43,6 +58,11 @@ struct http_server {
 	struct MHD_Daemon *http;
 	struct loop_io io;
 	struct loop_timer timer, sweep;
+	struct loop_io listener;
+	struct loop_timer pause; /* armed: nothing is accepted until then */
+	int listen_fd;
+	uint32_t n_live; /* connections that have not been cut off */
+	LIST_HEAD(http_peers, http_peer) peers;
 	struct http_tls *tls;
 	struct http_counts counts;
 	uint16_t port;
@@ -51,6 +71,9 @@ struct http_server {
 	bool is_woken;                      /* something has gone on since libmicrohttpd was run */
 	LIST_HEAD(connections, connection) connections;
 };
+
+/* Lets libmicrohttpd do what there is to do. */
+void http_server_run(struct http_server *server);
 
 /* libmicrohttpd does not touch a suspended one until it is woken. */
 void http_request_suspend(struct http_request *request);

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/parse.h"
+#include "http/accept.h"
 #include "http/listen.h"
 #include "http/server-internal.h"
 
@@ -53,6 +54,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 		c->is_fresh = true;
 		LIST_INSERT_HEAD(&s->connections, c, link);
 		s->counts.n_connections++;
+		http_accept_add(c);
 		*context = c;
 		if (!loop_timer_is_armed(&s->sweep))
 			loop_set_timer(&s->sweep, clock_now_ns() + SWEEP_NS);
@@ -62,6 +64,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 		return;
 	LIST_REMOVE(c, link);
 	s->counts.n_connections--;
+	http_accept_remove(c);
 	http_tls_unref(c->tls);
 	free(c);
 	*context = NULL;
@@ -76,10 +79,8 @@ static void on_sweep(struct loop_timer *timer, uint64_t now)
 	LIST_FOREACH(c, &s->connections, link) {
 		const uint64_t limit = c->is_fresh ? s->options.request_ns : s->options.idle_ns;
 
-		if (c->request || clock_since_ns(now, c->since_ns) <= limit)
-			continue;
-		s->counts.n_refused += c->is_fresh;
-		shutdown(c->fd, SHUT_RDWR); /* libmicrohttpd sees its end and closes it */
+		if (!c->request && !c->is_cut_off && clock_since_ns(now, c->since_ns) > limit)
+			http_accept_cut_off(c);
 	}
 	if (!LIST_EMPTY(&s->connections))
 		loop_set_timer(timer, now + SWEEP_NS);
@@ -315,6 +316,7 @@ static void on_completed(
 	request->connection->request = NULL;
 	request->connection->is_fresh = false;
 	request->connection->since_ns = clock_now_ns();
+	http_accept_resume(request->connection->server);
 	if (request->response)
 		MHD_destroy_response(request->response);
 	buf_done(&request->body);
@@ -430,7 +432,7 @@ void http_answer_ready(struct http_request *request, bool is_ready, const char *
 
 /* ---- the loop ---- */
 
-static void run(struct http_server *s)
+void http_server_run(struct http_server *s)
 {
 	MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
 
@@ -446,12 +448,12 @@ static void run(struct http_server *s)
 
 static void on_readable(struct loop_io *io, uint32_t events)
 {
-	run(io->data);
+	http_server_run(io->data);
 }
 
 static void on_timer(struct loop_timer *timer, uint64_t now)
 {
-	run(timer->data);
+	http_server_run(timer->data);
 }
 
 /* ---- the server ---- */
@@ -505,34 +507,35 @@ int http_server_set_client_ca(struct http_server *server, const char *client_ca,
 
 static int start(struct http_server *s, struct error *err)
 {
-	const unsigned int flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
-		(s->options.is_tls ? (unsigned int)MHD_USE_TLS : 0u);
+	const unsigned int flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET |
+		MHD_ALLOW_SUSPEND_RESUME | (s->options.is_tls ? (unsigned int)MHD_USE_TLS : 0u);
 	const struct MHD_OptionItem tls[] = {
 		{MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)on_handshake},
 		{MHD_OPTION_END, 0, NULL},
 	};
+	const struct MHD_OptionItem no_tls[] = {{MHD_OPTION_END, 0, NULL}};
 	const union MHD_DaemonInfo *info;
-	int fd = http_listen(s->options.address, err), r;
+	int r;
 
-	if (fd < 0)
-		return fd;
-	s->port = address_port_of(fd);
+	s->listen_fd = http_listen(s->options.address, err);
+	if (s->listen_fd < 0)
+		return s->listen_fd;
+	s->port = address_port_of(s->listen_fd);
 	if (http_address_path(s->options.address))
 		s->unix_path = str_dup(str_from(http_address_path(s->options.address)));
-	s->http = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET,
-		fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)s->options.max_connections,
-		MHD_OPTION_CONNECTION_TIMEOUT, LIBRARY_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		(size_t)MEMORY_MAX, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
-		MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_ARRAY,
-		s->options.is_tls ? tls : &tls[1], MHD_OPTION_END);
-	if (!s->http) {
-		fd_close(fd);
+	s->http = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_CONNECTION_LIMIT,
+		2 * (unsigned int)s->options.max_connections + 1, MHD_OPTION_CONNECTION_TIMEOUT,
+		LIBRARY_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
+		on_completed, s, MHD_OPTION_ARRAY, s->options.is_tls ? tls : no_tls,
+		MHD_OPTION_END);
+	if (!s->http)
 		return fail(err, EIO, "'%s': the HTTP server did not start", s->options.address);
-	}
 	info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_EPOLL_FD);
 	r = loop_add_timer(s->loop, &s->timer, on_timer);
 	r = r < 0 ? r : loop_add_timer(s->loop, &s->sweep, on_sweep);
 	r = r < 0 ? r : loop_add_io(s->loop, &s->io, info->epoll_fd, EPOLLIN, on_readable);
+	r = r < 0 ? r : http_accept_start(s);
 	return r < 0 ? fail_errno(err, -r, "'%s'", s->options.address) : 0;
 }
 
@@ -545,9 +548,13 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 	if (!s)
 		return fail(err, ENOMEM, "out of memory");
 	s->loop = loop;
+	s->listen_fd = -1;
 	s->options = *options;
 	if (!s->options.max_connections)
 		s->options.max_connections = HTTP_CONNECTIONS_DEFAULT;
+	if (!s->options.max_per_address)
+		s->options.max_per_address = s->options.max_connections -
+			s->options.max_connections / 4;
 	if (!s->options.max_body)
 		s->options.max_body = HTTP_BODY_DEFAULT;
 	if (!s->options.request_ns)
@@ -556,6 +563,7 @@ int http_server_new(struct loop *loop, const struct http_options *options,
 		s->options.idle_ns = HTTP_IDLE_DEFAULT_NS;
 	s->io.data = s->timer.data = s->sweep.data = s;
 	LIST_INIT(&s->connections);
+	LIST_INIT(&s->peers);
 	r = options->client_ca ? http_server_set_client_ca(s, options->client_ca, err) : 0;
 	r = r < 0 ? r : start(s, err);
 	if (r < 0) {
@@ -572,6 +580,7 @@ void http_server_free(struct http_server *server)
 
 	if (!server)
 		return;
+	http_accept_stop(server);
 	loop_remove_io(&server->io);
 	loop_remove_timer(&server->sweep);
 	/* libmicrohttpd cannot end with a suspended connection. */
@@ -580,6 +589,7 @@ void http_server_free(struct http_server *server)
 			http_stream_abandon(c->request->stream);
 	if (server->http)
 		MHD_stop_daemon(server->http);
+	fd_close(server->listen_fd);
 	if (server->unix_path)
 		unlink(server->unix_path);
 	free(server->unix_path);

@@ -5,7 +5,8 @@
  * later; what it says is valid until then.
  *
  * Limits: connections, bytes of a body, and time from the first byte of a connection (or from the
- * end of the answer before) to the end of a request: who is slower is cut off.
+ * end of the answer before) to the end of a request: who is slower is cut off. accept.h says which
+ * connections give way when the limit is reached: a peer that says nothing keeps nobody out.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
@@ -50,6 +51,7 @@ struct http_options {
 	const char *client_ca;
 	bool asks_certificate; /* client_ca comes later: http_server_set_client_ca() */
 	uint32_t max_connections;
+	uint32_t max_per_address; /* of one address, on a unix socket of one user; 0: 3 of 4 */
 	size_t max_body;
 	uint64_t request_ns, idle_ns; /* 0: the defaults */
 	/* Borrowed. Elsewhere is 404, or 405 where another method would do, with what would. */

@@ -58,11 +58,19 @@ void rig_turn(struct rig *rig)
 
 int rig_dial(const struct rig *rig)
 {
+	return rig_dial_from(rig, "127.0.0.1");
+}
+
+int rig_dial_from(const struct rig *rig, const char *from)
+{
+	struct sockaddr_in own = {.sin_family = AF_INET};
 	const struct sockaddr_in to = {.sin_family = AF_INET,
 		.sin_port = htons(http_server_port(rig->server)),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	assert_int_equal(inet_pton(AF_INET, from, &own.sin_addr), 1);
+	assert_ok(bind(fd, (const struct sockaddr *)&own, sizeof(own)));
 	assert_ok(connect(fd, (const struct sockaddr *)&to, sizeof(to)));
 	assert_ok(fd_set_nonblock(fd, true));
 	return fd;

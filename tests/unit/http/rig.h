@@ -28,6 +28,8 @@ void rig_stop(struct rig *rig);
 void rig_turn(struct rig *rig);
 
 int rig_dial(const struct rig *rig);
+/* The same from another address of the loopback device. */
+int rig_dial_from(const struct rig *rig, const char *from);
 void rig_say(int fd, const char *text);
 /* Runs the loop until the peer has heard so much that the part is in it, or has been cut off. */
 bool rig_hear(struct rig *rig, int fd, struct buf *heard, const char *part);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "http/listen.h"
@@ -134,6 +135,103 @@ static void connections_have_a_limit(void **state)
 	assert_true(rig.n_held == 2);
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
+	rig_stop(&rig);
+}
+
+/* Dials n connections from that loopback address which never send a byte. */
+static void hold_silent(const struct rig *rig, const char *from, int *ret_fds, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		ret_fds[i] = rig_dial_from(rig, from);
+}
+
+static void close_all(const int *fds, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		close(fds[i]);
+}
+
+/* A request from that address is answered, although the server may refuse some connections first. */
+static void is_answered(struct rig *rig, const char *from)
+{
+	bool is_heard = false;
+
+	while (!is_heard) {
+		_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+		int fd = rig_dial_from(rig, from);
+
+		is_heard = send(fd, GET, strlen(GET), MSG_NOSIGNAL) > 0 &&
+			rig_hear(rig, fd, &heard, "200 OK");
+		close(fd);
+	}
+}
+
+/* One sweep cuts all connections off at once, and the server still accepts new ones after it. */
+static void silent_connections_leave_no_deaf_server(void **state)
+{
+	const struct http_options options = {.max_connections = 4, .request_ns = NSEC_PER_MSEC};
+	struct rig rig = {0};
+	int fds[4];
+
+	for (int round = 0; round < 3; round++) {
+		rig = (struct rig){0};
+		rig_start(&rig, &options);
+		hold_silent(&rig, "127.0.0.1", fds, ARRAY_SIZE(fds));
+		for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+			_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+
+			assert_false(rig_hear(&rig, fds[i], &heard, NULL));
+		}
+		close_all(fds, ARRAY_SIZE(fds));
+		is_answered(&rig, "127.0.0.1");
+		rig_stop(&rig);
+	}
+}
+
+/* Silent connections that hold the whole limit give way to a newcomer, from whatever address. */
+static void silent_connections_give_way(void **state)
+{
+	static const char *const from[] = {"127.0.0.2", "127.0.0.1"};
+	const struct http_options options = {.max_connections = 8, .request_ns = UINT64_C(1) << 60};
+	struct rig rig = {0};
+	int fds[16];
+
+	rig_start(&rig, &options);
+	hold_silent(&rig, "127.0.0.1", fds, ARRAY_SIZE(fds));
+	for (size_t i = 0; i < ARRAY_SIZE(from); i++)
+		is_answered(&rig, from[i]);
+	assert_true(http_server_counts(rig.server).n_refused > 0);
+	close_all(fds, ARRAY_SIZE(fds));
+	rig_stop(&rig);
+}
+
+/* One address never holds more than its part; the rest of the limit is for other addresses. */
+static void an_address_has_a_limit(void **state)
+{
+	const struct http_options options = {.max_connections = 8, .request_ns = UINT64_C(1) << 60};
+	struct rig rig = {.is_holding = true};
+	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16), other = BUF_INIT(1 << 16);
+	int fds[8], fd;
+
+	rig_start(&rig, &options);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		fds[i] = rig_dial(&rig);
+		rig_say(fds[i], GET);
+	}
+	while (rig.n_held < 6)
+		rig_turn(&rig);
+	/* These six are being answered, so none of them gives way. */
+	assert_false(rig_hear(&rig, fds[6], &heard, NULL));
+	assert_false(rig_hear(&rig, fds[7], &heard, NULL));
+	fd = rig_dial_from(&rig, "127.0.0.2");
+	rig_say(fd, GET);
+	while (rig.n_held < 7)
+		rig_turn(&rig);
+	for (unsigned int i = 0; i < 7; i++)
+		http_answer(rig.held[i], 200, NULL, STR("a"));
+	assert_true(rig_hear(&rig, fd, &other, "200 OK"));
+	close(fd);
+	close_all(fds, ARRAY_SIZE(fds));
 	rig_stop(&rig);
 }
 
@@ -270,4 +368,5 @@ static void what_is_asked_can_be_read(void **state)
 UNIT_MAIN(UNIT(what_is_asked_can_be_read), UNIT(answers_at_once), UNIT(answers_later),
 	UNIT(what_is_too_large_is_refused), UNIT(the_slow_are_cut_off),
 	UNIT(connections_have_a_limit), UNIT(routes_are_followed), UNIT(addresses_are_checked),
-	UNIT(headers_go_with_the_answer))
+	UNIT(headers_go_with_the_answer), UNIT(silent_connections_leave_no_deaf_server),
+	UNIT(silent_connections_give_way), UNIT(an_address_has_a_limit))

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See accept.h. libmicrohttpd does not listen: at its own limit it would take its listener out of
+ * the epoll set until somebody runs it again, and where one sweep ends all connections nobody does.
+ * So its limit is above ours and never reached. One thread, the loop's.
+ */
+#include "http/accept.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define BATCH 16u                      /* of a turn of the loop */
+#define PAUSE_NS (100 * NSEC_PER_MSEC) /* out of descriptors, or all connections are answered */
+/* How long a peer may be silent before another connection of the same address takes its place. */
+#define PATIENCE_NS NSEC_PER_SEC
+
+/* ---- addresses ---- */
+
+union any_address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+	struct sockaddr_storage room;
+};
+
+/* On a unix socket the user is the address. */
+static void read_peer(int fd, struct http_address *ret)
+{
+	union any_address address = {.any.sa_family = AF_UNSPEC};
+	socklen_t n = sizeof(address);
+	struct ucred cred;
+
+	*ret = (struct http_address){0};
+	if (getpeername(fd, &address.any, &n) < 0)
+		return;
+	ret->family = address.any.sa_family;
+	if (ret->family == AF_INET) {
+		ret->family = AF_INET6;
+		ret->bytes[10] = ret->bytes[11] = 0xff;
+		memcpy(ret->bytes + 12, &address.v4.sin_addr, 4);
+	} else if (ret->family == AF_INET6) {
+		memcpy(ret->bytes, &address.v6.sin6_addr, sizeof(ret->bytes));
+	} else {
+		n = sizeof(cred);
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) == 0)
+			memcpy(ret->bytes, &cred.uid, sizeof(cred.uid));
+	}
+}
+
+static bool is_same(const struct http_address *a, const struct http_address *b)
+{
+	return a->family == b->family && !memcmp(a->bytes, b->bytes, sizeof(a->bytes));
+}
+
+static struct http_peer *find_peer(const struct http_server *s, const struct http_address *address)
+{
+	struct http_peer *peer = NULL; /* for cppcheck */
+
+	LIST_FOREACH(peer, &s->peers, link)
+		if (is_same(&peer->address, address))
+			return peer;
+	return NULL;
+}
+
+void http_accept_add(struct connection *c)
+{
+	struct http_server *s = c->server;
+	struct http_address address;
+
+	read_peer(c->fd, &address);
+	c->peer_address = find_peer(s, &address);
+	if (!c->peer_address) {
+		c->peer_address = calloc(1, sizeof(*c->peer_address));
+		if (!c->peer_address)
+			return; /* it counts for no address */
+		c->peer_address->address = address;
+		LIST_INSERT_HEAD(&s->peers, c->peer_address, link);
+	}
+	c->peer_address->n++;
+	s->n_live++;
+}
+
+static void forget(struct connection *c)
+{
+	struct http_peer *peer = c->peer_address;
+
+	if (!peer)
+		return;
+	c->peer_address = NULL;
+	c->server->n_live--;
+	if (--peer->n)
+		return;
+	LIST_REMOVE(peer, link);
+	free(peer);
+}
+
+void http_accept_remove(struct connection *c)
+{
+	forget(c);
+	http_accept_resume(c->server);
+}
+
+void http_accept_cut_off(struct connection *c)
+{
+	c->is_cut_off = true;
+	c->server->counts.n_refused += c->is_fresh;
+	forget(c);
+	shutdown(c->fd, SHUT_RDWR);
+}
+
+/* ---- room ---- */
+
+/* NULL peer: of any address. Of those that nobody answers now the one that is silent longest. */
+static struct connection *most_silent(const struct http_server *s, const struct http_peer *peer)
+{
+	struct connection *c = NULL /* for cppcheck */, *found = NULL;
+
+	LIST_FOREACH(c, &s->connections, link)
+		if (!c->request && !c->is_cut_off && (!peer || c->peer_address == peer) &&
+			(!found || c->since_ns < found->since_ns))
+			found = c;
+	return found;
+}
+
+/* The address with the most connections, of those that have a silent one. */
+static struct connection *most_greedy(const struct http_server *s)
+{
+	struct http_peer *peer = NULL; /* for cppcheck */
+	struct connection *found = NULL;
+	uint32_t n = 0;
+
+	LIST_FOREACH(peer, &s->peers, link) {
+		struct connection *c = peer->n > n ? most_silent(s, peer) : NULL;
+
+		if (!c)
+			continue;
+		found = c;
+		n = peer->n;
+	}
+	return found;
+}
+
+static bool take_place(struct connection *c, uint64_t patience_ns)
+{
+	if (!c || clock_since_ns(clock_now_ns(), c->since_ns) < patience_ns)
+		return false;
+	http_accept_cut_off(c);
+	return true;
+}
+
+/* False: that connection is one too many. */
+static bool make_room(struct http_server *s, int fd)
+{
+	struct http_address address;
+	const struct http_peer *own;
+	struct connection *greedy;
+	uint32_t n;
+
+	read_peer(fd, &address);
+	own = find_peer(s, &address);
+	n = own ? own->n : 0;
+	if (n >= s->options.max_per_address)
+		return take_place(most_silent(s, own), PATIENCE_NS);
+	if (s->n_live < s->options.max_connections)
+		return true;
+	greedy = most_greedy(s);
+	return greedy && take_place(greedy, greedy->peer_address->n > n + 1 ? 0 : PATIENCE_NS);
+}
+
+/* There is no room, and none can be made before a request has been answered. */
+static bool is_full(const struct http_server *s)
+{
+	return (s->n_live >= s->options.max_connections && !most_silent(s, NULL)) ||
+		s->counts.n_connections >= 2 * s->options.max_connections;
+}
+
+/* ---- accepting ---- */
+
+static void pause_for_a_moment(struct http_server *s)
+{
+	loop_mod_io(&s->listener, 0);
+	loop_set_timer(&s->pause, clock_now_ns() + PAUSE_NS);
+}
+
+void http_accept_resume(struct http_server *s)
+{
+	if (!s->listener.loop || !loop_timer_is_armed(&s->pause))
+		return;
+	loop_cancel_timer(&s->pause);
+	loop_mod_io(&s->listener, EPOLLIN);
+}
+
+static void on_pause_over(struct loop_timer *timer, uint64_t now)
+{
+	struct http_server *s = timer->data;
+
+	loop_mod_io(&s->listener, EPOLLIN);
+}
+
+static void on_knock(struct loop_io *io, uint32_t events)
+{
+	struct http_server *s = io->data;
+
+	for (unsigned int i = 0; i < BATCH; i++) {
+		union any_address address;
+		socklen_t n = sizeof(address);
+		int fd;
+
+		if (is_full(s)) {
+			pause_for_a_moment(s);
+			return;
+		}
+		fd = accept4(s->listener.fd, &address.any, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 &&
+			(errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+			pause_for_a_moment(s);
+		if (fd < 0)
+			return;
+		if (!make_room(s, fd)) {
+			s->counts.n_refused++;
+			close(fd);
+			continue;
+		}
+		/* Closes it where it cannot take it. */
+		MHD_add_connection(s->http, fd, &address.any, n);
+		http_server_run(s);
+	}
+}
+
+int http_accept_start(struct http_server *s)
+{
+	int r;
+
+	s->listener.data = s->pause.data = s;
+	r = loop_add_timer(s->loop, &s->pause, on_pause_over);
+	return r < 0 ? r : loop_add_io(s->loop, &s->listener, s->listen_fd, EPOLLIN, on_knock);
+}
+
+void http_accept_stop(struct http_server *s)
+{
+	loop_remove_io(&s->listener);
+	loop_remove_timer(&s->pause);
+}
