@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -158,8 +159,53 @@ static enum MHD_Result refuse(struct http_server *s, struct MHD_Connection *mhd,
 	return result;
 }
 
+/* What says where a request ends. */
+struct framing {
+	unsigned int n_lengths, n_encodings;
+	bool is_wrong;
+};
+
+/* A character of a name, as RFC 9110 has it (5.6.2). */
+static bool is_of_token(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		(c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+static enum MHD_Result on_frame(
+	void *data, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct framing *f = data;
+
+	for (const char *c = name; *c; c++)
+		f->is_wrong = f->is_wrong || !is_of_token(*c);
+	value = value ? value : "";
+	if (!strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+		f->n_lengths++;
+		f->is_wrong = f->is_wrong || !*value ||
+			strspn(value, "0123456789") != strlen(value);
+	} else if (!strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
+		f->n_encodings++;
+		f->is_wrong = f->is_wrong || strcasecmp(value, "chunked") != 0;
+	}
+	return MHD_YES;
+}
+
+/*
+ * A proxy in front may read a request with two lengths, or with none that both know, to another end
+ * than we do, and then take what a stranger has put behind it for the next one's request.
+ */
+static bool is_framed(struct MHD_Connection *mhd, const char *version)
+{
+	struct framing f = {0};
+
+	MHD_get_connection_values(mhd, MHD_HEADER_KIND, on_frame, &f);
+	return !f.is_wrong && f.n_lengths + f.n_encodings <= 1 &&
+		!(f.n_encodings && strcmp(version, MHD_HTTP_VERSION_1_1) != 0);
+}
+
 static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, const char *url,
-	const char *method, void **state)
+	const char *method, const char *version, void **state)
 {
 	struct connection *c = connection_of(mhd);
 	const char *length = MHD_lookup_connection_value(
@@ -175,6 +221,10 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	/* The body has the time of a fresh one, counted from here. */
 	c->is_fresh = true;
 	c->since_ns = clock_now_ns();
+	if (!is_framed(mhd, version))
+		return refuse(s, mhd, MHD_HTTP_BAD_REQUEST,
+			"expected header names without spaces and at most one of one "
+			"Content-Length in digits and Transfer-Encoding: chunked\n");
 	route = find_route(s, url, method, &is_path);
 	if (route && route->is_certified && !is_certified(c, mhd))
 		return refuse(s, mhd, MHD_HTTP_FORBIDDEN,
@@ -283,7 +333,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 	struct http_request *request = *state;
 
 	if (!request)
-		return begin(s, mhd, url, method, state);
+		return begin(s, mhd, url, method, version, state);
 	if (*upload_size) {
 		if (buf_add(&request->body, (struct str){upload, *upload_size}) < 0) {
 			s->counts.n_refused++;

@@ -7,6 +7,7 @@
  * Limits: connections, bytes of a body, and time from the first byte of a connection (or from the
  * end of the answer before) to the end of a request: who is slower is cut off. accept.h says which
  * connections give way when the limit is reached: a peer that says nothing keeps nobody out.
+ * A request whose end two readers could see at different places is answered with 400.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
@@ -121,7 +122,7 @@ void http_answer_ok(void *data, struct http_request *request);
 void http_answer_ready(struct http_request *request, bool is_ready, const char *why_not);
 
 struct http_counts {
-	uint64_t n_requests, n_refused; /* too large, too slow, or one too many */
+	uint64_t n_requests, n_refused; /* too large, too slow, ambiguous, or one too many */
 	uint64_t n_dropped;             /* streams of who has read too slowly */
 	uint32_t n_connections, n_streams;
 };

@@ -235,6 +235,47 @@ static void an_address_has_a_limit(void **state)
 	rig_stop(&rig);
 }
 
+/* Between two readers of a request, none may see where the other does not see its end. */
+static void ambiguous_requests_are_refused(void **state)
+{
+	static const char *const requests[] = {
+		"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+		"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+		"Content-Length: 5\r\nContent-Length: 5\r\n",
+		"Content-Length: 5\r\nContent-Length: 6\r\n",
+		"Content-Length: +5\r\n",
+		"Content-Length: 5, 5\r\n",
+		"Content-Length: 0x5\r\n",
+		"Content-Length:\r\n",
+		"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+		"Transfer-Encoding: gzip, chunked\r\n",
+		"Transfer-Encoding: identity\r\n",
+		"Transfer-Encoding: xchunked\r\n",
+		"Content-Length : 5\r\n",
+		"Transfer-Encoding : chunked\r\n",
+		"X-A: y\r\n Transfer-Encoding: chunked\r\n",
+		"X(A): y\r\n",
+	};
+	struct rig rig = {0};
+
+	rig_start(&rig, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+		_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+		int fd = rig_dial(&rig);
+
+		rig_say(fd, "POST /a HTTP/1.1\r\nHost: x\r\n");
+		rig_say(fd, requests[i]);
+		rig_say(fd, "\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n");
+		assert_false(rig_hear(&rig, fd, &heard, NULL));
+		if (!strstr(buf_text(&heard), " 400 "))
+			fail_msg("%s -> %s", requests[i], buf_text(&heard));
+		if (rig.n_asked)
+			fail_msg("%s was handed over", requests[i]);
+		close(fd);
+	}
+	rig_stop(&rig);
+}
+
 static void on_guard(void *data, struct http_request *request)
 {
 	struct rig *rig = data;
@@ -369,4 +410,5 @@ UNIT_MAIN(UNIT(what_is_asked_can_be_read), UNIT(answers_at_once), UNIT(answers_l
 	UNIT(what_is_too_large_is_refused), UNIT(the_slow_are_cut_off),
 	UNIT(connections_have_a_limit), UNIT(routes_are_followed), UNIT(addresses_are_checked),
 	UNIT(headers_go_with_the_answer), UNIT(silent_connections_leave_no_deaf_server),
-	UNIT(silent_connections_give_way), UNIT(an_address_has_a_limit))
+	UNIT(silent_connections_give_way), UNIT(an_address_has_a_limit),
+	UNIT(ambiguous_requests_are_refused))
