@@ -561,6 +561,7 @@ static int start(struct http_server *s, struct error *err)
 		MHD_ALLOW_SUSPEND_RESUME | (s->options.is_tls ? (unsigned int)MHD_USE_TLS : 0u);
 	const struct MHD_OptionItem tls[] = {
 		{MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)on_handshake},
+		{MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)HTTP_TLS_PRIORITY},
 		{MHD_OPTION_END, 0, NULL},
 	};
 	const struct MHD_OptionItem no_tls[] = {{MHD_OPTION_END, 0, NULL}};

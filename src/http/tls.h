@@ -10,6 +10,9 @@
 
 #include "base/error.h"
 
+/* Of each server: nothing older than TLS 1.2 (RFC 8996). */
+#define HTTP_TLS_PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
 #define HTTP_TLS_CHAIN_MAX 8u
 
 struct http_tls {

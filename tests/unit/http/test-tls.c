@@ -293,6 +293,37 @@ static void limits_are_a_routes_own(void **state)
 	tls_authority_done(&ca);
 }
 
-UNIT_MAIN(UNIT(some_is_for_those_with_a_certificate), UNIT(limits_are_a_routes_own),
-	UNIT(whom_to_believe_may_change), UNIT(a_certificate_is_shown), UNIT(it_may_be_in_files),
-	UNIT(streams_are_encrypted_too))
+/* RFC 8996: TLS 1.0 and 1.1 are not spoken any more. */
+static void old_versions_are_refused(void **state)
+{
+	static const struct {
+		const char *priority;
+		bool is_spoken;
+	} rows[] = {
+		{"NORMAL:-VERS-ALL:+VERS-TLS1.0", false},
+		{"NORMAL:-VERS-ALL:+VERS-TLS1.1", false},
+		{"NORMAL:-VERS-ALL:+VERS-TLS1.2", true},
+		{"NORMAL:-VERS-ALL:+VERS-TLS1.3", true},
+	};
+	char *crt, *key;
+	struct rig rig = {0};
+	struct tls_peer peer;
+	struct error err;
+
+	rig_start(&rig, &options);
+	tls_issue(&crt, &key);
+	assert_ok(http_server_set_certificate(rig.server, crt, key, &err));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		tls_priority = rows[i].priority;
+		assert_int_equal(tls_meet(&rig, &peer, crt) >= 0, rows[i].is_spoken);
+		tls_part(&peer);
+	}
+	tls_priority = NULL;
+	rig_stop(&rig);
+	free(crt);
+	free(key);
+}
+
+UNIT_MAIN(UNIT(old_versions_are_refused), UNIT(some_is_for_those_with_a_certificate),
+	UNIT(limits_are_a_routes_own), UNIT(whom_to_believe_may_change),
+	UNIT(a_certificate_is_shown), UNIT(it_may_be_in_files), UNIT(streams_are_encrypted_too))

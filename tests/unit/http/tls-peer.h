@@ -16,6 +16,8 @@ struct tls_peer {
 
 /* What they show, whatever authorities the server names; NULL: nothing. */
 extern const char *tls_own_crt, *tls_own_key;
+/* The versions and ciphers that they offer, as GnuTLS writes priorities; NULL: its usual ones. */
+extern const char *tls_priority;
 
 /* 0, or the handshake's failure. ca_pem: whom it trusts. */
 int tls_meet(struct rig *rig, struct tls_peer *peer, const char *ca_pem);
