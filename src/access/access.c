@@ -16,7 +16,10 @@
 #define REVIEW_NS (10 * NSEC_PER_SEC)
 #define HASH_BYTES 32u
 
-enum verdict { UNKNOWN, ALLOWED, NO_TOKEN, NOBODY, FORBIDDEN };
+enum verdict { UNKNOWN, ALLOWED, NO_TOKEN, NOBODY, FORBIDDEN, TOO_MANY };
+
+/* How a request says who asks; part of its key, so that no token passes for a user. */
+enum asker { USER, TOKEN };
 
 /* Of a token or a user, a method and a path. */
 struct answer {
@@ -25,9 +28,17 @@ struct answer {
 	uint64_t since_ns;
 };
 
+/* An address whose tokens the API server is asked about. */
+struct origin {
+	struct http_address address;
+	uint64_t clear_ns; /* all its failures have run off at that time; each moves it on */
+	uint32_t n_open;
+};
+
 /* A request that waits for the API server. */
 struct visit {
 	LIST_ENTRY(visit) link;
+	struct origin *origin; /* NULL: it is not limited */
 	struct access *access;
 	struct http_request *request;
 	struct kube_call *call;
@@ -39,7 +50,9 @@ struct access {
 	const char *cookie;        /* NULL: none */
 	const struct front *front; /* NULL: none */
 	LIST_HEAD(visits, visit) visits;
-	struct answer answers[ACCESS_ANSWERS_MAX];
+	struct answer answers[ACCESS_ANSWERS_MAX], of_nobody[ACCESS_ANSWERS_MAX];
+	struct origin origins[ACCESS_ADDRESSES_MAX];
+	uint32_t n_visits; /* that are limited */
 };
 
 /* ---- what is known ---- */
@@ -61,11 +74,11 @@ static const char *path_of(const struct http_request *request)
 	return http_right(request) ? http_right(request) : http_path(request);
 }
 
-/* kind: what `who` is, so that no token passes for a user. */
 static int make_key(
-	const struct http_request *request, const char *kind, struct str who, uint8_t *ret)
+	const struct http_request *request, enum asker asker, struct str who, uint8_t *ret)
 {
 	const char *verb = verb_of(request), *path = path_of(request);
+	const char *const kind = asker == TOKEN ? "token" : "user";
 	gnutls_hash_hd_t hash;
 
 	if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) < 0)
@@ -79,12 +92,12 @@ static int make_key(
 	return 0;
 }
 
-static enum verdict recall(const struct access *access, const uint8_t *key)
+static enum verdict recall_from(const struct answer *answers, const uint8_t *key)
 {
 	const uint64_t now = clock_now_ns();
 
 	for (size_t i = 0; i < ACCESS_ANSWERS_MAX; i++) {
-		const struct answer *a = &access->answers[i];
+		const struct answer *a = &answers[i];
 
 		if (a->verdict && clock_since_ns(now, a->since_ns) < ACCESS_AGE_NS &&
 			!memcmp(a->key, key, HASH_BYTES))
@@ -93,16 +106,75 @@ static enum verdict recall(const struct access *access, const uint8_t *key)
 	return UNKNOWN;
 }
 
+static enum verdict recall(const struct access *access, const uint8_t *key)
+{
+	const enum verdict known = recall_from(access->answers, key);
+
+	return known ? known : recall_from(access->of_nobody, key);
+}
+
 static void remember(struct access *access, const uint8_t *key, enum verdict verdict)
 {
-	struct answer *oldest = &access->answers[0];
+	struct answer *answers = verdict == NOBODY ? access->of_nobody : access->answers;
+	struct answer *oldest = &answers[0];
 
 	for (size_t i = 1; i < ACCESS_ANSWERS_MAX; i++)
-		if (access->answers[i].since_ns < oldest->since_ns)
-			oldest = &access->answers[i];
+		if (answers[i].since_ns < oldest->since_ns)
+			oldest = &answers[i];
 	oldest->verdict = verdict;
 	oldest->since_ns = clock_now_ns();
 	memcpy(oldest->key, key, HASH_BYTES);
+}
+
+/* ---- how often an address may ask ---- */
+
+/* Its own, or that of the address that has failed the least. NULL: all have open questions. */
+static struct origin *find_origin(struct access *access, const struct http_address *address)
+{
+	struct origin *found = NULL;
+
+	for (size_t i = 0; i < ACCESS_ADDRESSES_MAX; i++) {
+		struct origin *o = &access->origins[i];
+
+		if ((o->clear_ns || o->n_open) && http_address_is_same(&o->address, address))
+			return o;
+		if (!o->n_open && (!found || o->clear_ns < found->clear_ns))
+			found = o;
+	}
+	if (found)
+		*found = (struct origin){.address = *address};
+	return found;
+}
+
+/* Counts as a failure until it has succeeded. False: too many. */
+static bool begin_visit(struct visit *v)
+{
+	struct access *access = v->access;
+	const struct http_address address = http_address(v->request);
+	const uint64_t now = clock_now_ns();
+	struct origin *o = access->n_visits < ACCESS_VISITS_MAX ? find_origin(access, &address)
+								: NULL;
+
+	if (!o || o->n_open >= ACCESS_OPEN_MAX ||
+		clock_since_ns(o->clear_ns, now) >= ACCESS_FAILURES_MAX * ACCESS_FAILURE_NS)
+		return false;
+	o->clear_ns = MAX(o->clear_ns, now) + ACCESS_FAILURE_NS;
+	o->n_open++;
+	access->n_visits++;
+	v->origin = o;
+	return true;
+}
+
+static void end_visit(struct visit *v, enum verdict verdict)
+{
+	struct origin *o = v->origin;
+
+	if (!o)
+		return;
+	o->n_open--;
+	v->access->n_visits--;
+	if (verdict == ALLOWED)
+		o->clear_ns -= ACCESS_FAILURE_NS;
 }
 
 /* ---- what is asked ---- */
@@ -117,7 +189,13 @@ static void answer(struct http_request *request, enum verdict verdict)
 		[NO_TOKEN] = {401, "a token is needed: Authorization: Bearer TOKEN\n"},
 		[NOBODY] = {401, "the token is nobody's\n"},
 		[FORBIDDEN] = {403, "you may not: bind a cluster role that has the path\n"},
+		[TOO_MANY] = {429,
+			"too many tokens of this address have failed, or wait for the API server: "
+			"ask again later\n"},
 	};
+
+	if (verdict == TOO_MANY)
+		http_add_header(request, "Retry-After", "1");
 
 	if (verdict == ALLOWED)
 		http_pass(request);
@@ -133,6 +211,7 @@ static void conclude(struct visit *v, enum verdict verdict)
 	if (verdict != UNKNOWN)
 		remember(v->access, v->key, verdict);
 	LIST_REMOVE(v, link);
+	end_visit(v, verdict);
 	free(v);
 	answer(request, verdict);
 }
@@ -254,13 +333,13 @@ static struct str token_of(const struct access *access, const struct http_reques
 
 /* A visit, of which the API server is to be asked. NULL: the answer was known, and is given. */
 static struct visit *visit(
-	struct access *access, struct http_request *request, const char *kind, struct str who)
+	struct access *access, struct http_request *request, enum asker asker, struct str who)
 {
 	struct visit *v;
 	uint8_t key[HASH_BYTES];
 	enum verdict known;
 
-	if (make_key(request, kind, who, key) < 0) {
+	if (make_key(request, asker, who, key) < 0) {
 		answer(request, UNKNOWN);
 		return NULL;
 	}
@@ -273,6 +352,11 @@ static struct visit *visit(
 	v->access = access;
 	v->request = request;
 	memcpy(v->key, key, HASH_BYTES);
+	if (asker == TOKEN && !begin_visit(v)) {
+		free(v);
+		answer(request, TOO_MANY);
+		return NULL;
+	}
 	LIST_INSERT_HEAD(&access->visits, v, link);
 	return v;
 }
@@ -286,7 +370,7 @@ static void guard_user(struct access *access, struct http_request *request, json
 		answer(request, UNKNOWN);
 		return;
 	}
-	v = visit(access, request, "user", str_from(who));
+	v = visit(access, request, USER, str_from(who));
 	if (v)
 		ask_whether_he_may(v, json_incref(user));
 }
@@ -300,7 +384,7 @@ static void guard_token(struct access *access, struct http_request *request)
 		answer(request, NO_TOKEN);
 		return;
 	}
-	v = visit(access, request, "token", token);
+	v = visit(access, request, TOKEN, token);
 	if (v)
 		ask(v, "authentication.k8s.io/v1", "tokenreviews",
 			json_pack("{s:s, s:s, s:{s:s%}}", "apiVersion", "authentication.k8s.io/v1",

@@ -9,7 +9,13 @@
  * nothing blocks.
  *
  * An answer, of either kind, counts for ACCESS_AGE_NS: rights that are given or taken away show
- * after that. Of a token only its SHA-256 is kept.
+ * after that. Of a token only its SHA-256 is kept. Answers about tokens of nobody have a cache of
+ * their own: made-up tokens push out no answer about a real one.
+ *
+ * Each token that is not in the cache is a question to the API server. An address with
+ * ACCESS_OPEN_MAX open questions, or with ACCESS_FAILURES_MAX visits without success more than run
+ * off at one in ACCESS_FAILURE_NS, gets 429, and so does everybody at ACCESS_VISITS_MAX open
+ * questions. What an API server in front passes on is not limited.
  */
 #ifndef ACCESS_ACCESS_H
 #define ACCESS_ACCESS_H
@@ -20,6 +26,11 @@
 
 #define ACCESS_AGE_NS (UINT64_C(10) * 1000000000)
 #define ACCESS_ANSWERS_MAX 64u /* that are remembered; the oldest goes first */
+#define ACCESS_OPEN_MAX 16u    /* of an address */
+#define ACCESS_VISITS_MAX 64u
+#define ACCESS_FAILURES_MAX 100u
+#define ACCESS_FAILURE_NS (UINT64_C(500) * 1000000)
+#define ACCESS_ADDRESSES_MAX 256u /* that are remembered for this */
 #define ACCESS_TOKEN_MAX (16u << 10)
 
 struct access;

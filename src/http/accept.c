@@ -53,9 +53,16 @@ static void read_peer(int fd, struct http_address *ret)
 	}
 }
 
-static bool is_same(const struct http_address *a, const struct http_address *b)
+bool http_address_is_same(const struct http_address *a, const struct http_address *b)
 {
 	return a->family == b->family && !memcmp(a->bytes, b->bytes, sizeof(a->bytes));
+}
+
+struct http_address http_address(const struct http_request *request)
+{
+	const struct http_peer *peer = request->connection->peer_address;
+
+	return peer ? peer->address : (struct http_address){0};
 }
 
 static struct http_peer *find_peer(const struct http_server *s, const struct http_address *address)
@@ -63,7 +70,7 @@ static struct http_peer *find_peer(const struct http_server *s, const struct htt
 	struct http_peer *peer = NULL; /* for cppcheck */
 
 	LIST_FOREACH(peer, &s->peers, link)
-		if (is_same(&peer->address, address))
+		if (http_address_is_same(&peer->address, address))
 			return peer;
 	return NULL;
 }

@@ -12,12 +12,6 @@
 #define PATH_MAX_BYTES 2048u
 #define PEER_MAX 128u
 
-/* IPv4 as mapped into IPv6; on a unix socket the peer's user. */
-struct http_address {
-	int family;
-	uint8_t bytes[16];
-};
-
 /* An address that has connections. */
 struct http_peer {
 	LIST_ENTRY(http_peer) link;

@@ -90,6 +90,13 @@ typedef void http_header_fn(void *data, const char *name, const char *value);
 void http_each_header(const struct http_request *request, http_header_fn *fn, void *data);
 /* Common name of the certificate that client_ca vouches for, "": it has none. NULL: no such one. */
 const char *http_peer(struct http_request *request);
+/* Of the connection; IPv4 as mapped into IPv6, on a unix socket the peer's user. Zeros: unknown. */
+struct http_address {
+	int family;
+	uint8_t bytes[16];
+};
+struct http_address http_address(const struct http_request *request);
+bool http_address_is_same(const struct http_address *a, const struct http_address *b);
 struct str http_body(const struct http_request *request);
 /* Its route's right; NULL: none but its own. */
 const char *http_right(const struct http_request *request);

@@ -17,7 +17,7 @@ struct world {
 	struct kube_client *client;
 	struct access *access;
 	unsigned int n_tokens, n_accesses;
-	struct http_request *held;
+	struct http_request *held, *all_held[ACCESS_OPEN_MAX];
 	char *what; /* resource that was asked about last; whoever looks at it frees it */
 	bool is_holding;
 };
@@ -31,7 +31,7 @@ static void answer_json(struct http_request *request, json_t *json)
 	json_decref(json);
 }
 
-/* Tokens are names; "nobody" is nobody's. */
+/* Tokens are names; those that begin with "nobody" are nobody's. */
 static void on_token(void *data, struct http_request *request)
 {
 	struct world *w = data;
@@ -41,14 +41,16 @@ static void on_token(void *data, struct http_request *request)
 	w->n_tokens++;
 	if (w->is_holding) {
 		w->held = request;
+		if (w->n_tokens <= ACCESS_OPEN_MAX)
+			w->all_held[w->n_tokens - 1] = request;
 		return;
 	}
 	assert_ok(kube_json_parse(http_body(request), &review, NULL));
 	token = kube_json_text_at(review, "spec", "token", NULL);
 	answer_json(request,
 		json_pack("{s:{s:b, s:{s:s, s:[s], s:{s:[s]}}}}", "status", "authenticated",
-			strcmp(token, "nobody") != 0, "user", "username", token, "groups", "staff",
-			"extra", "team", "one"));
+			strncmp(token, "nobody", strlen("nobody")) != 0, "user", "username", token,
+			"groups", "staff", "extra", "team", "one"));
 }
 
 /* Only the operator may, and only get /metrics. */
@@ -244,6 +246,85 @@ static void memory_has_a_limit(void **state)
 	stop(&w);
 }
 
+/* Made-up tokens leave the answers about real ones alone. */
+static void made_up_tokens_push_nothing_out(void **state)
+{
+	struct world w = {0};
+	char token[32];
+
+	start(&w);
+	ask(&w, "GET", "/metrics", "Bearer operator", "200 OK");
+	for (unsigned int i = 0; i < ACCESS_ANSWERS_MAX + 1; i++) {
+		snprintf(token, sizeof(token), "Bearer nobody-%u", i);
+		ask(&w, "GET", "/metrics", token, "401 ");
+	}
+	assert_int_equal(w.n_tokens, 2 + ACCESS_ANSWERS_MAX);
+	ask(&w, "GET", "/metrics", token, "401 ");
+	ask(&w, "GET", "/metrics", "Bearer operator", "200 OK");
+	assert_int_equal(w.n_tokens, 2 + ACCESS_ANSWERS_MAX);
+	stop(&w);
+}
+
+/* An address that fails again and again is not asked about any more; others are. */
+static void an_address_may_fail_so_often(void **state)
+{
+	struct world w = {0};
+	_cleanup_buf_ struct buf other = BUF_INIT(1 << 16);
+	const char text[] =
+		"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer someone\r\n\r\n";
+	unsigned int n_asked;
+	char token[32];
+	int fd;
+
+	start(&w);
+	ask(&w, "GET", "/metrics", "Bearer operator", "200 OK");
+	/* More than what runs off meanwhile. */
+	for (unsigned int i = 0; i < 10 * ACCESS_FAILURES_MAX; i++) {
+		snprintf(token, sizeof(token), "Bearer nobody-%u", i);
+		ask(&w, "GET", "/metrics", token, "HTTP/1.1 4");
+	}
+	n_asked = w.n_tokens;
+	assert_in_range(n_asked, ACCESS_FAILURES_MAX, 9 * ACCESS_FAILURES_MAX);
+	fd = rig_dial_from(&w.rig, "127.0.0.2");
+	rig_say(fd, text);
+	assert_true(rig_hear(&w.rig, fd, &other, "403 "));
+	assert_int_equal(w.n_tokens, n_asked + 1);
+	close(fd);
+	stop(&w);
+}
+
+/* Nor may it have many questions open while the API server says nothing. */
+static void an_address_has_few_questions_open(void **state)
+{
+	struct world w = {.is_holding = true};
+	int fds[ACCESS_OPEN_MAX];
+	char text[256];
+
+	start(&w);
+	for (unsigned int i = 0; i < ACCESS_OPEN_MAX; i++) {
+		fds[i] = rig_dial(&w.rig);
+		snprintf(text, sizeof(text),
+			"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-%u\r\n\r\n",
+			i);
+		rig_say(fds[i], text);
+		while (http_server_counts(w.rig.server).n_requests <= i)
+			rig_turn(&w.rig);
+	}
+	ask(&w, "GET", "/metrics", "Bearer b", "429 ");
+	ask(&w, "GET", "/healthz", "Bearer b", "200 OK");
+	access_free(w.access);
+	w.access = NULL;
+	for (unsigned int i = 0; i < ACCESS_OPEN_MAX; i++) {
+		_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
+
+		assert_true(rig_hear(&w.rig, fds[i], &heard, "503 "));
+		if (w.all_held[i])
+			http_answer(w.all_held[i], 500, NULL, STR_NONE);
+		close(fds[i]);
+	}
+	stop(&w);
+}
+
 /* Nobody gets in because nobody says anything. */
 static void without_the_api_server_nobody_may(void **state)
 {
@@ -307,4 +388,5 @@ static void a_path_may_be_of_a_resource(void **state)
 UNIT_MAIN(UNIT(a_path_may_be_of_a_resource), UNIT(the_api_server_decides),
 	UNIT(an_answer_is_remembered), UNIT(a_route_may_count_as_another),
 	UNIT(a_token_may_be_in_the_cookie), UNIT(memory_has_a_limit),
-	UNIT(without_the_api_server_nobody_may))
+	UNIT(made_up_tokens_push_nothing_out), UNIT(an_address_may_fail_so_often),
+	UNIT(an_address_has_few_questions_open), UNIT(without_the_api_server_nobody_may))
