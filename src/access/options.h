@@ -22,6 +22,15 @@
 		"leader-elect", NULL, "of several only the one that holds the Lease " does, (at) \
 	}
 
+#define ACCESS_OPTION_HEALTH_LISTEN(port, at) \
+	{ \
+		"health-listen", "ADDRESS", \
+			"serve /healthz and /readyz over HTTP there too, such as " port \
+			": a port for the kubelet's probes, which no other client keeps busy; " \
+			"default nowhere", \
+			(at), .check = http_address_check \
+	}
+
 #define ACCESS_OPTION_NAMESPACE(at) \
 	{ \
 		"namespace", "NAME", "where divvy's own parts are; default divvy-system", (at), \

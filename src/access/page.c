@@ -12,9 +12,26 @@
 #define CA_MAX (1u << 20)
 
 struct page {
-	struct http_server *server;
+	struct http_server *server, *health; /* health is NULL where there is none */
 	struct access *access;
 };
+
+static int serve_health(
+	struct page *page, struct loop *loop, const struct page_options *o, struct error *err)
+{
+	const struct http_options http = {.address = o->health,
+		.max_connections = PAGE_HEALTH_CONNECTIONS_MAX,
+		.max_per_address = PAGE_HEALTH_CONNECTIONS_MAX,
+		.max_body = PAGE_BODY_MAX,
+		.request_ns = PAGE_HEALTH_NS,
+		.idle_ns = PAGE_HEALTH_NS,
+		.gives_way_at_once = true,
+		.routes = o->health_routes,
+		.n_routes = o->n_health_routes,
+		.data = o->data};
+
+	return http_server_new(loop, &http, &page->health, err);
+}
 
 static int start(struct page *page, struct kube_client *client, const struct page_options *o,
 	struct error *err)
@@ -41,6 +58,8 @@ static int start(struct page *page, struct kube_client *client, const struct pag
 	if (r >= 0)
 		access_accept_cookie(page->access, o->cookie);
 	r = r < 0 ? r : http_server_new(kube_client_loop(client), &http, &page->server, err);
+	if (r >= 0 && o->health)
+		r = serve_health(page, kube_client_loop(client), o, err);
 	if (r >= 0 && o->cert_file)
 		return http_server_read(page->server, o->cert_file, o->key_file, err);
 	if (r >= 0 && o->name)
@@ -68,6 +87,7 @@ void page_free(struct page *page)
 		return;
 	access_free(page->access);
 	http_server_free(page->server);
+	http_server_free(page->health);
 	free(page);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a daemon in a cluster serves over HTTPS: an HTTP server (http/server.h) whose guard is the
- * API server (access.h). Few connections, small bodies, short idling. The loop's thread.
+ * API server (access.h). Few connections, small bodies, short idling. The kubelet's probes may have
+ * a port of their own: no handshake, and no connection that another client can hold. The loop's
+ * thread.
  */
 #ifndef ACCESS_PAGE_H
 #define ACCESS_PAGE_H
@@ -11,6 +13,8 @@
 #define PAGE_CONNECTIONS_MAX 64u
 #define PAGE_BODY_MAX (64u << 10)
 #define PAGE_IDLE_NS (UINT64_C(30) * 1000000000)
+#define PAGE_HEALTH_CONNECTIONS_MAX 64u
+#define PAGE_HEALTH_NS (UINT64_C(2) * 1000000000) /* for a request, and without one */
 
 struct page_options {
 	const char *address; /* as http/listen.h has it */
@@ -21,7 +25,11 @@ struct page_options {
 	const char *cookie;              /* a token may be in it, too; borrowed. NULL: none */
 	const struct http_route *routes; /* borrowed */
 	size_t n_routes;
-	void *data; /* of their handlers */
+	void *data; /* of all handlers */
+	/* For probes, over HTTP, with connections of its own; NULL: nowhere. */
+	const char *health;
+	const struct http_route *health_routes; /* borrowed */
+	size_t n_health_routes;
 };
 
 struct page;

@@ -24,7 +24,7 @@
 #include "agent/control.h"
 #include "agent/device.h"
 #include "agent/memory.h"
-#include "agent/metrics.h"
+#include "agent/metrics-thread.h"
 #include "agent/register.h"
 #include "agent/state.h"
 #include "agent/tenant.h"
@@ -398,6 +398,13 @@ static int apply_at_start(struct agent *agent, struct error *err)
 	return r;
 }
 
+static int serve_metrics(struct agent *agent, struct error *err)
+{
+	const struct metrics_thread_options options = {.local = agent->options.metrics};
+
+	return options.local ? metrics_thread_new(agent, &options, &agent->metrics, err) : 0;
+}
+
 static int start(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
@@ -444,7 +451,7 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0)
 		r = state_load(agent, err);
 	if (r >= 0)
-		r = metrics_new(agent, o->metrics, err);
+		r = serve_metrics(agent, err);
 	if (r >= 0 && o->apply)
 		r = apply_at_start(agent, err);
 	return r < 0 ? r : start_listening(agent, err);
@@ -551,7 +558,7 @@ void agent_free(struct agent *agent)
 	LIST_FOREACH(p, &agent->processes, link)
 		if (!agent->is_replaced && !p->is_dead)
 			process_let_run(p);
-	http_server_free(agent->metrics);
+	metrics_thread_free(agent->metrics);
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);
 	worker_free(agent->worker);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon as one object: the parts and what they share. One thread (the loop's); the worker
- * thread (worker.h) sees none of this.
+ * thread (worker.h) and that of HTTP (metrics-thread.h) see none of this.
  *
  * Objects that a batch of the loop may still name (tenants, processes, connections) are marked dead
  * and freed by agent_reap() between batches.
@@ -31,7 +31,7 @@ struct memory;
 struct token;
 struct usage;
 struct control;
-struct http_server;
+struct metrics_thread;
 struct audit;
 struct apply;
 struct conf;
@@ -82,7 +82,7 @@ struct agent {
 	struct token *token;
 	struct usage *usage;
 	struct control *control;
-	struct http_server *metrics; /* NULL: none */
+	struct metrics_thread *metrics; /* of options.metrics; NULL: none */
 	struct audit *audit;
 	struct apply *apply;
 

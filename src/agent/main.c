@@ -16,6 +16,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+/* The loop, two workers, HTTP in a cluster and on this machine, and libcurl's resolvers. */
+#define ARENAS_MAX 8
+
 /* Late by at most what the kernel needs; before ordinary programs where that is permitted. */
 static void be_prompt(void)
 {
@@ -110,8 +113,8 @@ static int run(void *options, struct program_signals *signals, struct error *err
 	struct agent *agent = NULL;
 	int r;
 
-	/* One arena: the worker's few allocations need none of their own. */
-	mallopt(M_ARENA_MAX, 1);
+	/* Each thread has its own: none of lower priority holds the lock of the loop's. */
+	mallopt(M_ARENA_MAX, ARENAS_MAX);
 	raise_limits();
 	s->agent.is_gate_off = gate && !strcmp(gate, "off");
 	if (gate && *gate && !s->agent.is_gate_off)

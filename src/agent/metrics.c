@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "agent/audit.h"
 #include "agent/client.h"
@@ -14,12 +13,6 @@
 #include "base/parse.h"
 #include "base/prom.h"
 #include "http/listen.h"
-#include "kube/cache.h"
-
-#define TEXT_MAX (16u << 20)
-#define CONNECTIONS_MAX 64u
-#define BODY_MAX 4096u
-#define REQUEST_NS (10 * NSEC_PER_SEC)
 
 /* One value of a tenant on a device. */
 struct value {
@@ -196,20 +189,7 @@ int metrics_format(struct agent *agent, struct buf *out)
 	return buf_error(out);
 }
 
-/* ---- HTTP ---- */
-
-static void on_metrics(void *agent, struct http_request *request)
-{
-	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
-
-	metrics_format(agent, &text);
-	http_answer_buf(request, HTTP_METRICS, &text);
-}
-
-static const struct http_route routes[] = {
-	{"GET", "/healthz", http_answer_ok},
-	{"GET", "/metrics", on_metrics},
-};
+/* ---- the address ---- */
 
 int metrics_check(const char *address, struct error *err)
 {
@@ -227,56 +207,4 @@ int metrics_check(const char *address, struct error *err)
 	if (parse_uint(port, 1, 65535, &number, NULL) < 0)
 		return fail(err, EINVAL, "'%s': expected a port from 1 to 65535", address);
 	return 0;
-}
-
-int metrics_new(struct agent *agent, const char *address, struct error *err)
-{
-	char loopback[32];
-	struct http_options options = {.address = address,
-		.max_connections = CONNECTIONS_MAX,
-		.max_body = BODY_MAX,
-		.request_ns = REQUEST_NS,
-		.idle_ns = REQUEST_NS,
-		.routes = routes,
-		.n_routes = ARRAY_SIZE(routes),
-		.data = agent};
-	int r;
-
-	if (!address)
-		return 0;
-	/* Only here no host is this one. */
-	if (address[0] == ':' || address[0] == 'l') {
-		snprintf(loopback, sizeof(loopback), "127.0.0.1%s", strchr(address, ':'));
-		options.address = loopback;
-	}
-	r = http_server_new(agent->loop, &options, &agent->metrics, err);
-	return r < 0 ? fail_within(err, r, "--metrics") : 0;
-}
-
-static void on_ready(void *data, struct http_request *request)
-{
-	const struct agent *agent = data;
-
-	http_answer_ready(request, agent->pods && kube_cache_is_synced(agent->pods),
-		"it has not seen the pods of its node yet");
-}
-
-static const struct http_route guarded_routes[] = {
-	{"GET", "/healthz", http_answer_ok},
-	{"GET", "/readyz", on_ready},
-	{"GET", "/metrics", on_metrics, .is_guarded = true},
-};
-
-int metrics_serve(struct agent *agent, struct kube_client *client,
-	const struct node_options *options, struct page **ret_page, struct error *err)
-{
-	const struct page_options page = {.address = options->listen,
-		.name = "divvyd",
-		.host = options->name,
-		.routes = guarded_routes,
-		.n_routes = ARRAY_SIZE(guarded_routes),
-		.data = agent};
-	int r = page_new(client, &page, ret_page, err);
-
-	return r < 0 ? fail_within(err, r, "--listen") : 0;
 }

@@ -89,7 +89,7 @@ struct node {
 	struct kube_cache *wishes; /* its GPUNode */
 	struct kube_cache *policies;
 
-	struct page *page; /* NULL: nothing is served */
+	struct metrics_thread *metrics; /* NULL: nothing is served */
 	struct plugin *plugin;
 	char plugin_reason[128]; /* why the kubelet does not know us */
 	struct podres *podres;

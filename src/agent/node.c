@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "agent/device.h"
-#include "agent/metrics.h"
+#include "agent/metrics-thread.h"
 #include "agent/node-identity.h"
 #include "agent/node-internal.h"
 #include "agent/node-peers.h"
@@ -621,6 +621,13 @@ static int start_serving(struct node *node, struct error *err)
 	return r < 0 || !node->serve ? r : node_need_own_identity(node, err);
 }
 
+static int serve_metrics(struct node *node, struct error *err)
+{
+	const struct metrics_thread_options options = {.node = &node->options};
+
+	return metrics_thread_new(node->agent, &options, &node->metrics, err);
+}
+
 static int start(struct node *node, struct error *err)
 {
 	const struct device_set *set = node->agent->devices;
@@ -658,7 +665,7 @@ static int start(struct node *node, struct error *err)
 	r = r < 0 ? r : start_plugin(node, err);
 	node->agent->pods = node->pods;
 	if (r >= 0 && node->options.listen)
-		r = metrics_serve(node->agent, node->client, &node->options, &node->page, err);
+		r = serve_metrics(node, err);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < set->n; i++)
@@ -695,7 +702,7 @@ void node_free(struct node *node)
 {
 	if (!node)
 		return;
-	page_free(node->page);
+	metrics_thread_free(node->metrics);
 	allocate_free_all(node);
 	start_free_all(node);
 	gang_free_all(node);

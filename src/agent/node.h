@@ -32,6 +32,7 @@ struct node_options {
 	uint32_t probe_peers;       /* other nodes to be measured, up to PEERS_MAX */
 	uint32_t probe_transfer_ms; /* of a bandwidth; 0: none is measured */
 	const char *listen;         /* of /healthz and /metrics; NULL: nowhere */
+	const char *health_listen;  /* of /healthz and /readyz, for probes; NULL: nowhere */
 	bool is_simulate_fixed;     /* by the command line, whatever GPUNode says */
 };
 

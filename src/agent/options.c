@@ -221,6 +221,10 @@ static const struct program_option table[] = {
 		"serve /healthz, /readyz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
 		"/metrics to those whom the cluster lets get it; default nowhere",
 		AT(node.listen), .needs = "cluster", .check = http_address_check},
+	{"health-listen", "ADDRESS",
+		"serve /healthz and /readyz over HTTP there too, such as :9447: a port for the "
+		"kubelet's probes, which no other client keeps busy; default nowhere",
+		AT(node.health_listen), .needs = "listen", .check = http_address_check},
 };
 
 static const char *const environment[][2] = {

@@ -155,6 +155,8 @@ static struct connection *most_greedy(const struct http_server *s)
 
 static bool take_place(struct connection *c, uint64_t patience_ns)
 {
+	if (c && c->server->options.gives_way_at_once)
+		patience_ns = 0;
 	if (!c || clock_since_ns(clock_now_ns(), c->since_ns) < patience_ns)
 		return false;
 	http_accept_cut_off(c);

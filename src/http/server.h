@@ -53,6 +53,7 @@ struct http_options {
 	bool asks_certificate; /* client_ca comes later: http_server_set_client_ca() */
 	uint32_t max_connections;
 	uint32_t max_per_address; /* of one address, on a unix socket of one user; 0: 3 of 4 */
+	bool gives_way_at_once; /* a newcomer need not wait until a peer has been silent for 1 s */
 	size_t max_body;
 	uint64_t request_ns, idle_ns; /* 0: the defaults */
 	/* Borrowed. Elsewhere is 404, or 405 where another method would do, with what would. */

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 
@@ -84,6 +85,7 @@ class Daemon:
         self.dir = os.path.join(cluster.dir, "divvy" if name == "divvyd" else name)
         self.runtime = os.path.join(self.dir, "run")
         self.grants = os.path.join(self.dir, "grants")
+        self.health = os.path.join(self.dir, "health")
         self.simulate = simulate
         self.node = node or cluster.node_name
         self.port = cluster.slot.first + (9 if name == "divvyd" else 10)
@@ -118,7 +120,8 @@ class Daemon:
                 "--node-name", self.node, "--kubelet-dir", self.kubelet_dir, "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
                 "--cgroup-root", "/" + self.cluster.node.seat.group, "--log", "debug", "--grant-log", self.grants,
-                "--listen", f"{self.cluster.slot.address}:{self.port}", *options])
+                "--listen", f"{self.cluster.slot.address}:{self.port}", "--health-listen", "unix:" + self.health,
+                *options])
 
     def cut_power(self):
         """Once it is killed: its engine, and what is in memory alone."""
@@ -213,6 +216,15 @@ class Daemon:
             connection.request("GET", path, headers={"Authorization": "Bearer " + token} if token else {})
             response = connection.getresponse()
             return response.status, response.read().decode()
+
+    def probe(self, path):
+        """As a kubelet's probe, at the port that is for these alone: (status, text)"""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(60)
+            s.connect(self.health)
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            head, text = s.makefile("rb").read().decode().split("\r\n\r\n", 1)
+            return int(head.split()[1]), text
 
     def engine(self):
         """The pid of what simulates its devices."""

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvyd on a real kubelet: pods get what was given to them, and nothing else."""
 
+import contextlib
 import itertools
 import os
 import signal
+import socket
+import ssl
+import threading
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
@@ -372,6 +376,41 @@ def metrics_are_for_who_may_get_them():
     stop_pod("counts")
 
 
+def clients_that_hold_the_page_keep_no_probe_out():
+    """All connections of its port, which say nothing or half a greeting, and two that begin handshakes without end."""
+    address = (cluster.slot.address, daemon.port)
+    is_over = threading.Event()
+
+    def shake():
+        while not is_over.is_set():
+            with contextlib.suppress(OSError), socket.create_connection(address, timeout=60) as s:
+                tls = ssl.create_default_context()
+                tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+                tls.wrap_socket(s).close()
+
+    def is_page_answered():
+        with contextlib.suppress(OSError):
+            return daemon.http("/healthz") == (200, "ok\n")
+        return False
+
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(80)]
+        for s in held[::2]:
+            with contextlib.suppress(OSError):
+                s.sendall(bytes.fromhex("160301"))
+        shakers = [threading.Thread(target=shake) for _ in range(2)]
+        stack.callback(lambda: [t.join() for t in shakers])
+        stack.callback(is_over.set)
+        for thread in shakers:
+            thread.start()
+        for _ in range(20):
+            assert daemon.probe("/healthz") == (200, "ok\n")
+            assert daemon.probe("/readyz") == (200, "ok\n")
+        assert daemon.probe("/metrics")[0] == 404
+        wait_for(is_page_answered, "the page itself answers beside them", 120)
+    wait_for(is_page_answered, "the page answers after them", 120)
+
+
 def what_the_kubelet_no_longer_lists_is_given_back():
     """Whatever we hear of the pod: the API server is away when it ends."""
     run_pod(cluster, "unheard", ("--kernel-us=500", "--duration=8"), given(device(), epoch="7"))
@@ -643,6 +682,7 @@ try:
              a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart, a_dialects_variables_are_there,
              memory_is_promised_as_policies_say,
              (another_pods_process_is_not_let_in, metrics_are_for_who_may_get_them,
+              clients_that_hold_the_page_keep_no_probe_out,
               an_init_container_hands_its_slot_on, ten_init_containers_have_their_own_and_nobody_comes_after, a_pod_needs_no_privilege),
              cordoned_devices_take_nobody_new, what_no_placeholder_holds_takes_nobody, what_the_kubelet_no_longer_lists_is_given_back,
              a_restarted_kubelet_has_the_slots_at_once, an_upgrade_changes_nothing_for_who_runs,

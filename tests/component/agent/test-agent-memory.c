@@ -20,8 +20,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LONG_MS patience_ms(60000)
@@ -297,6 +299,55 @@ static void metrics_are_served(void **state)
 	rmdir(address + 5);
 }
 
+/* A daemon whose main thread does not run, as a debugger has it. */
+static bool stop_main_thread(pid_t pid)
+{
+	if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0)
+		return false;
+	assert_int_equal(ptrace(PTRACE_INTERRUPT, pid, NULL, NULL), 0);
+	assert_int_equal(waitpid(pid, NULL, __WALL), pid);
+	return true;
+}
+
+struct health {
+	const char *path, *expected;
+};
+
+static bool is_health(void *data)
+{
+	const struct health *h = data;
+	_cleanup_buf_ struct buf text = BUF_INIT(4096);
+
+	get(h->path, "/healthz", &text);
+	return strstr(buf_text(&text), h->expected) != NULL;
+}
+
+/* HTTP has a thread of its own: it answers while the loop does not run, and tells so in the end. */
+static void health_is_answered_beside_the_loop(void **state)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
+	const char *args[] = {"--metrics", NULL, NULL};
+	char address[96] = "unix:/tmp/divvy-test-metrics-XXXXXX";
+	struct health ok = {address + 5, "200 OK"}, bad = {address + 5, "503 "};
+	struct rig rig;
+
+	assert_non_null(mkdtemp(address + 5));
+	snprintf(address + strlen(address), 16, "/metrics");
+	args[1] = address;
+	rig_start(&rig, "1xTest-80Gi", args);
+	if (stop_main_thread(rig.daemon)) {
+		assert_true(is_health(&ok));
+		assert_true(rig_until(is_health, &bad, 100 * 1000));
+		assert_int_equal(ptrace(PTRACE_DETACH, rig.daemon, NULL, NULL), 0);
+		assert_true(rig_until(is_health, &ok, 100 * 1000));
+	}
+	get(address + 5, "/metrics", &text);
+	assert_non_null(strstr(buf_text(&text), "divvy_tenants 0\n"));
+	rig_stop(&rig);
+	*strrchr(address, '/') = '\0';
+	rmdir(address + 5);
+}
+
 static void it_ends_when_idle(void **state)
 {
 	static const char *const args[] = {"--exit-idle=100ms", NULL};
@@ -322,6 +373,7 @@ int main(void)
 		cmocka_unit_test(rules_say_whose_a_process_is),
 		cmocka_unit_test(a_followed_file_becomes_tenants),
 		cmocka_unit_test(metrics_are_served),
+		cmocka_unit_test(health_is_answered_beside_the_loop),
 		cmocka_unit_test(it_ends_when_idle),
 	};
 

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See metrics-thread.h. Two eventfds and a few atomic words join the loops; no lock does, since a
+ * thread of lower priority must never make the daemon's loop wait. One text is under way at a time:
+ * the thread asks for it, the loop renders it, the thread copies it and gives it back, since the
+ * loop's memory is the loop's to free.
+ */
+#include "agent/metrics-thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "access/page.h"
+#include "agent/metrics.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "http/server.h"
+#include "kube/cache.h"
+#include "kube/client.h"
+#include "kube/config.h"
+
+#define TEXT_MAX (16u << 20)
+#define CONNECTIONS_MAX 64u
+#define BODY_MAX 4096u
+#define REQUEST_NS (10 * NSEC_PER_SEC)
+#define BEAT_NS NSEC_PER_SEC
+#define STACK_BYTES (512u << 10)
+/* Requests that wait for the text: each has a connection. */
+#define WAITING_MAX (CONNECTIONS_MAX + PAGE_CONNECTIONS_MAX)
+
+struct text {
+	struct buf buf;
+};
+
+struct metrics_thread {
+	/* the daemon's loop */
+	struct agent *agent;
+	struct loop_io asked;
+	struct loop_timer beat;
+
+	/* both; each exchange is seq_cst, and the eventfd behind it carries the news */
+	int to_agent, to_thread; /* eventfds */
+	atomic_bool is_wanted, is_ending, is_ready;
+	_Atomic uint64_t beat_ns;
+	_Atomic(struct text *) fresh; /* to the thread */
+	_Atomic(struct text *) used;  /* back to the loop */
+
+	/* the thread, and the daemon's loop before it starts and after it has ended */
+	pthread_t thread;
+	bool is_started;
+	struct loop *loop;
+	struct loop_io told;
+	struct http_server *local;
+	struct kube_config *config;
+	struct kube_client *client;
+	struct page *page;
+	struct http_request *waiting[WAITING_MAX];
+	size_t n_waiting;
+};
+
+static void poke(int fd)
+{
+	const uint64_t one = 1;
+
+	/* It can only be full, and then it is readable. */
+	if (write(fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+static void drain(int fd)
+{
+	uint64_t n;
+
+	if (read(fd, &n, sizeof(n)) < 0)
+		return;
+}
+
+static void text_free(struct text *text)
+{
+	if (!text)
+		return;
+	buf_done(&text->buf);
+	free(text);
+}
+
+/* ---- the daemon's loop ---- */
+
+static void on_beat(struct loop_timer *timer, uint64_t now)
+{
+	struct metrics_thread *t = timer->data;
+
+	atomic_store(&t->beat_ns, now);
+	atomic_store(&t->is_ready, t->agent->pods && kube_cache_is_synced(t->agent->pods));
+	loop_set_timer(timer, now + BEAT_NS);
+}
+
+static void on_asked(struct loop_io *io, uint32_t events)
+{
+	struct metrics_thread *t = io->data;
+	struct text *text;
+
+	drain(t->to_agent);
+	if (!atomic_exchange(&t->is_wanted, false))
+		return;
+	text_free(atomic_exchange(&t->used, NULL));
+	text = calloc(1, sizeof(*text));
+	if (text) {
+		text->buf = BUF_INIT(TEXT_MAX);
+		metrics_format(t->agent, &text->buf);
+	}
+	text_free(atomic_exchange(&t->fresh, text));
+	poke(t->to_thread);
+}
+
+/* ---- the thread ---- */
+
+static void answer_waiting(struct metrics_thread *t, const struct text *text)
+{
+	for (size_t i = 0; i < t->n_waiting; i++)
+		if (text)
+			http_answer_buf(t->waiting[i], HTTP_METRICS, &text->buf);
+		else
+			http_answer(t->waiting[i], 503, HTTP_TEXT,
+				STR("the daemon has no text now: ask again later\n"));
+	t->n_waiting = 0;
+}
+
+static void on_told(struct loop_io *io, uint32_t events)
+{
+	struct metrics_thread *t = io->data;
+	struct text *text;
+
+	drain(t->to_thread);
+	if (atomic_load(&t->is_ending)) {
+		loop_stop(t->loop, 0);
+		return;
+	}
+	text = atomic_exchange(&t->fresh, NULL);
+	answer_waiting(t, text);
+	/* The loop has freed the former when it was asked for this one. */
+	atomic_store(&t->used, text);
+}
+
+static void on_metrics(void *data, struct http_request *request)
+{
+	struct metrics_thread *t = data;
+
+	if (t->n_waiting == WAITING_MAX) {
+		http_answer(request, 503, HTTP_TEXT, STR("too many requests\n"));
+		return;
+	}
+	t->waiting[t->n_waiting++] = request;
+	if (t->n_waiting > 1)
+		return;
+	atomic_store(&t->is_wanted, true);
+	poke(t->to_agent);
+}
+
+static void on_health(void *data, struct http_request *request)
+{
+	const struct metrics_thread *t = data;
+	const uint64_t silent_ns = clock_since_ns(clock_now_ns(), atomic_load(&t->beat_ns));
+	char text[96];
+
+	snprintf(text, sizeof(text), "not healthy: the daemon's loop has not run for %llu s\n",
+		(unsigned long long)(silent_ns / NSEC_PER_SEC));
+	if (silent_ns > METRICS_BEAT_MAX_NS)
+		http_answer(request, 503, HTTP_TEXT, str_from(text));
+	else
+		http_answer_ok(data, request);
+}
+
+static void on_ready(void *data, struct http_request *request)
+{
+	const struct metrics_thread *t = data;
+
+	http_answer_ready(
+		request, atomic_load(&t->is_ready), "it has not seen the pods of its node yet");
+}
+
+static void *thread_main(void *data)
+{
+	struct metrics_thread *t = data;
+
+	loop_run(t->loop);
+	return NULL;
+}
+
+/* ---- both ---- */
+
+static const struct http_route local_routes[] = {
+	{"GET", "/healthz", on_health},
+	{"GET", "/metrics", on_metrics},
+};
+
+static const struct http_route health_routes[] = {
+	{"GET", "/healthz", on_health},
+	{"GET", "/readyz", on_ready},
+};
+
+static const struct http_route guarded_routes[] = {
+	{"GET", "/healthz", on_health},
+	{"GET", "/readyz", on_ready},
+	{"GET", "/metrics", on_metrics, .is_guarded = true},
+};
+
+static int serve_local(struct metrics_thread *t, const char *address, struct error *err)
+{
+	char loopback[32];
+	struct http_options options = {.address = address,
+		.max_connections = CONNECTIONS_MAX,
+		.max_body = BODY_MAX,
+		.request_ns = REQUEST_NS,
+		.idle_ns = REQUEST_NS,
+		.routes = local_routes,
+		.n_routes = ARRAY_SIZE(local_routes),
+		.data = t};
+	int r;
+
+	/* Only here no host is this one. */
+	if (address[0] == ':' || address[0] == 'l') {
+		snprintf(loopback, sizeof(loopback), "127.0.0.1%s", strchr(address, ':'));
+		options.address = loopback;
+	}
+	r = http_server_new(t->loop, &options, &t->local, err);
+	return r < 0 ? fail_within(err, r, "--metrics") : 0;
+}
+
+static int serve_page(struct metrics_thread *t, const struct node_options *node, struct error *err)
+{
+	const struct kube_config_source source = {.files = node->kubeconfig};
+	const struct page_options page = {.address = node->listen,
+		.name = "divvyd",
+		.host = node->name,
+		.routes = guarded_routes,
+		.n_routes = ARRAY_SIZE(guarded_routes),
+		.health = node->health_listen,
+		.health_routes = health_routes,
+		.n_health_routes = ARRAY_SIZE(health_routes),
+		.data = t};
+	int r = kube_config_load(node->kubeconfig ? &source : NULL, &t->config, err);
+
+	r = r < 0 ? r : kube_client_new(t->loop, t->config, NULL, &t->client, err);
+	return r < 0 ? r : page_new(t->client, &page, &t->page, err);
+}
+
+/* Signals are the daemon's loop's to take. */
+static int start_thread(struct metrics_thread *t)
+{
+	struct sched_param ordinary = {0};
+	sigset_t all, old;
+	pthread_attr_t attr;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+	pthread_attr_setschedparam(&attr, &ordinary);
+	r = pthread_create(&t->thread, &attr, thread_main, t);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	t->is_started = r == 0;
+	return -r;
+}
+
+static int join_loops(struct metrics_thread *t, struct error *err)
+{
+	int r = loop_new(&t->loop);
+
+	t->to_agent = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t->to_thread = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r >= 0 && (t->to_agent < 0 || t->to_thread < 0))
+		r = -errno;
+	r = r < 0 ? r : loop_add_timer(t->agent->loop, &t->beat, on_beat);
+	r = r < 0 ? r : loop_add_io(t->agent->loop, &t->asked, t->to_agent, EPOLLIN, on_asked);
+	r = r < 0 ? r : loop_add_io(t->loop, &t->told, t->to_thread, EPOLLIN, on_told);
+	return r < 0 ? fail_errno(err, -r, "the thread of metrics") : 0;
+}
+
+int metrics_thread_new(struct agent *agent, const struct metrics_thread_options *options,
+	struct metrics_thread **ret_thread, struct error *err)
+{
+	struct metrics_thread *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return fail(err, ENOMEM, "out of memory");
+	t->agent = agent;
+	t->to_agent = t->to_thread = -1;
+	t->asked.data = t->beat.data = t->told.data = t;
+	r = join_loops(t, err);
+	if (r >= 0 && options->local)
+		r = serve_local(t, options->local, err);
+	if (r >= 0 && options->node)
+		r = serve_page(t, options->node, err);
+	if (r >= 0) {
+		on_beat(&t->beat, clock_now_ns());
+		r = start_thread(t);
+		if (r < 0)
+			fail_errno(err, -r, "the thread of metrics");
+	}
+	if (r < 0) {
+		metrics_thread_free(t);
+		return r;
+	}
+	*ret_thread = t;
+	return 0;
+}
+
+void metrics_thread_free(struct metrics_thread *t)
+{
+	if (!t)
+		return;
+	if (t->is_started) {
+		atomic_store(&t->is_ending, true);
+		poke(t->to_thread);
+		pthread_join(t->thread, NULL);
+	}
+	answer_waiting(t, NULL);
+	page_free(t->page);
+	http_server_free(t->local);
+	kube_client_free(t->client);
+	kube_config_free(t->config);
+	loop_remove_io(&t->told);
+	loop_remove_io(&t->asked);
+	loop_remove_timer(&t->beat);
+	loop_free(t->loop);
+	fd_close(t->to_agent);
+	fd_close(t->to_thread);
+	text_free(atomic_exchange(&t->fresh, NULL));
+	text_free(atomic_exchange(&t->used, NULL));
+	free(t);
+}
