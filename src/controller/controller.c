@@ -631,10 +631,17 @@ static uint64_t api_silence_ns(void *data)
 	return kube_client_silence_ns(c->client);
 }
 
+/*
+ * An API server has 200 requests that change something under way by default (its
+ * --max-mutating-requests-inflight), each with a connection here, and an address has 3 of 4.
+ */
+#define WEBHOOK_CONNECTIONS_MAX 512u
+
 static int serve(struct controller *c, struct error *err)
 {
 	const struct http_options webhook = {.address = c->options.webhook_listen,
 		.is_tls = true,
+		.max_connections = WEBHOOK_CONNECTIONS_MAX,
 		.asks_certificate = true,
 		.guard = access_guard,
 		.guard_data = c->access,
@@ -645,6 +652,9 @@ static int serve(struct controller *c, struct error *err)
 		.cookie = WEB_COOKIE,
 		.routes = controller_page_routes,
 		.n_routes = CONTROLLER_PAGE_ROUTES,
+		.health = c->options.health_listen,
+		.health_routes = controller_health_routes,
+		.n_health_routes = CONTROLLER_HEALTH_ROUTES,
 		.data = c};
 	int r = http_server_new(c->loop, &webhook, &c->webhook, err);
 

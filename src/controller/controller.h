@@ -28,7 +28,7 @@ struct controller_options {
 	const char *kubeconfig; /* NULL: as kube/config.h finds it */
 	bool is_elected;        /* --leader-elect; else it leads from the start */
 	const char *scheduler_name, *ns, *lease_ns;
-	const char *webhook_listen, *listen;
+	const char *webhook_listen, *listen, *health_listen;
 	const char *webhook_configuration, *webhook_service, *tls_secret;
 	const char *pod_name;
 	const char *placeholder_image; /* NULL: the one that our own pod runs from */
@@ -172,8 +172,10 @@ void external_look_at_front(struct controller *c);
 
 /* Of http/server.h; data is the controller. */
 #define CONTROLLER_WEBHOOK_ROUTES 5u
+#define CONTROLLER_HEALTH_ROUTES 2u
 #define CONTROLLER_PAGE_ROUTES (2u + WEB_N_ROUTES)
 extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
+extern const struct http_route controller_health_routes[CONTROLLER_HEALTH_ROUTES];
 extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];
 /* Whoever still waits for an answer gets one, once the client is gone. */
 void controller_end_askings(struct controller *c);

@@ -34,6 +34,7 @@ static const struct program_option table[] = {
 	{"listen", "ADDRESS",
 		"/metrics, for who may get it, and /healthz for all, HTTPS; default :9446",
 		AT(listen), .preset = ":9446", .check = http_address_check},
+	ACCESS_OPTION_HEALTH_LISTEN(":9448", AT(health_listen)),
 	{"placeholder-image", "IMAGE",
 		"image of the pods that take whole devices from another device plugin; default "
 		"the one that this controller's own pod runs from",

@@ -209,6 +209,11 @@ const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {
 	{"POST", "*", on_review},
 };
 
+const struct http_route controller_health_routes[CONTROLLER_HEALTH_ROUTES] = {
+	{"GET", "/healthz", http_answer_ok},
+	{"GET", "/readyz", on_ready},
+};
+
 /* ---- the page ---- */
 
 static void on_metrics(void *data, struct http_request *request)

@@ -27,6 +27,7 @@ static const struct program_option table[] = {
 		"serve /metrics, /healthz, /readyz and the extender, such as :9444; default "
 		"nothing",
 		AT(listen), .check = http_address_check},
+	ACCESS_OPTION_HEALTH_LISTEN(":9449", AT(health_listen)),
 	{"tls-cert", "FILE", "certificate of what is served; default one made at the start",
 		AT(tls_cert)},
 	{"tls-key", "FILE", "its key", AT(tls_key)},
@@ -48,6 +49,8 @@ static int finish(void *data, struct error *err)
 {
 	const struct options *o = data;
 
+	if (o->health_listen && !o->listen)
+		return fail(err, EINVAL, "--health-listen is beside --listen, which is missing");
 	return !o->tls_cert == !o->tls_key
 		? 0
 		: fail(err, EINVAL, "--tls-cert and --tls-key are needed together");

@@ -12,6 +12,7 @@ struct options {
 	const char *kubeconfig; /* NULL: the pod's own, or KUBECONFIG */
 	const char *scheduler_name, *space, *lease_space, *rack_label;
 	const char *listen;                         /* NULL: nothing is served */
+	const char *health_listen;                  /* for probes, beside listen; NULL: nowhere */
 	const char *tls_cert, *tls_key, *client_ca; /* NULL: none */
 	bool is_elected;                            /* --leader-elect */
 };

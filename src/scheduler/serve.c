@@ -104,6 +104,11 @@ static const struct http_route routes[] = {
 	{"POST", "/extender/bind", service_on_bind, .is_certified = true},
 };
 
+static const struct http_route health_routes[] = {
+	{"GET", "/healthz", http_answer_ok},
+	{"GET", "/readyz", on_ready},
+};
+
 int serve_new(struct service *service, struct page **ret_page, struct error *err)
 {
 	const struct options *o = service->options;
@@ -115,6 +120,9 @@ int serve_new(struct service *service, struct page **ret_page, struct error *err
 		.host = "divvy-scheduler",
 		.routes = routes,
 		.n_routes = ARRAY_SIZE(routes),
+		.health = o->health_listen,
+		.health_routes = health_routes,
+		.n_health_routes = ARRAY_SIZE(health_routes),
 		.data = service};
 
 	return o->listen ? page_new(service->client, &page, ret_page, err) : 0;
