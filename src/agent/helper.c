@@ -13,11 +13,11 @@
 
 #include "base/beside.h"
 #include "base/fd.h"
+#include "base/inherit.h"
 
 #define FIRST 3
 #define HIGH 64 /* above those that a helper is given */
 #define PACKET_MAX 4096u
-#define ENV_MAX 256u
 
 struct helper {
 	struct helper_options options;
@@ -61,24 +61,11 @@ static void on_control(struct loop_io *io, uint32_t events)
 	h->options.ended(h->options.data);
 }
 
-/* Ours with theirs; what it points at is not copied. */
-static size_t fill_env(const char *const *more, const char **ret)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; more && more[i] && n < ENV_MAX; i++)
-		ret[n++] = more[i];
-	for (size_t i = 0; environ[i] && n < ENV_MAX; i++)
-		ret[n++] = environ[i];
-	ret[n] = NULL;
-	return n;
-}
-
 int helper_start(struct loop *loop, const struct helper_options *o, struct helper **ret_helper,
 	struct error *err)
 {
 	struct helper *h = calloc(1, sizeof(*h));
-	const char *argv[32], *env[ENV_MAX + 1];
+	const char *argv[32], *env[INHERIT_MAX + 1];
 	int fds[HELPER_FDS_MAX], pair[2] = {-1, -1}, r;
 	char path[PATH_MAX];
 	size_t n = 0;
@@ -102,7 +89,7 @@ int helper_start(struct loop *loop, const struct helper_options *o, struct helpe
 	for (size_t i = 0; o->argv[i] && n < ARRAY_SIZE(argv) - 1; i++)
 		argv[n++] = o->argv[i];
 	argv[n] = NULL;
-	fill_env(o->env, env);
+	inherit_fill(INHERIT_BY_LINK, o->env, env);
 	for (size_t i = 0; i < o->n_fds; i++)
 		fds[i] = i == (size_t)o->control_at ? pair[1] : o->fds[i];
 	/* A child of nobody's: there is none to wait for but this one, which ends at once. */

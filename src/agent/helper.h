@@ -17,7 +17,7 @@ struct helper;
 struct helper_options {
 	const char *name;        /* "divvy-remote-far" */
 	const char *const *argv; /* behind the name; NULL behind the last */
-	const char *const *env;  /* "NAME=value", added to ours; NULL behind the last */
+	const char *const *env;  /* "NAME=value", beside what inherit.h keeps; NULL at the end */
 	int fds[HELPER_FDS_MAX]; /* become 3, 4, ...: they stay the caller's */
 	size_t n_fds;
 	int control_at; /* which of fds is made here: the other end of helper_control() */

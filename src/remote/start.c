@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/beside.h"
+#include "base/inherit.h"
 #include "base/parse.h"
 #include "remote/link.h"
 #include "remote/store.h"
@@ -51,7 +52,8 @@ void worker_become(int sock)
 {
 	static const char *const here[] = {".", NULL};
 	const char *preload = getenv("DIVVY_REMOTE_HOOKS"), *store = getenv(STORE_ENV);
-	char path[PATH_MAX], number[16];
+	const char *more[2] = {NULL}, *env[INHERIT_MAX + 1];
+	char path[PATH_MAX], number[16], text[2 * PATH_MAX + 16];
 	uint64_t fd;
 
 	if (beside_find(here, "divvy-remote-worker", X_OK, path, sizeof(path)) < 0)
@@ -62,8 +64,12 @@ void worker_become(int sock)
 		fd_set_cloexec((int)fd, false);
 	/* Where the daemon does not answer it is closed: a worker never runs ungated. */
 	setenv("DIVVY_ABSENT", "closed", 1);
-	if (preload)
-		setenv("LD_PRELOAD", preload, 1);
-	unsetenv("DIVVY_REMOTE");
-	execl(path, path, number, WORKER_WHOSE, NULL);
+	if (preload &&
+		(size_t)snprintf(text, sizeof(text), "LD_PRELOAD=%s", preload) >= sizeof(text))
+		return;
+	more[0] = preload ? text : NULL;
+	/* A kernel may reach what stands there: docs/remote.md. */
+	inherit_fill(INHERIT_BY_WORKER, more, env);
+	execve(path, (char *[]){path, number, (char[]){WORKER_WHOSE}, NULL},
+		(char *const *)(uintptr_t)env);
 }
