@@ -152,6 +152,7 @@ static void init_device(struct engine *e, uint32_t i)
 	d->pci_bus = 0x10 + 0x10 * (i % 8) + i / 8;
 	d->pci_vendor_device = m->pci_id;
 	d->numa = e->config.numa[i];
+	d->host_access = (uint32_t)e->config.costs.host_access;
 	memcpy(d->nvlinks, e->config.links[i], sizeof(d->nvlinks));
 	d->power_limit_mw = m->power_mw;
 }

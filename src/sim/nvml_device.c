@@ -696,3 +696,16 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsign
 	nodeSet[d->numa / 64] |= 1ul << d->numa % 64;
 	return NVML_SUCCESS;
 }
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(
+	nvmlDevice_t device, nvmlDeviceAddressingMode_t *mode)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(mode, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(
+		mode->version == (sizeof(*mode) | 1u << 24), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	mode->value = d->host_access; /* numbered alike */
+	return NVML_SUCCESS;
+}

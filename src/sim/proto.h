@@ -512,6 +512,13 @@ struct sim_reply {
 	char text[128]; /* for people, may be empty */
 };
 
+/* How a kernel reaches ordinary memory of its process. */
+enum sim_host_access {
+	SIM_HOST_ACCESS_NONE,
+	SIM_HOST_ACCESS_HMM,
+	SIM_HOST_ACCESS_ATS,
+};
+
 /* ---- the state file: mapped read-only by whoever wants to look ---- */
 
 struct sim_state_device {
@@ -524,6 +531,7 @@ struct sim_state_device {
 	uint32_t clock_khz, mem_clock_khz, mem_bus_bits, l2_bytes;
 	uint32_t pci_domain, pci_bus, pci_device, pci_vendor_device; /* device << 16 | vendor */
 	uint32_t numa;
+	uint32_t host_access;              /* enum sim_host_access */
 	uint32_t nvlinks[SIM_MAX_DEVICES]; /* number of NVLinks to each other device */
 	uint32_t power_limit_mw;
 	uint32_t lost; /* fault: fallen off the bus */

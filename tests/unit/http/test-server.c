@@ -151,7 +151,7 @@ static void close_all(const int *fds, size_t n)
 		close(fds[i]);
 }
 
-/* A request from that address is answered, although the server may refuse some connections first. */
+/* A request from there is answered, although the server may refuse some connections first. */
 static void is_answered(struct rig *rig, const char *from)
 {
 	bool is_heard = false;
