@@ -267,6 +267,26 @@ static void find_devices(struct agent *agent, json_t *list)
 			"on a machine with an NVIDIA driver, start the daemon without --simulate");
 }
 
+/* What divvy serve and divvyd --remote-listen do about it: docs/remote.md. */
+static void find_host_access(const struct agent *agent, json_t *list)
+{
+	char text[300];
+
+	for (uint32_t i = 0; i < agent->devices->n; i++) {
+		const char *how = device_host_access(&agent->devices->devices[i]);
+
+		if (!how)
+			continue;
+		snprintf(text, sizeof(text),
+			"kernels on device %u reach ordinary memory of their process (%s): workers "
+			"of remote programs serve no other users there",
+			i, how);
+		found(list, "note", text,
+			"for programs that you trust: divvy serve --allow-host-access, or divvyd "
+			"--remote-host-access");
+	}
+}
+
 json_t *audit_findings(struct agent *agent)
 {
 	const struct audit *audit = agent->audit;
@@ -275,6 +295,7 @@ json_t *audit_findings(struct agent *agent)
 	char text[300];
 
 	find_devices(agent, list);
+	find_host_access(agent, list);
 	if (agent->options.is_gate_off)
 		found(list, "warning", "DIVVY_GATE=off: every gate is open, no share is enforced",
 			"unset DIVVY_GATE and restart the daemon");

@@ -421,3 +421,12 @@ struct device *device_find(const struct device_set *set, const char *uuid)
 			return &set->devices[i];
 	return NULL;
 }
+
+const char *device_host_access(const struct device *device)
+{
+	switch (device->info.host_access) {
+	case NVML_HOST_ACCESS_HMM: return "HMM";
+	case NVML_HOST_ACCESS_ATS: return "ATS";
+	default: return NULL;
+	}
+}

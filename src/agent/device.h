@@ -36,6 +36,9 @@ struct device {
 	char note[160]; /* what limits sharing, in words */
 };
 
+/* "HMM" or "ATS", where kernels reach ordinary memory of their process; NULL: they do not. */
+const char *device_host_access(const struct device *device);
+
 /*
  * Nobody new comes to an ill one: the driver has lost it, has told of an error, or, so often in a
  * row, says nothing.

@@ -500,6 +500,8 @@ void serve_env_fill(const struct node *node, struct serve_env *ret)
 		snprintf(ret->text[n++], size, "DIVVY_SIM=%s", set->sim_dir);
 		snprintf(ret->text[n++], size, "DIVVY_DRIVER=%s/driver", node->library);
 	}
+	if (node->options.is_host_access_allowed)
+		snprintf(ret->text[n++], size, "DIVVY_REMOTE_HOST_ACCESS=allow");
 	for (size_t i = 0; i < n; i++)
 		ret->list[i] = ret->text[i];
 	ret->list[n] = NULL;
@@ -670,12 +672,31 @@ static void watch_again(struct node *node)
 	}
 }
 
+/* Each worker looks again, by CUDA: drivers before 580 do not tell NVML. */
+static bool is_kept_back(const struct node *node)
+{
+	const struct device_set *set = node->agent->devices;
+
+	for (uint32_t i = 0; i < set->n && !node->options.is_host_access_allowed; i++) {
+		const char *how = device_host_access(&set->devices[i]);
+
+		if (!how)
+			continue;
+		log_warn("--remote-listen: kernels on device %u reach ordinary memory of their "
+			 "process (%s): this node's devices are not served to pods of other "
+			 "nodes, unless --remote-host-access allows it",
+			i, how);
+		return true;
+	}
+	return false;
+}
+
 int serve_new(struct node *node, struct error *err)
 {
 	struct serve *serve;
 	int r;
 
-	if (!node->options.remote_listen || !node->agent->devices->n)
+	if (!node->options.remote_listen || !node->agent->devices->n || is_kept_back(node))
 		return 0;
 	serve = calloc(1, sizeof(*serve));
 	if (!serve)

@@ -47,8 +47,8 @@ const char *serve_address(const struct node *node);
 
 /* What helpers have in their environment to ask us, and workers of theirs the driver. */
 struct serve_env {
-	char text[6][2 * PATH_MAX + 64];
-	const char *list[7];
+	char text[7][2 * PATH_MAX + 64];
+	const char *list[8];
 };
 void serve_env_fill(const struct node *node, struct serve_env *ret_env);
 

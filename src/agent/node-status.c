@@ -212,8 +212,34 @@ static struct condition audited_condition(const struct node *node, char *message
 		message};
 }
 
+static struct condition host_access_condition(const struct node *node, char *message, size_t size)
+{
+	const struct device_set *set = node->agent->devices;
+	const char *how = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		const char *its = device_host_access(&set->devices[i]);
+
+		n += its != NULL;
+		how = its ? its : how;
+	}
+	message[0] = '\0';
+	if (how)
+		snprintf(message, size,
+			"kernels reach ordinary memory of their process on %u of %u devices: pods "
+			"of other nodes %s",
+			n, set->n,
+			node->options.is_host_access_allowed
+				? "are served with them (--remote-host-access)"
+				: "are not served with them");
+	return (struct condition){"HostMemoryReachable", how != NULL, how ? how : "None", message};
+}
+
 static json_t *conditions_json(const struct node *node)
 {
+	char reach[192];
+	const struct condition host_access = host_access_condition(node, reach, sizeof(reach));
 	const struct condition ready = ready_condition(node);
 	char message[256] = "", findings[128];
 	const struct condition audited = audited_condition(node, findings, sizeof(findings));
@@ -237,6 +263,7 @@ static json_t *conditions_json(const struct node *node)
 				  "not checked against them"}
 			: &(struct condition){"HostNamespaces", true, "Shared", ""});
 	add_condition(node, all, &audited);
+	add_condition(node, all, &host_access);
 	add_condition(node, all,
 		node->is_insecure ? &(struct condition){"RuntimeInsecure", true,
 					    "VisibleDevicesHonoured", NODE_INSECURE}

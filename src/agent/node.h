@@ -28,12 +28,13 @@ struct node_options {
 	bool is_by_environment;  /* real devices come by NVIDIA's variables: no runtime knows CDI */
 	const char *cgroup_root; /* NULL: as of our own pod */
 	const char *grant_log;   /* a file to write down what is granted; NULL: none */
-	const char *remote_listen;  /* where other nodes get this one's devices; NULL: nowhere */
-	uint32_t probe_peers;       /* other nodes to be measured, up to PEERS_MAX */
-	uint32_t probe_transfer_ms; /* of a bandwidth; 0: none is measured */
-	const char *listen;         /* of /healthz and /metrics; NULL: nowhere */
-	const char *health_listen;  /* of /healthz and /readyz, for probes; NULL: nowhere */
-	bool is_simulate_fixed;     /* by the command line, whatever GPUNode says */
+	const char *remote_listen;   /* where other nodes get this one's devices; NULL: nowhere */
+	bool is_host_access_allowed; /* remote tenants get devices that reach host memory, too */
+	uint32_t probe_peers;        /* other nodes to be measured, up to PEERS_MAX */
+	uint32_t probe_transfer_ms;  /* of a bandwidth; 0: none is measured */
+	const char *listen;          /* of /healthz and /metrics; NULL: nowhere */
+	const char *health_listen;   /* of /healthz and /readyz, for probes; NULL: nowhere */
+	bool is_simulate_fixed;      /* by the command line, whatever GPUNode says */
 };
 
 struct node;

@@ -41,6 +41,10 @@ struct nvml_event_data {
 	unsigned int gpu_instance, compute_instance;
 };
 
+struct nvml_addressing_mode {
+	unsigned int version, value;
+};
+
 #define NVML_OK 0
 #define NVML_TIMEOUT 10
 #define NVML_EVENT_XID 8ull
@@ -50,6 +54,8 @@ struct nvml_event_data {
 #define NVML_TOPOLOGY_MULTIPLE 20u /* PCIe switches alone are between them */
 #define NVML_TOPOLOGY_NODE 40u     /* host bridges of one NUMA node */
 #define NVML_INSUFFICIENT_SIZE 7
+#define NVML_ADDRESSING_V1 (unsigned int)(sizeof(struct nvml_addressing_mode) | 1u << 24)
+#define NVML_NOT_SUPPORTED 3
 #define NVML_MEMORY_V2 (unsigned int)(sizeof(struct nvml_memory_v2) | 2u << 24)
 #define PROCESSES_MAX 4096
 #define WATCHED_MAX 64u
@@ -80,6 +86,8 @@ struct nvml_event_data {
 	X("nvmlDeviceGetMPSComputeRunningProcesses_v3", false, mps, \
 		(nvml_handle, unsigned int *, struct nvml_process_info *)) \
 	X("nvmlDeviceGetMinorNumber", false, minor, (nvml_handle, unsigned int *)) \
+	X("nvmlDeviceGetAddressingMode", false, addressing, \
+		(nvml_handle, struct nvml_addressing_mode *)) \
 	X("nvmlDeviceGetMemoryAffinity", false, memory_affinity, \
 		(nvml_handle, unsigned int, unsigned long *, unsigned int)) \
 	X("nvmlDeviceGetTopologyCommonAncestor", false, ancestor, \
@@ -239,6 +247,17 @@ static int32_t read_numa(struct nvml *nvml, nvml_handle handle)
 	return -1;
 }
 
+static enum nvml_host_access read_host_access(struct nvml *nvml, nvml_handle handle)
+{
+	static const enum nvml_host_access modes[] = {
+		NVML_HOST_ACCESS_NONE, NVML_HOST_ACCESS_HMM, NVML_HOST_ACCESS_ATS};
+	struct nvml_addressing_mode mode = {.version = NVML_ADDRESSING_V1};
+	int r = nvml->addressing ? nvml->addressing(handle, &mode) : NVML_NOT_SUPPORTED;
+
+	return r == NVML_OK && mode.value < ARRAY_SIZE(modes) ? modes[mode.value]
+							      : NVML_HOST_ACCESS_UNKNOWN;
+}
+
 static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, struct nvml_info *info)
 {
 	struct nvml_pci_info pci = {0};
@@ -249,6 +268,7 @@ static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, str
 		.gpu_instance = NVML_NO_INSTANCE,
 		.compute_mode = "default",
 		.numa = read_numa(nvml, handle),
+		.host_access = read_host_access(nvml, handle),
 		.minor = -1};
 	if (nvml->uuid(handle, info->uuid, sizeof(info->uuid)) != NVML_OK)
 		return false;

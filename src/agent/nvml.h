@@ -17,6 +17,14 @@
 struct nvml;
 typedef void *nvml_handle;
 
+/* How kernels reach ordinary memory of their process. */
+enum nvml_host_access {
+	NVML_HOST_ACCESS_UNKNOWN, /* drivers before 580 do not say */
+	NVML_HOST_ACCESS_NONE,
+	NVML_HOST_ACCESS_HMM,
+	NVML_HOST_ACCESS_ATS,
+};
+
 struct nvml_info {
 	char uuid[96];
 	char model[96];
@@ -29,6 +37,7 @@ struct nvml_info {
 	char parent[96];
 	int32_t numa;  /* the node whose memory is nearest; -1: not known */
 	int32_t minor; /* of its device file; -1: not known */
+	enum nvml_host_access host_access;
 	uint32_t nvml_index;
 	uint32_t gpu_instance; /* of MIG; NVML_NO_INSTANCE: none, or not known */
 	nvml_handle handle;

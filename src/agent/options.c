@@ -208,6 +208,10 @@ static const struct program_option table[] = {
 		"serve this node's devices to pods of other nodes on ADDRESS:PORT or "
 		"[ADDRESS]:PORT, by which those reach it; default nowhere",
 		AT(node.remote_listen), .needs = "cluster", .check = check_remote_listen},
+	{"remote-host-access", NULL,
+		"serve other nodes also with devices whose kernels reach ordinary memory of their "
+		"process (HMM, ATS), that of divvy's worker: for programs that are trusted",
+		AT(node.is_host_access_allowed), .needs = "remote-listen"},
 	{"probe-peers", "N",
 		"measure round trip and bandwidth to up to N other nodes that serve devices (0 to "
 		"64), for the scheduler; default 32",

@@ -32,6 +32,10 @@ static const struct cli_option options[] = {
 	{"invite", 0, CLI_MAYBE, "FILE", NULL,
 		"write the invitation to a new file that nobody else may read, and remove it at "
 		"the end (default: to stdout)"},
+	{"allow-host-access", 0, CLI_FLAG, NULL, NULL,
+		"serve the program also with devices that reach ordinary memory of their process "
+		"(HMM, ATS): its kernels can then read and change all of the worker, the tenant's "
+		"secret included"},
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
 	{"name", 0, CLI_VALUE, "NAME", NULL,
@@ -86,6 +90,15 @@ static int invite(const struct address *at, struct error *err)
 					       : 0;
 }
 
+/* The link's workers have it from its environment (remote/host-access.h). */
+static int allow_host_access(bool is_allowed, struct error *err)
+{
+	const int r = is_allowed ? setenv("DIVVY_REMOTE_HOST_ACCESS", "allow", 1)
+				 : unsetenv("DIVVY_REMOTE_HOST_ACCESS");
+
+	return r < 0 ? fail(err, E2BIG, "the environment is too large") : 0;
+}
+
 #define GIVEN_MAX 64
 
 static int run(const struct cli_args *args, struct error *err)
@@ -107,7 +120,8 @@ static int run(const struct cli_args *args, struct error *err)
 	snprintf(number, sizeof(number), "%d", r);
 	for (const struct cli_option *o = options; o->name; o++)
 		if (cli_has(args, o->name) && strcmp(o->name, "listen") != 0 &&
-			strcmp(o->name, "invite") != 0 && n_given < GIVEN_MAX) {
+			strcmp(o->name, "invite") != 0 &&
+			strcmp(o->name, "allow-host-access") != 0 && n_given < GIVEN_MAX) {
 			at[n_given++] = given.n;
 			buf_addf(&given, "--%s=%s", o->name, cli_get(args, o->name));
 			buf_add_byte(&given, '\0');
@@ -115,6 +129,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (buf_error(&given) < 0)
 		return fail(err, E2BIG, "the options are too long");
 	r = invite(&address, err);
+	r = r < 0 ? r : allow_host_access(cli_has(args, "allow-host-access"), err);
 	if (r < 0)
 		return r;
 	if (!cli_has(args, "name"))

@@ -20,6 +20,7 @@
 #include "base/listener.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "remote/host-access.h"
 #include "remote/link.h"
 
 #define WORKERS_MAX 1024u
@@ -70,6 +71,8 @@ int main(int argc, char **argv)
 	fd_set_cloexec((int)listener, true);
 	knocks = (struct listener_poll){.fd = (int)listener};
 	workers_begin();
+	/* is_allowed(): who connects is the user whose workers these are. */
+	setenv(HOST_ACCESS_ENV, HOST_ACCESS_OWN, 1);
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	/* Who has started us waits for this word before the program begins. */
 	dprintf(STDOUT_FILENO, "ok\n");

@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/parse.h"
+#include "remote/host-access.h"
 #include "remote/link.h"
 #include "remote/store.h"
 #include "remote/worker.h"
@@ -39,6 +40,8 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 			"the program's libdivvy-remote.so speaks version %u, divvy's worker "
 			"version %u: start the program again with the libraries of now",
 			hello->abi, REMOTE_ABI);
+	else if (why == CUDA_ERROR_NOT_PERMITTED)
+		snprintf(note.text, sizeof(note.text), "%s", HOST_ACCESS_WORDS);
 	else if (words.n)
 		snprintf(note.text, sizeof(note.text), "%.*s", STR_ARG(words));
 	else if (!strcmp(visible, "!"))
@@ -82,7 +85,7 @@ static CUresult begin(const struct remote_note *hello)
 	if (driver_load(&driver) < 0)
 		return CUDA_ERROR_NO_DEVICE;
 	r = driver.cuInit(0);
-	return r;
+	return r || host_access_is_permitted() ? r : CUDA_ERROR_NOT_PERMITTED;
 }
 
 static void open_lane(struct remote_session *session, unsigned index)

@@ -510,6 +510,31 @@ def a_daemon_that_is_killed_comes_again():
     remove("again")
 
 
+def devices_that_reach_host_memory_are_served_if_that_is_allowed():
+    """A program's kernels could read its worker there, so it takes an administrator's word."""
+    def again(*options, **environment):
+        cluster.kill("divvyd-far")
+        server.cut_power()
+        server.start(*options, **environment)
+
+    def reaches(status, reason, words):
+        condition = server.condition("HostMemoryReachable")
+        return (condition.get("status"), condition.get("reason")) == (status, reason) and \
+            words in condition.get("message", "")
+    assert reaches("False", "None", ""), server.condition("HostMemoryReachable")
+    again(DIVVY_SIM_COSTS="host_access=1")
+    wait_for(lambda: server.answers() and reaches("True", "HMM", "on 2 of 2 devices"), "its condition says so", 120)
+    wait_for(lambda: not server.status().get("remote"), "it serves no other node", 60)
+    assert reaches("True", "HMM", "are not served"), server.condition("HostMemoryReachable")
+    again("--remote-host-access", DIVVY_SIM_COSTS="host_access=2")
+    server.await_serving()
+    wait_for(lambda: reaches("True", "ATS", "--remote-host-access"), "its condition says that it is allowed", 60)
+    start_one("trusted")
+    remove("trusted")
+    again()
+    server.await_serving()
+
+
 def a_restarted_container_finds_its_device_again():
     cluster.create(pods(), {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "restarts", "annotations": {
@@ -629,6 +654,7 @@ TESTS = [each_node_says_what_it_is, the_network_between_them_is_measured, two_po
          what_is_not_so_there_is_refused_there, a_worker_that_is_killed_is_an_error, a_link_that_is_cut_is_an_error,
          a_link_that_is_stopped_is_an_error,
          a_program_that_is_killed_leaves_nothing, a_daemon_that_is_killed_comes_again,
+         devices_that_reach_host_memory_are_served_if_that_is_allowed,
          a_restarted_container_finds_its_device_again, a_deleted_pod_gives_back_what_it_had,
          a_node_that_vanishes_gives_back_what_its_pods_had, over_ipv6, both_on_one_node]
 

@@ -67,6 +67,26 @@ def the_program_holds_nothing_of_the_tenant():
         wait_for(lambda: not os.path.exists(env["DIVVY_REMOTE"]), "the server has ended")
 
 
+def devices_that_reach_host_memory_are_for_ones_own_programs():
+    """A kernel there could read its worker: who serves others has to allow it."""
+    with Rig(env={"DIVVY_SIM_COSTS": "host_access=1"}) as rig:
+        note, = [f for f in rig.json("doctor", "-o", "json") if "ordinary memory" in f["what"]]
+        assert "device 0" in note["what"] and "HMM" in note["what"], note
+        assert "--allow-host-access" in note["do"], note
+        done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", SPIN, "--count=10")
+        assert done.returncode == 0, done.stderr
+        _, invitation = serve(rig, "closed", "--request", "0.2")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", SPIN, "--count=10")
+        out, err = child.communicate()
+        assert child.returncode == 1 and "HMM or ATS" in err and "--allow-host-access" in err, (out, err)
+        assert "CUDA_ERROR_NOT_PERMITTED" in err, err
+        _, invitation = serve(rig, "open", "--request", "0.2", "--allow-host-access")
+        child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", SPIN, "--count=10")
+        assert child.wait(120) == 0, child.communicate()
+    with Rig() as rig:
+        assert not [f for f in rig.json("doctor", "-o", "json") if "ordinary memory" in f["what"]]
+
+
 def a_killed_worker_is_an_error_and_nobody_elses():
     with Rig() as rig:
         other = rig.spin("other", "--request", "0.3", "--remote", "local")
@@ -604,6 +624,7 @@ def another_place_is_refused_in_words():
 
 main(shares_hold_beside_a_local_tenant, an_opportunistic_one_gives_way_to_a_local_latency_one, memory_is_a_quota,
      the_program_holds_nothing_of_the_tenant,
+     devices_that_reach_host_memory_are_for_ones_own_programs,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      a_server_that_cannot_begin_is_said, an_invitation_is_a_share_somewhere_else, what_is_no_divvy_serve_is_said,
      a_device_that_was_not_granted_is_said, a_removed_tenant_ends_and_its_program_is_told, a_removed_tenant_waits_for_nobody,
