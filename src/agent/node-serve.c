@@ -234,6 +234,21 @@ static bool is_for(const struct serving *link, const struct tenant_pod *pod)
 	return !link->is_dead && tenant_pod_is(pod, link->ask.uid, link->ask.container);
 }
 
+/* 0: one of them is not known, or an instance of MIG, whose own files stand beside its device's. */
+static uint64_t minors_of(const struct tenant *t)
+{
+	uint64_t minors = 0;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct nvml_info *info = &t->devices[i].device->info;
+
+		if (info->is_mig || info->minor < 0 || info->minor >= 64)
+			return 0;
+		minors |= UINT64_C(1) << info->minor;
+	}
+	return minors;
+}
+
 static void answer(struct serving *link, const struct tenant *t, const struct error *why)
 {
 	struct serve_answer a = {.magic = SERVE_MAGIC};
@@ -241,6 +256,7 @@ static void answer(struct serving *link, const struct tenant *t, const struct er
 
 	if (t) {
 		a.user = t->uid;
+		a.minors = minors_of(t);
 		tenant_secret_format(t, secret);
 		memcpy(a.secret, secret, sizeof(secret));
 		explicit_bzero(secret, sizeof(secret));

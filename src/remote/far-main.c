@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/parse.h"
+#include "remote/confine.h"
 #include "remote/far.h"
 
 /* ---- what both sides do ---- */
@@ -56,6 +57,7 @@ int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct
 
 int far_become(const struct serve_answer *answer, struct error *err)
 {
+	char minors[24];
 	int r = 0;
 
 	if (setgroups(0, NULL) < 0 || setresgid(answer->user, answer->user, answer->user) < 0 ||
@@ -64,7 +66,9 @@ int far_become(const struct serve_answer *answer, struct error *err)
 			"a worker becomes user %u, for which divvyd needs the capabilities "
 			"SETUID and SETGID",
 			answer->user);
+	snprintf(minors, sizeof(minors), "%llu", (unsigned long long)answer->minors);
 	r = setenv("DIVVY_TENANT", answer->secret, 1);
+	r = r < 0 ? r : setenv(CONFINE_MINORS_ENV, minors, 1);
 	return r < 0 ? fail(err, E2BIG, "the environment is too large") : 0;
 }
 

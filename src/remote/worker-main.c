@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/parse.h"
+#include "remote/confine.h"
 #include "remote/host-access.h"
 #include "remote/link.h"
 #include "remote/store.h"
@@ -149,6 +150,19 @@ static void find_store(void)
 	unsetenv(STORE_ENV);
 }
 
+/* Who has started us may know which devices the tenant has; without Landlock they are all there. */
+static int keep_to_devices(void)
+{
+	const char *text = getenv(CONFINE_MINORS_ENV);
+	uint64_t minors;
+	int r;
+
+	if (!text || parse_uint(str_from(text), 1, UINT64_MAX, &minors, NULL) < 0)
+		return 0;
+	r = confine_devices("/", minors);
+	return r == -ENOSYS ? 0 : r;
+}
+
 /* Where memory is short the workers go first, not divvyd, whose cgroup they are in. */
 static void go_first(void)
 {
@@ -182,6 +196,11 @@ static int serve(int sock, char *whose)
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r) {
 		refuse(sock, r, &note);
+		return 1;
+	}
+	/* NVML's begins below. */
+	if (!is_nvml && confine() < 0) {
+		refuse(sock, CUDA_ERROR_OPERATING_SYSTEM, &note);
 		return 1;
 	}
 	note = (struct remote_note){.type = REMOTE_WELCOME, .abi = REMOTE_ABI};
@@ -219,6 +238,10 @@ int main(int argc, char **argv)
 	fd_set_cloexec((int)fd, true);
 	go_first();
 	find_store();
+	if (keep_to_devices() < 0) {
+		fprintf(stderr, "divvy-remote-worker: it cannot be kept to its devices\n");
+		_exit(1);
+	}
 	/* No handlers of the driver's, no destructors: there is nothing to wait for. */
 	_exit(serve((int)fd, argv[2]));
 }

@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/str.h"
 #include "cuda/nvml_proto.h"
+#include "remote/confine.h"
 #include "remote/nvml.h"
 #include "remote/worker.h"
 
@@ -205,7 +206,13 @@ int serve_nvml(int sock)
 {
 	nvmlReturn_t r = load();
 	struct remote_note note;
+	nvmlDevice_t first;
 
+	/* The interception library asks the daemon, with the secret, for the first device. */
+	if (!r)
+		nvml.nvmlDeviceGetHandleByIndex_v2(0, &first);
+	if (confine() < 0)
+		return 1;
 	for (;;) {
 		struct remote_note told = {.type = REMOTE_TELL, .abi = REMOTE_ABI};
 

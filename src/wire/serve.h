@@ -41,12 +41,14 @@ _Static_assert(sizeof(struct serve_ask) == 504, "abi");
 
 struct serve_answer {
 	uint32_t magic;
-	int32_t status;  /* 0, or -errno and why */
-	uint32_t user;   /* that its worker is to be, and its group */
+	int32_t status; /* 0, or -errno and why */
+	uint32_t user;  /* that its worker is to be, and its group */
+	uint32_t reserved;
+	uint64_t minors; /* of the granted devices' files, a bit each; 0: not known */
 	char secret[36]; /* for DIVVY_TENANT */
 	char reason[256];
 };
-_Static_assert(sizeof(struct serve_answer) == 304, "abi");
+_Static_assert(sizeof(struct serve_answer) == 320, "abi");
 
 /*
  * What the side of the device says to the first word of the other side, and what that tells its own

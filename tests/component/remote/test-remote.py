@@ -67,6 +67,36 @@ def the_program_holds_nothing_of_the_tenant():
         wait_for(lambda: not os.path.exists(env["DIVVY_REMOTE"]), "the server has ended")
 
 
+def environment_of(pid):
+    with open(f"/proc/{pid}/environ", "rb") as f:
+        words = [w.partition("=") for w in f.read().decode().split("\0") if w]
+    return {name: value for name, _, value in words}
+
+
+def a_worker_is_confined_and_keeps_no_secret():
+    """Wherever it is started from: what is no concern of its stays behind, and so does the tenant's secret."""
+    others = {"SOMEBODYS_PASSWORD": "x", "DIVVY_INVITATION_OLD": "x"}
+    with Rig(env=others) as rig:
+        rig.spin("near", "--request", "0.2", "--remote", "local", args=("--kernel-us=500", "--duration=120"))
+        _, invitation = serve(rig, "far", "--request", "0.2")
+        Far(rig, DIVVY_INVITATION=invitation, **others).run("127.0.0.1", SPIN, "--kernel-us=500", "--duration=120")
+        wait_for(lambda: workers(rig, "far"), "the other one has a worker")
+        with open(os.path.join(rig.dir, "state"), encoding="utf-8") as f:
+            state = f.read()
+        for name in ("near", "far"):
+            pid = workers(rig, name)[0]
+
+            def status():
+                with open(f"/proc/{pid}/status", encoding="ascii") as f:
+                    return dict(line.split(":", 1) for line in f.read().splitlines() if ":" in line)
+            wait_for(lambda: status()["Seccomp"].strip() == "2", "it is confined")
+            assert status()["NoNewPrivs"].strip() == "1", status()
+            environment = environment_of(pid)
+            assert not set(environment) & {*others, "DIVVY_INVITATION", "DIVVY_REMOTE_HOOKS"}, environment
+            assert len(environment["DIVVY_TENANT"]) == 32 and environment["DIVVY_TENANT"] not in state, name
+            wait_for(lambda: rig.got(name) > 100, "it works on")
+
+
 def devices_that_reach_host_memory_are_for_ones_own_programs():
     """A kernel there could read its worker: who serves others has to allow it."""
     with Rig(env={"DIVVY_SIM_COSTS": "host_access=1"}) as rig:
@@ -624,7 +654,7 @@ def another_place_is_refused_in_words():
 
 main(shares_hold_beside_a_local_tenant, an_opportunistic_one_gives_way_to_a_local_latency_one, memory_is_a_quota,
      the_program_holds_nothing_of_the_tenant,
-     devices_that_reach_host_memory_are_for_ones_own_programs,
+     a_worker_is_confined_and_keeps_no_secret, devices_that_reach_host_memory_are_for_ones_own_programs,
      a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
      a_server_that_cannot_begin_is_said, an_invitation_is_a_share_somewhere_else, what_is_no_divvy_serve_is_said,
      a_device_that_was_not_granted_is_said, a_removed_tenant_ends_and_its_program_is_told, a_removed_tenant_waits_for_nobody,
