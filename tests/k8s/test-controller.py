@@ -6,7 +6,9 @@ import base64
 import contextlib
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 
@@ -582,6 +584,24 @@ def metrics_are_for_who_may_get_them():
     assert "divvy_controller_leads 1\n" in text and "divvy_controller_ready 1\n" in text, text
 
 
+def silent_connections_keep_no_pod_out():
+    """More than the webhook and the page take, of several addresses, until the server has cut all of them off."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+
+    def answers():
+        with contextlib.suppress(ApiError, OSError):
+            return cluster.create(pods() + "?dryRun=All", pod("beside")) and controller.get("/healthz")[0] == 200
+        return False
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection((controller.address, port), 60, (f"127.0.0.{2 + i % 3}", 0)))
+                for port, n in ((controller.port, 600), (controller.page, 90)) for i in range(n)]
+        wait_for(answers, "a pod can be created, and the page answers, while they are held", 60)
+        for one in held:
+            with contextlib.suppress(ConnectionError):
+                assert one.recv(1) == b"", "it is cut off"
+        wait_for(answers, "the same after the last has been cut off", 60)
+
+
 TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sentence, a_deployments_pods_are_translated,
          given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
          a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_can_be_taken_from_another_plugin_counts,
@@ -591,7 +611,7 @@ TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sent
          a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
          killed_and_back_nothing_is_doubled, another_takes_over,
          deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
-         past_the_webhook_is_told, a_lost_certificate_is_made_again, metrics_are_for_who_may_get_them]
+         past_the_webhook_is_told, a_lost_certificate_is_made_again, metrics_are_for_who_may_get_them, silent_connections_keep_no_pod_out]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:
