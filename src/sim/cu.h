@@ -264,7 +264,7 @@ struct cu_pool {
 	int device;
 	struct cu_list link;
 	bool is_default;
-	bool freed;         /* something since it was last trimmed */
+	bool freed;         /* a free has run, or will run, after the last trim */
 	uint64_t threshold; /* what it may keep at a synchronisation */
 	size_t live;
 	uint64_t reuse[3];

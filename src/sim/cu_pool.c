@@ -35,8 +35,9 @@ bool cu_pools_trim(bool all)
 
 		if (!all && !pool->freed)
 			continue;
-		pool->freed = false;
-		cu_call(&request, &reply);
+		/* A free that has not run yet needs another trim after it. */
+		if (cu_call(&request, &reply) == CUDA_SUCCESS)
+			pool->freed = reply.arg[0];
 		trimmed = true;
 	}
 	return trimmed;

@@ -625,6 +625,7 @@ static uint32_t do_pool_trim(struct call *c)
 	if (!pool)
 		return SIM_INVALID_VALUE;
 	mem_pool_trim(c->p->engine->mem, pool, c->q->arg[0]);
+	c->a->arg[0] = mem_pool_is_leaving(pool);
 	return SIM_OK;
 }
 

@@ -347,6 +347,11 @@ void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes)
 	pool_settle(m, pool, keep_bytes);
 }
 
+bool mem_pool_is_leaving(const struct mem_pool *pool)
+{
+	return pool->heap.leaving != NULL;
+}
+
 int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id)
 {
 	struct mem_pool *p = pool_find(o, id);

@@ -130,6 +130,8 @@ int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_t value);
 int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_value);
 void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes);
+/* Has the pool memory whose free is in a stream that has not come to it? */
+bool mem_pool_is_leaving(const struct mem_pool *pool);
 /* order: names the stream; memory freed in the same one may be given again before the free has
  * been executed. */
 int mem_pool_alloc(

@@ -459,7 +459,7 @@ enum sim_msg {
 	SIM_MSG_POOL_SET,
 	/* id, arg[0] enum sim_pool_attr -> arg[0] */
 	SIM_MSG_POOL_GET,
-	/* id, arg[0] bytes to keep reserved */
+	/* id, arg[0] bytes to keep reserved -> arg[0] 1: frees are still to be executed, 0: none */
 	SIM_MSG_POOL_TRIM,
 	/* id, context, stream, arg[0] bytes -> ptr. Freed memory of the pool whose free precedes in
 	 * the same stream may be given. */

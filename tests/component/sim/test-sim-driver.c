@@ -413,6 +413,43 @@ static void pools(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
+/* Trims that come before a free has run: a synchronisation of another stream, a refused call. */
+static void pools_with_pending_frees(void)
+{
+	CUcontext context = begin_context();
+	CUmodule module = load_kernels();
+	CUstream held = new_stream(), other = new_stream();
+	unsigned long long timeout = 60000000000ull;
+	unsigned one = 1;
+	CUdeviceptr flag = device_memory(4), p, q;
+	void *wait[] = {&flag, &one, &timeout}, *set[] = {&flag, &one};
+	cuuint64_t reserved;
+	CUmemoryPool pool;
+
+	NEED(drv.cuDeviceGetDefaultMemPool(&pool, 0));
+	for (int is_refused = 0; is_refused < 2; is_refused++) {
+		NEED(drv.cuMemsetD32_v2(flag, 0, 1));
+		NEED(drv.cuMemAllocAsync(&p, (size_t)6 << 30, held));
+		NEED(drv.cuCtxSynchronize());
+		NEED(drv.cuLaunchKernel(
+			kernel_get(module, "spin_flag"), 1, 1, 1, 1, 1, 1, 0, held, wait, NULL));
+		NEED(drv.cuMemFreeAsync(p, held));
+		if (is_refused)
+			EXPECT(CUDA_ERROR_OUT_OF_MEMORY,
+				drv.cuMemAllocAsync(&q, (size_t)6 << 30, other));
+		else
+			NEED(drv.cuStreamSynchronize(other));
+		NEED(drv.cuLaunchKernel(
+			kernel_get(module, "set_flag"), 1, 1, 1, 1, 1, 1, 0, other, set, NULL));
+		NEED(drv.cuStreamSynchronize(held));
+		NEED(drv.cuMemPoolGetAttribute(
+			pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+		tap_ok(reserved == 0, "%s, the pool gives back what was being freed",
+			is_refused ? "after a refused call" : "after another stream's end");
+	}
+	OK(drv.cuCtxDestroy_v2(context));
+}
+
 static void managed(void)
 {
 	CUcontext context = begin_context();
@@ -1076,6 +1113,7 @@ static const struct {
 	{"capture", capture},
 	{"graphs", built_graph},
 	{"pools", pools},
+	{"pools with pending frees", pools_with_pending_frees},
 	{"managed memory", managed, "cuMemAllocManaged cuMemPrefetchAsync cuMemAdvise"},
 	{"order", ordered},
 	{"the host releases the device", host_releases, "cuMemHostGetDevicePointer_v2"},
