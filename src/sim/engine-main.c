@@ -36,6 +36,7 @@
 #include "base/process.h"
 
 #define TAG_SIGNAL 3u
+#define TAG_EXPORTS 5u
 #define BATCH 64
 #define BACKOFF_MIN_NS (20 * NSEC_PER_USEC)
 #define BACKOFF_MAX_NS (200 * NSEC_PER_USEC)
@@ -350,6 +351,8 @@ static void dispatch(struct engine *e, const struct epoll_event *ev, int signals
 
 	if (tag == ENGINE_TAG_LISTEN) {
 		serve_accept(e);
+	} else if (tag == TAG_EXPORTS) {
+		mem_phys_settle(e->mem);
 	} else if (tag == TAG_SIGNAL) {
 		while (read(signals, &info, sizeof(info)) == sizeof(info)) {
 			struct sim_config c;
@@ -524,6 +527,7 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 {
 	struct epoll_event listen_ev = {.events = EPOLLIN, .data.u64 = ENGINE_TAG_LISTEN};
 	struct epoll_event signal_ev = {.events = EPOLLIN, .data.u64 = TAG_SIGNAL};
+	struct epoll_event exports_ev = {.events = EPOLLIN, .data.u64 = TAG_EXPORTS};
 	uint64_t totals[SIM_MAX_DEVICES];
 	int r;
 
@@ -549,7 +553,8 @@ static int engine_start(struct engine *e, const struct options *o, int signals, 
 	if (r < 0)
 		return r;
 	if (epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->listen, &listen_ev) < 0 ||
-		epoll_ctl(e->epoll, EPOLL_CTL_ADD, signals, &signal_ev) < 0)
+		epoll_ctl(e->epoll, EPOLL_CTL_ADD, signals, &signal_ev) < 0 ||
+		epoll_ctl(e->epoll, EPOLL_CTL_ADD, mem_exports_fd(e->mem), &exports_ev) < 0)
 		return fail_errno(err, errno, "epoll");
 	return 0;
 }

@@ -390,7 +390,7 @@ void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t o
 		.device = (uint16_t)device,
 		.reason = (uint16_t)reason,
 	};
-	int slot = p->dead ? p->state_slot[device] : proc_slot(p, device);
+	int slot = !p ? -1 : p->dead ? p->state_slot[device] : proc_slot(p, device);
 
 	write_account(e, &record);
 	set64(&e->state->devices[device].mem_used, device_bytes);

@@ -534,12 +534,13 @@ static uint32_t do_vmm_access(struct call *c)
 
 static uint32_t do_vmm_export(struct call *c)
 {
-	int fd = mem_phys_fd(c->p->engine->mem, &c->p->mem, c->q->id);
+	int fd = mem_phys_export(c->p->engine->mem, &c->p->mem, c->q->id);
 
 	if (fd < 0)
-		return SIM_INVALID_VALUE;
+		return status_of(fd);
 	c->send[0] = fd;
 	c->nsend = 1;
+	c->close_sent = true;
 	return SIM_OK;
 }
 

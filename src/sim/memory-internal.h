@@ -60,11 +60,22 @@ struct mem_phys {
 	struct mem_owner *charged;
 	uint32_t device;
 	uint32_t maps;
+	uint32_t exports;
 	uint64_t bytes;
 	int fd;
-	ino_t ino;
 	struct mem_ref *refs;
 	struct mem_phys *next;
+};
+
+/*
+ * An exported descriptor is the writing end of a pipe. The reading end tells when no process has
+ * the descriptor any more: until then a handle may be imported from it.
+ */
+struct mem_export {
+	struct mem_phys *phys;
+	int read_end;
+	ino_t ino;
+	struct mem_export *next;
 };
 
 struct mem_region {
@@ -91,6 +102,7 @@ struct mem_region {
 	uint8_t access[SIM_MAX_DEVICES];
 	struct mem_ref *importers;
 	uint64_t ipc_key;
+	bool is_orphan; /* freed by its maker: it lasts until the last importer has closed it */
 };
 
 struct memory {
@@ -102,6 +114,9 @@ struct memory {
 	struct mem_region *special; /* managed, or opened by other processes, or mappings */
 	uint64_t next_id, next_ticket, use, use_begin;
 	struct mem_phys *phys;
+	struct mem_export *exports;
+	int exports_epoll;       /* of the reading ends */
+	struct mem_owner nobody; /* of what only descriptors keep: their maker has ended */
 	mem_account_fn *account;
 	void *user;
 };
@@ -134,6 +149,8 @@ int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uin
 	enum sim_account_reason reason, struct mem_region **ret_r);
 void mem_region_free(struct memory *m, struct mem_region *r);
 void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
+/* As that, unless other processes have it open: then it is theirs from now on. */
+void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
 struct mem_ref *mem_ref_find(struct mem_ref *refs, const struct mem_owner *o);
 int mem_ref_add(struct mem_ref **refs, struct mem_owner *o);
 /* True when the owner's last one went. */
@@ -153,5 +170,6 @@ void mem_block_free(struct memory *m, struct mem_block *b);
 /* ---- memory-vmm.c ---- */
 
 void mem_unmap_region(struct memory *m, struct mem_region *r);
+void mem_exports_free(struct memory *m);
 /* All handles of a process that ends. */
 void mem_drop_handles(struct memory *m, struct mem_owner *o);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reserved addresses, physical handles and their mappings, and memory shared between processes. The
- * memory of a handle is counted for its maker; when that ends, for somebody who still holds it.
+ * memory of a handle is counted for its maker; when that ends, for somebody who still holds it. An
+ * exported descriptor keeps the memory as a handle does.
  */
 #include "sim/memory-internal.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,7 +69,7 @@ static void phys_settle(struct memory *m, struct mem_phys *p)
 {
 	struct mem_phys **at = &m->phys;
 
-	if (p->refs || p->maps)
+	if (p->refs || p->maps || p->exports)
 		return;
 	mem_count(m, p->charged, p->device, -(int64_t)p->bytes, SIM_ACCOUNT_VMM);
 	while (*at != p)
@@ -80,7 +83,6 @@ int mem_phys_create(
 	struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes, uint64_t *ret_id)
 {
 	struct mem_phys *p;
-	struct stat st;
 	int r;
 
 	if (!bytes || bytes % SIM_GRANULE || device >= m->devices)
@@ -92,13 +94,12 @@ int mem_phys_create(
 	if (!p)
 		return -ENOMEM;
 	p->fd = memfd_new("divvy-sim-vmm", bytes);
-	if (p->fd < 0 || fstat(p->fd, &st) < 0 || mem_ref_add(&p->refs, o) < 0) {
+	if (p->fd < 0 || mem_ref_add(&p->refs, o) < 0) {
 		if (p->fd >= 0)
 			close(p->fd);
 		free(p);
 		return -ENOMEM;
 	}
-	p->ino = st.st_ino;
 	p->id = m->next_id++;
 	p->device = device;
 	p->bytes = bytes;
@@ -140,27 +141,98 @@ int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id
 	return 0;
 }
 
-int mem_phys_fd(const struct memory *m, const struct mem_owner *o, uint64_t id)
-{
-	struct mem_phys *p = phys_of(m, o, id);
+/* ---- exported descriptors ---- */
 
-	return p ? p->fd : -EINVAL;
+int mem_phys_export(struct memory *m, const struct mem_owner *o, uint64_t id)
+{
+	struct epoll_event ev = {.events = 0}; /* the end of the last writer is always told */
+	struct mem_phys *p = phys_of(m, o, id);
+	struct mem_export *x;
+	struct stat st;
+	int ends[2];
+
+	if (!p)
+		return -EINVAL;
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+		free(x);
+		return -ENOMEM;
+	}
+	ev.data.ptr = x;
+	if (fstat(ends[0], &st) < 0 ||
+		epoll_ctl(m->exports_epoll, EPOLL_CTL_ADD, ends[0], &ev) < 0) {
+		close(ends[0]);
+		close(ends[1]);
+		free(x);
+		return -ENOMEM;
+	}
+	*x = (struct mem_export){
+		.phys = p, .read_end = ends[0], .ino = st.st_ino, .next = m->exports};
+	m->exports = x;
+	p->exports++;
+	return ends[1];
+}
+
+int mem_exports_fd(const struct memory *m)
+{
+	return m->exports_epoll;
+}
+
+static void export_end(struct memory *m, struct mem_export *x)
+{
+	struct mem_export **at = &m->exports;
+
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+	x->phys->exports--;
+	phys_settle(m, x->phys);
+	close(x->read_end);
+	free(x);
+}
+
+void mem_phys_settle(struct memory *m)
+{
+	struct epoll_event ev;
+
+	while (epoll_wait(m->exports_epoll, &ev, 1, 0) > 0)
+		export_end(m, ev.data.ptr);
+}
+
+void mem_exports_free(struct memory *m)
+{
+	while (m->exports)
+		export_end(m, m->exports);
+}
+
+static void phys_move(struct memory *m, struct mem_phys *p, struct mem_owner *to)
+{
+	mem_count(m, p->charged, p->device, -(int64_t)p->bytes, SIM_ACCOUNT_VMM);
+	p->charged = to;
+	mem_count(m, to, p->device, (int64_t)p->bytes, SIM_ACCOUNT_VMM);
 }
 
 int mem_phys_import(struct memory *m, struct mem_owner *o, int fd, uint64_t *ret_id)
 {
-	struct mem_phys *p;
+	struct mem_export *x = m->exports;
 	struct stat st;
+	int r;
 
-	if (fstat(fd, &st) < 0)
+	if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return -EINVAL;
-	for (p = m->phys; p; p = p->next)
-		if (p->ino == st.st_ino)
-			break;
-	if (!p)
+	while (x && x->ino != st.st_ino)
+		x = x->next;
+	if (!x)
 		return -EINVAL;
-	*ret_id = p->id;
-	return mem_ref_add(&p->refs, o);
+	r = mem_ref_add(&x->phys->refs, o);
+	if (r < 0)
+		return r;
+	if (x->phys->charged == &m->nobody)
+		phys_move(m, x->phys, o);
+	*ret_id = x->phys->id;
+	return 0;
 }
 
 int mem_phys_retain(struct memory *m, struct mem_owner *o, uint64_t addr, uint64_t *ret_id)
@@ -294,7 +366,7 @@ int mem_ipc_open(
 
 	if (!r || !r->ipc_key || (r->ipc_key & 0xffff) != key >> 48 || mem_query(m, ptr, &info) < 0)
 		return -EINVAL;
-	if (r->owner == o)
+	if (r->owner == o && !r->is_orphan)
 		return -EPERM;
 	ret = mem_ref_add(&r->importers, o);
 	if (ret < 0)
@@ -311,7 +383,8 @@ int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr)
 
 	if (!r || !mem_ref_find(r->importers, o))
 		return -EINVAL;
-	mem_ref_drop(&r->importers, o, false);
+	if (mem_ref_drop(&r->importers, o, false) && r->is_orphan && r->owner == o)
+		mem_region_leave(m, r, SIM_ACCOUNT_FREE);
 	return 0;
 }
 
@@ -335,11 +408,11 @@ void mem_drop_handles(struct memory *m, struct mem_owner *o)
 		next = p->next;
 		mem_ref_drop(&p->refs, o, true);
 		/* Others still hold it: it is theirs from now on. */
-		if (p->charged == o && (p->refs || p->maps)) {
-			mem_count(m, o, p->device, -(int64_t)p->bytes, SIM_ACCOUNT_VMM);
-			p->charged = p->refs ? p->refs->owner : find_mapper(m, p);
-			mem_count(m, p->charged, p->device, (int64_t)p->bytes, SIM_ACCOUNT_VMM);
-		}
+		if (p->charged == o && (p->refs || p->maps || p->exports))
+			phys_move(m, p,
+				p->refs           ? p->refs->owner
+					: p->maps ? find_mapper(m, p)
+						  : &m->nobody);
 		phys_settle(m, p);
 	}
 }

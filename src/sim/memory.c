@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,6 +40,13 @@ int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *accou
 		free(m);
 		return -ENOMEM;
 	}
+	m->exports_epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (m->exports_epoll < 0) {
+		munmap(arena, SIM_VA_SIZE);
+		munmap(m->table, GRANULES * sizeof(*m->table));
+		free(m);
+		return -ENOMEM;
+	}
 	m->devices = devices;
 	memcpy(m->total, total_bytes, devices * sizeof(*total_bytes));
 	m->account = account;
@@ -54,6 +62,8 @@ void mem_free_all(struct memory *m)
 {
 	if (!m)
 		return;
+	mem_exports_free(m);
+	close(m->exports_epoll);
 	munmap((void *)SIM_VA_BASE, SIM_VA_SIZE);
 	munmap(m->table, GRANULES * sizeof(*m->table));
 	free(m);
@@ -347,6 +357,26 @@ void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account
 	mem_region_free(m, r);
 }
 
+void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason)
+{
+	struct mem_owner *heir = NULL;
+
+	/* Regions with blocks go block by block, each with its own end. */
+	for (const struct mem_ref *ref = r->importers; ref && !r->heap && !heir; ref = ref->next)
+		if (ref->owner != r->owner)
+			heir = ref->owner;
+	if (!heir || r->kind == SIM_MEM_MANAGED) {
+		mem_region_release(m, r, reason);
+		return;
+	}
+	mem_count(m, r->owner, r->device, -(int64_t)r->bytes, reason);
+	owner_unlink(r);
+	mem_region_link(heir, r);
+	mem_count(m, heir, r->device, (int64_t)r->bytes, SIM_ACCOUNT_ALLOC);
+	r->ctx = MEM_NO_CTX;
+	r->is_orphan = true;
+}
+
 struct mem_ref *mem_ref_find(struct mem_ref *refs, const struct mem_owner *o)
 {
 	while (refs && refs->owner != o)
@@ -466,9 +496,9 @@ int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr)
 		mem_block_free(m, b);
 		return 0;
 	}
-	if (r->base != ptr)
+	if (r->base != ptr || r->is_orphan)
 		return -ENOENT;
-	mem_region_release(m, r, SIM_ACCOUNT_FREE);
+	mem_region_leave(m, r, SIM_ACCOUNT_FREE);
 	return 0;
 }
 
@@ -479,7 +509,7 @@ void mem_free_ctx(struct memory *m, struct mem_owner *o, uint32_t ctx)
 	for (r = o->regions; r; r = next) {
 		next = r->next;
 		if (r->ctx == ctx)
-			mem_region_release(m, r, SIM_ACCOUNT_FREE);
+			mem_region_leave(m, r, SIM_ACCOUNT_FREE);
 	}
 	mem_heaps_free(o, ctx, false);
 }
@@ -606,12 +636,16 @@ void mem_free_owner(struct memory *m, struct mem_owner *o)
 			mem_unmap_region(m, r);
 	}
 	mem_drop_handles(m, o);
+	/* What it had opened of others. */
+	for (r = m->special; r; r = r->special_next)
+		if (r->importers)
+			mem_ref_drop(&r->importers, o, true);
 	while (o->regions) {
 		r = o->regions;
 		if (r->kind == SIM_MEM_RESERVED)
 			mem_region_free(m, r);
 		else
-			mem_region_release(m, r, SIM_ACCOUNT_DEATH);
+			mem_region_leave(m, r, SIM_ACCOUNT_DEATH);
 	}
 	mem_heaps_free(o, 0, true);
 	while (o->pools) {
@@ -620,10 +654,6 @@ void mem_free_owner(struct memory *m, struct mem_owner *o)
 		o->pools = p->next;
 		free(p);
 	}
-	/* What it had opened of others. */
-	for (r = m->special; r; r = r->special_next)
-		if (r->importers)
-			mem_ref_drop(&r->importers, o, true);
 	for (uint32_t d = 0; d < m->devices; d++)
 		if (o->used[d])
 			mem_count(m, o, d, -(int64_t)o->used[d], SIM_ACCOUNT_DEATH);

@@ -41,6 +41,7 @@ struct mem_owner {
 	void *user;
 };
 
+/* owner->user is NULL for memory that only descriptors keep. */
 typedef void mem_account_fn(void *user, struct mem_owner *owner, uint32_t device,
 	uint64_t owner_bytes, uint64_t device_bytes, enum sim_account_reason reason);
 
@@ -106,8 +107,14 @@ int mem_phys_create(
 int mem_phys_release(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id,
 	uint64_t *ret_bytes, uint32_t *ret_device);
-/* The returned descriptor stays the handle's: it may be sent, not closed. */
-int mem_phys_fd(const struct memory *m, const struct mem_owner *o, uint64_t id);
+/*
+ * A new descriptor, the caller's. It keeps the memory, and a handle can be imported from it, until
+ * the last copy of it is closed.
+ */
+int mem_phys_export(struct memory *m, const struct mem_owner *o, uint64_t id);
+/* Readable when a descriptor's last copy was closed: then call mem_phys_settle(). */
+int mem_exports_fd(const struct memory *m);
+void mem_phys_settle(struct memory *m);
 int mem_phys_import(struct memory *m, struct mem_owner *o, int fd, uint64_t *ret_id);
 int mem_phys_retain(struct memory *m, struct mem_owner *o, uint64_t addr, uint64_t *ret_id);
 int mem_map(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t bytes, uint64_t offset,
@@ -148,4 +155,5 @@ void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket);
 int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t *ret_key);
 int mem_ipc_open(struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *ret_ptr,
 	uint64_t *ret_bytes);
+/* What its maker has freed is freed when the last importer has closed it. */
 int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr);

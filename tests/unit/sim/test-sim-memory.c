@@ -18,6 +18,7 @@ struct world {
 	struct memory *m;
 	struct mem_owner a, b;
 	uint64_t device[2];
+	uint64_t nobody[2]; /* kept by descriptors alone */
 	uint64_t changes;
 	uint64_t peak;
 };
@@ -31,7 +32,9 @@ static void on_account(void *user, struct mem_owner *o, uint32_t device, uint64_
 	assert_true(owner_bytes <= device_bytes);
 	assert_true(device_bytes <= TOTAL);
 	assert_int_equal(owner_bytes % SIM_GRANULE, 0);
-	assert_int_equal(w->a.used[device] + w->b.used[device], device_bytes);
+	if (o != &w->a && o != &w->b)
+		w->nobody[device] = owner_bytes;
+	assert_int_equal(w->a.used[device] + w->b.used[device] + w->nobody[device], device_bytes);
 	w->device[device] = device_bytes;
 	w->peak = MAX(w->peak, device_bytes);
 	w->changes++;
@@ -287,10 +290,12 @@ static void test_shared_handles(void **state)
 	int fd;
 
 	assert_ok(mem_phys_create(w->m, &w->a, 0, 4 * MIB, &id));
-	fd = mem_phys_fd(w->m, &w->a, id);
+	fd = mem_phys_export(w->m, &w->a, id);
 	assert_true(fd >= 0);
-	assert_int_equal(mem_phys_fd(w->m, &w->b, id), -EINVAL);
+	assert_int_equal(mem_phys_export(w->m, &w->b, id), -EINVAL);
 	assert_ok(mem_phys_import(w->m, &w->b, fd, &theirs));
+	close(fd);
+	mem_phys_settle(w->m);
 	assert_ok(mem_reserve(w->m, &w->b, 4 * MIB, 0, 0, &va));
 	assert_ok(mem_map(w->m, &w->b, va, 4 * MIB, 0, theirs));
 	assert_int_equal(w->a.used[0], 4 * MIB);
@@ -302,6 +307,59 @@ static void test_shared_handles(void **state)
 	assert_int_equal(w->b.used[0], 4 * MIB);
 	*(uint32_t *)va = 1;
 	assert_ok(mem_unmap(w->m, &w->b, va, 4 * MIB));
+	assert_int_equal(mem_used(w->m, 0), 0);
+}
+
+/* A descriptor keeps the memory, whoever has released it, until its last copy is closed. */
+static void test_exported_descriptors(void **state)
+{
+	struct world *w = *state;
+	uint64_t id, theirs;
+	int fd, copy, other;
+
+	assert_ok(mem_phys_create(w->m, &w->a, 0, 4 * MIB, &id));
+	fd = mem_phys_export(w->m, &w->a, id);
+	other = mem_phys_export(w->m, &w->a, id);
+	assert_true(fd >= 0 && other >= 0);
+	copy = dup(fd);
+	close(other);
+	assert_ok(mem_phys_release(w->m, &w->a, id));
+	mem_phys_settle(w->m);
+	assert_int_equal(w->a.used[0], 4 * MIB);
+	assert_ok(mem_phys_import(w->m, &w->b, copy, &theirs));
+	close(fd);
+	close(copy);
+	mem_phys_settle(w->m);
+	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
+	assert_ok(mem_phys_release(w->m, &w->b, theirs));
+	assert_int_equal(mem_used(w->m, 0), 0);
+	/* The last copy is closed when nobody holds a handle any more. */
+	assert_ok(mem_phys_create(w->m, &w->a, 0, 4 * MIB, &id));
+	fd = mem_phys_export(w->m, &w->a, id);
+	assert_ok(mem_phys_release(w->m, &w->a, id));
+	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
+	close(fd);
+	mem_phys_settle(w->m);
+	assert_int_equal(mem_used(w->m, 0), 0);
+}
+
+/* The maker ends while the descriptor is on its way: the memory is the importer's from then on. */
+static void test_descriptor_outlives_maker(void **state)
+{
+	struct world *w = *state;
+	uint64_t id, theirs;
+	int fd;
+
+	assert_ok(mem_phys_create(w->m, &w->a, 0, 4 * MIB, &id));
+	fd = mem_phys_export(w->m, &w->a, id);
+	mem_free_owner(w->m, &w->a);
+	assert_int_equal(w->a.used[0], 0);
+	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
+	assert_ok(mem_phys_import(w->m, &w->b, fd, &theirs));
+	assert_int_equal(w->b.used[0], 4 * MIB);
+	close(fd);
+	mem_phys_settle(w->m);
+	assert_ok(mem_phys_release(w->m, &w->b, theirs));
 	assert_int_equal(mem_used(w->m, 0), 0);
 }
 
@@ -364,6 +422,35 @@ static void test_ipc(void **state)
 	assert_int_equal(mem_ipc_close(w->m, &w->b, q), -EINVAL);
 }
 
+/* Memory that its maker frees, or leaves behind, is there until its last importer closes it. */
+static void test_ipc_outlives_maker(void **state)
+{
+	struct world *w = *state;
+	uint64_t key, q, again, bytes, p = alloc(w, &w->a, 4 * MIB);
+
+	assert_ok(mem_ipc_export(w->m, &w->a, p, &key));
+	assert_ok(mem_ipc_open(w->m, &w->b, key, &q, &bytes));
+	assert_ok(mem_free(w->m, &w->a, p));
+	assert_int_equal(mem_free(w->m, &w->a, p), -EPERM);
+	assert_int_equal(mem_free(w->m, &w->b, p), -ENOENT);
+	assert_int_equal(w->a.used[0], 0);
+	assert_int_equal(w->b.used[0], 4 * MIB);
+	assert_ok(mem_check(w->m, &w->b, 0, q, 4 * MIB, true));
+	assert_int_equal(mem_check(w->m, &w->a, 0, q, 4, true), -EFAULT);
+	assert_ok(mem_ipc_open(w->m, &w->b, key, &again, &bytes));
+	assert_ok(mem_ipc_close(w->m, &w->b, q));
+	assert_int_equal(mem_used(w->m, 0), 4 * MIB);
+	assert_ok(mem_ipc_close(w->m, &w->b, q));
+	assert_int_equal(mem_used(w->m, 0), 0);
+	p = alloc(w, &w->a, 4 * MIB);
+	assert_ok(mem_ipc_export(w->m, &w->a, p, &key));
+	assert_ok(mem_ipc_open(w->m, &w->b, key, &q, &bytes));
+	mem_free_owner(w->m, &w->a);
+	assert_int_equal(w->b.used[0], 4 * MIB);
+	mem_free_owner(w->m, &w->b);
+	assert_int_equal(mem_used(w->m, 0), 0);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
 int main(void)
@@ -377,8 +464,11 @@ int main(void)
 		TEST(test_pool),
 		TEST(test_vmm),
 		TEST(test_shared_handles),
+		TEST(test_exported_descriptors),
+		TEST(test_descriptor_outlives_maker),
 		TEST(test_managed),
 		TEST(test_ipc),
+		TEST(test_ipc_outlives_maker),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
