@@ -16,6 +16,7 @@
 #include "agent/control.h"
 #include "agent/device.h"
 #include "agent/register.h"
+#include "agent/share.h"
 #include "agent/worker.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -306,23 +307,62 @@ void memory_release(struct process *p, uint32_t at, uint64_t bytes)
 	memory_settled(p->agent, td->device);
 }
 
+void memory_book(struct process *p, uint32_t at, uint64_t bytes)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+
+	/* It is there already; if the books say otherwise the next ones wait. */
+	if (p->tenant->spec.memory_policy == SPEC_MEMORY_WAIT && bytes)
+		(void)ledger_reserve(td->device->ledger, td->tenant->id, p->index, bytes,
+			++p->agent->memory->next_wait, clock_now_ns());
+}
+
+void memory_unbook(struct process *p, uint32_t at, uint64_t bytes)
+{
+	memory_release(p, at, bytes);
+}
+
 void memory_process_back(struct process *p)
 {
 	/* What was refused to it before has been told. */
 	for (uint32_t i = 0; i < p->tenant->n; i++)
 		p->tenant->devices[i].denied -= denied_to(p, i);
-	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
-		return;
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		uint64_t pages = MIN(
 			ledger_slot_pages(&p->devices[i].up->memory), LEDGER_PAGES_MAX);
 
-		/* It is there already; if the books say otherwise the next ones wait. */
-		if (pages)
-			(void)ledger_reserve(p->tenant->devices[i].device->ledger, p->tenant->id,
-				p->index, pages * PAGE_MEM_UNIT, ++p->agent->memory->next_wait,
-				clock_now_ns());
+		memory_book(p, i, pages * PAGE_MEM_UNIT);
 	}
+}
+
+/* ---- memory that several processes hold ---- */
+
+static void recount_device(struct memory *m, struct tenant_device *td);
+
+void memory_share(struct process *p, uint32_t at, const struct msg_share *share)
+{
+	const bool is_held = share->flags & MSG_SHARE_HELD, is_again = !share->head.request;
+	struct tenant_device *td = &p->tenant->devices[at];
+	struct memory *m = p->agent->memory;
+	int r = share_add(td, p, share->id, share->bytes, is_held, &m->daemon_seq);
+
+	/* What was allocated here stands in the book, in the name of who allocated it. */
+	if (r > 0 && (!is_held || is_again))
+		memory_book(p, at, share->bytes);
+	if (!is_again)
+		answer_memory(
+			p, at, MSG_MEM_REPLY, share->head.request, r < 0 ? -r : 0, share->bytes);
+	else
+		recount_device(m, td); /* of an earlier daemon's count it is part already */
+}
+
+void memory_unshare(struct process *p, uint32_t at, const struct msg_share *share)
+{
+	struct tenant_device *td = &p->tenant->devices[at];
+
+	share_remove(td, p, share->id, &p->agent->memory->daemon_seq);
+	if (share->head.request)
+		answer_memory(p, at, MSG_MEM_REPLY, share->head.request, 0, share->bytes);
 }
 
 /* ---- asking the devices ---- */
@@ -429,17 +469,19 @@ static void recount_device(struct memory *m, struct tenant_device *td)
 
 	if (!td->page)
 		return;
-	slots = calloc(PAGE_PROCESSES, sizeof(*slots));
+	slots = calloc(PAGE_PROCESSES + 1, sizeof(*slots));
 	if (!slots)
 		return;
+	if (share_slot(td))
+		slots[n++] = (struct ledger_slot){share_slot(td), 0};
 	LIST_FOREACH(p, &t->processes, of_tenant) {
 		if (p->is_awaited)
 			goto out; /* what it holds is not known yet; it is counted as it stands */
-		if (n < PAGE_PROCESSES)
+		if (n <= PAGE_PROCESSES)
 			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};
 	}
 	TAILQ_FOREACH(p, &m->graves, grave)
-		if (p->tenant == t && p->grave_devices & 1u << td->at && n < PAGE_PROCESSES)
+		if (p->tenant == t && p->grave_devices & 1u << td->at && n <= PAGE_PROCESSES)
 			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};
 	ledger_counter_recount(td->page, slots, n, &m->daemon_seq, RECOUNT_TRIES, &r);
 	if (r < 0)
@@ -478,6 +520,7 @@ static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 		: NULL;
 
 	p->grave_devices &= ~(1u << at);
+	share_remove_process(&p->tenant->devices[at], p, &m->daemon_seq);
 	if (!r) {
 		give_room(m, device, t->id, p->index);
 		return;
@@ -527,6 +570,7 @@ static void release_device(struct memory *m, struct process *p, uint32_t at)
 	struct tenant_device *td = &p->tenant->devices[at];
 
 	p->grave_devices &= ~(1u << at);
+	share_remove_process(td, p, &m->daemon_seq);
 	recount_device(m, td);
 	give_room(m, td->device, p->tenant->id, p->index);
 }

@@ -26,6 +26,11 @@ void memory_release(struct process *process, uint32_t at, uint64_t bytes);
 /* The device's book has changed otherwise: who has waited for room, and need no longer, is told. */
 void memory_settled(struct agent *agent, struct device *device);
 void memory_measure(struct process *process, uint32_t at, uint32_t request);
+void memory_share(struct process *process, uint32_t at, const struct msg_share *share);
+void memory_unshare(struct process *process, uint32_t at, const struct msg_share *share);
+/* Policy wait: what a process holds of shared memory, in the device's book. */
+void memory_book(struct process *process, uint32_t at, uint64_t bytes);
+void memory_unbook(struct process *process, uint32_t at, uint64_t bytes);
 
 /* Registered again: what it holds stands in the device's book. */
 void memory_process_back(struct process *process);

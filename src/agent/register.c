@@ -444,6 +444,8 @@ static void send_welcome(
 	welcome.head.abi = c->abi;
 	if (c->agent->devices->is_simulated)
 		welcome.flags |= MSG_WELCOME_SIMULATED;
+	if (msg_is_in(MSG_MEM_SHARE, c->abi))
+		welcome.flags |= MSG_WELCOME_SHARES;
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct device *d = t->devices[i].device;
 

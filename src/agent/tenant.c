@@ -20,6 +20,7 @@
 #include "agent/memory.h"
 #include "agent/place.h"
 #include "agent/register.h"
+#include "agent/share.h"
 #include "agent/state.h"
 #include "agent/token.h"
 #include "agent/usage.h"
@@ -154,6 +155,7 @@ static void page_done(struct tenant_device *td)
 {
 	struct map map = {td->page, sizeof(struct page_tenant)};
 
+	share_done(td);
 	map_done(&map);
 	td->page = NULL;
 	td->fd = fd_close(td->fd);

@@ -40,6 +40,7 @@ enum tenant_source { TENANT_RUN, TENANT_CONF, TENANT_APPLY, TENANT_DEFAULT, TENA
 #define TENANT_LINGER_NS (60ull * 1000000000ull)
 
 struct device;
+struct share_table;
 struct usage_series;
 
 struct tenant_device {
@@ -56,6 +57,7 @@ struct tenant_device {
 	struct page_tenant *page;
 	uint64_t inode;
 	uint64_t denied; /* allocations refused to processes that have ended: memory_denied() */
+	struct share_table *shares; /* share.c; NULL: none yet */
 
 	/* the token (token.c) */
 	bool is_open, is_draining;

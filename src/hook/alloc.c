@@ -8,6 +8,7 @@
 #include "hook/hook.h"
 #include "hook/memory.h"
 #include "hook/relax.h"
+#include "hook/share.h"
 
 static bool swaps(const struct device *d)
 {
@@ -191,6 +192,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 	if (r != CUDA_SUCCESS || !free || !total)
 		return r;
 	deferred_settle(false);
+	share_settle();
 	memory_pools_settle();
 	d = memory_device(&context);
 	if (d)

@@ -9,6 +9,7 @@
 #include "hook/hook.h"
 #include "hook/memory.h"
 #include "hook/relax.h"
+#include "hook/share.h"
 
 #define DEFERRED_MAX 64u
 
@@ -112,7 +113,7 @@ void deferred_free(const struct memory_record *record, uintptr_t handle)
 bool memory_make_room(struct device *d, enum memory_effort effort)
 {
 	struct hook *h = hook_registered();
-	bool given = deferred_settle(effort == MEMORY_WAIT);
+	bool given = deferred_settle(effort == MEMORY_WAIT) | share_settle();
 	struct relaxed relaxed;
 
 	if (!h)

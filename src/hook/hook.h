@@ -8,7 +8,7 @@
  * at all.
  *
  * Threads: a submission touches its thread's TLS, its stream's record and its own line; everything
- * else is slow path under the locks named here. Lock order: init, pool, table, memory; marker,
+ * else is slow path under the locks named here. Lock order: init, share, pool, table, memory; marker,
  * stream.
  */
 #pragma once
@@ -177,8 +177,14 @@ struct hook {
 	struct lock table_lock;
 	struct lock pool_lock;
 	struct lock deferred_lock;
-	struct deferred *deferred; /* deferred.c; NULL: nothing was ever freed that way */
-	struct lock module_lock;   /* code_bytes and data_bytes of contexts */
+	struct deferred *deferred;      /* deferred.c; NULL: nothing was ever freed that way */
+	struct lock share_lock;         /* share.c; taken before all others */
+	int share_set;                  /* epoll set of exported descriptors, */
+	uint64_t share_mark;            /* and what makes it ours; 0: there is none */
+	uint64_t share_round;           /* looks at it so far */
+	_Atomic uint32_t share_exports; /* descriptors in it */
+	bool shares;                    /* the daemon counts shared memory */
+	struct lock module_lock;        /* code_bytes and data_bytes of contexts */
 	struct memory_table table;
 	_Atomic bool pools;       /* there has been one */
 	_Atomic bool pools_freed; /* something was freed into a pool since the last settling */
@@ -299,6 +305,12 @@ int session_ask(
  */
 bool session_comes_back(struct hook *h);
 void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t bytes);
+/*
+ * MEM_SHARE or MEM_UNSHARE. With `waits` as session_ask; else 0 when it was sent. -ENOTCONN too for
+ * a daemon that does not count shared memory.
+ */
+int session_share(struct hook *h, enum msg_type type, struct device *d, uint64_t id, uint64_t bytes,
+	uint32_t flags, bool waits);
 
 /* ---- thread.c ---- */
 

@@ -11,6 +11,7 @@
 
 #include "core/ledger_counter.h"
 #include "hook/relax.h"
+#include "hook/share.h"
 
 #define TABLE_FIRST 1024u
 #define PAGES_NEVER (UINT64_MAX / 2)
@@ -117,6 +118,14 @@ void memory_uncharge(struct device *d, uint64_t pages)
 	release(h, d, pages);
 	if (asks(d))
 		session_tell(h, MSG_MEM_RELEASE, d, pages * PAGE_MEM_UNIT);
+}
+
+void memory_hand_over(struct device *d, uint64_t pages)
+{
+	struct hook *h = hook_registered();
+
+	if (h && pages)
+		release(h, d, pages);
 }
 
 int memory_recharge(struct device *d, uint64_t from, uint64_t to)
@@ -282,6 +291,39 @@ bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, i
 	return r;
 }
 
+void memory_stamp(enum memory_kind kind, uint64_t key, uint64_t bytes)
+{
+	struct hook *h = hook_registered();
+	struct memory_record *r;
+
+	if (!h)
+		return;
+	lock_take(&h->table_lock);
+	r = find(&h->table, kind, key);
+	if (r)
+		r->bytes = bytes;
+	lock_drop(&h->table_lock);
+}
+
+bool memory_set_share(enum memory_kind kind, uint64_t key, uint64_t share)
+{
+	struct hook *h = hook_registered();
+	struct memory_record *r;
+	bool is_set = false;
+
+	if (!h)
+		return false;
+	lock_take(&h->table_lock);
+	r = find(&h->table, kind, key);
+	if (r && !r->share) {
+		r->share = share;
+		r->pages = 0;
+		is_set = true;
+	}
+	lock_drop(&h->table_lock);
+	return is_set;
+}
+
 bool memory_take_if(bool (*match)(const struct memory_record *, const void *), const void *arg,
 	struct memory_record *ret_record)
 {
@@ -416,7 +458,9 @@ void memory_record_uncharge(const struct memory_record *r)
 
 	if (!d)
 		return;
-	if (r->kind == MEMORY_POINTER && !r->pages && r->aux)
+	if (r->share)
+		share_drop(d, r->share);
+	else if (r->kind == MEMORY_POINTER && !r->pages && r->aux)
 		block_drop(d, r->aux);
 	else
 		memory_uncharge(d, r->pages);
@@ -452,6 +496,11 @@ void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream)
 		else
 			deferred_free(&f->record, stream);
 		return;
+	}
+	/* charged as the pool's again, before it is not charged as shared */
+	if (f->record.share) {
+		memory_pool_share(f->record.aux, -(int64_t)share_size(f->record.share));
+		memory_record_uncharge(&f->record);
 	}
 	/* the pool keeps what is freed into it, until it gives it back to the device */
 	if (memory_change(MEMORY_POOL, f->record.aux, -1, 0, 0, &pool) && !pool.refs &&
@@ -496,7 +545,8 @@ void memory_context_settle(struct context *c)
 {
 	struct hook *h = hook_registered();
 	struct device *d = c->device;
-	uint64_t seen = measured_pages(d), held = ledger_slot_pages(&d->up->memory);
+	uint64_t seen = measured_pages(d);
+	uint64_t held = ledger_slot_pages(&d->up->memory) + share_pages(d);
 
 	if (!seen || seen == held)
 		return;

@@ -29,6 +29,8 @@ int memory_charge(struct device *d, uint64_t pages);
 /* For what the device has given already: counts beyond the quota too. */
 void memory_charge_anyway(struct device *d, uint64_t pages);
 void memory_uncharge(struct device *d, uint64_t pages);
+/* They are charged by the daemon from now on. */
+void memory_hand_over(struct device *d, uint64_t pages);
 /* From `from` pages charged to `to`; -ENOMEM and unchanged if more are not to be had. */
 int memory_recharge(struct device *d, uint64_t from, uint64_t to);
 
@@ -51,14 +53,19 @@ enum memory_kind {
 	MEMORY_MODULE,
 	MEMORY_LIBRARY,
 	MEMORY_EXTERNAL,
-	MEMORY_POOL,  /* refs: pointers out of it; pages: charged */
-	MEMORY_GRAPH, /* executable graph; pages: what its nodes allocate */
+	MEMORY_POOL,   /* refs: pointers out of it; pages: charged; aux: pages charged as shares */
+	MEMORY_GRAPH,  /* executable graph; pages: what its nodes allocate */
+	MEMORY_SHARE,  /* number of shared memory; refs: of this process (share.c) */
+	MEMORY_EXPORT, /* a descriptor with memory, in the epoll set under that key */
+	MEMORY_IPC,    /* address of cuIpcOpenMemHandle; refs: how often opened */
 };
 
 enum memory_flags {
 	MEMORY_OF_POOL = 1u << 0,        /* pointer: aux is its pool */
 	MEMORY_POOL_DESTROYED = 1u << 1, /* lives on until its last pointer is freed */
 	MEMORY_LAUNCHED = 1u << 2,       /* graph: its memory is charged */
+	MEMORY_LOCAL = 1u << 3,          /* share: charged to this process, not by the daemon */
+	MEMORY_UNSIZED = 1u << 4,        /* handle: imported, and known only as far as mapped */
 };
 
 struct memory_record {
@@ -66,6 +73,7 @@ struct memory_record {
 	uint64_t pages; /* charged for it */
 	uint64_t bytes;
 	uint64_t aux;
+	uint64_t share;    /* number of the shared memory that it is, which is charged; 0: none */
 	CUcontext context; /* it ends with this one; NULL: with none */
 	uint8_t kind;
 	uint8_t device; /* in hook.device */
@@ -83,6 +91,10 @@ bool memory_get(enum memory_kind kind, uint64_t key, struct memory_record *ret_r
  */
 bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, int64_t pages,
 	struct memory_record *ret_record);
+/* Sets `bytes` of a record, if there is one. */
+void memory_stamp(enum memory_kind kind, uint64_t key, uint64_t bytes);
+/* What is charged for a record becomes shared memory's; false if there is none, or it is already. */
+bool memory_set_share(enum memory_kind kind, uint64_t key, uint64_t share);
 /* As memory_take for the first record of that kind for which `match` says so; false: no more. */
 bool memory_take_if(bool (*match)(const struct memory_record *, const void *), const void *arg,
 	struct memory_record *ret_record);
@@ -123,6 +135,7 @@ void memory_context_gone(CUcontext context);
 /* Charges follow what pools have reserved now. Returns whether anything was given back. */
 bool memory_pools_settle(void);
 void memory_pools_note_free(void);
+void memory_pool_share(uint64_t pool, int64_t pages);
 /* The device's pools give back all that is not in use. */
 void memory_pools_trim(const struct device *d);
 

@@ -19,7 +19,7 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 	return REAL(cuMemPoolGetAttribute)(pool, which, &value) == CUDA_SUCCESS ? value : 0;
 }
 
-/* The pool's charge becomes what it has reserved; `more` pages are charged beside it. Lock held. */
+/* The pool's charge becomes what it alone has reserved; `more` pages are charged beside it. Lock held. */
 static void settle(struct memory_record *pool, struct device *d, uint64_t more)
 {
 	uint64_t reserved = memory_pages(attribute(
@@ -27,6 +27,8 @@ static void settle(struct memory_record *pool, struct device *d, uint64_t more)
 	uint64_t charged = pool->pages + more;
 	struct memory_record now;
 
+	/* what other processes may have of it is charged by itself */
+	reserved = reserved > pool->aux ? reserved - pool->aux : 0;
 	if (reserved > charged)
 		memory_charge_anyway(d, reserved - charged);
 	memory_change(MEMORY_POOL, pool->key, 0, 0, (int64_t)reserved - (int64_t)pool->pages, &now);
@@ -87,6 +89,29 @@ void memory_pools_trim(const struct device *d)
 			REAL(cuMemPoolTrimTo)((CUmemoryPool)(uintptr_t)pools.pool[i].key, 0);
 	}
 	relax_end(relaxed);
+	lock_drop(&h->pool_lock);
+}
+
+/* `pages` more, or less, of the pool are charged as shared memory. */
+void memory_pool_share(uint64_t pool, int64_t pages)
+{
+	struct hook *h = hook_registered();
+	struct memory_record record;
+	struct relaxed relaxed;
+
+	lock_take(&h->pool_lock);
+	if (memory_change(MEMORY_POOL, pool, 0, pages, 0, &record)) {
+		struct device *d = &h->device[record.device];
+
+		relaxed = relax_begin();
+		if (!(record.flags & MEMORY_POOL_DESTROYED)) {
+			settle(&record, d, 0);
+		} else if (pages < 0) { /* the driver says no more what it has reserved */
+			memory_charge_anyway(d, (uint64_t)-pages);
+			memory_change(MEMORY_POOL, pool, 0, 0, -pages, &record);
+		}
+		relax_end(relaxed);
+	}
 	lock_drop(&h->pool_lock);
 }
 
@@ -217,11 +242,15 @@ TAKES(cuMemAllocFromPoolAsync_ptsz, pool, OWN(hStream),
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-	CUresult r = REAL(cuMemPoolCreate)(pool, poolProps);
 	struct hook *h = hook_registered();
 	struct memory_record record;
 	struct device *d = NULL;
+	CUresult r;
 
+	/* other nodes could hold its memory, which no daemon here would hear of */
+	if (h && poolProps && poolProps->handleTypes & CU_MEM_HANDLE_TYPE_FABRIC)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	r = REAL(cuMemPoolCreate)(pool, poolProps);
 	if (r == CUDA_SUCCESS && h && poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		d = device_of(poolProps->location.id);
 	if (d) {

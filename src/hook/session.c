@@ -26,6 +26,7 @@
 #include "base/thread.h"
 #include "hook/hook.h"
 #include "hook/relax.h"
+#include "hook/share.h"
 #include "hook/system.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -329,6 +330,7 @@ static int welcome(struct hook *h, const struct msg_welcome *m, const struct fd_
 	if (!m->devices || m->devices > MSG_DEVICES || passed->n != 3 * (size_t)m->devices)
 		return -EBADMSG;
 	h->tenant = m->tenant;
+	h->shares = m->flags & MSG_WELCOME_SHARES;
 	h->simulated = m->flags & MSG_WELCOME_SIMULATED;
 	h->devices = m->devices;
 	for (uint32_t i = 0; i < m->devices && !r; i++)
@@ -361,6 +363,7 @@ static int welcome_again(struct hook *h, const struct msg_welcome *m, const stru
 			return -EBADMSG;
 		d->daemon = m->device[i].device;
 	}
+	h->shares = m->flags & MSG_WELCOME_SHARES;
 	return 0;
 }
 
@@ -555,6 +558,23 @@ static struct ask *ask_new(struct hook *h)
 	return NULL;
 }
 
+/* What the daemon answers to a question that was sent with result r. */
+static int ask_wait(struct ask *ask, int r, uint64_t *ret_bytes)
+{
+	if (r)
+		r = -ENOTCONN;
+	/* asked again by nobody: a daemon that goes meanwhile ends it (lose) */
+	while (!r && atomic_load_explicit(&ask->state, memory_order_acquire) == 1)
+		futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
+	if (!r) {
+		r = ask->status > 0 ? -ask->status : 0;
+		if (!r && ret_bytes)
+			*ret_bytes = ask->bytes;
+	}
+	atomic_store_explicit(&ask->state, 0, memory_order_release);
+	return r;
+}
+
 int session_ask(
 	struct hook *h, enum msg_type type, struct device *d, uint64_t bytes, uint64_t *ret_bytes)
 {
@@ -569,17 +589,29 @@ int session_ask(
 		return -EAGAIN;
 	r = type == MSG_MEASURE ? send_note(h, type, d, ask->request)
 				: send_memory(h, type, d, ask->request, bytes);
-	if (r)
-		r = -ENOTCONN;
-	/* asked again by nobody: a daemon that goes meanwhile ends it (lose) */
-	while (!r && atomic_load_explicit(&ask->state, memory_order_acquire) == 1)
-		futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
-	if (!r) {
-		r = ask->status > 0 ? -ask->status : 0;
-		if (!r && ret_bytes)
-			*ret_bytes = ask->bytes;
-	}
-	atomic_store_explicit(&ask->state, 0, memory_order_release);
+	r = ask_wait(ask, r, ret_bytes);
+	errno = saved;
+	return r;
+}
+
+int session_share(struct hook *h, enum msg_type type, struct device *d, uint64_t id, uint64_t bytes,
+	uint32_t flags, bool waits)
+{
+	struct msg_share m = {.device = d->daemon, .flags = flags, .id = id, .bytes = bytes};
+	struct ask *ask = NULL;
+	int saved = errno, r;
+	NOT_CANCELLED;
+
+	if (!h->shares || !msg_is_in(type, atomic_load(&h->abi)))
+		return -ENOTCONN;
+	if (waits && !atomic_load(&h->helper))
+		return -ENOTCONN;
+	if (waits && !(ask = ask_new(h)))
+		return -EAGAIN;
+	msg_head_init(&m.head, type, sizeof m, ask ? ask->request : 0);
+	r = send_now(h, &m.head, sizeof m);
+	if (ask)
+		r = ask_wait(ask, r, NULL);
 	errno = saved;
 	return r;
 }
@@ -710,6 +742,7 @@ static bool lose(struct hook *h)
 		}
 	}
 	atomic_store(&h->orphan, false);
+	share_again(h);
 	/* who waited at a gate told the old daemon */
 	for (uint32_t i = 0; i < h->devices; i++) {
 		if (atomic_load(&h->device[i].up->want))
@@ -734,7 +767,9 @@ static void *helper(void *arg)
 			r = packet_receive(fd, &p, sizeof p, &passed);
 		if (!r)
 			handle(h, &p);
-		else if (r != -EAGAIN && !lose(h))
+		else if (r == -EAGAIN)
+			share_look(h);
+		else if (!lose(h))
 			return NULL;
 	}
 	return NULL;

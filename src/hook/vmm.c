@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Physical memory by handle: charged at cuMemCreate, given back when the last reference to the
- * handle and the last mapping of it are gone, in whichever order. Imports are not charged here: who
- * exported the memory, in this tenant or another, has been charged for it.
+ * handle and the last mapping of it are gone, in whichever order. Exported or imported it is shared
+ * memory (share.h), of which a handle is one holder. An imported descriptor that no library of ours
+ * exported does not tell its size: it is charged as far as it is mapped.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
+#include "hook/relax.h"
+#include "hook/share.h"
+
+/* Other nodes could hold such memory, which no daemon here would hear of. */
+static bool is_fabric(unsigned long long types)
+{
+	return types & CU_MEM_HANDLE_TYPE_FABRIC && hook_registered();
+}
 
 EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	const CUmemAllocationProp *prop, unsigned long long flags)
@@ -18,6 +27,8 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		d = device_of(prop->location.id);
 	if (!d)
 		return REAL(cuMemCreate)(handle, size, prop, flags);
+	if (is_fabric(prop->requestedHandleTypes))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	record.pages = memory_pages(size);
 	record.device = (uint8_t)d->index;
 	if (memory_charge(d, record.pages))
@@ -34,17 +45,15 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 
 static void give_back_unused(uint64_t handle)
 {
-	struct hook *h = hook_registered();
 	struct memory_record record;
 
 	if (memory_get(MEMORY_HANDLE, handle, &record) && !record.refs && !record.aux &&
 		memory_take(MEMORY_HANDLE, handle, &record))
-		memory_uncharge(&h->device[record.device], record.pages);
+		memory_record_uncharge(&record);
 }
 
 EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	struct hook *h = hook_registered();
 	struct memory_record record;
 	bool known = memory_get(MEMORY_HANDLE, handle, &record);
 	/* before the driver may give the same handle to another thread */
@@ -52,13 +61,13 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 		memory_take(MEMORY_HANDLE, handle, &record);
 	CUresult r = REAL(cuMemRelease)(handle);
 
-	if (last && r == CUDA_SUCCESS)
-		memory_uncharge(&h->device[record.device], record.pages);
-	else if (last)
-		memory_put(&record);
+	if (last)
+		memory_ended(r, true, &record);
 	else if (known && r == CUDA_SUCCESS &&
 		memory_change(MEMORY_HANDLE, handle, -1, 0, 0, &record))
 		give_back_unused(handle);
+	if (known && record.share)
+		share_settle();
 	return r;
 }
 
@@ -72,16 +81,99 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
 	return r;
 }
 
+EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
+	CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+	unsigned long long flags)
+{
+	struct hook *h = hook_registered();
+	struct memory_record record;
+	struct device *d;
+	uint64_t id, pages;
+	CUresult r;
+
+	if (is_fabric(handleType))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	r = REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
+	if (r != CUDA_SUCCESS || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+		!memory_get(MEMORY_HANDLE, handle, &record))
+		return r;
+	d = &h->device[record.device];
+	id = record.share ? record.share : share_id_new();
+	pages = record.share ? share_size(id) : record.pages;
+	if (!record.share && pages) {
+		share_hold(d, id, pages, SHARE_CHARGED);
+		if (!memory_set_share(MEMORY_HANDLE, handle, id)) {
+			/* another thread was first, and the charge is that one's */
+			memory_charge_anyway(d, pages);
+			share_drop(d, id);
+			if (!memory_get(MEMORY_HANDLE, handle, &record) || !record.share)
+				return r;
+			id = record.share;
+		}
+	}
+	if (pages)
+		share_export(d, id, pages, *(int *)shareableHandle);
+	return r;
+}
+
+static struct device *device_of_handle(CUmemGenericAllocationHandle handle)
+{
+	CUmemAllocationProp prop = {0};
+	struct relaxed relaxed = relax_begin();
+	CUresult r = REAL(cuMemGetAllocationPropertiesFromHandle)(&prop, handle);
+
+	relax_end(relaxed);
+	return r == CUDA_SUCCESS && prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE
+		? device_of(prop.location.id)
+		: NULL;
+}
+
 EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 	CUmemAllocationHandleType shHandleType)
 {
-	CUresult r = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
-	struct memory_record record;
+	struct memory_record record = {.kind = MEMORY_HANDLE, .refs = 1}, known;
+	struct device *d;
+	uint64_t pages = 0;
+	CUresult r;
 
-	/* exported by this very process, it is one more reference to what is charged already */
-	if (r == CUDA_SUCCESS)
-		memory_change(MEMORY_HANDLE, *handle, 1, 0, 0, &record);
+	if (is_fabric(shHandleType))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	r = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+	if (r != CUDA_SUCCESS || !hook_registered())
+		return r;
+	/* exported by this very process, it may be one more reference to the same handle */
+	if (memory_change(MEMORY_HANDLE, *handle, 1, 0, 0, &known))
+		return r;
+	d = device_of_handle(*handle);
+	if (!d)
+		return r;
+	record.key = *handle;
+	record.device = (uint8_t)d->index;
+	if (!share_read((int)(intptr_t)osHandle, &record.share, &pages))
+		record.flags = MEMORY_UNSIZED;
+	if (pages && share_hold(d, record.share, pages, SHARE_NEW)) {
+		REAL(cuMemRelease)(*handle);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	memory_put(&record);
 	return r;
+}
+
+/* What an unsized handle is charged grows with its mappings. */
+static bool charge_mapped(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t size)
+{
+	struct hook *h = hook_registered();
+	struct memory_record record;
+	uint64_t end, more;
+
+	if (!memory_get(MEMORY_HANDLE, handle, &record) || !(record.flags & MEMORY_UNSIZED) ||
+		__builtin_add_overflow(offset, size, &end) || memory_pages(end) <= record.pages)
+		return true;
+	more = memory_pages(end) - record.pages;
+	if (memory_charge(&h->device[record.device], more))
+		return false;
+	memory_change(MEMORY_HANDLE, handle, 0, 0, (int64_t)more, &record);
+	return true;
 }
 
 EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
@@ -94,8 +186,11 @@ EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 		.aux = handle,
 	};
 	struct memory_record record;
-	CUresult r = REAL(cuMemMap)(ptr, size, offset, handle, flags);
+	CUresult r;
 
+	if (!charge_mapped(handle, offset, size))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = REAL(cuMemMap)(ptr, size, offset, handle, flags);
 	if (r == CUDA_SUCCESS && memory_change(MEMORY_HANDLE, handle, 0, 1, 0, &record))
 		memory_put(&mapping);
 	return r;

@@ -34,6 +34,8 @@ static const struct {
 	[MSG_CONTROL] = {"CONTROL", sizeof(struct msg_control), true},
 	[MSG_CONTROL_REPLY] = {"CONTROL_REPLY", sizeof(struct msg_control), true},
 	[MSG_SAY] = {"SAY", sizeof(struct msg_say), false, 2},
+	[MSG_MEM_SHARE] = {"MEM_SHARE", sizeof(struct msg_share), false, 2},
+	[MSG_MEM_UNSHARE] = {"MEM_UNSHARE", sizeof(struct msg_share), false, 2},
 };
 
 uint16_t msg_newest(void)

@@ -8,6 +8,7 @@
  *
  *   hook    HELLO -> WELCOME (+3 fds per device, in the order of the devices) | REFUSED
  *           WANT, RELEASE, YIELD, MEM_*, MEASURE, BYE;   daemon: FLUSH, MEM_REPLY, MEASURED, SAY
+ *           MEM_SHARE, MEM_UNSHARE only after a WELCOME with MSG_WELCOME_SHARES
  *   divvy   CONTROL (JSON text) -> CONTROL_REPLY (JSON text, in parts)
  *
  * Versions: everybody speaks the newest one and the one before. Who asks uses its newest; who
@@ -48,7 +49,9 @@ enum msg_type {
 	MSG_CONTROL,       /* JSON request of the command line */
 	MSG_CONTROL_REPLY, /* status 0 or errno; more != 0: another part follows */
 	MSG_YIELD,         /* device: what comes next would overrun the turn by more than is left */
-	MSG_SAY, /* device, daemon -> hook: a sentence for who reads the program's errors */
+	MSG_SAY,         /* device, daemon -> hook: a sentence for who reads the program's errors */
+	MSG_MEM_SHARE,   /* device, id, bytes: this process holds memory that others may hold too */
+	MSG_MEM_UNSHARE, /* device, id: it no longer does; MEM_REPLY answers both */
 	MSG_TYPES,
 };
 
@@ -86,6 +89,7 @@ struct msg_device {
 
 enum msg_welcome_flags {
 	MSG_WELCOME_SIMULATED = 1u << 0,
+	MSG_WELCOME_SHARES = 1u << 1, /* the daemon counts what MEM_SHARE names */
 };
 
 struct msg_welcome {
@@ -114,6 +118,22 @@ struct msg_memory { /* MEM_RESERVE, MEM_RELEASE, MEM_REPLY, MEASURED */
 	uint64_t bytes;
 };
 
+enum msg_share_flags {
+	/*
+	 * The device has the memory already: the quota is not asked. The sender's own charge for
+	 * it, if any, ends with the answer.
+	 */
+	MSG_SHARE_HELD = 1u << 0,
+};
+
+struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: without an answer */
+	struct msg_head head;
+	uint32_t device;
+	uint32_t flags; /* enum msg_share_flags */
+	uint64_t id;    /* equal in all processes of the tenant that hold it */
+	uint64_t bytes;
+};
+
 struct msg_say { /* SAY */
 	struct msg_head head;
 	uint32_t device;
@@ -135,6 +155,7 @@ _Static_assert(sizeof(struct msg_welcome) == 32 + 40 * MSG_DEVICES, "abi");
 _Static_assert(sizeof(struct msg_refused) == 16 + MSG_TEXT, "abi");
 _Static_assert(sizeof(struct msg_device_note) == 24, "abi");
 _Static_assert(sizeof(struct msg_memory) == 32, "abi");
+_Static_assert(sizeof(struct msg_share) == 40, "abi");
 _Static_assert(sizeof(struct msg_say) == 24 + MSG_TEXT, "abi");
 _Static_assert(sizeof(struct msg_control) == 24, "abi");
 

@@ -25,6 +25,7 @@
 #include "../../patience.h"
 
 #define PENDING 64
+#define SHARES 64
 
 struct process {
 	int socket;
@@ -52,6 +53,9 @@ struct fake_daemon {
 		struct msg_memory m;
 	} pending[PENDING];
 	uint32_t pendings;
+	struct { /* one holder at most: a test has one process */
+		uint64_t id, bytes;
+	} share[SHARES];
 };
 
 void fake_stub_uuid(uint32_t n, uint8_t ret_uuid[static 16])
@@ -118,6 +122,7 @@ static void welcome(struct fake_daemon *d, uint32_t at, const struct msg_hello *
 	bool again = hello->flags & MSG_HELLO_AGAIN;
 
 	msg_head_init(&m.head, MSG_WELCOME, sizeof m, hello->head.request);
+	m.flags = d->options.shares ? MSG_WELCOME_SHARES : 0;
 	for (uint32_t i = 0; i < d->options.devices; i++) {
 		memcpy(m.device[i].uuid, d->options.uuid[i], 16);
 		m.device[i].device = i;
@@ -153,6 +158,31 @@ static void answer(struct fake_daemon *d, int socket, const struct msg_memory *a
 	send(socket, &m, sizeof m, MSG_NOSIGNAL);
 }
 
+static uint64_t shared(const struct fake_daemon *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < SHARES; i++)
+		sum += d->share[i].bytes;
+	return sum;
+}
+
+static void share(struct fake_daemon *d, int socket, const struct msg_share *m)
+{
+	const bool adds = m->head.type == MSG_MEM_SHARE;
+	const struct msg_memory asked = {.head = m->head, .device = m->device};
+
+	for (uint32_t i = 0; i < SHARES; i++) {
+		if (d->share[i].id != (adds ? 0 : m->id))
+			continue;
+		d->share[i].id = adds ? m->id : 0;
+		d->share[i].bytes = adds ? m->bytes : 0;
+		break;
+	}
+	if (m->head.request)
+		answer(d, socket, &asked);
+}
+
 static void handle(
 	struct fake_daemon *d, uint32_t at, const void *packet, const struct fd_list *fds)
 {
@@ -174,6 +204,8 @@ static void handle(
 		msg_head_init(&m.head, MSG_MEASURED, sizeof m, head->request);
 		m.head.status = d->measure_bytes ? 0 : ENODATA;
 		send(socket, &m, sizeof m, MSG_NOSIGNAL);
+	} else if (head->type == MSG_MEM_SHARE || head->type == MSG_MEM_UNSHARE) {
+		share(d, socket, packet);
 	} else if (head->type == MSG_MEM_RESERVE) {
 		if (d->reserve_status >= 0)
 			answer(d, socket, packet);
@@ -407,6 +439,16 @@ bool fake_daemon_drained(struct fake_daemon *d, uint32_t process, uint32_t devic
 			return false;
 	}
 	return true;
+}
+
+uint64_t fake_daemon_shared(struct fake_daemon *d)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&d->mutex);
+	bytes = shared(d);
+	pthread_mutex_unlock(&d->mutex);
+	return bytes;
 }
 
 void fake_daemon_measure(struct fake_daemon *d, uint64_t bytes)

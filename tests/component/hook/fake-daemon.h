@@ -25,6 +25,7 @@ struct fake_options {
 	uint64_t context_bytes;
 	uint32_t flags; /* enum page_flags of every new page */
 	uint32_t window_us;
+	bool shares;         /* says that it counts shared memory, and does */
 	bool closed;         /* gates of new pages */
 	const char *refusal; /* every HELLO is refused so; NULL: none is */
 };
@@ -56,6 +57,9 @@ uint32_t fake_daemon_processes(struct fake_daemon *daemon);
 
 /* Is what the pages say drained? As the real daemon sees it. */
 bool fake_daemon_drained(struct fake_daemon *daemon, uint32_t process, uint32_t device);
+
+/* Bytes of shared memory that anybody holds. */
+uint64_t fake_daemon_shared(struct fake_daemon *daemon);
 
 /* MEASURE is answered with this many bytes; 0: with ENODATA. Later questions only. */
 void fake_daemon_measure(struct fake_daemon *daemon, uint64_t bytes);

@@ -402,6 +402,33 @@ API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *
 	return CUDA_SUCCESS;
 }
 
+/* A descriptor like any other, of which only its being open matters. */
+API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle h,
+	CUmemAllocationHandleType type, unsigned long long flags)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	memcpy(shareableHandle, &ends[1], sizeof ends[1]);
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuMemImportFromShareableHandle(
+	CUmemGenericAllocationHandle *h, void *osHandle, CUmemAllocationHandleType type)
+{
+	*h = (uintptr_t)handle();
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuMemGetAllocationPropertiesFromHandle(
+	CUmemAllocationProp *prop, CUmemGenericAllocationHandle h)
+{
+	memset(prop, 0, sizeof *prop);
+	prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	return CUDA_SUCCESS;
+}
+
 #define MAKES(name, result, params) \
 	API CUresult name params \
 	{ \
@@ -492,6 +519,36 @@ API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
 
 	memcpy(value, &v, sizeof v);
 	return CUDA_SUCCESS;
+}
+
+/* ---- pointers of the pool in other processes, here at addresses of their own ---- */
+
+#define IMPORTED (UINT64_C(1) << 47)
+
+API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+	memset(shareData_out, 0, sizeof *shareData_out);
+	memcpy(shareData_out, &ptr, sizeof ptr);
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuMemPoolImportPointer(
+	CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
+{
+	memcpy(ptr_out, shareData, sizeof *ptr_out);
+	*ptr_out |= IMPORTED;
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+	*pbase = dptr;
+	*psize = 0;
+	for (int i = 0; i < 1024; i++) {
+		if (pool_addresses[i] == (dptr & ~IMPORTED))
+			*psize = pool_sizes[i];
+	}
+	return *psize ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- graphs: each has one node that allocates STUB_GRAPH_BYTES, if that is set ---- */

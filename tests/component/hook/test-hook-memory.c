@@ -138,6 +138,155 @@ static int physical(void *arg)
 	return 0;
 }
 
+/* ---- memory that other processes have, or may get ---- */
+
+static const CUmemAllocationProp exportable = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+};
+
+static int exported(bool is_counted)
+{
+	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	struct fake_options options;
+	struct fake_daemon *d;
+	CUmemGenericAllocationHandle a, b;
+	size_t free, total;
+	int fd, copy;
+
+#define ALL(mib) \
+	(charged(d) == (is_counted ? 0 : (mib)*MiB) && \
+		fake_daemon_shared(d) == (is_counted ? (mib)*MiB : 0))
+	rig_options(&options);
+	options.shares = is_counted;
+	d = rig_start(&options);
+	check(d && rig_context());
+	check(cuMemCreate(&a, 4 * MiB, &exportable, 0) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	check(cuMemExportToShareableHandle(&fd, a, type, 0) == CUDA_SUCCESS && ALL(4));
+	copy = dup(fd);
+	close(fd);
+	check(cuMemRelease(a) == CUDA_SUCCESS && ALL(4)); /* the copy keeps it */
+	check(cuMemImportFromShareableHandle(&b, (void *)(intptr_t)copy, type) == CUDA_SUCCESS);
+	check(ALL(4)); /* the same memory, not more */
+	close(copy);
+	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && ALL(4));
+	check(cuMemMap(0x100000000, 4 * MiB, 0, b, 0) == CUDA_SUCCESS);
+	check(cuMemRelease(b) == CUDA_SUCCESS && ALL(4));
+	check(cuMemUnmap(0x100000000, 4 * MiB) == CUDA_SUCCESS && ALL(0));
+	/* closed last, a descriptor is noticed at the next look */
+	check(cuMemCreate(&a, 4 * MiB, &exportable, 0) == CUDA_SUCCESS);
+	check(cuMemExportToShareableHandle(&fd, a, type, 0) == CUDA_SUCCESS);
+	check(cuMemRelease(a) == CUDA_SUCCESS && ALL(4));
+	close(fd);
+	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && ALL(0));
+#undef ALL
+	rig_stop(d);
+	return 0;
+}
+
+static int shares(void *arg)
+{
+	return exported(true);
+}
+
+/* A daemon that does not know of it: charged by each process that holds it. */
+static int shares_alone(void *arg)
+{
+	return exported(false);
+}
+
+/* A program that closes what it does not know closes what we watch with, too: nothing is given back. */
+static int shares_unwatched(void *arg)
+{
+	struct fake_daemon *d = start(0, 8 * GiB);
+	CUmemGenericAllocationHandle a;
+	size_t free, total;
+	int fd;
+
+	check(d && rig_context());
+	check(cuMemCreate(&a, 4 * MiB, &exportable, 0) == CUDA_SUCCESS);
+	check(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+		CUDA_SUCCESS);
+	check(cuMemRelease(a) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	/* from its own on: the fake daemon's are below */
+	for (int i = 500; i < 600; i++)
+		close(i);
+	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	rig_stop(d);
+	return 0;
+}
+
+/* What no library of ours exported does not say how large it is: its mappings do. */
+static int imports_unsized(void *arg)
+{
+	struct fake_daemon *d = start(0, CONTEXT_BYTES + 8 * MiB);
+	CUmemGenericAllocationHandle a;
+	int ends[2];
+
+	check(d && rig_context() && !pipe(ends));
+	check(cuMemImportFromShareableHandle(&a, (void *)(intptr_t)ends[1],
+		      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == CUDA_SUCCESS);
+	check(cuMemMap(0x100000000, 4 * MiB, 0, a, 0) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	check(cuMemMap(0x200000000, 4 * MiB, 0, a, 0) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	check(cuMemMap(0x300000000, 16 * MiB, 0, a, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	check(cuMemUnmap(0x100000000, 4 * MiB) == CUDA_SUCCESS);
+	check(cuMemUnmap(0x200000000, 4 * MiB) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	check(cuMemRelease(a) == CUDA_SUCCESS && charged(d) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* A pool's pointer is a share for itself while it is exported, and the pool the rest. */
+static int shares_of_pools(void *arg)
+{
+	struct fake_options options;
+	struct fake_daemon *d;
+	CUmemPoolPtrExportData data;
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+
+	rig_options(&options);
+	options.shares = true;
+	d = rig_start(&options);
+	check(d && rig_context());
+	check(cuMemAllocAsync(&p, 32 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 32 * MiB);
+	check(cuMemPoolExportPointer(&data, p) == CUDA_SUCCESS);
+	check(charged(d) == 0 && fake_daemon_shared(d) == 32 * MiB);
+	check(cuDeviceGetMemPool(&pool, 0) == CUDA_SUCCESS);
+	check(cuMemPoolImportPointer(&q, pool, &data) == CUDA_SUCCESS && q != p);
+	check(charged(d) == 0 && fake_daemon_shared(d) == 32 * MiB);
+	/* freed, it is the pool's again, and the importer's */
+	check(cuMemFree_v2(p) == CUDA_SUCCESS);
+	check(charged(d) == 32 * MiB && fake_daemon_shared(d) == 32 * MiB);
+	check(cuMemFree_v2(q) == CUDA_SUCCESS);
+	check(charged(d) == 32 * MiB && fake_daemon_shared(d) == 0);
+	check(cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS && charged(d) == 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* Other nodes could hold it, of which no daemon here would hear. */
+static int fabric_is_refused(void *arg)
+{
+	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_FABRIC;
+	struct fake_daemon *d = start(0, 8 * GiB);
+	CUmemAllocationProp prop = exportable;
+	CUmemPoolProps props = {.handleTypes = type};
+	CUmemGenericAllocationHandle a;
+	CUmemoryPool pool;
+	char handle[64];
+
+	prop.requestedHandleTypes = type;
+	check(d && rig_context());
+	check(cuMemCreate(&a, 4 * MiB, &prop, 0) == CUDA_ERROR_NOT_SUPPORTED && charged(d) == 0);
+	check(cuMemExportToShareableHandle(handle, 1, type, 0) == CUDA_ERROR_NOT_SUPPORTED);
+	check(cuMemImportFromShareableHandle(&a, handle, type) == CUDA_ERROR_NOT_SUPPORTED);
+	check(cuMemPoolCreate(&pool, &props) == CUDA_ERROR_NOT_SUPPORTED);
+	rig_stop(d);
+	return 0;
+}
+
 /* ---- arrays, modules, graphs, contexts ---- */
 
 #define PTX \
@@ -384,6 +533,12 @@ SCENARIO(addresses)
 SCENARIO(mixed_frees)
 SCENARIO(full_pool)
 SCENARIO(physical)
+SCENARIO(shares)
+SCENARIO(shares_alone)
+SCENARIO(shares_unwatched)
+SCENARIO(imports_unsized)
+SCENARIO(shares_of_pools)
+SCENARIO(fabric_is_refused)
 SCENARIO(others)
 SCENARIO(seen)
 SCENARIO(races)
@@ -398,6 +553,12 @@ int main(void)
 		cmocka_unit_test(test_mixed_frees),
 		cmocka_unit_test(test_full_pool),
 		cmocka_unit_test(test_physical),
+		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_shares_alone),
+		cmocka_unit_test(test_shares_unwatched),
+		cmocka_unit_test(test_imports_unsized),
+		cmocka_unit_test(test_shares_of_pools),
+		cmocka_unit_test(test_fabric_is_refused),
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_seen),
 		cmocka_unit_test(test_races),

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that outlives the handle or the process that it came from: exported descriptors, imports and IPC
+handles. Whoever holds it, the tenant is charged for as long as the device has it, and once."""
+
+import contextlib
+import os
+import socket
+import subprocess
+
+from machine import CHAOS, MIB, Machine, PATIENCE_S, alive, kill, run, wait_for
+
+SHARER = os.path.join(CHAOS, "sharer")
+OUT_OF_MEMORY = 2
+CONTEXT_MIB = 700  # more than a context takes
+
+
+class Sharer:
+    """A sharer of the tenant, which is told what to do line by line."""
+
+    def __init__(self, tenant, channel):
+        self.child = subprocess.Popen([SHARER, str(channel.fileno())], env=tenant.environment(),
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      pass_fds=[channel.fileno()])
+        tenant.machine.children.append(self.child)
+        assert self.tell("begin") == 0
+
+    def tell(self, *words):
+        self.child.stdin.write(" ".join(map(str, words)) + "\n")
+        self.child.stdin.flush()
+        return int(self.child.stdout.readline())
+
+    def ok(self, *words):
+        assert self.tell(*words) == 0, words
+
+    def end(self):
+        self.child.stdin.close()
+        self.child.wait(PATIENCE_S)
+        self.child.stdout.close()
+
+
+def pair(first, second):
+    """Two of these tenants, with a socket between them."""
+    a, b = socket.socketpair()
+    with a, b:
+        return Sharer(first, a), Sharer(second, b)
+
+
+def held(m, tenant):
+    """Bytes that the device has for the tenant's processes."""
+    pids = tenant.pids()
+    return sum(count for (pid, _), count in m.account().items() if pid in pids)
+
+
+def is_charged(m, tenant, mib, base, but=()):
+    """The counter comes to base + mib, and the device has no more than that."""
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: tenant.used() == base + mib * MIB, "the counter follows")
+    assert tenant.used() == base + mib * MIB, f"{(tenant.used() - base) / MIB} MiB are charged, not {mib}"
+    m.books_are_right(but)
+
+
+def a_loop_of_export_and_import_stays_in_its_quota():
+    with Machine() as m:
+        tenant = m.create("hoarder", memory="2Gi")
+        one, other = pair(tenant, tenant)
+        assert one.tell("hoard", 40, 128) < 16
+        m.books_are_right()
+        assert held(m, tenant) <= 2048 * MIB
+        other.end()
+        one.end()
+        wait_for(lambda: tenant.used() == 0, "with its process all of it returns")
+
+
+def descriptors_that_nobody_imports_are_charged():
+    with Machine() as m:
+        tenant = m.create("piler", memory="2Gi")
+        one, other = pair(tenant, tenant)
+        assert one.tell("pile", 40, 128) < 16
+        m.books_are_right()
+        other.end()
+        one.end()
+
+
+def exported_within_a_tenant_it_is_charged_once():
+    """The idiom: export, send, release right after; the importer keeps it, and gives it back."""
+    with Machine() as m:
+        tenant = m.create("pair", memory="4Gi")
+        one, other = pair(tenant, tenant)
+        base = tenant.used()
+        one.ok("create", 1024)
+        is_charged(m, tenant, 1024, base)
+        one.ok("export")
+        is_charged(m, tenant, 1024, base)
+        one.ok("release")  # the descriptor is on its way
+        is_charged(m, tenant, 1024, base)
+        other.ok("import")
+        is_charged(m, tenant, 1024, base)
+        other.ok("release")
+        is_charged(m, tenant, 0, base)
+        for _ in range(8):  # not what came and went, but what is there counts
+            one.ok("create", 1024)
+            one.ok("export")
+            other.ok("import")
+            one.ok("release")
+            is_charged(m, tenant, 1024, base)
+            other.ok("release")
+            is_charged(m, tenant, 0, base)
+        one.end()
+        other.end()
+
+
+def an_importer_outlives_its_exporter(sig):
+    with Machine() as m:
+        tenant = m.create("pair", memory="4Gi")
+        one, other = pair(tenant, tenant)
+        one.ok("create", 1024)
+        one.ok("export")
+        other.ok("import")
+        if sig:
+            kill(one.child)
+        else:
+            one.end()
+        wait_for(lambda: not alive(one.child.pid) and len(tenant.pids()) == 1, "the exporter has gone")
+        m.books_are_right()
+        wait_for(lambda: tenant.used() <= (1024 + CONTEXT_MIB) * MIB, "what it held alone returns")
+        assert tenant.used() >= 1024 * MIB
+        assert other.tell("create", 3072) == OUT_OF_MEMORY
+        kill(other.child)
+        wait_for(lambda: tenant.used() == 0, "nobody holds it any more")
+
+
+def an_importer_outlives_an_exporter_that_ends():
+    an_importer_outlives_its_exporter(False)
+
+
+def an_importer_outlives_an_exporter_that_is_killed():
+    an_importer_outlives_its_exporter(True)
+
+
+def an_importer_of_another_tenant_pays_too():
+    with Machine() as m:
+        first, second = m.create("first", memory="4Gi"), m.create("second", memory="2Gi")
+        one, other = pair(first, second)
+        base = second.used()
+        one.ok("create", 1024)
+        one.ok("export")
+        other.ok("import")
+        is_charged(m, second, 1024, base, but=["second"])  # the device has it in the exporter's name
+        one.end()
+        wait_for(lambda: first.used() == 0, "the exporter's tenant has let go")
+        is_charged(m, second, 1024, base)
+        other.ok("release")
+        is_charged(m, second, 0, base)
+        other.end()
+
+
+def an_import_above_the_quota_is_refused():
+    with Machine() as m:
+        first, second = m.create("first", memory="4Gi"), m.create("second", memory="1Gi")
+        one, other = pair(first, second)
+        base = second.used()
+        one.ok("create", 1024)
+        one.ok("export")
+        assert other.tell("import") == OUT_OF_MEMORY
+        is_charged(m, second, 0, base)
+        one.end()
+        other.end()
+
+
+def memory_by_ipc_handle():
+    """Freed by its exporter, it is there until the importer closes it; the end of either changes nothing."""
+    with Machine() as m:
+        tenant = m.create("pair", memory="4Gi")
+        one, other = pair(tenant, tenant)
+        base = tenant.used()
+        one.ok("alloc", 1024)
+        one.ok("get")
+        other.ok("open")
+        is_charged(m, tenant, 1024, base)
+        one.ok("free")
+        is_charged(m, tenant, 1024, base)
+        other.ok("shut")
+        is_charged(m, tenant, 0, base)
+        one.ok("alloc", 512)
+        one.ok("get")
+        other.ok("open")
+        kill(one.child)
+        wait_for(lambda: len(tenant.pids()) == 1, "the exporter has gone")
+        m.books_are_right()
+        assert tenant.used() >= 512 * MIB
+        other.ok("shut")
+        wait_for(lambda: tenant.used() < 512 * MIB, "it returns")
+        other.end()
+
+
+def a_daemon_that_is_killed_hears_of_it_again():
+    with Machine() as m:
+        tenant = m.create("pair", memory="4Gi")
+        one, other = pair(tenant, tenant)
+        base = tenant.used()
+        one.ok("create", 1024)
+        one.ok("export")
+        other.ok("import")
+        m.kill_daemon()
+        m.start()
+        wait_for(lambda: len(tenant.pids()) == 2, "both are back")
+        is_charged(m, tenant, 1024, base)
+        one.ok("release")
+        other.ok("release")
+        is_charged(m, tenant, 0, base)
+        one.end()
+        other.end()
+
+
+def tenants_that_wait_find_the_room():
+    """Shared memory stands in the device's book, and leaves it with its last holder."""
+    with Machine() as m:
+        first = m.create("first", memory="10Gi", memory_policy="wait")
+        second = m.create("second", memory="10Gi", memory_policy="wait")
+        one, other = pair(first, first)
+        one.ok("create", 8192)
+        one.ok("export")
+        other.ok("import")
+        kill(one.child)
+        waiter = second.spin("--memory=9000", registered=False)
+        wait_for(lambda: second.pids(), "it registers")
+        assert m.kernels_of(waiter.pid) == 0
+        kill(other.child)
+        m.goes_on(waiter.pid, more=3)
+        kill(waiter)
+
+
+run(a_loop_of_export_and_import_stays_in_its_quota, descriptors_that_nobody_imports_are_charged,
+    exported_within_a_tenant_it_is_charged_once, an_importer_outlives_an_exporter_that_ends,
+    an_importer_outlives_an_exporter_that_is_killed, an_importer_of_another_tenant_pays_too,
+    an_import_above_the_quota_is_refused, memory_by_ipc_handle, a_daemon_that_is_killed_hears_of_it_again,
+    tenants_that_wait_find_the_room)
