@@ -366,7 +366,8 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 
 		*d = (struct device){.index = set->n, .info = infos[i], .lock = LOCK_NONE};
 		device_parse_uuid(d->info.uuid, d->uuid);
-		d->context_bytes = MIN(CONTEXT_GUESS_BYTES, d->info.usable_bytes / 16);
+		d->context_guess_bytes = MIN(CONTEXT_GUESS_BYTES, d->info.usable_bytes / 16);
+		d->context_bytes = d->context_guess_bytes;
 		set_note(d);
 		r = ledger_new(d->info.usable_bytes, wish->oversubscribe_permille, &d->ledger);
 		if (r < 0)

@@ -24,13 +24,13 @@ struct device {
 	struct nvml_info info;
 	struct ledger *ledger; /* the device's book */
 	struct lock lock;
-	uint64_t context_bytes; /* what one context takes: learned from measuring */
-	bool is_context_known;
-	uint64_t used_bytes; /* as the device said last, for display */
-	uint32_t n_silent;   /* questions without any answer, since the last one with */
-	bool is_lost;        /* the driver says that it is there no more */
-	uint64_t xid;        /* the first that was none of a program's; 0: none since the start */
-	uint64_t n_xids;     /* all that the driver has told */
+	uint64_t context_guess_bytes; /* what one context takes, before anything was measured */
+	uint64_t context_bytes;       /* what a new tenant's is expected to take: memory.c */
+	uint64_t used_bytes;          /* as the device said last, for display */
+	uint32_t n_silent;            /* questions without any answer, since the last one with */
+	bool is_lost;                 /* the driver says that it is there no more */
+	uint64_t xid;    /* the first that was none of a program's; 0: none since the start */
+	uint64_t n_xids; /* all that the driver has told */
 	char xid_note[64];
 	bool is_native; /* another device plugin's: who uses it is that one's business */
 	char note[160]; /* what limits sharing, in words */

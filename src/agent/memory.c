@@ -29,6 +29,9 @@
 #define WAITS_MAX 65536u /* requests that wait, on all devices */
 #define WAITS_PER_PROCESS 256u
 #define RECOUNT_TRIES 1000
+/* A context is believed to take at most so many guesses, and so much: large ones take 1 GiB. */
+#define CONTEXT_GUESSES_MAX 4u
+#define CONTEXT_MAX_BYTES (UINT64_C(2) << 30)
 
 struct question { /* MEASURE */
 	TAILQ_ENTRY(question) link;
@@ -93,6 +96,12 @@ static void ask(struct memory *m);
 
 /* ---- quotas ---- */
 
+/* What one of the tenant's contexts is expected to take. */
+static uint64_t context_bytes(const struct tenant_device *td)
+{
+	return td->context_bytes ? td->context_bytes : td->device->context_bytes;
+}
+
 void memory_fill_down(struct process *p, uint32_t at)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
@@ -107,8 +116,7 @@ void memory_fill_down(struct process *p, uint32_t at)
 	down->daemon_epoch = p->agent->epoch;
 	down->device_bytes = td->device->info.memory_bytes;
 	atomic_store_explicit(&down->quota_bytes, td->quota_bytes, memory_order_relaxed);
-	atomic_store_explicit(
-		&down->context_bytes, td->device->context_bytes, memory_order_relaxed);
+	atomic_store_explicit(&down->context_bytes, context_bytes(td), memory_order_relaxed);
 }
 
 void memory_set_quota(struct tenant_device *td)
@@ -121,19 +129,52 @@ void memory_set_quota(struct tenant_device *td)
 				td->quota_bytes, memory_order_relaxed);
 }
 
-static void learn_context(struct agent *agent, struct device *device, uint64_t bytes)
+static void show_context(const struct tenant_device *td)
 {
 	struct process *p;
 
-	if (device->is_context_known && bytes <= device->context_bytes)
+	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
+		if (p->devices[td->at].down)
+			atomic_store_explicit(&p->devices[td->at].down->context_bytes,
+				context_bytes(td), memory_order_relaxed);
+}
+
+/*
+ * What tenants that have measured nothing expect: the least that several others measured, so that
+ * no single one decides it. `gone` counts no more.
+ */
+static void expect_context(struct agent *agent, struct device *device, const struct tenant *gone)
+{
+	uint64_t least = UINT64_MAX;
+	struct tenant *t;
+	uint32_t n = 0;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && t != gone && !t->is_dead; i++)
+			if (t->devices[i].device == device && t->devices[i].context_bytes) {
+				least = MIN(least, t->devices[i].context_bytes);
+				n++;
+			}
+	device->context_bytes = n > 1 ? least : device->context_guess_bytes;
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n; i++)
+			if (t->devices[i].device == device)
+				show_context(&t->devices[i]);
+}
+
+/*
+ * A process that says it holds nothing but its context uses `bytes`. What it says is its own word,
+ * and memory of other APIs is uncounted: it is believed within bounds, and for its tenant alone.
+ */
+static void learn_context(struct tenant_device *td, uint64_t bytes)
+{
+	struct device *device = td->device;
+
+	if (!bytes ||
+		bytes > MIN(CONTEXT_GUESSES_MAX * device->context_guess_bytes, CONTEXT_MAX_BYTES))
 		return;
-	device->is_context_known = true;
-	device->context_bytes = bytes;
-	LIST_FOREACH(p, &agent->processes, link)
-		for (uint32_t i = 0; i < p->tenant->n && !p->is_dead; i++)
-			if (p->tenant->devices[i].device == device && p->devices[i].down)
-				atomic_store_explicit(&p->devices[i].down->context_bytes, bytes,
-					memory_order_relaxed);
+	td->context_bytes = bytes;
+	expect_context(td->tenant->agent, device, NULL);
 }
 
 static uint64_t denied_to(const struct process *p, uint32_t at)
@@ -424,18 +465,17 @@ static void answer_questions(struct memory *m)
 
 	for (q = TAILQ_FIRST(&m->questions); q; q = next) {
 		struct process *p = q->process;
-		struct device *device = p->tenant->devices[q->at].device;
+		struct tenant_device *td = &p->tenant->devices[q->at];
 		uint64_t bytes;
 
 		next = TAILQ_NEXT(q, link);
 		if (q->asked >= m->begun)
 			continue;
-		bytes = memory_device_says(m->agent, device, p->pid);
+		bytes = memory_device_says(m->agent, td->device, p->pid);
 		if (bytes != NVML_UNKNOWN && p->devices[q->at].up &&
 			ledger_slot_pages(&p->devices[q->at].up->memory) * PAGE_MEM_UNIT <=
-				device->context_bytes)
-			learn_context(
-				m->agent, device, bytes); /* it holds nothing but its context */
+				context_bytes(td))
+			learn_context(td, bytes); /* it holds nothing but its context */
 		answer_memory(p, q->at, MSG_MEASURED, q->request,
 			bytes == NVML_UNKNOWN ? ENODATA : 0, bytes == NVML_UNKNOWN ? 0 : bytes);
 		TAILQ_REMOVE(&m->questions, q, link);
@@ -656,6 +696,8 @@ void memory_tenant_gone(struct tenant *t)
 				leave_remains(m, p, i);
 		bury(m, p);
 	}
+	for (uint32_t i = 0; i < t->n; i++)
+		expect_context(t->agent, t->devices[i].device, t);
 }
 
 /* ---- the job ---- */

@@ -48,6 +48,7 @@ struct tenant_device {
 	struct device *device;
 	uint32_t at; /* index in tenant->devices and process->devices */
 	uint64_t quota_bytes;
+	uint64_t context_bytes; /* what one of its contexts took when last measured; 0: not yet */
 
 	/*
 	 * The page with the counter. After a restart there is none until a process hands it back.

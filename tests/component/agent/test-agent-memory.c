@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,55 @@ static void the_device_is_asked_what_a_process_uses(void **state)
 	/* It held nothing but its context: now it is known what one takes. */
 	assert_int_equal(atomic_load(&c.devices[0].down->context_bytes), 300 << 20);
 	fake_end(&c);
+	rig_stop(&rig);
+}
+
+static uint64_t measure(struct rig *rig, struct fake_client *c, uint64_t bytes)
+{
+	struct msg_memory measured;
+	char text[64];
+
+	snprintf(text, sizeof(text), "%d 0 %" PRIu64 "\n", (int)c->pid, bytes);
+	write_text(rig->processes, text);
+	fake_note(c, MSG_MEASURE, 0);
+	assert_true(fake_expect(c, MSG_MEASURED, &measured, sizeof(measured), LONG_MS));
+	assert_int_equal(measured.bytes, bytes);
+	return atomic_load(&c->devices[0].down->context_bytes);
+}
+
+/* What a process uses beside the libraries must not become what a context of others costs. */
+static void what_a_context_takes_is_learnt_by_tenant(void **state)
+{
+	const uint64_t mib = 1 << 20;
+	struct fake_client c[4];
+	char secret[4][33];
+	struct rig rig;
+	uint64_t guess;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	for (int i = 0; i < 4; i++) {
+		rig_tenant(&rig, "{\"request\": \"0.2\", \"memory\": \"4Gi\"}", secret[i]);
+		fake_start(&c[i]);
+	}
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(fake_hello(&c[i], rig.socket, secret[i], false), 0);
+	guess = atomic_load(&c[2].devices[0].down->context_bytes);
+	assert_in_range(guess, mib, 1024 * mib);
+	/* 20 GiB are no context; 1 GiB may be one, of that tenant alone, and it may fall again */
+	assert_int_equal(measure(&rig, &c[0], 20480 * mib), guess);
+	assert_int_equal(measure(&rig, &c[0], 1024 * mib), 1024 * mib);
+	assert_int_equal(atomic_load(&c[2].devices[0].down->context_bytes), guess);
+	assert_int_equal(measure(&rig, &c[0], 700 * mib), 700 * mib);
+	/* the least that two have seen is what a third expects, and who comes later */
+	assert_int_equal(measure(&rig, &c[1], 600 * mib), 600 * mib);
+	assert_int_equal(atomic_load(&c[0].devices[0].down->context_bytes), 700 * mib);
+	assert_int_equal(atomic_load(&c[2].devices[0].down->context_bytes), 600 * mib);
+	assert_int_equal(fake_hello(&c[3], rig.socket, secret[3], false), 0);
+	assert_int_equal(atomic_load(&c[3].devices[0].down->context_bytes), 600 * mib);
+	assert_int_equal(measure(&rig, &c[1], 300 * mib), 300 * mib);
+	assert_int_equal(atomic_load(&c[3].devices[0].down->context_bytes), 300 * mib);
+	for (int i = 0; i < 4; i++)
+		fake_end(&c[i]);
 	rig_stop(&rig);
 }
 
@@ -367,6 +417,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_device_is_asked_what_a_process_uses),
+		cmocka_unit_test(what_a_context_takes_is_learnt_by_tenant),
 		cmocka_unit_test(what_a_dead_process_held_returns),
 		cmocka_unit_test(a_quota_changes_while_it_runs),
 		cmocka_unit_test(waiting_for_room),
