@@ -9,9 +9,12 @@
 #include "agent/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "agent/control.h"
 #include "agent/device.h"
@@ -49,13 +52,16 @@ struct wait { /* MEM_RESERVE */
 	bool is_held; /* not in the device's book yet: see is_held_up */
 };
 
-/* Of a process whose tenant is gone, too: room on the device that others wait for. */
+/* Of a process whose tenant is removed: room on the device that it holds, alive or dead. */
 struct remains {
 	TAILQ_ENTRY(remains) link;
+	struct memory *memory;
 	struct device *device;
 	uint32_t tenant, process; /* as the device's book knows them */
 	pid_t pid;
-	uint64_t died_after, until_ns;
+	int pidfd; /* -1: it is dead */
+	struct loop_io io;
+	uint64_t died_after, until_ns; /* once it is dead */
 };
 
 struct query {
@@ -485,17 +491,24 @@ static void answer_questions(struct memory *m)
 
 /* ---- the dead ---- */
 
-static bool holds_nothing(const struct process *p, uint32_t at)
+/* Bytes that the process holds, as its page says; UINT64_MAX: it keeps changing. */
+static uint64_t held_bytes(const struct process *p, uint32_t at)
 {
 	const struct page_tenant *page = p->tenant->devices[at].page;
 	const struct page_up *up = p->devices[at].up;
 	int64_t pages = 0;
 
 	if (!page || !up)
-		return true;
-	return ledger_slot_contribution(page, &up->memory, p->index,
-		       atomic_load_explicit(&page->word, memory_order_acquire), &pages) == 0 &&
-		pages == 0;
+		return 0;
+	if (ledger_slot_contribution(page, &up->memory, p->index,
+		    atomic_load_explicit(&page->word, memory_order_acquire), &pages) < 0)
+		return UINT64_MAX;
+	return pages > 0 ? MIN((uint64_t)pages, LEDGER_PAGES_MAX) * PAGE_MEM_UNIT : 0;
+}
+
+static bool holds_nothing(const struct process *p, uint32_t at)
+{
+	return !held_bytes(p, at) && !share_bytes(&p->tenant->devices[at], p);
 }
 
 /* The counter becomes the sum of who lives and who is not yet let go. */
@@ -550,33 +563,81 @@ static bool is_let_go(
 	return died_after < m->begun && !is_listed(m, pid, device->index);
 }
 
+/* The process has ended; the device may list it a little longer. */
+static void remains_die(struct remains *r)
+{
+	if (r->pidfd >= 0)
+		loop_remove_io(&r->io);
+	r->pidfd = fd_close(r->pidfd);
+	r->died_after = r->memory->begun;
+	r->until_ns = clock_now_ns() + MEMORY_GRACE_NS;
+	ask(r->memory);
+}
+
+static void on_remains(struct loop_io *io, uint32_t events)
+{
+	remains_die(io->data);
+}
+
+/*
+ * A program whose tenant is removed runs on until its next call of the driver fails, or longer: what
+ * it holds is nobody else's before it has ended.
+ */
+static void remains_watch(struct remains *r, const struct process *p)
+{
+	r->pidfd = p->pidfd < 0 ? -1 : fcntl(p->pidfd, F_DUPFD_CLOEXEC, 3);
+	r->io.data = r;
+	if (r->pidfd >= 0 &&
+		loop_add_io(r->memory->agent->loop, &r->io, r->pidfd, EPOLLIN, on_remains) < 0)
+		r->pidfd = fd_close(r->pidfd);
+	if (r->pidfd < 0)
+		remains_die(r);
+}
+
+static bool is_alive(const struct process *p)
+{
+	struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
+
+	return p->pidfd >= 0 && poll(&fd, 1, 0) == 0;
+}
+
+/* Who ends by itself has given all back by then; where tenants wait for room the device is asked. */
+static bool leaves_something(const struct process *p, uint32_t at)
+{
+	return (is_alive(p) || p->tenant->spec.memory_policy == SPEC_MEMORY_WAIT) &&
+		!holds_nothing(p, at);
+}
+
 /* What it holds of a device is not seen to here any more: its tenant ends. */
 static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 {
 	const struct tenant *t = p->tenant;
-	struct device *device = t->devices[at].device;
-	struct remains *r = t->spec.memory_policy == SPEC_MEMORY_WAIT && !holds_nothing(p, at)
-		? calloc(1, sizeof(*r))
-		: NULL;
+	struct tenant_device *td = &p->tenant->devices[at];
+	struct remains *r = leaves_something(p, at) ? calloc(1, sizeof(*r)) : NULL;
 
 	p->grave_devices &= ~(1u << at);
-	share_remove_process(&p->tenant->devices[at], p, &m->daemon_seq);
+	if (r) /* one that keeps changing counts with all that was its tenant's */
+		ledger_leave_held(td->device->ledger, t->id, p->index,
+			MIN(held_bytes(p, at), memory_used(td)) + share_bytes(td, p));
+	share_remove_process(td, p, &m->daemon_seq);
 	if (!r) {
-		give_room(m, device, t->id, p->index);
+		give_room(m, td->device, t->id, p->index);
 		return;
 	}
-	*r = (struct remains){.device = device,
+	*r = (struct remains){.memory = m,
+		.device = td->device,
 		.tenant = t->id,
 		.process = p->index,
-		.pid = p->pid,
-		.died_after = m->begun,
-		.until_ns = clock_now_ns() + MEMORY_GRACE_NS};
+		.pid = p->pid};
 	TAILQ_INSERT_TAIL(&m->remains, r, link);
-	ask(m);
+	remains_watch(r, p);
 }
 
 static void forget_remains(struct memory *m, struct remains *r)
 {
+	if (r->pidfd >= 0)
+		loop_remove_io(&r->io);
+	fd_close(r->pidfd);
 	TAILQ_REMOVE(&m->remains, r, link);
 	free(r);
 }
@@ -587,11 +648,13 @@ static void visit_remains(struct memory *m, bool has_answer, uint64_t now)
 
 	for (r = TAILQ_FIRST(&m->remains); r; r = next) {
 		next = TAILQ_NEXT(r, link);
-		if (now < r->until_ns &&
-			!(has_answer && is_let_go(m, r->pid, r->died_after, r->device)))
+		if (r->pidfd >= 0 ||
+			(now < r->until_ns &&
+				!(has_answer && is_let_go(m, r->pid, r->died_after, r->device))))
 			continue;
 		give_room(m, r->device, r->tenant, r->process);
 		forget_remains(m, r);
+		control_room(m->agent);
 	}
 }
 
@@ -618,7 +681,12 @@ static void release_device(struct memory *m, struct process *p, uint32_t at)
 /* Is there somebody whom the device has not let go? */
 static bool is_expecting(const struct memory *m)
 {
-	return !TAILQ_EMPTY(&m->graves) || !TAILQ_EMPTY(&m->remains);
+	const struct remains *r;
+
+	TAILQ_FOREACH(r, &m->remains, link)
+		if (r->pidfd < 0)
+			return true;
+	return !TAILQ_EMPTY(&m->graves);
 }
 
 static void visit_graves(struct memory *m, bool has_answer)

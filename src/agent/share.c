@@ -188,6 +188,19 @@ void share_remove_process(struct tenant_device *td, const struct process *p, uin
 	}
 }
 
+uint64_t share_bytes(const struct tenant_device *td, const struct process *p)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t i = 0; td->shares && td->shares->n && i < BUCKETS; i++) {
+		const struct share *s;
+
+		LIST_FOREACH(s, &td->shares->bucket[i], link)
+			pages += find_holder(s, p) ? s->pages : 0;
+	}
+	return pages * PAGE_MEM_UNIT;
+}
+
 const struct page_memory *share_slot(const struct tenant_device *td)
 {
 	return td->shares ? &td->shares->slot : NULL;

@@ -329,9 +329,9 @@ static int join(struct tenant *t, struct error *err)
 static void leave(struct tenant *t)
 {
 	arbiter_remove(t->agent->arbiter, t->id, clock_now_ns());
+	memory_tenant_gone(t); /* what its processes still hold is not free with its quota */
 	leave_ledger(t, t->n);
 	token_tenant_gone(t);
-	memory_tenant_gone(t);
 	t->is_ending = t->is_dead = true;
 	t->agent->has_dead = true;
 	t->agent->n_tenants--;

@@ -24,13 +24,13 @@ const struct cli_command cmd_remove = {
 	.name = "remove",
 	.operands = "TENANT",
 	.summary = "Take a tenant's share and memory away for good",
-	.text = "What it was promised is free for others at once. Programs of it that run are not "
-		"ended, but their gates close for good, and they say so; end them first if they "
-		"are yours. Those with a --remote GPU are told so too, and have none from then on: "
-		"each further call is CUDA_ERROR_DEVICE_UNAVAILABLE. It is meant for what `divvy "
-		"apply --once` has left, and for what no "
-		"program will use again.\n\nTENANT is the id or the name that `divvy ps` shows; "
-		"of several with one name the newest is meant.",
+	.text = "The tenant's share is free for others at once. Programs of the tenant that run "
+		"are not ended. They print a message, and their launches and allocations fail with "
+		"CUDA_ERROR_DEVICE_UNAVAILABLE from then on, as does each call of those with a "
+		"--remote GPU. Device memory that such a program holds is free for others once it "
+		"has ended. The command is meant for what `divvy apply --once` has left, and for "
+		"what no program will use again.\n\nTENANT is the id or the name that `divvy ps` "
+		"shows; of several with one name the newest is meant.",
 	.examples = "divvy remove ns/pod\ndivvy remove 12",
 	.options = options,
 	.operand = CLI_TENANT,

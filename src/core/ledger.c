@@ -34,7 +34,7 @@ struct book {
 	uint64_t quota;
 	uint64_t used;
 	struct holding *holdings;
-	bool is_leaving; /* removed; what its processes hold is on the device yet */
+	bool is_leaving; /* removed; what its processes hold is still on the device */
 };
 
 struct waiter {
@@ -392,6 +392,21 @@ static void close_book(struct ledger *ledger, struct book *book)
 	free(book);
 }
 
+void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes)
+{
+	struct book *book = book_find(ledger, tenant);
+
+	/* Out of memory, the room is given away too early. */
+	if (book && book->policy == SPEC_MEMORY_FAIL && bytes)
+		(void)hold(ledger, book, process, MIN(bytes, ledger->usable));
+}
+
+/* What a fail tenant leaves behind is promised to nobody else, like a quota. */
+static void shrink(struct book *book)
+{
+	book->quota = book->policy == SPEC_MEMORY_FAIL ? book->used : 0;
+}
+
 void ledger_remove(struct ledger *ledger, uint32_t tenant)
 {
 	struct book *book = book_find(ledger, tenant);
@@ -399,8 +414,8 @@ void ledger_remove(struct ledger *ledger, uint32_t tenant)
 	if (!book)
 		return;
 	cancel(ledger, book, true, 0);
-	book->quota = 0;
-	book->is_leaving = book->policy == SPEC_MEMORY_WAIT && book->holdings;
+	shrink(book);
+	book->is_leaving = book->holdings;
 	if (!book->is_leaving)
 		close_book(ledger, book);
 	settle(ledger);
@@ -479,6 +494,8 @@ void ledger_process_gone(struct ledger *ledger, uint32_t tenant, uint32_t proces
 		return;
 	cancel(ledger, book, false, process);
 	give_back(ledger, book, process, UINT64_MAX);
+	if (book->is_leaving)
+		shrink(book);
 	if (book->is_leaving && !book->holdings)
 		close_book(ledger, book);
 	settle(ledger);

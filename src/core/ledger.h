@@ -42,7 +42,12 @@ int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
 /* A quota below what is in use is accepted: new allocations fail until it fits. */
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err);
 /*
- * Its promise ends at once. What processes of a wait tenant hold takes room until each of them is
+ * Before ledger_remove(), for tenants that do not wait: the process goes on holding that much.
+ * Nothing for swap tenants, whose memory moves out of the way.
+ */
+void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
+/*
+ * Its promise ends at once. What its processes hold takes room until each of them is
  * ledger_process_gone(), with the same number of the tenant.
  */
 void ledger_remove(struct ledger *ledger, uint32_t tenant);

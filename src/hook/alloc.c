@@ -23,7 +23,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	CUresult r;
 
 	if (memory_alloc_begin(&a, bytesize))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	/* memory that may leave the device again when somebody else needs the room */
 	r = swaps(a.device) ? REAL(cuMemAllocManaged)(dptr, bytesize, CU_MEM_ATTACH_GLOBAL)
 			    : REAL(cuMemAlloc_v2)(dptr, bytesize);
@@ -36,7 +36,7 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 	CUresult r;
 
 	if (memory_alloc_begin(&a, bytesize))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuMemAlloc)(dptr, bytesize);
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
 }
@@ -47,7 +47,7 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned i
 	CUresult r;
 
 	if (memory_alloc_begin(&a, bytesize))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuMemAllocManaged)(dptr, bytesize, flags);
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
 }
@@ -86,7 +86,7 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
 	CUresult r;
 
 	if (memory_alloc_begin(&a, pitched_bytes(WidthInBytes, Height)))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	if (swaps(a.device) && dptr && pPitch && WidthInBytes && Height) {
 		r = REAL(cuMemAllocManaged)(dptr, pitch * Height, CU_MEM_ATTACH_GLOBAL);
 		if (r == CUDA_SUCCESS)
@@ -108,7 +108,7 @@ EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch,
 	CUresult r;
 
 	if (memory_alloc_begin(&a, pitched_bytes(WidthInBytes, Height)))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 	if (r == CUDA_SUCCESS && alloc_correct(&a, (uint64_t)*pPitch * Height)) {
 		REAL(cuMemFree)(*dptr);
@@ -154,7 +154,7 @@ EXPORT CUresult cuImportExternalMemory(
 	record.device = (uint8_t)d->index;
 	record.context = context;
 	if (memory_charge(d, record.pages))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuImportExternalMemory)(extMem_out, memHandleDesc);
 	if (r == CUDA_SUCCESS)
 		record.key = (uintptr_t)*extMem_out;

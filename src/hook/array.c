@@ -129,7 +129,7 @@ static CUresult making_end(struct making *m, CUresult r, const void *handle)
 		CUresult r; \
 \
 		if (making_begin(&m, kind, bytes)) \
-			return CUDA_ERROR_OUT_OF_MEMORY; \
+			return memory_refusal(); \
 		r = REAL(name) args; \
 		return making_end(&m, r, r == CUDA_SUCCESS ? *pHandle : NULL); \
 	}

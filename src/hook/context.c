@@ -43,7 +43,7 @@ static CUresult making_end(struct making *m, CUresult r, CUcontext handle, bool 
 		CUresult r; \
 \
 		if (making_begin(&m, ordinal)) \
-			return CUDA_ERROR_OUT_OF_MEMORY; \
+			return memory_refusal(); \
 		r = REAL(name) args; \
 		return making_end(&m, r, r == CUDA_SUCCESS ? *(result) : NULL, false); \
 	}
@@ -80,7 +80,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return r;
 	}
 	if (making_begin(&m, dev))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
 	return making_end(&m, r, r == CUDA_SUCCESS ? *pctx : NULL, true);
 }
@@ -204,7 +204,7 @@ EXPORT CUresult cuGreenCtxCreate(
 
 	/* it makes the primary context if there is none yet */
 	if (device_of(dev) && !primary_active(dev) && making_begin(&m, dev))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
 	if (!m.device)
 		return r;
@@ -260,7 +260,7 @@ EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	before = limits_charged(c->limit_pages);
 	after = limits_charged(pages);
 	if (after > before && memory_charge(d, after - before))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuCtxSetLimit)(limit, value);
 	if (r != CUDA_SUCCESS) {
 		if (after > before)

@@ -22,14 +22,15 @@ static bool is_open(const struct device *d)
 	return atomic_load_explicit(&d->down->gate, memory_order_acquire) == GATE_OPEN;
 }
 
-static void block(struct hook *h, struct thread *t, struct device *d)
+/* False: the gate will open no more. */
+static bool block(struct hook *h, struct thread *t, struct device *d)
 {
 	uint64_t start = clock_now_ns();
 
 	marker_flush(d, t);
 	if (!atomic_fetch_add(&d->up->want, 1))
 		session_note(h, MSG_WANT, d);
-	while (!is_open(d)) {
+	while (!is_open(d) && !atomic_load(&h->removed)) {
 		uint64_t before = clock_now_ns();
 
 		futex_wait((const _Atomic uint32_t *)&d->down->gate, GATE_CLOSED, WAIT_NS, true);
@@ -39,6 +40,7 @@ static void block(struct hook *h, struct thread *t, struct device *d)
 	}
 	atomic_fetch_sub(&d->up->want, 1);
 	atomic_fetch_add_explicit(&d->up->blocked_ns, clock_now_ns() - start, memory_order_relaxed);
+	return is_open(d);
 }
 
 /* Others are to go first; if nobody wants to any more, it goes on. */
@@ -107,7 +109,7 @@ static void undo_try(struct thread *t)
 		atomic_store_explicit(&t->line->in_launch, 0, memory_order_release);
 }
 
-void gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
+bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 {
 	int saved = errno;
 	struct thread *t = thread_get();
@@ -117,13 +119,13 @@ void gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 
 	*pass = (struct pass){.thread = t, .key = key};
 	if (!t || !h)
-		return;
+		return true;
 	undo_try(t);
 	s = stream_resolve(t, handle == STREAM_LEGACY ? 0 : handle);
 	/* A captured submission reaches no device: it neither waits nor counts. */
 	if (!s || (atomic_load(&h->captures) && capture_active(handle))) {
 		errno = saved;
-		return;
+		return true;
 	}
 	d = s->context->device;
 	thread_use(t, d);
@@ -142,7 +144,10 @@ void gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 		if (is_open(d))
 			break;
 		lower_in_launch(pass);
-		block(h, t, d);
+		if (!block(h, t, d)) {
+			errno = saved;
+			return false;
+		}
 	}
 	pass->stream = s;
 	t->last = pass->shared ? &hook_no_stream : s;
@@ -150,6 +155,7 @@ void gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 	if (pass->shared)
 		t->device = THREAD_NO_DEVICE;
 	errno = saved;
+	return true;
 }
 
 void gate_leave(struct pass *pass)

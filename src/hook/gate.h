@@ -90,7 +90,9 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 		struct pass pass; \
 		CUresult r; \
 \
-		gate_enter(&pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle, (key)); \
+		if (!gate_enter( \
+			    &pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle, (key))) \
+			return CUDA_ERROR_DEVICE_UNAVAILABLE; \
 		r = REAL(name) args; \
 		gate_leave(&pass); \
 		return (rests) ? gate_copied(r) : r; \

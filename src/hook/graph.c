@@ -103,7 +103,7 @@ CUresult graph_launch_begin(struct graph_launch *launch, CUgraphExec exec, uintp
 		return CUDA_SUCCESS;
 	launch->pages = record.bytes;
 	if (memory_charge(&h->device[record.device], launch->pages))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	launch->device = &h->device[record.device];
 	return CUDA_SUCCESS;
 }

@@ -189,7 +189,7 @@ struct hook {
 	_Atomic bool pools;       /* there has been one */
 	_Atomic bool pools_freed; /* something was freed into a pool since the last settling */
 	bool policy_closed;
-	bool removed; /* the helper's: the daemon has taken the tenant away, for good */
+	_Atomic bool removed; /* the daemon has taken the tenant away, for good */
 	bool simulated;
 	bool driver_ready;                /* cuInit has succeeded */
 	bool quiet;                       /* the line on stderr has been written */
@@ -353,8 +353,11 @@ struct pass {
 	bool shared;           /* line is shared by several threads */
 };
 
-/* Waits for the gate and the window; afterwards the submission may go to the driver. */
-void gate_enter(struct pass *pass, uintptr_t handle, uint64_t key);
+/*
+ * Waits for the gate and the window; afterwards the submission may go to the driver. False: it
+ * never may, since the tenant has been removed.
+ */
+bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key);
 void gate_leave(struct pass *pass);
 /* The thread's countdown has run out after a submission to its last stream; returns r. */
 CUresult gate_due(CUresult r);

@@ -82,7 +82,7 @@ static CUresult opened(CUresult r, const CUdeviceptr *address, const CUipcMemHan
 	memory_device(&record.context);
 	if (share_hold(d, record.share, pages, SHARE_NEW)) {
 		REAL(cuIpcCloseMemHandle)(*address);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	}
 	memory_put(&record);
 	return r;
@@ -154,7 +154,7 @@ EXPORT CUresult cuMemPoolImportPointer(
 	record.share = share_id_of(shareData);
 	if (share_hold(d, record.share, pages, SHARE_NEW)) {
 		REAL(cuMemFree_v2)(*ptr_out);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	}
 	memory_put(&record);
 	return r;

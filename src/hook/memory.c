@@ -90,10 +90,20 @@ int memory_charge(struct device *d, uint64_t pages)
 
 	if (!h || !pages)
 		return 0;
+	if (atomic_load(&h->removed))
+		return -ENODEV;
 	r = charge(h, d, pages);
 	if (r)
 		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
 	return r;
+}
+
+CUresult memory_refusal(void)
+{
+	struct hook *h = hook_registered();
+
+	return h && atomic_load(&h->removed) ? CUDA_ERROR_DEVICE_UNAVAILABLE
+					     : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void memory_charge_anyway(struct device *d, uint64_t pages)

@@ -22,10 +22,12 @@
 uint64_t memory_pages(uint64_t bytes);
 
 /*
- * Reserves; with policy wait or swap it may block until there is room. 0, or -ENOMEM: the caller
- * answers CUDA_ERROR_OUT_OF_MEMORY and asks the driver nothing. Called without locks of ours held.
+ * Reserves; with policy wait or swap it may block until there is room. 0, or -errno: the caller
+ * answers memory_refusal() and asks the driver nothing. Called without locks of ours held.
  */
 int memory_charge(struct device *d, uint64_t pages);
+/* Out of memory, or, when the tenant has been removed, that there is no device. */
+CUresult memory_refusal(void);
 /* For what the device has given already: counts beyond the quota too. */
 void memory_charge_anyway(struct device *d, uint64_t pages);
 void memory_uncharge(struct device *d, uint64_t pages);

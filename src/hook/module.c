@@ -139,7 +139,7 @@ static void file_measure(const char *path, struct image_size *ret_size)
 			return REAL(name) args; \
 		measure; \
 		if (loading_begin(&l, kind, &size)) \
-			return CUDA_ERROR_OUT_OF_MEMORY; \
+			return memory_refusal(); \
 		r = REAL(name) args; \
 		if (loading_end(&l, r, r == CUDA_SUCCESS ? *(result) : NULL)) { \
 			REAL(unload)(*(result)); \

@@ -222,7 +222,7 @@ static CUresult taking_end(struct taking *t, CUresult r, CUdeviceptr address)
 		CUresult r; \
 \
 		if (taking_begin(&t, pool, bytesize, handle)) \
-			return CUDA_ERROR_OUT_OF_MEMORY; \
+			return memory_refusal(); \
 		r = REAL(name) args; \
 		return taking_end(&t, r, r == CUDA_SUCCESS ? *dptr : 0); \
 	}

@@ -625,7 +625,7 @@ bool session_comes_back(struct hook *h)
 {
 	uint64_t now = clock_now_ns();
 
-	if (!atomic_load(&h->helper))
+	if (!atomic_load(&h->helper) || atomic_load(&h->removed))
 		return false;
 	/* as long as the gates are kept as they were; the helper may not know yet */
 	if (atomic_load(&h->orphan) &&
@@ -647,8 +647,8 @@ static void answered(struct ask *ask, int32_t status, uint64_t bytes)
 
 static void handle(struct hook *h, const union packet *p)
 {
-	if (p->head.type == MSG_REFUSED && p->head.status == ENOENT && !h->removed) {
-		h->removed = true;
+	if (p->head.type == MSG_REFUSED && p->head.status == ENOENT && !atomic_load(&h->removed)) {
+		atomic_store(&h->removed, true);
 		hook_complain_at_end("no GPU for this program any more: %.*s", (int)MSG_TEXT - 1,
 			p->refused.reason);
 		return;
@@ -729,7 +729,7 @@ static bool lose(struct hook *h)
 		if (atomic_load(&h->ask[i].state) == 1)
 			answered(&h->ask[i], ENOTCONN, 0);
 	}
-	if (h->removed)
+	if (atomic_load(&h->removed))
 		return false;
 	while ((r = talk(h, true, reason)) != 0) {
 		clock_sleep_until_ns(clock_now_ns() + wait);

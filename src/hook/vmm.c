@@ -32,7 +32,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	record.pages = memory_pages(size);
 	record.device = (uint8_t)d->index;
 	if (memory_charge(d, record.pages))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuMemCreate)(handle, size, prop, flags);
 	if (r != CUDA_SUCCESS) {
 		memory_uncharge(d, record.pages);
@@ -153,7 +153,7 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 		record.flags = MEMORY_UNSIZED;
 	if (pages && share_hold(d, record.share, pages, SHARE_NEW)) {
 		REAL(cuMemRelease)(*handle);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	}
 	memory_put(&record);
 	return r;
@@ -189,7 +189,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	CUresult r;
 
 	if (!charge_mapped(handle, offset, size))
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return memory_refusal();
 	r = REAL(cuMemMap)(ptr, size, offset, handle, flags);
 	if (r == CUDA_SUCCESS && memory_change(MEMORY_HANDLE, handle, 0, 1, 0, &record))
 		memory_put(&mapping);

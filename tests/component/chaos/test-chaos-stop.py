@@ -9,7 +9,7 @@ import os
 import signal
 import time
 
-from machine import Machine, fairly, run, seed_of, soaking, wait_for
+from machine import MIB, Machine, PATIENCE_S, fairly, run, seed_of, soaking, wait_for
 from tap import stat_of
 
 TIMES = 60 if soaking() else 6
@@ -98,6 +98,30 @@ def everybody_is_stopped_now_and_then():
         m.books_are_right()
 
 
+def free(m):
+    return m.ask(cmd="devices")["devices"][0]["memory_free_bytes"]
+
+
+def a_stopped_program_of_a_removed_tenant_keeps_its_memory():
+    """What it holds is promised to nobody else before it has ended; it ends at its next launch."""
+    with Machine() as m:
+        all_of_it = free(m)
+        tenant = m.create("removed", request="0.5", memory="8Gi")
+        child = tenant.spin("--memory=6000", kernel_us=500)
+        m.goes_on(child.pid)
+        freeze(child)
+        tenant.remove()
+        held = sum(m.account().values())
+        assert held > 6000 * MIB and free(m) <= all_of_it - held, f"{free(m)} are free, {held} are held"
+        with m.peer() as peer:
+            answer = peer.ask(cmd="create", name="next", spec={"request": "0.1", "memory": str(all_of_it)})
+        assert not answer["ok"] and "left to promise" in answer["error"], answer
+        thaw(child)
+        assert child.wait(PATIENCE_S) == 1
+        wait_for(lambda: free(m) == all_of_it, "its memory is free")
+        m.create("next", request="0.1", memory=str(all_of_it)).remove()
+
+
 @contextlib.contextmanager
 def a_tenth_of_a_processor(child):
     """A cgroup with 10 ms of each 100 ms; where there is none, stopped and continued as often."""
@@ -154,5 +178,6 @@ def a_holder_with_a_tenth_of_a_processor():
 
 
 tests = [a_waiter_is_stopped, an_idle_holder_is_stopped, a_busy_holder_is_stopped,
+         a_stopped_program_of_a_removed_tenant_keeps_its_memory,
          everybody_is_stopped_now_and_then, a_holder_with_a_tenth_of_a_processor]
 run(*tests)

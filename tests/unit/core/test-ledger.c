@@ -53,6 +53,28 @@ static void fail_tenants_sum_to_what_is_usable(void **state)
 	ledger_free(NULL);
 }
 
+/* A removed tenant's program still runs: what it holds is nobody else's until it has ended. */
+static void removed_ones_leave_what_they_hold(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+
+	assert_ok(ledger_add(ledger, 1, 6 * GI, SPEC_MEMORY_FAIL, NULL));
+	assert_ok(ledger_add(ledger, 2, 3 * GI, SPEC_MEMORY_SWAP, NULL));
+	ledger_leave_held(ledger, 1, 1, 2 * GI);
+	ledger_leave_held(ledger, 1, 2, 3 * GI);
+	ledger_leave_held(ledger, 2, 1, 3 * GI); /* moves out of the way */
+	ledger_remove(ledger, 1);
+	ledger_remove(ledger, 2);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 5 * GI);
+	assert_int_equal(ledger_add(ledger, 3, 6 * GI, SPEC_MEMORY_FAIL, NULL), -ENOSPC);
+	ledger_process_gone(ledger, 1, 2);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 8 * GI);
+	ledger_process_gone(ledger, 1, 1);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 10 * GI);
+	assert_ok(ledger_add(ledger, 1, 10 * GI, SPEC_MEMORY_FAIL, NULL));
+	ledger_free(ledger);
+}
+
 static void wait_and_swap_share_what_is_left(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
@@ -282,7 +304,8 @@ static void random_events(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(wait_and_swap_share_what_is_left),
+UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(removed_ones_leave_what_they_hold),
+	UNIT(wait_and_swap_share_what_is_left),
 	UNIT(waits_until_it_fits), UNIT(deadlock_costs_the_youngest),
 	UNIT(who_fits_goes_on_before_anybody_is_refused), UNIT(who_is_gone_waits_no_more),
 	UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room), UNIT(quota_below_use),
