@@ -745,8 +745,9 @@ void tenant_update_defaults(struct agent *agent)
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n && t->source == TENANT_DEFAULT && !t->is_dead; i++) {
 			struct tenant_device *td = &t->devices[i];
-			uint64_t room = ledger_room(td->device->ledger, SPEC_MEMORY_FAIL) /
-				n[td->device->index];
+			uint64_t room = spec_memory_whole(
+				ledger_room(td->device->ledger, SPEC_MEMORY_FAIL) /
+				n[td->device->index]);
 
 			if (room == td->quota_bytes)
 				continue;

@@ -381,7 +381,7 @@ const struct cli_command cmd_run = {
 		"exit code are its own, and so are its children part of the tenant.\n\n"
 		"Only --request is needed. Without the others the limit is 1, the memory that "
 		"share "
-		"of the device's, the class standard, the memory policy fail.\n\n"
+		"of the device's in whole 2 MiB, the class standard, the memory policy fail.\n\n"
 		"A request is guaranteed: requests on a device sum to 1 at most, and one of 0.001, "
 		"the least, "
 		"has to be left also for a program that is to run in the gaps. Time that the "

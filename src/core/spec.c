@@ -641,12 +641,19 @@ int spec_name_check(const char *name, struct error *err)
 uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes)
 {
 	uint64_t permille = spec->memory_permille ? spec->memory_permille : spec->request;
+	uint64_t bytes;
 
 	if (spec->memory_bytes)
 		return spec->memory_bytes;
 	/* Exact without overflow: whole thousands, then what is left. */
-	return device_bytes / SPEC_SHARE_ONE * permille +
+	bytes = device_bytes / SPEC_SHARE_ONE * permille +
 		device_bytes % SPEC_SHARE_ONE * permille / SPEC_SHARE_ONE;
+	return spec_memory_whole(bytes);
+}
+
+uint64_t spec_memory_whole(uint64_t bytes)
+{
+	return bytes < SPEC_MEMORY_BLOCK ? bytes : bytes / SPEC_MEMORY_BLOCK * SPEC_MEMORY_BLOCK;
 }
 
 const char *spec_class_name(enum spec_class class)

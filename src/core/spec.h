@@ -14,6 +14,7 @@
 
 #define SPEC_SHARE_ONE 1000u /* one device */
 #define SPEC_DEVICES_MAX 16u
+#define SPEC_MEMORY_BLOCK (UINT64_C(2) << 20)
 #define SPEC_PRIORITY_MAX 100u
 #define SPEC_LABEL 64u
 #define SPEC_PATTERN 256u /* of models or devices */
@@ -142,8 +143,13 @@ uint32_t spec_group_least(const struct spec *spec);
 #define SPEC_NETWORK 48u
 char *spec_network_format(const struct spec *spec, char ret[static SPEC_NETWORK]);
 
-/* Bytes on a device of that size: memory_bytes, or the percentage, or request x device. */
+/*
+ * Bytes on a device of that size: memory_bytes, or the percentage, or request x device, these two
+ * in whole blocks.
+ */
 uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes);
+/* Rounded down to the blocks that devices give out; less than one of them stays as it is. */
+uint64_t spec_memory_whole(uint64_t bytes);
 
 /*
  * "beside 2 tenants that preferred-anti-affinity 'a' would keep apart": that the wish could not be

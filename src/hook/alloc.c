@@ -175,8 +175,7 @@ EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 
 static void info(const struct device *d, size_t *bytes_free, size_t *bytes_total)
 {
-	uint64_t quota = memory_quota_bytes(d), used = memory_used_bytes(d);
-	uint64_t left = quota > used ? quota - used : 0;
+	uint64_t quota = memory_quota_bytes(d), left = memory_left_bytes(d);
 
 	/* of what the device itself still has, it can have no more */
 	*bytes_free = *bytes_free < left ? *bytes_free : (size_t)left;

@@ -148,7 +148,17 @@ int memory_recharge(struct device *d, uint64_t from, uint64_t to)
 
 uint64_t memory_quota_bytes(const struct device *d)
 {
-	return atomic_load_explicit(&d->down->quota_bytes, memory_order_relaxed);
+	uint64_t bytes = atomic_load_explicit(&d->down->quota_bytes, memory_order_relaxed);
+
+	return bytes < MEMORY_BLOCK ? bytes : bytes / MEMORY_BLOCK * MEMORY_BLOCK;
+}
+
+uint64_t memory_left_bytes(const struct device *d)
+{
+	uint64_t quota = atomic_load_explicit(&d->down->quota_bytes, memory_order_relaxed);
+	uint64_t used = memory_used_bytes(d);
+
+	return quota > used ? (quota - used) / MEMORY_BLOCK * MEMORY_BLOCK : 0;
 }
 
 uint64_t memory_used_bytes(const struct device *d)

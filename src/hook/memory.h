@@ -36,8 +36,11 @@ void memory_hand_over(struct device *d, uint64_t pages);
 /* From `from` pages charged to `to`; -ENOMEM and unchanged if more are not to be had. */
 int memory_recharge(struct device *d, uint64_t from, uint64_t to);
 
+/* For show: whole blocks, in which all of it can be had, unless it is less than one. */
 uint64_t memory_quota_bytes(const struct device *d);
 uint64_t memory_used_bytes(const struct device *d); /* of the tenant, all processes */
+/* Whole blocks that can be had yet. */
+uint64_t memory_left_bytes(const struct device *d);
 
 /* The device of the current context; NULL: not counted. */
 struct device *memory_device(CUcontext *ret_context);

@@ -91,10 +91,12 @@ static int link_devices(struct link_device *ret_devices, uint32_t max)
 		return mode == HOOK_OPEN ? -1 : 0;
 	for (; n < h->devices && n < max; n++) {
 		const struct device *d = &h->device[n];
+		uint64_t quota = memory_quota_bytes(d), left = memory_left_bytes(d);
 
 		memcpy(ret_devices[n].uuid, d->uuid, sizeof d->uuid);
-		ret_devices[n].quota_bytes = memory_quota_bytes(d);
-		ret_devices[n].used_bytes = memory_used_bytes(d);
+		/* so that what is left of the quota is what can be had, as cuMemGetInfo says */
+		ret_devices[n].quota_bytes = quota;
+		ret_devices[n].used_bytes = left < quota ? quota - left : 0;
 	}
 	return (int)n;
 }

@@ -364,6 +364,26 @@ static int seen(void *arg)
 	return 0;
 }
 
+/* Whatever the quota, what is said to be free can be had in one piece. */
+static int free_can_be_had(void *arg)
+{
+	const uint64_t odd = 3 * GiB + 1234567;
+	struct fake_daemon *d = start(0, odd);
+	size_t bytes_free, total, device;
+	CUdeviceptr p;
+
+	/* the context may be any number of pages */
+	fake_daemon_measure(d, CONTEXT_BYTES + 20480);
+	check(d && rig_context());
+	check(cuDeviceTotalMem_v2(&device, 0) == CUDA_SUCCESS && device == 3 * GiB);
+	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS && total == device);
+	check(bytes_free == 3 * GiB - CONTEXT_BYTES);
+	check(cuMemAlloc_v2(&p, bytes_free) == CUDA_SUCCESS);
+	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS && bytes_free == 0);
+	rig_stop(d);
+	return 0;
+}
+
 /* ---- races: threads and processes of a tenant take what there is, and never more ---- */
 
 #define RACERS 4
@@ -541,6 +561,7 @@ SCENARIO(shares_of_pools)
 SCENARIO(fabric_is_refused)
 SCENARIO(others)
 SCENARIO(seen)
+SCENARIO(free_can_be_had)
 SCENARIO(races)
 SCENARIO(waits)
 SCENARIO(settles)
@@ -561,6 +582,7 @@ int main(void)
 		cmocka_unit_test(test_fabric_is_refused),
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_seen),
+		cmocka_unit_test(test_free_can_be_had),
 		cmocka_unit_test(test_races),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_settles),

@@ -87,6 +87,11 @@ static int memory(void *arg)
 	fake_daemon_quota(d, MiB);
 	check(NVML(nvmlDeviceGetMemoryInfo)(device, &one) == NVML_SUCCESS);
 	check(one.total == MiB && one.used == MiB && one.free == 0);
+	/* what is free is whole blocks, which can be had */
+	fake_daemon_quota(d, 2 * GiB + 12345);
+	check(NVML(nvmlDeviceGetMemoryInfo)(device, &one) == NVML_SUCCESS);
+	check(one.total == 2 * GiB && one.free == 2 * GiB - CONTEXT_BYTES - 64 * MiB);
+	check(one.used == one.total - one.free);
 	rig_stop(d);
 	return 0;
 }

@@ -120,6 +120,10 @@ static void memory_in_three_forms(void **state)
 	assert_int_equal(spec.memory_policy, SPEC_MEMORY_WAIT);
 	assert_ok(build("request=0.333", &spec, NULL));
 	assert_true(spec_memory_on(&spec, UINT64_MAX) < UINT64_MAX / 3);
+	/* of a device's size, in whole blocks that a device gives out */
+	assert_int_equal(spec_memory_on(&spec, 141ull << 30), 24039ull << 21);
+	assert_ok(build("request=0.1 memory=40%", &spec, NULL));
+	assert_int_equal(spec_memory_on(&spec, 141ull << 30), 28876ull << 21);
 }
 
 static const struct {
