@@ -52,7 +52,7 @@ static struct device_set *make_devices(void)
 
 		d->index = set->n;
 		d->lock = LOCK_NONE;
-		d->context_bytes = 512ull << 20;
+		d->context_guess_bytes = d->context_bytes = 512ull << 20;
 		d->info = (struct nvml_info){.memory_bytes = MEMORY_BYTES,
 			.usable_bytes = MEMORY_BYTES,
 			.compute_mode = "default",

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/share.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "fake-client.h"
@@ -164,6 +165,90 @@ static void what_a_dead_process_held_returns(void **state)
 	wanted.value = 4 << 20;
 	assert_true(rig_until(is_so, &wanted, LONG_MS));
 	fake_end(&b);
+	wanted.value = 0;
+	assert_true(rig_until(is_so, &wanted, LONG_MS));
+	rig_stop(&rig);
+}
+
+static int share(
+	struct fake_client *c, enum msg_type type, uint64_t id, uint64_t bytes, uint32_t flags)
+{
+	struct msg_share note = {.id = id, .bytes = bytes, .flags = flags};
+	struct msg_memory reply;
+
+	msg_head_init(&note.head, type, sizeof(note), 77);
+	fake_send(c, &note, sizeof(note));
+	assert_true(fake_expect(c, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
+	assert_int_equal(reply.head.request, 77);
+	return reply.head.status;
+}
+
+/* Charged once, from the first holder to the last, whichever of them dies when. */
+static void shared_memory_is_charged_once(void **state)
+{
+	struct wanted wanted = {.tenant = "1", .member = "tenants.0.devices.0.memory_used_bytes"};
+	const uint64_t gib = 1 << 30;
+	struct fake_client a, b;
+	char secret[33], text[64];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	wanted.rig = &rig;
+	rig_tenant(&rig, "{\"request\": \"0.5\", \"memory\": \"4Gi\"}", secret);
+	fake_start(&a);
+	fake_start(&b);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	assert_int_equal(fake_hello(&b, rig.socket, secret, false), 0);
+	assert_true(a.welcome.flags & MSG_WELCOME_SHARES);
+	assert_int_equal(share(&a, MSG_MEM_SHARE, 1, 3 * gib, 0), 0);
+	assert_int_equal(share(&a, MSG_MEM_SHARE, 1, 3 * gib, 0), 0);
+	assert_int_equal(share(&b, MSG_MEM_SHARE, 1, 3 * gib, 0), 0);
+	wanted.value = (long long)(3 * gib);
+	assert_true(is_so(&wanted));
+	assert_int_equal(share(&b, MSG_MEM_SHARE, 2, 2 * gib, 0), ENOMEM);
+	assert_true(is_so(&wanted));
+	/* what is there already counts beyond the quota, but not beyond the device */
+	assert_int_equal(share(&b, MSG_MEM_SHARE, 2, 2 * gib, MSG_SHARE_HELD), 0);
+	assert_int_equal(share(&b, MSG_MEM_SHARE, 3, 81 * gib, MSG_SHARE_HELD), EINVAL);
+	assert_int_equal(share(&b, MSG_MEM_UNSHARE, 3, 0, 0), 0);
+	wanted.value = (long long)(5 * gib);
+	assert_true(is_so(&wanted));
+	assert_int_equal(share(&a, MSG_MEM_UNSHARE, 2, 0, 0), 0); /* not its own */
+	assert_int_equal(share(&a, MSG_MEM_UNSHARE, 1, 0, 0), 0);
+	assert_true(is_so(&wanted));
+	/* the last holder dies: it counts as long as the device lists that one */
+	snprintf(text, sizeof(text), "%d 0 %d\n", (int)b.pid, 1 << 20);
+	write_text(rig.processes, text);
+	fake_end(&b);
+	clock_sleep_until_ns(clock_now_ns() + 100 * NSEC_PER_MSEC);
+	assert_true(is_so(&wanted));
+	write_text(rig.processes, "");
+	wanted.value = 0;
+	assert_true(rig_until(is_so, &wanted, LONG_MS));
+	fake_end(&a);
+	rig_stop(&rig);
+}
+
+static void shared_memory_is_bounded(void **state)
+{
+	struct wanted wanted = {.tenant = "1", .member = "tenants.0.devices.0.memory_used_bytes"};
+	struct fake_client c;
+	char secret[33];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	wanted.rig = &rig;
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	fake_start(&c);
+	assert_int_equal(fake_hello(&c, rig.socket, secret, false), 0);
+	for (uint64_t id = 1; id <= SHARES_MAX; id++)
+		assert_int_equal(share(&c, MSG_MEM_SHARE, id, 4096, 0), 0);
+	assert_int_equal(share(&c, MSG_MEM_SHARE, SHARES_MAX + 1, 4096, 0), ENOSPC);
+	wanted.value = SHARES_MAX * 4096;
+	assert_true(is_so(&wanted));
+	assert_int_equal(share(&c, MSG_MEM_UNSHARE, 1, 0, 0), 0);
+	assert_int_equal(share(&c, MSG_MEM_SHARE, SHARES_MAX + 1, 4096, 0), 0);
+	fake_end(&c);
 	wanted.value = 0;
 	assert_true(rig_until(is_so, &wanted, LONG_MS));
 	rig_stop(&rig);
@@ -419,6 +504,8 @@ int main(void)
 		cmocka_unit_test(the_device_is_asked_what_a_process_uses),
 		cmocka_unit_test(what_a_context_takes_is_learnt_by_tenant),
 		cmocka_unit_test(what_a_dead_process_held_returns),
+		cmocka_unit_test(shared_memory_is_charged_once),
+		cmocka_unit_test(shared_memory_is_bounded),
 		cmocka_unit_test(a_quota_changes_while_it_runs),
 		cmocka_unit_test(waiting_for_room),
 		cmocka_unit_test(rules_say_whose_a_process_is),
