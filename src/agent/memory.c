@@ -580,8 +580,8 @@ static void on_remains(struct loop_io *io, uint32_t events)
 }
 
 /*
- * A program whose tenant is removed runs on until its next call of the driver fails, or longer: what
- * it holds is nobody else's before it has ended.
+ * A program whose tenant is removed runs on until its next call of the driver fails, or longer:
+ * what it holds is nobody else's before it has ended.
  */
 static void remains_watch(struct remains *r, const struct process *p)
 {
@@ -601,7 +601,9 @@ static bool is_alive(const struct process *p)
 	return p->pidfd >= 0 && poll(&fd, 1, 0) == 0;
 }
 
-/* Who ends by itself has given all back by then; where tenants wait for room the device is asked. */
+/*
+ * A process that has ended has given all back; where tenants wait for room the device is asked.
+ */
 static bool leaves_something(const struct process *p, uint32_t at)
 {
 	return (is_alive(p) || p->tenant->spec.memory_policy == SPEC_MEMORY_WAIT) &&

@@ -8,8 +8,8 @@
  * at all.
  *
  * Threads: a submission touches its thread's TLS, its stream's record and its own line; everything
- * else is slow path under the locks named here. Lock order: init, share, pool, table, memory; marker,
- * stream.
+ * else is slow path under the locks named here. Lock order: init, deferred, share, pool, table,
+ * memory; marker, stream.
  */
 #pragma once
 
@@ -178,7 +178,7 @@ struct hook {
 	struct lock pool_lock;
 	struct lock deferred_lock;
 	struct deferred *deferred;      /* deferred.c; NULL: nothing was ever freed that way */
-	struct lock share_lock;         /* share.c; taken before all others */
+	struct lock share_lock;         /* share.c */
 	int share_set;                  /* epoll set of exported descriptors, */
 	uint64_t share_mark;            /* and what makes it ours; 0: there is none */
 	uint64_t share_round;           /* looks at it so far */

@@ -98,6 +98,15 @@ int memory_charge(struct device *d, uint64_t pages)
 	return r;
 }
 
+int memory_charge_once(struct device *d, uint64_t pages)
+{
+	struct hook *h = hook_registered();
+
+	if (!h || !pages)
+		return 0;
+	return atomic_load(&h->removed) ? -ENODEV : reserve(h, d, pages);
+}
+
 CUresult memory_refusal(void)
 {
 	struct hook *h = hook_registered();

@@ -26,6 +26,8 @@ uint64_t memory_pages(uint64_t bytes);
  * answers memory_refusal() and asks the driver nothing. Called without locks of ours held.
  */
 int memory_charge(struct device *d, uint64_t pages);
+/* As that, of what is free now: neither asks nor makes room. */
+int memory_charge_once(struct device *d, uint64_t pages);
 /* Out of memory, or, when the tenant has been removed, that there is no device. */
 CUresult memory_refusal(void);
 /* For what the device has given already: counts beyond the quota too. */
@@ -98,7 +100,7 @@ bool memory_change(enum memory_kind kind, uint64_t key, int refs, int64_t aux, i
 	struct memory_record *ret_record);
 /* Sets `bytes` of a record, if there is one. */
 void memory_stamp(enum memory_kind kind, uint64_t key, uint64_t bytes);
-/* What is charged for a record becomes shared memory's; false if there is none, or it is already. */
+/* What is charged for a record becomes shared memory's; false: none there, or it is already. */
 bool memory_set_share(enum memory_kind kind, uint64_t key, uint64_t share);
 /* As memory_take for the first record of that kind for which `match` says so; false: no more. */
 bool memory_take_if(bool (*match)(const struct memory_record *, const void *), const void *arg,

@@ -19,7 +19,10 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 	return REAL(cuMemPoolGetAttribute)(pool, which, &value) == CUDA_SUCCESS ? value : 0;
 }
 
-/* The pool's charge becomes what it alone has reserved; `more` pages are charged beside it. Lock held. */
+/*
+ * The pool's charge becomes what it alone has reserved; `more` pages are charged beside it. Lock
+ * held.
+ */
 static void settle(struct memory_record *pool, struct device *d, uint64_t more)
 {
 	uint64_t reserved = memory_pages(attribute(

@@ -6,7 +6,7 @@
  * copies are closed is seen by an epoll set, from which the kernel takes a description that ends.
  *
  * share_lock orders changes of one number; it is held over a question to the daemon, never over a
- * call of the driver. The helper thread, which hears the answers, does not wait for it.
+ * call of the driver, and taken after deferred_lock. The helper thread, which hears the answers, does not wait for it.
  */
 #include "hook/share.h"
 
@@ -64,62 +64,68 @@ static int hold_here(struct device *d, struct memory_record *record, enum share_
 {
 	record->flags |= MEMORY_LOCAL;
 	if (charge == SHARE_NEW)
-		return memory_charge(d, record->pages);
+		return memory_charge_once(d, record->pages);
 	if (charge == SHARE_ANYWAY)
 		memory_charge_anyway(d, record->pages);
 	return 0;
-}
-
-static int ask_share(struct hook *h, struct device *d, uint64_t id, uint64_t pages, bool is_held)
-{
-	return session_share(
-		h, MSG_MEM_SHARE, d, id, pages * PAGE_MEM_UNIT, is_held ? MSG_SHARE_HELD : 0, true);
 }
 
 /* The first of this process. */
 static int hold_first(
 	struct hook *h, struct device *d, struct memory_record *record, enum share_charge charge)
 {
-	bool is_held = charge != SHARE_NEW;
-	int r = ask_share(h, d, record->key, record->pages, is_held);
+	int r = session_share(h, MSG_MEM_SHARE, d, record->key, record->pages * PAGE_MEM_UNIT,
+		charge == SHARE_NEW ? 0 : MSG_SHARE_HELD, true);
 
-	if (r == -ENOMEM && memory_make_room(d, MEMORY_ENDED))
-		r = ask_share(h, d, record->key, record->pages, is_held);
-	if (r == -ENOMEM && memory_make_room(d, MEMORY_WAIT))
-		r = ask_share(h, d, record->key, record->pages, is_held);
 	if (r == -ENOMEM)
-		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
-	if (!r && charge == SHARE_CHARGED)
+		return r;
+	if (r)
+		r = hold_here(d, record, charge);
+	else if (charge == SHARE_CHARGED)
 		memory_hand_over(d, record->pages);
-	return r && r != -ENOMEM ? hold_here(d, record, charge) : r;
+	if (!r)
+		memory_put(record); /* if the table cannot grow, it stays charged */
+	return r;
+}
+
+static int hold(
+	struct hook *h, struct device *d, struct memory_record *fresh, enum share_charge charge)
+{
+	struct memory_record record;
+	int r = 0;
+
+	lock_take(&h->share_lock);
+	if (!memory_change(MEMORY_SHARE, fresh->key, 1, 0, 0, &record))
+		r = hold_first(h, d, fresh, charge);
+	else if (charge == SHARE_CHARGED)
+		memory_uncharge(d, fresh->pages);
+	lock_drop(&h->share_lock);
+	return r;
 }
 
 int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge charge)
 {
 	struct hook *h = hook_registered();
-	struct memory_record record,
-		fresh = {
-			.kind = MEMORY_SHARE,
-			.key = id,
-			.pages = pages,
-			.refs = 1,
-		};
-	int saved = errno, r = 0;
+	struct memory_record fresh = {
+		.kind = MEMORY_SHARE,
+		.key = id,
+		.pages = pages,
+		.refs = 1,
+	};
+	int saved = errno, r;
 
 	if (!h || !pages)
 		return 0;
 	fresh.device = (uint8_t)d->index;
 	session_helper_start(h);
-	lock_take(&h->share_lock);
-	if (memory_change(MEMORY_SHARE, id, 1, 0, 0, &record)) {
-		if (charge == SHARE_CHARGED)
-			memory_uncharge(d, pages);
-	} else {
-		r = hold_first(h, d, &fresh, charge);
-		if (!r)
-			memory_put(&fresh); /* if it cannot grow, it stays charged */
-	}
-	lock_drop(&h->share_lock);
+	/* making room lets shared memory go, too: without the lock */
+	r = hold(h, d, &fresh, charge);
+	if (r == -ENOMEM && memory_make_room(d, MEMORY_ENDED))
+		r = hold(h, d, &fresh, charge);
+	if (r == -ENOMEM && memory_make_room(d, MEMORY_WAIT))
+		r = hold(h, d, &fresh, charge);
+	if (r == -ENOMEM)
+		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
 	errno = saved;
 	return r;
 }

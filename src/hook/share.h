@@ -2,8 +2,9 @@
 /*
  * Memory that other processes have, or may get: exported descriptors and handles, imports. The
  * device keeps it as long as anybody holds it, so that no process can charge it alone. The daemon
- * charges it to the tenant once, by a number that all its holders know (docs/adr/0026). A process is
- * a holder while a handle or mapping of its own, or a copy of a descriptor that it exported, lives.
+ * charges it to the tenant once, by a number that all its holders know (docs/adr/0026). A process
+ * is a holder while a handle or mapping of its own, or a copy of a descriptor that it exported,
+ * lives.
  * Any thread; share_hold and share_drop wait for the daemon's answer.
  */
 #pragma once

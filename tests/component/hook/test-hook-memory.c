@@ -196,7 +196,7 @@ static int shares_alone(void *arg)
 	return exported(false);
 }
 
-/* A program that closes what it does not know closes what we watch with, too: nothing is given back. */
+/* A program that closes what it does not know closes our watch, too: nothing is given back. */
 static int shares_unwatched(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);

@@ -305,8 +305,7 @@ static void random_events(void **state)
 }
 
 UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(removed_ones_leave_what_they_hold),
-	UNIT(wait_and_swap_share_what_is_left),
-	UNIT(waits_until_it_fits), UNIT(deadlock_costs_the_youngest),
-	UNIT(who_fits_goes_on_before_anybody_is_refused), UNIT(who_is_gone_waits_no_more),
-	UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room), UNIT(quota_below_use),
-	UNIT(requests_are_bounded), UNIT(random_events))
+	UNIT(wait_and_swap_share_what_is_left), UNIT(waits_until_it_fits),
+	UNIT(deadlock_costs_the_youngest), UNIT(who_fits_goes_on_before_anybody_is_refused),
+	UNIT(who_is_gone_waits_no_more), UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room),
+	UNIT(quota_below_use), UNIT(requests_are_bounded), UNIT(random_events))
