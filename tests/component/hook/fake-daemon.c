@@ -173,7 +173,7 @@ static void share(struct fake_daemon *d, int socket, const struct msg_share *m)
 	const struct msg_memory asked = {.head = m->head, .device = m->device};
 
 	for (uint32_t i = 0; i < SHARES; i++) {
-		if (d->share[i].id != (adds ? 0 : m->id))
+		if ((adds && d->reserve_status > 0) || d->share[i].id != (adds ? 0 : m->id))
 			continue;
 		d->share[i].id = adds ? m->id : 0;
 		d->share[i].bytes = adds ? m->bytes : 0;

@@ -7,6 +7,7 @@
 #include "../../patience.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -213,6 +214,39 @@ static int shares_unwatched(void *arg)
 	for (int i = 500; i < 600; i++)
 		close(i);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && charged(d) == 4 * MiB);
+	rig_stop(d);
+	return 0;
+}
+
+/* Room is made by what was freed in a stream, shared memory too; then the answer is no. */
+static int imports_make_room(void *arg)
+{
+	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	/* as another process's library writes it on what it exports: number 77, 4 MiB */
+	struct flock tag = {.l_type = F_WRLCK, .l_start = 77, .l_len = 1024};
+	struct fake_options options;
+	struct fake_daemon *d;
+	CUmemGenericAllocationHandle a;
+	CUipcMemHandle handle;
+	CUdeviceptr p;
+	int ends[2];
+
+	rig_options(&options);
+	options.shares = true;
+	d = rig_start(&options);
+	check(d && rig_context() && !pipe(ends) && !fcntl(ends[1], F_OFD_SETLK, &tag));
+	check(cuMemAlloc_v2(&p, 8 * MiB) == CUDA_SUCCESS);
+	memset(&handle, 1, sizeof handle);
+	check(cuIpcGetMemHandle(&handle, p) == CUDA_SUCCESS && fake_daemon_shared(d) == 8 * MiB);
+	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS);
+	fake_daemon_reserve(d, ENOMEM);
+	check(cuMemImportFromShareableHandle(&a, (void *)(intptr_t)ends[1], type) ==
+		CUDA_ERROR_OUT_OF_MEMORY);
+	check(charged(d) == 0 && fake_daemon_shared(d) == 0);
+	fake_daemon_reserve(d, 0);
+	check(cuMemImportFromShareableHandle(&a, (void *)(intptr_t)ends[1], type) == CUDA_SUCCESS);
+	check(charged(d) == 0 && fake_daemon_shared(d) == 4 * MiB);
+	check(cuMemRelease(a) == CUDA_SUCCESS && fake_daemon_shared(d) == 0);
 	rig_stop(d);
 	return 0;
 }
@@ -556,6 +590,7 @@ SCENARIO(physical)
 SCENARIO(shares)
 SCENARIO(shares_alone)
 SCENARIO(shares_unwatched)
+SCENARIO(imports_make_room)
 SCENARIO(imports_unsized)
 SCENARIO(shares_of_pools)
 SCENARIO(fabric_is_refused)
@@ -577,6 +612,7 @@ int main(void)
 		cmocka_unit_test(test_shares),
 		cmocka_unit_test(test_shares_alone),
 		cmocka_unit_test(test_shares_unwatched),
+		cmocka_unit_test(test_imports_make_room),
 		cmocka_unit_test(test_imports_unsized),
 		cmocka_unit_test(test_shares_of_pools),
 		cmocka_unit_test(test_fabric_is_refused),
