@@ -3,6 +3,9 @@
  * Walks the loader's list of objects (dl_iterate_phdr, in libc for ever) and reads their symbol
  * tables; reads build-ids from files without mapping them. Total on malformed files: every offset
  * is checked against what was read.
+ *
+ * Objects and symbols are found before the program's start code has run: see plain.h. The process
+ * may have a dl_iterate_phdr of its own that does not work yet, so libc's own one is taken.
  */
 #include "hook/elf.h"
 
@@ -10,10 +13,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "hook/plain.h"
+
+typedef int visit_fn(struct dl_phdr_info *, size_t, void *);
+typedef int iterate_fn(visit_fn *, void *);
+
+/* The loader's list for debuggers: glibc has the first, musl the second. */
+extern struct r_debug _r_debug __attribute__((weak));
+extern struct r_debug *_dl_debug_addr __attribute__((weak));
 
 struct search {
 	const void *address;
@@ -30,27 +42,20 @@ static void id_from_notes(const uint8_t *p, size_t n, struct elf_id *id)
 		ElfW(Nhdr) note;
 		size_t name, desc;
 
-		memcpy(&note, p + at, sizeof note);
+		plain_copy(&note, p + at, sizeof note);
 		at += sizeof note;
 		name = ((size_t)note.n_namesz + 3) & ~(size_t)3;
 		desc = ((size_t)note.n_descsz + 3) & ~(size_t)3;
 		if (name > n - at || desc > n - at - name)
 			return;
 		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-			!memcmp(p + at, "GNU", 4) && note.n_descsz <= ELF_BUILD_ID_MAX) {
+			plain_same(p + at, "GNU", 4) && note.n_descsz <= ELF_BUILD_ID_MAX) {
 			id->n = note.n_descsz;
-			memcpy(id->bytes, p + at + name, note.n_descsz);
+			plain_copy(id->bytes, p + at + name, note.n_descsz);
 			return;
 		}
 		at += name + desc;
 	}
-}
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
 }
 
 static bool holds(const struct dl_phdr_info *info, uintptr_t address)
@@ -70,11 +75,13 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 	struct search *search = arg;
 	struct elf_object *object = search->object;
 
-	if (search->address
-			? !holds(info, (uintptr_t)search->address)
-			: strncmp(base_name(info->dlpi_name), search->name, strlen(search->name)))
+	if (search->address ? !holds(info, (uintptr_t)search->address)
+			    : !plain_after(plain_base_name(info->dlpi_name), search->name))
 		return 0;
-	*object = (struct elf_object){.base = info->dlpi_addr, .path = info->dlpi_name};
+	object->base = info->dlpi_addr;
+	object->path = info->dlpi_name;
+	object->dynamic = NULL;
+	object->id.n = 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
 		const void *at = (const void *)(info->dlpi_addr + ph->p_vaddr);
@@ -87,17 +94,6 @@ static int visit(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-bool elf_object_find(const void *address, const char *name, struct elf_object *ret_object)
-{
-	struct elf_object object = {0};
-	struct search search = {.address = address, .name = name, .object = &object};
-
-	if (dl_iterate_phdr(visit, &search) != 1 || !object.dynamic)
-		return false;
-	*ret_object = object;
-	return true;
-}
-
 struct tables {
 	const ElfW(Sym) * sym;
 	const char *str;
@@ -107,7 +103,7 @@ struct tables {
 
 static void tables_read(const struct elf_object *object, struct tables *ret)
 {
-	*ret = (struct tables){0};
+	plain_clear(ret, sizeof *ret);
 	for (const ElfW(Dyn) *d = object->dynamic; d->d_tag != DT_NULL; d++) {
 		/* glibc relocates these in place, other loaders and the vdso do not */
 		uintptr_t p = d->d_un.d_ptr < object->base ? object->base + d->d_un.d_ptr
@@ -129,7 +125,7 @@ static void *symbol_at(
 {
 	const ElfW(Sym) *sym = &t->sym[i];
 
-	if (sym->st_shndx == SHN_UNDEF || strcmp(t->str + sym->st_name, name) ||
+	if (sym->st_shndx == SHN_UNDEF || !plain_equals(t->str + sym->st_name, name) ||
 		ELF64_ST_TYPE(sym->st_info) != STT_FUNC)
 		return NULL;
 	return (void *)(object->base + sym->st_value);
@@ -172,6 +168,70 @@ void *elf_symbol(const struct elf_object *object, const char *name)
 			return found;
 	}
 	return NULL;
+}
+
+/* What glibc's and musl's loaders call the C library. */
+static const char *const libc_names[] = {"libc.so", "ld-musl-", "libc.musl-"};
+
+static bool is_libc(const char *path)
+{
+	bool is = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(libc_names) && !is; i++)
+		is = plain_after(plain_base_name(path), libc_names[i]);
+	return is;
+}
+
+/*
+ * Without the loader's lock: libc and all objects in front of it are those that the process started
+ * with, which are never removed.
+ */
+static iterate_fn *find_iterate(void)
+{
+	const struct r_debug *list = &_r_debug ? &_r_debug
+		: &_dl_debug_addr              ? _dl_debug_addr
+					       : NULL;
+
+	for (const struct link_map *map = list ? list->r_map : NULL; map; map = map->l_next) {
+		struct elf_object object;
+		void *found;
+
+		if (!map->l_name || !map->l_ld || !is_libc(map->l_name))
+			continue;
+		object.base = map->l_addr;
+		object.dynamic = map->l_ld;
+		found = elf_symbol(&object, "dl_iterate_phdr");
+		if (found)
+			return (iterate_fn *)(uintptr_t)found;
+	}
+	return dl_iterate_phdr;
+}
+
+bool elf_object_find(const void *address, const char *name, struct elf_object *ret_object)
+{
+	static iterate_fn *_Atomic known;
+	iterate_fn *iterate = atomic_load_explicit(&known, memory_order_relaxed);
+	struct elf_object object;
+	struct search search = {.address = address, .name = name, .object = &object};
+
+	if (!iterate) {
+		iterate = find_iterate();
+		/* several threads write the same value */
+		atomic_store_explicit(&known, iterate, memory_order_relaxed);
+	}
+	if (iterate(visit, &search) != 1 || !object.dynamic)
+		return false;
+	plain_copy(ret_object, &object, sizeof object);
+	return true;
+}
+
+bool elf_libc_find(struct elf_object *ret_object)
+{
+	bool is_found = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(libc_names) && !is_found; i++)
+		is_found = elf_object_find(NULL, libc_names[i], ret_object);
+	return is_found;
 }
 
 int elf_file_id(const char *path, struct elf_id *ret_id)

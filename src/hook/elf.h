@@ -2,7 +2,8 @@
 /*
  * Symbols and identities of ELF objects, without libdl: dlopen and dlsym live in libdl before glibc
  * 2.34 and in libc after, we interpose both, and the library must load where neither is at hand.
- * Nothing here allocates. Any thread; takes the loader's lock for a moment.
+ * Nothing here allocates. Any thread; takes the loader's lock for a moment. Objects and symbols are
+ * found without any function that the program may have in libc's place.
  */
 #pragma once
 
@@ -30,6 +31,9 @@ struct elf_object {
  * `name` ("libc.so."). False if there is none.
  */
 bool elf_object_find(const void *address, const char *name, struct elf_object *ret_object);
+
+/* The C library of the process, glibc's or musl's. False if there is none. */
+bool elf_libc_find(struct elf_object *ret_object);
 
 /* The address of a defined, exported function of that object, any version; NULL if it has none. */
 void *elf_symbol(const struct elf_object *object, const char *name);

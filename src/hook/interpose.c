@@ -4,6 +4,8 @@
  * in place, since that is how the loader knows whose RUNPATH, namespace and RTLD_NEXT are meant.
  *   dlopen   a name or a path of the driver or of NVML becomes the path of our library
  *   dlsym    on our own handle, a name that we do not export is looked up in the driver
+ * The start code of a sanitizer or a wrapper calls both before its own functions work: up to the jump
+ * nothing here calls libc (plain.h), errno's address included, unless the name is the driver's.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,6 +17,7 @@
 #include "cuda/names.h"
 #include "hook/elf.h"
 #include "hook/hook.h"
+#include "hook/plain.h"
 #include "hook/system.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -68,30 +71,29 @@ static int know_own(void)
 /* "libcuda.so", "libcuda.so.1", "libcuda.so.535.104.05": stem, then nothing or a version. */
 static bool is_library(const char *name, const char *stem)
 {
-	size_t n = strlen(stem);
+	const char *rest = plain_after(name, stem);
 
-	if (strncmp(name, stem, n))
+	if (!rest || !*rest)
+		return rest;
+	if (rest[0] != '.' || rest[1] < '0' || rest[1] > '9')
 		return false;
-	name += n;
-	return !*name ||
-		(name[0] == '.' && name[1] >= '0' && name[1] <= '9' &&
-			strspn(name + 1, "0123456789.") == strlen(name + 1));
+	while (*rest == '.' || (*rest >= '0' && *rest <= '9'))
+		rest++;
+	return !*rest;
 }
 
 const char *interpose_name(const char *file)
 {
-	int saved = errno;
-	const char *slash, *name;
+	const char *name = file ? plain_base_name(file) : "";
+	bool is_cuda = is_library(name, "libcuda.so");
+	int saved;
 
-	if (!file)
+	if (!is_cuda && !is_library(name, "libnvidia-ml.so"))
 		return file;
-	slash = strrchr(file, '/');
-	name = slash ? slash + 1 : file;
-	if (name[0] != 'l' || name[1] != 'i' || name[2] != 'b')
-		return file;
-	if (is_library(name, "libcuda.so") && know_own() >= 1)
+	saved = errno;
+	if (is_cuda && know_own() >= 1)
 		file = own_cuda;
-	else if (is_library(name, "libnvidia-ml.so") && know_own() >= 2)
+	else if (!is_cuda && know_own() >= 2)
 		file = own_nvml;
 	errno = saved;
 	return file;
@@ -101,12 +103,13 @@ const char *interpose_name(const char *file)
 void *interpose_symbol(void *handle, const char *name)
 {
 	static void *_Atomic own;
-	int saved = errno;
 	void *found = NULL, *mine;
+	int saved;
 
 	/* RTLD_DEFAULT and RTLD_NEXT are the ends of the range; names that are not the driver's */
 	if (!handle || handle == RTLD_NEXT || !name || name[0] != 'c' || name[1] != 'u')
 		return NULL;
+	saved = errno;
 	mine = atomic_load_explicit(&own, memory_order_relaxed);
 	if (!mine) {
 		mine = system_handle_of((const void *)know_own);

@@ -775,16 +775,30 @@ static void *helper(void *arg)
 	return NULL;
 }
 
+/*
+ * libc's, whatever the program may have in its place. But the run time of ThreadSanitizer must make
+ * all threads itself: malloc, which is its own one, crashes in a thread that it does not know.
+ */
+static pthread_create_fn *find_create(const struct system *s)
+{
+	void *found = NULL;
+
+	if (s->dlsym && s->dlsym(RTLD_DEFAULT, "__tsan_init"))
+		found = s->dlsym(RTLD_DEFAULT, "pthread_create");
+	return found ? (pthread_create_fn *)(uintptr_t)found : s->pthread_create;
+}
+
 void session_helper_start(struct hook *h)
 {
 	const struct system *s = system_get();
+	pthread_create_fn *create = find_create(s);
 	bool no = false;
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
 	int saved = errno;
 
-	if (!s->pthread_create || !s->pthread_attr_init || !s->pthread_attr_setstacksize ||
+	if (!create || !s->pthread_attr_init || !s->pthread_attr_setstacksize ||
 		!s->pthread_attr_setdetachstate ||
 		!atomic_compare_exchange_strong(&h->helper, &no, true))
 		return;
@@ -793,7 +807,7 @@ void session_helper_start(struct hook *h)
 	s->pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	if (s->pthread_create(&thread, &attr, helper, h))
+	if (create(&thread, &attr, helper, h))
 		atomic_store(&h->helper, false);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	errno = saved;

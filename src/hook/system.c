@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,72 +23,6 @@
 
 #include "base/cleanup.h"
 #include "hook/elf.h"
-
-static struct system functions;
-static _Atomic bool ready;
-
-static void *find(const struct elf_object *object, size_t n, const char *name)
-{
-	for (size_t i = 0; i < n; i++) {
-		void *found = elf_symbol(&object[i], name);
-
-		if (found)
-			return found;
-	}
-	return NULL;
-}
-
-/* A pointer to a function from one to an object: POSIX says that this works, ISO C does not. */
-#define FIND(field) \
-	do { \
-		void *_found = find(object, n, #field); \
-		if (_found) \
-			memcpy(&s.field, &_found, sizeof _found); \
-	} while (0)
-
-const struct system *system_get(void)
-{
-	static const char *const names[] = {"libc.so.", "libdl.so.", "libpthread.so."};
-	struct elf_object object[3];
-	struct system s = {0};
-	size_t n = 0;
-
-	if (atomic_load_explicit(&ready, memory_order_acquire))
-		return &functions;
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (elf_object_find(NULL, names[i], &object[n])) {
-			n++;
-		} else if (n && i) {
-			/*
-			 * glibc 2.28 to 2.33 only, where this name is fixed and the library apart
-			 */
-			void *(*open_private)(const char *, int) = NULL;
-			void *found = elf_symbol(&object[0], "__libc_dlopen_mode");
-			bool apart = !elf_symbol(&object[0], i == 1 ? "dlopen" : "pthread_create");
-
-			if (!found || !apart)
-				continue;
-			memcpy(&open_private, &found, sizeof found);
-			if (open_private(i == 1 ? "libdl.so.2" : "libpthread.so.0",
-				    (int)(RTLD_NOW | 0x80000000u)) &&
-				elf_object_find(NULL, names[i], &object[n]))
-				n++;
-		}
-	}
-	FIND(dlopen);
-	FIND(dlsym);
-	FIND(dlclose);
-	FIND(dlerror);
-	FIND(dladdr1);
-	FIND(pthread_attr_init);
-	FIND(pthread_attr_setstacksize);
-	FIND(pthread_attr_setdetachstate);
-	FIND(pthread_create);
-	/* several threads write the same values */
-	functions = s;
-	atomic_store_explicit(&ready, true, memory_order_release);
-	return &functions;
-}
 
 void *system_handle_of(const void *address)
 {

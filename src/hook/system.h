@@ -18,6 +18,8 @@
 
 struct link_map;
 
+typedef int pthread_create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
 struct system {
 	void *(*dlopen)(const char *, int);
 	void *(*dlsym)(void *, const char *);
@@ -27,7 +29,7 @@ struct system {
 	int (*pthread_attr_init)(pthread_attr_t *);
 	int (*pthread_attr_setstacksize)(pthread_attr_t *, size_t);
 	int (*pthread_attr_setdetachstate)(pthread_attr_t *, int);
-	int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+	pthread_create_fn *pthread_create;
 };
 
 /*

@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The hook in programs that know nothing of it: a shell that never calls CUDA, a JVM, a Python whose
-workers are forked before and after its own first call. Needs the stub driver (DIVVY_DRIVER)."""
+workers are forked before and after its own first call, programs that sanitizers have built, and one that
+puts functions of its own in the place of the C library's. Needs the stub driver (DIVVY_DRIVER)."""
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+
+from builds import build, cuda_source, sanitized  # noqa: E402
 
 PRELOAD = os.environ.pop("LD_PRELOAD")
 number = 0
@@ -110,6 +117,66 @@ public class Hello {
 }
 """
 
+# Every function of the C library that the hook uses is the program's own, and none of them works before
+# dlopen and dlsym have answered: as in the start of a sanitizer, an allocator or a wrapper.
+WRAPPER_HEAD = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+
+static const char *const names[] = {%s};
+void *wrapped[sizeof names / sizeof names[0]] __attribute__((visibility("hidden")));
+
+static void begin(void)
+{
+	void *self = dlopen(NULL, RTLD_NOW), *found = dlsym(RTLD_DEFAULT, "cuInit");
+
+	for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+		wrapped[i] = dlsym(RTLD_NEXT, names[i]);
+	if (!self || !found)
+		wrapped[0] = NULL;
+}
+
+static void (*const begin_first)(void) __attribute__((section(".preinit_array"), used)) = begin;
+
+"""
+WRAPPER = r"""__asm__(".text\n.globl %(name)s\n.type %(name)s,@function\n%(name)s:\n"
+	"	jmp *wrapped+%(at)d(%%rip)\n.size %(name)s,.-%(name)s\n");
+"""
+
+
+def check_cuda(program, name, text):
+    """Its calls go through the hook, and it ends as it would without."""
+    program, why = program
+    if why:
+        tell(False, name, why)
+        return
+    r = run([program])
+    tell((r.returncode, r.stdout, r.stderr) == (3, "fine\n", ""), name, f"{text}{r}")
+
+
+def check_sanitizers(folder):
+    for name, program, skip in sanitized(folder):
+        if skip:
+            tell(True, name, skip=skip)
+        else:
+            check_cuda(program, name, "")
+
+
+def check_wrapper(folder):
+    name = "dlopen and dlsym answer before any other function of the C library works"
+    if platform.machine() != "x86_64":
+        tell(True, name, skip="written for x86-64")
+        return
+    listed = [subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True,
+                             check=True).stdout for library in PRELOAD.split(":")]
+    needed = sorted(set(re.findall(r" U (\w+)@", "".join(listed))) - {"environ", "__environ"})
+    source = WRAPPER_HEAD % ", ".join(f'"{n}"' for n in needed)
+    source += "".join(WRAPPER % {"name": n, "at": 8 * i} for i, n in enumerate(needed))
+    # the head's own includes would declare some of them otherwise
+    program = build(folder, "wrapper", source + cuda_source(), ["gcc", "-fno-builtin", "-fno-stack-protector"])
+    check_cuda(program, name, f"{len(needed)} functions\n")
+
 
 def main():
     print("TAP version 13")
@@ -129,6 +196,9 @@ def main():
             same("a JVM is as without", ["java", "-XX:+UseSerialGC", path])
     else:
         tell(True, "a JVM is as without", skip="no java here")
+    with tempfile.TemporaryDirectory() as folder:
+        check_sanitizers(folder)
+        check_wrapper(folder)
     print(f"1..{number}")
     return 1 if failed else 0
 

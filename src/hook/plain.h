@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Functions on strings that call nothing. The start code of a sanitizer, an allocator or a wrapper
+ * calls our dlopen and dlsym while strcmp, memcpy and their like are already its own functions and
+ * do not work yet. Files that run in that path use these functions, and meson.build compiles them so
+ * that the compiler does not make calls of such loops. Any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static inline bool plain_equals(const char *a, const char *b)
+{
+	for (; *a && *a == *b; a++)
+		b++;
+	return *a == *b;
+}
+
+/* What follows `start` in `text`; NULL if the text begins otherwise. */
+static inline const char *plain_after(const char *text, const char *start)
+{
+	for (; *start; start++)
+		if (*text++ != *start)
+			return NULL;
+	return text;
+}
+
+/* The part behind the last slash. */
+static inline const char *plain_base_name(const char *path)
+{
+	const char *name = path;
+
+	for (; *path; path++)
+		if (*path == '/')
+			name = path + 1;
+	return name;
+}
+
+static inline void plain_copy(void *to, const void *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		((unsigned char *)to)[i] = ((const unsigned char *)from)[i];
+}
+
+static inline void plain_clear(void *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		((unsigned char *)to)[i] = 0;
+}
+
+static inline bool plain_same(const void *a, const void *b, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && ((const unsigned char *)a)[i] == ((const unsigned char *)b)[i])
+		i++;
+	return i == n;
+}
