@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that tests compile themselves: tests/programs/cuda-thread.c under the sanitizers of the compilers that
-are here."""
+are here, and tests/programs/other-libc.c for musl."""
 
 import os
 import re
 import shutil
 import subprocess
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs/cuda-thread.c")
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 BUILDS = [
     ("clang", "address"), ("clang", "thread"), ("clang", "memory"), ("clang", "leak"), ("clang", "undefined"),
     ("gcc", "address"), ("gcc", "address -static-libasan"), ("gcc", "thread"), ("gcc", "leak"),
@@ -15,9 +15,13 @@ BUILDS = [
 ]
 
 
-def cuda_source():
-    with open(SOURCE, encoding="utf-8") as f:
+def source_of(name):
+    with open(os.path.join(PROGRAMS, name), encoding="utf-8") as f:
         return f.read()
+
+
+def cuda_source():
+    return source_of("cuda-thread.c")
 
 
 def build(folder, name, source, command):
@@ -42,3 +46,8 @@ def sanitized(folder):
             yield name, None, f"this {compiler} has no such run time"
         else:
             yield name, build(folder, file, cuda_source(), command), ""
+
+
+def musl(folder):
+    """A dynamic program of musl's, as of build(); None where there is no compiler for it."""
+    return build(folder, "musl", source_of("other-libc.c"), ["musl-gcc"]) if shutil.which("musl-gcc") else None

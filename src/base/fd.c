@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File descriptors: see fd.h. No fstat() here: its symbol is newer than GLIBC_2.28, and the hook
- * libraries link this file.
+ * File descriptors: see fd.h. Libraries in other people's programs link this file, and a symbol that
+ * their libc lacks keeps the program from starting. So no fstat (newer than GLIBC_2.17), and neither
+ * statx nor fcntl by libc's functions: musl has no statx, and no fcntl64.
  */
 #include "base/fd.h"
 
@@ -39,15 +40,25 @@ void fd_close_from(int first)
 			close(fd);
 }
 
+static int control(int fd, int command, long argument)
+{
+	return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+static int status(int folder, const char *path, int flags, unsigned int mask, struct statx *ret)
+{
+	return (int)syscall(SYS_statx, folder, path, flags, mask, ret);
+}
+
 static int set_flag(int fd, int get, int set, int flag, bool on)
 {
-	int flags = fcntl(fd, get);
+	int flags = control(fd, get, 0);
 	int want;
 
 	if (flags < 0)
 		return -errno;
 	want = on ? flags | flag : flags & ~flag;
-	return want != flags && fcntl(fd, set, want) < 0 ? -errno : 0;
+	return want != flags && control(fd, set, want) < 0 ? -errno : 0;
 }
 
 int fd_set_cloexec(int fd, bool on)
@@ -62,7 +73,8 @@ int fd_set_nonblock(int fd, bool on)
 
 int memfd_new(const char *name, size_t size_bytes)
 {
-	_cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	_cleanup_close_ int fd =
+		(int)syscall(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0 || ftruncate(fd, (off_t)size_bytes) < 0)
 		return -errno;
@@ -71,12 +83,12 @@ int memfd_new(const char *name, size_t size_bytes)
 
 int memfd_seal(int fd, unsigned int seals)
 {
-	return fcntl(fd, F_ADD_SEALS, seals) < 0 ? -errno : 0;
+	return control(fd, F_ADD_SEALS, (long)seals) < 0 ? -errno : 0;
 }
 
 bool memfd_has_seals(int fd, unsigned int seals)
 {
-	int have = fcntl(fd, F_GET_SEALS);
+	int have = control(fd, F_GET_SEALS, 0);
 
 	return have >= 0 && ((unsigned int)have & seals) == seals;
 }
@@ -85,7 +97,7 @@ int64_t fd_size(int fd)
 {
 	struct statx stx;
 
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &stx) < 0)
+	if (status(fd, "", AT_EMPTY_PATH, STATX_SIZE, &stx) < 0)
 		return -errno;
 	return stx.stx_size > INT64_MAX ? -EOVERFLOW : (int64_t)stx.stx_size;
 }
@@ -265,7 +277,7 @@ int file_replace(const char *path, struct str text, mode_t mode, struct error *e
 	else if (!target) /* a link to nothing makes what it names; it stays a link */
 		r = readlink(path, (char[1]){0}, 1) < 0 ? replace_regular(path, text, mode)
 							: write_through(path, text, O_CREAT, mode);
-	else if (statx(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)
+	else if (status(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)
 		r = -errno;
 	else if (S_ISREG(stx.stx_mode))
 		r = replace_regular(target, text, stx.stx_mode & 07777);

@@ -56,7 +56,7 @@ static uint64_t inode_of(int fd)
 
 static int raise_fd(int fd)
 {
-	int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_HIGH);
+	int high = fd_control(fd, F_DUPFD_CLOEXEC, FD_HIGH);
 
 	if (high < 0)
 		return fd;
@@ -258,7 +258,7 @@ static void *map_page(int fd, size_t size, int seals, int prot, void *over)
 	struct stat st;
 	void *p;
 
-	if ((fcntl(fd, F_GET_SEALS) & seals) != seals || fd_stat(fd, &st) ||
+	if ((fd_control(fd, F_GET_SEALS, 0) & seals) != seals || fd_stat(fd, &st) ||
 		(size_t)st.st_size < size)
 		return NULL;
 	p = mmap(over, size, prot, over ? MAP_SHARED | MAP_FIXED : MAP_SHARED, fd, 0);

@@ -49,7 +49,15 @@ void *system_handle_of(const void *address);
  */
 void *system_open_real(const char *soname, char ret_path[static SYSTEM_PATH]);
 
-/* fstat, whose name in glibc 2.33 and later older ones do not have. 0 or -1 with errno. */
+/*
+ * Functions that a libc may lack under the name that ours gives them: a preloaded library that lacks
+ * one symbol keeps its program from starting. As in libc, -1 with errno on an error.
+ */
+static inline int fd_control(int fd, int command, long argument)
+{
+	return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
 static inline int fd_stat(int fd, struct stat *ret_stat)
 {
 	return (int)syscall(SYS_fstat, fd, ret_stat);

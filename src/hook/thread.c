@@ -11,8 +11,11 @@
 
 #include "hook/hook.h"
 
-/* In libc since glibc 2.18: runs at the thread's end, keeps us loaded until then. */
-extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *arg, void *dso);
+/*
+ * Runs at the thread's end, keeps us loaded until then. In glibc since 2.18; musl has none, and
+ * threads keep their lines.
+ */
+extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *arg, void *dso) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 static void line_claim(struct hook *h, uint32_t index, uint32_t tid)
@@ -81,7 +84,7 @@ struct thread *thread_get(void)
 	*t = (struct thread){.last = &hook_no_stream, .device = THREAD_NO_DEVICE, .pid = h->pid};
 	t->index = line_take(h);
 	line_claim(h, t->index - 1, (uint32_t)syscall(SYS_gettid));
-	if (!at_exit)
+	if (!at_exit && __cxa_thread_atexit_impl)
 		__cxa_thread_atexit_impl(line_release, NULL, &__dso_handle);
 	t->registered_exit = 1;
 	return t;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/preloaded.h"
 #include "base/str.h"
 #include "base/thread.h"
 #include "cuda/nvml_proto.h"
@@ -98,7 +99,7 @@ static void after_fork(void)
 /* Whoever forks while another thread asks: the child's lock shall not be that thread's for ever. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(before_fork, after_fork, after_fork);
+	preloaded_atfork(before_fork, after_fork, after_fork);
 }
 
 /* With the lock held. A child's copy of our socket is none to speak on. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/preloaded.h"
 #include "base/str.h"
 #include "base/thread.h"
 #include "cuda/names.h"
@@ -336,7 +337,7 @@ CUresult session_connect(void)
 
 	pthread_mutex_lock(&session.lock);
 	if (atomic_load(&session.state) == STATE_NEW) {
-		pthread_atfork(NULL, NULL, in_child);
+		preloaded_atfork(NULL, NULL, in_child);
 		r = connect_once();
 		if (!r && pthread_key_create(&session.key, close_lane))
 			r = CUDA_ERROR_OUT_OF_MEMORY;

@@ -71,7 +71,7 @@ static CUresult read_file(const char *path, char **ret_bytes)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_free_ char *bytes = NULL;
-	struct statx st; /* fstat's symbol is newer than old systems: see old_glibc.h */
+	struct statx st; /* fstat's symbol is newer than old systems: see base/old-glibc.h */
 
 	if (fd < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;

@@ -96,6 +96,13 @@ def the_old_shell_does_not_notice():
         assert "GLIBC 2.31" in enter(m.dir, "/usr/bin/ldd", "--version").stdout
 
 
+def the_old_shell_does_not_notice_the_remote_libraries():
+    remote = os.path.join(os.environ["DIVVY_BUILD"], "src/remote")
+    preload = "/mnt/libdivvy-remote.so:/mnt/libdivvy-remote-nvml.so"
+    got = enter(remote, "/bin/bash", "-c", "echo $((6 * 7)) | cat", env={"LD_PRELOAD": preload})
+    assert (got.returncode, got.stdout, got.stderr) == (0, "42\n", ""), got
+
+
 def a_user_of_the_device_works():
     with Machine() as m:
         preload = furnish(m)
@@ -126,4 +133,4 @@ if reason:
     skip_all(reason)
 if enter("/", "/bin/true").returncode:
     skip_all("the root cannot be entered here: " + enter("/", "/bin/true").stderr.strip())
-run(the_old_shell_does_not_notice, a_user_of_the_device_works)
+run(the_old_shell_does_not_notice, the_old_shell_does_not_notice_the_remote_libraries, a_user_of_the_device_works)

@@ -14,7 +14,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
-from tap import PATIENCE_S, alive, main, wait_for  # noqa: E402,F401
+from tap import PATIENCE_S, Skip, alive, main, wait_for  # noqa: E402,F401
 
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
