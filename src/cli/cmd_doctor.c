@@ -216,9 +216,19 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 	/* Our own output is what was asked for. */
 	_cleanup_close_ const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int out[2], status = -1;
+	struct error err = {0};
 	pid_t pid = 0;
 
-	if (!cuda[0] || !nvml[0] || pipe2(out, O_CLOEXEC) < 0)
+	if (!cuda[0] || !nvml[0])
+		return;
+	if (places_check_preload(cuda, &err) < 0 || places_check_preload(nvml, &err) < 0) {
+		addf(d, PROBLEM,
+			"link that folder under a path without spaces and colons, and name it with "
+			"DIVVY_HOOKS",
+			"preload: %s", err.msg);
+		return;
+	}
+	if (pipe2(out, O_CLOEXEC) < 0)
 		return;
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s:%s", cuda, nvml);
 	if (spawn_run(

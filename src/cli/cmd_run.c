@@ -356,6 +356,10 @@ static int run(const struct cli_args *args, struct error *err)
 	}
 	r = places_hook("libdivvy-cuda.so", hooks.cuda, sizeof(hooks.cuda), err);
 	r = r < 0 ? r : places_hook("libdivvy-nvml.so", hooks.nvml, sizeof(hooks.nvml), err);
+	if (!engine) {
+		r = r < 0 ? r : places_check_preload(hooks.cuda, err);
+		r = r < 0 ? r : places_check_preload(hooks.nvml, err);
+	}
 	r = r < 0 ? r : start_daemon(&c, cli_get(args, "socket"), cli_get(args, "simulate"), err);
 	if (r < 0)
 		return r;

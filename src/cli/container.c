@@ -316,6 +316,28 @@ static int add_given(struct container_args *a, char *const *given, struct error 
 	return r;
 }
 
+/* Engines read --mount as a line of CSV, each in a way of its own where it has quotes. */
+static int check_mounts(const struct container_plan *plan, struct error *err)
+{
+	const char *const source[] = {plan->programs_folder, plan->hook_cuda, plan->hook_nvml,
+		plan->sim_folder, plan->driver_folder};
+
+	for (size_t i = 0; i < ARRAY_SIZE(source); i++) {
+		const char *cut = source[i] ? strpbrk(source[i], ",\"\n") : NULL;
+
+		if (cut)
+			return fail(err, EINVAL,
+				"'%s' has a %s, at which %s would cut its --mount; use a folder "
+				"without one",
+				source[i],
+				*cut == ','           ? "comma"
+					: *cut == '"' ? "quote"
+						      : "line break",
+				plan->engine);
+	}
+	return 0;
+}
+
 int container_rewrite(const struct container_plan *plan, char *const *given,
 	struct container_args *ret, struct error *err)
 {
@@ -323,6 +345,7 @@ int container_rewrite(const struct container_plan *plan, char *const *given,
 	struct container_args a = {0};
 	int r = container_check(plan->engine, given, err);
 
+	r = r < 0 ? r : check_mounts(plan, err);
 	if (r < 0)
 		return r;
 	r = add(&a, "%s", plan->engine);

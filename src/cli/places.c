@@ -111,7 +111,19 @@ static bool is_hook(struct str path)
 	return false;
 }
 
-/* ld.so takes spaces for colons. */
+/* ld.so takes spaces for colons, and knows no way to quote either. */
+int places_check_preload(const char *path, struct error *err)
+{
+	const char *cut = strpbrk(path, " :");
+
+	if (!cut)
+		return 0;
+	return fail(err, EINVAL,
+		"LD_PRELOAD cannot name a path with a %s; link its folder (ln -s), and set "
+		"DIVVY_HOOKS=/the/link: '%s'",
+		*cut == ' ' ? "space" : "colon", path);
+}
+
 void places_preload(const char *cuda, const char *nvml, struct buf *out)
 {
 	const char *before = getenv("LD_PRELOAD");

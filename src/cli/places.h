@@ -29,6 +29,9 @@ int places_daemon(char *ret_path, size_t size, struct error *err);
 /* A hook library ("libdivvy-cuda.so") by absolute path: in $DIVVY_HOOKS, the build's, installed. */
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err);
 
+/* -EINVAL with what to do, where LD_PRELOAD cannot name that file. */
+int places_check_preload(const char *path, struct error *err);
+
 #define PLACES_PRELOAD (3u * PLACES_PATH)
 
 /*

@@ -325,6 +325,8 @@ static int set_program(const struct sockaddr_un *address, struct error *err)
 	int r = places_hook("libdivvy-remote.so", cuda, sizeof(cuda), err);
 
 	r = r < 0 ? r : places_hook("libdivvy-remote-nvml.so", nvml, sizeof(nvml), err);
+	r = r < 0 ? r : places_check_preload(cuda, err);
+	r = r < 0 ? r : places_check_preload(nvml, err);
 	if (r < 0)
 		return r;
 	places_preload(cuda, nvml, &preload);

@@ -186,7 +186,11 @@ static bool try_setting(struct hunt *h, bool *ret_set)
 	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 	if (n > 0) {
 		text[n] = '\0';
-		text[strcspn(text, " \t\r\n")] = '\0';
+		/* a folder's name may have spaces inside */
+		n = (ssize_t)strcspn(text, "\r\n");
+		while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\t'))
+			n--;
+		text[n] = '\0';
 		if (text[0] == '/')
 			return try_path(h, text, strlen(text), h->soname);
 	}

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy run with programs that are not built as most are: each behaves as it does alone."""
+"""divvy run with programs that are not built as most are, each of which behaves as it does alone; and with libraries
+in folders of any name."""
 
 import os
+import shutil
 import tempfile
 
-from rig import Rig, Skip, main
+from rig import BUILD, SPIN, Rig, Skip, main, refused
 
 from builds import musl, sanitized
 
@@ -83,5 +85,53 @@ def musl_programs_of_a_container_are_left_alone():
         assert (done.returncode, done.stdout, done.stderr) == (5, "cuInit: 100\n", ""), done
 
 
-main(sanitized_programs_run, sanitized_programs_run_with_a_remote_device, musl_programs_are_left_alone,
-     musl_programs_of_a_container_are_left_alone)
+def libraries_in(folder, part="hook"):
+    """A copy of the libraries in that folder."""
+    os.makedirs(folder)
+    for name in os.listdir(os.path.join(BUILD, "src", part)):
+        if name.startswith("libdivvy-") and name.endswith(".so"):
+            shutil.copy(os.path.join(BUILD, "src", part, name), folder)
+    return {"DIVVY_HOOKS": folder}
+
+
+def a_path_that_the_loader_would_cut_is_refused():
+    with Rig() as rig:
+        for word, name in ("space", "my hooks"), ("colon", "my:hooks"):
+            env = libraries_in(os.path.join(rig.dir, name))
+            for options in (), ("--dry-run",), ("--remote", "local"):
+                done = rig.divvy("run", "--request", "0.1", *options, "--", "true", env=env)
+                refused(done, 125, f"my{name[2]}hooks/libdivvy-cuda.so", f"a {word}", "LD_PRELOAD", "ln -s", "DIVVY_HOOKS=")
+            assert not rig.json("ps", "-o", "json"), "no tenant is made first"
+            done = rig.divvy("doctor", env=env)
+            assert done.returncode == 1 and f"a {word}" in done.stdout and "ln -s" in done.stdout, done
+            assert "architecture" not in done.stdout, done
+            os.symlink(env["DIVVY_HOOKS"], os.path.join(rig.dir, word))
+            done = rig.divvy("run", "-q", "--request", "0.1", "--", SPIN, "--duration=0.1",
+                             env={"DIVVY_HOOKS": os.path.join(rig.dir, word)})
+            assert done.returncode == 0 and not done.stderr, done
+
+
+def a_path_that_an_engine_would_cut_is_refused():
+    with Rig() as rig:
+        env = libraries_in(os.path.join(rig.dir, "a,b"))
+        done = rig.divvy("run", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", "image", env=env)
+        refused(done, 125, "a,b/libdivvy-cuda.so", "comma", "--mount")
+        env = libraries_in(os.path.join(rig.dir, "a b:c"))
+        done = rig.divvy("run", "-q", "--request", "0.1", "--container", "docker", "--dry-run", "--", "run", "image",
+                         env=env)
+        assert done.returncode == 0 and "a b:c/libdivvy-cuda.so,target=" in done.stdout, done
+
+
+def a_runtime_folder_may_have_any_name():
+    with Rig(daemon=False) as rig:
+        folder = os.path.join(rig.dir, "my run:time,folder")
+        os.mkdir(folder, 0o700)
+        rig.env["DIVVY_RUNTIME_DIR"] = folder
+        rig.start()
+        done = rig.divvy("run", "-q", "--request", "0.1", "--", SPIN, "--duration=0.1")
+        assert done.returncode == 0 and not done.stderr, done
+
+
+main(a_path_that_the_loader_would_cut_is_refused, a_path_that_an_engine_would_cut_is_refused,
+     a_runtime_folder_may_have_any_name, sanitized_programs_run, sanitized_programs_run_with_a_remote_device,
+     musl_programs_are_left_alone, musl_programs_of_a_container_are_left_alone)
