@@ -683,7 +683,7 @@ static int do_usage(struct call *call, struct error *err)
 		return r;
 	buf_add_byte(&call->text, '{');
 	r = usage_history(call->agent, only, call->conn->uid, (uint64_t)last_ms, (uint64_t)step_ms,
-		&call->text);
+		json_is_true(json_object_get(call->json, "ended")), &call->text);
 	if (r == -EMSGSIZE)
 		return fail(err, EMSGSIZE,
 			"the history of all tenants is longer than an answer may be: name a "
@@ -818,7 +818,7 @@ static const struct command commands[] = {
 	{"remove", "tenant", do_remove},
 	{"why", "tenant", do_why},
 	{"report", "since_s", do_report},
-	{"usage", "tenant last_ms step_ms", do_usage},
+	{"usage", "tenant last_ms step_ms ended", do_usage},
 	{"apply", "path follow stop", do_apply},
 	{"doctor", "", do_doctor},
 	{"audit", "", do_audit},

@@ -640,10 +640,9 @@ void tenant_free(struct tenant *t)
 		return;
 	loop_remove_io(&t->owner_io);
 	fd_close(t->owner_fd);
-	for (uint32_t i = 0; i < t->n; i++) {
+	for (uint32_t i = 0; i < t->n; i++)
 		page_done(&t->devices[i]);
-		free(t->devices[i].series);
-	}
+	usage_tenant_freed(t);
 	explicit_bzero(t->secret, sizeof(t->secret));
 	free(t->pod);
 	free(t);

@@ -30,6 +30,7 @@
 #define MINUTE_S 60u
 #define HOUR_S 3600u
 #define BUCKETS_MAX 1024u /* of one tenant: two hours in minutes, the rest in hours */
+#define PAST_MAX 128u     /* ended tenants whose rings are kept */
 #define RECORDS_MAX 4096u /* tenants in reports; the oldest of those gone is dropped */
 
 struct ring {
@@ -73,6 +74,8 @@ struct usage {
 	uint64_t integrated_ns; /* byte-seconds up to here */
 	uint32_t quiet;         /* samples in a row without use */
 	struct tally *tally;
+	/* Ended tenants, newest first: only what an answer says, with their rings. */
+	LIST_HEAD(, tenant) past;
 };
 
 /* ---- rings ---- */
@@ -440,6 +443,70 @@ void usage_tenant_gone(struct tenant *t)
 	state_touch(t->agent);
 }
 
+static void past_free(struct tenant *t)
+{
+	LIST_REMOVE(t, link);
+	for (uint32_t i = 0; i < t->n; i++)
+		free(t->devices[i].series);
+	free(t);
+}
+
+/* The rings of those say nothing any more; and there is room for one more. */
+static void past_trim(struct usage *u, uint64_t now)
+{
+	struct tenant *t, *next;
+	uint32_t n = 0;
+
+	for (t = LIST_FIRST(&u->past); t; t = next) {
+		next = LIST_NEXT(t, link);
+		if (++n >= PAST_MAX ||
+			clock_since_ns(now, t->devices[0].series->sampled_ns) >
+				COARSE * NSEC_PER_SEC)
+			past_free(t);
+	}
+}
+
+void usage_tenant_freed(struct tenant *t)
+{
+	struct usage *u = t->agent->usage;
+	struct tenant *past;
+	uint64_t used_ns = 0;
+
+	for (uint32_t i = 0; i < t->n && t->devices[i].series; i++)
+		used_ns += t->devices[i].series->used_ns;
+	past = u && used_ns ? calloc(1, sizeof(*past) + t->n * sizeof(past->devices[0])) : NULL;
+	if (past) {
+		past_trim(u, clock_now_ns());
+		past->id = t->id;
+		past->uid = t->uid;
+		past->source = t->source;
+		past->is_ending = true;
+		memcpy(past->name, t->name, sizeof(past->name));
+		LIST_INSERT_HEAD(&u->past, past, link);
+	}
+	for (uint32_t i = 0; i < t->n; i++) {
+		struct tenant_device *td = &t->devices[i];
+
+		if (past && td->series)
+			past->devices[past->n++] = (struct tenant_device){
+				.tenant = past, .device = td->device, .series = td->series};
+		else
+			free(td->series);
+		td->series = NULL;
+	}
+}
+
+/* The tenant after `t` in an answer, first of all for NULL. */
+static const struct tenant *history_next(
+	const struct agent *agent, const struct tenant *t, bool has_ended)
+{
+	const struct tenant *next = t ? LIST_NEXT(t, link) : LIST_FIRST(&agent->tenants);
+	const struct tenant *past = has_ended ? LIST_FIRST(&agent->usage->past) : NULL;
+	const bool is_past = t && t->is_ending && !t->agent;
+
+	return next || is_past ? next : past;
+}
+
 /* ---- answers ---- */
 
 /* Slots outside the ring count as 0, however many they are. */
@@ -554,7 +621,7 @@ static void add_series(struct buf *out, const struct tenant_device *td, const st
 }
 
 int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
-	uint64_t step_ms, struct buf *out)
+	uint64_t step_ms, bool has_ended, struct buf *out)
 {
 	uint64_t now = clock_now_ns(), ring_ms;
 	struct usage_series *model = series_new(now);
@@ -577,9 +644,10 @@ int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uin
 		(unsigned long long)now, (unsigned long long)(p.end_slot * shape->step_ns),
 		(unsigned long long)(p.slots_a_point * ring_ms));
 	free(model);
-	LIST_FOREACH(t, &agent->tenants, link)
+	for (t = history_next(agent, NULL, has_ended); t; t = history_next(agent, t, has_ended))
 		for (uint32_t i = 0; i < t->n; i++) {
-			if (t->is_ending || (only && t != only) || !tenant_may_see(agent, t, uid))
+			if ((t->is_ending && !has_ended) || (only && t != only) ||
+				!tenant_may_see(agent, t, uid))
 				continue;
 			if (!is_first)
 				buf_add_byte(out, ',');
@@ -763,6 +831,8 @@ void usage_free(struct agent *agent)
 	for (uint32_t i = 0; i < u->n; i++)
 		free(u->records[i].buckets);
 	free(u->records);
+	while (!LIST_EMPTY(&u->past))
+		past_free(LIST_FIRST(&u->past));
 	tally_close(u->tally);
 	free(u);
 	agent->usage = NULL;

@@ -21,6 +21,8 @@ bool usage_has_record(const struct agent *agent, uint32_t id);
 /* Its share has changed. */
 void usage_tenant_changed(struct tenant *tenant);
 void usage_tenant_gone(struct tenant *tenant);
+/* Takes its histories, which usage_history shows for 15 minutes more. The last call for a tenant. */
+void usage_tenant_freed(struct tenant *tenant);
 /* On this device before the restart, as far as is known at once: see tally.h. */
 uint64_t usage_used_before(const struct tenant_device *td);
 /* The arbiter has been told what was used before the restart. */
@@ -41,7 +43,7 @@ uint64_t usage_used_ns(const struct tenant_device *td);
  * the buffer's maximum.
  */
 int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uint64_t last_ms,
-	uint64_t step_ms, struct buf *out);
+	uint64_t step_ms, bool has_ended, struct buf *out);
 /* The reply of the control protocol; the caller owns it. NULL: out of memory. */
 json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s);
 

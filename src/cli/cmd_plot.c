@@ -19,10 +19,11 @@ static const struct cli_option options[] = {
 	{"step", 0, CLI_VALUE, "TIME", NULL,
 		"time between points: from 10ms on; the daemon keeps 100ms for times above 20s, 1s "
 		"for "
-		"those above 3m (default: a 300th of --last)"},
+		"those above 3m (default: a 300th of --last, at least 500ms: in less, tenants "
+		"take turns)"},
 	{"device", 'd', CLI_VALUE, "N", NULL, "the device, as `divvy devices` counts (default 0)"},
 	{"style", 0, CLI_VALUE, "STYLE", "lines stacked",
-		"lines, or areas on one another (default lines)"},
+		"lines, or stacked: areas on one another (default lines)"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -39,32 +40,58 @@ static void plot_done(struct plot *p)
 		free(p->share[i]);
 }
 
-static uint32_t asked_of(const json_t *tenants, int64_t id)
+/* That of the list, while it lives; -1: it has ended. */
+static int64_t asked_of(const json_t *tenants, int64_t id)
 {
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
 		const json_t *t = json_array_get(tenants, i);
 
 		if (jint(t, "id") == id)
-			return (uint32_t)juint(json_object_get(t, "spec"), "request_permille");
+			return (int64_t)juint(json_object_get(t, "spec"), "request_permille");
+	}
+	return -1;
+}
+
+/* The last one that it had; 0 where no report knows it. */
+static uint32_t asked_before(const json_t *report, int64_t id)
+{
+	const json_t *tenants = json_object_get(report, "tenants");
+
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *t = json_array_get(tenants, i);
+
+		if (jint(t, "id") == id)
+			return (uint32_t)juint(t, "request_permille");
 	}
 	return 0;
 }
 
-/* Points before the first use are times at which it was not there. */
-static int add_series(struct plot *p, const json_t *series, uint32_t asked)
+/*
+ * Points before the first use, and after the last one of a tenant that has ended, are times at which
+ * it was not there.
+ */
+static int add_series(struct plot *p, const json_t *series, uint32_t asked, bool has_ended)
 {
 	const json_t *permille = json_object_get(series, "permille");
 	const size_t n = json_array_size(permille);
-	bool has_begun = false;
+	size_t first = n, last = 0;
 	double *share = calloc(n ? n : 1, sizeof(*share));
 
 	if (!share)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		const double value = json_number_value(json_array_get(permille, i)) / 1000;
-
-		has_begun = has_begun || value > 0;
-		share[i] = has_begun ? value : -1;
+		share[i] = json_number_value(json_array_get(permille, i)) / 1000;
+		if (share[i] > 0) {
+			first = MIN(first, i);
+			last = i;
+		}
+	}
+	for (size_t i = 0; i < n; i++)
+		if (i < first || (has_ended && i > last))
+			share[i] = -1;
+	if (has_ended && first == n) { /* before that time */
+		free(share);
+		return 0;
 	}
 	p->series[p->n_series] = (struct chart_series){
 		.name = jtext(series, "name"), .asked_permille = asked, .share = share, .got = -1};
@@ -73,18 +100,31 @@ static int add_series(struct plot *p, const json_t *series, uint32_t asked)
 	return 0;
 }
 
-static int collect(
-	const json_t *usage, const json_t *list, int64_t device, struct plot *p, struct error *err)
+struct answers {
+	json_t *usage, *list, *report, *devices;
+};
+
+static void answers_done(struct answers *a)
 {
-	const json_t *all = json_object_get(usage, "series"),
-		     *tenants = json_object_get(list, "tenants");
+	json_decref(a->usage);
+	json_decref(a->list);
+	json_decref(a->report);
+	json_decref(a->devices);
+}
+
+static int collect(const struct answers *a, int64_t device, struct plot *p, struct error *err)
+{
+	const json_t *all = json_object_get(a->usage, "series"),
+		     *tenants = json_object_get(a->list, "tenants");
 
 	for (size_t i = 0; i < json_array_size(all) && p->n_series < CHART_SERIES_MAX; i++) {
 		const json_t *s = json_array_get(all, i);
+		const int64_t id = jint(s, "tenant"), asked = asked_of(tenants, id);
 
 		if (jint(s, "index") != device)
 			continue;
-		if (add_series(p, s, asked_of(tenants, jint(s, "tenant"))) < 0)
+		if (add_series(p, s, asked < 0 ? asked_before(a->report, id) : (uint32_t)asked,
+			    asked < 0) < 0)
 			return fail(err, ENOMEM, "picture");
 	}
 	if (!p->n_series)
@@ -121,23 +161,41 @@ static int write_picture(const char *path, const struct buf *svg, struct error *
 	return r;
 }
 
-static int ask_usage(
-	struct client *c, uint64_t last_ns, uint64_t step_ns, json_t **ret_usage, struct error *err)
-{
-	return client_call(c,
-		json_pack("{s:s, s:I, s:I}", "cmd", "usage", "last_ms",
-			(json_int_t)(last_ns / NSEC_PER_MSEC), "step_ms",
-			(json_int_t)(step_ns / NSEC_PER_MSEC)),
-		ret_usage, err);
-}
-
 /* What the daemon keeps: docs/control-protocol.md. */
 #define LAST_MAX_NS (15 * 60 * NSEC_PER_SEC)
 #define STEP_MIN_NS (10 * NSEC_PER_MSEC)
+/* In less time not every tenant has its turn, and the picture shows the turns. */
+#define STEP_DEFAULT_NS (500 * NSEC_PER_MSEC)
 
 struct wanted {
 	uint64_t device, last_ns, step_ns;
 };
+
+static int ask_usage(struct client *c, const struct wanted *w, bool has_ended, json_t **ret_usage,
+	struct error *err)
+{
+	json_t *request = json_pack("{s:s, s:I, s:I}", "cmd", "usage", "last_ms",
+		(json_int_t)(w->last_ns / NSEC_PER_MSEC), "step_ms",
+		(json_int_t)(w->step_ns / NSEC_PER_MSEC));
+
+	if (has_ended)
+		json_object_set_new(request, "ended", json_true());
+	return client_call(c, request, ret_usage, err);
+}
+
+static int ask(struct client *c, const struct wanted *w, struct answers *a, struct error *err)
+{
+	int r = client_ask(c, "devices", NULL, &a->devices, err);
+
+	r = r < 0 ? r : check_device(json_object_get(a->devices, "devices"), w->device, err);
+	r = r < 0 ? r : client_ask(c, "list", NULL, &a->list, err);
+	r = r < 0 ? r : client_ask(c, "report", NULL, &a->report, err);
+	if (r < 0)
+		return r;
+	r = ask_usage(c, w, true, &a->usage, err);
+	/* an older daemon does not know the word */
+	return r == -EINVAL ? ask_usage(c, w, false, &a->usage, err) : r;
+}
 
 static int read_options(const struct cli_args *args, struct wanted *ret_wanted, struct error *err)
 {
@@ -150,7 +208,8 @@ static int read_options(const struct cli_args *args, struct wanted *ret_wanted, 
 	r = cli_get_duration_within(args, "last", 60 * NSEC_PER_SEC,
 		(uint64_t[]){10 * STEP_MIN_NS, LAST_MAX_NS}, &w.last_ns, err);
 	r = r < 0 ? r
-		  : cli_get_duration_within(args, "step", MAX(w.last_ns / 300, STEP_MIN_NS),
+		  : cli_get_duration_within(args, "step",
+			    MIN(MAX(w.last_ns / 300, STEP_DEFAULT_NS), w.last_ns / 2),
 			    (uint64_t[]){STEP_MIN_NS, w.last_ns / 2}, &w.step_ns, err);
 	if (r >= 0)
 		*ret_wanted = w;
@@ -167,7 +226,7 @@ static int check(const struct cli_args *args, struct error *err)
 static int run(const struct cli_args *args, struct error *err)
 {
 	_cleanup_client_ struct client c = CLIENT_NONE;
-	_cleanup_json_ json_t *usage = NULL, *list = NULL, *devices = NULL;
+	_cleanup_(answers_done) struct answers a = {0};
 	_cleanup_(plot_done) struct plot plot = {0};
 	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);
 	const char *out = cli_get(args, "out"), *style = cli_get(args, "style");
@@ -177,23 +236,21 @@ static int run(const struct cli_args *args, struct error *err)
 	int r = read_options(args, &wanted, err);
 
 	r = r < 0 ? r : client_connect(&c, cli_get(args, "socket"), err);
-	r = r < 0 ? r : client_ask(&c, "devices", NULL, &devices, err);
-	r = r < 0 ? r : check_device(json_object_get(devices, "devices"), wanted.device, err);
-	r = r < 0 ? r : ask_usage(&c, wanted.last_ns, wanted.step_ns, &usage, err);
-	r = r < 0 ? r : client_ask(&c, "list", NULL, &list, err);
-	r = r < 0 ? r : collect(usage, list, (int64_t)wanted.device, &plot, err);
+	r = r < 0 ? r : ask(&c, &wanted, &a, err);
+	r = r < 0 ? r : collect(&a, (int64_t)wanted.device, &plot, err);
 	if (r < 0)
 		return r;
 	snprintf(subtitle, sizeof(subtitle), "%s, device %d: charged by the daemon, %s at a time",
-		jtext(json_array_get(json_object_get(devices, "devices"), wanted.device), "model"),
-		(int)wanted.device, format_duration(juint(usage, "step_ms") * NSEC_PER_MSEC).s);
+		jtext(json_array_get(json_object_get(a.devices, "devices"), wanted.device),
+			"model"),
+		(int)wanted.device, format_duration(juint(a.usage, "step_ms") * NSEC_PER_MSEC).s);
 	chart = (struct chart){
 		.title = "Share of the device over time",
 		.subtitle = subtitle,
-		.simulated = jbool(list, "simulated"),
+		.simulated = jbool(a.list, "simulated"),
 		.style = style && !strcmp(style, "stacked") ? CHART_STACKED : CHART_LINES,
-		.start_s = -jreal(usage, "step_ms") / 1000 * (double)(plot.n_points - 1),
-		.step_s = jreal(usage, "step_ms") / 1000,
+		.start_s = -jreal(a.usage, "step_ms") / 1000 * (double)(plot.n_points - 1),
+		.step_s = jreal(a.usage, "step_ms") / 1000,
 		.n_points = plot.n_points,
 		.series = plot.series,
 		.n_series = plot.n_series,
@@ -206,8 +263,8 @@ const struct cli_command cmd_plot = {
 	.name = "plot",
 	.operands = "",
 	.summary = "Draw the tenants' shares over time as an SVG picture",
-	.text = "Draws what the daemon has charged each tenant on a device: a line for each, "
-		"dashed what it asked for. "
+	.text = "Draws what the daemon has charged each tenant on a device, those that have "
+		"ended included: a line for each, dashed what it asked for. "
 		"The title says so when the device is simulated. Times are before now.",
 	.examples = "divvy plot\ndivvy plot --last 5m --style stacked -o usage.svg",
 	.options = options,

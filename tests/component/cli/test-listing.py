@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What lists: ps, devices, why, report, top, plot, as tables, JSON and YAML; report over a restart."""
 
+import concurrent.futures
 import fcntl
 import io
 import json
 import os
 import pty
+import re
+import socket
 import stat
 import struct
 import subprocess
@@ -181,6 +184,65 @@ class Screen:
         self.seen = self.seen.partition(text)[2]
 
 
+def usage(rig, **fields):
+    """The series of the last minute, by the control protocol (docs/control-protocol.md)."""
+    body = json.dumps({"cmd": "usage", "last_ms": 60000, **fields}).encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.connect(os.path.join(rig.dir, "divvyd.sock"))
+        s.send(struct.pack("<IHHIiII", 24 + len(body), 13, 2, 1, 0, 0, 0) + body)
+        text = b""
+        while not text or text.count(b"{") != text.count(b"}"):
+            text += s.recv(1 << 20)[24:]
+    return json.loads(text)["series"]
+
+
+def plot_knows_those_that_have_ended():
+    with Rig() as rig:
+        for name in "first", "second":
+            done = rig.divvy("run", "-q", "--request", "0.25", "--name", name, "--", SPIN, "--duration=0.6")
+            assert done.returncode == 0, done
+        wait_for(lambda: not rig.json("ps", "-o", "json"), "both have ended")
+        done = rig.divvy("plot", "--last", "1m", "-o", "-")
+        assert done.returncode == 0, done
+        for name in "first", "second":
+            assert re.search(rf"{name}[^<]*</text>", done.stdout), done.stdout
+        assert "asked 25%" in done.stdout, done.stdout
+        # one that lives beside them, and a time in which they were gone
+        rig.spin("third", "--request", "0.5")
+        wait_for(lambda: rig.got("third") > 0, "it is used")
+        svg = rig.divvy("plot", "--last", "1m", "-o", "-").stdout
+        assert all(name in svg for name in ("first", "second", "third")), svg
+        wait_for(lambda: "first" not in rig.divvy("plot", "--last", "1s", "-o", "-").stdout, "only what was used is drawn")
+
+
+def plot_keeps_the_latest_of_those_that_have_ended():
+    with Rig() as rig:
+        def run(i):
+            done = rig.divvy("run", "-q", "--request", "0.001", "--memory", "1Gi", "--name", f"t{i}", "--",
+                             SPIN, "--kernel-us=2000", "--duration=0.05")
+            assert done.returncode == 0, done
+
+        run(-1)
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            list(threads.map(run, range(128)))
+        run(128)
+        wait_for(lambda: not rig.json("ps", "-o", "json"), "all have ended")
+        series = usage(rig, ended=True)
+        names = {s["name"] for s in series}
+        assert len(series) == 128 and "t128" in names and "t-1" not in names, sorted(names)
+        assert not usage(rig), "only who asks for it is told of them"
+
+
+def plot_steps_are_no_shorter_than_turns():
+    with Rig() as rig:
+        rig.spin("x", "--request", "0.5")
+        wait_for(lambda: rig.got("x") > 0, "it is used")
+        for last, step in ("10s", "500ms"), ("1s", "500ms"), ("5m", "1s"):
+            svg = rig.divvy("plot", "--last", last, "-o", "-").stdout
+            assert f"{step} at a time" in svg, (last, svg)
+        assert "40ms at a time" in rig.divvy("plot", "--last", "10s", "--step", "40ms", "-o", "-").stdout
+
+
 def plot_writes_a_picture():
     with Rig() as rig:
         rig.spin("a-b_c", "--request", "0.4", "--memory", "10%")
@@ -242,5 +304,6 @@ def a_bundle_has_what_helps_and_no_secret():
 
 
 main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
-     report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_writes_a_picture, doctor_finds_sharing_works,
+     report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_knows_those_that_have_ended, plot_keeps_the_latest_of_those_that_have_ended,
+     plot_steps_are_no_shorter_than_turns, plot_writes_a_picture, doctor_finds_sharing_works,
      a_bundle_has_what_helps_and_no_secret)
