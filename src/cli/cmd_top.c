@@ -301,7 +301,7 @@ const struct cli_command cmd_top = {
 	.text = "Devices as bars of who used them in the last second, then the tenants: what each "
 		"asked for and got, its "
 		"limit, memory, how long it has waited, its state, and the last minute as a small "
-		"curve.\n\n"
+		"curve. A narrow screen leaves columns out; NAME, ASKED and GOT stay.\n\n"
 		"Keys: q quits, s changes the order, p pauses.",
 	.examples = "divvy top\ndivvy top --once\ndivvy top --json | jq '.tenants[0]'",
 	.options = options,

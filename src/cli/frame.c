@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/format.h"
@@ -99,8 +100,7 @@ static void draw_title(const struct frame *f, size_t rows, struct buf *out)
 	style(out, FRAME_BOLD);
 	buf_add_text(out, "divvy");
 	style(out, FRAME_NORMAL);
-	buf_addf(out, " %s  %zu device%s, %zu tenant%s", jtext(f->ping, "version"), devices,
-		devices == 1 ? "" : "s", rows, rows == 1 ? "" : "s");
+	buf_addf(out, " %s", jtext(f->ping, "version"));
 	if (jbool(f->devices, "simulated")) {
 		style(out, FRAME_WARN);
 		buf_add_text(out, "  simulated");
@@ -116,6 +116,8 @@ static void draw_title(const struct frame *f, size_t rows, struct buf *out)
 		buf_add_text(out, "  paused");
 		style(out, FRAME_NORMAL);
 	}
+	buf_addf(out, "  %zu device%s, %zu tenant%s", devices, devices == 1 ? "" : "s", rows,
+		rows == 1 ? "" : "s");
 	buf_add_byte(out, '\n');
 }
 
@@ -155,25 +157,45 @@ static void draw_memory_bar(
 	style(out, FRAME_NORMAL);
 }
 
+/* Narrow screens leave out first the memory's bar, then what is asked, then the memory. */
 static void draw_device(
 	const struct frame *f, const json_t *d, const struct row *rows, size_t n, struct buf *out)
 {
-	const int room = f->width - 60, bar = room < 10 ? 10 : room > 60 ? 60 : room;
+	char memory[72];
+	bool has_bar = true, has_asked = true, has_memory = true;
+	int room;
 
+	snprintf(memory, sizeof(memory), " %s/%s", format_bytes(juint(d, "memory_used_bytes")).s,
+		format_bytes(juint(d, "memory_bytes")).s);
+	/* index, model, the used share, and two spaces; then asked, the bar, and the memory */
+	for (;;) {
+		room = f->width - 25 - (has_asked ? 13 : 0) - (has_bar ? 9 : 0) -
+			(has_memory ? (int)strlen(memory) : 0);
+		if (room >= 10 || !has_memory)
+			break;
+		has_memory = has_bar || has_asked;
+		has_asked = has_bar;
+		has_bar = false;
+	}
 	style(out, FRAME_BOLD);
 	buf_addf(out, "%2d ", (int)jint(d, "index"));
 	add_cell(out, jtext(d, "model"), 14, false);
 	style(out, FRAME_NORMAL);
 	buf_add_byte(out, ' ');
-	draw_bar(f, jint(d, "index"), rows, n, bar, out);
+	draw_bar(f, jint(d, "index"), rows, n, MIN(MAX(room, 10), 60), out);
 	buf_add_byte(out, ' ');
 	add_cell(out, format_percent((uint32_t)juint(d, "busy_permille")).s, 6, true);
-	buf_add_text(out, " asked ");
-	add_cell(out, format_percent((uint32_t)juint(d, "request_permille")).s, 5, false);
-	buf_add_text(out, " ");
-	draw_memory_bar(f, juint(d, "memory_used_bytes"), juint(d, "memory_bytes"), 8, out);
-	buf_addf(out, " %s/%s\n", format_bytes(juint(d, "memory_used_bytes")).s,
-		format_bytes(juint(d, "memory_bytes")).s);
+	if (has_asked) {
+		buf_add_text(out, " asked ");
+		add_cell(out, format_percent((uint32_t)juint(d, "request_permille")).s, 6, false);
+	}
+	if (has_bar) {
+		buf_add_byte(out, ' ');
+		draw_memory_bar(f, juint(d, "memory_used_bytes"), juint(d, "memory_bytes"), 8, out);
+	}
+	if (has_memory)
+		buf_add_text(out, memory);
+	buf_add_byte(out, '\n');
 	if (jtext(d, "note")[0]) {
 		style(out, FRAME_WARN);
 		buf_add_text(out, "   ");
@@ -223,35 +245,134 @@ static void draw_spark(const struct frame *f, const struct row *row, int width, 
 	style(out, FRAME_NORMAL);
 }
 
-static void draw_tenant(const struct frame *f, const struct row *row, struct buf *out)
-{
-	const json_t *spec = json_object_get(row->tenant, "spec");
-	const int spark = f->width - 90 > SPARK_POINTS ? SPARK_POINTS : f->width - 90;
-	const char *why = jtext(row->device, "why");
-	char memory[72];
+/* ---- the columns of tenants ---- */
 
-	buf_addf(out, "%4d ", (int)jint(row->tenant, "id"));
-	style(out, colour_of(row->colour));
-	add_cell(out, jtext(row->tenant, "name"), 14, false);
+enum column {
+	COLUMN_ID,
+	COLUMN_NAME,
+	COLUMN_DEVICE,
+	COLUMN_CLASS,
+	COLUMN_ASKED,
+	COLUMN_GOT,
+	COLUMN_LIMIT,
+	COLUMN_MEMORY,
+	COLUMN_WAITED,
+	COLUMN_STATE,
+	COLUMNS,
+};
+
+static const struct {
+	const char *head;
+	int width;
+	bool is_right;
+	int rank; /* the largest is the first that a narrow screen leaves out */
+} columns[COLUMNS] = {
+	[COLUMN_ID] = {"ID", 4, true, 3},
+	[COLUMN_NAME] = {"NAME", 15, false, 0},
+	[COLUMN_DEVICE] = {"DEV", 4, true, 7},
+	[COLUMN_CLASS] = {"CLASS", 14, false, 8},
+	[COLUMN_ASKED] = {"ASKED", 6, true, 2},
+	[COLUMN_GOT] = {"GOT", 7, true, 1},
+	[COLUMN_LIMIT] = {"LIMIT", 7, true, 5},
+	[COLUMN_MEMORY] = {"MEMORY", 16, true, 4},
+	[COLUMN_WAITED] = {"WAITED", 8, true, 9},
+	[COLUMN_STATE] = {"STATE", 10, false, 6},
+};
+
+#define SPARK_LEAST 20
+
+struct layout {
+	int width[COLUMNS]; /* 0: left out */
+	int spark;
+};
+
+static int longest_name(const struct row *rows, size_t n)
+{
+	size_t longest = 0;
+
+	for (size_t i = 0; i < n; i++)
+		longest = MAX(longest, strlen(jtext(rows[i].tenant, "name")));
+	return (int)MIN(longest, (size_t)200);
+}
+
+static struct layout layout_for(int width, int longest)
+{
+	struct layout l = {.spark = 0};
+	int left = width, wish = longest + 1 - columns[COLUMN_NAME].width;
+
+	for (size_t c = 0; c < COLUMNS; c++) {
+		l.width[c] = columns[c].width;
+		left -= columns[c].width;
+	}
+	for (int rank = COLUMNS - 1; rank > 1 && left < 0; rank--)
+		for (size_t c = 0; c < COLUMNS; c++)
+			if (columns[c].rank == rank) {
+				left += columns[c].width;
+				l.width[c] = 0;
+			}
+	/* The name gets what is left above a small curve, or all of it where there is no curve. */
+	if (wish > 0 && left > 0) {
+		const int room = left > SPARK_LEAST ? left - SPARK_LEAST : left;
+		const int more = MIN(wish, room);
+
+		l.width[COLUMN_NAME] += more;
+		left -= more;
+	}
+	l.spark = left >= SPARK_LEAST / 2 ? MIN(left, SPARK_POINTS) : 0;
+	return l;
+}
+
+/* Columns that begin at their left have their space in front of it. */
+static void add_column(struct buf *out, const struct layout *l, enum column c, enum frame_style s,
+	const char *text)
+{
+	const int width = l->width[c], space = columns[c].is_right ? 0 : 1;
+
+	if (!width)
+		return;
+	style(out, s);
+	buf_addf(out, "%*s", space, "");
+	add_cell(out, text, width - space, columns[c].is_right);
+}
+
+static void draw_head(const struct frame *f, const struct layout *l, struct buf *out)
+{
+	for (enum column c = 0; c < COLUMNS; c++)
+		add_column(out, l, c, FRAME_DIM, columns[c].head);
+	style(out, FRAME_DIM);
+	if (l->spark >= 11)
+		buf_add_text(out, "LAST MINUTE");
 	style(out, FRAME_NORMAL);
-	buf_addf(out, "%3d ", (int)jint(row->device, "index"));
-	add_cell(out, jtext(spec, "class"), 13, false);
-	add_cell(out, format_percent((uint32_t)juint(spec, "request_permille")).s, 6, true);
-	style(out, FRAME_BOLD);
-	add_cell(out, format_percent((uint32_t)juint(row->device, "got_permille")).s, 7, true);
+	buf_add_byte(out, '\n');
+}
+
+static void draw_tenant(
+	const struct frame *f, const struct layout *l, const struct row *row, struct buf *out)
+{
+	const json_t *spec = json_object_get(row->tenant, "spec"), *on = row->device;
+	const uint64_t waited_ns = juint(on, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC;
+	char id[16], device[16], memory[72];
+
+	snprintf(id, sizeof(id), "%d", (int)jint(row->tenant, "id"));
+	snprintf(device, sizeof(device), "%d", (int)jint(on, "index"));
+	snprintf(memory, sizeof(memory), "%s/%s", format_bytes(juint(on, "memory_used_bytes")).s,
+		format_bytes(juint(on, "memory_quota_bytes")).s);
+	add_column(out, l, COLUMN_ID, FRAME_NORMAL, id);
+	add_column(out, l, COLUMN_NAME, colour_of(row->colour), jtext(row->tenant, "name"));
+	add_column(out, l, COLUMN_DEVICE, FRAME_NORMAL, device);
+	add_column(out, l, COLUMN_CLASS, FRAME_NORMAL, jtext(spec, "class"));
+	add_column(out, l, COLUMN_ASKED, FRAME_NORMAL,
+		format_percent((uint32_t)juint(spec, "request_permille")).s);
+	add_column(out, l, COLUMN_GOT, FRAME_BOLD,
+		format_percent((uint32_t)juint(on, "got_permille")).s);
+	add_column(out, l, COLUMN_LIMIT, FRAME_NORMAL,
+		format_percent((uint32_t)juint(spec, "limit_permille")).s);
+	add_column(out, l, COLUMN_MEMORY, FRAME_NORMAL, memory);
+	add_column(out, l, COLUMN_WAITED, FRAME_NORMAL, format_duration(waited_ns).s);
+	add_column(out, l, COLUMN_STATE, FRAME_NORMAL, jtext(on, "why"));
+	if (l->spark > 0)
+		draw_spark(f, row, l->spark, out);
 	style(out, FRAME_NORMAL);
-	add_cell(out, format_percent((uint32_t)juint(spec, "limit_permille")).s, 7, true);
-	snprintf(memory, sizeof(memory), "%s/%s",
-		format_bytes(juint(row->device, "memory_used_bytes")).s,
-		format_bytes(juint(row->device, "memory_quota_bytes")).s);
-	add_cell(out, memory, 16, true);
-	add_cell(out,
-		format_duration(juint(row->device, "waited_ns") / NSEC_PER_MSEC * NSEC_PER_MSEC).s,
-		8, true);
-	buf_add_text(out, "  ");
-	add_cell(out, why, 8, false);
-	if (spark > 0)
-		draw_spark(f, row, spark, out);
 	buf_add_byte(out, '\n');
 }
 
@@ -276,23 +397,21 @@ static void draw_remote(const struct frame *f, const json_t *remote, struct buf 
 	buf_add_byte(out, '\n');
 }
 
-void frame_draw(const struct frame *frame, struct buf *out)
+static void draw(const struct frame *frame, struct buf *out)
 {
 	static struct row rows[TENANTS_MAX];
 	struct frame f = *frame;
 	const json_t *devices = json_object_get(f.devices, "devices");
+	struct layout layout;
 	size_t n, lines, shown;
 
 	f.width = f.width < 40 ? 40 : f.width;
 	n = collect(&f, rows, TENANTS_MAX);
+	layout = layout_for(f.width, longest_name(rows, n));
 	draw_title(&f, json_array_size(json_object_get(f.list, "tenants")), out);
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		draw_device(&f, json_array_get(devices, i), rows, n, out);
-	style(out, FRAME_DIM);
-	buf_addf(out, "%4s %-14s%3s %-13s%6s%7s%7s%16s%8s  %-8s%s\n", "ID", "NAME", "DEV", "CLASS",
-		"ASKED", "GOT", "LIMIT", "MEMORY", "WAITED", "STATE",
-		f.width > 102 ? "LAST MINUTE" : "");
-	style(out, FRAME_NORMAL);
+	draw_head(&f, &layout, out);
 	lines = 2 + json_array_size(devices) + (f.keys ? 1 : 0);
 	for (shown = 0; shown < n; shown++) {
 		const json_t *remote = remote_of(&rows[shown]);
@@ -300,7 +419,7 @@ void frame_draw(const struct frame *frame, struct buf *out)
 		lines += remote ? 2 : 1;
 		if (f.height && (size_t)f.height < lines)
 			break;
-		draw_tenant(&f, &rows[shown], out);
+		draw_tenant(&f, &layout, &rows[shown], out);
 		if (remote)
 			draw_remote(&f, remote, out);
 	}
@@ -313,6 +432,27 @@ void frame_draw(const struct frame *frame, struct buf *out)
 		buf_addf(out, "  %zu more tenants", n - shown);
 	style(out, FRAME_NORMAL);
 	buf_add_byte(out, '\n');
+}
+
+/* A line that is wider than the screen would go on in the next one. */
+void frame_draw(const struct frame *frame, struct buf *out)
+{
+	_cleanup_buf_ struct buf whole = BUF_INIT(out->max);
+	int column = 0;
+
+	draw(frame, &whole);
+	for (size_t i = 0; i < whole.n; i++) {
+		const unsigned char c = (unsigned char)whole.p[i];
+
+		if (c == FRAME_MARK && i + 1 < whole.n) {
+			buf_add_byte(out, (char)c);
+			buf_add_byte(out, whole.p[++i]);
+			continue;
+		}
+		column = c == '\n' ? 0 : (c & 0xc0) != 0x80 ? column + 1 : column;
+		if (column <= frame->width)
+			buf_add_byte(out, (char)c);
+	}
 }
 
 void frame_plain(const struct buf *drawn, struct buf *out)

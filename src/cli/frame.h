@@ -26,7 +26,7 @@ enum frame_sort { FRAME_BY_ID, FRAME_BY_GOT, FRAME_BY_ASKED, FRAME_BY_MEMORY, FR
 
 struct frame {
 	const json_t *ping, *devices, *list, *usage; /* answers; usage may be NULL */
-	int width;                                   /* columns, at least 40 are used */
+	int width;                                   /* columns; below 40 the lines of 40 are cut */
 	int height;                                  /* lines; 0: no bound */
 	enum frame_sort sort;
 	bool paused;
@@ -34,6 +34,10 @@ struct frame {
 	bool ascii; /* the terminal has no UTF-8 */
 };
 
+/*
+ * No line is wider than `width`. What does not fit is left out by its weight: of a tenant name, GOT
+ * and ASKED stay longest.
+ */
 void frame_draw(const struct frame *frame, struct buf *out);
 
 const char *frame_sort_name(enum frame_sort sort);
