@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <link.h>
 #include <linux/membarrier.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -27,6 +28,8 @@
 #include "cli/places.h"
 #include "cli/start.h"
 #include "wire/msg.h"
+
+#define ENGINE_NS (10 * NSEC_PER_SEC)
 
 static const struct cli_option options[] = {
 	{"fix", 0, CLI_FLAG, NULL, NULL, "print only what to do"},
@@ -341,28 +344,69 @@ static void check_daemon(struct doctor *d)
 	add_daemon_findings(d, &c);
 }
 
+/* Whether the engine's daemon answers; what it said last otherwise. Podman has none. */
+static bool engine_answers(const char *path, struct buf *said)
+{
+	const char *argv[] = {path, "version", NULL};
+	_cleanup_close_ const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int out[2], status = -1;
+	pid_t pid = 0;
+
+	if (pipe2(out, O_CLOEXEC) < 0)
+		return true;
+	if (spawn_run(&(struct spawn){.argv = argv, .stdio_fds = (int[]){null, null, out[1]}}, &pid,
+		    NULL) == 0 &&
+		spawn_wait(pid, clock_now_ns() + ENGINE_NS, &status) == -ETIMEDOUT) {
+		kill(pid, SIGKILL);
+		spawn_wait(pid, CLOCK_NEVER, &status);
+	}
+	out[1] = fd_close(out[1]);
+	fd_set_nonblock(out[0], true); /* a child of its own may still have the other end */
+	fd_read_all(out[0], said);
+	fd_close(out[0]);
+	return WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static void check_engine(struct doctor *d, const char *engine, const char *path, struct buf *found)
+{
+	_cleanup_buf_ struct buf said = BUF_INIT(4096);
+	struct str why;
+
+	if (engine_answers(path, &said)) {
+		buf_addf(found, "%s%s", found->n ? ", " : "", engine);
+		return;
+	}
+	why = str_last_line(buf_str(&said));
+	addf(d, NOTE,
+		"start its daemon, or let this user use it, where containers are to share a GPU",
+		"containers: %s is installed, but `%s version` fails%s%.*s", engine, engine,
+		why.n ? ": " : "", (int)MIN(why.n, (size_t)200), why.n ? why.p : "");
+}
+
 static void check_containers(struct doctor *d)
 {
 	static const char *const engine[] = {"docker", "podman", "nerdctl"};
+	static const char *const folder[] = {"/usr/bin", "/usr/local/bin", "/bin"};
 	_cleanup_buf_ struct buf found = BUF_INIT(256);
+	bool has_any = false;
 
 	for (size_t i = 0; i < ARRAY_SIZE(engine); i++) {
-		static const char *const folder[] = {"/usr/bin", "/usr/local/bin", "/bin"};
-		char path[64];
-
 		for (size_t j = 0; j < ARRAY_SIZE(folder); j++) {
+			char path[64];
+
 			snprintf(path, sizeof(path), "%s/%s", folder[j], engine[i]);
-			if (access(path, X_OK) == 0) {
-				buf_addf(&found, "%s%s", found.n ? ", " : "", engine[i]);
-				break;
-			}
+			if (access(path, X_OK) < 0)
+				continue;
+			check_engine(d, engine[i], path, &found);
+			has_any = true;
+			break;
 		}
 	}
-	if (!found.n)
+	if (!has_any)
 		add(d, NOTE, "containers: no docker, podman or nerdctl here", "");
-	else if (container_has_cdi() || !d->has_driver)
+	else if (found.n && (container_has_cdi() || !d->has_driver))
 		addf(d, OK, "", "containers: %s", buf_text(&found));
-	else
+	else if (found.n)
 		addf(d, NOTE, "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
 			"containers: %s, without CDI names of the devices: --gpus is used",
 			buf_text(&found));

@@ -274,6 +274,23 @@ def doctor_finds_sharing_works():
         assert done.returncode == 1 and "problem" in done.stdout and "DIVVY_HOOKS" in done.stdout
 
 
+def doctor_asks_the_engines():
+    with Rig() as rig:
+        said = [f for f in rig.json("doctor", "-o", "json") if f["what"].startswith("containers: ")]
+        assert said, "engines are looked for"
+        for engine in "docker", "podman", "nerdctl":
+            path = next((p for p in (f"/usr/bin/{engine}", f"/usr/local/bin/{engine}", f"/bin/{engine}")
+                         if os.access(p, os.X_OK)), None)
+            if not path:
+                assert not any(engine in f["what"] for f in said if "no docker" not in f["what"]), said
+                continue
+            works = subprocess.run([path, "version"], env=rig.env, stdin=subprocess.DEVNULL, capture_output=True,
+                                   timeout=60, check=False).returncode == 0
+            fails = [f for f in said if f"`{engine} version` fails" in f["what"]]
+            assert works != bool(fails), (engine, works, said)
+            assert works or "start its daemon" in fails[0]["do"], fails
+
+
 def a_bundle_has_what_helps_and_no_secret():
     with Rig() as rig:
         rig.spin("train", "--request", "0.5")
@@ -305,5 +322,5 @@ def a_bundle_has_what_helps_and_no_secret():
 
 main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
      report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_knows_those_that_have_ended, plot_keeps_the_latest_of_those_that_have_ended,
-     plot_steps_are_no_shorter_than_turns, plot_writes_a_picture, doctor_finds_sharing_works,
+     plot_steps_are_no_shorter_than_turns, plot_writes_a_picture, doctor_finds_sharing_works, doctor_asks_the_engines,
      a_bundle_has_what_helps_and_no_secret)
