@@ -375,8 +375,20 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 static void add_note(struct call *call, const struct tenant *t)
 {
 	const uint32_t n_met = tenant_n_met(t);
-	char met[SPEC_MET];
+	char met[SPEC_MET], text[256];
 
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct tenant_device *td = &t->devices[i];
+
+		if (td->quota_bytes >= td->device->context_bytes)
+			continue;
+		snprintf(text, sizeof(text),
+			"memory %s: a CUDA context alone is expected to take %s, so the program "
+			"may get CUDA_ERROR_OUT_OF_MEMORY from its first call",
+			format_bytes(td->quota_bytes).s, format_bytes(td->device->context_bytes).s);
+		add(call, "note", json_string(text));
+		return;
+	}
 	if (n_met)
 		add(call, "note",
 			json_string(spec_met_format(t->spec.preferred_anti_affinity, n_met, met)));
@@ -651,6 +663,7 @@ static int do_set(struct call *call, struct error *err)
 	if (name)
 		snprintf(t->name, sizeof(t->name), "%s", name);
 	add(call, "tenant", tenant_json(call->agent, t));
+	add_note(call, t);
 	return 0;
 }
 

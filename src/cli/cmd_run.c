@@ -116,12 +116,13 @@ static void show_waiting(
 	const struct cli_args *args, const char *reason, uint64_t since_ns, bool is_tty)
 {
 	static uint64_t said_ns;
-	const uint64_t now = clock_now_ns();
+	const uint64_t now = clock_now_ns(),
+		       passed_ns = (now - since_ns) / NSEC_PER_SEC * NSEC_PER_SEC;
 
 	if (cli_has(args, "quiet") || (!is_tty && said_ns && now - said_ns < 10 * NSEC_PER_SEC))
 		return;
-	fprintf(stderr, "%s%s: waiting %s: %s%s", is_tty ? "\r\033[K" : "", called,
-		format_duration((now - since_ns) / NSEC_PER_SEC * NSEC_PER_SEC).s, reason,
+	fprintf(stderr, "%s%s: waiting%s%s: %s%s", is_tty ? "\r\033[K" : "", called,
+		passed_ns ? " for " : "", passed_ns ? format_duration(passed_ns).s : "", reason,
 		is_tty ? "" : "\n");
 	said_ns = now;
 }
@@ -250,6 +251,29 @@ static int become(char *const *argv, struct error *err)
 	return failed == ENOENT ? CLI_EXIT_RUN_MISSING : CLI_EXIT_RUN_DENIED;
 }
 
+/*
+ * A habit of machines without divvy: CUDA_VISIBLE_DEVICES=3. It counts the tenant's devices, and ends
+ * at the first number that none has; a program would find no device and no reason.
+ */
+static void hint_visible(size_t n_devices)
+{
+	const char *setting = getenv("CUDA_VISIBLE_DEVICES");
+	uint64_t first;
+	char last[32] = "";
+
+	if (!setting ||
+		parse_uint((struct str){setting, strcspn(setting, ",")}, 0, UINT32_MAX, &first,
+			NULL) < 0 ||
+		first < n_devices)
+		return;
+	if (n_devices > 1)
+		snprintf(last, sizeof(last), "s 0 to %zu", n_devices - 1);
+	fprintf(stderr,
+		"%s: CUDA_VISIBLE_DEVICES=%.60s shows the program no device: it counts this "
+		"tenant's alone, with number%s; unset it, and choose with --device\n",
+		called, setting, n_devices > 1 ? last : " 0");
+}
+
 static int launch(const struct cli_args *args, const struct client *c, const json_t *answer,
 	const struct hooks *hooks, struct error *err)
 {
@@ -275,6 +299,8 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 			jtext(json_array_get(json_object_get(answer, "devices"), 0), "model"));
 	if (jtext(answer, "note")[0] && !cli_has(args, "quiet"))
 		fprintf(stderr, "%s: %s\n", called, jtext(answer, "note"));
+	if (!is_container && !cli_has(args, "quiet"))
+		hint_visible(json_array_size(json_object_get(answer, "devices")));
 	if (cli_has(args, "remote")) {
 		_cleanup_buf_ struct buf own = BUF_INIT(PLACES_PRELOAD);
 
@@ -401,9 +427,8 @@ const struct cli_command cmd_run = {
 		"Without a GPU the daemon offers a simulated one, and says so.\n\n"
 		"When the daemon is killed, its programs keep what they hold and wait for another: "
 		"the next "
-		"divvy run starts one, and systemd restarts its own. After 10 seconds without one "
-		"they "
-		"say so and go on unshared.\n\n"
+		"divvy run starts one, and systemd restarts its own. After a second without one "
+		"they say so, and after ten they go on unshared.\n\n"
 		"With --container the command is that of docker, podman or nerdctl (\"run --rm "
 		"IMAGE ...\"): the "
 		"daemon's socket for programs is mounted read-only at " CONTAINER_RUNTIME

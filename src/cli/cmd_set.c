@@ -57,6 +57,8 @@ static int run(const struct cli_args *args, struct error *err)
 		format_share((uint32_t)juint(spec, "limit_permille")).s,
 		format_bytes(juint(device, "memory_quota_bytes")).s, jtext(spec, "class"),
 		(int)jint(spec, "priority"));
+	if (jtext(answer, "note")[0])
+		fprintf(stderr, "divvy set: %s\n", jtext(answer, "note"));
 	return 0;
 }
 

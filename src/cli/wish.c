@@ -4,6 +4,10 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define AMOUNT_MAX 64u
+/* No device's context takes less: who writes less has left out a unit. */
+#define MEMORY_LEAST (UINT64_C(16) << 20)
+
 /* The spec's own fields, as options are spelled. */
 static const char *const field[] = {
 #define X(name, help) #name,
@@ -25,16 +29,44 @@ static const char *given(const struct cli_args *args, const char *name, char spe
 	return NULL;
 }
 
+/*
+ * Amounts as other tools' users type them: ".5", and memory by docker's suffixes in lower case, which
+ * are powers of 1024 (m, mb, mi, mib, and g, t, p alike). The daemon and pods know neither.
+ */
+static const char *plain_amount(const char *name, const char *value, char ret[static AMOUNT_MAX])
+{
+	const bool is_memory = !strcmp(name, "memory");
+	const size_t n = strlen(value), digits = strspn(value, "0123456789.");
+	const char *unit = value + digits, *zero = value[0] == '.' && digits > 1 ? "0" : "";
+
+	if (!is_memory && strcmp(name, "request") != 0 && strcmp(name, "limit") != 0)
+		return value;
+	if (!digits || n + 3 > AMOUNT_MAX)
+		return value;
+	if (is_memory && unit[0] && strchr("mgtp", unit[0]) &&
+		(!unit[1] || !strcmp(unit + 1, "b") || !strcmp(unit + 1, "i") ||
+			!strcmp(unit + 1, "ib"))) {
+		snprintf(ret, AMOUNT_MAX, "%s%.*s%ci", zero, (int)digits, value,
+			unit[0] - 'a' + 'A');
+		return ret;
+	}
+	if (!zero[0])
+		return value;
+	snprintf(ret, AMOUNT_MAX, "%s%s", zero, value);
+	return ret;
+}
+
 json_t *wish_json(const struct cli_args *args)
 {
 	json_t *spec = json_object();
-	char spelled[32];
+	char spelled[32], amount[AMOUNT_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
 		const char *value = given(args, field[i], spelled);
 
 		if (value)
-			json_object_set_new(spec, spelled, json_string(value));
+			json_object_set_new(
+				spec, spelled, json_string(plain_amount(spelled, value, amount)));
 	}
 	return spec;
 }
@@ -42,15 +74,30 @@ json_t *wish_json(const struct cli_args *args)
 static int read_fields(const struct cli_args *args, struct spec *spec, struct error *err)
 {
 	const char *name = cli_get(args, "name");
-	char spelled[32];
+	char spelled[32], amount[AMOUNT_MAX];
 
 	spec_init(spec);
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
 		const char *value = given(args, field[i], spelled);
-		int r = value ? spec_set(spec, spelled, value, err) : 0;
+		int r = value ? spec_set(spec, spelled, plain_amount(spelled, value, amount), err)
+			      : 0;
 
 		if (r < 0)
 			return r;
+	}
+	if (spec->memory_bytes && spec->memory_bytes < MEMORY_LEAST) {
+		const char *memory = cli_get(args, "memory");
+
+		if (memory[strspn(memory, "0123456789.")])
+			return fail(err, EINVAL,
+				"memory '%.40s': a CUDA context alone takes hundreds of MiB; write "
+				"more, such as 4Gi",
+				memory);
+		return fail(err, EINVAL,
+			"memory '%.40s': without a unit it is bytes, and a CUDA context alone "
+			"takes "
+			"hundreds of MiB; write %.40sMi or %.40sGi",
+			memory, memory, memory);
 	}
 	return name ? spec_name_check(name, err) : 0;
 }

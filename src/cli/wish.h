@@ -16,8 +16,8 @@
 			"most of a device's time it may take when others leave time over: " \
 			"request to 1"}, \
 		{"memory", 'm', CLI_VALUE, "BYTES", NULL, \
-			"device memory: bytes, a quantity such as 4Gi, or a percentage such as " \
-			"25%"}, \
+			"device memory: bytes, a quantity such as 4Gi (as docker's 4g), or a " \
+			"percentage such as 25%"}, \
 		{"class", 'c', CLI_VALUE, "CLASS", "latency standard opportunistic", \
 			"latency (goes before others), standard, or opportunistic (in what the " \
 			"others leave; its request is part of the sum of requests all the same)"}, \
@@ -34,7 +34,8 @@
 			"1)"}, \
 		{"model", 0, CLI_VALUE, "MODEL", NULL, "device model, such as H200"}, \
 		{"device", 'd', CLI_VALUE, "DEVICE", NULL, \
-			"devices: UUIDs or indexes, as `divvy devices` shows them"}, \
+			"devices: UUIDs or indexes, as `divvy devices` shows them; the program " \
+			"sees them in that order, whatever the order here"}, \
 		{"preferred-anti-affinity", 0, CLI_VALUE, "LABEL", NULL, \
 			"where it has a choice, on the device with the fewest others of the " \
 			"label"}, \

@@ -101,6 +101,12 @@ def values_that_no_machine_would_take():
             (("set", "x", "--request", "1.5"), ("request 1.5", "whole number")),
             (("set", "x", "--request", "0.5", "--limit", "0.3"), ("limit 0.3", "0.5 to 1")),
             (("set", "x", "--memory", "lots"), ("memory lots", "4Gi")),
+            (("set", "x", "--memory", "1"), ("memory '1'", "bytes", "1Mi or 1Gi")),
+            (("set", "x", "--memory", "1Mi"), ("memory '1Mi'", "context", "4Gi")),
+            (("set", "x", "--memory", "4gx"), ("memory 4gx", "4Gi")),
+            (("set", "x", "--memory", "4Gb"), ("memory 4Gb", "4Gi")),
+            (("set", "x", "--memory", "g"), ("memory g", "4Gi")),
+            (("set", "x", "--request", "."), ("request .",)),
             (("set", "x", "--priority", "high"), ("priority high", "100")),
             (("set", "x", "--name", "a b"), ("name 'a b'", "A-Z")),
             (("set", "4711"), ("nothing to set",)),
@@ -114,6 +120,7 @@ def values_that_no_machine_would_take():
         ]:
             refused(rig.divvy(*args), 2, *parts)
         refused(rig.divvy("run", "--request", "0.1", "--name", "a b", "--", "true"), 125, "name 'a b'")
+        refused(rig.divvy("run", "--request", "0.1", "--memory", "100", "--", "true"), 125, "memory '100'", "100Gi")
         refused(rig.divvy("run", "--request", "0.1", "--wait=soon", "--", "true"), 125, "--wait", "soon")
         for spec, part in [("nonsense", "memory must be"), ("0xH200", "0 devices, 1 to 16"), ("99xH200", "1 to 16"),
                            ("1xTest-9Ti", "32Mi to 1Ti"), ("1xH200,x", "'x'")]:

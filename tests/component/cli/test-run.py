@@ -169,7 +169,7 @@ def waits_for_room_in_order():
         first = rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
         waiter = rig.run("--request", "0.5", "--memory", "10%", "--wait", "--name", "waiter", "--", "echo", "in")
         line = waiter.stderr.readline()
-        assert "waiting" in line and "0.2 left" in line, line
+        assert "waiting: request" in line and "0.2 left" in line, line
         assert waiter.poll() is None and not rig.tenant("waiter")
         first.kill()
         out, _ = waiter.communicate(timeout=60)
@@ -220,6 +220,45 @@ def dry_run_prints_and_runs_nothing():
         assert done.returncode == 0 and done.stdout.endswith("python3 'a b.py'\n"), done.stdout
         assert "LD_PRELOAD=/" in done.stdout
         wait_for(lambda: rig.json("ps", "-o", "json") == [], "the tenant has gone")
+
+
+def amounts_are_read_as_other_tools_read_them():
+    with Rig() as rig:
+        for i, (memory, quota) in enumerate((("4g", 4 << 30), ("4gb", 4 << 30), ("4gib", 4 << 30), ("2048m", 2 << 30),
+                                             (".5g", 1 << 29), ("4G", 4 * 10**9), ("4Gi", 4 << 30), ("4GB", 4 * 10**9))):
+            child = rig.run("-q", "--request", ".1", "--limit", ".5", "--memory", memory, "--name", f"t{i}", "--",
+                            "sleep", "60")
+            wait_for(lambda name=f"t{i}": rig.tenant(name), "it is made")
+            tenant = rig.tenant(f"t{i}")
+            assert tenant["spec"]["request_permille"] == 100 and tenant["spec"]["limit_permille"] == 500, tenant
+            assert tenant["devices"][0]["memory_quota_bytes"] <= quota, (memory, tenant)
+            assert tenant["devices"][0]["memory_quota_bytes"] > quota - (2 << 20), (memory, tenant)
+            rig.end(child)
+            wait_for(lambda name=f"t{i}": not rig.tenant(name), "it has gone")
+
+
+def a_quota_that_no_context_fits_into_is_said():
+    with Rig() as rig:
+        child = rig.talk([DIVVY, "run", "--request", "0.1", "--memory", "100Mi", "--name", "small", "--", "cat"])
+        wait_for(lambda: rig.tenant("small"), "it is made")
+        done = rig.divvy("set", "small", "--memory", "200Mi")
+        assert "memory 200Mi: a CUDA context alone" in done.stderr and done.returncode == 0, done
+        assert not rig.divvy("set", "small", "--memory", "2Gi").stderr
+        _, said = child.communicate("")
+        assert "memory 100Mi: a CUDA context alone is expected to take" in said, said
+
+
+def a_setting_that_shows_no_device_is_said():
+    with Rig(simulate="2xH200-141Gi") as rig:
+        env = {"CUDA_VISIBLE_DEVICES": "1"}
+        done = rig.divvy("run", *WISH[:-1], "--", SPIN, "--duration=0.1", env=env)
+        assert done.returncode == 1 and "CUDA_VISIBLE_DEVICES=1 shows the program no device" in done.stderr, done
+        assert "number 0;" in done.stderr and "--device" in done.stderr, done
+        for options, value in (("--count=2",), "1"), ((), "0"), ((), ""), ((), "GPU-0"), (("-q",), "3"):
+            done = rig.divvy("run", *WISH[:-1], *options, "--", "true", env={"CUDA_VISIBLE_DEVICES": value})
+            assert done.returncode == 0 and "CUDA_VISIBLE" not in done.stderr, (options, value, done)
+        done = rig.divvy("run", *WISH[:-1], "--count=2", "--", "true", env={"CUDA_VISIBLE_DEVICES": "2,0"})
+        assert "numbers 0 to 1;" in done.stderr, done
 
 
 def containers_get_mounts_environment_and_device():
@@ -390,6 +429,8 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      who_waits_for_a_killed_daemon_goes_on, the_next_run_brings_a_killed_daemon_back,
      waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
      a_lost_device_gets_nobody_new,
+     amounts_are_read_as_other_tools_read_them, a_quota_that_no_context_fits_into_is_said,
+     a_setting_that_shows_no_device_is_said,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
      an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
