@@ -9,6 +9,18 @@
 
 #define WORD_MAX 40u
 
+/* "rnu" for "run": two neighbours in each other's place, one slip of the fingers. */
+static bool is_swapped(const char *word, const char *name)
+{
+	const size_t n = strlen(name);
+	size_t at = 0;
+
+	while (word[at] && word[at] == name[at])
+		at++;
+	return strlen(word) == n && at + 1 < n && word[at] == name[at + 1] &&
+		word[at + 1] == name[at] && !strcmp(word + at + 2, name + at + 2);
+}
+
 const char *cli_suggest(
 	const char *word, const char *(*next)(const void *names, size_t i), const void *names)
 {
@@ -23,7 +35,8 @@ const char *cli_suggest(
 			return best;
 		distance = str_distance(str_from(word), str_from(name));
 		/* A cut word ("dev" for "devices") is near too. */
-		if (strlen(word) >= 3 && !strncmp(word, name, strlen(word)))
+		if ((strlen(word) >= 3 && !strncmp(word, name, strlen(word))) ||
+			is_swapped(word, name))
 			distance = MIN(distance, (size_t)1);
 		if (distance < best_distance) {
 			best_distance = distance;
@@ -156,13 +169,25 @@ static int parse_short(struct cli_args *args, char **argv, int argc, int *at, st
 	return 0;
 }
 
+/* The required operand number n: "COMMAND" of "[--] COMMAND [ARG...]". */
+static struct str operand_name(const struct cli_command *c, int n)
+{
+	struct str rest = str_from(c->operands), word;
+
+	while (str_word(&rest, &word))
+		if (word.p[0] != '[' && n-- == 0)
+			return word;
+	return str_from(c->operands);
+}
+
 static int check_operands(const struct cli_args *args, struct error *err)
 {
 	const struct cli_command *c = args->command;
 
 	if (args->n_operands < c->operands_min)
-		return fail(err, EINVAL, "something is missing: %s %s %s", cli_program.name,
-			c->name, c->operands);
+		return fail(err, EINVAL, "%.*s is missing: %s %s %s",
+			STR_ARG(operand_name(c, args->n_operands)), cli_program.name, c->name,
+			c->operands);
 	if (c->operands_max >= 0 && args->n_operands > c->operands_max)
 		return fail(err, EINVAL, "'%s' is too much: %s %s%s%s",
 			args->operand[c->operands_max], cli_program.name, c->name,

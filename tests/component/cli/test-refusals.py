@@ -66,6 +66,7 @@ def exit_codes_of_programs_that_are_not_there():
 def slips_of_the_hand():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("reprot"), 2, "did you mean 'report'")
+        refused(rig.divvy("rnu"), 2, "did you mean 'run'")
         refused(rig.divvy("qqqqqqq"), 2, "divvy help")
         refused(rig.divvy("ps", "--quite"), 2, "did you mean '--quiet'")
         refused(rig.divvy("run", "--requst", "1", "--", "true"), 125, "did you mean '--request'")
@@ -73,6 +74,8 @@ def slips_of_the_hand():
         refused(rig.divvy("ps", "extra"), 2, "extra")
         refused(rig.divvy("set"), 2, "TENANT")
         refused(rig.divvy("run", "--request", "0.1"), 125, "COMMAND")
+        refused(rig.divvy("run", "--request", "0.1"), 125, "COMMAND is missing")
+        refused(rig.divvy("set"), 2, "TENANT is missing")
         assert rig.divvy().returncode == 2
         assert rig.divvy("--help").returncode == 0
         # Before the command they are its options as well, and a value is no command's name.
