@@ -472,6 +472,10 @@ static enum hook_mode open_first(struct hook *h)
 		return HOOK_REGISTERED;
 	if (r == -EACCES && reason[0])
 		hook_complain("no GPU for this program: %s", reason);
+	else if (h->policy_closed && (r == -EMFILE || r == -EMSGSIZE))
+		/* the daemon's packets fit; the descriptors that come with them did not */
+		hook_complain("no GPU for this program: too few file descriptors are free for the "
+			      "daemon divvyd's; raise the limit (ulimit -n) by 64");
 	else if (r == -EACCES || h->policy_closed)
 		hook_complain("no GPU for this program: the daemon divvyd does not answer (%s)",
 			strerror(-r));

@@ -261,6 +261,15 @@ def a_setting_that_shows_no_device_is_said():
         assert "numbers 0 to 1;" in done.stderr, done
 
 
+def too_few_descriptors_are_said():
+    with Rig() as rig:
+        done = rig.divvy("run", *WISH, "--", "sh", "-c", f"ulimit -n 6; exec {SPIN} --duration=0.1")
+        assert done.returncode == 1 and "ulimit -n" in done.stderr, done
+        assert "Message too long" not in done.stderr, done
+        done = rig.divvy("run", *WISH, "--", "sh", "-c", f"ulimit -n 40; exec {SPIN} --duration=0.1")
+        assert done.returncode == 0, done
+
+
 def containers_get_mounts_environment_and_device():
     with Rig() as rig:
         for engine in ("docker", "podman", "nerdctl"):
@@ -430,7 +439,7 @@ main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_
      waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
      a_lost_device_gets_nobody_new,
      amounts_are_read_as_other_tools_read_them, a_quota_that_no_context_fits_into_is_said,
-     a_setting_that_shows_no_device_is_said,
+     a_setting_that_shows_no_device_is_said, too_few_descriptors_are_said,
      dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
      a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
      an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
