@@ -21,7 +21,10 @@ bool usage_has_record(const struct agent *agent, uint32_t id);
 /* Its share has changed. */
 void usage_tenant_changed(struct tenant *tenant);
 void usage_tenant_gone(struct tenant *tenant);
-/* Takes its histories, which usage_history shows for 15 minutes more. The last call for a tenant. */
+/*
+ * Takes its histories, which usage_history shows for 15 minutes more. The last call for a
+ * tenant.
+ */
 void usage_tenant_freed(struct tenant *tenant);
 /* On this device before the restart, as far as is known at once: see tally.h. */
 uint64_t usage_used_before(const struct tenant_device *td);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File descriptors: see fd.h. Libraries in other people's programs link this file, and a symbol that
- * their libc lacks keeps the program from starting. So no fstat (newer than GLIBC_2.17), and neither
- * statx nor fcntl by libc's functions: musl has no statx, and no fcntl64.
+ * File descriptors: see fd.h. Libraries in other people's programs link this file, and a symbol
+ * that their libc lacks keeps the program from starting. So no fstat (newer than GLIBC_2.17),
+ * and neither statx nor fcntl by libc's functions: musl has no statx, and no fcntl64.
  */
 #include "base/fd.h"
 
@@ -73,8 +73,8 @@ int fd_set_nonblock(int fd, bool on)
 
 int memfd_new(const char *name, size_t size_bytes)
 {
-	_cleanup_close_ int fd =
-		(int)syscall(SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	_cleanup_close_ int fd = (int)syscall(
+		SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0 || ftruncate(fd, (off_t)size_bytes) < 0)
 		return -errno;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For libraries that programs have preloaded: the program's libc may be musl, which ends the program
- * if such a library lacks a symbol. Any thread.
+ * For libraries that programs have preloaded: the program's libc may be musl, which ends the
+ * program if such a library lacks a symbol. Any thread.
  */
 #pragma once
 

@@ -67,8 +67,8 @@ static uint32_t asked_before(const json_t *report, int64_t id)
 }
 
 /*
- * Points before the first use, and after the last one of a tenant that has ended, are times at which
- * it was not there.
+ * Points before the first use, and after the last one of a tenant that has ended, are times at
+ * which it was not there.
  */
 static int add_series(struct plot *p, const json_t *series, uint32_t asked, bool has_ended)
 {

@@ -252,8 +252,8 @@ static int become(char *const *argv, struct error *err)
 }
 
 /*
- * A habit of machines without divvy: CUDA_VISIBLE_DEVICES=3. It counts the tenant's devices, and ends
- * at the first number that none has; a program would find no device and no reason.
+ * A habit of machines without divvy: CUDA_VISIBLE_DEVICES=3. It counts the tenant's devices, and
+ * ends at the first number that none has; a program would find no device and no reason.
  */
 static void hint_visible(size_t n_devices)
 {

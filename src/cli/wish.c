@@ -30,8 +30,9 @@ static const char *given(const struct cli_args *args, const char *name, char spe
 }
 
 /*
- * Amounts as other tools' users type them: ".5", and memory by docker's suffixes in lower case, which
- * are powers of 1024 (m, mb, mi, mib, and g, t, p alike). The daemon and pods know neither.
+ * Amounts as other tools' users type them: ".5", and memory by docker's suffixes in lower case,
+ * which are powers of 1024 (m, mb, mi, mib, and g, t, p alike). The daemon and pods know
+ * neither.
  */
 static const char *plain_amount(const char *name, const char *value, char ret[static AMOUNT_MAX])
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * system_get: dlopen, dlsym and their like of libc, libdl and libpthread, by the symbol tables of
- * these objects. Our dlopen and dlsym call this first, maybe before the program's start code has run:
- * nothing here calls a function that a program may have in libc's place (plain.h). Any thread.
+ * these objects. Our dlopen and dlsym call this first, maybe before the program's start code has
+ * run: nothing here calls a function that a program may have in libc's place (plain.h). Any thread.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlopen and dlsym, interposed. Both end in a jump to the real one with the caller's return address
- * in place, since that is how the loader knows whose RUNPATH, namespace and RTLD_NEXT are meant.
+ * dlopen and dlsym, interposed. Both end in a jump to the real one with the caller's return
+ * address in place, since that is how the loader knows whose RUNPATH, namespace and RTLD_NEXT
+ * are meant.
  *   dlopen   a name or a path of the driver or of NVML becomes the path of our library
  *   dlsym    on our own handle, a name that we do not export is looked up in the driver
- * The start code of a sanitizer or a wrapper calls both before its own functions work: up to the jump
- * nothing here calls libc (plain.h), errno's address included, unless the name is the driver's.
+ * The start code of a sanitizer or a wrapper calls both before its own functions work: up to the
+ * jump nothing here calls libc (plain.h), errno's address included, unless the name is the
+ * driver's.
  */
 #include <errno.h>
 #include <stdatomic.h>

@@ -2,8 +2,8 @@
 /*
  * Functions on strings that call nothing. The start code of a sanitizer, an allocator or a wrapper
  * calls our dlopen and dlsym while strcmp, memcpy and their like are already its own functions and
- * do not work yet. Files that run in that path use these functions, and meson.build compiles them so
- * that the compiler does not make calls of such loops. Any thread.
+ * do not work yet. Files that run in that path use these functions, and meson.build compiles them
+ * so that the compiler does not make calls of such loops. Any thread.
  */
 #pragma once
 

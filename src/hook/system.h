@@ -50,8 +50,8 @@ void *system_handle_of(const void *address);
 void *system_open_real(const char *soname, char ret_path[static SYSTEM_PATH]);
 
 /*
- * Functions that a libc may lack under the name that ours gives them: a preloaded library that lacks
- * one symbol keeps its program from starting. As in libc, -1 with errno on an error.
+ * Functions that a libc may lack under the name that ours gives them: a preloaded library that
+ * lacks one symbol keeps its program from starting. As in libc, -1 with errno on an error.
  */
 static inline int fd_control(int fd, int command, long argument)
 {

@@ -429,8 +429,8 @@ static bool is_left_alone(void)
 
 	/* By number: neither stat nor statx has a symbol that each libc has. */
 	return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &stx) == 0 &&
-		stx.stx_nlink == ours &&
-		process_read_stat(getpid(), &first) == 0 && first.state == 'Z';
+		stx.stx_nlink == ours && process_read_stat(getpid(), &first) == 0 &&
+		first.state == 'Z';
 }
 
 /* Of the reverse thread, which mostly waits: every second. */
