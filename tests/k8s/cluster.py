@@ -280,6 +280,7 @@ class Cluster(Tools):
         self.commands = {}  # how a part was started
         self.keeper = None
         self.node = None
+        self.is_interactive = False  # whoever ends it by a signal wants no logs; of a test that hangs they are wanted
 
     def __enter__(self):
         if "node" in self.parts:
@@ -301,7 +302,8 @@ class Cluster(Tools):
         if not keeper:
             return
         well = not kind or kind is Skip or (kind is SystemExit and not value.code)
-        if not well:
+        is_ended = kind is KeyboardInterrupt or (kind is SystemExit and value.code == 128 + signal.SIGTERM)
+        if not well and not (is_ended and self.is_interactive):
             self.show_logs()
             if os.environ.get("DIVVY_TEST_HOLD"):
                 input(f"# held at {self.dir}: press enter")

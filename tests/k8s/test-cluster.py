@@ -196,10 +196,33 @@ def no_part_survives_a_killed_keeper():
     shutil.rmtree(folder)
 
 
+def who_ends_an_interactive_cluster_sees_no_logs():
+    cluster.only_own("a cluster's end")
+    script = f"""
+import signal, sys
+sys.path.insert(0, {HERE!r})
+from cluster import Cluster
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+c = Cluster()
+c.is_interactive = sys.argv[1] == "True"
+with c:
+    print("ready", flush=True)
+    signal.pause()
+"""
+    for is_interactive in True, False:
+        child = subprocess.Popen([sys.executable, "-c", script, str(is_interactive)], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "ready\n"
+        child.terminate()
+        said = child.communicate()[0]
+        assert child.returncode == 128 + signal.SIGTERM, child.returncode
+        assert ("# kube-apiserver: " in said) != is_interactive, (is_interactive, said)
+
+
 TESTS = [custom_resources_keep_their_schema, a_watch_shows_each_change_in_its_order,
          a_binding_writes_its_annotations_into_the_pod, a_service_account_may_what_its_rules_say,
          a_user_is_somebody_by_certificate, clusters_stand_side_by_side, its_parts_survive_what_is_done_to_them,
-         nothing_survives_a_killed_test, no_part_survives_a_killed_keeper]
+         nothing_survives_a_killed_test, no_part_survives_a_killed_keeper, who_ends_an_interactive_cluster_sees_no_logs]
 
 try:
     with open_cluster() as cluster:
