@@ -62,8 +62,7 @@ static const char *image_of(const struct controller *c)
 
 	if (c->options.placeholder_image)
 		return c->options.placeholder_image;
-	return kube_json_text_at(
-		json_array_get(kube_json_at(own, "spec", "containers", NULL), 0), "image", NULL);
+	return pool_view_image(own);
 }
 
 /* name: NULL for one that is made. */

@@ -14,6 +14,7 @@
 #include "kube/time.h"
 #include "manifest/cordon.h"
 
+#define OWN_CONTAINER "controller" /* as deploy/base/controller.yaml names it */
 #define OWNER_LABEL "divvy.gpu/owner"
 #define MILLI "divvy.gpu/milli"
 #define COUNT "divvy.gpu/count"
@@ -230,6 +231,22 @@ static enum pool_pod add_tenant(struct pool_view *v, const char *node, const jso
 		is_lost |= is_gone(n, d);
 	}
 	return is_lost && !is_leaving(pod) ? POOL_POD_LOST : POOL_POD_STAYS;
+}
+
+const char *pool_view_image(const json_t *pod)
+{
+	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL),
+		     *own = json_array_get(containers, 0);
+
+	/* Other webhooks may have put containers in front. */
+	for (size_t i = 0; i < json_array_size(containers); i++) {
+		const json_t *c = json_array_get(containers, i);
+		const char *name = kube_json_text_at(c, "name", NULL);
+
+		if (name && !strcmp(name, OWN_CONTAINER))
+			own = c;
+	}
+	return kube_json_text_at(own, "image", NULL);
 }
 
 static uint64_t milli_of(const json_t *pod)

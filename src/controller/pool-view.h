@@ -44,6 +44,12 @@ enum pool_pod pool_view_add_pod(struct pool_view *view, const json_t *pod);
 /* Does it wait for a device that a placeholder could take? */
 bool pool_view_waits(const json_t *pod);
 
+/*
+ * Image of the controller's own pod: that of the container `controller`, or of the first container
+ * where none has that name. NULL: pod is NULL or has no image.
+ */
+const char *pool_view_image(const json_t *pod);
+
 /* now_ns: monotonic. The view's, until it is freed. */
 const struct pool_facts *pool_view_facts(struct pool_view *view, uint64_t now_ns);
 

@@ -128,7 +128,8 @@ static int patch_container(json_t *patch, const struct wish *wish, uint32_t cont
 json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
 {
 	const struct pair label = {STR(DIALECT_TENANT_LABEL), "true"};
-	struct pair annotations[2];
+	char name[MANIFEST_CONTAINER_NAME_MAX + 1];
+	struct pair annotations[3];
 	json_t *patch = json_array();
 	size_t n = 0;
 	int r = patch ? 0 : -1;
@@ -139,6 +140,8 @@ json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
 		annotations[n++] = (struct pair){STR(DIALECT_RECORD_KEY), buf_text(&wish->record)};
 	if (wish->list.n)
 		annotations[n++] = (struct pair){STR(DIALECT_LIST_KEY), buf_text(&wish->list)};
+	if (wish->default_container.n && str_copy(name, sizeof(name), wish->default_container) == 0)
+		annotations[n++] = (struct pair){STR(MANIFEST_DEFAULT_KEY), name};
 	r = r < 0 ? r
 		  : change_object(patch, "/metadata/labels",
 			    json_object_get(wish->metadata, "labels"), &label, 1);

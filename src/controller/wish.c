@@ -12,6 +12,20 @@
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define MIB (UINT64_C(1) << 20)
 
+/* Of one main container there is no choice to keep. */
+static struct str default_container(const struct wish *w)
+{
+	const struct manifest *pod = &w->json.pod;
+	uint32_t n_main = 0;
+
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		n_main += pod->container[i].kind == MANIFEST_MAIN;
+	if (!w->result.has_default ||
+		(n_main < 2 && !manifest_find(pod->annotations, STR(MANIFEST_DEFAULT_KEY))))
+		return STR_NONE;
+	return pod->container[w->result.default_container].name;
+}
+
 int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 	const struct wish_facts *facts, struct wish *ret_wish, struct error *err)
 {
@@ -35,6 +49,8 @@ int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 	if (w->is_config_bad && (wish_is_tenant(w) || w->result.n_notes))
 		return fail(err, EINVAL, "namespace '" SHOW "': %.180s", SHOWN(w->json.pod.ns),
 			w->config_error.msg);
+	if (wish_is_tenant(w))
+		w->default_container = default_container(w);
 	r = dialect_record_format(&w->json.pod, &w->result, &w->record);
 	if (r >= 0 && wish_is_tenant(w))
 		r = dialect_config_format(&w->config, &w->list);
@@ -120,6 +136,22 @@ static int check_annotation(
 		key, SHOWN(*value), SHOWN(ours));
 }
 
+/* Users name containers in divvy.gpu/container. divvy's own choice comes with its slot. */
+static int check_default(const struct wish *w, struct error *err)
+{
+	const struct manifest *pod = &w->json.pod;
+	const struct str *name = manifest_find(pod->annotations, STR(MANIFEST_DEFAULT_KEY));
+
+	if (!name ||
+		(w->default_container.n && str_eq(*name, w->default_container) &&
+			manifest_has_slot(pod, w->result.default_container)))
+		return 0;
+	return fail(err, EINVAL,
+		"annotation " MANIFEST_DEFAULT_KEY " '" SHOW
+		"': divvy writes it; leave it out and name containers in divvy.gpu/container",
+		SHOWN(*name));
+}
+
 /* Is it what divvy would put there? */
 static bool is_injected(const struct wish *w, uint32_t container, struct str name, struct str value)
 {
@@ -169,6 +201,7 @@ int wish_check_presets(const struct wish *wish, struct error *err)
 				SHOWN(pod->annotations.entry[i].key));
 	r = check_annotation(wish, DIALECT_RECORD_KEY, buf_str(&wish->record), err);
 	r = r < 0 ? r : check_annotation(wish, DIALECT_LIST_KEY, buf_str(&wish->list), err);
+	r = r < 0 ? r : check_default(wish, err);
 	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++) {
 		r = check_resources(wish, i, pod->container[i].limits, err);
 		r = r < 0 ? r : check_resources(wish, i, pod->container[i].requests, err);

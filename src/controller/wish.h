@@ -11,7 +11,7 @@
 #include "core/dialect.h"
 
 #define WISH_RESOURCE_PREFIX "divvy.gpu/"
-#define WISH_SLOT "divvy.gpu/slot"
+#define WISH_SLOT MANIFEST_SLOT
 #define WISH_LIST_MAX 256u
 #define WISH_RESOURCES 3u
 #define WISH_POLICIES_MAX 256u
@@ -28,7 +28,8 @@ struct wish {
 	struct manifest_json json;
 	struct dialect_config config; /* the namespace's */
 	struct dialect_result result;
-	struct buf record, list; /* values of the two annotations; "": none is written */
+	struct buf record, list;      /* values of the two annotations; "": none is written */
+	struct str default_container; /* value of MANIFEST_DEFAULT_KEY; "": none is written */
 	/* That of the namespace is wrong: nothing can be asked for there. */
 	bool is_config_bad;
 	struct error config_error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our own: `divvy.gpu/<field>` speaks of the pod's first container, or of those that
+ * Our own: `divvy.gpu/<field>` speaks of the pod's manifest_main(), or of those that
  * `divvy.gpu/container` names; `<container>.divvy.gpu/<field>` of that one, over what the pod's
  * fields say of it where they speak of it. The group is the pod's.
  */
@@ -19,7 +19,8 @@
 
 static bool is_recorded(struct str field)
 {
-	return str_is(field, "translated-from") || str_is(field, "dialects");
+	return str_is(field, "translated-from") || str_is(field, "dialects") ||
+		str_is(field, "default-container");
 }
 
 /* Nothing that is asked. */
@@ -243,7 +244,8 @@ static int translate(struct dialect_draft *draft, struct error *err)
 
 static const struct dialect_key keys[] = {
 	{PREFIX "container", DIALECT_ANNOTATION, DIALECT_READS,
-		"containers that the pod's fields speak of, with commas; else the first one"},
+		"containers that the pod's fields speak of, with commas; else the default "
+		"container"},
 #define GIVEN_KEY(name, of, is_needed, about) \
 	{GIVEN_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
 #include "core/given.def"
@@ -255,6 +257,8 @@ static const struct dialect_key keys[] = {
 		"foreign resources that were taken out of the containers"},
 	{DIALECT_LIST_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"the dialects that were on when the pod was made"},
+	{MANIFEST_DEFAULT_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"the default container of a pod with several"},
 	{NULL},
 };
 

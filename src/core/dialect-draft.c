@@ -318,6 +318,8 @@ int draft_container(
 	if (!names) {
 		if (container == MANIFEST_NONE)
 			return fail(err, EINVAL, "the pod has no container that could have a GPU");
+		draft->result->has_default = true;
+		draft->result->default_container = container;
 		*ret_container = container;
 		return i == 0;
 	}

@@ -67,7 +67,7 @@ int draft_vgpu(struct dialect_draft *draft, const char *key, struct error *err);
 /* Finishes the spec. -EINVAL where another dialect asks something else for that container. */
 int draft_add(
 	struct dialect_draft *draft, uint32_t container, struct spec *spec, struct error *err);
-/* The same for what speaks of the pod: its first container, or those of divvy.gpu/container. */
+/* The same for what speaks of the pod: manifest_main(), or those of divvy.gpu/container. */
 int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *err);
 
 /* One container that the pod's fields speak of, in turn, from 0; 1, or 0 behind the last. */

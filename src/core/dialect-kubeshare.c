@@ -65,7 +65,7 @@ static const char *const differs[] = {
 	"A pod that asks for an affinity label waits when the label's device is full. It was put "
 	"on "
 	"another device, away from the others of its label.",
-	"The first container gets the share, or those that divvy.gpu/container names, each as "
+	"The default container gets the share, or those that divvy.gpu/container names, each as "
 	"much. "
 	"All containers of a pod used to draw from one.",
 	"A pod that is no SharePod names its node with a GPUID in nodeSelector "

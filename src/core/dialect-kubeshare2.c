@@ -223,7 +223,7 @@ static const char *const differs[] = {
 	"A group of which the threshold has no place starts none of its pods; each was started as "
 	"soon as it had a place.",
 	"Shares and thresholds are in steps of 0.001.",
-	"The first container gets the share, or those that divvy.gpu/container names, each as "
+	"The default container gets the share, or those that divvy.gpu/container names, each as "
 	"much.",
 	NULL,
 };

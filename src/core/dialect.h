@@ -73,6 +73,8 @@ struct dialect_result {
 	uint32_t n_tenants, tenants_room;
 	struct dialect_foreign *foreign;
 	uint32_t n_foreign, foreign_room;
+	bool has_default; /* keys that name no container are of this one */
+	uint32_t default_container;
 	struct dialect_config config; /* what it was translated with: the pod's own list, if any */
 	struct str vgpu; /* KubeShare's GPUID: with the node's name, the same means one device */
 	/* Of pods without a share too. "" none; every tenant's spec has it. */
@@ -161,7 +163,7 @@ int dialect_write_running(const char *(*get)(void *data, const char *key), uint6
 
 /* Is that annotation the scheduler's alone to set? */
 bool dialect_is_given(struct str key);
-/* Is it the webhook's: the record, or the list? */
+/* Is it the webhook's: the record, the list, or the default container? */
 bool dialect_is_recorded(struct str key);
 
 /* ---- the table ---- */

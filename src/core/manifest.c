@@ -25,12 +25,55 @@ uint32_t manifest_container_find(const struct manifest *pod, struct str name)
 	return MANIFEST_NONE;
 }
 
-uint32_t manifest_main(const struct manifest *pod)
+bool manifest_has_slot(const struct manifest *pod, uint32_t container)
+{
+	const struct str *slot = manifest_find(
+		pod->container[container].limits, STR(MANIFEST_SLOT));
+
+	return slot && !str_is(*slot, "0");
+}
+
+static bool is_managed(const struct manifest *pod, uint32_t container)
+{
+	return pod->container[container].is_managed;
+}
+
+static bool is_any(const struct manifest *pod, uint32_t container)
+{
+	return true;
+}
+
+static uint32_t main_where(
+	const struct manifest *pod, bool (*is_it)(const struct manifest *pod, uint32_t container))
 {
 	for (uint32_t i = 0; i < pod->n_containers; i++)
-		if (pod->container[i].kind == MANIFEST_MAIN)
+		if (pod->container[i].kind == MANIFEST_MAIN && is_it(pod, i))
 			return i;
 	return MANIFEST_NONE;
+}
+
+static uint32_t main_named_by(const struct manifest *pod, const char *key)
+{
+	const struct str *name = manifest_find(pod->annotations, str_from(key));
+	const uint32_t i = name ? manifest_container_find(pod, *name) : MANIFEST_NONE;
+
+	return i != MANIFEST_NONE && pod->container[i].kind == MANIFEST_MAIN ? i : MANIFEST_NONE;
+}
+
+uint32_t manifest_main(const struct manifest *pod)
+{
+	/* Injectors of sidecars write these for kubectl. */
+	static const char *const theirs[] = {"kubectl.kubernetes.io/default-container",
+		"kubectl.kubernetes.io/default-logs-container"};
+	uint32_t i = main_named_by(pod, MANIFEST_DEFAULT_KEY);
+
+	if (i == MANIFEST_NONE)
+		i = main_where(pod, manifest_has_slot);
+	for (size_t k = 0; i == MANIFEST_NONE && k < ARRAY_SIZE(theirs); k++)
+		i = main_named_by(pod, theirs[k]);
+	if (i == MANIFEST_NONE)
+		i = main_where(pod, is_managed);
+	return i != MANIFEST_NONE ? i : main_where(pod, is_any);
 }
 
 static int check_list(struct manifest_list list, const char *what, struct error *err)

@@ -17,6 +17,14 @@
 #define MANIFEST_NAME_MAX 253u     /* of a pod, a node, a class */
 #define MANIFEST_CONTAINER_NAME_MAX 63u
 
+/*
+ * The webhook writes this annotation when it admits a pod: the container of the keys that name none.
+ * The annotation keeps that choice when other webhooks add containers.
+ */
+#define MANIFEST_DEFAULT_KEY "divvy.gpu/default-container"
+/* A container with this resource has a share; the webhook writes it. */
+#define MANIFEST_SLOT "divvy.gpu/slot"
+
 /* Of equal keys the first one counts; objects of the API have no others. */
 struct manifest_entry {
 	struct str key, value;
@@ -38,6 +46,7 @@ struct manifest_container {
 	enum manifest_kind kind;
 	struct manifest_list requests, limits; /* quantities as text */
 	struct manifest_list env;
+	bool is_managed; /* metadata.managedFields names it: no webhook added it unseen */
 };
 
 struct manifest {
@@ -59,7 +68,15 @@ const struct str *manifest_find(struct manifest_list list, struct str key);
 #define MANIFEST_NONE UINT32_MAX
 /* Their numbers, or MANIFEST_NONE. */
 uint32_t manifest_container_find(const struct manifest *pod, struct str name);
-uint32_t manifest_main(const struct manifest *pod); /* the first main container */
+bool manifest_has_slot(const struct manifest *pod, uint32_t container);
+
+/*
+ * The main container that keys without a container's name speak of. The first of these rules that
+ * finds a main container decides: MANIFEST_DEFAULT_KEY names it; it has a slot;
+ * kubectl.kubernetes.io/default-container (or default-logs-container) names it; managedFields
+ * name it; it is the first.
+ */
+uint32_t manifest_main(const struct manifest *pod);
 
 /*
  * What a container asks of a resource that cannot be overcommitted: its limit, or its request where

@@ -118,6 +118,36 @@ static void read_containers(struct manifest_json *p, const json_t *list, bool is
 	}
 }
 
+static void mark_managed(struct manifest_json *p, struct str name)
+{
+	const uint32_t i = manifest_container_find(&p->pod, name);
+
+	if (i != MANIFEST_NONE)
+		p->container[i].is_managed = true;
+}
+
+/*
+ * API servers write managedFields from the request before webhooks change the object. So those of a
+ * new pod name the containers of its author, as `k:{"name":"train"}`, and no injected one.
+ */
+static void read_managed(struct manifest_json *p, const json_t *managed)
+{
+	for (size_t i = 0; i < MIN(json_array_size(managed), (size_t)LIST_KEPT); i++) {
+		const json_t *fields = kube_json_at(
+			json_array_get(managed, i), "fieldsV1", "f:spec", "f:containers", NULL);
+		const char *key;
+		json_t *value;
+
+		json_object_foreach((json_t *)fields, key, value) {
+			struct str name = str_from(key);
+
+			if (str_skip_prefix(&name, STR("k:{\"name\":\"")) &&
+				str_skip_suffix(&name, STR("\"}")))
+				mark_managed(p, name);
+		}
+	}
+}
+
 static int make_room(struct manifest_json *p, const json_t *metadata, const json_t *spec)
 {
 	const json_t *init = json_object_get(spec, "initContainers"),
@@ -176,6 +206,7 @@ int manifest_json_read(const json_t *metadata, const json_t *spec, struct str ns
 	read_containers(p, json_object_get(spec, "initContainers"), true);
 	p->n_init = p->pod.n_containers;
 	read_containers(p, json_object_get(spec, "containers"), false);
+	read_managed(p, json_object_get(metadata, "managedFields"));
 	return manifest_check(&p->pod, err);
 }
 

@@ -51,9 +51,10 @@ static bool has_plain_names(const struct manifest_text *t)
 static void check_again(struct manifest_text *t, const struct dialect_result *once)
 {
 	static const char ours[] = DIALECT_RECORD_KEY, list_key[] = DIALECT_LIST_KEY;
+	static const char default_key[] = MANIFEST_DEFAULT_KEY;
 	_cleanup_buf_ struct buf record = BUF_INIT(DIALECT_RECORD_MAX), list = BUF_INIT(256);
 	_cleanup_dialect_ struct dialect_result twice;
-	struct manifest_entry all[MANIFEST_TEXT_ENTRIES + 2];
+	struct manifest_entry all[MANIFEST_TEXT_ENTRIES + 3];
 	struct dialect_config none;
 
 	FUZZ_CHECK(dialect_config_parse(STR(""), &none, NULL) == 0);
@@ -62,8 +63,10 @@ static void check_again(struct manifest_text *t, const struct dialect_result *on
 	FUZZ_CHECK(dialect_config_format(&once->config, &list) == 0);
 	all[0] = (struct manifest_entry){str_from(ours), buf_str(&record)};
 	all[1] = (struct manifest_entry){str_from(list_key), buf_str(&list)};
-	memcpy(all + 2, t->annotations, t->pod.annotations.n * sizeof(*all));
-	t->pod.annotations = (struct manifest_list){all, t->pod.annotations.n + 2};
+	all[2] = (struct manifest_entry){str_from(default_key),
+		once->has_default ? t->pod.container[once->default_container].name : STR("")};
+	memcpy(all + 3, t->annotations, t->pod.annotations.n * sizeof(*all));
+	t->pod.annotations = (struct manifest_list){all, t->pod.annotations.n + 3};
 	for (uint32_t i = 0; i < t->pod.n_containers; i++)
 		t->container[i].limits.n = t->container[i].requests.n = 0;
 	FUZZ_CHECK(dialect_translate(&t->pod, &none, &twice, NULL) == 0);

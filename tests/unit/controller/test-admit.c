@@ -93,6 +93,15 @@ static void assert_allowed(const struct ask *ask)
 	"'containers':[{'name':'main','resources':{'limits':{" list "},'requests':{" list "}}}]"
 #define TENANT "'metadata':{'name':'p','labels':{'divvy.gpu/tenant':'true'},'annotations':{"
 
+#define HAS_SHARE(name, milli) \
+	"{'name':'" name "','resources':{" \
+	"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'" milli "'}," \
+	"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'" milli "'}}}"
+/* As API servers say which containers the pod's author wrote. */
+#define MANAGED \
+	"'managedFields':[{'manager':'m','operation':'Update','fieldsV1':{'f:spec':{" \
+	"'f:containers':{'.':{},'k:{\\\"name\\\":\\\"main\\\"}':{'.':{}}}}}}],"
+
 /* As the webhook leaves it. */
 static const struct {
 	const char *dialects, *pod, *result;
@@ -129,6 +138,49 @@ static const struct {
 		"'containers':[{'name':'main'},{'name':'side','resources':{"
 		"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'},"
 		"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'}}}]}}"},
+	/* Of several main containers the choice is kept. */
+	{NULL, POD("'divvy.gpu/request':'0.5'", "'containers':[{'name':'main'},{'name':'side'}]"),
+		"{" TENANT "'divvy.gpu/request':'0.5','divvy.gpu/default-container':'main'}},"
+		"'spec':{'schedulerName':'divvy-scheduler','containers':[" HAS_SHARE(
+			"main", "500") ",{'name':'side'}]}}"},
+	/* A webhook put the first container there: the request that made the pod had one. */
+	{NULL,
+		"{'metadata':{'name':'p'," MANAGED "'annotations':{'divvy.gpu/request':'0.5'}},"
+		"'spec':{'containers':[{'name':'side'},{'name':'main'}]}}",
+		"{'metadata':{'name':'p'," MANAGED "'labels':{'divvy.gpu/tenant':'true'},"
+		"'annotations':{'divvy.gpu/request':'0.5','divvy.gpu/default-container':'main'}},"
+		"'spec':{'schedulerName':'divvy-scheduler','containers':[{'name':'side'}"
+		"," HAS_SHARE("main", "500") "]}}"},
+	{NULL,
+		POD("'divvy.gpu/request':'0.5','kubectl.kubernetes.io/default-container':'main'",
+			"'containers':[{'name':'wait'},{'name':'main'}]"),
+		"{" TENANT "'divvy.gpu/request':'0.5','kubectl.kubernetes.io/default-container':"
+		"'main','divvy.gpu/default-container':'main'}},'spec':{'schedulerName':"
+		"'divvy-scheduler','containers':[{'name':'wait'}," HAS_SHARE("main", "500") "]}}"},
+	/* divvy has been here, and then another webhook put a container in front. */
+	{NULL,
+		"{" TENANT "'divvy.gpu/request':'0.5','main.divvy.gpu/limit':'0.6'}},'spec':{"
+		"'schedulerName':'divvy-scheduler','containers':[{'name':'side'}," HAS_SHARE(
+			"main", "500") "]}}",
+		"{" TENANT "'divvy.gpu/request':'0.5','main.divvy.gpu/limit':'0.6',"
+		"'divvy.gpu/default-container':'main'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'side'}," HAS_SHARE("main", "500") "]}}"},
+	{NULL,
+		"{" TENANT "'divvy.gpu/request':'0.5','b.divvy.gpu/request':'0.2',"
+		"'divvy.gpu/default-container':'main'}},'spec':{'schedulerName':"
+		"'divvy-scheduler','containers':[{'name':'side'}," HAS_SHARE(
+			"b", "200") "," HAS_SHARE("main", "500") "]}}",
+		"{" TENANT "'divvy.gpu/request':'0.5','b.divvy.gpu/request':'0.2',"
+		"'divvy.gpu/default-container':'main'}},'spec':{'schedulerName':"
+		"'divvy-scheduler','containers':[{'name':'side'}," HAS_SHARE(
+			"b", "200") "," HAS_SHARE("main", "500") "]}}"},
+	{"nvidia",
+		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1',"
+		"'divvy.gpu/dialects':'nvidia'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'side'}," HAS_SHARE("main", "1000") "]}}",
+		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1',"
+		"'divvy.gpu/dialects':'nvidia'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'side'}," HAS_SHARE("main", "1000") "]}}"},
 	/* Who makes groups names the scheduler that would keep them together. */
 	{NULL,
 		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1',"
@@ -205,6 +257,11 @@ static const struct {
 	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", LIMITS("'divvy.gpu/milli':'1'")),
 		"divvy.gpu/milli '1'"},
 	{NULL, NULL, POD("", LIMITS("'divvy.gpu/slot':'1'")), "divvy writes it"},
+	{NULL, NULL, POD("'divvy.gpu/default-container':'main'", MAIN), "divvy writes it"},
+	{NULL, NULL, POD("'divvy.gpu/request':'1','divvy.gpu/default-container':'main'", MAIN),
+		"name containers in divvy.gpu/container"},
+	{NULL, NULL, POD("'divvy.gpu/request':'1','divvy.gpu/default-container':'x'", MAIN),
+		"name containers in divvy.gpu/container"},
 	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", "'nodeName':'n1'," MAIN),
 		"spec.nodeName 'n1'"},
 	{NULL, NULL, POD("", "'priorityClassName':'divvy-placeholder'," MAIN),
@@ -298,6 +355,8 @@ static const struct {
 		"only divvy's scheduler"},
 	{SCHEDULER, "status", MADE("", BOUND), MADE(GIVEN, BOUND), NULL},
 	{SCHEDULER, "status", MADE("", BOUND), MADE(",'divvy.gpu/dialects':'nvidia'", BOUND),
+		"stays as it is"},
+	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/default-container':'main'", ""),
 		"stays as it is"},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/limit':'0.6'", BOUND), NULL},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/limit':'0.2'", BOUND), "limit"},

@@ -322,6 +322,21 @@ static void nodes_without_a_pool_do_not_matter(void **state)
 	assert_false(pool_view_has(NULL, NULL));
 }
 
+static void own_image_is_that_of_its_own_container(void **state)
+{
+	struct world *w = *state;
+
+	assert_string_equal(pool_view_image(object(w,
+				    "{'spec':{'containers':[{'name':'proxy','image':'other'},"
+				    "{'name':'controller','image':'ours'}]}}")),
+		"ours");
+	assert_string_equal(
+		pool_view_image(object(w, "{'spec':{'containers':[{'name':'c','image':'i'}]}}")),
+		"i");
+	assert_null(pool_view_image(object(w, "{'spec':{}}")));
+	assert_null(pool_view_image(NULL));
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
@@ -332,4 +347,5 @@ UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
 	IN_WORLD(no_more_is_reserved_than_there_is), IN_WORLD(unknown_is_not_unused),
 	IN_WORLD(a_daemon_that_is_gone_holds_nothing),
 	IN_WORLD(a_wrong_policy_is_named_and_left_out),
-	IN_WORLD(nodes_without_a_pool_do_not_matter))
+	IN_WORLD(nodes_without_a_pool_do_not_matter),
+	IN_WORLD(own_image_is_that_of_its_own_container))

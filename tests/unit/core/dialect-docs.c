@@ -111,7 +111,7 @@ static void add_fields(struct buf *out)
 		buf_addf(out, "| `divvy.gpu/%s` | annotation | %s |\n", name, spec_field_help(i));
 	buf_add_text(out,
 		"| `divvy.gpu/container` | annotation | containers that the pod's fields speak of, "
-		"with commas; else the first one |\n");
+		"with commas; else the default container |\n");
 }
 
 static void add_dialect(struct buf *out, const struct dialect *dialect, bool is_own)

@@ -70,6 +70,18 @@ static const struct row own[] = {
 	/* the first main container, or those that are named */
 	{"c prepare init\nc log sidecar\nc a\nc b\na divvy.gpu/request=0.3",
 		"a request=0.3 limit=1"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na divvy.gpu/default-container=a",
+		"a request=0.3 limit=1"},
+	{"c side\nc a\nm divvy.gpu/slot=1\na divvy.gpu/request=0.3\na divvy.gpu/limit=0.5",
+		"a request=0.3 limit=0.5"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na kubectl.kubernetes.io/default-container=a",
+		"a request=0.3 limit=1"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na kubectl.kubernetes.io/default-container=a\n"
+	 "a side.divvy.gpu/request=0.1",
+		"side request=0.1 limit=1; a request=0.3 limit=1"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na divvy.gpu/default-container=a\n"
+	 "a divvy.gpu/container=side",
+		"side request=0.3 limit=1"},
 	{"c a\nc b\na divvy.gpu/request=0.3\na divvy.gpu/container=b, a",
 		"a request=0.3 limit=1; b request=0.3 limit=1"},
 	{"c p init\nc a\na divvy.gpu/request=0.3\na divvy.gpu/container=p",
@@ -493,6 +505,12 @@ static const struct row mixed[] = {
 		"a request=0.5 limit=1 memory=1Gi; b request=0.001 limit=1 memory=256Mi; "
 		"-b/nvidia.com/gpumem=256"},
 	/* divvy.gpu/container speaks for other dialects' annotations too */
+	{ALL "c side\nc b\na divvy.gpu/default-container=b\na kubeshare/gpu_request=0.5\n"
+	     "a kubeshare/gpu_limit=0.5\na kubeshare/gpu_mem=1024",
+		"b request=0.5 limit=0.5 memory=1Ki"},
+	/* A foreign resource says by itself whose it is. */
+	{ALL "c side\nc b\nm nvidia.com/gpu=1\na divvy.gpu/default-container=side",
+		"b request=1 limit=1 exclusive; -b/nvidia.com/gpu=1"},
 	{ALL "c a\nc b\na divvy.gpu/container=b\na kubeshare/gpu_request=0.5\n"
 	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1Gi",
 		"b request=0.5 limit=1 memory=1Gi"},
@@ -698,6 +716,8 @@ static void keys_that_are_divvys(void **state)
 	assert_false(dialect_is_given(STR(DIALECT_RECORD_KEY)));
 	assert_true(dialect_is_recorded(STR(DIALECT_RECORD_KEY)));
 	assert_true(dialect_is_recorded(STR(DIALECT_LIST_KEY)));
+	assert_true(dialect_is_recorded(STR(MANIFEST_DEFAULT_KEY)));
+	assert_false(dialect_is_given(STR(MANIFEST_DEFAULT_KEY)));
 	assert_false(dialect_is_recorded(STR("divvy.gpu/devices")));
 	assert_false(dialect_is_given(STR("divvy.gpu/request")));
 	assert_false(dialect_is_given(STR("kubeshare/GPUID")));

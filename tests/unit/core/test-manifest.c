@@ -112,5 +112,42 @@ static void finds(void **state)
 	assert_int_equal(manifest_main(&t.pod), MANIFEST_NONE);
 }
 
-UNIT_MAIN(UNIT(adds_up_as_kubernetes_does), UNIT(resources_are_requests_and_limits),
-	UNIT(has_limits), UNIT(finds))
+static void main_container_is_chosen_by_rules(void **state)
+{
+#define DEFAULT "a divvy.gpu/default-container="
+#define KUBECTL "a kubectl.kubernetes.io/default-container="
+#define KUBECTL_LOGS "a kubectl.kubernetes.io/default-logs-container="
+	static const struct {
+		const char *pod, *name;
+		uint32_t managed; /* bits, by number */
+	} cases[] = {
+		{"c p init\nc s sidecar\nc a\nc b", "a", 0},
+		{"c a\nc b\nc c", "b", 6},
+		{"c a\nc b\nc c", "a", 7},
+		{"c p init\nc a\nc b", "a", 1},
+		{"c a\nc b\nc c\n" KUBECTL "c", "c", 2},
+		{"c a\nc b\nc c\n" KUBECTL_LOGS "c", "c", 2},
+		{"c a\nc b\nc c\n" KUBECTL_LOGS "c\n" KUBECTL "b", "b", 1},
+		{"c p init\nc a\nc b\n" KUBECTL "p", "a", 0},
+		{"c a\nc b\n" KUBECTL "x", "a", 0},
+		{"c a\nc b\nm divvy.gpu/slot=1\n" KUBECTL "a", "b", 1},
+		{"c a\nm divvy.gpu/slot=0\nc b\nm divvy.gpu/slot=1", "b", 0},
+		{"c p init\nm divvy.gpu/slot=1\nc a\nc b", "a", 0},
+		{"c a\nc b\nm divvy.gpu/slot=1\nc c\n" DEFAULT "c\n" KUBECTL "a", "c", 1},
+		{"c a\nc b\nm divvy.gpu/slot=1\n" DEFAULT "x", "b", 0},
+		{"c p init\nc a\nc b\nm divvy.gpu/slot=1\n" DEFAULT "p", "b", 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct manifest_text t;
+
+		manifest_text_parse(str_from(cases[i].pod), &t);
+		for (uint32_t k = 0; k < t.pod.n_containers; k++)
+			t.container[k].is_managed = cases[i].managed >> k & 1;
+		if (!str_is(t.container[manifest_main(&t.pod)].name, cases[i].name))
+			fail_msg("%s: not %s", cases[i].pod, cases[i].name);
+	}
+}
+
+UNIT_MAIN(UNIT(main_container_is_chosen_by_rules), UNIT(adds_up_as_kubernetes_does),
+	UNIT(resources_are_requests_and_limits), UNIT(has_limits), UNIT(finds))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mutating webhook of somebody else, as sidecar injectors are: it puts a container into each pod of its namespaces."""
+
+import base64
+import contextlib
+import http.server
+import json
+import ssl
+import threading
+
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+SIDECAR = {"name": "proxy", "image": "none"}
+
+
+def in_front(pod):
+    """JSON Patch that puts the sidecar in front, once."""
+    if any(c["name"] == SIDECAR["name"] for c in pod["spec"]["containers"]):
+        return []
+    return [{"op": "add", "path": "/spec/containers/0", "value": SIDECAR}]
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address, cert, key, patch):
+        super().__init__((address, 0), Handler)
+        self.make_patch = patch
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(cert, key)
+        self.socket = tls.wrap_socket(self.socket, server_side=True)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        patch = self.server.make_patch(review["request"]["object"])
+        response = {"uid": review["request"]["uid"], "allowed": True}
+        if patch:
+            response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
+        body = json.dumps({**review, "request": None, "response": response}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def injector(cluster, name, address, patch=in_front, reinvocation="Never"):
+    """It works in namespaces labelled NAME=on. API servers call webhooks in the order of the configurations' names."""
+    cert, key = cluster.pki.sign(name, name, alternatives=f"IP:{address}")
+    server = Server(address, cert, key, patch)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open(cluster.pki.ca, "rb") as f:
+        authority = base64.b64encode(f.read()).decode()
+    cluster.create(CONFIGURATIONS, {
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": name},
+        "webhooks": [{
+            "name": f"{name}.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "reinvocationPolicy": reinvocation, "namespaceSelector": {"matchLabels": {name: "on"}},
+            "clientConfig": {"url": f"https://{address}:{server.server_port}/", "caBundle": authority},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}]})
+    try:
+        yield
+    finally:
+        cluster.delete(f"{CONFIGURATIONS}/{name}")
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""divvy's webhook beside what else changes pods on a real API server: other webhooks, and Kubernetes' own plugins."""
+
+import contextlib
+
+from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for
+from controller import installed
+from injector import SIDECAR, injector
+from scheduled import Scheduled
+
+SHARE = {"divvy.gpu/slot": "1", "divvy.gpu/milli": "300"}
+REQUEST = {"divvy.gpu/request": "0.3"}
+DEFAULT = "divvy.gpu/default-container"
+KUBECTL = "kubectl.kubernetes.io/default-container"
+
+
+def pods(namespace):
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def container(name, **resources):
+    return {"name": name, "image": "none", "resources": {"limits": resources} if resources else {}}
+
+
+def pod(*containers, annotations=None, **metadata):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": annotations or {}, **metadata},
+            "spec": {"containers": list(containers)}}
+
+
+def limits_of(made):
+    """{container: what of its limits is divvy's}"""
+    return {c["name"]: {k: v for k, v in c["resources"].get("limits", {}).items() if k.startswith("divvy.gpu/")}
+            for c in made["spec"]["containers"]}
+
+
+def becomes(namespace, body, want, default=None):
+    """Its containers, in order, with what divvy put into them; a dry run goes through all of admission."""
+    made = cluster.create(pods(namespace) + "?dryRun=All", body)
+    assert list(limits_of(made).items()) == list(want.items()), (limits_of(made), want)
+    assert made["metadata"]["annotations"].get(DEFAULT) == default, made["metadata"]["annotations"]
+    return made
+
+
+@contextlib.contextmanager
+def injected(name, **how):
+    """A namespace in which that webhook puts its sidecar in front."""
+    namespace = cluster.new_namespace(**{name: "on"})
+    with injector(cluster, name, controller.address, **how):
+        def works():
+            return "proxy" in limits_of(cluster.create(pods(namespace) + "?dryRun=All", pod(container("c"), annotations={"a": "b"})))
+        wait_for(works, f"{name} injects")
+        yield namespace
+
+
+def a_sidecar_from_before_gets_nothing():
+    with injected("a-before") as namespace:
+        becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
+        becomes(namespace, pod(container("train"), container("log"), annotations=REQUEST),
+                {"proxy": {}, "train": SHARE, "log": {}}, "train")
+
+
+def a_sidecar_from_behind_gets_nothing():
+    """divvy's webhook runs a second time, since the pod has changed."""
+    for name, how in (("z-behind", {}), ("z-again", {"reinvocation": "IfNeeded"})):
+        with injected(name, **how) as namespace:
+            becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
+            becomes(namespace, pod(container("train"), container("log"), annotations=REQUEST),
+                    {"proxy": {}, "train": SHARE, "log": {}}, "train")
+
+
+def keys_by_name_stay_with_their_containers():
+    for name in ("a-before", "z-behind"):
+        with injected(name) as namespace:
+            two = [container("log"), container("train")]
+            becomes(namespace, pod(*two, annotations={"train.divvy.gpu/request": "0.3"}),
+                    {"proxy": {}, "log": {}, "train": SHARE})
+            becomes(namespace, pod(*two, annotations={**REQUEST, "divvy.gpu/container": "train,log"}),
+                    {"proxy": {}, "log": SHARE, "train": SHARE})
+            becomes(namespace, pod(*two, annotations={**REQUEST, "train.divvy.gpu/request": "0.3"}),
+                    {"proxy": {}, "log": SHARE, "train": SHARE}, "log")
+
+
+def another_systems_resource_stays_with_its_container():
+    whole = {"divvy.gpu/slot": "1", "divvy.gpu/milli": "1k"}
+    for name in ("a-before", "z-behind"):
+        with injected(name) as namespace:
+            cluster.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {
+                "divvy.gpu/dialects": "nvidia,gemini"}}})
+            body = pod(container("log"), container("train", **{"nvidia.com/gpu": "1"}))
+
+            def known(namespace=namespace, body=body):
+                with contextlib.suppress(ApiError):
+                    made = cluster.create(pods(namespace) + "?dryRun=All", body)
+                    return "divvy.gpu/translated-from" in made["metadata"].get("annotations", {})
+                return False
+            wait_for(known, "the namespace's dialects are known")
+            becomes(namespace, body, {"proxy": {}, "log": {}, "train": whole})
+            gemini = {"gemini/gpu_request": "0.3", "gemini/gpu_limit": "1", "gemini/gpu_mem": "1048576"}
+            becomes(namespace, pod(container("train"), annotations=gemini),
+                    {"proxy": {}, "train": {**SHARE, "divvy.gpu/memory-mib": "1"}}, "train")
+
+
+def kubectls_default_container_counts():
+    """As Argo makes its pods: `wait` in front of `main`."""
+    body = pod(container("wait"), container("main"), annotations={**REQUEST, KUBECTL: "main"})
+    becomes(cluster.namespace, body, {"wait": {}, "main": SHARE}, "main")
+    with injected("a-before") as namespace:
+        becomes(namespace, body, {"proxy": {}, "wait": {}, "main": SHARE}, "main")
+
+    def names_the_user(made):
+        """As Istio does."""
+        if any(c["name"] == SIDECAR["name"] for c in made["spec"]["containers"]):
+            return []
+        return [{"op": "add", "path": "/spec/containers/0", "value": SIDECAR},
+                {"op": "add", "path": "/metadata/annotations/kubectl.kubernetes.io~1default-container", "value": "train"}]
+    with injected("istio", patch=names_the_user) as namespace:
+        becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
+
+
+def the_choice_is_divvys_to_write():
+    for annotations in ({DEFAULT: "log"}, {**REQUEST, DEFAULT: "log"}):
+        try:
+            becomes(cluster.namespace, pod(container("train"), container("log"), annotations=annotations), {})
+        except ApiError as error:
+            assert "divvy writes it" in str(error), error
+        else:
+            raise AssertionError("not refused")
+    path = pods(cluster.namespace)
+    made = cluster.create(path, pod(container("train"), container("log"), annotations=REQUEST))
+    try:
+        cluster.patch(f"{path}/p", {"metadata": {"annotations": {DEFAULT: "log"}}})
+    except ApiError as error:
+        assert "stays as it is" in str(error), error
+    else:
+        raise AssertionError("not refused")
+    # kubectl's default may change later; the share does not move.
+    cluster.patch(f"{path}/p", {"metadata": {"annotations": {KUBECTL: "log", "divvy.gpu/limit": "0.5"}}})
+    cluster.delete(f"{path}/p", grace_s=0)
+    # A copy of what `kubectl get` shows is taken as it is.
+    again = pod(annotations=made["metadata"]["annotations"], labels=made["metadata"]["labels"])
+    becomes(cluster.namespace, {**again, "spec": made["spec"]}, {"train": SHARE, "log": {}}, "train")
+
+
+def the_scheduler_gives_to_that_container():
+    with injected("a-before") as namespace, Scheduled(cluster) as rig:
+        rig.start()
+        rig.node("n1", "A100", **{"divvy.gpu/milli": "1000", "divvy.gpu/memory-mib": "16384"})
+        cluster.create(pods(namespace), pod(container("train"), annotations={**REQUEST, "divvy.gpu/limit": "0.5"}))
+        wait_for(lambda: cluster.pod("p", namespace)["spec"].get("nodeName") == "n1", "it is placed")
+        given = cluster.pod("p", namespace)["metadata"]["annotations"]
+        assert given["divvy.gpu/devices"].startswith("train="), given
+
+
+TESTS = [a_sidecar_from_before_gets_nothing, a_sidecar_from_behind_gets_nothing, keys_by_name_stay_with_their_containers,
+         another_systems_resource_stays_with_its_container, kubectls_default_container_counts, the_choice_is_divvys_to_write,
+         the_scheduler_gives_to_that_container]
+
+try:
+    with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:
+        main(*TESTS)
+except Skip as reason:
+    skip_all(reason)
