@@ -59,11 +59,11 @@ static int read_wish(const struct admit_request *request, const json_t *object,
 
 /* What is wrong with it whoever asks, and however. */
 static int read_good_wish(const struct admit_request *request, const json_t *object,
-	const struct admit_facts *facts, struct wish *ret, struct error *err)
+	const struct admit_facts *facts, bool is_patched, struct wish *ret, struct error *err)
 {
 	int r = read_wish(request, object, facts, ret, err);
 
-	r = r < 0 ? r : wish_check_presets(ret, err);
+	r = r < 0 ? r : wish_check_presets(ret, is_patched, err);
 	return r < 0 ? r : wish_check_policies(ret, &facts->ns, err);
 }
 
@@ -85,7 +85,7 @@ static int mutate_pod(const struct admit_rules *rules, const struct admit_reques
 	const struct admit_facts *facts, struct verdict *v)
 {
 	_cleanup_wish_ struct wish wish;
-	int r = read_good_wish(request, request->object, facts, &wish, &v->err);
+	int r = read_good_wish(request, request->object, facts, false, &wish, &v->err);
 
 	r = r < 0 ? r : check_class(json_object_get(request->object, "spec"), &v->err);
 	if (r < 0)
@@ -99,7 +99,7 @@ static int validate_new_pod(const struct admit_rules *rules, const struct admit_
 	const struct admit_facts *facts, struct verdict *v)
 {
 	_cleanup_wish_ struct wish wish;
-	int r = read_good_wish(request, request->object, facts, &wish, &v->err);
+	int r = read_good_wish(request, request->object, facts, true, &wish, &v->err);
 
 	r = r < 0 ? r : check_class(json_object_get(request->object, "spec"), &v->err);
 	return r < 0 ? r : wish_check_complete(&wish, &v->err);
@@ -299,7 +299,7 @@ static int validate_template(const struct admit_rules *rules, const struct admit
 	if (is_update(request) &&
 		is_same_text(template, template_of(request->old, request->resource)))
 		return memset(&wish, 0, sizeof(wish)), 0;
-	r = read_good_wish(request, template, facts, &wish, &v->err);
+	r = read_good_wish(request, template, facts, true, &wish, &v->err);
 	r = r < 0 ? r : check_class(json_object_get(template, "spec"), &v->err);
 	if (r < 0)
 		return fail_within(&v->err, r, "template");
@@ -321,7 +321,7 @@ static int check_share_pod(const struct admit_request *request, const struct adm
 	int r = share_pod_make(request->object, kind, &pod, &v->err);
 
 	if (r == 0) {
-		r = read_good_wish(request, pod, facts, &wish, &v->err);
+		r = read_good_wish(request, pod, facts, true, &wish, &v->err);
 		if (r == 0)
 			warn_notes(v, &wish);
 		wish_done(&wish);

@@ -302,7 +302,7 @@ static const char *refuse(
 		r = wish_read(json_object_get(*ret_pod, "metadata"),
 			json_object_get(*ret_pod, "spec"), str_from(job->ns), &ns.facts, &wish,
 			err);
-		r = r < 0 ? r : wish_check_presets(&wish, err);
+		r = r < 0 ? r : wish_check_presets(&wish, true, err);
 		if (r < 0)
 			reason = "InvalidSpec";
 		else if (wish_check_policies(&wish, &ns.facts, err) < 0)

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tenant's pod lacks, as a JSON Patch: nothing that is right already is written again. */
+/*
+ * What a pod lacks, as a JSON Patch: nothing that is right already is written again. A pod without a
+ * share lacks something only where LimitRanger gave it resources of divvy's.
+ */
 #include <string.h>
 
 #include "controller/wish.h"
 #include "core/quantity.h"
 
 #define PATH_MAX_BYTES 1024u
+#define FOREIGN_MAX 16u /* resources of other systems in one container */
 
 static int add(json_t *patch, const char *op, const char *path, json_t *value)
 {
@@ -71,19 +75,48 @@ static int change_object(
 	return r;
 }
 
-static int patch_list(json_t *patch, const struct wish *wish, uint32_t container, const char *field,
+#define RANGED_MAX 16u /* resources of a container that LimitRanger wrote and divvy does not want */
+
+/* A missing one would be refused by LimitRanger itself, where a LimitRange has a max for it. */
+static size_t add_ranged(const struct wish *wish, uint32_t container, const char *which,
+	const json_t *list, struct pair pairs[static RANGED_MAX])
+{
+	size_t n = 0;
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)list, key, value) {
+		const struct str name = str_from(key);
+
+		if (n < RANGED_MAX && str_has_prefix(name, STR(WISH_RESOURCE_PREFIX)) &&
+			wish_is_limit_rangers(wish, container, which, name))
+			pairs[n++] = (struct pair){name, "0"};
+	}
+	return n;
+}
+
+static bool has_pair(const struct pair *pairs, size_t n, struct str key)
+{
+	for (size_t i = 0; i < n; i++)
+		if (str_eq(pairs[i].key, key))
+			return true;
+	return false;
+}
+
+static int patch_list(json_t *patch, const struct wish *wish, uint32_t container, const char *which,
 	const json_t *resources)
 {
 	const struct dialect_tenant *t = wish_tenant(wish, container);
-	struct pair pairs[WISH_RESOURCES + 16];
+	struct pair pairs[WISH_RESOURCES + FOREIGN_MAX + RANGED_MAX], ranged[RANGED_MAX];
 	char numbers[WISH_RESOURCES][24];
 	struct wish_resource want[WISH_RESOURCES];
 	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
 	const uint32_t n_want = t ? wish_resources(t, want) : 0;
+	const char *field = !strcmp(which, WISH_LIMIT) ? "limits" : "requests";
 	const json_t *list = json_object_get(resources, field);
-	size_t n = 0;
+	size_t n = 0, n_ranged;
 
-	for (uint32_t i = 0; i < wish->result.n_foreign && n < 16; i++)
+	for (uint32_t i = 0; i < wish->result.n_foreign && n < FOREIGN_MAX; i++)
 		if (wish->result.foreign[i].container == container)
 			pairs[n++] = (struct pair){wish->result.foreign[i].resource, NULL};
 	for (uint32_t i = 0; i < n_want; i++) {
@@ -91,13 +124,18 @@ static int patch_list(json_t *patch, const struct wish *wish, uint32_t container
 		const char *now = json_string_value(json_object_get(list, want[i].name));
 		uint64_t number;
 
+		snprintf(numbers[i], sizeof(numbers[i]), "%llu", (unsigned long long)want[i].value);
 		/* Another way to write the same number stays. */
 		if (now && quantity_parse(str_from(now), 1, &number, NULL) == 0 &&
 			number == want[i].value)
-			continue;
-		snprintf(numbers[i], sizeof(numbers[i]), "%llu", (unsigned long long)want[i].value);
-		pairs[n++] = (struct pair){name, numbers[i]};
+			pairs[n++] = (struct pair){name, now};
+		else
+			pairs[n++] = (struct pair){name, numbers[i]};
 	}
+	n_ranged = add_ranged(wish, container, which, list, ranged);
+	for (size_t i = 0; i < n_ranged; i++)
+		if (!has_pair(pairs, n, ranged[i].key))
+			pairs[n++] = ranged[i];
 	manifest_json_path(&wish->json, container, &path);
 	buf_addf(&path, "/resources/%s", field);
 	return change_object(patch, buf_text(&path), list, pairs, n);
@@ -107,7 +145,7 @@ static int patch_container(json_t *patch, const struct wish *wish, uint32_t cont
 {
 	const json_t *c = manifest_json_container(&wish->json, wish->spec, container),
 		     *resources = json_object_get(c, "resources");
-	bool is_touched = wish_tenant(wish, container) != NULL;
+	bool is_touched = wish_tenant(wish, container) || json_is_object(resources);
 	int r = 0;
 
 	for (uint32_t i = 0; i < wish->result.n_foreign; i++)
@@ -121,35 +159,41 @@ static int patch_container(json_t *patch, const struct wish *wish, uint32_t cont
 		buf_add_text(&path, "/resources");
 		r = add(patch, "add", buf_text(&path), json_object());
 	}
-	r = r < 0 ? r : patch_list(patch, wish, container, "limits", resources);
-	return r < 0 ? r : patch_list(patch, wish, container, "requests", resources);
+	r = r < 0 ? r : patch_list(patch, wish, container, WISH_LIMIT, resources);
+	return r < 0 ? r : patch_list(patch, wish, container, WISH_REQUEST, resources);
 }
 
-json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
+static int patch_metadata(json_t *patch, const struct wish *wish)
 {
 	const struct pair label = {STR(DIALECT_TENANT_LABEL), "true"};
 	char name[MANIFEST_CONTAINER_NAME_MAX + 1];
 	struct pair annotations[3];
-	json_t *patch = json_array();
 	size_t n = 0;
-	int r = patch ? 0 : -1;
+	int r;
 
-	if (!wish_is_tenant(wish))
-		return patch;
 	if (wish->record.n)
 		annotations[n++] = (struct pair){STR(DIALECT_RECORD_KEY), buf_text(&wish->record)};
 	if (wish->list.n)
 		annotations[n++] = (struct pair){STR(DIALECT_LIST_KEY), buf_text(&wish->list)};
 	if (wish->default_container.n && str_copy(name, sizeof(name), wish->default_container) == 0)
 		annotations[n++] = (struct pair){STR(MANIFEST_DEFAULT_KEY), name};
-	r = r < 0 ? r
-		  : change_object(patch, "/metadata/labels",
-			    json_object_get(wish->metadata, "labels"), &label, 1);
-	r = r < 0 ? r
-		  : change_object(patch, "/metadata/annotations",
-			    json_object_get(wish->metadata, "annotations"), annotations, n);
-	if (r >= 0 && wish_replaces_scheduler(wish))
-		r = add(patch, "add", "/spec/schedulerName", json_string(scheduler_name));
+	r = change_object(
+		patch, "/metadata/labels", json_object_get(wish->metadata, "labels"), &label, 1);
+	return r < 0 ? r
+		     : change_object(patch, "/metadata/annotations",
+			       json_object_get(wish->metadata, "annotations"), annotations, n);
+}
+
+json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
+{
+	json_t *patch = json_array();
+	int r = patch ? 0 : -1;
+
+	if (r >= 0 && wish_is_tenant(wish)) {
+		r = patch_metadata(patch, wish);
+		if (r >= 0 && wish_replaces_scheduler(wish))
+			r = add(patch, "add", "/spec/schedulerName", json_string(scheduler_name));
+	}
 	for (uint32_t i = 0; r >= 0 && i < wish->json.pod.n_containers; i++)
 		r = patch_container(patch, wish, i);
 	if (r < 0) {

@@ -11,6 +11,7 @@
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define MIB (UINT64_C(1) << 20)
+#define LIMIT_RANGER_KEY "kubernetes.io/limit-ranger"
 
 /* Of one main container there is no choice to keep. */
 static struct str default_container(const struct wish *w)
@@ -152,7 +153,48 @@ static int check_default(const struct wish *w, struct error *err)
 		SHOWN(*name));
 }
 
-/* Is it what divvy would put there? */
+static bool str_skip_word_suffix(struct str *s, const char *word)
+{
+	if (!str_skip_suffix(s, str_from(word)))
+		return false;
+	*s = str_trim(*s);
+	return true;
+}
+
+/* "cpu, divvy.gpu/milli limit for container main": that list of that container, with that name? */
+static bool lists_resource(
+	struct str item, const struct manifest_container *c, const char *list, struct str resource)
+{
+	const char *where = c->kind == MANIFEST_MAIN ? "for container" : "for init container";
+	struct str name;
+
+	item = str_trim(item);
+	if (!str_skip_suffix(&item, c->name) || !item.n || item.p[item.n - 1] != ' ')
+		return false;
+	item = str_trim(item);
+	if (!str_skip_word_suffix(&item, where) || !str_skip_word_suffix(&item, list))
+		return false;
+	while (str_split(&item, ',', &name))
+		if (str_eq(str_trim(name), resource))
+			return true;
+	return false;
+}
+
+bool wish_is_limit_rangers(
+	const struct wish *wish, uint32_t container, const char *list, struct str resource)
+{
+	const struct manifest *pod = &wish->json.pod;
+	const struct str *said = manifest_find(pod->annotations, STR(LIMIT_RANGER_KEY));
+	struct str rest = said ? *said : STR_NONE, item;
+
+	str_skip_prefix(&rest, STR("LimitRanger plugin set: "));
+	while (str_split(&rest, ';', &item))
+		if (lists_resource(item, &pod->container[container], list, resource))
+			return true;
+	return false;
+}
+
+/* Is it what divvy would put there? Of what divvy does not put there, 0 is as good as nothing. */
 static bool is_injected(const struct wish *w, uint32_t container, struct str name, struct str value)
 {
 	const struct dialect_tenant *t = wish_tenant(w, container);
@@ -164,30 +206,32 @@ static bool is_injected(const struct wish *w, uint32_t container, struct str nam
 		if (str_is(name, want[i].name))
 			return quantity_parse(value, 1, &number, NULL) == 0 &&
 				number == want[i].value;
-	return false;
+	return quantity_parse(value, 1, &number, NULL) == 0 && number == 0;
 }
 
-static int check_resources(
-	const struct wish *w, uint32_t container, struct manifest_list list, struct error *err)
+static int check_resources(const struct wish *w, uint32_t container, const char *which,
+	bool is_patched, struct error *err)
 {
-	const struct str name = w->json.pod.container[container].name;
+	const struct manifest_container *c = &w->json.pod.container[container];
+	const struct manifest_list list = !strcmp(which, WISH_LIMIT) ? c->limits : c->requests;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		const struct manifest_entry *e = &list.entry[i];
 
 		if (!str_has_prefix(e->key, STR(WISH_RESOURCE_PREFIX)) ||
-			is_injected(w, container, e->key, e->value))
+			is_injected(w, container, e->key, e->value) ||
+			(!is_patched && wish_is_limit_rangers(w, container, which, e->key)))
 			continue;
 		return fail(err, EINVAL,
 			"container " SHOW ": resource " SHOW " '" SHOW
 			"': divvy writes it; leave it out and say what you want in annotations "
 			"such as divvy.gpu/request",
-			SHOWN(name), SHOWN(e->key), SHOWN(e->value));
+			SHOWN(c->name), SHOWN(e->key), SHOWN(e->value));
 	}
 	return 0;
 }
 
-int wish_check_presets(const struct wish *wish, struct error *err)
+int wish_check_presets(const struct wish *wish, bool is_patched, struct error *err)
 {
 	const struct manifest *pod = &wish->json.pod;
 	int r;
@@ -203,8 +247,8 @@ int wish_check_presets(const struct wish *wish, struct error *err)
 	r = r < 0 ? r : check_annotation(wish, DIALECT_LIST_KEY, buf_str(&wish->list), err);
 	r = r < 0 ? r : check_default(wish, err);
 	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++) {
-		r = check_resources(wish, i, pod->container[i].limits, err);
-		r = r < 0 ? r : check_resources(wish, i, pod->container[i].requests, err);
+		r = check_resources(wish, i, WISH_LIMIT, is_patched, err);
+		r = r < 0 ? r : check_resources(wish, i, WISH_REQUEST, is_patched, err);
 	}
 	if (r == 0 && wish_is_tenant(wish) && wish->json.node_name.n)
 		return fail(err, EINVAL,

@@ -38,7 +38,7 @@ def becomes(namespace, body, want, default=None):
     """Its containers, in order, with what divvy put into them; a dry run goes through all of admission."""
     made = cluster.create(pods(namespace) + "?dryRun=All", body)
     assert list(limits_of(made).items()) == list(want.items()), (limits_of(made), want)
-    assert made["metadata"]["annotations"].get(DEFAULT) == default, made["metadata"]["annotations"]
+    assert made["metadata"].get("annotations", {}).get(DEFAULT) == default, made["metadata"]
     return made
 
 
@@ -152,9 +152,53 @@ def the_scheduler_gives_to_that_container():
         assert given["divvy.gpu/devices"].startswith("train="), given
 
 
+NOTHING = {"divvy.gpu/milli": "0"}
+
+
+def ranged(**limits):
+    """A namespace with a LimitRange that LimitRanger has heard of."""
+    namespace = cluster.new_namespace(**{"a-before": "on", "z-behind": "on"})
+    cluster.create(f"/api/v1/namespaces/{namespace}/limitranges", {
+        "metadata": {"name": "shares"}, "spec": {"limits": [{"type": "Container", **limits}]}})
+    wait_for(lambda: "divvy.gpu/milli" in limits_of(cluster.create(
+        pods(namespace) + "?dryRun=All", pod(container("c"))))["c"], "the range is known")
+    return namespace
+
+
+def a_range_closes_no_namespace():
+    """Its max is a default of all containers, and a container without a limit is refused by LimitRanger itself."""
+    namespace = ranged(max={"divvy.gpu/milli": "500"})
+    init = [container("init")]
+    for name in ("plain", "own"):
+        body = pod(container("train"), container("log"), name=name)
+        body["spec"]["initContainers"] = init
+        made = becomes(namespace, body, {"train": NOTHING, "log": NOTHING})
+        assert made["spec"]["initContainers"][0]["resources"]["requests"] == NOTHING, made["spec"]
+    becomes(namespace, pod(container("train"), container("log"), annotations=REQUEST),
+            {"train": {**SHARE}, "log": NOTHING}, "train")
+    try:
+        becomes(namespace, pod(container("train"), annotations={"divvy.gpu/request": "0.6"}), {})
+    except ApiError as error:
+        assert "maximum divvy.gpu/milli usage per Container is 500" in str(error), error
+    else:
+        raise AssertionError("the range does not hold")
+    for name in ("a-before", "z-behind"):
+        with injector(cluster, name, controller.address):
+            wait_for(lambda: "proxy" in limits_of(cluster.create(
+                pods(namespace) + "?dryRun=All", pod(container("c")))), f"{name} injects")
+            becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": NOTHING, "train": SHARE}, "train")
+
+
+def a_default_of_nothing_is_taken():
+    """As an administrator may write it, so that plain pods need nothing from divvy."""
+    namespace = ranged(max={"divvy.gpu/milli": "500"}, default={"divvy.gpu/milli": "0"})
+    becomes(namespace, pod(container("train")), {"train": NOTHING})
+    becomes(namespace, pod(container("train"), annotations=REQUEST), {"train": SHARE})
+
+
 TESTS = [a_sidecar_from_before_gets_nothing, a_sidecar_from_behind_gets_nothing, keys_by_name_stay_with_their_containers,
          another_systems_resource_stays_with_its_container, kubectls_default_container_counts, the_choice_is_divvys_to_write,
-         the_scheduler_gives_to_that_container]
+         the_scheduler_gives_to_that_container, a_range_closes_no_namespace, a_default_of_nothing_is_taken]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:

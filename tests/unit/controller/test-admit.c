@@ -102,23 +102,36 @@ static void assert_allowed(const struct ask *ask)
 	"'managedFields':[{'manager':'m','operation':'Update','fieldsV1':{'f:spec':{" \
 	"'f:containers':{'.':{},'k:{\\\"name\\\":\\\"main\\\"}':{'.':{}}}}}}],"
 
+/* As LimitRanger says what it wrote. */
+#define RANGED(text) "'kubernetes.io/limit-ranger':'LimitRanger plugin set: " text "'"
+#define RANGES(name) \
+	"{'name':'" name "','resources':{" \
+	"'limits':{'divvy.gpu/milli':'500'},'requests':{'divvy.gpu/milli':'500'}}}"
+#define NO_RANGE(name) \
+	"{'name':'" name "','resources':{" \
+	"'limits':{'divvy.gpu/milli':'0'},'requests':{'divvy.gpu/milli':'0'}}}"
+
 /* As the webhook leaves it. */
 static const struct {
 	const char *dialects, *pod, *result;
 } translated[] = {
 	{NULL, POD("", MAIN), POD("", MAIN)},
 	{NULL, POD("'divvy.gpu/request':'0.3','divvy.gpu/memory':'1000000000'", MAIN),
-		"{" TENANT "'divvy.gpu/request':'0.3','divvy.gpu/memory':'1000000000'}},'spec':{"
+		"{" TENANT "'divvy.gpu/request':'0.3','divvy.gpu/"
+		"memory':'1000000000'}},'spec':{"
 		"'schedulerName':'divvy-scheduler'," SAME("'divvy.gpu/slot':'1','divvy.gpu/"
 							  "milli':'300','divvy.gpu/"
 							  "memory-mib':'954'") "}}"},
 	{NULL,
 		POD("'divvy.gpu/request':'2'",
 			"'schedulerName':'default-scheduler'," LIMITS("'cpu':'1'")),
-		"{" TENANT "'divvy.gpu/request':'2'}},'spec':{'schedulerName':'divvy-scheduler',"
-		"'containers':[{'name':'main','resources':{'limits':{'cpu':'1','divvy.gpu/"
+		"{" TENANT "'divvy.gpu/"
+		"request':'2'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'main','resources':{'limits':{'cpu':'1','"
+		"divvy.gpu/"
 		"slot':'1',"
-		"'divvy.gpu/milli':'2000'},'requests':{'divvy.gpu/slot':'1','divvy.gpu/"
+		"'divvy.gpu/milli':'2000'},'requests':{'divvy.gpu/"
+		"slot':'1','divvy.gpu/"
 		"milli':'2000'}}}]}}"},
 	/* Somebody else's scheduler stays: it may ask divvy's as its extender. */
 	{NULL, POD("'divvy.gpu/request':'1'", "'schedulerName':'volcano'," MAIN),
@@ -128,10 +141,12 @@ static const struct {
 	{NULL,
 		POD("'side.divvy.gpu/request':'0.25','side.divvy.gpu/count':'2',"
 		    "'first.divvy.gpu/request':'0.5'",
-			"'initContainers':[{'name':'first'}],'containers':[{'name':'main'},{'name':"
+			"'initContainers':[{'name':'first'}],'containers':[{'name':"
+			"'main'},{'name':"
 			"'side'}]"),
 		"{" TENANT "'side.divvy.gpu/request':'0.25','side.divvy.gpu/count':'2',"
-		"'first.divvy.gpu/request':'0.5'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'first.divvy.gpu/"
+		"request':'0.5'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'initContainers':[{'name':'first','resources':{"
 		"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'},"
 		"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'}}}],"
@@ -141,29 +156,36 @@ static const struct {
 	/* Of several main containers the choice is kept. */
 	{NULL, POD("'divvy.gpu/request':'0.5'", "'containers':[{'name':'main'},{'name':'side'}]"),
 		"{" TENANT "'divvy.gpu/request':'0.5','divvy.gpu/default-container':'main'}},"
-		"'spec':{'schedulerName':'divvy-scheduler','containers':[" HAS_SHARE(
-			"main", "500") ",{'name':'side'}]}}"},
+		"'spec':{'schedulerName':'divvy-scheduler','containers':"
+		"[" HAS_SHARE("main", "500") ",{'name':'side'}]}}"},
 	/* A webhook put the first container there: the request that made the pod had one. */
 	{NULL,
 		"{'metadata':{'name':'p'," MANAGED "'annotations':{'divvy.gpu/request':'0.5'}},"
 		"'spec':{'containers':[{'name':'side'},{'name':'main'}]}}",
 		"{'metadata':{'name':'p'," MANAGED "'labels':{'divvy.gpu/tenant':'true'},"
-		"'annotations':{'divvy.gpu/request':'0.5','divvy.gpu/default-container':'main'}},"
-		"'spec':{'schedulerName':'divvy-scheduler','containers':[{'name':'side'}"
+		"'annotations':{'divvy.gpu/request':'0.5','divvy.gpu/"
+		"default-container':'main'}},"
+		"'spec':{'schedulerName':'divvy-scheduler','containers':[{'name':'"
+		"side'}"
 		"," HAS_SHARE("main", "500") "]}}"},
 	{NULL,
-		POD("'divvy.gpu/request':'0.5','kubectl.kubernetes.io/default-container':'main'",
+		POD("'divvy.gpu/request':'0.5','kubectl.kubernetes.io/"
+		    "default-container':'main'",
 			"'containers':[{'name':'wait'},{'name':'main'}]"),
-		"{" TENANT "'divvy.gpu/request':'0.5','kubectl.kubernetes.io/default-container':"
-		"'main','divvy.gpu/default-container':'main'}},'spec':{'schedulerName':"
+		"{" TENANT "'divvy.gpu/request':'0.5','kubectl.kubernetes.io/"
+		"default-container':"
+		"'main','divvy.gpu/"
+		"default-container':'main'}},'spec':{'schedulerName':"
 		"'divvy-scheduler','containers':[{'name':'wait'}," HAS_SHARE("main", "500") "]}}"},
 	/* divvy has been here, and then another webhook put a container in front. */
 	{NULL,
 		"{" TENANT "'divvy.gpu/request':'0.5','main.divvy.gpu/limit':'0.6'}},'spec':{"
-		"'schedulerName':'divvy-scheduler','containers':[{'name':'side'}," HAS_SHARE(
-			"main", "500") "]}}",
+		"'schedulerName':'divvy-scheduler','containers':[{'name':'side'}"
+		"," HAS_SHARE("main", "500") "]}}",
 		"{" TENANT "'divvy.gpu/request':'0.5','main.divvy.gpu/limit':'0.6',"
-		"'divvy.gpu/default-container':'main'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'divvy.gpu/"
+		"default-container':'main'}},'spec':{'schedulerName':'divvy-"
+		"scheduler',"
 		"'containers':[{'name':'side'}," HAS_SHARE("main", "500") "]}}"},
 	{NULL,
 		"{" TENANT "'divvy.gpu/request':'0.5','b.divvy.gpu/request':'0.2',"
@@ -176,15 +198,59 @@ static const struct {
 			"b", "200") "," HAS_SHARE("main", "500") "]}}"},
 	{"nvidia",
 		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1',"
-		"'divvy.gpu/dialects':'nvidia'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'divvy.gpu/"
+		"dialects':'nvidia'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'containers':[{'name':'side'}," HAS_SHARE("main", "1000") "]}}",
 		"{" TENANT "'divvy.gpu/translated-from':'main/nvidia.com/gpu=1',"
-		"'divvy.gpu/dialects':'nvidia'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'divvy.gpu/"
+		"dialects':'nvidia'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'containers':[{'name':'side'}," HAS_SHARE("main", "1000") "]}}"},
+	/* A LimitRange's max is the default of all containers. */
+	{NULL,
+		POD(RANGED("divvy.gpu/milli limit for container main; cpu, "
+			   "divvy.gpu/milli request "
+			   "for container main"),
+			"'containers':[" RANGES("main") "]"),
+		POD(RANGED("divvy.gpu/milli limit for container main; cpu, "
+			   "divvy.gpu/milli request "
+			   "for container main"),
+			"'containers':[" NO_RANGE("main") "]")},
+	{NULL,
+		POD("'divvy.gpu/request':'0.3'," RANGED(
+			    "divvy.gpu/milli request for init container i; "
+			    "divvy.gpu/milli limit for "
+			    "init container i; divvy.gpu/milli request for "
+			    "container side; "
+			    "divvy.gpu/milli limit for container side; cpu, "
+			    "divvy.gpu/milli request "
+			    "for container main; divvy.gpu/milli limit for "
+			    "container main"),
+			"'initContainers':[" RANGES("i") "],'containers':[" RANGES(
+				"main") "," RANGES("side") "]"),
+		"{" TENANT "'divvy.gpu/request':'0.3'," RANGED(
+			"divvy.gpu/milli request for init container i; "
+			"divvy.gpu/milli limit for "
+			"init container i; divvy.gpu/milli request for container "
+			"side; "
+			"divvy.gpu/milli limit for container side; cpu, "
+			"divvy.gpu/milli request "
+			"for container main; divvy.gpu/milli limit for container "
+			"main") ",'divvy.gpu/"
+				"default-container':'main'}},'spec':{'"
+				"schedulerName':'divvy-scheduler',"
+				"'initContainers':[" NO_RANGE(
+					"i") "],'containers':[{'name':'main','"
+					     "resources':{"
+					     "'limits':{'divvy.gpu/"
+					     "milli':'300','divvy.gpu/slot':'1'},"
+					     "'requests':{'divvy.gpu/"
+					     "milli':'300','divvy.gpu/"
+					     "slot':'1'}}}," NO_RANGE("side") "]}}"},
 	/* Who makes groups names the scheduler that would keep them together. */
 	{NULL,
 		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1',"
-		"'scheduling.k8s.io/group-name':'job'}},'spec':{'schedulerName':'volcano',"
+		"'scheduling.k8s.io/"
+		"group-name':'job'}},'spec':{'schedulerName':'volcano',"
 		"'containers':[{'name':'main'}]}}",
 		"{" TENANT "'divvy.gpu/request':'1','scheduling.k8s.io/group-name':'job'}},"
 		"'spec':{'schedulerName':'divvy-scheduler'," SAME(
@@ -200,13 +266,15 @@ static const struct {
 		POD("",
 			"'schedulerName':'hami-scheduler'," SAME(
 				"'nvidia.com/gpu':'2',"
-				"'nvidia.com/gpumem':'3000','nvidia.com/gpucores':'30'")),
+				"'nvidia.com/gpumem':'3000','nvidia.com/"
+				"gpucores':'30'")),
 		"{" TENANT "'divvy.gpu/translated-from':"
-		"'main/nvidia.com/gpu=2,main/nvidia.com/gpumem=3000,main/nvidia.com/gpucores=30',"
+		"'main/nvidia.com/gpu=2,main/nvidia.com/gpumem=3000,main/"
+		"nvidia.com/gpucores=30',"
 		"'divvy.gpu/"
-		"dialects':'hami,nvidia'}},'spec':{'schedulerName':'divvy-scheduler'," SAME(
-			"'divvy.gpu/slot':'1','divvy.gpu/milli':'600','divvy.gpu/"
-			"memory-mib':'6000'") "}}"},
+		"dialects':'hami,nvidia'}},'spec':{'schedulerName':'divvy-"
+		"scheduler'," SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'600','divvy.gpu/"
+				   "memory-mib':'6000'") "}}"},
 };
 
 static void pods_are_translated_once(void **state)
@@ -258,6 +326,15 @@ static const struct {
 		"divvy.gpu/milli '1'"},
 	{NULL, NULL, POD("", LIMITS("'divvy.gpu/slot':'1'")), "divvy writes it"},
 	{NULL, NULL, POD("'divvy.gpu/default-container':'main'", MAIN), "divvy writes it"},
+	{NULL, NULL,
+		POD(RANGED("divvy.gpu/milli limit for container side; cpu limit for container "
+			   "main; "
+			   "divvy.gpu/milli request for container main; divvy.gpu/milli limit for "
+			   "init container main; divvy.gpu/milli limit for container xmain"),
+			LIMITS("'divvy.gpu/milli':'500'")),
+		"divvy.gpu/milli '500'"},
+	{NULL, NULL, POD("'divvy.gpu/request':'1'", LIMITS("'divvy.gpu/milli':'0'")),
+		"divvy.gpu/milli '0'"},
 	{NULL, NULL, POD("'divvy.gpu/request':'1','divvy.gpu/default-container':'main'", MAIN),
 		"name containers in divvy.gpu/container"},
 	{NULL, NULL, POD("'divvy.gpu/request':'1','divvy.gpu/default-container':'x'", MAIN),
@@ -298,6 +375,18 @@ static void what_cannot_be_is_said_in_words(void **state)
 
 			assert_refused(&ask, refused[i].says);
 		}
+}
+
+/* The patch replaces it; a pod that still has it has not been patched. */
+static void a_range_that_was_not_replaced_is_refused(void **state)
+{
+	_cleanup_json_ json_t *pod = unit_json(
+		POD(RANGED("divvy.gpu/milli request for container main; divvy.gpu/milli "
+			   "limit for container main"),
+			"'containers':[" RANGES("main") "]"));
+	const struct ask ask = {.path = "/validate/pods", .object = pod};
+
+	assert_refused(&ask, "divvy.gpu/milli '500'");
 }
 
 static void a_pod_that_was_changed_behind_us_is_refused(void **state)
@@ -600,9 +689,9 @@ static void huge_pods_are_refused(void **state)
 	assert_refused(&ask, "at most");
 }
 
-UNIT_MAIN(UNIT(pods_are_translated_once), UNIT(what_cannot_be_is_said_in_words),
-	UNIT(a_pod_that_was_changed_behind_us_is_refused), UNIT(a_broken_namespace_is_told),
-	UNIT(edits_are_wishes), UNIT(a_template_is_refused_where_it_is_applied),
-	UNIT(a_wish_beside_the_template_is_told), UNIT(a_share_pod_is_looked_at_as_its_pod),
-	UNIT(a_daemon_writes_of_its_own_node), UNIT(what_is_no_review_is_told),
-	UNIT(huge_pods_are_refused))
+UNIT_MAIN(UNIT(a_range_that_was_not_replaced_is_refused), UNIT(pods_are_translated_once),
+	UNIT(what_cannot_be_is_said_in_words), UNIT(a_pod_that_was_changed_behind_us_is_refused),
+	UNIT(a_broken_namespace_is_told), UNIT(edits_are_wishes),
+	UNIT(a_template_is_refused_where_it_is_applied), UNIT(a_wish_beside_the_template_is_told),
+	UNIT(a_share_pod_is_looked_at_as_its_pod), UNIT(a_daemon_writes_of_its_own_node),
+	UNIT(what_is_no_review_is_told), UNIT(huge_pods_are_refused))
