@@ -444,7 +444,10 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		controller_enqueue(c, "certificate", "", "");
 		on_rules(c, entry->name);
 		break;
-	case CACHE_POLICIES: on_rules(c, NULL); break;
+	case CACHE_POLICIES:
+		controller_enqueue(c, "certificate", "", "");
+		on_rules(c, NULL);
+		break;
 	case CACHE_LEASES: on_measured(c, entry->object); break;
 	case CACHE_SHARE_PODS:
 		controller_enqueue(c, "share-pod", entry->namespace_name, entry->name);
@@ -605,9 +608,21 @@ static void on_lead(void *data, bool is_leading, uint64_t epoch)
 	log_info(is_leading ? "leading, epoch %llu" : "not leading any more, epoch %llu",
 		(unsigned long long)epoch);
 	c->is_leading = is_leading;
-	if (is_leading)
+	if (is_leading) {
+		kube_discovery_refresh(c->discovery);
 		controller_enqueue_all(c);
+	}
 	arm(c);
+}
+
+/* An API server of another version may know what the last one did not. */
+static void on_discovered(void *data, int r, const struct error *err)
+{
+	struct controller *c = data;
+
+	if (r < 0)
+		log_warn("what the API server serves: %s", err->msg);
+	controller_enqueue(c, "certificate", "", "");
 }
 
 static int elect(struct controller *c, struct error *err)
@@ -688,6 +703,7 @@ static int start(struct controller *c, struct error *err)
 	r = r < 0 ? r
 		  : kube_recorder_new(
 			    c->client, "divvy-controller", c->options.pod_name, &c->recorder, err);
+	r = r < 0 ? r : kube_discovery_new(c->client, on_discovered, c, &c->discovery, err);
 	r = r < 0 ? r : access_new(c->client, &c->access, err);
 	r = r < 0 ? r : serve(c, err);
 	r = r < 0 ? r : watch_all(c, err);
@@ -745,6 +761,7 @@ void controller_free(struct controller *c)
 	kube_recorder_free(c->recorder);
 	page_free(c->page);
 	access_free(c->access);
+	kube_discovery_free(c->discovery);
 	kube_client_free(c->client);
 	controller_end_askings(c);
 	while ((job = LIST_FIRST(&c->jobs))) {

@@ -17,6 +17,7 @@
 #include "controller/web.h"
 #include "http/server.h"
 #include "kube/cache.h"
+#include "kube/discovery.h"
 #include "kube/event.h"
 #include "kube/lease.h"
 #include "kube/write.h"
@@ -70,6 +71,7 @@ struct controller {
 	struct loop *loop;
 	struct kube_config *config;
 	struct kube_client *client;
+	struct kube_discovery *discovery;
 	struct kube_recorder *recorder;
 	struct kube_lease *lease;
 	struct watched watched[CONTROLLER_N_CACHES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The webhook's certificate: the leader keeps the Secret and what API servers trust (webhooks, and
- * the APIService of external metrics); all show what the Secret has, and say that they are ready
+ * The webhook's certificate: the leader keeps the Secret, completes the webhooks' configurations
+ * (hook.h), and says whom to trust in the APIService of external metrics; all show what the Secret has, and say that they are ready
  * once the webhooks trust it.
  */
 #include <errno.h>
@@ -11,10 +11,13 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
+#include "controller/hook.h"
 #include "controller/secret.h"
+#include "manifest/policy.h"
 
 #define STEPS_MAX 4
 #define LOOK_NS (CERTIFICATE_OVERLAP_NS / 4)
+#define LIST_MAX (64u << 10)
 #define MANAGER "divvy-controller"
 
 static const struct secret_field fields[] = {
@@ -116,34 +119,69 @@ static int write_secret(
 	return patch(job, &target, KUBE_PATCH_MERGE, secret_patch(secret, fields, store), err);
 }
 
-/* 1: it is under way; 0: all trust that already. */
-static int write_bundle(
+static void list_dialects(struct dialect_config *all, const char *list)
+{
+	struct dialect_config one;
+
+	/* Of a list that is wrong nothing is translated. */
+	if (list && dialect_config_parse(str_from(list), &one, NULL) == 0)
+		all->enabled |= one.enabled;
+}
+
+/* All that a namespace or a policy lists. */
+static void all_dialects(const struct controller *c, struct dialect_config *ret_all)
+{
+	const struct kube_entry *e = NULL;
+
+	dialect_config_parse(STR(""), ret_all, NULL);
+	while ((e = controller_next(c, CACHE_NAMESPACES, e)))
+		list_dialects(ret_all,
+			kube_json_text_at(
+				e->object, "metadata", "annotations", DIALECT_LIST_KEY, NULL));
+	while ((e = controller_next(c, CACHE_POLICIES, e))) {
+		_cleanup_buf_ struct buf list = BUF_INIT(LIST_MAX);
+
+		policy_add_dialects(json_object_get(e->object, "spec"), &list);
+		list_dialects(ret_all, buf_text(&list));
+	}
+}
+
+/* 1: it is under way; 0: all have it already. */
+static int complete_hooks(
 	struct job *job, size_t which, const struct certificate_store *store, struct error *err)
 {
+	const struct controller *c = job->c;
+
 	const struct kube_target target = {.group_version = "admissionregistration.k8s.io/v1",
 		.resource = which ? "validatingwebhookconfigurations"
 				  : "mutatingwebhookconfigurations",
 		.name = job->c->options.webhook_configuration};
-	const json_t *hooks = json_object_get(configuration(job->c, which), "webhooks");
-	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt);
-	const char *bundle = json_string_value(encoded);
-	json_t *list = json_array();
+	const json_t *hooks = json_object_get(configuration(c, which), "webhooks");
+	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt), *list = json_array();
+	struct dialect_config dialects;
+	const struct hook_want want = {.bundle = json_string_value(encoded),
+		.service = c->options.webhook_service,
+		.ns = c->options.ns,
+		.dialects = kube_discovery_has_field(
+				    c->discovery, KUBE_FIELD_WEBHOOK_MATCH_CONDITIONS)
+			? &dialects
+			: NULL};
 
-	for (size_t i = 0; bundle && i < json_array_size(hooks); i++) {
-		const json_t *hook = json_array_get(hooks, i);
-		const char *now = kube_json_text_at(hook, "clientConfig", "caBundle", NULL);
+	all_dialects(c, &dialects);
+	for (size_t i = 0; want.bundle && i <= json_array_size(hooks); i++) {
+		json_t *change = NULL;
+		int r = i < json_array_size(hooks)
+			? hook_patch(json_array_get(hooks, i), &want, &change)
+			: hook_late(hooks, &want, &change);
 
-		if (!now || strcmp(now, bundle))
-			json_array_append_new(list,
-				json_pack("{s:s*, s:{s:s}}", "name",
-					json_string_value(json_object_get(hook, "name")),
-					"clientConfig", "caBundle", bundle));
+		if (r < 0)
+			return fail(err, ENOMEM, "out of memory");
+		if (change)
+			json_array_append_new(list, change);
 	}
-	if (!json_array_size(list)) {
-		json_decref(list);
+	if (!json_array_size(list))
 		return 0;
-	}
-	return patch(job, &target, KUBE_PATCH_STRATEGIC, json_pack("{s:o}", "webhooks", list), err);
+	return patch(job, &target, KUBE_PATCH_STRATEGIC, json_pack("{s:O}", "webhooks", list), err);
 }
 
 /* The same for external metrics: 0, too, where nobody has asked us for them. */
@@ -181,7 +219,8 @@ static int look(struct job *job, struct error *err)
 
 	if (!controller_is_synced(c, CACHE_SECRET) || !controller_is_synced(c, CACHE_MUTATING) ||
 		!controller_is_synced(c, CACHE_VALIDATING) ||
-		!controller_is_synced(c, CACHE_NAMESPACES))
+		!controller_is_synced(c, CACHE_NAMESPACES) ||
+		!controller_is_synced(c, CACHE_POLICIES))
 		return 0;
 	if (!secret)
 		return fail(err, ENOENT, "Secret %s/%s is missing: it comes with the manifests",
@@ -200,8 +239,8 @@ static int look(struct job *job, struct error *err)
 	/* Nobody is called before the namespaces that must not wait for us are left alone. */
 	if (!controller_has_labelled(c))
 		return 0;
-	r = write_bundle(job, 0, &store, err);
-	r = r ? r : write_bundle(job, 1, &store, err);
+	r = complete_hooks(job, 0, &store, err);
+	r = r ? r : complete_hooks(job, 1, &store, err);
 	return r ? r : write_service_bundle(job, &store, err);
 }
 

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The expression errs on the side of asking: it looks for the domain of a key anywhere in the key.
+ * An expression that cannot be evaluated refuses the pod, as failurePolicy says.
+ */
+#include "controller/hook.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "manifest/placeholder.h"
+
+#define EXPRESSION_MAX (16u << 10)
+#define TERMS_MAX 64u
+#define LATE_TIMEOUT_S 1 /* what a plain pod waits for a controller that is down */
+#define METADATA_NAME "kubernetes.io/metadata.name"
+
+/* Webhooks that see new pods; the others see tenants or divvy's own objects alone. */
+static const char *const of_new_pods[] = {HOOK_PODS, "pods.create.divvy.gpu"};
+
+/* ---- which pods ---- */
+
+/* A test of one key `k`, each once. */
+struct terms {
+	struct str text[TERMS_MAX];
+	const char *of[TERMS_MAX]; /* function of CEL */
+	size_t n;
+};
+
+static void add_term(struct terms *t, const char *function, struct str text)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (str_eq(t->text[i], text) && !strcmp(t->of[i], function))
+			return;
+	if (t->n < TERMS_MAX) {
+		t->text[t->n] = text;
+		t->of[t->n++] = function;
+	}
+}
+
+/* "nvidia.com/gpu" -> "nvidia.com/" */
+static struct str domain_of(const char *key)
+{
+	const struct str s = str_from(key);
+
+	return (struct str){s.p, MIN(str_find(s, '/') + 1, s.n)};
+}
+
+static void add_dialect(
+	const struct dialect *dialect, struct terms *metadata, struct terms *resources)
+{
+	if (dialect->prefix)
+		add_term(metadata, "startsWith", str_from(dialect->prefix));
+	for (const struct dialect_key *k = dialect->keys; k->key; k++) {
+		if (k->use != DIALECT_ASKS)
+			continue;
+		if (k->where == DIALECT_RESOURCE)
+			add_term(resources, "startsWith", domain_of(k->key));
+		else if (!dialect->prefix)
+			add_term(metadata, "startsWith", str_from(k->key));
+	}
+}
+
+static void put_map(struct buf *out, const char *map, const struct terms *terms)
+{
+	buf_addf(out, "(has(%s) && %s.exists(k, ", map, map);
+	for (size_t i = 0; i < terms->n; i++)
+		buf_addf(out, "%sk.%s('%" STR_FMT "')", i ? " || " : "", terms->of[i],
+			STR_ARG(terms->text[i]));
+	buf_add_text(out, "))");
+}
+
+static void put_containers(struct buf *out, const char *list, const struct terms *resources)
+{
+	buf_addf(out, "(has(%s) && %s.exists(c, has(c.resources) && (", list, list);
+	put_map(out, "c.resources.limits", resources);
+	buf_add_text(out, " || ");
+	put_map(out, "c.resources.requests", resources);
+	buf_add_text(out, ")))");
+}
+
+json_t *hook_expression(const struct dialect_config *dialects)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(EXPRESSION_MAX);
+	struct terms metadata = {0}, resources = {0};
+
+	add_term(&metadata, "contains", STR("divvy.gpu/"));
+	add_term(&resources, "startsWith", STR("divvy.gpu/"));
+	for (size_t i = 1; dialect_at(i); i++)
+		if (dialects->enabled >> i & 1)
+			add_dialect(dialect_at(i), &metadata, &resources);
+	put_map(&out, "object.metadata.annotations", &metadata);
+	buf_add_text(&out, " || ");
+	put_map(&out, "object.metadata.labels", &metadata);
+	buf_add_text(&out, " || ");
+	put_containers(&out, "object.spec.containers", &resources);
+	buf_add_text(&out, " || ");
+	put_containers(&out, "object.spec.initContainers", &resources);
+	buf_add_text(&out,
+		" || (has(object.spec.priorityClassName) && "
+		"object.spec.priorityClassName == '" PLACEHOLDER_NAME "')");
+	return buf_error(&out) < 0 ? NULL : json_string(buf_text(&out));
+}
+
+static bool is_of_new_pods(const json_t *hook)
+{
+	const char *name = kube_json_text_at(hook, "name", NULL);
+
+	for (size_t i = 0; name && i < ARRAY_SIZE(of_new_pods); i++)
+		if (!strcmp(name, of_new_pods[i]))
+			return true;
+	return false;
+}
+
+/* 1: the patch has it; 0: the hook had it. */
+static int want_condition(const json_t *hook, const struct hook_want *want, json_t *patch)
+{
+	const json_t *list = json_object_get(hook, "matchConditions"), *now = NULL;
+	_cleanup_json_ json_t *expression = NULL;
+
+	if (!want->dialects || !is_of_new_pods(hook))
+		return 0;
+	expression = hook_expression(want->dialects);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *name = kube_json_text_at(json_array_get(list, i), "name", NULL);
+
+		if (name && !strcmp(name, HOOK_CONDITION))
+			now = json_object_get(json_array_get(list, i), "expression");
+	}
+	if (expression && now && json_equal(now, expression))
+		return 0;
+	if (!expression ||
+		json_object_set_new(patch, "matchConditions",
+			json_pack("[{s:s, s:O}]", "name", HOOK_CONDITION, "expression",
+				expression)) < 0)
+		return -ENOMEM;
+	return 1;
+}
+
+/* ---- where it is ---- */
+
+static int want_client(const json_t *hook, const struct hook_want *want, json_t *patch)
+{
+	const char *bundle = kube_json_text_at(hook, "clientConfig", "caBundle", NULL),
+		   *service = kube_json_text_at(hook, "clientConfig", "service", "name", NULL),
+		   *ns = kube_json_text_at(hook, "clientConfig", "service", "namespace", NULL);
+	const bool is_elsewhere = service && ns && !strcmp(service, want->service) &&
+		strcmp(ns, want->ns);
+	json_t *client;
+
+	if (bundle && !strcmp(bundle, want->bundle) && !is_elsewhere)
+		return 0;
+	client = json_pack("{s:s}", "caBundle", want->bundle);
+	if (client && is_elsewhere)
+		json_object_set_new(client, "service", json_pack("{s:s}", "namespace", want->ns));
+	return client && json_object_set_new(patch, "clientConfig", client) == 0 ? 1 : -ENOMEM;
+}
+
+static bool has_text(const json_t *list, const char *text)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *value = json_string_value(json_array_get(list, i));
+
+		if (value && !strcmp(value, text))
+			return true;
+	}
+	return false;
+}
+
+/* An exclusion that lacks the namespace; the list of expressions can only be written as a whole. */
+static int want_exclusion(const json_t *hook, const struct hook_want *want, json_t *patch)
+{
+	_cleanup_json_ json_t *list = json_deep_copy(
+		kube_json_at(hook, "namespaceSelector", "matchExpressions", NULL));
+	int r = 0;
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		json_t *e = json_array_get(list, i), *values = json_object_get(e, "values");
+		const char *key = kube_json_text_at(e, "key", NULL),
+			   *operator= kube_json_text_at(e, "operator", NULL);
+
+		if (!key || !operator|| strcmp(key, METADATA_NAME) || strcmp(operator, "NotIn") ||
+			has_text(values, want->ns))
+			continue;
+		if (json_array_append_new(values, json_string(want->ns)) < 0)
+			return -ENOMEM;
+		r = 1;
+	}
+	if (!r)
+		return 0;
+	return json_object_set_new(
+		       patch, "namespaceSelector", json_pack("{s:O}", "matchExpressions", list)) < 0
+		? -ENOMEM
+		: 1;
+}
+
+int hook_patch(const json_t *hook, const struct hook_want *want, json_t **ret_patch)
+{
+	_cleanup_json_ json_t *patch = json_pack(
+		"{s:s*}", "name", json_string_value(json_object_get(hook, "name")));
+	int (*const all[])(const json_t *hook, const struct hook_want *want, json_t *patch) = {
+		want_client, want_exclusion, want_condition};
+	bool is_changed = false;
+
+	if (!patch)
+		return -ENOMEM;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		int r = all[i](hook, want, patch);
+
+		if (r < 0)
+			return r;
+		is_changed |= r > 0;
+	}
+	*ret_patch = is_changed ? TAKE_PTR(patch) : NULL;
+	return 0;
+}
+
+static const json_t *find_hook(const json_t *hooks, const char *name)
+{
+	for (size_t i = 0; i < json_array_size(hooks); i++) {
+		const json_t *hook = json_array_get(hooks, i);
+		const char *its = kube_json_text_at(hook, "name", NULL);
+
+		if (its && !strcmp(its, name))
+			return hook;
+	}
+	return NULL;
+}
+
+int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook)
+{
+	const json_t *of = find_hook(hooks, HOOK_PODS);
+	_cleanup_json_ json_t *hook = NULL, *more = NULL, *change = NULL;
+
+	*ret_hook = NULL;
+	if (!want->dialects || !of || find_hook(hooks, HOOK_LATE))
+		return 0;
+	hook = json_deep_copy(of);
+	change = json_object();
+	more = json_pack("{s:s, s:s, s:i, s:{s:[{s:s, s:s}]}}", "name", HOOK_LATE, "failurePolicy",
+		"Ignore", "timeoutSeconds", LATE_TIMEOUT_S, "objectSelector", "matchExpressions",
+		"key", DIALECT_TENANT_LABEL, "operator", "DoesNotExist");
+	if (!hook || !more || !change || json_object_update(hook, more) < 0 ||
+		want_client(of, want, change) < 0 || want_exclusion(of, want, change) < 0 ||
+		json_object_update_recursive(hook, change) < 0)
+		return -ENOMEM;
+	json_object_del(hook, "matchConditions");
+	*ret_hook = TAKE_PTR(hook);
+	return 0;
+}
