@@ -36,12 +36,12 @@ def free_port(address):
 
 
 class Controller:
-    def __init__(self, cluster, name="divvy-controller", args=()):
-        self.cluster, self.name, self.args = cluster, name, args
+    def __init__(self, cluster, name="divvy-controller", args=(), system=SYSTEM):
+        self.cluster, self.name, self.args, self.system = cluster, name, [f"--namespace={system}", *args], system
         self.address = own_address()
         self.port, self.page = free_port(self.address), free_port(self.address)
         self.log = os.path.join(cluster.dir, "log", name + ".log")
-        self.account = cluster.service_account(SYSTEM, "divvy-controller")
+        self.account = cluster.service_account(system, "divvy-controller")
 
     def start(self, wait=True):
         argv = [os.path.abspath(PROGRAM), f"--kubeconfig={self.account.kubeconfig}", "--leader-elect",
@@ -81,11 +81,11 @@ class Controller:
 
     def serve_here(self, *others):
         """The Service leads to this one (and others): nobody else's pods are behind it."""
-        services = f"/api/v1/namespaces/{SYSTEM}/services/divvy-controller"
+        services = f"/api/v1/namespaces/{self.system}/services/divvy-controller"
         self.cluster.patch(services, {"spec": {"selector": None}})
         subsets = [{"addresses": [{"ip": c.address}], "ports": [
             {"name": "webhook", "port": c.port}, {"name": "https", "port": c.page}]} for c in (self, *others)]
-        path = f"/api/v1/namespaces/{SYSTEM}/endpoints"
+        path = f"/api/v1/namespaces/{self.system}/endpoints"
         body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "divvy-controller"}, "subsets": subsets}
 
         def led():

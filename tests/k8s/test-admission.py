@@ -3,10 +3,13 @@
 """divvy's webhook beside what else changes pods on a real API server: other webhooks, and Kubernetes' own plugins."""
 
 import contextlib
+import os
+import subprocess
+import sys
 
 from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for
-from controller import installed
-from injector import SIDECAR, injector
+from controller import SYSTEM, Controller, installed
+from injector import SIDECAR, in_front, injector
 from scheduled import Scheduled
 
 SHARE = {"divvy.gpu/slot": "1", "divvy.gpu/milli": "300"}
@@ -196,9 +199,121 @@ def a_default_of_nothing_is_taken():
     becomes(namespace, pod(container("train"), annotations=REQUEST), {"train": SHARE})
 
 
+def hooks(kind="mutating"):
+    return cluster.get(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/divvy")["webhooks"]
+
+
+def minor():
+    return int(cluster.get("/version")["minor"].rstrip("+"))
+
+
+def keys_of_a_later_webhook_are_translated():
+    """API servers call divvy's webhook again, or for the first time."""
+    def asks(made):
+        if any(k.startswith("divvy.gpu/") for k in made["metadata"].get("annotations", {})):
+            return []
+        return [{"op": "add", "path": "/metadata/annotations", "value": REQUEST}]
+    with injected("z-keys", patch=lambda made: [*in_front(made), *asks(made)]) as namespace:
+        becomes(namespace, pod(container("train")), {"proxy": {}, "train": SHARE}, "train")
+
+
+def refused(namespace, body):
+    """The sentence, with which an API server refuses what its webhook does not answer."""
+    try:
+        cluster.create(pods(namespace) + "?dryRun=All", body)
+    except ApiError as error:
+        return error.code == 500 and "webhook" in str(error) and str(error)
+    return False
+
+
+def only_pods_with_a_share_need_the_controller():
+    plain, share = pod(container("c")), pod(container("c"), annotations=REQUEST)
+    whole = pod(container("c", **{"nvidia.com/gpu": "1"}))
+    conditions = {h["name"]: h.get("matchConditions") for h in [*hooks(), *hooks("validating")]}
+    if minor() >= 28:
+        assert conditions["pods.mutate.divvy.gpu"] and conditions["pods.create.divvy.gpu"], conditions
+        listing = cluster.new_namespace()
+        cluster.patch(f"/api/v1/namespaces/{listing}", {"metadata": {"annotations": {"divvy.gpu/dialects": "nvidia"}}})
+        wait_for(lambda: "nvidia.com/" in hooks()[0]["matchConditions"][0]["expression"], "the dialect is listed")
+    else:
+        assert not any(conditions.values()), conditions
+    controller.kill()
+    try:
+        # Of new pods these, as nobody would translate them, or see what only divvy may write.
+        for body in (share, pod(container("c", **{"divvy.gpu/slot": "1"})), pod(container("c"), labels={"divvy.gpu/tenant": "true"}),
+                     pod(container("c"), annotations={"c.divvy.gpu/devices": "GPU-1"})):
+            assert wait_for(lambda b=body: refused(cluster.namespace, b), "the webhook is asked")
+        cluster.create(pods(SYSTEM) + "?dryRun=All", plain)
+        if minor() >= 28:
+            for body in (plain, pod(container("c", cpu="1"), labels={"app": "x"}, annotations={"a/b": "c"})):
+                cluster.create(pods(cluster.namespace) + "?dryRun=All", body)
+            wait_for(lambda: refused(listing, whole), "a listed dialect is looked for")
+    finally:
+        controller.start()
+    if minor() >= 28:
+        cluster.delete(f"/api/v1/namespaces/{listing}")
+        wait_for(lambda: "nvidia.com/" not in hooks()[0]["matchConditions"][0]["expression"], "no namespace lists it")
+        controller.kill()
+        try:
+            cluster.create(pods(cluster.namespace) + "?dryRun=All", whole)
+        finally:
+            controller.start()
+
+
+def lead_to(space):
+    """Where the webhooks are served, and that space left alone, everywhere where one is."""
+    for hook in [*hooks(), *hooks("validating")]:
+        expressions = hook["namespaceSelector"].get("matchExpressions", [])
+        names = [e["values"] for e in expressions if e["key"] == "kubernetes.io/metadata.name"]
+        if hook["clientConfig"]["service"]["namespace"] != space or any(space not in n for n in names):
+            return False
+    return True
+
+
+def generate(*args):
+    done = subprocess.run([sys.executable, os.path.join(os.environ["DIVVY_SOURCE"], "deploy/generate"), *args],
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def it_may_be_in_another_namespace():
+    """... and comes up there by itself when all of it has gone: no pod of its own waits for its webhook."""
+    for name in ("", "No", "a/b", "divvy-node-lease"):
+        code, text = generate("--namespace", name)
+        assert code == 1 and "DNS label" in text, text
+    space = "gpu-sharing"
+    code, text = generate("--namespace", space)
+    assert code == 0 and "divvy-system" not in text, text
+    if minor() < 21:
+        text = text.replace("policy/v1\n", "policy/v1beta1\n")
+    path = os.path.join(cluster.dir, "elsewhere.yaml")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    controller.kill()
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path, timeout=120)
+    assert lead_to(space)
+    plain, share = pod(container("c")), pod(container("c"), annotations=REQUEST)
+    wait_for(lambda: refused(cluster.namespace, share), "nobody answers")
+    cluster.create(pods(space) + "?dryRun=All", plain)
+    other = Controller(cluster, name="elsewhere", args=["--placeholder-image=none"], system=space)
+    other.serve_here()
+    other.start()
+    try:
+        becomes(cluster.namespace, share, {"c": SHARE})
+        # Webhooks that were left behind are led to the controller that runs.
+        path = os.path.join(os.environ["DIVVY_SOURCE"], "deploy/base/admission.yaml")
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path)
+        wait_for(lambda: lead_to(space), "the webhooks lead to where it is")
+        wait_for(lambda: not refused(cluster.namespace, share), "it is asked")
+        becomes(cluster.namespace, share, {"c": SHARE})
+    finally:
+        other.kill()
+
+
 TESTS = [a_sidecar_from_before_gets_nothing, a_sidecar_from_behind_gets_nothing, keys_by_name_stay_with_their_containers,
          another_systems_resource_stays_with_its_container, kubectls_default_container_counts, the_choice_is_divvys_to_write,
-         the_scheduler_gives_to_that_container, a_range_closes_no_namespace, a_default_of_nothing_is_taken]
+         the_scheduler_gives_to_that_container, a_range_closes_no_namespace, a_default_of_nothing_is_taken,
+         keys_of_a_later_webhook_are_translated, only_pods_with_a_share_need_the_controller, it_may_be_in_another_namespace]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:
