@@ -30,6 +30,7 @@ struct seen_node {
 	bool is_silent;         /* its daemon says nothing any more */
 	bool has_tenants;       /* any pod that was given devices there, and has not ended */
 	uint64_t used;          /* by index in devices: given to a pod that is or will be there */
+	uint64_t milli[DEVICES_MAX]; /* by index: shares that these pods have of it */
 	UT_hash_handle hh;
 };
 
@@ -208,12 +209,29 @@ static bool is_gone(const struct seen_node *n, const json_t *device)
 		!kube_json_text_at(device, "placeholder", NULL);
 }
 
+static uint64_t milli_of(const json_t *pod)
+{
+	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL);
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < json_array_size(containers); i++) {
+		const char *text = kube_json_text_at(
+			json_array_get(containers, i), "resources", "requests", MILLI, NULL);
+		uint64_t milli;
+
+		if (text && quantity_parse(str_from(text), 1, &milli, NULL) == 0)
+			sum += MIN(milli, UINT64_C(1) << 32);
+	}
+	return sum;
+}
+
 static enum pool_pod add_tenant(struct pool_view *v, const char *node, const json_t *pod)
 {
 	const char *given = kube_json_text_at(
 		pod, "metadata", "annotations", GIVEN_DEVICES_KEY, NULL);
 	struct seen_node *n = node_of(v, node);
 	bool is_lost = false;
+	uint64_t got = 0;
 
 	if (!given || is_over(pod))
 		return POOL_POD_STAYS;
@@ -227,9 +245,13 @@ static enum pool_pod add_tenant(struct pool_view *v, const char *node, const jso
 
 		if (!uuid || !strstr(given, uuid))
 			continue;
-		n->used |= 1ull << i;
+		got |= 1ull << i;
 		is_lost |= is_gone(n, d);
 	}
+	n->used |= got;
+	for (size_t i = 0; got >> i && i < DEVICES_MAX; i++)
+		if (got >> i & 1)
+			n->milli[i] += milli_of(pod) / (unsigned int)__builtin_popcountll(got);
 	return is_lost && !is_leaving(pod) ? POOL_POD_LOST : POOL_POD_STAYS;
 }
 
@@ -247,22 +269,6 @@ const char *pool_view_image(const json_t *pod)
 			own = c;
 	}
 	return kube_json_text_at(own, "image", NULL);
-}
-
-static uint64_t milli_of(const json_t *pod)
-{
-	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL);
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < json_array_size(containers); i++) {
-		const char *text = kube_json_text_at(
-			json_array_get(containers, i), "resources", "requests", MILLI, NULL);
-		uint64_t milli;
-
-		if (text && quantity_parse(str_from(text), 1, &milli, NULL) == 0)
-			sum += MIN(milli, UINT64_C(1) << 32);
-	}
-	return sum;
 }
 
 /* As it fills devices: several are several, and of more than half of one no two are on one. */
@@ -350,6 +356,7 @@ static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 		if (!uuid || !text_is(kube_json_text_at(d, "placeholder", NULL), p->name))
 			continue;
 		p->is_used = n->used & 1ull << i;
+		p->free_milli = DEVICE_MILLI - (uint32_t)MIN(n->milli[i], DEVICE_MILLI);
 		p->is_useless = cordon_has(n->gpu_node, uuid) ||
 			!text_is(kube_json_text_at(d, "health", NULL), "Healthy");
 		p->may_go = n->is_silent && !p->is_used && !v->is_short;

@@ -15,6 +15,8 @@
 struct memory {
 	UT_hash_handle hh;
 	uint64_t since_ns;         /* a placeholder is idle; CLOCK_NEVER: it is not */
+	uint64_t used_ns;          /* ... got its first tenant; CLOCK_NEVER: none, or unseen */
+	bool was_seen, was_used;   /* ... at an earlier decision */
 	uint64_t next_ns;          /* a pod counts again */
 	uint64_t milli, coming_ns; /* what it counted as; until then that is on its way to it */
 	uint32_t tries;            /* how often it has counted */
@@ -23,8 +25,13 @@ struct memory {
 	char key[];
 };
 
+#define ROOMS_MAX 1024u
+
 struct vgpu_pool {
 	struct memory *placeholders, *sources;
+	/* Of one decision: what the waiting pods need, and what is left of devices. */
+	uint64_t need[POOL_SOURCES_MAX];
+	uint64_t room[ROOMS_MAX + POOL_SOURCES_MAX];
 };
 
 int pool_policy_parse(struct str text, enum pool_policy *ret_policy, struct error *err)
@@ -58,6 +65,7 @@ static struct memory *recall(struct memory **all, const char *key)
 		return NULL;
 	memcpy(m->key, key, n);
 	m->since_ns = CLOCK_NEVER;
+	m->used_ns = CLOCK_NEVER;
 	HASH_ADD_STR(*all, key, m);
 	return m;
 }
@@ -132,12 +140,64 @@ static bool has_come(const struct pool_facts *f)
 	return is_there;
 }
 
+static int more_first(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/*
+ * Devices whose first tenants came a moment ago: other pods are on their way to what is left of
+ * them. A pod that still waits later needs something else than that.
+ */
+static size_t find_rooms(struct vgpu_pool *pool, const struct pool_facts *f)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n_placeholders && n < ROOMS_MAX; i++) {
+		const struct pool_placeholder *p = &f->placeholder[i];
+		struct memory *m;
+
+		HASH_FIND_STR(pool->placeholders, p->name, m);
+		if (m && p->is_used && !p->is_leaving && !p->is_useless &&
+			m->used_ns != CLOCK_NEVER && f->now_ns < m->used_ns + POOL_COMING_NS)
+			pool->room[n++] = p->free_milli;
+	}
+	return n;
+}
+
+/* Devices for the needs that no room holds: shares are packed, the largest first. */
+static uint64_t count_devices(struct vgpu_pool *pool, size_t n_needs, size_t n_rooms)
+{
+	uint64_t devices = 0;
+
+	qsort(pool->need, n_needs, sizeof(*pool->need), more_first);
+	for (size_t i = 0; i < n_needs; i++) {
+		const uint64_t need = pool->need[i];
+		size_t k = 0;
+
+		if (need > DEVICE_MILLI) {
+			devices += (need + DEVICE_MILLI - 1) / DEVICE_MILLI;
+			continue;
+		}
+		while (k < n_rooms && pool->room[k] < need)
+			k++;
+		if (k == n_rooms) {
+			pool->room[n_rooms++] = DEVICE_MILLI;
+			devices++;
+		}
+		pool->room[k] -= need;
+	}
+	return devices;
+}
+
 /* Devices that those would fill who count now, and those who have counted a moment ago. */
 static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
 	uint64_t *ret_devices)
 {
 	const bool is_there = has_come(f);
-	uint64_t milli = 0;
+	size_t n = 0;
 
 	for (size_t i = 0; i < f->n_sources; i++) {
 		struct memory *m = recall(&pool->sources, f->source[i].uid);
@@ -154,11 +214,11 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 			m->coming_ns = f->now_ns + POOL_COMING_NS;
 		}
 		/* What comes for one is not there for the next. */
-		if (f->now_ns < m->coming_ns)
-			milli += m->milli;
+		if (f->now_ns < m->coming_ns && n < POOL_SOURCES_MAX)
+			pool->need[n++] = m->milli;
 		plan->again_ns = MIN(plan->again_ns, m->next_ns);
 	}
-	*ret_devices = (milli + DEVICE_MILLI - 1) / DEVICE_MILLI;
+	*ret_devices = count_devices(pool, n, find_rooms(pool, f));
 	return 0;
 }
 
@@ -265,6 +325,12 @@ static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
 		if (!m)
 			return -ENOMEM;
 		m->is_seen = true;
+		/* Of one that had tenants before this controller led nobody knows since when. */
+		if (p->is_used && !m->was_used)
+			m->used_ns = m->was_seen || p->age_ns < POOL_COMING_NS ? f->now_ns
+									       : CLOCK_NEVER;
+		m->was_seen = true;
+		m->was_used = p->is_used;
 		if (p->is_used || p->is_leaving || p->is_unknown || !p->is_bound)
 			m->since_ns = CLOCK_NEVER;
 		else if (m->since_ns == CLOCK_NEVER)

@@ -44,15 +44,16 @@ struct pool_node {
 
 struct pool_placeholder {
 	const char *name;
-	const char *node; /* that it is bound to or meant for; "": whichever has a device */
-	uint64_t age_ns;  /* since it was made */
-	bool is_bound;    /* it has a node: its device is its own */
-	bool is_used;     /* tenants are on its device, or on their way there */
-	bool is_leaving;  /* it is being deleted */
-	bool is_useless;  /* its device takes no new tenants: cordoned, unhealthy */
-	bool is_unknown;  /* nobody says which device it has, and its node has tenants */
-	bool may_go;      /* nobody is on its device, whatever its node's daemon said last */
-	bool is_released; /* ... and it has been told */
+	const char *node;    /* that it is bound to or meant for; "": whichever has a device */
+	uint64_t age_ns;     /* since it was made */
+	bool is_bound;       /* it has a node: its device is its own */
+	bool is_used;        /* tenants are on its device, or on their way there */
+	uint32_t free_milli; /* ... and the share of it that these leave */
+	bool is_leaving;     /* it is being deleted */
+	bool is_useless;     /* its device takes no new tenants: cordoned, unhealthy */
+	bool is_unknown;     /* nobody says which device it has, and its node has tenants */
+	bool may_go;         /* nobody is on its device, whatever its node's daemon said last */
+	bool is_released;    /* ... and it has been told */
 };
 
 /* A pod that no device has room for. */

@@ -322,6 +322,33 @@ static void nodes_without_a_pool_do_not_matter(void **state)
 	assert_false(pool_view_has(NULL, NULL));
 }
 
+#define SHARES(milli) \
+	"'nodeName':'n1','containers':[{'resources':{'requests':{'divvy.gpu/milli':'" milli "'}}}" \
+											    "]"
+
+static void what_tenants_leave_of_a_device_is_counted(void **state)
+{
+	struct world *w = *state;
+	const struct pool_facts *f;
+	static const struct {
+		const char *name, *devices, *spec;
+	} tenants[] = {{"a", "main=GPU-1", SHARES("300")}, {"b", "main=GPU-1", SHARES("250")},
+		{"c", "main=GPU-1,GPU-2", SHARES("800")}};
+
+	assert_ok(add_node(w, "n1", "pool", "'pool':{}", two, NULL));
+	add_placeholder(w, "p1", NS, "'nodeName':'n1'", "");
+	add_placeholder(w, "p2", NS, "'nodeName':'n1'", "");
+	for (size_t i = 0; i < ARRAY_SIZE(tenants); i++)
+		pool_view_add_pod(w->view,
+			object(w,
+				"{'metadata':{'name':'%s','namespace':'a','annotations':{"
+				"'divvy.gpu/devices':'%s'}},'spec':{%s}}",
+				tenants[i].name, tenants[i].devices, tenants[i].spec));
+	f = pool_view_facts(w->view, 0);
+	assert_int_equal(find(f, "p1")->free_milli, 50);
+	assert_int_equal(find(f, "p2")->free_milli, 600);
+}
+
 static void own_image_is_that_of_its_own_container(void **state)
 {
 	struct world *w = *state;
@@ -348,4 +375,5 @@ UNIT_MAIN(IN_WORLD(a_placeholder_is_used_by_whom_its_device_is_given),
 	IN_WORLD(a_daemon_that_is_gone_holds_nothing),
 	IN_WORLD(a_wrong_policy_is_named_and_left_out),
 	IN_WORLD(nodes_without_a_pool_do_not_matter),
+	IN_WORLD(what_tenants_leave_of_a_device_is_counted),
 	IN_WORLD(own_image_is_that_of_its_own_container))

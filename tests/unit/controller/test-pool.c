@@ -14,7 +14,7 @@ struct world {
 	struct vgpu_pool *pool;
 	struct pool_facts facts;
 	struct pool_node node[2];
-	struct pool_placeholder placeholder[8];
+	struct pool_placeholder placeholder[16];
 	struct pool_source source[32];
 	struct pool_plan plan;
 };
@@ -97,6 +97,89 @@ static void what_comes_for_one_is_not_there_for_the_next(void **state)
 	w->source[0] = w->source[1];
 	w->facts.n_sources = 1;
 	assert_int_equal(after(w, 1)->n_make, 0);
+	free_world(w);
+}
+
+#define SHARE 300u
+#define PER_DEVICE 3u
+
+/* Pods move onto devices that come one by one, the scheduler's Binding of each seen alone. */
+static size_t placeholders_for(struct world *w, size_t n_pods, size_t n_devices)
+{
+	static char uid[32][24], name[16][24];
+	size_t n_bound = 0, n_made = 0;
+
+	for (size_t i = 0; i < n_pods; i++) {
+		snprintf(uid[i], sizeof(uid[i]), "u%zu", i);
+		wait_for(w, uid[i], SHARE);
+	}
+	for (;;) {
+		n_made += after(w, 50 * NSEC_PER_MSEC)->n_make;
+		for (; w->facts.n_placeholders < n_made; w->facts.n_placeholders++) {
+			const size_t i = w->facts.n_placeholders;
+
+			snprintf(name[i], sizeof(name[i]), "p%zu", i);
+			w->placeholder[i] = (struct pool_placeholder){.name = name[i], .node = ""};
+		}
+		if (n_bound == n_devices * PER_DEVICE || !w->facts.n_sources)
+			return n_made;
+		w->placeholder[n_bound / PER_DEVICE] = (struct pool_placeholder){
+			.name = name[n_bound / PER_DEVICE],
+			.node = "a",
+			.is_bound = true,
+			.is_used = true,
+			.free_milli = DEVICE_MILLI - SHARE * (uint32_t)(n_bound % PER_DEVICE + 1)};
+		n_bound++;
+		w->facts.n_sources--;
+		memmove(w->source, w->source + 1, w->facts.n_sources * sizeof(*w->source));
+	}
+}
+
+static void no_more_are_made_while_pods_move_onto_them(void **state)
+{
+	static const struct {
+		size_t n_pods, n_devices, n_placeholders;
+	} cases[] = {{15, 5, 5}, {15, 3, 5}, {30, 10, 10}, {30, 8, 10}, {4, 4, 2}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+		assert_int_equal(placeholders_for(w, cases[i].n_pods, cases[i].n_devices),
+			cases[i].n_placeholders);
+		free_world(w);
+	}
+}
+
+/* It needs more memory, say, than is left there. */
+static void room_that_does_not_help_is_forgotten(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	wait_for(w, "one", 300);
+	assert_int_equal(after(w, 0)->n_make, 1);
+	hold(w, "p1", false);
+	wait_for(w, "two", 300);
+	assert_int_equal(after(w, SEC)->n_make, 0);
+	w->placeholder[0].is_used = true;
+	w->placeholder[0].free_milli = 700;
+	w->source[0] = w->source[1];
+	w->facts.n_sources = 1;
+	assert_int_equal(after(w, SEC)->n_make, 0);
+	assert_int_equal(after(w, POOL_COMING_NS)->n_make, 0);
+	assert_int_equal(after(w, POOL_RETRY_NS)->n_make, 1);
+	free_world(w);
+}
+
+/* One that it finds with tenants has had them for long. */
+static void a_new_controller_expects_nobody(void **state)
+{
+	struct world *w = new_world(POOL_ON_DEMAND, 0);
+
+	hold(w, "p1", true);
+	w->placeholder[0].free_milli = 700;
+	w->placeholder[0].age_ns = POOL_COMING_NS;
+	wait_for(w, "one", 300);
+	assert_int_equal(after(w, 0)->n_make, 1);
 	free_world(w);
 }
 
@@ -303,6 +386,8 @@ static void policies_have_names(void **state)
 }
 
 UNIT_MAIN(UNIT(devices_are_taken_for_who_waits), UNIT(what_comes_for_one_is_not_there_for_the_next),
+	UNIT(no_more_are_made_while_pods_move_onto_them),
+	UNIT(room_that_does_not_help_is_forgotten), UNIT(a_new_controller_expects_nobody),
 	UNIT(what_came_long_ago_is_there_for_all),
 	UNIT(who_is_not_helped_asks_for_more_and_then_less_often),
 	UNIT(who_finds_no_device_does_not_ask_for_two), UNIT(what_helps_nobody_is_given_back),
