@@ -51,6 +51,14 @@ struct kube_answer {
 	struct error error; /* result as a sentence: "GET /api/v1/pods: 403 Forbidden: ..." */
 };
 
+/* The server's reason alone, or, without one, the whole sentence of the error. */
+static inline const char *kube_answer_sentence(const struct kube_answer *answer)
+{
+	const char *sentence = kube_status_sentence(&answer->status);
+
+	return sentence[0] ? sentence : answer->error.msg;
+}
+
 typedef void kube_done_fn(void *data, const struct kube_answer *answer);
 /* A negative result ends the call with it. */
 typedef int kube_body_fn(void *data, struct str bytes);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -50,6 +51,17 @@ void kube_status_parse(int http, struct str body, struct kube_status *ret_status
 	}
 	status.http = http;
 	*ret_status = status;
+}
+
+const char *kube_status_sentence(const struct kube_status *status)
+{
+	static const char before[] = "admission webhook \"", behind[] = "\" denied the request: ";
+	const char *end;
+
+	if (strncmp(status->message, before, strlen(before)) != 0)
+		return status->message;
+	end = strstr(status->message + strlen(before), behind);
+	return end && end[strlen(behind)] ? end + strlen(behind) : status->message;
 }
 
 int kube_status_errno(const struct kube_status *status)

@@ -25,6 +25,12 @@ void kube_status_parse(int http, struct str body, struct kube_status *ret_status
 void kube_status_from_json(const json_t *json, struct kube_status *ret_status);
 
 /*
+ * The reason alone, for conditions and Events: what the server says, without its words about the
+ * webhook that said it. "" where the server said nothing. Borrowed from the status.
+ */
+const char *kube_status_sentence(const struct kube_status *status);
+
+/*
  * As -errno: 400 EINVAL, 401 EACCES, 403 EPERM, 404 ENOENT, AlreadyExists EEXIST, other 409 EBUSY,
  * 410 ESTALE, 413 EMSGSIZE, 415 and 405 ENOTSUP, 422 EINVAL, 429 EAGAIN, 504 ETIMEDOUT, others EIO.
  */

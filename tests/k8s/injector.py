@@ -25,6 +25,7 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, address, cert, key, patch):
         super().__init__((address, 0), Handler)
         self.make_patch = patch
+        self.denial = None  # the sentence with which all is refused
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(cert, key)
         self.socket = tls.wrap_socket(self.socket, server_side=True)
@@ -37,7 +38,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         patch = self.server.make_patch(review["request"]["object"])
         response = {"uid": review["request"]["uid"], "allowed": True}
-        if patch:
+        if self.server.denial:
+            response |= {"allowed": False, "status": {"message": self.server.denial}}
+        elif patch:
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
         body = json.dumps({**review, "request": None, "response": response}).encode()
         self.send_response(200)

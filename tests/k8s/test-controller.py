@@ -11,10 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
+import injector  # noqa: E402
 from cluster import ApiError, Skip, alive, main, open_cluster, skip_all, unique, wait_for  # noqa: E402,F401
 from controller import SYSTEM, Controller, installed  # noqa: E402
 
@@ -437,6 +439,42 @@ def refused_in_words():
     assert code and "the spec says '0.3'" in text, text
 
 
+def a_refused_change_gives_the_reason_alone():
+    """The SharePod's own webhook would refuse it, so that it is another's, about the pod."""
+    server = injector.Server(controller.address, *cluster.pki.sign("denies", "denies", alternatives=f"IP:{controller.address}"),
+                             lambda _: [])
+    server.denial = "limits change on Mondays"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open(cluster.pki.ca, "rb") as f:
+        authority = base64.b64encode(f.read()).decode()
+    configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    cluster.create(configurations, {
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "denies"},
+        "webhooks": [{
+            "name": "denies.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "objectSelector": {"matchLabels": {"app": "s1"}},
+            "clientConfig": {"url": f"https://{controller.address}:{server.server_port}/", "caBundle": authority},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]}]})
+
+    def denied():
+        try:
+            cluster.patch(pods() + "/s1?dryRun=All", {"metadata": {"annotations": {"a": "b"}}})
+        except ApiError:
+            return True
+        return False
+    try:
+        wait_for(denied, "the webhook is asked")
+        cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.9"}})
+        wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "WishNotGranted", "it is told")
+        assert condition(status_of("s1"), "Granted")["message"] == "limits change on Mondays", status_of("s1")
+    finally:
+        cluster.delete(f"{configurations}/denies")
+        server.shutdown()
+        server.server_close()
+    cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.8"}})
+    wait_for(lambda: condition(status_of("s1"), "Granted").get("status") == "True", "it is as it was")
+
+
 def a_taken_name_is_left_alone():
     cluster.create(pods(), pod("s3"))
     uid = cluster.pod("s3")["metadata"]["uid"]
@@ -608,7 +646,7 @@ TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sent
          a_label_that_the_spec_denies_is_told,
          a_label_that_means_nothing_is_told,
          a_placeholder_that_is_refused_is_told_to_who_waits, what_the_node_has_measured_is_shown,
-         a_change_reaches_the_running_pod, refused_in_words, a_taken_name_is_left_alone,
+         a_change_reaches_the_running_pod, a_refused_change_gives_the_reason_alone, refused_in_words, a_taken_name_is_left_alone,
          killed_and_back_nothing_is_doubled, another_takes_over,
          deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
          past_the_webhook_is_told, a_lost_certificate_is_made_again, metrics_are_for_who_may_get_them, silent_connections_keep_no_pod_out]

@@ -324,7 +324,7 @@ static void nodes_without_a_pool_do_not_matter(void **state)
 
 #define SHARES(milli) \
 	"'nodeName':'n1','containers':[{'resources':{'requests':{'divvy.gpu/milli':'" milli "'}}}" \
-											    "]"
+	"]"
 
 static void what_tenants_leave_of_a_device_is_counted(void **state)
 {

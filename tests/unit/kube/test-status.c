@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "kube/status.h"
@@ -20,6 +21,29 @@ static void reads_a_status(void **state)
 	assert_string_equal(s.name, "a");
 	assert_int_equal(s.retry_after_ns, 3 * NSEC_PER_SEC);
 	assert_int_equal(kube_status_errno(&s), -EEXIST);
+}
+
+static void a_sentence_names_no_webhook(void **state)
+{
+#define DENIED "admission webhook \"pods.update.divvy.gpu\" denied the request"
+	static const struct {
+		const char *message, *sentence;
+	} cases[] = {
+		{DENIED ": limit: allowed is 0.3 to 1", "limit: allowed is 0.3 to 1"},
+		{DENIED ": a: b: \"c\" denied the request: d", "a: b: \"c\" denied the request: d"},
+		{DENIED ": ", DENIED ": "},
+		{DENIED " without explanation", DENIED " without explanation"},
+		{"pods \"a\" is forbidden: exceeded quota: q",
+			"pods \"a\" is forbidden: exceeded quota: q"},
+		{"", ""},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct kube_status s = {0};
+
+		snprintf(s.message, sizeof(s.message), "%s", cases[i].message);
+		assert_string_equal(kube_status_sentence(&s), cases[i].sentence);
+	}
 }
 
 static void makes_do_with_other_bodies(void **state)
@@ -54,4 +78,5 @@ static void bounds_what_it_is_told(void **state)
 	assert_int_equal(s.http, 503);
 }
 
-UNIT_MAIN(UNIT(reads_a_status), UNIT(makes_do_with_other_bodies), UNIT(bounds_what_it_is_told))
+UNIT_MAIN(UNIT(reads_a_status), UNIT(a_sentence_names_no_webhook), UNIT(makes_do_with_other_bodies),
+	UNIT(bounds_what_it_is_told))
