@@ -64,6 +64,7 @@ static int read_good_wish(const struct admit_request *request, const json_t *obj
 	int r = read_wish(request, object, facts, ret, err);
 
 	r = r < 0 ? r : wish_check_presets(ret, is_patched, err);
+	r = r < 0 ? r : wish_check_modes(ret, err);
 	return r < 0 ? r : wish_check_policies(ret, &facts->ns, err);
 }
 
@@ -225,6 +226,7 @@ static int check_edit(
 	is_old_good = read_wish(request, request->old, &then, &old, NULL) == 0;
 	r = read_wish(request, request->object, &then, &new, &v->err);
 
+	r = r < 0 ? r : wish_check_modes(&new, &v->err);
 	r = r < 0 ? r : wish_check_policies(&new, &facts->ns, &v->err);
 	if (r < 0)
 		return r;

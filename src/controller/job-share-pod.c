@@ -303,6 +303,7 @@ static const char *refuse(
 			json_object_get(*ret_pod, "spec"), str_from(job->ns), &ns.facts, &wish,
 			err);
 		r = r < 0 ? r : wish_check_presets(&wish, true, err);
+		r = r < 0 ? r : wish_check_modes(&wish, err);
 		if (r < 0)
 			reason = "InvalidSpec";
 		else if (wish_check_policies(&wish, &ns.facts, err) < 0)

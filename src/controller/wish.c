@@ -321,6 +321,49 @@ int wish_check_slots(const struct wish *wish, struct error *err)
 	return 0;
 }
 
+/* ---- modes ---- */
+
+/* These run at the same time, each with devices of its own; an init container uses theirs. */
+static bool is_beside(const struct wish *w, const struct dialect_tenant *t)
+{
+	return w->json.pod.container[t->container].kind != MANIFEST_INIT;
+}
+
+int wish_check_modes(const struct wish *wish, struct error *err)
+{
+	const struct dialect_tenant *remote = NULL, *local = NULL, *beside = NULL;
+	const struct manifest_container *c = wish->json.pod.container;
+
+	for (uint32_t i = 0; i < wish->result.n_tenants; i++) {
+		const struct dialect_tenant *t = &wish->result.tenant[i];
+
+		if (t->spec.mode == SPEC_MODE_REMOTE && (!remote || !is_beside(wish, remote)))
+			remote = t;
+		if (t->spec.mode == SPEC_MODE_LOCAL || t->spec.mode == SPEC_MODE_EXCLUSIVE)
+			local = t;
+	}
+	if (!remote)
+		return 0;
+	if (local)
+		return fail(err, EINVAL,
+			"container " SHOW ": mode %s beside mode remote of container " SHOW
+			": the devices of a pod are on one node; give both the same mode",
+			SHOWN(c[local->container].name), spec_mode_name(local->spec.mode),
+			SHOWN(c[remote->container].name));
+	for (uint32_t i = 0; i < wish->result.n_tenants; i++) {
+		const struct dialect_tenant *t = &wish->result.tenant[i];
+
+		if (t != remote && is_beside(wish, t) && is_beside(wish, remote))
+			beside = t;
+	}
+	if (beside)
+		return fail(err, EINVAL,
+			"container " SHOW ": mode remote serves one container of a pod, and "
+			"container " SHOW " has a share, too; use two pods, or mode local",
+			SHOWN(c[remote->container].name), SHOWN(c[beside->container].name));
+	return 0;
+}
+
 /* ---- policies ---- */
 
 #define CLASSES_SHOWN 256

@@ -80,6 +80,9 @@ int wish_check_complete(const struct wish *wish, struct error *err);
 /* Of a pod that is changed: who has a share asked for it when the pod was made. -EINVAL. */
 int wish_check_slots(const struct wish *wish, struct error *err);
 
+/* Its containers can be on one pair of nodes: such a pod would wait for ever. -EINVAL. */
+int wish_check_modes(const struct wish *wish, struct error *err);
+
 /* What the policies of the namespace say at once. -EPERM. */
 int wish_check_policies(const struct wish *wish, const struct wish_facts *facts, struct error *err);
 

@@ -153,6 +153,15 @@ static const struct {
 		"'containers':[{'name':'main'},{'name':'side','resources':{"
 		"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'},"
 		"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'500'}}}]}}"},
+	/* An init container uses the main one's device. */
+	{NULL,
+		POD("'divvy.gpu/request':'0.5','divvy.gpu/mode':'remote','divvy.gpu/"
+		    "container':'i,main'",
+			"'initContainers':[{'name':'i'}],'containers':[{'name':'main'}]"),
+		"{" TENANT "'divvy.gpu/request':'0.5','divvy.gpu/mode':'remote',"
+		"'divvy.gpu/container':'i,main'}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'initContainers':[" HAS_SHARE("i", "500") "],'containers':[" HAS_SHARE(
+			"main", "500") "]}}"},
 	/* Of several main containers the choice is kept. */
 	{NULL, POD("'divvy.gpu/request':'0.5'", "'containers':[{'name':'main'},{'name':'side'}]"),
 		"{" TENANT "'divvy.gpu/request':'0.5','divvy.gpu/default-container':'main'}},"
@@ -325,6 +334,21 @@ static const struct {
 	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", LIMITS("'divvy.gpu/milli':'1'")),
 		"divvy.gpu/milli '1'"},
 	{NULL, NULL, POD("", LIMITS("'divvy.gpu/slot':'1'")), "divvy writes it"},
+	{NULL, NULL,
+		POD("'a.divvy.gpu/request':'0.3','b.divvy.gpu/request':'0.3',"
+		    "'a.divvy.gpu/mode':'local','b.divvy.gpu/mode':'remote'",
+			"'containers':[{'name':'a'},{'name':'b'}]"),
+		"container a: mode local beside mode remote of container b"},
+	{NULL, NULL,
+		POD("'a.divvy.gpu/request':'0.3','b.divvy.gpu/request':'1',"
+		    "'a.divvy.gpu/mode':'remote','b.divvy.gpu/mode':'exclusive'",
+			"'initContainers':[{'name':'a'}],'containers':[{'name':'b'}]"),
+		"container b: mode exclusive beside mode remote of container a"},
+	{NULL, NULL,
+		POD("'divvy.gpu/request':'0.3','divvy.gpu/container':'a,b',"
+		    "'a.divvy.gpu/mode':'remote'",
+			"'containers':[{'name':'a'},{'name':'b'}]"),
+		"container a: mode remote serves one container of a pod, and container b has"},
 	{NULL, NULL, POD("'divvy.gpu/default-container':'main'", MAIN), "divvy writes it"},
 	{NULL, NULL,
 		POD(RANGED("divvy.gpu/milli limit for container side; cpu limit for container "
