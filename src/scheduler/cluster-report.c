@@ -149,7 +149,91 @@ static bool agrees(const struct cpolicy *p, const struct cqueue *q)
 		memcmp(&p->terms, &q->terms, sizeof(q->terms)) == 0;
 }
 
-/* The reason, or "Valid". */
+/* API servers drop fields that the schema does not know: of a misspelt one nothing is left. */
+static bool is_empty(const struct cpolicy *p)
+{
+	static const char *const effects[] = {"classes", "highestPriority", "totalShare",
+		"totalMemory", "queue", "overcommit", "remote", "models", "labelSpaces",
+		"dialects"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(effects); i++) {
+		const json_t *effect = json_object_get(p->spec, effects[i]);
+
+		if (effect && !json_is_null(effect) &&
+			!((json_is_array(effect) || json_is_object(effect)) &&
+				!json_array_size(effect) && !json_object_size(effect)))
+			return false;
+	}
+	return true;
+}
+
+static bool has_model(const struct cluster *c, const char *pattern)
+{
+	struct spec spec = {0};
+
+	if (!pattern || str_copy(spec.model, sizeof(spec.model), str_from(pattern)) < 0)
+		return true;
+	for (const struct cnode *node = c->nodes; node; node = node->hh.next)
+		for (uint32_t d = 0; d < node->gpus.n_devices; d++)
+			if (spec_model_fits(&spec, node->gpus.device[d].model))
+				return true;
+	return false;
+}
+
+#define MODELS_SHOWN 8u
+
+/* "H200, T4"; false: there are no devices at all. */
+static bool list_models(const struct cluster *c, struct buf *out)
+{
+	const char *shown[MODELS_SHOWN];
+	size_t n = 0;
+
+	for (const struct cnode *node = c->nodes; node; node = node->hh.next)
+		for (uint32_t d = 0; d < node->gpus.n_devices && n < MODELS_SHOWN; d++) {
+			const char *model = node->gpus.device[d].model;
+			size_t k = 0;
+
+			while (k < n && strcmp(shown[k], model) != 0)
+				k++;
+			if (k < n)
+				continue;
+			buf_addf(out, "%s%s", n ? ", " : "", model);
+			shown[n++] = model;
+		}
+	return n > 0;
+}
+
+/* A model that no node has now may come with another node: the policy holds, and this is told. */
+static bool lacks_model(const struct cluster *c, const struct cpolicy *p, struct buf *why)
+{
+	const json_t *lists[] = {
+		json_object_get(p->spec, "models"), kube_json_at(p->spec, "queue", "models", NULL)};
+	_cleanup_buf_ struct buf known = BUF_INIT(1024);
+	uint32_t n = 0;
+
+	if (!list_models(c, &known))
+		return false;
+	for (size_t l = 0; l < ARRAY_SIZE(lists); l++)
+		for (size_t i = 0; i < json_array_size(lists[l]); i++) {
+			const json_t *one = json_array_get(lists[l], i);
+			const char *name = json_string_value(
+				json_is_object(one) ? json_object_get(one, "model") : one);
+
+			if (!has_model(c, name))
+				buf_addf(why, "%s'%s'", n++ ? ", " : "no node has model ", name);
+		}
+	if (n)
+		buf_addf(why, "; there are %s", buf_text(&known));
+	return n > 0;
+}
+
+/* What the condition says: the reason, and whether the policy holds all the same. */
+struct verdict {
+	const char *reason;
+	bool is_valid;
+};
+
+/* The reason why it cannot hold, or NULL. */
 static const char *reason_of(const struct cluster *c, const struct cpolicy *p, struct buf *why)
 {
 	if (p->refusal.code) {
@@ -177,7 +261,23 @@ static const char *reason_of(const struct cluster *c, const struct cpolicy *p, s
 			q->policy);
 		return "QueueElsewhere";
 	}
-	return "Valid";
+	return NULL;
+}
+
+static struct verdict judge(const struct cluster *c, const struct cpolicy *p, struct buf *why)
+{
+	const char *reason = reason_of(c, p, why);
+
+	if (reason)
+		return (struct verdict){reason, false};
+	if (is_empty(p)) {
+		buf_add_text(why,
+			"it limits nothing and allows nothing: API servers drop fields "
+			"that they do not know; kubectl explain gpupolicy.spec lists "
+			"them");
+		return (struct verdict){"Empty", false};
+	}
+	return (struct verdict){lacks_model(c, p, why) ? "ModelMissing" : "Valid", true};
 }
 
 /* As it was last written, while it is as true as then. */
@@ -201,11 +301,11 @@ static json_t *condition_of(const struct cluster *c, const struct cpolicy *p)
 {
 	_cleanup_buf_ struct buf why = BUF_INIT(1024);
 	struct kube_time now = kube_time_format(c->real_ns);
-	const char *reason = reason_of(c, p, &why);
-	const char *status = strcmp(reason, "Valid") ? "False" : "True";
+	const struct verdict verdict = judge(c, p, &why);
+	const char *status = verdict.is_valid ? "True" : "False";
 
 	return json_pack("{ss, ss, ss, ss*, ss, sI}", "type", "Valid", "status", status, "reason",
-		reason, "message", why.n ? buf_text(&why) : NULL, "lastTransitionTime",
+		verdict.reason, "message", why.n ? buf_text(&why) : NULL, "lastTransitionTime",
 		since(p, status, &now), "observedGeneration", (json_int_t)p->generation);
 }
 

@@ -634,6 +634,10 @@ static void policies_say_who_has_what(void **state)
 	json_decref(TAKE_PTR(reported));
 }
 
+#define LIMITS_NOTHING \
+	"it limits nothing and allows nothing: API servers drop fields that they do not know; " \
+	"kubectl explain gpupolicy.spec lists them"
+
 static void policies_say_when_they_cannot_hold(void **state)
 {
 	policy("ok", NS("a") "," QUEUE("'guaranteedShare':1") ",'totalShare':1");
@@ -649,6 +653,18 @@ static void policies_say_when_they_cannot_hold(void **state)
 	policy("q2", NS("d") "," QUEUE("'name':'q','guaranteedShare':1"));
 	reason_is("q2", "False", "QueueElsewhere",
 		"queue q is as policy q1 says, not as this one does");
+	/* Of a misspelt field API servers leave nothing. */
+	policy("none", NS("e"));
+	reason_is("none", "False", "Empty", LIMITS_NOTHING);
+	policy("none", NS("e") ",'models':[],'overcommit':{}");
+	reason_is("none", "False", "Empty", LIMITS_NOTHING);
+	policy("none", NS("e") ",'remote':'denied'");
+	reason_is("none", "True", "Valid", "");
+	/* Without a device nobody knows which models will be there. */
+	policy("model", NS("e") ",'models':['=A','H100','!T4','=B']");
+	reason_is("model", "True", "Valid", "");
+	add_node("n1", 1);
+	reason_is("model", "True", "ModelMissing", "no node has model 'H100', '=B'; there are A");
 	policy("sel",
 		"'namespaceSelector':{'matchExpressions':[{'key':'x','operator':'Sideways'}]}");
 	assert_string_equal(
