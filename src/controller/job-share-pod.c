@@ -13,7 +13,11 @@
 #include "controller/share-pod.h"
 #include "core/dialect.h"
 #include "core/given.h"
+#include "kube/time.h"
 #include "manifest/manifest-json.h"
+
+#define EVENT_MAX 320u
+#define OTHERS_NS (5 * NSEC_PER_SEC) /* for KubeShare's own controller to write a status */
 
 static enum controller_cache cache_of(const struct job *job)
 {
@@ -336,6 +340,31 @@ static bool was_refused(const json_t *share_pod, const char *reason)
 	return false;
 }
 
+/*
+ * KubeShare itself may serve that namespace, and then the object soon has a status. Without one its
+ * user waits for nobody.
+ */
+static void tell_off(struct job *job, const json_t *share_pod, const char *dialects)
+{
+	const char *made = kube_json_text_at(share_pod, "metadata", "creationTimestamp", NULL);
+	uint64_t made_ns, age_ns;
+	char text[EVENT_MAX];
+
+	if (json_object_size(json_object_get(share_pod, "status")) || !made ||
+		kube_time_parse(str_from(made), &made_ns) < 0)
+		return;
+	age_ns = clock_since_ns(clock_real_ns(), made_ns);
+	if (age_ns < OTHERS_NS) {
+		queue_add_at(job->c->queue, job->key, clock_now_ns() + OTHERS_NS - age_ns);
+		return;
+	}
+	snprintf(text, sizeof(text),
+		"divvy leaves this SharePod alone: annotation " DIALECT_LIST_KEY
+		" of the namespace is '%.100s', without kubeshare, the dialect of SharePods.",
+		dialects);
+	tell(job, share_pod, false, "DialectOff", text);
+}
+
 /* Whether its namespace has KubeShare's words. A list that cannot be read is told to who waits. */
 static bool is_kubeshare(struct job *job, const json_t *share_pod)
 {
@@ -349,6 +378,8 @@ static bool is_kubeshare(struct job *job, const json_t *share_pod)
 	is_on = share_pod_is_kubeshare_on(ns.facts.dialects);
 	if (!is_on && dialect_config_parse(str_from(ns.facts.dialects), &config, &err) < 0)
 		tell(job, share_pod, true, "UnknownDialect", err.msg);
+	else if (!is_on)
+		tell_off(job, share_pod, ns.facts.dialects);
 	ns_facts_done(&ns);
 	return is_on;
 }

@@ -54,7 +54,8 @@ const struct dialect dialect_gemini = {
 	.name = "gemini",
 	.title = "Gemini",
 	.coming = "Switch the dialect on. A resource-config.txt goes to `divvy apply` on the node; "
-		  "gem-schd, gem-pmgr and libgemhook are not needed.",
+		  "gem-schd, gem-pmgr and libgemhook are not needed. SharePods of kubeshare.nthu "
+		  "with these annotations need `kubeshare` in the list as well.",
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,

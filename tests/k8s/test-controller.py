@@ -555,6 +555,22 @@ def a_kubeshare_pod_is_reconciled_in_place():
         "kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0", "kubeshare/gpu_mem": "1073741824"}},
             "spec": {"containers": [{"name": "main", "image": "none"}]}}
     cluster.create(path, body)
+
+    def told_off(name):
+        return [e["message"] for e in cluster.get(f"/api/v1/namespaces/{ns}/events")["items"]
+                if e["reason"] == "DialectOff" and e["involvedObject"]["name"] == name]
+    wait_for(lambda: any("is '', without kubeshare" in text for text in told_off("k1")), "nobody does anything, and that is said", 60)
+    # Gemini's users wrote the same kind.
+    cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "gemini"}}})
+    gemini = {**body, "metadata": {"name": "g1", "annotations": {
+        "gemini/gpu_request": "0.5", "gemini/gpu_limit": "1.0", "gemini/gpu_mem": "1073741824"}}}
+    cluster.create(path, gemini)
+    # One that KubeShare serves is none of ours.
+    cluster.create(path, {**body, "metadata": {**body["metadata"], "name": "theirs"}, "status": {"PodPhase": "Running"}})
+    wait_for(lambda: any("is 'gemini', without kubeshare" in text for text in told_off("g1")), "it is said of Gemini's", 60)
+    assert not told_off("theirs"), told_off("theirs")
+    for name in ("g1", "theirs"):
+        cluster.delete(f"{path}/{name}")
     cluster.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubeshare"}}})
     wait_for(lambda: cluster.exists(pods(ns) + "/k1"), "its pod is there", 90)
     got = cluster.get(pods(ns) + "/k1")
