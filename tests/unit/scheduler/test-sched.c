@@ -346,6 +346,29 @@ static void assert_group(const struct cpod *pod, const char *want)
 		json_string_value(json_object_get(keys, "divvy.gpu/granted-group")), want);
 }
 
+/* The same text in all of them, as a template has it. */
+static void members_are_on_different_devices_by_a_label_of_theirs(void **state)
+{
+#define APART MEMBER("0.2", "3", "1") ",'divvy.gpu/anti-affinity':'g'"
+	char device[3][64];
+	static const char *const names[] = {"m1", "m2", "m3"};
+
+	add_node("n1", 2);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		add_pod(names[i], APART, "");
+	next(SCHED_TELL, "m1",
+		"group s/g: 2 of 3 have a place, 3 are needed; 0/1 nodes: 1 kept off by labels of "
+		"others");
+	add_node("n2", 1);
+	pass(20);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		snprintf(device[i], sizeof(device[i]), "%s",
+			device_of(next(SCHED_BIND, names[i], NULL)));
+	assert_string_not_equal(device[0], device[1]);
+	assert_string_not_equal(device[0], device[2]);
+	assert_string_not_equal(device[1], device[2]);
+}
+
 static void a_group_waits_for_its_threshold(void **state)
 {
 	add_node("n1", 2);
@@ -1447,6 +1470,7 @@ int main(void)
 		TEST(two_containers_go_to_one_node),
 		TEST(cpu_counts_with_devices),
 		TEST(the_more_important_first),
+		TEST(members_are_on_different_devices_by_a_label_of_theirs),
 		TEST(a_group_waits_for_its_threshold),
 		TEST(an_object_says_the_groups_size),
 		TEST(who_is_placed_by_another_is_a_member),
