@@ -158,7 +158,7 @@ static int complete_hooks(
 		.name = job->c->options.webhook_configuration};
 	const json_t *hooks = json_object_get(configuration(c, which), "webhooks");
 	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt), *list = json_array();
-	struct dialect_config dialects;
+	struct dialect_config dialects = {0};
 	const struct hook_want want = {.bundle = json_string_value(encoded),
 		.service = c->options.webhook_service,
 		.ns = c->options.ns,

@@ -153,7 +153,7 @@ static int check_default(const struct wish *w, struct error *err)
 		SHOWN(*name));
 }
 
-static bool str_skip_word_suffix(struct str *s, const char *word)
+static bool wish_skip_suffix(struct str *s, const char *word)
 {
 	if (!str_skip_suffix(s, str_from(word)))
 		return false;
@@ -172,7 +172,7 @@ static bool lists_resource(
 	if (!str_skip_suffix(&item, c->name) || !item.n || item.p[item.n - 1] != ' ')
 		return false;
 	item = str_trim(item);
-	if (!str_skip_word_suffix(&item, where) || !str_skip_word_suffix(&item, list))
+	if (!wish_skip_suffix(&item, where) || !wish_skip_suffix(&item, list))
 		return false;
 	while (str_split(&item, ',', &name))
 		if (str_eq(str_trim(name), resource))
