@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One webhook of divvy's configurations, as the controller completes it: the authority to trust, the
- * Service in the controller's own namespace, that namespace among the exclusions, and, where API
- * servers know match conditions, which new pods they ask about. So pods that say nothing of divvy
- * and of no listed dialect are created while the controller is down.
+ * One webhook of divvy's configurations, as the controller completes it: the authority to trust,
+ * the Service in the controller's own namespace, that namespace among the exclusions, and, where
+ * API servers know match conditions, which new pods they ask about. So pods that say nothing of
+ * divvy and of no listed dialect are created while the controller is down.
  *
- * API servers call a webhook again only if its conditions held the first time. So a second hook, which
- * asks about all pods that are no tenants and may fail, translates pods whose keys came from a
- * webhook that ran after divvy's. Pure. Any thread.
+ * API servers call a webhook again only if its conditions held the first time. So a second hook,
+ * which asks about all pods that are no tenants and may fail, translates pods whose keys came
+ * from a webhook that ran after divvy's. Pure. Any thread.
  */
 #ifndef CONTROLLER_HOOK_H
 #define CONTROLLER_HOOK_H
@@ -27,18 +27,18 @@ struct hook_want {
 };
 
 /*
- * Element of `webhooks` for a strategic merge patch, the caller's; NULL where the hook has all of it.
+ * Element of `webhooks` for a strategic merge patch, the caller's; NULL where the hook has all.
  * -ENOMEM.
  */
 int hook_patch(const json_t *hook, const struct hook_want *want, json_t **ret_patch);
 
 /*
- * The whole of HOOK_LATE, of the list that has HOOK_PODS, likewise. NULL where the list has it, where
- * no conditions are wanted, and where there is nothing to make it of.
+ * The whole of HOOK_LATE, of the list that has HOOK_PODS, likewise. NULL where the list has it,
+ * where no conditions are wanted, and where there is nothing to make it of.
  */
 int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook);
 
-/* A CEL expression that is true for new pods that the webhook must see. The caller's; NULL: no memory. */
+/* CEL, true for new pods that the webhook must see. The caller's; NULL: no memory. */
 json_t *hook_expression(const struct dialect_config *dialects);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The webhook's certificate: the leader keeps the Secret, completes the webhooks' configurations
- * (hook.h), and says whom to trust in the APIService of external metrics; all show what the Secret has, and say that they are ready
- * once the webhooks trust it.
+ * (hook.h), and says whom to trust in the APIService of external metrics; all show what the
+ * Secret has, and say that they are ready once the webhooks trust it.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod lacks, as a JSON Patch: nothing that is right already is written again. A pod without a
- * share lacks something only where LimitRanger gave it resources of divvy's.
+ * What a pod lacks, as a JSON Patch: nothing that is right already is written again. A pod
+ * without a share lacks something only where LimitRanger gave it resources of divvy's.
  */
 #include <string.h>
 

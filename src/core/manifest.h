@@ -18,8 +18,8 @@
 #define MANIFEST_CONTAINER_NAME_MAX 63u
 
 /*
- * The webhook writes this annotation when it admits a pod: the container of the keys that name none.
- * The annotation keeps that choice when other webhooks add containers.
+ * The webhook writes this annotation when it admits a pod: the container of the keys that name
+ * none. The annotation keeps that choice when other webhooks add containers.
  */
 #define MANIFEST_DEFAULT_KEY "divvy.gpu/default-container"
 /* A container with this resource has a share; the webhook writes it. */
