@@ -64,6 +64,12 @@ const char *kube_status_sentence(const struct kube_status *status)
 	return end && end[strlen(behind)] ? end + strlen(behind) : status->message;
 }
 
+int kube_status_format(const struct kube_status *status, struct buf *out)
+{
+	return buf_addf(out, "%d%s%s: %s", status->http, status->reason[0] ? " " : "",
+		status->reason, status->message);
+}
+
 int kube_status_errno(const struct kube_status *status)
 {
 	static const struct {

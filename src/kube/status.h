@@ -24,6 +24,9 @@ struct kube_status {
 void kube_status_parse(int http, struct str body, struct kube_status *ret_status);
 void kube_status_from_json(const json_t *json, struct kube_status *ret_status);
 
+/* "403 Forbidden: ...": what the server said, without what it was asked. */
+int kube_status_format(const struct kube_status *status, struct buf *out);
+
 /*
  * The reason alone, for conditions and Events: what the server says, without its words about the
  * webhook that said it. "" where the server said nothing. Borrowed from the status.

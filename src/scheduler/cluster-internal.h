@@ -77,6 +77,13 @@ struct cpod {
 	uint32_t containers[GIVEN_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
 	char why[PLACE_MODE_WHY]; /* why there, as decided last; "" */
+	/* The scheduler has decided about it: status.nominatedNodeName reserves nothing any more. */
+	bool is_nomination_void;
+	uint32_t n_refused;     /* Bindings in a row that the API server refused */
+	char *refused;          /* the last of them, as a sentence; NULL: none */
+	uint64_t preempt_at_ns; /* until then it preempts no pod */
+	char *kept_by;          /* pod (a key) whose reservation it waited for last; or NULL */
+	char *kept_text;        /* that pod's Binding was refused, as a sentence; or NULL */
 };
 
 struct cgroup {
@@ -219,6 +226,17 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 
 /* Labels that it alone has named are forgotten. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
+
+/* ---- cluster-refusal.c ---- */
+
+void cpod_free_refusal(struct cpod *pod);
+/* The pod, or a member of its group, was refused a Binding, and preempts no pod for now. */
+bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod);
+/* Its reservation on that node keeps `pod` off; for decide_explain(). */
+void cpod_note_keeper(struct cpod *pod, const struct cnode *node);
+void cpod_forget_keeper(struct cpod *pod);
+/* Appends what refused Bindings, its own and its keeper's, have to do with its wait. */
+void cpod_explain_refusal(const struct cpod *pod, struct buf *why);
 
 /* ---- cluster-group.c ---- */
 

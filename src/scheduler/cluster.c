@@ -32,6 +32,7 @@ static void pod_free(struct cluster *c, struct cpod *pod)
 	free(pod->ns);
 	free(pod->name);
 	free(pod->uid);
+	cpod_free_refusal(pod);
 	free(pod);
 }
 
@@ -438,6 +439,7 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 	has_changed |= cpod_find_queue(c, pod);
 	has_changed |= pod->node != node || pod->state != CPOD_BOUND;
 	pod->reclaims_ns = 0;
+	cpod_forgive(pod);
 	if (has_changed) {
 		cpod_drop(c, pod);
 		cpod_move(c, pod, node);
@@ -528,6 +530,8 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 		if (!pod || !pod->uid)
 			return fail(err, ENOMEM, "out of memory");
 	}
+	if (pod->is_nomination_void)
+		view_void_nomination(c->view, pod->ns, pod->name);
 	seen = cpod_view(c, pod);
 	pod->is_ours = seen->scheduler && !strcmp(seen->scheduler, c->config.scheduler_name);
 	pod->is_deleting = seen->object.is_deleting;
@@ -578,6 +582,10 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 	if (!has_place(pod))
 		return;
 	view_assume(c->view, pod->ns, pod->name, "");
+	/* Only a write of the API server removes the nomination there. */
+	pod->is_nomination_void = pod->is_ours;
+	if (pod->is_nomination_void)
+		view_void_nomination(c->view, pod->ns, pod->name);
 	cpod_drop(c, pod);
 	cpod_leave_server(c, pod);
 	given_done(&pod->given);

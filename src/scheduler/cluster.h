@@ -154,6 +154,25 @@ bool cpod_is_told(const struct cpod *pod, const char *sentence);
 void cluster_forget(struct cluster *cluster, struct cpod *pod);
 
 /*
+ * The API server refused the pod's Binding, and `why` is what the server said. As cluster_forget();
+ * besides, the pod preempts no other pod for CLUSTER_REFUSED_NS, after each further refusal twice
+ * as long. Its labels, annotations or spec may end that: cpod_forgive(). -ENOMEM: without a text.
+ */
+#define CLUSTER_REFUSED_NS (UINT64_C(60) * 1000000000)
+#define CLUSTER_REFUSED_MAX_NS (UINT64_C(3600) * 1000000000)
+int cluster_refuse(struct cluster *cluster, struct cpod *pod, const char *why);
+void cpod_forgive(struct cpod *pod);
+uint32_t cpod_n_refused(const struct cpod *pod);  /* in a row */
+const char *cpod_refusal(const struct cpod *pod); /* "the API server refused ..."; "": none */
+/*
+ * The next pod, in the order of cluster_next_pod(), that waited for the reservation of `keeper`,
+ * whose Binding was refused; its further sentences say so. NULL: none is left.
+ */
+struct cpod *cluster_next_kept(
+	struct cluster *cluster, const struct cpod *keeper, struct cpod *pod);
+const char *cpod_kept_text(const struct cpod *pod); /* that, as a sentence */
+
+/*
  * {NAME: status} of the policies whose status says something else than what is so, for a merge
  * patch of it; the caller's. -ENOMEM.
  */

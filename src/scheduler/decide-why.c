@@ -325,7 +325,8 @@ static struct fit_answer ask_node(struct attempt *a, uint32_t at)
 	return answer;
 }
 
-static void node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
+/* Whether the pod might fit if pods left the node. */
+static bool node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
 {
 	const struct view *view = a->cluster->view;
 	const struct fit_answer answer = ask_node(a, at);
@@ -336,13 +337,14 @@ static void node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_R
 
 		fit_format(answer, &text);
 		snprintf(ret, DECIDE_REASON_MAX, "%s", buf_text(&text));
-		return;
+		return answer.why == FIT_RESOURCE;
 	}
 	node = cnode_find(a->cluster, view_node(view, at)->object.name);
 	if (!node || node->at == PLACE_NONE)
 		snprintf(ret, DECIDE_REASON_MAX, "not known yet");
 	else
-		attempt_gpu_reason(a, node, ret);
+		return attempt_gpu_reason(a, node, ret);
+	return false;
 }
 
 /* ": 8 no GPU, 1 cordoned"; of n nodes. They are used up. */
@@ -455,7 +457,10 @@ void decide_explain(struct attempt *a, struct buf *why)
 	for (uint32_t i = 0; i < n; i++) {
 		char text[DECIDE_REASON_MAX];
 
-		node_reason(a, i, text);
+		if (node_reason(a, i, text))
+			cpod_note_keeper(a->pod,
+				cnode_find(
+					a->cluster, view_node(a->cluster->view, i)->object.name));
 		count(&reasons, text);
 	}
 	buf_addf(why, "0/%u nodes", n);

@@ -450,6 +450,7 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 {
 	/* Who asks for another node's devices has nobody leave for them. */
 	const bool may_preempt = victims && !remote_is_asked(a->pod) &&
+		!cpod_may_not_preempt(a->cluster, a->pod) &&
 		!cpod_view(a->cluster, a->pod)->is_never_preempting;
 	uint32_t mark;
 	int r = attempt_take_all(a, err);
@@ -516,6 +517,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (decide_refusal(c, pod))
 		return wait_for(why, ret, decide_refusal(c, pod));
 	*ret = DECIDE_WAIT;
+	cpod_forget_keeper(pod);
 	pod->reclaim_at_ns = 0;
 	if (!cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why))
 		return 0;
@@ -540,6 +542,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (r == -ENOSPC) {
 		decide_explain(&a, why);
 		cluster_queue_explain(c, pod, why);
+		cpod_explain_refusal(pod, why);
 	} else if (r == 0 && a.fit->n_claims) {
 		r = name_claims(&a, why);
 	}

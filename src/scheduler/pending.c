@@ -357,6 +357,14 @@ void pending_put_back(struct pending *p, const char *name, enum pending_end end,
 	enter_state(p, e, end == PENDING_NOWHERE ? RESTING : BACKING_OFF);
 }
 
+void pending_set_tries(struct pending *p, const char *name, uint32_t tries)
+{
+	struct entry *e = find(p, name);
+
+	if (e)
+		e->tries = tries;
+}
+
 void pending_put_back_until(struct pending *p, const char *name, uint64_t until_ns)
 {
 	struct entry *e = find(p, name);

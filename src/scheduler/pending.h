@@ -69,6 +69,8 @@ enum pending_end {
 };
 void pending_put_back(
 	struct pending *pending, const char *name, enum pending_end end, uint64_t now_ns);
+/* Number of failed tries before, for the next pause. */
+void pending_set_tries(struct pending *pending, const char *name, uint32_t tries);
 /* It is tried again then, or when something happens. */
 void pending_put_back_until(struct pending *pending, const char *name, uint64_t until_ns);
 

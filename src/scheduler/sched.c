@@ -226,8 +226,10 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 		return r;
 	if (add_unit(s, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
-	if (!was || is_other_wish(was, json))
+	if (!was || is_other_wish(was, json)) {
+		cpod_forgive(pod);
 		pending_wake_one(s->pending, unit_now);
+	}
 	return r;
 }
 
@@ -786,10 +788,22 @@ uint64_t sched_deadline(const struct sched *s)
 	return s->todo_at < s->n_todo ? 0 : pending_deadline(s->pending);
 }
 
+/* It pauses, longer after each Binding that failed; its group with it. */
+static void put_back_failed(struct sched *s, const struct cpod *pod)
+{
+	char unit[UNIT_MAX];
+
+	unit_of(pod, unit);
+	if (!pending_has(s->pending, unit) && add_unit(s, pod) < 0)
+		return;
+	if (cpod_n_refused(pod))
+		pending_set_tries(s->pending, unit, cpod_n_refused(pod) - 1);
+	pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
+}
+
 void sched_bound(struct sched *s, const char *ns, const char *name, const char *uid, bool is_done)
 {
 	struct cpod *pod = cluster_pod(s->cluster, ns, name);
-	char unit[UNIT_MAX];
 
 	if (!pod || strcmp(cpod_uid(pod), uid) || cpod_state(pod) != CPOD_ASSUMED || is_done)
 		return;
@@ -797,11 +811,26 @@ void sched_bound(struct sched *s, const char *ns, const char *name, const char *
 	cluster_forget(s->cluster, pod);
 	if (!cpod_is_ours(pod))
 		return;
-	unit_of(pod, unit);
-	if (pending_has(s->pending, unit))
-		pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
-	else
-		add_unit(s, pod);
+	put_back_failed(s, pod);
+}
+
+void sched_refused(
+	struct sched *s, const char *ns, const char *name, const char *uid, const char *why)
+{
+	struct cpod *pod = cluster_pod(s->cluster, ns, name), *kept = NULL;
+
+	if (!pod || strcmp(cpod_uid(pod), uid) || cpod_state(pod) != CPOD_ASSUMED)
+		return;
+	s->counts.n_bind_failures++;
+	/* Without memory for a sentence the place is free all the same. */
+	(void)cluster_refuse(s->cluster, pod, why);
+	if (!cpod_is_ours(pod))
+		return;
+	put_back_failed(s, pod);
+	if (*cpod_refusal(pod))
+		push(s, SCHED_TELL, pod, NULL, str_from(cpod_refusal(pod)));
+	while ((kept = cluster_next_kept(s->cluster, pod, kept)))
+		push(s, SCHED_EVENT, kept, "ReservationReleased", str_from(cpod_kept_text(kept)));
 }
 
 void sched_stand_down(struct sched *s)

@@ -61,6 +61,13 @@ uint64_t sched_deadline(const struct sched *sched);
 /* The Binding was made, or not: then its place is free again, and it is tried again later. */
 void sched_bound(
 	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
+/*
+ * The API server refused the Binding; `why` is what it said. As sched_bound(), and the pod and
+ * those that waited for its reservation report that: SCHED_TELL, and SCHED_EVENT
+ * ReservationReleased.
+ */
+void sched_refused(
+	struct sched *sched, const char *ns, const char *name, const char *uid, const char *why);
 
 /*
  * We decide from now on, with that epoch. Who is bound by then stays where he is; of them, those

@@ -30,6 +30,7 @@ struct flight {
 	char *ns, *name, *uid;
 	struct kube_call *call;
 	uint64_t began_ns;
+	char *refusal;              /* what the server said against it; NULL: nothing */
 	struct http_request *asked; /* of an extender's client that waits for its end; or NULL */
 };
 

@@ -27,9 +27,10 @@ struct telling {
 	char *ns, *name, *uid;
 	struct kube_call *call; /* NULL: none is under way */
 	uint64_t began_ns, not_before_ns;
-	uint32_t n_failed; /* in a row */
-	char *sentence;    /* to be told next; NULL: nothing */
-	bool is_nominated; /* and with the node that it waits for */
+	uint32_t n_failed;  /* in a row */
+	char *sentence;     /* to be told next; NULL: nothing */
+	bool is_nominated;  /* and with the node that it waits for */
+	bool has_nominated; /* the last patch did so */
 };
 
 static void telling_free(struct telling *t)
@@ -126,15 +127,23 @@ static int send(struct telling *t, const struct cpod *pod)
 	if (r < 0)
 		return r;
 	t->began_ns = clock_now_ns();
+	t->has_nominated = t->is_nominated;
 	service_event(t->service, pod, "Warning", "FailedScheduling", t->sentence);
 	return 0;
+}
+
+/* It says so already, and names no node that the pod would have to give up. */
+static bool is_said(const struct cpod *pod, const char *sentence)
+{
+	return cpod_is_told(pod, sentence) &&
+		!kube_json_text_at(cpod_json(pod), "status", "nominatedNodeName", NULL);
 }
 
 /* Whether there is something to tell it, still: it may have a node by now, or have been told. */
 static bool is_due(const struct telling *t, const struct cpod *pod)
 {
 	return t->sentence && pod && cpod_json(pod) && service_may_write(t->service) &&
-		(t->is_nominated || !cpod_is_told(pod, t->sentence));
+		(t->is_nominated || t->has_nominated || !is_said(pod, t->sentence));
 }
 
 /* Frees it where there is nothing left to remember. */
@@ -177,7 +186,11 @@ static void say_unschedulable(
 
 void service_tell(struct service *s, const struct cpod *pod, const char *sentence)
 {
-	if (!cpod_is_told(pod, sentence))
+	struct telling *t;
+
+	HASH_FIND_STR(s->tellings, cpod_uid(pod), t);
+	/* What is under way may say something else. */
+	if (t || !is_said(pod, sentence))
 		say_unschedulable(s, pod, sentence, false);
 }
 

@@ -53,6 +53,7 @@ static void land(struct flight *f)
 	free(f->ns);
 	free(f->name);
 	free(f->uid);
+	free(f->refusal);
 	free(f);
 }
 
@@ -105,7 +106,10 @@ static void settle(struct flight *f, bool is_done, const char *why)
 	s->n_bound += is_done;
 	prom_observe(&s->bind_time, clock_since_ns(clock_now_ns(), f->began_ns));
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
-	sched_bound(s->sched, f->ns, f->name, f->uid, is_done);
+	if (!is_done && f->refusal)
+		sched_refused(s->sched, f->ns, f->name, f->uid, f->refusal);
+	else
+		sched_bound(s->sched, f->ns, f->name, f->uid, is_done);
 	service_wake(s);
 	land(f);
 }
@@ -134,6 +138,21 @@ static bool is_unclear(const struct kube_answer *answer)
 	return answer->result != -ECANCELED && (!answer->status.http || answer->status.http >= 500);
 }
 
+/*
+ * Somebody who admits Bindings is against it, or the server does not know the pod's node. Where the
+ * pod has changed or has gone, the watch says so.
+ */
+static void note_refusal(struct flight *f, const struct kube_answer *answer)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(EVENT_MESSAGE_MAX - 1);
+
+	if (answer->result == 0 || answer->status.http < 400 || answer->status.http == 404 ||
+		answer->status.http == 409)
+		return;
+	if (kube_status_format(&answer->status, &text) == 0)
+		f->refusal = str_dup(buf_str(&text));
+}
+
 static void on_bound(void *data, const struct kube_answer *answer)
 {
 	struct flight *f = data;
@@ -144,6 +163,7 @@ static void on_bound(void *data, const struct kube_answer *answer)
 	f->call = NULL;
 	if (answer->result < 0)
 		log_warn("pod %s/%s: %s", f->ns, f->name, answer->error.msg);
+	note_refusal(f, answer);
 	if (answer->result < 0 && is_unclear(answer) &&
 		kube_read(f->service->client, &read, NULL) == 0)
 		return;

@@ -360,6 +360,17 @@ int view_assume(struct view *view, const char *ns, const char *name, const char 
 	return link_pod(view, pod);
 }
 
+void view_void_nomination(struct view *view, const char *ns, const char *name)
+{
+	struct pod *pod = find_pod(view, ns, name);
+
+	if (!pod)
+		return;
+	if (!*pod->node)
+		unlink_pod(view, pod);
+	pod->nominated_node = "";
+}
+
 int view_hide(struct view *view, const char *ns, const char *name, bool is_hidden)
 {
 	struct pod *pod = find_pod(view, ns, name);

@@ -43,6 +43,8 @@ const struct object *view_find(
  */
 int view_assume(struct view *view, const char *ns, const char *name, const char *node);
 int view_hide(struct view *view, const char *ns, const char *name, bool is_hidden);
+/* Its status.nominatedNodeName reserves nothing any more, until the pod is set again. */
+void view_void_nomination(struct view *view, const char *ns, const char *name);
 
 /* Nodes are 0..n-1; removing one may give its number to another. */
 uint32_t view_n_nodes(const struct view *view);

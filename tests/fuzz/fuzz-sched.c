@@ -59,7 +59,12 @@ static void drain(struct sched *sched, size_t step)
 			buf_add_text(&ns, cpod_ns(a.pod));
 			buf_add_text(&name, cpod_name(a.pod));
 			buf_add_text(&uid, cpod_uid(a.pod));
-			sched_bound(sched, buf_text(&ns), buf_text(&name), buf_text(&uid), false);
+			if ((step + n) % 2)
+				sched_refused(sched, buf_text(&ns), buf_text(&name), buf_text(&uid),
+					"403 Forbidden: not here");
+			else
+				sched_bound(sched, buf_text(&ns), buf_text(&name), buf_text(&uid),
+					false);
 		}
 	}
 }

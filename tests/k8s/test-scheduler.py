@@ -13,6 +13,7 @@ import urllib.request
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
 from fault_proxy import GateProxy
+from refuser import NAME as REFUSER, REASON, Refuser
 from scheduled import Scheduled
 
 
@@ -212,6 +213,38 @@ def who_is_less_important_is_evicted():
     cluster.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": None}})
     assert rig.devices("high")
     rig.gone("high")
+
+
+def a_refused_binding_frees_its_place():
+    """Another system's webhook refuses the pod that preempted: pods that fit run, and both pods report the reason."""
+    milli = {"limits": {"divvy.gpu/milli": "600"}, "requests": {"divvy.gpu/milli": "600"}}
+    rig.node("n3", "H100", labels={"room": "z"}, **{"divvy.gpu/milli": "1000"})
+    there = {"nodeSelector": {"room": "z"}, "resources": milli}
+    rig.pod("b0", {"request": "0.6", "priority": "10"}, **there)
+    rig.bound("b0")
+    with Refuser(cluster, "a") as refuser:
+        rig.pod("a", {"request": "0.6", "priority": "60"}, **there)
+        wait_for(lambda: rig.get("a")["status"].get("nominatedNodeName") == "n3", "a nomination")
+        wait_for(lambda: rig.get("b0")["metadata"].get("deletionTimestamp"), "an eviction")
+        rig.pod("b1", {"request": "0.6", "priority": "10"}, **there)
+        rig.waits("b1", "0/")
+        rig.gone("b0")
+        assert rig.bound("b1")["spec"]["nodeName"] == "n3"
+        said = rig.waits("a", REASON)["message"]
+        assert REFUSER in said and "403" in said and "/api/v1" not in said, said
+        wait_for(lambda: "nominatedNodeName" not in rig.get("a")["status"], "no node is reserved")
+        wait_for(lambda: any(REASON in e["message"] for e in rig.events("a", "FailedScheduling")), "an Event of the pod")
+        wait_for(lambda: any(REASON in e["message"] for e in rig.events("b1", "ReservationReleased")),
+                 "an Event of the pod that waited")
+        rig.waits("a", "no GPU with 0.6 free; the API server refused the Binding to n3: ")
+        assert "deletionTimestamp" not in rig.get("b1")["metadata"]
+        # The webhook is no longer against it.
+        refuser.refused.clear()
+        rig.gone("b1")
+        rig.bound("a")
+        assert [allowed for name, allowed in refuser.asked if name == "a"][-1]
+    rig.gone("a")
+    rig.remove_node("n3")
 
 
 def a_running_pod_is_changed():
@@ -574,6 +607,7 @@ TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_und
          who_prefers_to_be_apart_is_while_it_can,
          a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
          who_runs_before_uses_the_same_room, who_is_less_important_is_evicted,
+         a_refused_binding_frees_its_place,
          a_running_pod_is_changed, policies_limit_a_namespace,
          a_device_of_another_node_is_given, the_best_network_goes_first_and_runs_out,
          volumes_are_made_for_who_waits, one_of_two_decides,

@@ -192,6 +192,134 @@ static void a_failed_bind_gives_the_place_back(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
+#define NO_WEBHOOK "403 Forbidden: admission webhook \"no.example\" denied the request: no"
+#define REFUSED_A "the API server refused the Binding to n1: " NO_WEBHOOK
+#define LOW_PART SHARE("0.6") ",'divvy.gpu/priority':'10'"
+#define HIGH_PART SHARE("0.6") ",'divvy.gpu/priority':'60'"
+
+/* The Event of that reason for that pod, whatever comes before. */
+static void has_event(const char *name, const char *reason, const char *part)
+{
+	struct sched_action a;
+
+	for (;;) {
+		if (sched_next(sched, &a, NULL) <= 0)
+			fail_msg("no Event %s for %s", reason, name);
+		if (a.act == SCHED_EVENT && !strcmp(a.reason, reason) &&
+			!strcmp(cpod_name(a.pod), name))
+			break;
+	}
+	assert_contains(a.text, part);
+}
+
+/* The node's daemon lives meanwhile. */
+static void pass_alive(uint64_t seconds)
+{
+	char renewed[64];
+
+	pass(seconds);
+	snprintf(renewed, sizeof(renewed), "2026-01-03T00:00:00.%09lluZ",
+		(unsigned long long)(acts_now_ns / SECOND));
+	add_lease("n1", renewed);
+}
+
+/* As the API server has it: the nomination stays until the scheduler removes it. */
+static void nominate_in_api(const char *name, const char *annotations)
+{
+	set(OBJECT_POD,
+		"{'metadata':{'name':'%s','namespace':'s','uid':'u-%s','creationTimestamp':'2026-"
+		"01-02T03:04:05Z'," TENANT "'annotations':{%s}},'spec':{'schedulerName':"
+		"'divvy-scheduler','containers':[{'name':'c','resources':{'requests':{'cpu':'1'%s}}"
+		"}]},'status':{'nominatedNodeName':'n1'}}",
+		name, name, annotations, requests_of_all);
+}
+
+/* Preemption, then a refused Binding: other pods get the place, and no second pod is evicted. */
+static void a_refused_binding_keeps_nobody_off(void **state)
+{
+	add_node("n1", 1);
+	set(OBJECT_NODE,
+		"{'metadata':{'name':'n1'},'status':{'allocatable':{'cpu':'8','memory':'16Gi',"
+		"'pods':'110','divvy.gpu/milli':'1000'}}}");
+	requests_of_all = ",'divvy.gpu/milli':'600'";
+	add_pod("b0", LOW_PART, "");
+	confirm(next(SCHED_BIND, "b0", NULL), LOW_PART);
+	add_pod("a", HIGH_PART, "");
+	next(SCHED_EVICT, "b0", "s/a");
+	next(SCHED_NOMINATE, "a", NULL);
+	nominate_in_api("a", HIGH_PART);
+	add_pod("b1", LOW_PART, "");
+	nothing();
+	pass_alive(2);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b0"));
+	next(SCHED_BIND, "a", NULL);
+	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
+	told("a", REFUSED_A);
+	has_event("b1", "ReservationReleased",
+		"waited for the reservation of pod s/a on node n1; the API server refused the "
+		"Binding of that pod: " NO_WEBHOOK);
+	confirm(next(SCHED_BIND, "b1", NULL), LOW_PART);
+	/* The pod is tried again where it fits, and evicts no pod for another refusal. */
+	for (int i = 0; i < 20; i++) {
+		pass_alive(2);
+		nothing();
+	}
+	add_pod("b2", LOW_PART, "");
+	told("b2", "0/1 nodes: 1 no GPU with 0.6 free");
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b1"));
+	pass_alive(12);
+	next(SCHED_BIND, "a", NULL);
+	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
+	confirm(next(SCHED_BIND, "b2", NULL), LOW_PART);
+	pass_alive(12);
+	told("a", "0/1 nodes: 1 no GPU with 0.6 free; " REFUSED_A);
+	/* Some day it preempts again, as the reason may have gone. */
+	pass_alive(3600);
+	pass_alive(12);
+	next(SCHED_EVICT, "b2", "s/a");
+	next(SCHED_NOMINATE, "a", NULL);
+}
+
+/* Another spec is another request: the pod may preempt at once. */
+static void a_changed_pod_is_not_refused_any_more(void **state)
+{
+	add_node("n1", 1);
+	add_pod("b0", LOW_PART, "");
+	confirm(next(SCHED_BIND, "b0", NULL), LOW_PART);
+	add_pod("a", HIGH_PART, "");
+	next(SCHED_EVICT, "b0", "s/a");
+	next(SCHED_NOMINATE, "a", NULL);
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b0"));
+	next(SCHED_BIND, "a", NULL);
+	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
+	add_pod("b1", LOW_PART, "");
+	confirm(next(SCHED_BIND, "b1", NULL), LOW_PART);
+	add_pod("a", HIGH_PART ",'owner':'known'", "");
+	next(SCHED_EVICT, "b1", "s/a");
+}
+
+/* A member's Binding is refused: the group pauses before it tries again, and evicts no pod. */
+static void a_group_pauses_after_a_refused_binding(void **state)
+{
+	const char *const member = SHARE("0.6") ",'divvy.gpu/group':'g','divvy.gpu/"
+						"group-size':'2','divvy.gpu/priority':'60'";
+
+	add_node("n1", 2);
+	add_pod("m0", member, "");
+	add_pod("m1", member, "");
+	confirm(next(SCHED_BIND, "m0", NULL), member);
+	next(SCHED_BIND, "m1", NULL);
+	sched_refused(sched, "s", "m1", "u-m1", NO_WEBHOOK);
+	told("m1", REFUSED_A);
+	nothing();
+	add_pod("low", LOW_PART, "");
+	confirm(next(SCHED_BIND, "low", NULL), LOW_PART);
+	for (int i = 0; i < 20; i++) {
+		pass_alive(2);
+		nothing();
+	}
+}
+
 static void the_larger_of_both_counts(void **state)
 {
 	add_node("n1", 1);
@@ -1461,6 +1589,9 @@ int main(void)
 		TEST(reasons_are_counted_by_node),
 		TEST(objects_come_in_any_order),
 		TEST(a_failed_bind_gives_the_place_back),
+		TEST(a_refused_binding_keeps_nobody_off),
+		TEST(a_changed_pod_is_not_refused_any_more),
+		TEST(a_group_pauses_after_a_refused_binding),
 		TEST(the_larger_of_both_counts),
 		TEST(a_daemon_that_is_silent_gets_nobody),
 		TEST(a_lease_that_was_old_at_the_start_is_stale),
