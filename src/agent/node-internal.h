@@ -36,9 +36,10 @@ struct serve;      /* node-serve.c */
 struct remote;     /* node-remote.c */
 struct identities; /* node-identity.c */
 struct held_identity;
-struct node_peers; /* node-peers.c */
-struct gang;       /* node-gang.c */
-struct allocation; /* node-allocate.c */
+struct node_peers;   /* node-peers.c */
+struct gang;         /* node-gang.c */
+struct allocation;   /* node-allocate.c */
+struct unknown_slot; /* node-unknown.c */
 
 /* node-usage.c */
 struct slot_usage {
@@ -57,7 +58,8 @@ struct slot {
 	struct remote *remote; /* its devices are elsewhere, and so is its tenant; NULL: not */
 	bool is_over;          /* its container has ended: the tenant goes with the last process */
 	bool is_written;       /* the slot's CDI file is there */
-	uint64_t since_ns;     /* that it has this tenant */
+	bool is_kept;      /* beyond what the devices have: its container was there before them */
+	uint64_t since_ns; /* that it has this tenant */
 	/* When the kubelet last asked for it; 0: not since the start. */
 	uint64_t allocated_ns;
 	char taker_uid[64], taker[64]; /* the container that it was for then; "": not known */
@@ -101,12 +103,15 @@ struct node {
 	/* First those that the kubelet is offered, behind them those of pods of other nodes. */
 	struct slot *slots;
 	uint32_t n_slots, n_offered;
+	uint32_t
+		n_regular; /* of n_offered: NODE_SLOTS_EACH of a device; behind those is what is kept */
 	struct serve *serve;            /* NULL: this node's devices are for its own pods alone */
 	struct identities *identities;  /* NULL: not needed so far */
 	struct held_identity *identity; /* of the node itself; NULL: not needed so far */
 	struct node_peers *peers;       /* NULL: nothing is measured */
 	bool has_resumed;
 	LIST_HEAD(, allocation) allocations;
+	LIST_HEAD(, unknown_slot) unknown_slots;
 	LIST_HEAD(, start) starts;
 	LIST_HEAD(, gang) gangs;
 	struct loop_timer tick;
@@ -200,7 +205,10 @@ void node_event(struct node *node, bool is_warning, const char *reason, const ch
 
 /* ---- node-slots.c ---- */
 
-/* As many as the devices have; those of tenants that were there before have them again. */
+/*
+ * As many as the devices have; those of tenants that were there before have them again. With fewer
+ * devices than before, the slots of containers that the kubelet still has are kept beside those.
+ */
 int node_slots_new(struct node *node, struct error *err);
 struct slot *node_slot(struct node *node, const char *id);
 struct tenant *node_tenant(struct node *node, const struct slot *slot);
@@ -208,6 +216,11 @@ struct tenant *node_tenant(struct node *node, const struct slot *slot);
 bool node_slot_is_served(const struct node *node, const struct slot *slot);
 /* Whose it is, with devices here or elsewhere; NULL: nobody's. */
 const struct tenant_pod *node_slot_pod(struct node *node, const struct slot *slot);
+/* How many the kubelet is offered, those that take nobody new included. */
+uint32_t node_slots_total(const struct node *node);
+/* What is kept and the kubelet has for nobody any more is not offered any more. */
+bool node_has_kept_slots(const struct node *node);
+void node_drop_kept(struct node *node, const struct podres_list *list);
 /* "GPU-..." cordoned by an administrator? */
 bool node_is_cordoned(const struct node *node, const char *uuid);
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size);
@@ -281,6 +294,12 @@ void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, co
 /*
  * Whether so many of the pod's group are bound that its containers may start. 0: they may, also
  * without a group; -EAGAIN with a sentence: not yet.
+/* ---- node-unknown.c ---- */
+
+/* The kubelet asks for a slot that there is not: the pod that has it gets an Event. */
+void unknown_slot(struct plugin *plugin, const char *id, const char *why);
+void unknown_free_all(struct node *node);
+
  */
 int gang_may_start(struct node *node, const char *namespace_name, const struct given_group *group,
 	struct error *err);

@@ -5,6 +5,10 @@
  * offered; those in use stay as they are. On a node of the pool they are offered also while divvy
  * has no device there: the kubelet tells of news only now and then, and a device that has just been
  * taken would wait for that. A slot is no device: what may start is decided when it starts.
+ *
+ * A card may be missing after a restart of the machine. Slots of its number may then belong to
+ * containers on cards that are still there: the kubelet never gives a container another slot. So
+ * slots that a tenant or the kubelet still has are offered beyond what the devices have.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -138,7 +142,7 @@ void node_offer(struct node *node)
 {
 	_cleanup_free_ struct plugin_device *offer = calloc(node->n_offered + 1, sizeof(*offer));
 	const struct device_set *set = node->agent->devices;
-	uint32_t closed = 0;
+	uint32_t closed = 0, n;
 	struct error err;
 
 	if (!offer)
@@ -150,29 +154,156 @@ void node_offer(struct node *node)
 			closed += NODE_SLOTS_EACH;
 	}
 	if (!set->n && (node->conflict[0] || node->is_pid_hidden))
-		closed = node->n_offered;
-	for (uint32_t i = node->n_offered; i-- > 0;) {
+		closed = node->n_regular;
+	for (uint32_t i = node->n_regular; i-- > 0;) {
 		const struct slot *slot = &node->slots[i];
 		const bool is_closed = !slot->tenant && !slot->remote && closed;
 
 		closed -= is_closed;
 		offer[i] = (struct plugin_device){slot->id, !is_closed, -1};
 	}
-	if (plugin_set_devices(node->plugin, offer, node->n_offered, &err) < 0)
+	n = node->n_regular;
+	for (uint32_t i = n; i < node->n_offered; i++)
+		if (node->slots[i].is_kept)
+			offer[n++] = (struct plugin_device){node->slots[i].id, true, -1};
+	if (plugin_set_devices(node->plugin, offer, n, &err) < 0)
 		log_warn("device plugin: %s", err.msg);
 	node_status_touch(node);
 }
 
-int node_slots_new(struct node *node, struct error *err)
+uint32_t node_slots_total(const struct node *node)
 {
-	struct tenant *t;
+	uint32_t n = node->n_regular;
+
+	for (uint32_t i = n; i < node->n_offered; i++)
+		n += node->slots[i].is_kept;
+	return n;
+}
+
+/* ---- slots that are kept ---- */
+
+/* The slots that are in use when divvyd starts. */
+struct held {
+	bool is_held[NODE_SLOTS_MAX];
+	uint32_t n_own, n_served; /* the greatest number and one */
+};
+
+static void note_held(struct held *held, const char *id)
+{
+	const bool is_served = str_has_prefix(str_from(id), STR(NODE_SERVED_SLOT));
+	uint64_t n;
+
+	if (is_served)
+		id += strlen(NODE_SERVED_SLOT);
+	if (parse_uint(str_from(id), 0, NODE_SLOTS_MAX - 1, &n, NULL) < 0)
+		return;
+	if (is_served) {
+		held->n_served = MAX(held->n_served, (uint32_t)n + 1);
+		return;
+	}
+	held->is_held[n] = true;
+	held->n_own = MAX(held->n_own, (uint32_t)n + 1);
+}
+
+/* A list, or by NUMA nodes several. */
+static void note_ids(struct held *held, json_t *ids)
+{
+	const char *key, *id;
+	json_t *some;
+	size_t i;
+
+	json_array_foreach(ids, i, some) {
+		id = json_string_value(some);
+		if (id)
+			note_held(held, id);
+	}
+	json_object_foreach(ids, key, some)
+		if (json_is_array(some))
+			note_ids(held, some);
+}
+
+/*
+ * What the kubelet has written down: also of containers whose tenant is not known here any more.
+ * Until the next pod comes the kubelet does not remove a pod that has been deleted.
+ */
+static void note_checkpoint(const struct node *node, struct held *held)
+{
+	_cleanup_json_ json_t *json = node_checkpoint(node);
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(kube_json_at(json, "Data", "PodDeviceEntries", NULL), i, one) {
+		const char *resource = kube_json_text_at(one, "ResourceName", NULL),
+			   *uid = kube_json_text_at(one, "PodUID", NULL);
+
+		if (node->pods && kube_cache_is_synced(node->pods) &&
+			(!uid || !kube_cache_find_uid(node->pods, uid)))
+			continue;
+		if (resource && !strcmp(resource, NODE_RESOURCE))
+			note_ids(held, json_object_get(one, "DeviceIDs"));
+	}
+}
+
+static int make_slots(struct node *node, const struct held *held)
+{
+	const uint32_t n_devices = node->agent->devices->n;
 
 	/* A node without devices has them for pods with devices of others. */
-	node->n_offered = MAX(node->agent->devices->n, 1u) * NODE_SLOTS_EACH;
+	node->n_regular = MAX(n_devices, 1u) * NODE_SLOTS_EACH;
+	node->n_offered = MAX(node->n_regular, held->n_own);
 	node->n_slots = node->n_offered +
-		(node->options.remote_listen ? node->agent->devices->n * NODE_SLOTS_EACH : 0);
+		(node->options.remote_listen ? MAX(n_devices * NODE_SLOTS_EACH, held->n_served)
+					     : 0);
 	node->slots = calloc(node->n_slots + 1, sizeof(*node->slots));
 	if (!node->slots)
+		return -ENOMEM;
+	for (uint32_t i = node->n_regular; i < node->n_offered; i++)
+		node->slots[i].is_kept = held->is_held[i];
+	return 0;
+}
+
+bool node_has_kept_slots(const struct node *node)
+{
+	return node_slots_total(node) > node->n_regular;
+}
+
+void node_drop_kept(struct node *node, const struct podres_list *list)
+{
+	_cleanup_free_ struct held *held = NULL;
+	bool has_changed = false;
+
+	if (!node_has_kept_slots(node))
+		return;
+	held = calloc(1, sizeof(*held));
+	if (!held)
+		return;
+	/* The kubelet's list leaves out what its notes have, and the other way round. */
+	note_checkpoint(node, held);
+	for (uint32_t i = node->n_regular; i < node->n_offered; i++) {
+		struct slot *slot = &node->slots[i];
+		const struct podres_container *c;
+
+		if (!slot->is_kept || held->is_held[i] || slot->tenant || slot->remote ||
+			podres_find(list, STR(NODE_RESOURCE), str_from(slot->id), &c) != -ENOENT)
+			continue;
+		slot->is_kept = false;
+		has_changed = true;
+	}
+	if (has_changed)
+		node_offer(node);
+}
+
+int node_slots_new(struct node *node, struct error *err)
+{
+	_cleanup_free_ struct held *held = calloc(1, sizeof(*held));
+	struct tenant *t;
+
+	if (held)
+		note_checkpoint(node, held);
+	LIST_FOREACH(t, &node->agent->tenants, link)
+		if (held && t->pod && !t->is_ending)
+			note_held(held, t->pod->slot);
+	if (!held || make_slots(node, held) < 0)
 		return fail(err, ENOMEM, "no memory");
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		node->slots[i].number = i;

@@ -89,6 +89,8 @@ bool start_has_slot(const struct node *node, const struct slot *slot)
 
 static void refuse(struct start *s, enum grpc_status status, const struct error *err)
 {
+	const struct tenant_pod *pod;
+
 	log_info("slot %s: %s%s%s refused: %s", s->slot->id, s->pod.space,
 		s->pod.space[0] ? "/" : "", s->pod.name, err->msg);
 	s->node->agent->n_refused_grants++;
@@ -98,9 +100,11 @@ static void refuse(struct start *s, enum grpc_status status, const struct error 
 		start_free(s);
 		return;
 	}
-	if (s->pod.uid[0])
-		node_pod_event(s->node, &s->pod, true, "GrantRefused", "container %s: %s",
-			s->pod.container, err->msg);
+	/* While the kubelet does not say who has the slot, it is who had it last. */
+	pod = s->pod.uid[0] ? &s->pod : node_slot_pod(s->node, s->slot);
+	if (pod)
+		node_pod_event(s->node, pod, true, "GrantRefused", "container %s: %s",
+			pod->container, err->msg);
 	plugin_refuse(s->request, status, "%s", err->msg);
 	start_free(s);
 }

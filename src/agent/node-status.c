@@ -295,8 +295,9 @@ static json_t *status_json(struct node *node)
 			: node->pool.is_on ? "pool"
 					   : "divvy",
 		"deviceCount", (int)set->n, "devices", devices_json(node), "slots", "total",
-		(int)node->n_offered, "used", (int)used, "tenants", tenants, "versions", "divvyd",
-		DIVVY_VERSION, "wire", (int)msg_newest(), "conditions", conditions_json(node));
+		(int)node_slots_total(node), "used", (int)used, "tenants", tenants, "versions",
+		"divvyd", DIVVY_VERSION, "wire", (int)msg_newest(), "conditions",
+		conditions_json(node));
 	if (status)
 		json_object_set_new(status, "network", node_network_json(node));
 	/* null takes it out again. */

@@ -354,6 +354,7 @@ static const struct plugin_ops plugin_ops = {
 	.pre_start = start_pre_start,
 	.changed = on_known,
 };
+	.unknown = unknown_slot,
 
 static int start_plugin(struct node *node, struct error *err)
 {
@@ -492,10 +493,11 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 	}
 	sweep_libraries(node, list);
 }
+	node_drop_kept(node, list);
 
 static void sweep(struct node *node, uint64_t now)
 {
-	bool is_used = node->has_old_libraries || !node->has_resumed;
+	bool is_used = node->has_old_libraries || !node->has_resumed || node_has_kept_slots(node);
 
 	for (uint32_t i = 0; i < node->n_offered; i++)
 		is_used |= node->slots[i].tenant != 0 || node->slots[i].remote;
@@ -689,6 +691,7 @@ int node_new(struct agent *agent, const struct node_options *options, struct nod
 	LIST_INIT(&node->allocations);
 	LIST_INIT(&node->starts);
 	LIST_INIT(&node->gangs);
+	LIST_INIT(&node->unknown_slots);
 	r = start(node, err);
 	if (r < 0) {
 		node_free(node);
@@ -706,6 +709,7 @@ void node_free(struct node *node)
 	allocate_free_all(node);
 	start_free_all(node);
 	gang_free_all(node);
+	unknown_free_all(node);
 	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)
 		remote_leave(TAKE_PTR(node->slots[i].remote));
 	node_peers_free(node);

@@ -11,7 +11,8 @@
 #include "agent/agent.h"
 #include "base/error.h"
 
-#define NODE_SLOTS_EACH 64u /* of a device */
+#define NODE_SLOTS_EACH 64u  /* of a device */
+#define NODE_SLOTS_MAX 4096u /* of ARBITER_DEVICES */
 #define NODE_RESOURCE "divvy.gpu/slot"
 
 struct node_options {

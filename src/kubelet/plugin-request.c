@@ -84,16 +84,21 @@ static const char *find_strange(const struct plugin *p, char **ids, size_t n, bo
 static bool take_ids(struct request *r, char **ids, size_t n, struct plugin_ids *ret_ids)
 {
 	bool is_double = false;
-	const char *strange = find_strange(r->public.plugin, ids, n, &is_double);
+	struct plugin *p = r->public.plugin;
+	const char *strange = find_strange(p, ids, n, &is_double);
+	char why[128];
 
 	if (!strange) {
 		*ret_ids = (struct plugin_ids){(const char *const *)ids, n};
 		return true;
 	}
-	plugin_refuse(&r->public, is_double ? GRPC_INVALID_ARGUMENT : GRPC_NOT_FOUND,
+	snprintf(why, sizeof(why),
 		is_double ? "device '%.64s' stands in the request twice"
 			  : "device '%.64s' is none of ours",
 		strange);
+	if (!is_double && p->ops->unknown)
+		p->ops->unknown(p, strange, why);
+	plugin_refuse(&r->public, is_double ? GRPC_INVALID_ARGUMENT : GRPC_NOT_FOUND, "%s", why);
 	return false;
 }
 

@@ -68,6 +68,11 @@ struct plugin_ops {
 	void (*prefer)(struct plugin_request *request);    /* NULL: not offered */
 	/* Whether the kubelet knows our devices has changed; why not, for the log. May be NULL. */
 	void (*changed)(struct plugin *plugin, bool is_known, const char *reason);
+	/*
+	 * The kubelet asks for a device that is not, or no longer, among ours: it is refused with
+	 * the sentence. May be NULL.
+	 */
+	void (*unknown)(struct plugin *plugin, const char *id, const char *why);
 };
 
 struct plugin_options {

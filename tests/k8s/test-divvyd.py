@@ -558,6 +558,53 @@ def a_restarted_kubelet_has_the_slots_at_once():
     stop_pod("through")
 
 
+FEWER = 2  # of the devices
+
+
+def power_cycle(simulate):
+    """The machine starts again, with another number of devices."""
+    cluster.kill("divvyd")
+    daemon.cut_power()
+    cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}", {"spec": {"simulate": simulate}})
+    daemon.start("--sys-dir", SYS)
+    daemon.await_ready()
+
+
+def restarts_of(name):
+    status = cluster.pod(name)["status"].get("containerStatuses", [{}])[0]
+    return status.get("restartCount", 0) if "running" in status.get("state", {}) else -1
+
+
+def with_fewer_devices_slots_in_use_stay():
+    """Of pods on devices that are still there, whatever number the kubelet has given to their slot."""
+    high = None
+    for i in range(24):
+        run_pod(cluster, f"high{i}", ("--kernel-us=500",), given(device(), request="0.01", memory="1Gi", epoch="7"),
+                restartPolicy="Always")
+        wait_for_pod(cluster, f"high{i}", "Running")
+        if int(daemon.tenant(f"high{i}")["slot"]) >= 64 * FEWER:
+            high = f"high{i}"
+            break
+        stop_pod(f"high{i}")
+    assert high, "the kubelet gives low numbers alone"
+    slot = daemon.tenant(high)["slot"]
+    uuid = daemon.devices()[3]
+    run_pod(cluster, "lost", ("--kernel-us=500",), given([uuid], request="0.01", memory="1Gi", epoch="7"),
+            restartPolicy="Always")
+    wait_for_pod(cluster, "lost", "Running")
+    power_cycle(f"{FEWER}xH200-141Gi")
+    wait_for(lambda: restarts_of(high) > 0, "its container runs again", 180)
+    assert daemon.tenant(high)["slot"] == slot
+    wait_for(lambda: daemon.slots_offered() >= 64 * FEWER + 1, "its slot is offered")
+    assert daemon.slots_offered() <= 64 * FEWER + 2, "as are few others"
+    wait_for(lambda: any(f"no device {uuid}" in m for m in events_of(cluster, "lost").get("GrantRefused", [])),
+             "whose device has gone is told", 180)
+    stop_pod(high, "lost")
+    wait_for(lambda: daemon.slots_offered() == 64 * FEWER, "and no longer than that", 60)
+    power_cycle(f"{DEVICES}xH200-141Gi")
+    wait_for(lambda: daemon.slots_offered() == SLOTS, "all are there again")
+
+
 def library_in(name):
     """What its program finds: the file's inode and size, and whether it has mapped that very file."""
     process = wait_for(lambda: daemon.listed()[name]["processes"], f"{name} has registered")[0]
@@ -685,7 +732,8 @@ try:
               clients_that_hold_the_page_keep_no_probe_out,
               an_init_container_hands_its_slot_on, ten_init_containers_have_their_own_and_nobody_comes_after, a_pod_needs_no_privilege),
              cordoned_devices_take_nobody_new, what_no_placeholder_holds_takes_nobody, what_the_kubelet_no_longer_lists_is_given_back,
-             a_restarted_kubelet_has_the_slots_at_once, an_upgrade_changes_nothing_for_who_runs,
+             a_restarted_kubelet_has_the_slots_at_once,
+             with_fewer_devices_slots_in_use_stay, an_upgrade_changes_nothing_for_who_runs,
              another_plugin_has_the_nodes_gpus, an_error_of_the_device_closes_it, a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)

@@ -32,6 +32,7 @@ static struct rig {
 	/* the callbacks */
 	struct plugin_request *kept;
 	int n_known, n_unknown;
+	char asked_for[64]; /* a device that is none of ours */
 } rig;
 
 /* ---- the kubelet ---- */
@@ -146,8 +147,17 @@ static void on_changed(struct plugin *plugin, bool is_known, const char *reason)
 	rig.n_unknown += !is_known;
 }
 
-static const struct plugin_ops ops = {
-	.allocate = keep, .pre_start = keep, .prefer = keep, .changed = on_changed};
+static void on_unknown(struct plugin *plugin, const char *id, const char *why)
+{
+	assert_contains(why, "is none of ours");
+	snprintf(rig.asked_for, sizeof(rig.asked_for), "%s", id);
+}
+
+static const struct plugin_ops ops = {.allocate = keep,
+	.pre_start = keep,
+	.prefer = keep,
+	.changed = on_changed,
+	.unknown = on_unknown};
 static const struct plugin_ops plain_ops = {.allocate = keep};
 
 static const struct plugin_device devices[] = {
@@ -524,8 +534,12 @@ static void devices_that_are_not_ours_are_refused(void **state)
 
 	start_both(&ops);
 	expect_refusal(ask_allocate(strange, 2), GRPC_NOT_FOUND, "'slot-9'");
+	assert_string_equal(rig.asked_for, "slot-9");
+	rig.asked_for[0] = '\0';
 	expect_refusal(ask_allocate(twice, 3), GRPC_INVALID_ARGUMENT, "'slot-1'");
+	assert_string_equal(rig.asked_for, "");
 	expect_refusal(ask_pre_start(strange[1]), GRPC_NOT_FOUND, "'slot-9'");
+	assert_string_equal(rig.asked_for, "slot-9");
 	assert_null(rig.kept);
 }
 
