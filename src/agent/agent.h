@@ -94,10 +94,11 @@ struct agent {
 	struct loop_timer requests; /* client.c: executes those that wait */
 	TAILQ_HEAD(, user) turns;   /* users of whom one waits */
 	uint32_t n_tenants, n_processes, n_conns;
-	uint64_t n_refused_grants; /* containers of pods that were not let start */
-	struct log_limit refusals; /* of processes */
-	uint32_t next_tenant;      /* id */
-	bool has_dead;             /* agent_reap() has something to do */
+	uint64_t n_refused_grants;  /* containers of pods that were not let start */
+	uint32_t n_missing_devices; /* node-faults.c */
+	struct log_limit refusals;  /* of processes */
+	uint32_t next_tenant;       /* id */
+	bool has_dead;              /* agent_reap() has something to do */
 
 	int listen_fd, programs_fd;
 	struct listener listen, programs;

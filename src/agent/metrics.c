@@ -182,6 +182,9 @@ int metrics_format(struct agent *agent, struct buf *out)
 	prom_add(out, "divvy_processes", "gauge", "Registered processes.", agent->n_processes);
 	prom_add(out, "divvy_strangers", "gauge", "Processes on devices that belong to no tenant.",
 		audit_strangers(agent));
+	prom_add(out, "divvy_devices_missing", "gauge",
+		"Devices that this node had before and that the driver does not list any more.",
+		agent->n_missing_devices);
 	prom_add(out, "divvy_grants_refused_total", "counter",
 		"Containers of pods that were not let start.", (double)agent->n_refused_grants);
 	prom_add(out, "divvy_uptime_seconds", "gauge", "Since the daemon has started.",

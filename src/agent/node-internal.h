@@ -103,8 +103,7 @@ struct node {
 	/* First those that the kubelet is offered, behind them those of pods of other nodes. */
 	struct slot *slots;
 	uint32_t n_slots, n_offered;
-	uint32_t
-		n_regular; /* of n_offered: NODE_SLOTS_EACH of a device; behind those is what is kept */
+	uint32_t n_regular; /* of n_offered: NODE_SLOTS_EACH of a device, before those kept */
 	struct serve *serve;            /* NULL: this node's devices are for its own pods alone */
 	struct identities *identities;  /* NULL: not needed so far */
 	struct held_identity *identity; /* of the node itself; NULL: not needed so far */
@@ -137,6 +136,11 @@ struct node {
 		struct podres_question *question;
 		struct pool_device device[ARBITER_DEVICES];
 	} pool;
+
+	/* node-faults.c */
+	char missing[ARBITER_DEVICES][SPEC_LABEL]; /* UUIDs of devices that were here before */
+	uint32_t n_missing;
+	char missing_note[NODE_NOTE], driver_note[NODE_NOTE]; /* as reported; "": no fault */
 
 	/* node-network.c */
 	struct network_set networks;
@@ -211,16 +215,16 @@ void node_event(struct node *node, bool is_warning, const char *reason, const ch
  */
 int node_slots_new(struct node *node, struct error *err);
 struct slot *node_slot(struct node *node, const char *id);
-struct tenant *node_tenant(struct node *node, const struct slot *slot);
-/* Is it of a pod of another node? (Or of one of this that reaches its devices like those.) */
-bool node_slot_is_served(const struct node *node, const struct slot *slot);
-/* Whose it is, with devices here or elsewhere; NULL: nobody's. */
-const struct tenant_pod *node_slot_pod(struct node *node, const struct slot *slot);
 /* How many the kubelet is offered, those that take nobody new included. */
 uint32_t node_slots_total(const struct node *node);
 /* What is kept and the kubelet has for nobody any more is not offered any more. */
 bool node_has_kept_slots(const struct node *node);
 void node_drop_kept(struct node *node, const struct podres_list *list);
+struct tenant *node_tenant(struct node *node, const struct slot *slot);
+/* Is it of a pod of another node? (Or of one of this that reaches its devices like those.) */
+bool node_slot_is_served(const struct node *node, const struct slot *slot);
+/* Whose it is, with devices here or elsewhere; NULL: nobody's. */
+const struct tenant_pod *node_slot_pod(struct node *node, const struct slot *slot);
 /* "GPU-..." cordoned by an administrator? */
 bool node_is_cordoned(const struct node *node, const char *uuid);
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size);
@@ -289,17 +293,17 @@ void start_free_all(struct node *node);
 /* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
 void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
 
-/* ---- node-gang.c ---- */
-
-/*
- * Whether so many of the pod's group are bound that its containers may start. 0: they may, also
- * without a group; -EAGAIN with a sentence: not yet.
 /* ---- node-unknown.c ---- */
 
 /* The kubelet asks for a slot that there is not: the pod that has it gets an Event. */
 void unknown_slot(struct plugin *plugin, const char *id, const char *why);
 void unknown_free_all(struct node *node);
 
+/* ---- node-gang.c ---- */
+
+/*
+ * Whether so many of the pod's group are bound that its containers may start. 0: they may, also
+ * without a group; -EAGAIN with a sentence: not yet.
  */
 int gang_may_start(struct node *node, const char *namespace_name, const struct given_group *group,
 	struct error *err);
@@ -338,6 +342,16 @@ const char *node_pool_placeholder(const struct node *node, const struct device *
 
 /* Something in it may have changed: looked at soon, written if so. */
 void node_status_touch(struct node *node);
+
+/* ---- node-faults.c ---- */
+
+/* GPUNode.status, as it was before our first write of it. */
+void faults_seen(struct node *node, const json_t *status);
+/* Every some seconds: what has changed is reported. */
+void faults_look(struct node *node);
+bool faults_is_missing(const struct node *node, const char *uuid);
+uint32_t faults_n_missing(const struct node *node); /* without those that are cordoned */
+json_t *faults_missing_json(const struct node *node);
 
 /* ---- node-network.c ---- */
 

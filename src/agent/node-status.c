@@ -174,6 +174,16 @@ static void add_condition(const struct node *node, json_t *all, const struct con
 			"lastTransitionTime", was && since && !strcmp(was, is) ? since : now.s));
 }
 
+/* True also without devices: pods there may have those of other nodes. */
+static bool has_healthy_device(const struct device_set *set)
+{
+	bool has = !set->n;
+
+	for (uint32_t i = 0; i < set->n; i++)
+		has |= !device_is_ill(&set->devices[i]);
+	return has;
+}
+
 static struct condition ready_condition(const struct node *node)
 {
 	if (node->is_pid_hidden)
@@ -188,6 +198,13 @@ static struct condition ready_condition(const struct node *node)
 	if (!kube_cache_is_synced(node->pods))
 		return (struct condition){
 			"Ready", false, "Starting", "the node's pods are not known yet"};
+	if (node->driver_note[0])
+		return (struct condition){"Ready", false, "DriverUnreachable", node->driver_note};
+	if (!node->agent->devices->n && node->missing_note[0])
+		return (struct condition){"Ready", false, "DevicesMissing", node->missing_note};
+	if (!has_healthy_device(node->agent->devices))
+		return (struct condition){"Ready", false, "DevicesUnhealthy",
+			"none of the node's devices is healthy"};
 	return (struct condition){"Ready", true, "Serving",
 		node->agent->devices->n
 			? ""
@@ -265,6 +282,9 @@ static json_t *conditions_json(const struct node *node)
 	add_condition(node, all, &audited);
 	add_condition(node, all, &host_access);
 	add_condition(node, all,
+		&(struct condition){"DevicesMissing", node->missing_note[0],
+			node->missing_note[0] ? "DevicesMissing" : "None", node->missing_note});
+	add_condition(node, all,
 		node->is_insecure ? &(struct condition){"RuntimeInsecure", true,
 					    "VisibleDevicesHonoured", NODE_INSECURE}
 				  : &(struct condition){"RuntimeInsecure", false, "None", ""});
@@ -303,6 +323,8 @@ static json_t *status_json(struct node *node)
 	/* null takes it out again. */
 	if (status)
 		json_object_set_new(status, "remote", serve_json(node));
+	if (status)
+		json_object_set_new(status, "missingDevices", faults_missing_json(node));
 	if (status && node->accounts_told)
 		json_object_set(status, "accounts", node->accounts_told);
 	if (status && driver)
@@ -392,6 +414,7 @@ void node_status_seen(struct node *node, const json_t *object)
 	json_decref(node->status_seen);
 	node->status_seen = json_is_object(status) ? json_incref(status) : NULL;
 	node_usage_seen(node, status);
+	faults_seen(node, status);
 	node_status_touch(node);
 }
 

@@ -225,7 +225,8 @@ static void look_at_cordons(struct node *node, const json_t *gpu_node)
 	json_array_foreach(kube_json_at(gpu_node, "spec", "cordoned", NULL), i, one) {
 		const char *uuid = kube_json_text_at(one, "uuid", NULL);
 
-		if (uuid && !device_find(node->agent->devices, uuid)) {
+		if (uuid && !device_find(node->agent->devices, uuid) &&
+			!faults_is_missing(node, uuid)) {
 			unknown = uuid;
 			break;
 		}
@@ -353,8 +354,8 @@ static const struct plugin_ops plugin_ops = {
 	.allocate = allocate_slots,
 	.pre_start = start_pre_start,
 	.changed = on_known,
-};
 	.unknown = unknown_slot,
+};
 
 static int start_plugin(struct node *node, struct error *err)
 {
@@ -492,8 +493,8 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 		remote_resume(node, list);
 	}
 	sweep_libraries(node, list);
-}
 	node_drop_kept(node, list);
+}
 
 static void sweep(struct node *node, uint64_t now)
 {
@@ -537,6 +538,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		node->next_look_ns = now + LOOK_NS;
 		look_for_others(node);
 		watch_look(node);
+		faults_look(node);
 		node_status_touch(node);
 	}
 	sweep(node, now);
@@ -689,9 +691,9 @@ int node_new(struct agent *agent, const struct node_options *options, struct nod
 	node->agent = agent;
 	node->options = *options;
 	LIST_INIT(&node->allocations);
+	LIST_INIT(&node->unknown_slots);
 	LIST_INIT(&node->starts);
 	LIST_INIT(&node->gangs);
-	LIST_INIT(&node->unknown_slots);
 	r = start(node, err);
 	if (r < 0) {
 		node_free(node);
@@ -707,9 +709,9 @@ void node_free(struct node *node)
 		return;
 	metrics_thread_free(node->metrics);
 	allocate_free_all(node);
+	unknown_free_all(node);
 	start_free_all(node);
 	gang_free_all(node);
-	unknown_free_all(node);
 	for (uint32_t i = 0; node->slots && i < node->n_slots; i++)
 		remote_leave(TAKE_PTR(node->slots[i].remote));
 	node_peers_free(node);

@@ -605,6 +605,56 @@ def with_fewer_devices_slots_in_use_stay():
     wait_for(lambda: daemon.slots_offered() == SLOTS, "all are there again")
 
 
+def devices_that_are_missing_are_told():
+    """A card that GPUNode.status had before did not come back; simulated ones come and go as they like."""
+    assert daemon.condition("DevicesMissing")["status"] == "False", daemon.condition("DevicesMissing")
+    gone = "GPU-11111111-2222-3333-4444-555555555555"
+    path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
+    cluster.kill("divvyd")
+    cluster.patch(f"{path}/status", {"status": {"devices": [
+        {"uuid": gone, "index": 0, "model": "A100", "memoryBytes": GIB, "health": "Healthy"}]}})
+    daemon.start("--sys-dir", SYS)
+    wait_for(lambda: daemon.condition("DevicesMissing").get("status") == "True", "the condition says so", 60)
+    daemon.await_ready()  # the others serve
+    assert daemon.condition("DevicesMissing")["reason"] == "DevicesMissing", daemon.status()
+    assert gone in daemon.condition("DevicesMissing")["message"], daemon.status()
+    assert daemon.status()["missingDevices"] == [{"uuid": gone}], daemon.status()
+    wait_for(lambda: any(gone in m for m in events_of(cluster, cluster.node_name).get("DevicesMissing", [])), "an Event")
+    # The next daemon knows it still; an administrator who has cordoned it knows why.
+    cluster.kill("divvyd")
+    daemon.start("--sys-dir", SYS)
+    daemon.await_ready()
+    assert daemon.condition("DevicesMissing")["status"] == "True", daemon.status()
+    cluster.patch(path, {"spec": {"cordoned": [{"uuid": gone}]}})
+    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "False", "it is expected to be away", 60)
+    cluster.patch(path, {"spec": {"cordoned": None}})
+    wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "True", "it is not any more", 60)
+    # None at all is left: nothing is served.
+    cluster.patch(path, {"spec": {"simulate": None}})
+    cluster.kill("divvyd")
+    daemon.cut_power()
+    daemon.start("--sys-dir", SYS)
+    wait_for(lambda: daemon.condition("Ready").get("reason") == "DevicesMissing", "the node is not ready", 60)
+    # Who deletes the GPUNode says that the device does not come back.
+    cluster.kill("divvyd")
+    cluster.delete(path)
+    daemon.make_gpu_node()
+    daemon.start("--sys-dir", SYS)
+    daemon.await_ready()
+    assert daemon.condition("DevicesMissing")["status"] == "False", daemon.status()
+
+
+def a_driver_out_of_reach_is_told():
+    """Whatever takes away what programs would load or connect to."""
+    driver = next(os.path.join(daemon.dir, "state/lib", name, "driver/libcuda.so.1") for name in daemon.libraries())
+    os.rename(driver, driver + ".away")
+    wait_for(lambda: daemon.condition("Ready").get("reason") == "DriverUnreachable", "the node is not ready", 60)
+    assert daemon.condition("Ready")["status"] == "False", daemon.condition("Ready")
+    wait_for(lambda: events_of(cluster, cluster.node_name).get("DriverUnreachable"), "an Event")
+    os.rename(driver + ".away", driver)
+    daemon.await_ready()
+
+
 def library_in(name):
     """What its program finds: the file's inode and size, and whether it has mapped that very file."""
     process = wait_for(lambda: daemon.listed()[name]["processes"], f"{name} has registered")[0]
@@ -733,7 +783,7 @@ try:
               an_init_container_hands_its_slot_on, ten_init_containers_have_their_own_and_nobody_comes_after, a_pod_needs_no_privilege),
              cordoned_devices_take_nobody_new, what_no_placeholder_holds_takes_nobody, what_the_kubelet_no_longer_lists_is_given_back,
              a_restarted_kubelet_has_the_slots_at_once,
-             with_fewer_devices_slots_in_use_stay, an_upgrade_changes_nothing_for_who_runs,
+             with_fewer_devices_slots_in_use_stay, devices_that_are_missing_are_told, a_driver_out_of_reach_is_told, an_upgrade_changes_nothing_for_who_runs,
              another_plugin_has_the_nodes_gpus, an_error_of_the_device_closes_it, a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)
