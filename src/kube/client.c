@@ -137,9 +137,19 @@ static void call_done(struct kube_call *call, struct kube_answer *answer)
 	buf_done(&body);
 }
 
-static void fail_call(struct kube_call *call, int code, const char *what)
+/* Its headers came, and said that the server does what was asked. */
+static bool is_accepted(const struct kube_call *call)
 {
-	struct kube_answer answer = {0};
+	long http = 0;
+
+	if (call->state == CALL_RUNNING)
+		curl_easy_getinfo(call->transfer.easy, CURLINFO_RESPONSE_CODE, &http);
+	return http >= 200 && http < 300;
+}
+
+static void fail_as(struct kube_call *call, int code, const char *what, bool is_idle)
+{
+	struct kube_answer answer = {.is_idle = is_idle};
 
 	answer.result = fail(&answer.error, code, "%s %s: %s",
 		kube_method_names[call->request.method], call->path, what);
@@ -460,13 +470,15 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 	if (call->state == CALL_RUNNING)
 		pool_renew(pool_of(call), call->lane);
 	kick_soon(client);
-	fail_call(call, ETIMEDOUT, what);
+	bool is_idle = false;
+	fail_as(call, ETIMEDOUT, what, is_idle);
 }
 
 static void on_credential(void *data)
 {
 	kick_soon(data);
 }
+		is_idle = is_accepted(call);
 
 static int copy_request(
 	struct kube_call *call, const struct kube_request *request, struct error *err)

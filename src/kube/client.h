@@ -49,6 +49,11 @@ struct kube_answer {
 	struct str body;           /* valid during the call; empty when on_body took it */
 	struct kube_status status; /* http is 0 when there is no answer */
 	struct error error; /* result as a sentence: "GET /api/v1/pods: 403 Forbidden: ..." */
+	/*
+	 * The request ended because no byte came for idle_ns after the server had accepted it
+	 * (2xx): the connection is lost, or there was nothing to send.
+	 */
+	bool is_idle;
 };
 
 /* The server's reason alone, or, without one, the whole sentence of the error. */

@@ -60,6 +60,7 @@ static void count_end(struct kube_reflect *reflect, enum course_end end)
 	reflect->counts.n_refused += end == COURSE_REFUSED;
 }
 
+/* err->code 0: nothing is wrong as far as is known, and nobody is to hear of it. */
 static void end_phase(struct kube_reflect *reflect, enum course_end end, uint64_t retry_after_ns,
 	const struct error *err)
 {
@@ -73,7 +74,7 @@ static void end_phase(struct kube_reflect *reflect, enum course_end end, uint64_
 	count_end(reflect, end);
 	pause_ns = course_end(&reflect->course, end, now_ns - reflect->begun_ns, retry_after_ns,
 		kube_client_rand(reflect->client));
-	if (end != COURSE_OK && reflect->handler.trouble)
+	if (end != COURSE_OK && err->code && reflect->handler.trouble)
 		reflect->handler.trouble(reflect->handler.data, err);
 	loop_set_timer(&reflect->timer, now_ns + pause_ns);
 }
@@ -299,6 +300,13 @@ static void on_watch_done(void *data, const struct kube_answer *answer)
 	if (answer->result == -ECANCELED) {
 		end = reflect->frame_end;
 		wait_ns = reflect->frame_status.retry_after_ns;
+	} else if (answer->is_idle && scan_end(&body->scan, NULL) == 0) {
+		/*
+		 * Servers send bookmarks of what changes now and then alone, so that this may be a
+		 * watch of what never changes. If the connection is lost the next watch reports that.
+		 */
+		end = COURSE_LOST;
+		err.code = 0;
 	} else if (answer->result < 0) {
 		end = end_of(answer);
 	} else if (scan_end(&body->scan, &err) < 0) {

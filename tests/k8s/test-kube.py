@@ -188,6 +188,15 @@ def a_cache_survives_connections_that_are_cut():
         survives(proxy, "--seed", str(ARGS.seed))
 
 
+def an_idle_watch_is_no_trouble():
+    """Nothing comes of what nobody changes: the watch is begun anew, and nobody is warned."""
+    with Mirror(cluster.kubeconfig, "--labels", "of=nothing", "--idle", "1") as mirror:
+        wait_for(lambda: mirror.counts()["lost"] >= 3, "it is begun anew", 60)
+        assert not mirror.counts()["troubles"], mirror.counts()
+        cluster.create(mirror.path, {"metadata": {"name": "something", "labels": {"of": "nothing"}}})
+        wait_for(lambda: "something" in mirror.objects(), "what comes after that is seen")
+
+
 def a_cache_survives_the_server():
     cluster.only_own("killing the API server")
     with Mirror(cluster.kubeconfig, "--idle", "10") as mirror:
@@ -205,7 +214,7 @@ PARSER.add_argument("--seed", type=int, default=1)
 ARGS = PARSER.parse_args()
 TESTS = [all_of_it_works_alone, a_cache_follows_the_server, a_selector_is_the_servers,
          a_cache_survives_a_proxy_that_garbles, a_cache_survives_connections_that_are_cut,
-         a_cache_survives_the_server]
+         an_idle_watch_is_no_trouble, a_cache_survives_the_server]
 
 try:
     with open_cluster("kcm") as cluster:

@@ -87,11 +87,11 @@ static void show_counts(const struct mirror *mirror)
 
 	printf("{\"objects\": %zu, \"lists\": %ju, \"pages\": %ju, \"watches\": %ju, "
 	       "\"frames\": %ju, \"expired\": %ju, \"garbled\": %ju, \"lost\": %ju, "
-	       "\"refused\": %ju, \"updates\": %ju, \"synced\": %s}\n",
+	       "\"refused\": %ju, \"updates\": %ju, \"troubles\": %ju, \"synced\": %s}\n",
 		kube_cache_count(mirror->cache), (uintmax_t)c.n_lists, (uintmax_t)c.n_pages,
 		(uintmax_t)c.n_watches, (uintmax_t)c.n_frames, (uintmax_t)c.n_expired,
 		(uintmax_t)c.n_garbled, (uintmax_t)c.n_lost, (uintmax_t)c.n_refused,
-		(uintmax_t)mirror->n_updates,
+		(uintmax_t)mirror->n_updates, (uintmax_t)mirror->n_troubles,
 		kube_cache_is_synced(mirror->cache) ? "true" : "false");
 }
 
