@@ -196,11 +196,13 @@ static void on_asked(void *data, const struct kube_answer *answer)
 	struct held_identity *h = data;
 	_cleanup_json_ json_t *object = NULL;
 	const json_t *denied, *failed;
+	struct error err;
 	const char *crt;
 
 	h->call = NULL;
 	if (answer->result < 0) {
-		fail_and_rest(h, answer->error.msg);
+		kube_answer_explain(answer, "the request for a certificate cannot be read", &err);
+		fail_and_rest(h, err.msg);
 		return;
 	}
 	if (kube_json_parse(answer->body, &object, NULL) < 0) {
@@ -237,10 +239,11 @@ static void ask(struct held_identity *h)
 static void on_created(void *data, const struct kube_answer *answer)
 {
 	struct held_identity *h = data;
+	struct error err;
 
 	h->call = NULL;
-	if (answer->result < 0)
-		fail_and_rest(h, answer->error.msg);
+	if (kube_answer_explain(answer, "no certificate can be requested", &err) < 0)
+		fail_and_rest(h, err.msg);
 	else
 		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
 }

@@ -542,8 +542,7 @@ static void on_space(void *data, const struct kube_answer *answer)
 
 	s->space_call = NULL;
 	if (answer->result < 0 || kube_json_parse(answer->body, &space, &err) < 0) {
-		if (answer->result < 0)
-			err = answer->error;
+		kube_answer_explain(answer, "the pod's namespace cannot be read", &err);
 		wait_or_refuse(s, &err);
 		return;
 	}

@@ -156,6 +156,23 @@ static void fail_as(struct kube_call *call, int code, const char *what, bool is_
 	call_done(call, &answer);
 }
 
+static void fail_call(struct kube_call *call, int code, const char *what)
+{
+	fail_as(call, code, what, false);
+}
+
+int kube_answer_explain(const struct kube_answer *answer, const char *what, struct error *err)
+{
+	const struct kube_status *status = &answer->status;
+
+	if (answer->result == 0)
+		return 0;
+	return status->http ? fail(err, -answer->result, "%s: %d%s%s: %s", what, status->http,
+				      status->reason[0] ? " " : "", status->reason, status->message)
+			    : fail(err, -answer->result, "%s: the API server does not answer (%s)",
+				      what, strerror(-answer->result));
+}
+
 /* libcurl's result as ours. */
 static int code_of(CURLcode result)
 {
@@ -453,6 +470,7 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 	struct kube_call *call = timer->data;
 	struct kube_client *client = call->client;
 	const char *what = "no answer in time";
+	bool is_idle = false;
 
 	if (call->state == CALL_RUNNING && call->request.idle_ns && now_ns < call->deadline_ns) {
 		if (now_ns < clock_add_ns(call->heard_ns, call->request.idle_ns)) {
@@ -460,6 +478,7 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 			return;
 		}
 		what = "no byte for too long";
+		is_idle = is_accepted(call);
 	} else if (now_ns < call->deadline_ns) {
 		set_state(call, CALL_WAITING);
 		set_timer(call);
@@ -470,7 +489,6 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 	if (call->state == CALL_RUNNING)
 		pool_renew(pool_of(call), call->lane);
 	kick_soon(client);
-	bool is_idle = false;
 	fail_as(call, ETIMEDOUT, what, is_idle);
 }
 
@@ -478,7 +496,6 @@ static void on_credential(void *data)
 {
 	kick_soon(data);
 }
-		is_idle = is_accepted(call);
 
 static int copy_request(
 	struct kube_call *call, const struct kube_request *request, struct error *err)

@@ -64,6 +64,12 @@ static inline const char *kube_answer_sentence(const struct kube_answer *answer)
 	return sentence[0] ? sentence : answer->error.msg;
 }
 
+/*
+ * Why an answer is none, for conditions and Events: "WHAT: 403 Forbidden: ..." of what the server
+ * said, without the request's method and path. Returns the result.
+ */
+int kube_answer_explain(const struct kube_answer *answer, const char *what, struct error *err);
+
 typedef void kube_done_fn(void *data, const struct kube_answer *answer);
 /* A negative result ends the call with it. */
 typedef int kube_body_fn(void *data, struct str bytes);

@@ -101,7 +101,10 @@ static void settle(struct flight *f, bool is_done, const char *why)
 	struct service *s = f->service;
 
 	if (f->asked)
-		service_answer_bind(TAKE_PTR(f->asked), is_done ? NULL : why);
+		service_answer_bind(TAKE_PTR(f->asked),
+			is_done              ? NULL
+				: f->refusal ? f->refusal
+					     : why);
 	s->n_binds--;
 	s->n_bound += is_done;
 	prom_observe(&s->bind_time, clock_since_ns(clock_now_ns(), f->began_ns));
