@@ -103,8 +103,8 @@ struct node {
 	/* First those that the kubelet is offered, behind them those of pods of other nodes. */
 	struct slot *slots;
 	uint32_t n_slots, n_offered;
-	uint32_t n_regular; /* of n_offered: NODE_SLOTS_EACH of a device, before those kept */
-	struct serve *serve;            /* NULL: this node's devices are for its own pods alone */
+	uint32_t n_regular;  /* of n_offered: NODE_SLOTS_EACH of a device, before those kept */
+	struct serve *serve; /* NULL: this node's devices are for its own pods alone */
 	struct identities *identities;  /* NULL: not needed so far */
 	struct held_identity *identity; /* of the node itself; NULL: not needed so far */
 	struct node_peers *peers;       /* NULL: nothing is measured */

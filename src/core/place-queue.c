@@ -13,6 +13,7 @@
 
 #define AMOUNT_MAX (1ull << 40) /* more permille than a cluster has */
 #define TEXT 24u
+#define STANDING (2 * TEXT + SPEC_LABEL + 64) /* what a queue has */
 
 const uint64_t queue_nothing[ALL + 1];
 
@@ -507,26 +508,37 @@ struct loan {
 	uint64_t idle;
 };
 
+/* "1 of its guaranteed 2 devices of model A"; "3 devices of model A, 1 of them borrowed" */
+static const char *standing(
+	const struct queue *q, uint32_t at, const char *of_model, char ret[static STANDING])
+{
+	char used[TEXT], other[TEXT];
+
+	if (q->used[at] > q->quota[at])
+		snprintf(ret, STANDING, "%s devices%s, %s of them borrowed",
+			devices(q->used[at], used), of_model,
+			devices(q->used[at] - q->quota[at], other));
+	else
+		snprintf(ret, STANDING, "%s of its guaranteed %s devices%s",
+			devices(q->used[at], used), devices(q->quota[at], other), of_model);
+	return ret;
+}
+
 static void admit_loan(const struct place *place, const struct place_spec *spec,
 	const struct loan *loan, struct place_verdict *ret)
 {
 	const struct queue *q = &place->queues->queue[spec->queue - 1];
 	const struct bound_text quota = text_of(place, loan->quota);
 	const struct bound_text model = text_of(place, loan->model);
-	char a[TEXT], b[TEXT], c[TEXT];
+	char has[STANDING], c[TEXT];
 
 	if (loan->idle >= queue_asked(place, spec))
-		SAY(ret, PLACE_ADMIT_BORROW,
-			"queue %s has %s of its guaranteed %s devices%s and borrows: %s%s are idle",
-			q->name, devices(q->used[loan->quota], a),
-			devices(q->quota[loan->quota], b), quota.text, devices(loan->idle, c),
+		SAY(ret, PLACE_ADMIT_BORROW, "queue %s has %s and borrows: %s%s are idle", q->name,
+			standing(q, loan->quota, quota.text, has), devices(loan->idle, c),
 			model.text);
 	else
-		SAY(ret, PLACE_ADMIT_WAIT,
-			"queue %s has %s of its guaranteed %s devices%s, and %s%s are idle to "
-			"borrow",
-			q->name, devices(q->used[loan->quota], a),
-			devices(q->quota[loan->quota], b), quota.text, devices(loan->idle, c),
+		SAY(ret, PLACE_ADMIT_WAIT, "queue %s has %s, and %s%s are idle to borrow", q->name,
+			standing(q, loan->quota, quota.text, has), devices(loan->idle, c),
 			model.text);
 }
 

@@ -11,6 +11,7 @@
 
 #define REASONS_MAX 64u /* kinds that are told apart; the rest is counted together */
 #define SHOWN_MAX 8u
+#define MODELS_SHOWN_MAX 6u
 
 struct reasons {
 	char text[REASONS_MAX][DECIDE_REASON_MAX];
@@ -42,11 +43,24 @@ static const char *const node_texts[NODE_WHYS] = {
 	[NODE_NOT_SERVING] = "serves no devices to others",
 };
 
-static const char *plural(uint32_t n, char buf[static 32])
+/* "0/1 nodes: 1 no GPU with ...", "... 1 with fewer than 2 GPUs with ..." */
+static const char *too_few(uint32_t n, char buf[static 32])
 {
 	if (n == 1)
 		return "no GPU";
-	snprintf(buf, 32, "less than %u GPUs", n);
+	snprintf(buf, 32, "with fewer than %u GPUs", n);
+	return buf;
+}
+
+/* A pattern without the '=' that a spec writes before names that are whole. */
+static const char *pattern_text(const char *pattern, char buf[static SPEC_PATTERN])
+{
+	size_t n = 0;
+
+	for (const char *p = pattern; *p && n + 1 < SPEC_PATTERN; p++)
+		if (*p != '=' || (p > pattern && !strchr(",! ", p[-1])))
+			buf[n++] = *p;
+	buf[n] = '\0';
 	return buf;
 }
 
@@ -68,17 +82,20 @@ static const char *memory_text(const struct spec *spec, char buf[static 64])
 static void device_text(
 	const struct spec *spec, enum place_reason reason, bool is_short, char *ret, size_t size)
 {
-	char gpus[32], memory[64];
+	char gpus[32], memory[64], pattern[SPEC_PATTERN];
 
 	switch (reason) {
-	case PLACE_NO_DEVICES: snprintf(ret, size, "less than %u GPUs", spec->count); break;
+	case PLACE_NO_DEVICES: snprintf(ret, size, "%s", too_few(spec->count, gpus)); break;
 	case PLACE_OTHER_MODEL:
 		if (spec->model[0])
-			snprintf(ret, size, "model %.64s wanted", spec->model);
+			snprintf(ret, size, "model %.64s wanted",
+				pattern_text(spec->model, pattern));
 		else
 			snprintf(ret, size, "no model that a policy allows");
 		break;
-	case PLACE_OTHER_DEVICE: snprintf(ret, size, "device %.64s wanted", spec->device); break;
+	case PLACE_OTHER_DEVICE:
+		snprintf(ret, size, "device %.64s wanted", pattern_text(spec->device, pattern));
+		break;
 	case PLACE_LABELS: snprintf(ret, size, "kept off by labels of others"); break;
 	case PLACE_OVER_LIMIT: snprintf(ret, size, "above the queue's limit"); break;
 	case PLACE_CLEARING: snprintf(ret, size, "GPUs that others are leaving"); break;
@@ -86,11 +103,11 @@ static void device_text(
 	case PLACE_NO_CPU: snprintf(ret, size, "too little cpu"); break;
 	case PLACE_NO_MEMORY: snprintf(ret, size, "too little memory"); break;
 	case PLACE_NO_DEVICE_MEMORY:
-		snprintf(ret, size, "%s with %s free", plural(spec->count, gpus),
+		snprintf(ret, size, "%s with %s free", too_few(spec->count, gpus),
 			memory_text(spec, memory));
 		break;
 	case PLACE_NO_SHARE:
-		snprintf(ret, size, "%s with %s%s%s free", plural(spec->count, gpus),
+		snprintf(ret, size, "%s with %s%s%s free", too_few(spec->count, gpus),
 			format_share(spec->exclusive ? SPEC_SHARE_ONE : spec->request).s,
 			is_short ? " and " : "", is_short ? memory_text(spec, memory) : "");
 		break;
@@ -447,6 +464,28 @@ static void explain_remote(struct attempt *a, const struct telling *t, struct bu
 	print(&reasons, a->cluster->n_serving, why);
 }
 
+/* Where no device of the cluster has a model that it wants: which models there are. */
+static void explain_models(const struct attempt *a, struct buf *why)
+{
+	const struct spec *asked = &a->pod->asked.v[attempt_next_host(a->pod, 0)].spec;
+	_cleanup_buf_ struct buf names = BUF_INIT(DECIDE_WHY_MAX);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < PLACE_MODELS_MAX; i++) {
+		const char *name = place_model_name(a->cluster->place, i);
+
+		if (*name && spec_model_fits(asked, name))
+			return;
+		if (*name && n++ < MODELS_SHOWN_MAX)
+			buf_addf(&names, "%s%s", n > 1 ? ", " : "", name);
+	}
+	if (!n)
+		return;
+	buf_addf(why, "; the cluster has model%s %s", n == 1 ? "" : "s", buf_text(&names));
+	if (n > MODELS_SHOWN_MAX)
+		buf_addf(why, " and %u more", n - MODELS_SHOWN_MAX);
+}
+
 void decide_explain(struct attempt *a, struct buf *why)
 {
 	const uint32_t n = view_n_nodes(a->cluster->view);
@@ -470,6 +509,8 @@ void decide_explain(struct attempt *a, struct buf *why)
 	/* What all of them lack, they lack from elsewhere, too. */
 	if (remote.n && !str_has_suffix(buf_str(&remote), str_from(buf_text(why) + from)))
 		buf_addf(why, "; %s", buf_text(&remote));
+	if (a->pod->asked.n && a->pod->asked.v[attempt_next_host(a->pod, 0)].spec.model[0])
+		explain_models(a, why);
 	if (a->is_budget_kept)
 		buf_add_text(why, "; a disruption budget keeps others from leaving for it");
 }

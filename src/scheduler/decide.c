@@ -422,7 +422,7 @@ static void hold(struct attempt *a, struct buf *why)
 			grace_s = MAX(grace_s, grace_of(a, pod));
 	a->pod->give_up_ns = a->cluster->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
 	if (n)
-		buf_addf(why, "waits for %u pods to leave %s%s", n, node->name,
+		buf_addf(why, "waits for %u pod%s to leave %s%s", n, n == 1 ? "" : "s", node->name,
 			are_elsewhere ? " and others" : "");
 	else
 		buf_addf(why, "waits for pods that leave %s anyhow", node->name);

@@ -179,7 +179,7 @@ def why_says_what_each_device_lacks():
         ("n1", None, "model H100 wanted"), ("n1", "GPU-n1-0", "model H100 wanted"), ("n1", "GPU-n1-1", "model H100 wanted")], rows
     rig.gone("waits")
     rig.pod("large", {"request": "2"})
-    rig.waits("large", "less than 2 GPUs with 1 free")
+    rig.waits("large", "with fewer than 2 GPUs with 1 free")
     rows = {r["device"]: r for r in as_json("why", "large")["nodes"] if "device" in r}
     device = rig.devices("share").partition("=")[2]
     assert rows[device]["why"] == "0.5 free, 1 asked" and rows[device]["free_permille"] == 500, rows

@@ -44,7 +44,7 @@ def a_share_is_bound():
 
 def who_fits_nowhere_is_told_once():
     rig.pod("large", {"request": "0.5", "model": "H100"})
-    rig.waits("large", "0/1 nodes: 1 model H100 wanted")
+    rig.waits("large", "0/1 nodes: 1 model H100 wanted; the cluster has model A100")
     assert rig.condition("large")["reason"] == "Unschedulable"
     wait_for(lambda: rig.events("large", "FailedScheduling"), "an Event")
     # Something happens that does not help.
@@ -53,7 +53,7 @@ def who_fits_nowhere_is_told_once():
     rig.gone("small")
     events = rig.events("large", "FailedScheduling")
     assert len(events) == 1 and events[0]["count"] == 1, events
-    assert events[0]["message"] == "0/1 nodes: 1 model H100 wanted"
+    assert events[0]["message"] == "0/1 nodes: 1 model H100 wanted; the cluster has model A100"
     rig.node("n2", "H100")
     assert rig.devices("large") == "main=GPU-n2-0"
     rig.gone("large")
@@ -497,7 +497,7 @@ def two_namespaces_share_60_to_40():
     wait_for(lambda: len(running("b")) == 20, "b has all of it", 120)
     status_says("b", guaranteed=4000, used=10000, borrowed=6000, waiting=20)
     rig.namespace = "team-b"
-    rig.waits("job-39", "queue team-b has 10 of its guaranteed 4 devices, and 0 are idle to borrow")
+    rig.waits("job-39", "queue team-b has 10 devices, 6 of them borrowed, and 0 are idle to borrow")
     rig.namespace = cluster.namespace
     began = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
     submit("a")

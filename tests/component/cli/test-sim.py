@@ -891,7 +891,7 @@ queues:
 0 1 placed n the only node
 50 1 evicted for task 3 of priority 90
 50 3 placed n the only node
-50 1 waits queue a has 2 of its guaranteed 1 devices
+50 1 waits queue a has 2 devices, 1 of them borrowed
 60 2 evicted for task 4, whose queue is guaranteed it
 60 4 placed n the only node
 60 2 waits queue a has 1 of its guaranteed 1 devices

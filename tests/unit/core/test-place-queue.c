@@ -410,7 +410,7 @@ static void most_beyond_first(void **state)
 	spec.share = 100;
 	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
-	assert_contains(verdict.why, "queue y has 2 of its guaranteed 1 devices, and 0 are idle");
+	assert_contains(verdict.why, "queue y has 2 devices, 1 of them borrowed, and 0 are idle");
 	assert_int_equal(place_queue_reclaim(place, &spec, &rules, &plan, &err), -EDQUOT);
 	assert_contains(err.msg, "nothing to reclaim");
 	spec.share = 1000;
@@ -692,7 +692,7 @@ static void what_is_idle_is_of_a_model(void **state)
 	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
 	assert_string_equal(verdict.why,
-		"queue q has 1.7 of its guaranteed 1 devices, and 0.3 of model T4 are idle to "
+		"queue q has 1.7 devices, 0.7 of them borrowed, and 0.3 of model T4 are idle to "
 		"borrow");
 }
 
@@ -725,7 +725,7 @@ static void several_models_are_borrowed_together(void **state)
 	assert_ok(place_queue_admit(place, &spec, &verdict, NULL));
 	assert_int_equal(verdict.admission, PLACE_ADMIT_WAIT);
 	assert_string_equal(
-		verdict.why, "queue q has 3 of its guaranteed 0 devices, and 1 are idle to borrow");
+		verdict.why, "queue q has 3 devices, 3 of them borrowed, and 1 are idle to borrow");
 }
 
 /* Who stays on a device that is closed has nothing of those that are open. */

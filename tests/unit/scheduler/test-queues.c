@@ -49,7 +49,7 @@ static void what_is_idle_is_borrowed_and_had_back(void **state)
 	ask("a", "a1", SHARE("0.5"));
 	/* They need 10 s to end, and have 30: for 20 s nobody is told. */
 	told("a1",
-		"queue a asks back what it is guaranteed, with 30 s of grace: from 1 tenants on "
+		"queue a asks back what it is guaranteed, with 30 s of grace: from 1 tenant on "
 		"n1");
 	nothing();
 	pass(19);
@@ -57,7 +57,7 @@ static void what_is_idle_is_borrowed_and_had_back(void **state)
 	assert_true(sched_deadline(sched) == acts_now_ns + SECOND);
 	pass(1);
 	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
-	next(SCHED_NOMINATE, "a1", "waits for 1 pods to leave n1");
+	next(SCHED_NOMINATE, "a1", "waits for 1 pod to leave n1");
 	nothing();
 	gone("b", "b1");
 	next(SCHED_BIND, "a1", NULL);
@@ -66,7 +66,7 @@ static void what_is_idle_is_borrowed_and_had_back(void **state)
 	next(SCHED_BIND, "b3", NULL);
 	ask("b", "b4", SHARE("0.5"));
 	told("b4",
-		"0/1 nodes: 1 no GPU with 0.5 free; queue b has 1.5 of its guaranteed 1 devices, "
+		"0/1 nodes: 1 no GPU with 0.5 free; queue b has 1.5 devices, 0.5 of them borrowed, "
 		"and 0 are idle to borrow");
 	nothing();
 }
@@ -329,7 +329,7 @@ static void priorities_matter_below_a_limit(void **state)
 		"have, 0.5 asked");
 	ask("b", "b4", SHARE("0.5") HIGH);
 	next(SCHED_EVICT, "b2", "b/b4");
-	next(SCHED_NOMINATE, "b4", "waits for 1 pods to leave n1");
+	next(SCHED_NOMINATE, "b4", "waits for 1 pod to leave n1");
 	gone("b", "b2");
 	next(SCHED_BIND, "b4", NULL);
 }
@@ -382,7 +382,7 @@ static void a_namespace_gets_into_a_queue(void **state)
 	run("b", "b1", SHARE("1"));
 	ask("a", "a1", SHARE("1"));
 	told("a1",
-		"0/1 nodes: 1 no GPU with 1 free; queue rest has 1 of its guaranteed 0 devices, "
+		"0/1 nodes: 1 no GPU with 1 free; queue rest has 1 devices, 1 of them borrowed, "
 		"and "
 		"0 are idle to borrow");
 	set(OBJECT_NAMESPACE, "{'metadata':{'name':'a','labels':{'tier':'gold'}}}");

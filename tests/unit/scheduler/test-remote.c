@@ -65,7 +65,7 @@ static void without_a_server_it_waits(void **state)
 	add_pod("full", SHARE("1"), "");
 	next(SCHED_BIND, "full", NULL);
 	add_pod("b", SHARE("0.5"), "");
-	told("b", "0/2 nodes: 1 no GPU with 0.5 free, 1 less than 1 GPUs");
+	told("b", "0/2 nodes: 1 no GPU with 0.5 free, 1 no GPU");
 	/* Now there is one. */
 	add("n3", 1, SERVES, ETH(10000));
 	pass(20);
@@ -175,7 +175,7 @@ static void who_is_more_important_has_both_halves_leave(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), asked);
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
 	next(SCHED_EVICT, "low", "s/high");
-	next(SCHED_NOMINATE, "high", "waits for 1 pods to leave g1");
+	next(SCHED_NOMINATE, "high", "waits for 1 pod to leave g1");
 	nothing();
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low"));
 	assert_string_equal(cpod_node(next(SCHED_BIND, "high", NULL)), "g1");
@@ -258,12 +258,12 @@ static void too_little_bandwidth_is_a_reason(void **state)
 	next(SCHED_BIND, "a", NULL);
 	add_pod("b", SHARE("0.4") ",'divvy.gpu/network':'7Gbps'", HERE);
 	told("b",
-		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or "
 		"affinity; over the "
 		"network 0/1 nodes that serve: 1 no network device with 7Gbps free");
 	add_pod("c", SHARE("0.4") ",'divvy.gpu/network':'50us'", HERE);
 	told("c",
-		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or "
 		"affinity; over the "
 		"network 0/1 nodes that serve: 1 no round trip measured to a node for the pod, "
 		"50us "
@@ -272,7 +272,8 @@ static void too_little_bandwidth_is_a_reason(void **state)
 	told("d",
 		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
 		"selector or "
-		"affinity; over the network 0/1 nodes that serve: 1 model B wanted");
+		"affinity; over the network 0/1 nodes that serve: 1 model B wanted; the cluster "
+		"has model A");
 	/* Somebody else's end: the network of the client is not that of the server. */
 	set_gpus("c1", 0, "", "{'name':'x','kind':'overlay','capacityMbps':10000}", "");
 	add_pod("e", REMOTE(""), HERE);
@@ -316,7 +317,7 @@ static void the_nearest_goes_first(void **state)
 }
 
 #define NOT_ELSEWHERE \
-	"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or affinity; " \
+	"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity; " \
 	"over the network 0/1 nodes that serve: 1 "
 
 static void what_was_measured_is_a_reason(void **state)
@@ -389,13 +390,13 @@ static void not_everybody_may(void **state)
 	set(CLUSTER_POLICY, "{'metadata':{'name':'p'},'spec':{'remote':'denied'}}");
 	add_pod("a", SHARE("0.5"), HERE);
 	told("a",
-		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or "
 		"affinity");
 	add_pod("b", REMOTE(""), HERE);
 	told("b", "mode remote: a policy of the namespace denies devices of other nodes");
 	add_pod("c", SHARE("0.1") ",'divvy.gpu/mode':'local'", HERE);
 	told("c",
-		"0/2 nodes: 1 less than 1 GPUs, 1 not selected by the pod's node selector or "
+		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or "
 		"affinity");
 }
 

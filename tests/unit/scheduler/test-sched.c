@@ -112,7 +112,21 @@ static void reasons_are_counted_by_node(void **state)
 		"{'metadata':{'name':'n4'},'spec':{'unschedulable':true},'status':{'allocatable':{"
 		"'cpu':'8','memory':'16Gi','pods':'110'}}}");
 	add_pod("a", SHARE("0.5") ",'divvy.gpu/model':'H100'", "");
-	told("a", "0/4 nodes: 2 model H100 wanted, 1 no GPU, 1 cordoned");
+	told("a", "0/4 nodes: 2 model H100 wanted, 1 no GPU, 1 cordoned; the cluster has model A");
+}
+
+/* Models as people write them, and those that there are. */
+static void a_model_that_no_node_has_is_answered_with_those_there_are(void **state)
+{
+	add_node("n1", 1);
+	add_node("n2", 1);
+	set(CLUSTER_GPU_NODE,
+		"{'metadata':{'name':'n2'},'status':{'slots':{'total':64},'devices':[{'uuid':"
+		"'GPU-x','index':0,'model':'B','memoryBytes':5,'health':'Healthy'}]}}");
+	add_pod("a", SHARE("0.3") ",'divvy.gpu/model':'=NVIDIA-C,=D'", "");
+	told("a", "0/2 nodes: 2 model NVIDIA-C,D wanted; the cluster has models A, B");
+	add_pod("b", SHARE("2") ",'divvy.gpu/model':'=B'", "");
+	told("b", "0/2 nodes: 2 with fewer than 2 GPUs");
 }
 
 static void objects_come_in_any_order(void **state)
@@ -163,7 +177,7 @@ static void why_names_what_is_lacking(void **state)
 		confirm(next(SCHED_BIND, name, NULL), SHARE("1"));
 	}
 	add_pod("all", SHARE("4"), "");
-	told("all", "0/1 nodes: 1 less than 4 GPUs with 1 free");
+	told("all", "0/1 nodes: 1 with fewer than 4 GPUs with 1 free");
 	add_pod("large", SHARE("0.1") ",'divvy.gpu/memory':'500Gi'", "");
 	told("large", "0/1 nodes: 1 no GPU that has 500Gi");
 	add_pod("here", SHARE("0.2") ",'divvy.gpu/device':'GPU-n1-0'", "");
@@ -740,7 +754,7 @@ static void who_is_less_important_leaves(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
 	next(SCHED_EVICT, "low", "s/high");
-	next(SCHED_NOMINATE, "high", "waits for 1 pods to leave n1");
+	next(SCHED_NOMINATE, "high", "waits for 1 pod to leave n1");
 	nothing();
 	/* Nobody takes the place meanwhile, also not with more to say. */
 	add_pod("next", SHARE("0.2") ",'divvy.gpu/priority':'50'", "");
@@ -829,7 +843,7 @@ static void who_come_at_once_have_one_leave_each(void **state)
 		while (a.act == SCHED_TELL || a.act == SCHED_EVENT);
 		assert_int_equal(a.act, SCHED_EVICT);
 		str_copy(victim[i], sizeof(victim[i]), str_from(cpod_name(a.pod)));
-		next(SCHED_NOMINATE, name, "waits for 1 pods to leave n1");
+		next(SCHED_NOMINATE, name, "waits for 1 pod to leave n1");
 	}
 	nothing();
 	assert_int_equal(cluster_n_holding(sched_cluster(sched)), 3);
@@ -1587,6 +1601,7 @@ int main(void)
 		TEST(who_came_past_the_webhook_has_nothing),
 		TEST(a_full_device_takes_nobody),
 		TEST(reasons_are_counted_by_node),
+		TEST(a_model_that_no_node_has_is_answered_with_those_there_are),
 		TEST(objects_come_in_any_order),
 		TEST(a_failed_bind_gives_the_place_back),
 		TEST(a_refused_binding_keeps_nobody_off),
