@@ -2,13 +2,20 @@
 #include "kubectl/world.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/parse.h"
 #include "cli/json.h"
 #include "scheduler/decide.h"
 #include "scheduler/source.h"
+
+#define DEVICES_TEXT_MAX 1024u /* of the numbers of a node's devices */
 
 static const char *option_or(const struct cli_args *args, const char *name, const char *otherwise)
 {
@@ -98,6 +105,7 @@ static void add_reason(void *data, const struct decide_reason *reason)
 
 	if (reason->device[0]) {
 		json_object_set_new(one, "device", json_string(reason->device));
+		json_object_set_new(one, "index", json_integer((json_int_t)reason->index));
 		json_object_set_new(one, "model", json_string(reason->model));
 		json_object_set_new(
 			one, "free_permille", json_integer((json_int_t)reason->share_free));
@@ -108,34 +116,134 @@ static void add_reason(void *data, const struct decide_reason *reason)
 	json_array_append_new(list, one);
 }
 
+/*
+ * A group starts together, so a pod of it waits also where it alone has room: what it lacks is seen
+ * with the others in their places, as many as have one.
+ */
+static int place_rest_of_group(struct cluster *c, const struct cpod *pod, struct error *err)
+{
+	const char *group = cpod_group(pod);
+	const uint32_t n = group[0] ? cluster_members(c, group, NULL, 0) : 0;
+	_cleanup_free_ struct cpod **member = calloc(n + 1ul, sizeof(struct cpod *));
+	_cleanup_buf_ struct buf unused = BUF_INIT(DECIDE_WHY_MAX);
+	enum decision decision;
+	int r = 0;
+
+	if (!member)
+		return fail(err, ENOMEM, "out of memory");
+	cluster_members(c, group, member, n);
+	for (uint32_t i = 0; r == 0 && i < n; i++)
+		if (member[i] != pod && cpod_state(member[i]) == CPOD_PENDING)
+			r = decide_pod(c, member[i], NULL, &decision, &unused, err);
+	return r;
+}
+
 int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret, struct error *err)
 {
 	_cleanup_json_ json_t *list = json_array();
-	int r = decide_reasons(sched_cluster(sched), pod, add_reason, list, err);
+	int r = place_rest_of_group(sched_cluster(sched), pod, err);
 
+	r = r < 0 ? r : decide_reasons(sched_cluster(sched), pod, add_reason, list, err);
 	if (r == 0)
 		*ret = TAKE_PTR(list);
 	return r;
+}
+
+/* Devices of a node that lack the same, so that one line does for all. */
+struct alike {
+	size_t n;
+	struct buf devices;          /* "devices 0-3, 6" */
+	uint64_t share[2], bytes[2]; /* free: the least and the most */
+};
+
+static bool is_alike(const json_t *a, const json_t *b)
+{
+	static const char *const fields[] = {"node", "model", "why"};
+
+	if (!json_object_get(a, "device") || !json_object_get(b, "device"))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		if (!json_equal(json_object_get(a, fields[i]), json_object_get(b, fields[i])))
+			return false;
+	return true;
+}
+
+static void widen(uint64_t range[2], uint64_t value)
+{
+	range[0] = MIN(range[0], value);
+	range[1] = MAX(range[1], value);
+}
+
+/* The rows from `at` on that are like that one. */
+static void find_alike(const json_t *reasons, size_t at, struct alike *ret)
+{
+	const json_t *first = json_array_get(reasons, at), *one = first;
+	uint64_t from = juint(first, "index"), to = from;
+
+	buf_clear(&ret->devices);
+	buf_addf(&ret->devices, "devices %" PRIu64, from);
+	ret->share[0] = ret->share[1] = juint(first, "free_permille");
+	ret->bytes[0] = ret->bytes[1] = juint(first, "free_bytes");
+	for (ret->n = 1; is_alike(first, (one = json_array_get(reasons, at + ret->n))); ret->n++) {
+		const uint64_t index = juint(one, "index");
+
+		widen(ret->share, juint(one, "free_permille"));
+		widen(ret->bytes, juint(one, "free_bytes"));
+		if (index == to + 1) {
+			to = index;
+			continue;
+		}
+		if (to > from)
+			buf_addf(&ret->devices, "-%" PRIu64, to);
+		buf_addf(&ret->devices, ", %" PRIu64, index);
+		from = to = index;
+	}
+	if (to > from)
+		buf_addf(&ret->devices, "-%" PRIu64, to);
+}
+
+static void add_free(struct table *t, const struct alike *alike)
+{
+	char share[64], bytes[64];
+
+	snprintf(share, sizeof(share), "%s", format_share((uint32_t)alike->share[0]).s);
+	if (alike->share[1] != alike->share[0])
+		snprintf(share + strlen(share), sizeof(share) - strlen(share), "-%s",
+			format_share((uint32_t)alike->share[1]).s);
+	snprintf(bytes, sizeof(bytes), "%s", format_bytes(alike->bytes[0]).s);
+	if (alike->bytes[1] != alike->bytes[0])
+		snprintf(bytes + strlen(bytes), sizeof(bytes) - strlen(bytes), "-%s",
+			format_bytes(alike->bytes[1]).s);
+	table_add(t, share);
+	table_add(t, bytes);
+}
+
+static void add_row(struct table *t, const json_t *one, const struct alike *alike)
+{
+	table_add(t, jtext(one, "node"));
+	table_add(t, alike->n > 1 ? buf_text(&alike->devices) : jtext(one, "device"));
+	table_add(t, jtext(one, "model"));
+	if (json_object_get(one, "device")) {
+		add_free(t, alike);
+	} else {
+		table_add(t, "");
+		table_add(t, "");
+	}
+	table_add(t, jtext(one, "why")[0] ? jtext(one, "why") : "fits");
 }
 
 int world_print_reasons(const json_t *reasons, struct error *err)
 {
 	static const struct table_column columns[] = {{"NODE", false}, {"DEVICE", false},
 		{"MODEL", false}, {"FREE", true}, {"MEMORY", true}, {"WHY", false}};
+	struct alike alike = {.n = 1, .devices = BUF_INIT(DEVICES_TEXT_MAX)};
 	_cleanup_table_ struct table t;
 
 	table_init(&t, columns, ARRAY_SIZE(columns));
-	for (size_t i = 0; i < json_array_size(reasons); i++) {
-		const json_t *one = json_array_get(reasons, i);
-		const bool is_device = json_object_get(one, "device") != NULL;
-
-		table_add(&t, jtext(one, "node"));
-		table_add(&t, jtext(one, "device"));
-		table_add(&t, jtext(one, "model"));
-		table_add(
-			&t, is_device ? format_share((uint32_t)juint(one, "free_permille")).s : "");
-		table_add(&t, is_device ? format_bytes(juint(one, "free_bytes")).s : "");
-		table_add(&t, jtext(one, "why")[0] ? jtext(one, "why") : "fits");
+	for (size_t i = 0; i < json_array_size(reasons); i += alike.n) {
+		find_alike(reasons, i, &alike);
+		add_row(&t, json_array_get(reasons, i), &alike);
 	}
+	buf_done(&alike.devices);
 	return output_table(&t, err);
 }

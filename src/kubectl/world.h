@@ -24,10 +24,13 @@ int world_load(struct access *access, const struct cli_args *args, struct sched 
 
 const char *world_scheduler_name(const struct cli_args *args);
 
-/* Why a pod fits where it does not: [{node, device, model, free, free_bytes, why}]. */
+/*
+ * Why a pod fits where it does not: [{node, device, index, model, free_permille, free_bytes, why}].
+ * Other pods of its group take their places in `sched` first: nothing else is asked of it then.
+ */
 int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);
 
-/* As a table. */
+/* As a table; devices of a node that are alike are one line. */
 int world_print_reasons(const json_t *reasons, struct error *err);
 
 #endif

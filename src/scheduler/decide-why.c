@@ -556,9 +556,11 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 	for (uint32_t d = view.first_device; d < view.first_device + view.n_devices; d++) {
 		struct place_device_view device;
 		enum place_reason reason = PLACE_OTHER_MODEL;
+		const struct gpunode_device *own;
 		char text[DECIDE_REASON_MAX];
 
 		place_device_get(place, d, &device);
+		own = gpunode_find(&node->gpus, device.uuid);
 		if (has_model)
 			reason = place_device_reason(place, &spec, d);
 		if (asked->device[0] && !spec_device_fits(asked, device.uuid))
@@ -567,6 +569,7 @@ static void tell_devices(const struct telling *t, const struct cnode *node, uint
 		t->tell(t->data,
 			&(struct decide_reason){.node = node->name,
 				.device = device.uuid,
+				.index = own ? own->index : 0,
 				.model = place_model_name(place, device.model),
 				.text = text,
 				.share_free = device.share_free,

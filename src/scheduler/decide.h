@@ -71,6 +71,7 @@ int decide_wish(struct cluster *cluster, struct cpod *pod, bool *ret_granted, st
 struct decide_reason {
 	const char *node;
 	const char *device, *model; /* "": the node as a whole */
+	uint32_t index;             /* of the device, on its node */
 	const char *text;           /* "": it fits */
 	uint32_t share_free;        /* of the device, in permille */
 	uint64_t memory_free;       /* of the device, in bytes */

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -174,6 +175,7 @@ def ps_lists_tenants():
 def why_says_what_each_device_lacks():
     out = well("why", "waits")
     assert "0/1 nodes: 1 model H100 wanted" in out, out
+    assert re.search(r"^n1 +devices 0-1 .*model H100 wanted$", out, re.M) and "GPU-n1-0" not in out, out
     rows = as_json("why", f"{cluster.namespace}/waits")["nodes"]
     assert [(r["node"], r.get("device"), r["why"]) for r in rows] == [
         ("n1", None, "model H100 wanted"), ("n1", "GPU-n1-0", "model H100 wanted"), ("n1", "GPU-n1-1", "model H100 wanted")], rows
@@ -186,6 +188,13 @@ def why_says_what_each_device_lacks():
     assert [r["why"] for d, r in rows.items() if d != device] == [""], rows
     rig.gone("large")
     assert "there is no pod 'large'" in refused("why", "large")
+    for n in range(3):
+        rig.pod(f"apart{n}", {"request": "0.1", "group": "apart", "group-size": "3", "anti-affinity": "x"})
+    rig.waits("apart2", "2 of 3 have a place")
+    for n in range(3):
+        rows = {r["device"]: r for r in as_json("why", f"apart{n}")["nodes"] if "device" in r}
+        assert {r["why"] for r in rows.values()} == {"kept off by labels of others"}, rows
+    rig.gone("apart0", "apart1", "apart2")
     # Without a cluster nobody knows what pods there are.
     err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=60, check=False,
                          env={**os.environ, "KUBECONFIG": "/nowhere/config"}).stderr
