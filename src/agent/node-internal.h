@@ -166,6 +166,10 @@ struct node {
 	struct loop_timer lease_timer;
 	struct kube_call *lease_call;
 	bool is_lease_missing;
+	bool is_lease_current; /* the last write succeeded: lease_measured is what readers have */
+	char *lease_measured;  /* as written last; NULL: nothing */
+	uint32_t lease_early;  /* writes before the next renewal that are left */
+	uint64_t lease_refill_ns; /* when there is one more */
 };
 
 /* ---- node-pod.c: what of a pod's object matters here ---- */
@@ -391,6 +395,8 @@ void watch_slot_ends(struct node *node, struct slot *slot);
 /* ---- node-lease.c ---- */
 
 int node_lease_new(struct node *node);
+/* Each second: whether what was measured is news. */
+void node_lease_look(struct node *node, uint64_t now);
 void node_lease_free(struct node *node);
 
 #endif

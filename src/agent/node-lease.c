@@ -2,8 +2,14 @@
 /*
  * The node's Lease: that divvyd lives, and what it has measured since the last time. The scheduler
  * binds to no node whose Lease is stale.
+ *
+ * What has changed by more than measured_differs() allows is written within a second, so that
+ * autoscalers and people see a load when it comes. Of such writes there are LEASE_EARLY_MAX at a
+ * time and one each LEASE_REFILL_NS, whatever the tenants do. A node whose tenants do the same as
+ * before, or nothing, writes its renewals alone.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "agent/memory.h"
 #include "agent/node-internal.h"
@@ -14,6 +20,8 @@
 
 #define LEASE_RENEW_EACH_NS (10 * NSEC_PER_SEC)
 #define LEASE_AGAIN_NS (2 * NSEC_PER_SEC)
+#define LEASE_EARLY_MAX 10u
+#define LEASE_REFILL_NS (5 * NSEC_PER_SEC)
 #define LEASE_SECONDS 40
 #define LEASE_GROUP "coordination.k8s.io/v1"
 
@@ -64,9 +72,30 @@ static json_t *annotations(struct node *node, uint64_t now)
 	_cleanup_buf_ struct buf measured = BUF_INIT(MEASURED_MAX);
 
 	add_measured(node, now, &measured);
+	free(node->lease_measured);
+	node->lease_measured = str_dup(buf_str(&measured));
 	if (!measured.n && node->is_lease_missing)
 		return NULL;
 	return json_pack("{s:s?}", MEASURED_KEY, measured.n ? buf_text(&measured) : NULL);
+}
+
+void node_lease_look(struct node *node, uint64_t now)
+{
+	_cleanup_buf_ struct buf measured = BUF_INIT(MEASURED_MAX);
+
+	if (now >= node->lease_refill_ns) {
+		node->lease_early = MIN(node->lease_early + 1, LEASE_EARLY_MAX);
+		node->lease_refill_ns = now + LEASE_REFILL_NS;
+	}
+	/* A server that did not take the last one is tried again after its pause. */
+	if (!node->lease_early || node->lease_call || !node->is_lease_current)
+		return;
+	add_measured(node, now, &measured);
+	if (!measured_differs(
+		    str_from(node->lease_measured ? node->lease_measured : ""), buf_str(&measured)))
+		return;
+	node->lease_early--;
+	loop_set_timer(&node->lease_timer, now);
 }
 
 static void on_done(void *data, const struct kube_answer *answer)
@@ -75,6 +104,7 @@ static void on_done(void *data, const struct kube_answer *answer)
 
 	node->lease_call = NULL;
 	node->is_lease_missing = answer->result == -ENOENT;
+	node->is_lease_current = answer->result == 0;
 	if (answer->result < 0 && !node->is_lease_missing)
 		log_warn("Lease: %s", answer->error.msg);
 	loop_set_timer(&node->lease_timer,
@@ -125,6 +155,7 @@ int node_lease_new(struct node *node)
 	int r;
 
 	node->lease_timer.data = node;
+	node->lease_early = LEASE_EARLY_MAX;
 	r = loop_add_timer(node->agent->loop, &node->lease_timer, on_timer);
 	if (r >= 0)
 		loop_set_timer(&node->lease_timer, 0);
@@ -135,4 +166,5 @@ void node_lease_free(struct node *node)
 {
 	kube_call_cancel(node->lease_call);
 	loop_remove_timer(&node->lease_timer);
+	free(node->lease_measured);
 }

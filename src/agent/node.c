@@ -543,6 +543,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 	}
 	sweep(node, now);
 	node_usage_tick(node, now);
+	node_lease_look(node, now);
 	gang_tick(node, now);
 	loop_set_timer(timer, clock_now_ns() + TICK_NS);
 }

@@ -77,3 +77,35 @@ int measured_find(
 		}
 	return -ENOENT;
 }
+
+static bool is_far(uint64_t a, uint64_t b, uint64_t step)
+{
+	return MAX(a, b) - MIN(a, b) >= step;
+}
+
+static bool device_differs(const struct measured_device *a, const struct measured_device *b)
+{
+	const uint64_t eighth = MAX(a->memory_bytes, b->memory_bytes) / 8;
+
+	return is_far(a->share_permille, b->share_permille, MEASURED_SHARE_STEP) ||
+		is_far(a->memory_bytes, b->memory_bytes, MAX(eighth, MEASURED_MEMORY_STEP));
+}
+
+/* Both come from the same node, which has its containers in one order. */
+bool measured_differs(struct str before, struct str now)
+{
+	struct measured a, b;
+	int ra, rb;
+
+	for (;;) {
+		ra = measured_next(&before, &a, NULL);
+		rb = measured_next(&now, &b, NULL);
+		if (ra <= 0 || rb <= 0)
+			return ra != rb;
+		if (!str_eq(a.uid, b.uid) || !str_eq(a.container, b.container) || a.n != b.n)
+			return true;
+		for (uint32_t i = 0; i < a.n; i++)
+			if (device_differs(&a.device[i], &b.device[i]))
+				return true;
+	}
+}

@@ -8,6 +8,7 @@
 #ifndef CORE_MEASURED_H
 #define CORE_MEASURED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -37,6 +38,15 @@ int measured_format(const struct measured *measured, struct buf *out);
  * it. Shares above 1000 are read as 1000: a measurement may overshoot, a display may not.
  */
 int measured_next(struct str *rest, struct measured *ret_measured, struct error *err);
+
+/*
+ * Whether `now` says something that readers of `before` should know before the next renewal:
+ * another container, or on a device a change of MEASURED_SHARE_STEP permille, or of an eighth of the
+ * memory and MEASURED_MEMORY_STEP bytes.
+ */
+#define MEASURED_SHARE_STEP 50u
+#define MEASURED_MEMORY_STEP (UINT64_C(64) << 20)
+bool measured_differs(struct str before, struct str now);
 
 /* That container's, out of all of them; what is none is passed over. -ENOENT. */
 int measured_find(

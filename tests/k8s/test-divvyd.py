@@ -3,6 +3,7 @@
 """divvyd on a real kubelet: pods get what was given to them, and nothing else."""
 
 import contextlib
+import datetime
 import itertools
 import os
 import signal
@@ -558,6 +559,39 @@ def a_restarted_kubelet_has_the_slots_at_once():
     stop_pod("through")
 
 
+def renewals(until):
+    """Seconds between the writes of the node's Lease, and its last annotation, until that is so."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases/{cluster.node_name}"
+    times, seen = [], {}
+
+    def look():
+        lease = cluster.get(path)
+        at = datetime.datetime.fromisoformat(lease["spec"]["renewTime"].replace("Z", "+00:00"))
+        if not times or at != times[-1]:
+            times.append(at)
+        seen["measured"] = lease["metadata"].get("annotations", {}).get("divvy.gpu/measured", "")
+        seen["gaps"] = [(b - a).total_seconds() for a, b in zip(times, times[1:])]
+        return until(seen["gaps"], seen["measured"])
+    wait_for(look, "the Lease says so", 120)
+    return seen["gaps"]
+
+
+def what_has_changed_is_reported_before_the_next_renewal():
+    """An idle node writes each 10 s, by its own clock; a load that comes or goes is news."""
+    assert not daemon.tenants(), daemon.tenants()
+    renewals(lambda gaps, measured: not measured)
+    gaps = renewals(lambda gaps, _: len(gaps) == 3)
+    assert all(gap >= 10 for gap in gaps), gaps
+    run_pod(cluster, "news", ("--kernel-us=500",), given(device(), request="0.5", epoch="7"))
+    gaps = renewals(lambda gaps, measured: "/main=" in measured and any(gap < 5 for gap in gaps))
+    # No more than the budget allows, however the load changes.
+    renewals(lambda gaps, measured: sum(gaps) > 30)
+    gaps = renewals(lambda gaps, measured: len(gaps) >= 2)
+    assert all(gap >= 10 for gap in gaps), gaps
+    stop_pod("news")
+    renewals(lambda gaps, measured: not measured and any(gap < 5 for gap in gaps))
+
+
 FEWER = 2  # of the devices
 
 
@@ -783,7 +817,7 @@ try:
               an_init_container_hands_its_slot_on, ten_init_containers_have_their_own_and_nobody_comes_after, a_pod_needs_no_privilege),
              cordoned_devices_take_nobody_new, what_no_placeholder_holds_takes_nobody, what_the_kubelet_no_longer_lists_is_given_back,
              a_restarted_kubelet_has_the_slots_at_once,
-             with_fewer_devices_slots_in_use_stay, devices_that_are_missing_are_told, a_driver_out_of_reach_is_told, an_upgrade_changes_nothing_for_who_runs,
+             what_has_changed_is_reported_before_the_next_renewal, with_fewer_devices_slots_in_use_stay, devices_that_are_missing_are_told, a_driver_out_of_reach_is_told, an_upgrade_changes_nothing_for_who_runs,
              another_plugin_has_the_nodes_gpus, an_error_of_the_device_closes_it, a_lost_device_is_told)
 except Skip as reason:
     skip_all(reason)

@@ -91,6 +91,36 @@ static void more_than_a_device_is_a_device(void **state)
 	assert_int_equal(got.device[0].share_permille, 1000);
 }
 
-UNIT_MAIN(UNIT(what_is_written_is_read), UNIT(one_too_many_is_left_out_whole),
-	UNIT(what_is_none_is_named_and_passed_over), UNIT(one_is_found_among_all),
-	UNIT(more_than_a_device_is_a_device))
+static void a_change_that_matters_is_one(void **state)
+{
+	static const struct {
+		const char *before, *now;
+		bool does_differ;
+	} rows[] = {
+		{"", "", false},
+		{"", "u/a=0:0", true},
+		{"u/a=0:0", "", true},
+		{"u/a=100:0", "u/a=149:0", false},
+		{"u/a=100:0", "u/a=150:0", true},
+		{"u/a=100:0", "u/a=50:0", true},
+		{"u/a=0:0", "u/a=0:67108863", false},
+		{"u/a=0:0", "u/a=0:67108864", true},
+		{"u/a=0:8589934592", "u/a=0:9089934592", false}, /* less than an eighth */
+		{"u/a=0:8589934592", "u/a=0:4294967296", true},
+		{"u/a=0:0", "v/a=0:0", true},
+		{"u/a=0:0", "u/b=0:0", true},
+		{"u/a=0:0", "u/a=0:0,0:0", true},
+		{"u/a=0:0,100:0", "u/a=0:0,200:0", true},
+		{"u/a=0:0 v/a=5:0", "u/a=0:0 v/a=500:0", true},
+		{"u/a=0:0 v/a=5:0", "u/a=1:1 v/a=6:2", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		if (measured_differs(str_from(rows[i].before), str_from(rows[i].now)) !=
+			rows[i].does_differ)
+			fail_msg("'%s' and '%s'", rows[i].before, rows[i].now);
+}
+
+UNIT_MAIN(UNIT(a_change_that_matters_is_one), UNIT(what_is_written_is_read),
+	UNIT(one_too_many_is_left_out_whole), UNIT(what_is_none_is_named_and_passed_over),
+	UNIT(one_is_found_among_all), UNIT(more_than_a_device_is_a_device))
