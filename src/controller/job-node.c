@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: a GPUNode for each that divvy owns, its capacity for quotas and autoscalers, and the label
- * that keeps the webhook away from the system's own namespaces.
+ * Nodes: a GPUNode for each that divvy owns, its capacity for quotas and autoscalers, the end of its
+ * startup taint, and the label that keeps the webhook away from the system's own namespaces.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -223,6 +223,71 @@ static int write_capacity(
 	return r < 0 ? r : 1;
 }
 
+/* ---- the startup taint of nodes that an autoscaler adds ---- */
+
+/*
+ * Until a new node has divvy's resources, an autoscaler counts it as one that waiting pods do not
+ * fit on, and adds another. These taints say that the node has yet to start.
+ */
+static const char *const startup_taints[] = {
+	"startup-taint.cluster-autoscaler.kubernetes.io/divvy",
+	"ignore-taint.cluster-autoscaler.kubernetes.io/divvy", /* before 1.28 */
+};
+
+static bool is_startup_taint(const json_t *taint)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(startup_taints); i++)
+		if (text_is(taint, "key", startup_taints[i]))
+			return true;
+	return false;
+}
+
+/* Pods with a share can be placed there from now on. */
+static bool has_started(const json_t *node, const json_t *gpu_node)
+{
+	const json_t *ready = kube_json_condition(gpu_node, "Ready"),
+		     *now = kube_json_at(node, "status", "allocatable", NULL);
+	const char *slots = json_string_value(json_object_get(now, "divvy.gpu/slot"));
+	uint64_t n;
+
+	return text_is(ready, "status", "True") && json_object_get(now, MILLI) && slots &&
+		quantity_parse(str_from(slots), 1, &n, NULL) == 0 && n;
+}
+
+/* The list is one value to the API server: another change of it in between is a conflict. */
+static int end_startup(
+	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
+{
+	const json_t *taints = kube_json_at(node, "spec", "taints", NULL);
+	const struct kube_write write = {
+		.target = {.group_version = "v1", .resource = "nodes", .name = job->name},
+		.field_manager = "divvy-controller",
+		.may_send = job_may_send,
+		.done = on_written,
+		.data = job};
+	_cleanup_json_ json_t *change = NULL;
+	json_t *rest, *taint;
+	size_t i;
+	int r;
+
+	if (!json_array_size(taints) || !has_started(node, gpu_node))
+		return 0;
+	rest = json_array();
+	json_array_foreach((json_t *)taints, i, taint)
+		if (!is_startup_taint(taint))
+			json_array_append(rest, taint);
+	if (json_array_size(rest) == json_array_size(taints)) {
+		json_decref(rest);
+		return 0;
+	}
+	change = json_pack("{s:{s:s}, s:{s:o}}", "metadata", "resourceVersion",
+		kube_json_text_at(node, "metadata", "resourceVersion", NULL), "spec", "taints",
+		rest);
+	r = change ? kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, err)
+		   : fail(err, ENOMEM, "out of memory");
+	return r < 0 ? r : 1;
+}
+
 static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 {
 	const struct kube_write write = {
@@ -297,6 +362,8 @@ void job_node(struct job *job)
 	else if (node && controller_is_synced(c, CACHE_GPU_NODES))
 		r = gpu_node ? write_capacity(job, node, gpu_node, &err)
 			     : make_gpu_node(job, node, &err);
+	if (r == 0 && is_ours && gpu_node)
+		r = end_startup(job, node, gpu_node, &err);
 	if (r <= 0)
 		job_end(job, r, err.msg);
 }

@@ -70,8 +70,10 @@ json_t *placeholder_pod(const char *name, const char *image, const char *node)
 		"securityContext", "runAsNonRoot", 1, "runAsUser", 65532, "runAsGroup", 65532,
 		"fsGroup", 65532, "seccompProfile", "type", "RuntimeDefault");
 
-	return json_pack("{s:s, s:s, s:{s:s, s:o}, s:o}", "apiVersion", "v1", "kind", "Pod",
-		"metadata", "name", name, "labels", labels, "spec", spec);
+	/* It has no owner that would make it anew: an autoscaler would never remove its node. */
+	return json_pack("{s:s, s:s, s:{s:s, s:o, s:{s:s}}, s:o}", "apiVersion", "v1", "kind",
+		"Pod", "metadata", "name", name, "labels", labels, "annotations",
+		"cluster-autoscaler.kubernetes.io/safe-to-evict", "true", "spec", spec);
 }
 
 /* ---- the program ---- */

@@ -10,6 +10,8 @@
 
 #include "base/cleanup.h"
 #include "controller/admit.h"
+#include "controller/placeholder.h"
+#include "kube/json.h"
 #include "patch.h"
 #include "restricted.h"
 
@@ -213,5 +215,16 @@ static void what_breaks_a_rule_breaks_it_afterwards(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(each_rule_sees_what_breaks_it), UNIT(a_tenants_pod_is_restricted),
-	UNIT(what_breaks_a_rule_breaks_it_afterwards))
+/* Nor does it keep an autoscaler from removing its node: without an owner it would. */
+static void a_placeholder_is_restricted(void **state)
+{
+	_cleanup_json_ json_t *pod = placeholder_pod("p", "image", NULL);
+
+	assert_restricted(pod);
+	assert_string_equal(kube_json_text_at(pod, "metadata", "annotations",
+				    "cluster-autoscaler.kubernetes.io/safe-to-evict", NULL),
+		"true");
+}
+
+UNIT_MAIN(UNIT(a_placeholder_is_restricted), UNIT(each_rule_sees_what_breaks_it),
+	UNIT(a_tenants_pod_is_restricted), UNIT(what_breaks_a_rule_breaks_it_afterwards))
