@@ -151,6 +151,10 @@ static int do_ping(struct call *call, struct error *err)
 			(int)a->devices->n, "tenants", (int)a->n_tenants, "clients",
 			(int)a->n_processes, "policy",
 			a->options.policy ? a->options.policy : "share"));
+	if (a->devices->is_simulated) {
+		add(call, "sim", json_string(a->devices->sim_dir));
+		add(call, "driver", json_string(a->devices->sim_libs));
+	}
 	return 0;
 }
 

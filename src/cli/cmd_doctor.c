@@ -263,6 +263,71 @@ static void check_hooks(struct doctor *d)
 		compare_exports(d, cuda, "libcuda.so.1", "cu");
 }
 
+/* ---- the simulated driver ---- */
+
+/* In a child: what a program does first, by the driver that the daemon gives it. */
+static int try_driver(const char *sim, const char *driver, char *why, size_t size)
+{
+	int (*init)(unsigned int) = NULL, (*count)(int *) = NULL;
+	char path[PLACES_PATH + 32];
+	void *lib;
+	int n = 0, r;
+
+	snprintf(path, sizeof(path), "%s/libcuda.so.1", driver);
+	setenv("DIVVY_SIM", sim, 1);
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		snprintf(why, size, "%s", dlerror());
+		return -1;
+	}
+	*(void **)&init = dlsym(lib, "cuInit");
+	*(void **)&count = dlsym(lib, "cuDeviceGetCount");
+	r = init && count ? init(0) : -1;
+	r = r ? r : count(&n);
+	snprintf(why, size, "%s: CUDA error %d, %d devices", path, r, n);
+	return r || !n ? -1 : 0;
+}
+
+/* The driver may wait for an engine that has ended. */
+#define DRIVER_WAIT_S 20u
+
+static void run_driver(const char *sim, const char *driver, int out)
+{
+	char why[PLACES_PATH + 128] = "";
+	int r;
+
+	alarm(DRIVER_WAIT_S);
+	r = try_driver(sim, driver, why, sizeof(why));
+	if (write(out, why, strlen(why)) < 0)
+		r = -1;
+	_exit(r ? 1 : 0);
+}
+
+static void check_simulated_driver(struct doctor *d, const json_t *ping)
+{
+	const char *sim = jtext(ping, "sim"), *driver = jtext(ping, "driver");
+	_cleanup_buf_ struct buf why = BUF_INIT(64u << 10);
+	int out[2], status = -1;
+	pid_t pid;
+
+	if (!sim[0] || !driver[0] || pipe2(out, O_CLOEXEC) < 0)
+		return;
+	pid = fork();
+	if (pid == 0)
+		run_driver(sim, driver, out[1]);
+	fd_close(out[1]);
+	fd_read_all(out[0], &why);
+	fd_close(out[0]);
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return;
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		addf(d, OK, "", "simulated driver: %s answers", driver);
+	else
+		addf(d, PROBLEM, "restart the daemon; see its log when that does not help",
+			"simulated driver: programs cannot reach it: %.200s",
+			why.n ? buf_text(&why) : "no answer in time");
+}
+
 static void add_daemon_findings(struct doctor *d, struct client *c)
 {
 	_cleanup_json_ json_t *answer = NULL;
@@ -332,6 +397,8 @@ static void check_daemon(struct doctor *d)
 	addf(d, OK, "", "daemon: divvyd %s, pid %d, at %s, %d device%s%s", jtext(ping, "version"),
 		(int)jint(ping, "pid"), c.socket, (int)jint(ping, "devices"),
 		jint(ping, "devices") == 1 ? "" : "s", d->is_simulated ? " (simulated)" : "");
+	if (d->is_simulated)
+		check_simulated_driver(d, ping);
 	if (start_check_owner(&c, ping, &err) < 0)
 		add(d, PROBLEM, err.msg, "");
 	if (jint(ping, "abi") != MSG_ABI)

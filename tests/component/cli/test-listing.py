@@ -291,6 +291,19 @@ def doctor_asks_the_engines():
             assert works or "start its daemon" in fails[0]["do"], fails
 
 
+def doctor_finds_a_driver_out_of_reach():
+    """The daemon lives, and what its programs would load or connect to does not answer."""
+    with Rig() as rig:
+        done = rig.divvy("doctor")
+        assert done.returncode == 0 and "simulated driver: " in done.stdout, done.stdout
+        sim = os.path.join(rig.dir, "sim")
+        os.rename(os.path.join(sim, "engine.sock"), os.path.join(sim, "away"))
+        done = rig.divvy("doctor")
+        assert done.returncode == 1 and "programs cannot reach it" in done.stdout, done.stdout
+        os.rename(os.path.join(sim, "away"), os.path.join(sim, "engine.sock"))
+        assert rig.divvy("doctor").returncode == 0
+
+
 def a_bundle_has_what_helps_and_no_secret():
     with Rig() as rig:
         rig.spin("train", "--request", "0.5")
@@ -323,4 +336,5 @@ def a_bundle_has_what_helps_and_no_secret():
 main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
      report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_knows_those_that_have_ended, plot_keeps_the_latest_of_those_that_have_ended,
      plot_steps_are_no_shorter_than_turns, plot_writes_a_picture, doctor_finds_sharing_works, doctor_asks_the_engines,
+     doctor_finds_a_driver_out_of_reach,
      a_bundle_has_what_helps_and_no_secret)
