@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: a GPUNode for each that divvy owns, its capacity for quotas and autoscalers, the end of its
- * startup taint, and the label that keeps the webhook away from the system's own namespaces.
+ * Nodes: a GPUNode for each that divvy owns, its capacity for quotas and autoscalers, the end of
+ * its startup taint, and the label that keeps the webhook away from the system's own namespaces.
  */
 #include <errno.h>
 #include <stdio.h>

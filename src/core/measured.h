@@ -41,8 +41,8 @@ int measured_next(struct str *rest, struct measured *ret_measured, struct error 
 
 /*
  * Whether `now` says something that readers of `before` should know before the next renewal:
- * another container, or on a device a change of MEASURED_SHARE_STEP permille, or of an eighth of the
- * memory and MEASURED_MEMORY_STEP bytes.
+ * another container, or on a device a change of MEASURED_SHARE_STEP permille, or of an eighth of
+ * the memory and MEASURED_MEMORY_STEP bytes.
  */
 #define MEASURED_SHARE_STEP 50u
 #define MEASURED_MEMORY_STEP (UINT64_C(64) << 20)

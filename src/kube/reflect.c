@@ -303,7 +303,7 @@ static void on_watch_done(void *data, const struct kube_answer *answer)
 	} else if (answer->is_idle && scan_end(&body->scan, NULL) == 0) {
 		/*
 		 * Servers send bookmarks of what changes now and then alone, so that this may be a
-		 * watch of what never changes. If the connection is lost the next watch reports that.
+		 * watch of what never changes. If the connection is lost, the next watch says so.
 		 */
 		end = COURSE_LOST;
 		err.code = 0;

@@ -77,7 +77,7 @@ struct cpod {
 	uint32_t containers[GIVEN_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
 	char why[PLACE_MODE_WHY]; /* why there, as decided last; "" */
-	/* The scheduler has decided about it: status.nominatedNodeName reserves nothing any more. */
+	/* The scheduler has decided about it: its status.nominatedNodeName reserves nothing. */
 	bool is_nomination_void;
 	uint32_t n_refused;     /* Bindings in a row that the API server refused */
 	char *refused;          /* the last of them, as a sentence; NULL: none */
