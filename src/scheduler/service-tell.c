@@ -115,12 +115,14 @@ static int send(struct telling *t, const struct cpod *pod)
 		.done = on_told,
 		.data = t,
 		.ret_call = &t->call};
+	/* As kube-scheduler: an autoscaler adds no node for a pod whose Binding is refused. */
+	const char *reason = !t->is_nominated && *cpod_refusal(pod) ? "SchedulerError"
+								    : "Unschedulable";
 	/* One from before that has come to nothing would keep others off the node. */
 	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss?}}",
 		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
-		"False", "reason", "Unschedulable", "message", t->sentence, "lastTransitionTime",
-		now.s, "lastProbeTime", "nominatedNodeName",
-		t->is_nominated ? cpod_node(pod) : NULL);
+		"False", "reason", reason, "message", t->sentence, "lastTransitionTime", now.s,
+		"lastProbeTime", "nominatedNodeName", t->is_nominated ? cpod_node(pod) : NULL);
 	int r = patch ? kube_patch(t->service->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL)
 		      : -ENOMEM;
 

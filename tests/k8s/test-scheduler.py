@@ -232,6 +232,7 @@ def a_refused_binding_frees_its_place():
         assert rig.bound("b1")["spec"]["nodeName"] == "n3"
         said = rig.waits("a", REASON)["message"]
         assert REFUSER in said and "403" in said and "/api/v1" not in said, said
+        assert rig.condition("a")["reason"] == "SchedulerError", rig.condition("a")
         wait_for(lambda: "nominatedNodeName" not in rig.get("a")["status"], "no node is reserved")
         wait_for(lambda: any(REASON in e["message"] for e in rig.events("a", "FailedScheduling")), "an Event of the pod")
         wait_for(lambda: any(REASON in e["message"] for e in rig.events("b1", "ReservationReleased")),
