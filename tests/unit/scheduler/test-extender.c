@@ -203,6 +203,18 @@ static void a_failed_bind_gives_the_place_back(void **state)
 	binds(binding("b", "n1"));
 }
 
+/* Another scheduler's pod: that one reports why, and here its place is free again. */
+static void a_refused_bind_gives_the_place_back(void **state)
+{
+	add_node("n1", 1);
+	add_guest("a", SHARE("0.6"), "");
+	add_guest("b", SHARE("0.6"), "");
+	binds(binding("a", "n1"));
+	sched_refused(sched, "s", "a", "u-a", "403 Forbidden: no");
+	nothing();
+	binds(binding("b", "n1"));
+}
+
 static void who_decides_no_longer_keeps_nothing(void **state)
 {
 	add_node("n1", 1);
@@ -355,6 +367,7 @@ int main(void)
 		TEST(a_place_is_kept_and_bound),
 		TEST(both_place_on_the_same_devices),
 		TEST(a_failed_bind_gives_the_place_back),
+		TEST(a_refused_bind_gives_the_place_back),
 		TEST(who_decides_no_longer_keeps_nothing),
 		TEST(groups_are_refused),
 		TEST(policies_hold),

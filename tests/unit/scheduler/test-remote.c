@@ -205,6 +205,19 @@ static void a_group_has_devices_elsewhere(void **state)
 	assert_int_equal(share_free("g1"), 500);
 }
 
+static void a_refused_binding_frees_both_ends(void **state)
+{
+	add_client("c1", ETH(10000));
+	add("g1", 1, SERVES, ETH(10000));
+	add_pod("r", REMOTE(",'divvy.gpu/network':'4Gbps'"), HERE);
+	next(SCHED_BIND, "r", NULL);
+	assert_int_equal(share_free("g1"), 500);
+	sched_refused(sched, "s", "r", "u-r", "403 Forbidden: no");
+	told("r", "the API server refused the Binding to c1: 403 Forbidden: no");
+	assert_int_equal(free_mbit("c1", 0), 10000);
+	assert_int_equal(share_free("g1"), 1000);
+}
+
 static void a_wish_is_granted_elsewhere(void **state)
 {
 	struct cluster *c;
@@ -435,6 +448,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
 		TEST(without_a_server_it_waits),
+		TEST(a_refused_binding_frees_both_ends),
 		TEST(here_goes_before_elsewhere),
 		TEST(both_ends_are_given),
 		TEST(both_halves_live_as_one),
