@@ -82,6 +82,11 @@ static int make_runtime(struct agent *agent, struct error *err)
 		(st.st_uid != getuid() && st.st_uid != 0))
 		return fail(err, EPERM, "runtime folder '%s' belongs to another user",
 			agent->runtime_dir);
+	if (agent->is_system && st.st_mode & S_IWOTH)
+		return fail(err, EPERM,
+			"runtime folder '%s': every user can write to it; expected a folder of "
+			"root's alone (chmod o-w)",
+			agent->runtime_dir);
 	snprintf(agent->socket_path, sizeof(agent->socket_path), "%s" SOCKET_NAME,
 		agent->runtime_dir);
 	snprintf(agent->programs_dir, sizeof(agent->programs_dir), "%s/programs",
@@ -155,17 +160,34 @@ static int ask_to_leave(const char *path, int *ret_listen)
 	return r == -EPROTONOSUPPORT ? ask_to_leave_in(path, msg_oldest(), ret_listen) : r;
 }
 
-/* Where its socket is gone (somebody cleaned /tmp), it still hears a signal. */
-static bool tell_to_leave(pid_t pid)
+/* A signal: it needs no path that somebody else could choose, and works without a socket. */
+static bool end_daemon(pid_t pid)
 {
 	_cleanup_close_ int pidfd = pid > 0 ? pidfd_new(pid) : -1;
 	struct process_stat stat;
 
-	if (pidfd < 0 || process_read_stat(pid, &stat) < 0 || strcmp(stat.name, "divvyd") != 0 ||
-		pidfd_kill(pidfd, SIGTERM) < 0)
+	return pidfd >= 0 && process_read_stat(pid, &stat) == 0 && !strcmp(stat.name, "divvyd") &&
+		pidfd_kill(pidfd, SIGTERM) == 0;
+}
+
+/* Where its socket is gone (somebody cleaned /tmp), the daemon still gets a signal. */
+static bool end_without_socket(pid_t pid)
+{
+	if (!end_daemon(pid))
 		return false;
-	log_info("pid %d, which holds the lock, has no socket: told to end", (int)pid);
+	log_info("pid %d, which holds the lock, has no socket: SIGTERM sent", (int)pid);
 	return true;
+}
+
+/* The kernel's answer; the text only where the kernel shows nothing (another pid namespace). */
+static pid_t runtime_owner(int fd)
+{
+	struct lock_owner owner;
+	char text[64] = "";
+
+	if (lock_find_owner(fd, &owner) == 0)
+		return owner.pid;
+	return pread(fd, text, sizeof(text) - 1, 0) > 0 ? (pid_t)strtol(text, NULL, 10) : 0;
 }
 
 static int lock_runtime(struct agent *agent, struct error *err)
@@ -180,26 +202,25 @@ static int lock_runtime(struct agent *agent, struct error *err)
 	if (fd < 0)
 		return fail_errno(err, errno, "open %s", path);
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		long pid = 0;
+		pid_t pid;
 
 		if (errno != EWOULDBLOCK)
 			return fail_errno(err, errno, "lock %s", path);
-		if (pread(fd, text, sizeof(text) - 1, 0) > 0)
-			pid = strtol(text, NULL, 10);
+		pid = runtime_owner(fd);
 		if (!agent->options.replace)
 			return fail(err, EBUSY,
-				"a daemon (pid %ld) serves %s already; --replace takes over from "
+				"a daemon (pid %d) serves %s already; --replace takes over from "
 				"it",
-				pid, agent->socket_path);
+				(int)pid, agent->socket_path);
 		if (!has_asked)
 			has_asked = ask_to_leave(agent->socket_path, &agent->listen_fd) >= 0;
 		/* One that has just begun makes its socket later. */
 		if (!has_asked && access(agent->socket_path, F_OK) < 0 &&
 			clock_now_ns() > began + NO_SOCKET_NS)
-			has_asked = tell_to_leave((pid_t)pid);
+			has_asked = end_without_socket(pid);
 		if (clock_now_ns() > deadline)
-			return fail(err, ETIMEDOUT, "the daemon (pid %ld) at %s does not leave",
-				pid, agent->socket_path);
+			return fail(err, ETIMEDOUT, "the daemon (pid %d) at %s does not leave",
+				(int)pid, agent->socket_path);
 		clock_sleep_until_ns(clock_now_ns() + NSEC_PER_MSEC);
 	}
 	snprintf(text, sizeof(text), "%d\n", (int)getpid());
@@ -209,23 +230,24 @@ static int lock_runtime(struct agent *agent, struct error *err)
 	return 0;
 }
 
-/* The machine's daemon wins over a user's: that one is asked to leave. */
+/* The machine's daemon wins over users': they get a signal, and TAKE_OVER_NS to end. */
 static int lock_devices(struct agent *agent, struct error *err)
 {
 	uint64_t deadline = clock_now_ns() + TAKE_OVER_NS;
-	bool has_asked = false;
+	pid_t told = 0;
 
 	for (;;) {
 		struct lock_owner owner = {0};
-		int r = device_set_lock(agent->devices, agent->socket_path, &owner, err);
+		bool is_late = clock_now_ns() > deadline;
+		int r = device_set_lock(agent->devices, agent->socket_path, is_late, &owner, err);
 
-		if (r != -EBUSY || !agent->is_system || owner.uid == 0 || clock_now_ns() > deadline)
+		if (r != -EBUSY || !agent->is_system || owner.uid == 0 || is_late)
 			return r;
-		if (!has_asked) {
-			has_asked = true;
-			log_info("user %u's daemon (pid %d) gives way to the machine's",
+		if (owner.pid != told && end_daemon(owner.pid)) {
+			told = owner.pid;
+			log_info("user %u's daemon (pid %d) gives way to the machine's: SIGTERM "
+				 "sent",
 				(unsigned int)owner.uid, (int)owner.pid);
-			ask_to_leave(owner.socket, NULL);
 		}
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 	}

@@ -384,13 +384,17 @@ out:
 	return r;
 }
 
-int device_set_lock(
-	struct device_set *set, const char *socket, struct lock_owner *ret_owner, struct error *err)
+int device_set_lock(struct device_set *set, const char *socket, bool is_forced,
+	struct lock_owner *ret_owner, struct error *err)
 {
+	struct lock_folders folders = {.shared = {set->sim_dir}};
+
+	if (!set->is_simulated)
+		lock_folders_real(&folders);
 	for (uint32_t i = 0; i < set->n; i++) {
 		struct device *d = &set->devices[i];
-		int r = lock_take(set->is_simulated ? set->sim_dir : NULL, d->info.uuid, socket,
-			&d->lock, ret_owner, err);
+		int r = lock_take(
+			&folders, d->info.uuid, socket, is_forced, &d->lock, ret_owner, err);
 
 		if (r < 0) {
 			while (i--)

@@ -76,9 +76,9 @@ struct device_wish {
 
 /* Blocks. */
 int device_set_open(const struct device_wish *wish, struct device_set **ret_set, struct error *err);
-/* Locks all devices. -EBUSY names the owner. */
-int device_set_lock(struct device_set *set, const char *socket, struct lock_owner *ret_owner,
-	struct error *err);
+/* Locks all devices. -EBUSY names the owner; is_forced as in lock_take(). */
+int device_set_lock(struct device_set *set, const char *socket, bool is_forced,
+	struct lock_owner *ret_owner, struct error *err);
 void device_set_close(struct device_set *set);
 
 /* One that programs cause on a device that is well: NVIDIA's device plugin passes over the same. */

@@ -1,130 +1,398 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lock files: see lock.h. A file may belong to another user (protected_regular refuses to create
- * over it), so it is opened without O_CREAT first and read-only if need be: flock asks for no more.
- * Releasing unlinks under the lock; taking checks that what it locked is still what the path names.
+ * Lock files: see lock.h. A user's daemon opens a file without O_CREAT first, since
+ * protected_regular refuses to create over another user's, and read-only if need be: flock asks for
+ * no more. For the same reason a lock of a file that everybody can read proves nothing to root.
+ * Releasing unlinks under the lock; taking checks that the path still names the locked file.
  */
 #include "agent/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
+#include "base/process.h"
 
-static int open_lock(const char *path)
+#define TRIES 16
+#define TRY_AGAIN_NS NSEC_PER_MSEC
+#define LOCKS_MAX (16u << 20) /* bytes of /proc/locks */
+#define FLAGS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+
+struct file_id {
+	unsigned int major, minor;
+	uint64_t inode;
+};
+
+struct taking {
+	const char *uuid, *socket;
+	bool is_forced;
+	struct lock_owner owner; /* of a lock that is busy */
+};
+
+/* ---- the kernel's list of locks ---- */
+
+/* "7: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF"; one that waits has "->" before its kind. */
+static bool parse_flock(struct str line, struct file_id *ret_id, pid_t *ret_pid)
 {
-	static const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-	int fd = open(path, O_RDWR | flags);
+	char text[128];
+	long pid;
 
-	if (fd < 0 && errno == EACCES)
-		fd = open(path, O_RDONLY | flags);
-	if (fd < 0 && errno == ENOENT)
-		fd = open(path, O_RDWR | O_CREAT | O_EXCL | flags, 0644);
-	return fd < 0 ? -errno : fd;
+	if (str_copy(text, sizeof(text), line) < 0 ||
+		sscanf(text, "%*[0-9]: FLOCK %*s %*s %ld %x:%x:%" SCNu64, &pid, &ret_id->major,
+			&ret_id->minor, &ret_id->inode) != 4)
+		return false;
+	*ret_pid = (pid_t)pid;
+	return true;
 }
+
+static int find_owner(const struct file_id *id, struct lock_owner *ret)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(LOCKS_MAX);
+	struct str rest, line;
+	int r = file_read("/proc/locks", &text, NULL);
+
+	if (r < 0)
+		return r;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line)) {
+		uid_t real, effective;
+		struct file_id other;
+		pid_t pid;
+
+		if (!parse_flock(line, &other, &pid) || pid <= 0 || other.inode != id->inode ||
+			other.major != id->major || other.minor != id->minor ||
+			process_uids(pid, &real, &effective) < 0)
+			continue;
+		*ret = (struct lock_owner){.pid = pid, .uid = real ? real : effective};
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* Never waits for a file system in user space. */
+static int look_at(int fd, struct statx *ret)
+{
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+		       STATX_TYPE | STATX_UID | STATX_NLINK | STATX_INO, ret) < 0
+		? -errno
+		: 0;
+}
+
+static struct file_id id_of(const struct statx *stx)
+{
+	return (struct file_id){stx->stx_dev_major, stx->stx_dev_minor, stx->stx_ino};
+}
+
+int lock_find_owner(int fd, struct lock_owner *ret_owner)
+{
+	struct file_id id;
+	struct statx stx;
+	int r = look_at(fd, &stx);
+
+	if (r < 0)
+		return r;
+	id = id_of(&stx);
+	return find_owner(&id, ret_owner);
+}
+
+/* ---- one file ---- */
 
 static bool is_still_named(int fd, const char *path)
 {
 	struct stat a, b;
 
-	return !fstat(fd, &a) && !stat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+	return !fstat(fd, &a) && !lstat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
-static void read_owner(int fd, struct lock_owner *owner)
+static int is_busy(const struct taking *t, struct error *err)
 {
-	char text[400] = "";
-	long pid = 0;
-	unsigned int uid = 0;
-	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-
-	*owner = (struct lock_owner){0};
-	if (n <= 0)
-		return;
-	if (sscanf(text, "%ld %u %255s", &pid, &uid, owner->socket) < 2 || pid <= 0)
-		return;
-	owner->pid = (pid_t)pid;
-	owner->uid = uid;
+	return fail(err, EBUSY,
+		t->owner.pid ? "device %s: shared out by another daemon already: pid %d of user %u"
+			     : "device %s: shared out by another daemon already",
+		t->uuid, (int)t->owner.pid, (unsigned int)t->owner.uid);
 }
 
-static int take_file(const char *folder, const char *uuid, const char *socket,
-	struct lock_file *ret_file, struct lock_owner *ret_owner, struct error *err)
+/* It is locked: the text helps whoever looks for the daemon, a full disk is no reason to end. */
+static void write_text(int fd, const char *socket)
 {
-	struct lock_file file = {.fd = -1};
-	struct lock_owner owner;
 	char text[400];
-	int n, tries;
+	int n = snprintf(
+		text, sizeof(text), "%d %u %s\n", (int)getpid(), (unsigned int)getuid(), socket);
 
-	snprintf(file.path, sizeof(file.path), "%s/divvy-%s.lock", folder, uuid);
-	for (tries = 0; tries < 16; tries++) {
-		_cleanup_close_ int fd = open_lock(file.path);
+	n = MIN(n, (int)sizeof(text) - 1);
+	if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) < 0)
+		log_debug("a device's lock file cannot be written: %s", strerror(errno));
+}
+
+/* 1: locked and still there; 0: locked, but the path names another file by now; -EBUSY. */
+static int lock_open_file(int fd, const char *path, struct taking *t, struct error *err)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return is_still_named(fd, path);
+	if (errno != EWOULDBLOCK)
+		return fail_errno(err, errno, "device %s: lock %s", t->uuid, path);
+	t->owner = (struct lock_owner){0};
+	lock_find_owner(fd, &t->owner);
+	return is_busy(t, err);
+}
+
+static int open_any(const char *path, mode_t mode)
+{
+	int fd = open(path, O_RDWR | FLAGS);
+
+	if (fd < 0 && errno == EACCES)
+		fd = open(path, O_RDONLY | FLAGS);
+	if (fd < 0 && errno == ENOENT)
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | FLAGS, mode);
+	return fd < 0 ? -errno : fd;
+}
+
+/* In a folder of our own, or as a user: any regular file there may be the lock. */
+static int take_file(struct lock_file *file, mode_t mode, struct taking *t, struct error *err)
+{
+	for (int tries = 0; tries < TRIES; tries++) {
+		_cleanup_close_ int fd = open_any(file->path, mode);
+		int r;
 
 		if (fd == -EEXIST || fd == -ENOENT)
 			continue;
 		if (fd < 0)
-			return fail_errno(err, -fd, "device %s: lock file %s", uuid, file.path);
-		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-			if (errno != EWOULDBLOCK)
-				return fail_errno(
-					err, errno, "device %s: lock %s", uuid, file.path);
-			read_owner(fd, &owner);
-			if (ret_owner)
-				*ret_owner = owner;
-			return fail(err, EBUSY,
-				"device %s: shared out by another daemon already: pid %d of user "
-				"%u, "
-				"socket %s",
-				uuid, (int)owner.pid, (unsigned int)owner.uid,
-				owner.socket[0] ? owner.socket : "unknown");
-		}
-		if (!is_still_named(fd, file.path))
+			return fail_errno(err, -fd, "device %s: lock file %s", t->uuid, file->path);
+		r = lock_open_file(fd, file->path, t, err);
+		if (r < 0)
+			return r;
+		if (!r)
 			continue;
-		n = snprintf(text, sizeof(text), "%d %u %s\n", (int)getpid(),
-			(unsigned int)getuid(), socket);
-		if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) < 0)
-			return fail_errno(err, errno, "write %s", file.path);
-		file.fd = TAKE_FD(fd);
-		*ret_file = file;
+		write_text(fd, t->socket);
+		file->fd = TAKE_FD(fd);
 		return 0;
 	}
-	return fail(err, EAGAIN, "device %s: lock file %s changes hands too fast", uuid, file.path);
+	return fail(
+		err, EAGAIN, "device %s: lock file %s changes hands too fast", t->uuid, file->path);
+}
+
+/* ---- root in a folder that everybody may write to ---- */
+
+static bool is_users_daemon(const struct lock_owner *owner)
+{
+	struct process_stat stat;
+
+	return owner->pid > 0 && owner->uid != 0 && process_read_stat(owner->pid, &stat) == 0 &&
+		!strcmp(stat.name, "divvyd");
+}
+
+static bool is_trusted(const struct statx *stx, const struct statx *folder)
+{
+	return S_ISREG(stx->stx_mode) && stx->stx_nlink == 1 &&
+		(stx->stx_uid == 0 || stx->stx_uid == geteuid()) &&
+		/* What is mounted there by a user may be of a file system in user space. */
+		stx->stx_dev_major == folder->stx_dev_major &&
+		stx->stx_dev_minor == folder->stx_dev_minor;
 }
 
 /*
- * Users lock in /tmp where /run/lock is root's alone, and all do where there is none: to meet
- * whoever may be there root takes both.
+ * Opens the file if it is root's. -EPERM: it is not, and has the id. A foreign file is never
+ * opened for more than its id.
  */
-static size_t real_folders(const char *ret_folder[static LOCK_FILES])
+static int open_trusted(const char *folder, const char *path, struct file_id *ret_id)
+{
+	_cleanup_close_ int top = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct statx stx, above;
+	char self[64];
+	int r;
+
+	if (top < 0)
+		return -errno;
+	if (fd < 0 && errno == ENOENT) {
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | FLAGS, 0644);
+		return fd < 0 ? -errno : TAKE_FD(fd);
+	}
+	if (fd < 0)
+		return -errno;
+	r = look_at(top, &above);
+	if (r >= 0)
+		r = look_at(fd, &stx);
+	if (r < 0)
+		return r == -EACCES ? -EPERM : r;
+	*ret_id = id_of(&stx);
+	if (!is_trusted(&stx, &above))
+		return -EPERM;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	r = open(self, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	return r < 0 ? -errno : r;
+}
+
+static int move_aside(const char *path)
+{
+	char aside[LOCK_PATH + 32];
+
+	snprintf(aside, sizeof(aside), "%s.aside", path);
+	if (rename(path, aside) == 0)
+		return 0;
+	/* A folder may lie there. */
+	snprintf(aside, sizeof(aside), "%s.aside-%llx", path, (unsigned long long)clock_now_ns());
+	return rename(path, aside) < 0 ? -errno : 0;
+}
+
+/* 1: locked; 0: try again; -EBUSY; any other: not to be had. */
+static int try_shared(
+	const char *folder, struct lock_file *file, struct taking *t, struct error *err)
+{
+	struct file_id id = {0};
+	_cleanup_close_ int fd = open_trusted(folder, file->path, &id);
+	int r;
+
+	t->owner = (struct lock_owner){0};
+	if (fd == -EEXIST || fd == -ENOENT)
+		return 0;
+	if (fd < 0 && fd != -EPERM)
+		return fd;
+	if (fd >= 0) {
+		r = lock_open_file(fd, file->path, t, err);
+		if (r > 0) {
+			write_text(fd, t->socket);
+			file->fd = TAKE_FD(fd);
+		}
+		if (r != -EBUSY || (t->owner.pid && !t->owner.uid))
+			return r;
+	} else {
+		find_owner(&id, &t->owner);
+	}
+	if (!t->is_forced && is_users_daemon(&t->owner))
+		return is_busy(t, err);
+	r = move_aside(file->path);
+	if (r == 0 || r == -ENOENT)
+		log_info("%s is not root's alone: moved aside", file->path);
+	return r == -ENOENT ? 0 : r;
+}
+
+/*
+ * Root's own file has been taken: this one tells users' daemons of older versions. Nobody can keep
+ * root from going on without it.
+ */
+static int take_shared(
+	const char *folder, struct lock_file *file, struct taking *t, struct error *err)
+{
+	int r = 0;
+
+	for (int tries = 0; tries < TRIES; tries++) {
+		r = try_shared(folder, file, t, err);
+		if (r > 0)
+			return 0;
+		if (r == -EBUSY)
+			return r;
+		if (r < 0)
+			break;
+		if (tries)
+			clock_sleep_until_ns(clock_now_ns() + TRY_AGAIN_NS);
+	}
+	log_warn("%s: %s; going on without it", file->path,
+		r < 0 ? strerror(-r) : "others make it again and again");
+	return 0;
+}
+
+/* ---- all files of a device ---- */
+
+static int check_own_folder(const char *folder, struct error *err)
+{
+	struct stat st;
+	int r = folder_make(folder, 0755, err);
+
+	if (r < 0)
+		return r;
+	if (lstat(folder, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+		st.st_mode & S_IWOTH)
+		return fail(err, EPERM,
+			"folder %s: expected a folder of root's to which others cannot write",
+			folder);
+	return 0;
+}
+
+/* A user's daemon cannot open root's file, and need not: who holds it is in the kernel's list. */
+static int look_at_own(const char *path, struct taking *t, struct error *err)
+{
+	struct stat st;
+	struct file_id id;
+
+	if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != 0)
+		return 0;
+	id = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
+	t->owner = (struct lock_owner){0};
+	return find_owner(&id, &t->owner) < 0 ? 0 : is_busy(t, err);
+}
+
+static int take_own(const char *folder, struct lock_file *file, struct taking *t, struct error *err)
+{
+	struct error why;
+	int r;
+
+	if (geteuid() != 0)
+		return look_at_own(file->path, t, err);
+	r = check_own_folder(folder, &why);
+	if (r == -EROFS || r == -EACCES) {
+		log_warn("%s: device %s is locked in shared folders alone", why.msg, t->uuid);
+		return 0;
+	}
+	if (r < 0) {
+		if (err)
+			*err = why;
+		return r;
+	}
+	/* Whoever can open a file can lock it: nobody but root can. */
+	return take_file(file, 0600, t, err);
+}
+
+void lock_folders_real(struct lock_folders *ret)
 {
 	const bool has_run = access("/run/lock", W_OK) == 0;
 	size_t n = 0;
 
+	*ret = (struct lock_folders){.own = "/run/divvy"};
 	if (has_run)
-		ret_folder[n++] = "/run/lock";
+		ret->shared[n++] = "/run/lock";
 	if (!has_run || (geteuid() == 0 && access("/tmp", W_OK) == 0))
-		ret_folder[n++] = "/tmp";
-	return n;
+		ret->shared[n++] = "/tmp";
 }
 
-int lock_take(const char *folder, const char *uuid, const char *socket, struct lock *ret_lock,
-	struct lock_owner *ret_owner, struct error *err)
+static int take_in(const char *folder, bool is_own, struct lock_file *file, struct taking *t,
+	struct error *err)
 {
-	const char *folders[LOCK_FILES] = {folder};
-	size_t n = folder ? 1 : real_folders(folders);
+	if (!folder)
+		return 0;
+	if ((size_t)snprintf(file->path, sizeof(file->path), "%s/divvy-%s.lock", folder, t->uuid) >=
+		sizeof(file->path))
+		return fail(
+			err, ENAMETOOLONG, "device %s: the lock file's path is too long", t->uuid);
+	if (is_own)
+		return take_own(folder, file, t, err);
+	return geteuid() == 0 ? take_shared(folder, file, t, err) : take_file(file, 0644, t, err);
+}
+
+int lock_take(const struct lock_folders *folders, const char *uuid, const char *socket,
+	bool is_forced, struct lock *ret_lock, struct lock_owner *ret_owner, struct error *err)
+{
+	struct taking taking = {.uuid = uuid, .socket = socket, .is_forced = is_forced};
 	struct lock lock = LOCK_NONE;
+	int r = take_in(folders->own, true, &lock.files[LOCK_SHARED], &taking, err);
 
-	for (size_t i = 0; i < n; i++) {
-		int r = take_file(folders[i], uuid, socket, &lock.files[i], ret_owner, err);
-
-		if (r < 0) {
-			lock_release(&lock);
-			return r;
-		}
+	for (size_t i = 0; r >= 0 && i < LOCK_SHARED; i++)
+		r = take_in(folders->shared[i], false, &lock.files[i], &taking, err);
+	if (r < 0) {
+		lock_release(&lock);
+		if (r == -EBUSY && ret_owner)
+			*ret_owner = taking.owner;
+		return r;
 	}
 	*ret_lock = lock;
 	return 0;

@@ -265,9 +265,13 @@ static const char *const files[][2] = {
 	{"/run/divvy/tally",
 		"what reports do not have in their file yet, so that a daemon that is killed loses "
 		"at most the last 50 ms; time in which none runs is charged to nobody"},
+	{"/run/divvy/divvy-UUID.lock",
+		"root's lock of that device: one daemon shares a device. Users' daemons look here "
+		"first"},
 	{"/run/lock/divvy-UUID.lock",
-		"names the one daemon that shares out that device; in /tmp where that folder is "
-		"not to be written, and root's in both"},
+		"a user's lock of that device, in /tmp where /run/lock cannot be written. Root's "
+		"daemon locks both too, sends SIGTERM to a user's daemon that holds one, and "
+		"moves aside what other programs hold there (.aside)"},
 };
 
 static const char *const signals[][2] = {

@@ -99,6 +99,32 @@ bool process_is_alive(pid_t pid, uint64_t start_ticks)
 		stat.state != 'Z' && stat.state != 'X';
 }
 
+int process_uids(pid_t pid, uid_t *ret_real, uid_t *ret_effective)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STATUS_MAX_BYTES);
+	uint64_t real, effective;
+	struct str rest, line, word;
+	char path[32];
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	r = file_read(path, &text, NULL);
+	if (r < 0)
+		return r == -ENOENT ? -ESRCH : r;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line)) {
+		if (!str_skip_prefix(&line, STR("Uid:")))
+			continue;
+		if (!str_word(&line, &word) || parse_number(word, UINT32_MAX, &real) < 0 ||
+			!str_word(&line, &word) || parse_number(word, UINT32_MAX, &effective) < 0)
+			break;
+		*ret_real = (uid_t)real;
+		*ret_effective = (uid_t)effective;
+		return 0;
+	}
+	return -EBADMSG;
+}
+
 void process_end_with(pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

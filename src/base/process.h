@@ -42,6 +42,12 @@ bool process_is_alive(pid_t pid, uint64_t start_ticks);
  */
 int process_open(pid_t pid, uint64_t start_ticks);
 
+/*
+ * The real and the effective user of a process, as the kernel knows them. The owner of /proc/PID
+ * is not that: the kernel shows root there for each process that is not dumpable.
+ */
+int process_uids(pid_t pid, uid_t *ret_real, uid_t *ret_effective);
+
 /* In a child, just forked: it is killed when its parent's thread ends, and ends if it has. */
 void process_end_with(pid_t parent);
 
