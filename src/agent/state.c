@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state file: see state.h. Lines:
- *   H abi boot-id next-tenant     first line; another boot: the rest is of no use
+ *   H abi boot-id next-tenant n   first line; another boot: the rest is of no use. The file was
+ *                                 written with n more lines, before any was appended
  *   T {json}                      a tenant as it is now
  *   R id                          a tenant has gone
  *   P {json}                      a process has registered
@@ -38,7 +39,10 @@ struct state {
 	char path[PATH_MAX], usage_path[PATH_MAX];
 	char boot_id[PROCESS_BOOT_ID_SIZE];
 	int fd;
-	size_t appended;
+	size_t length;   /* bytes of whole lines in the file */
+	size_t appended; /* of these */
+	bool is_torn;    /* half a line is behind them */
+	bool is_behind;  /* an end of a tenant or process could not be appended */
 	bool is_loading;
 	struct loop_timer timer;
 };
@@ -122,8 +126,11 @@ static void add_all(struct state *s, struct buf *out)
 	struct agent *agent = s->agent;
 	struct process *p;
 	struct tenant *t;
+	size_t n = 0;
 
-	buf_addf(out, "H %d %s %u\n", STATE_ABI, s->boot_id, agent->next_tenant);
+	LIST_FOREACH(t, &agent->tenants, link)
+		n += t->is_ending ? 0 : 1 + t->n_processes;
+	buf_addf(out, "H %d %s %u %zu\n", STATE_ABI, s->boot_id, agent->next_tenant, n);
 	LIST_FOREACH(t, &agent->tenants, link) {
 		if (t->is_ending)
 			continue;
@@ -133,7 +140,10 @@ static void add_all(struct state *s, struct buf *out)
 	}
 }
 
-/* A new file under another name, renamed over the old one. Not synced: see state.h. */
+/*
+ * A new file under another name, renamed over the old one. Not synced: see state.h. Returns it, to
+ * be appended to: opened again by its path it might fail, and lines went to the old file.
+ */
 static int replace(const char *path, struct str text)
 {
 	char temporary[PATH_MAX + 8];
@@ -141,21 +151,23 @@ static int replace(const char *path, struct str text)
 	int r;
 
 	snprintf(temporary, sizeof(temporary), "%s.new", path);
-	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = open(temporary, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
 	r = fd_write_all(fd, text.p, text.n);
 	if (r >= 0 && rename(temporary, path) < 0)
 		r = -errno;
-	if (r < 0)
+	if (r < 0) {
 		unlink(temporary);
-	return r;
+		return r;
+	}
+	return TAKE_FD(fd);
 }
 
 static int rewrite(struct state *s)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(STATE_MAX);
-	int fd, r;
+	int r;
 
 	add_all(s, &out);
 	r = buf_error(&out);
@@ -163,33 +175,53 @@ static int rewrite(struct state *s)
 		r = replace(s->path, buf_str(&out));
 	if (r < 0)
 		return r;
-	fd = open(s->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -errno;
 	fd_close(s->fd);
-	s->fd = fd;
+	s->fd = r;
+	s->length = out.n;
 	s->appended = 0;
+	s->is_torn = s->is_behind = false;
 	buf_clear(&out);
 	r = usage_save(s->agent, &out);
 	if (r >= 0)
 		r = replace(s->usage_path, buf_str(&out));
-	if (r >= 0)
-		usage_saved(s->agent);
-	return r;
+	if (r < 0)
+		return r;
+	fd_close(r);
+	usage_saved(s->agent);
+	return 0;
 }
 
+/*
+ * A line that is half written would swallow the next one, whose tenant is told that it is there:
+ * nothing is appended before it is cut off again.
+ */
 static int append(struct state *s, const struct buf *line)
 {
 	int r = buf_error(line);
 
-	if (s->is_loading)
-		return 0;
-	if (r >= 0)
-		r = fd_write_all(s->fd, line->p, line->n);
+	if (s->is_loading || r < 0)
+		return r;
+	if (s->is_torn && ftruncate(s->fd, (off_t)s->length) < 0)
+		return -errno;
+	r = fd_write_all(s->fd, line->p, line->n);
+	s->is_torn = r < 0 && ftruncate(s->fd, (off_t)s->length) < 0;
+	if (r < 0)
+		return r;
+	s->length += line->n;
 	s->appended += line->n;
-	if (r >= 0 && s->appended > APPENDED_MAX)
-		r = rewrite(s);
-	return r;
+	return s->appended > APPENDED_MAX ? rewrite(s) : 0;
+}
+
+/* An end: it has happened, whether the file can be written or not. */
+static void append_end(struct state *s, const struct buf *line)
+{
+	int r = append(s, line);
+
+	if (r >= 0)
+		return;
+	log_warn("cannot write %s: %s", s->path, strerror(-r));
+	s->is_behind = true;
+	state_touch(s->agent);
 }
 
 int state_tenant(struct tenant *t, struct error *err)
@@ -207,8 +239,7 @@ void state_tenant_gone(const struct tenant *t)
 	_cleanup_buf_ struct buf line = BUF_INIT(64);
 
 	buf_addf(&line, "R %u\n", t->id);
-	if (append(t->agent->state, &line) < 0)
-		log_warn("cannot write %s", t->agent->state->path);
+	append_end(t->agent->state, &line);
 }
 
 int state_process_added(const struct process *p)
@@ -224,8 +255,7 @@ void state_process_gone(const struct process *p)
 	_cleanup_buf_ struct buf line = BUF_INIT(128);
 
 	buf_addf(&line, "X %u %u %d\n", p->tenant->id, p->index, (int)p->pid);
-	if (append(p->agent->state, &line) < 0)
-		log_warn("cannot write %s", p->agent->state->path);
+	append_end(p->agent->state, &line);
 }
 
 void state_touch(struct agent *agent)
@@ -243,6 +273,8 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 
 	if (r < 0)
 		log_warn("cannot write %s: %s", s->path, strerror(-r));
+	if (s->is_behind)
+		state_touch(s->agent);
 }
 
 /* ---- reading ---- */
@@ -252,7 +284,10 @@ struct reading {
 	json_t *tenants;   /* id -> object */
 	json_t *processes; /* "tenant/index" -> object */
 	uint64_t next_tenant;
-	uint32_t n_broken; /* lines */
+	uint64_t n_least;  /* lines behind the head that must be there */
+	uint64_t n_lines;  /* that are there */
+	uint32_t n_broken; /* of these */
+	bool is_torn;      /* the last one has no end */
 };
 
 static void key_of(char *ret, size_t size, json_int_t tenant, json_int_t index)
@@ -296,13 +331,17 @@ static void read_line(struct reading *reading, struct str line)
 /* 1: of this boot, 0: of another, -EBADMSG: no head that this version knows. */
 static int read_head(struct state *s, struct reading *reading, struct str line)
 {
-	struct str rest = line, tag, abi, boot, next;
+	struct str rest = line, tag, abi, boot, next, least;
 	uint64_t n = 0;
 
 	if (!str_word(&rest, &tag) || !str_is(tag, "H") || !str_word(&rest, &abi) ||
 		!str_word(&rest, &boot) || !str_word(&rest, &next) ||
 		parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
 		parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
+		return -EBADMSG;
+	/* Daemons of before wrote no number. */
+	if (str_word(&rest, &least) &&
+		parse_uint(least, 0, UINT32_MAX, &reading->n_least, NULL) < 0)
 		return -EBADMSG;
 	return str_is(boot, s->boot_id);
 }
@@ -453,6 +492,20 @@ static void restore(struct state *s, const struct reading *reading)
 	}
 }
 
+/*
+ * A tenant whose program has ended while no daemon was there would take the room of one that asks
+ * before the first tick.
+ */
+static void end_dead(struct agent *agent)
+{
+	const uint64_t now = clock_now_ns();
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (!t->is_ending && tenant_has_ended(t, now))
+			tenant_end(t);
+}
+
 /* Programs that run belong to tenants that are lost now: what there was may be wanted for that. */
 static void set_aside(const struct state *s, const char *why)
 {
@@ -485,12 +538,19 @@ static void read_state(struct state *s, struct reading *reading)
 	if (r <= 0)
 		return;
 	s->agent->next_tenant = MAX(s->agent->next_tenant, (uint32_t)reading->next_tenant);
-	/* What stands behind the last end of line is torn. */
-	while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line))
+	while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line)) {
+		reading->n_lines++;
 		read_line(reading, line);
+	}
+	reading->is_torn = rest.p && rest.n;
 	if (reading->n_broken)
 		set_aside(s, "some of its lines are not readable, the others are taken over");
+	else if (reading->is_torn)
+		set_aside(s, "its last line is cut, the others are taken over");
+	else if (reading->n_lines < reading->n_least)
+		set_aside(s, "lines are missing at its end, the others are taken over");
 	restore(s, reading);
+	end_dead(s->agent);
 }
 
 static void read_usage(struct state *s)
@@ -527,12 +587,14 @@ int state_load(struct agent *agent, struct error *err)
 	snprintf(s->usage_path, sizeof(s->usage_path), "%s/usage", agent->usage_dir);
 	if (process_boot_id(s->boot_id) < 0)
 		snprintf(s->boot_id, sizeof(s->boot_id), "unknown");
-	read_usage(s);
-	read_state(s, &reading);
+	r = loop_add_timer(agent->loop, &s->timer, on_timer);
+	if (r >= 0) {
+		read_usage(s);
+		read_state(s, &reading);
+	}
 	json_decref(reading.tenants);
 	json_decref(reading.processes);
 	s->is_loading = false;
-	r = loop_add_timer(agent->loop, &s->timer, on_timer);
 	if (r >= 0)
 		r = rewrite(s);
 	return r < 0 ? fail_errno(err, -r, "write %s", s->path) : 0;

@@ -5,7 +5,8 @@
  *           registered processes; what changes is appended, later lines win over earlier ones, and
  *           from time to time the file is written anew and renamed over the old one
  *   usage   sums for reports
- * A line counts only with its end, so the daemon may be killed at any instant. Nothing is synced:
+ * A line counts only with its end, so the daemon may be killed at any instant. A line that could
+ * not be written whole is cut off again before the next one. Nothing is synced:
  * the file need not outlive the machine's power, since the programs do not.
  */
 #ifndef AGENT_STATE_H
@@ -18,8 +19,9 @@
 #define STATE_ABI 1
 
 /*
- * Reads what is there; tenants and processes that still live come back. A broken line is skipped,
- * a file with one is kept as state.bad, with a line in the log.
+ * Reads what is there; tenants and processes that still live come back, the others end. A broken
+ * line is skipped; a file with one, or without its end, is kept as state.bad, with a line in the
+ * log.
  */
 int state_load(struct agent *agent, struct error *err);
 /* Writes all of it a last time. */

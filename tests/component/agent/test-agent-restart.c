@@ -17,10 +17,12 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -305,6 +307,134 @@ static void a_damaged_state_is_kept_aside(void **state)
 	rig_stop(&rig);
 }
 
+static bool is_kept_aside(const char *path)
+{
+	char bad[136];
+
+	snprintf(bad, sizeof(bad), "%s.bad", path);
+	return unlink(bad) == 0;
+}
+
+static size_t n_tenants(struct rig *rig)
+{
+	json_t *a = rig_do(rig, "{s:s}", "cmd", "list");
+	size_t n = json_array_size(rig_get(a, "tenants"));
+
+	json_decref(a);
+	return n;
+}
+
+static void create_kept(struct rig *rig)
+{
+	json_decref(rig_do(rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.1",
+		"lifetime", "keep"));
+}
+
+/* Behind an end of line or within a line: either way a tenant is lost, and it is said. */
+static void a_state_without_its_end_is_kept_aside(void **state)
+{
+	_cleanup_buf_ struct buf whole = BUF_INIT(STATE_MAX);
+	char path[128];
+	struct rig rig;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	snprintf(path, sizeof(path), "%s/state", rig.folder);
+	for (int i = 0; i < 3; i++)
+		create_kept(&rig);
+	/* The end for good writes it anew. */
+	kill(rig.daemon, SIGTERM);
+	waitpid(rig.daemon, NULL, 0);
+	assert_int_equal(file_read(path, &whole, NULL), 0);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	assert_false(is_kept_aside(path));
+	assert_int_equal(n_tenants(&rig), 3);
+	for (size_t n = whole.n - 1; n > whole.n - 3; n--) {
+		size_t cut = n;
+
+		/* First within the last line, then without all of it. */
+		while (n == whole.n - 2 && whole.p[cut - 1] != '\n')
+			cut--;
+		rig_kill(&rig);
+		assert_int_equal(file_replace(path, (struct str){whole.p, cut}, 0600, NULL), 0);
+		rig_restart(&rig, "1xTest-80Gi", NULL);
+		assert_true(is_kept_aside(path));
+		assert_int_equal(n_tenants(&rig), 2);
+	}
+	rig_stop(&rig);
+}
+
+/* A tenant that was told that it is there is there after a kill, whatever failed before. */
+static void a_full_disk_loses_no_tenant(void **state)
+{
+	char fill[160], path[128];
+	struct rig rig;
+	json_t *a;
+	size_t n;
+	int fd;
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		skip();
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	rig_kill(&rig);
+	assert_return_code(mount("tmpfs", rig.folder, "tmpfs", 0, "size=1m,mode=700"), errno);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	snprintf(path, sizeof(path), "%s/state", rig.folder);
+	snprintf(fill, sizeof(fill), "%s/test-fill", rig.folder);
+	fd = open(fill, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_return_code(fd, errno);
+	/* What is left is the rest of the state's last block. */
+	while (write(fd, path, sizeof(path)) > 0)
+		continue;
+	for (n = 0;; n++) {
+		a = rig_ask(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request",
+			"0.001", "lifetime", "keep");
+		if (!json_is_true(json_object_get(a, "ok")))
+			break;
+		json_decref(a);
+	}
+	assert_non_null(strstr(rig_text(a, "error"), "No space left"));
+	json_decref(a);
+	assert_return_code(ftruncate(fd, 0), errno);
+	close(fd);
+	json_decref(rig_do(&rig, "{s:s, s:{s:s}, s:s, s:s}", "cmd", "create", "spec", "request",
+		"0.001", "lifetime", "keep", "name", "after"));
+	rig_kill(&rig);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	assert_false(is_kept_aside(path));
+	assert_int_equal(n_tenants(&rig), n + 1);
+	json_decref(rig_do(&rig, "{s:s, s:s}", "cmd", "list", "tenant", "after"));
+	kill(rig.daemon, SIGTERM);
+	waitpid(rig.daemon, NULL, 0);
+	assert_return_code(umount2(rig.folder, MNT_DETACH), errno);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	rig_stop(&rig);
+}
+
+/* Nobody waits for the room of programs that have ended without a daemon. */
+static void who_has_ended_meanwhile_has_left_its_room(void **state)
+{
+	struct rig rig;
+	pid_t owner;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	owner = fork();
+	if (!owner) {
+		pause();
+		_exit(0);
+	}
+	json_decref(rig_do(&rig, "{s:s, s:{s:s}, s:i}", "cmd", "create", "spec", "request", "0.8",
+		"pid", (int)owner));
+	rig_kill(&rig);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	/* The first request of all. */
+	json_decref(rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.5",
+		"lifetime", "keep"));
+	assert_int_equal(n_tenants(&rig), 1);
+	rig_stop(&rig);
+}
+
 /* The tenants of a state file as the first version wrote them: those fields and no more. */
 static struct str aged(struct str line, struct buf *out)
 {
@@ -501,6 +631,9 @@ int main(void)
 		cmocka_unit_test(who_has_gone_does_not_take_over),
 		cmocka_unit_test(a_torn_state_is_read_as_far_as_it_is_whole),
 		cmocka_unit_test(a_damaged_state_is_kept_aside),
+		cmocka_unit_test(a_state_without_its_end_is_kept_aside),
+		cmocka_unit_test(a_full_disk_loses_no_tenant),
+		cmocka_unit_test(who_has_ended_meanwhile_has_left_its_room),
 		cmocka_unit_test(a_state_of_another_version_is_read),
 		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
 		cmocka_unit_test(what_was_used_is_kept),
