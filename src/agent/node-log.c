@@ -17,19 +17,32 @@
 #include "base/fd.h"
 #include "base/log.h"
 
+/* Half a line is cut off again: the next one would be lost with it. */
+static int add_line(int fd, struct str line)
+{
+	const int64_t size = fd_size(fd);
+	int r = size < 0 ? (int)size : fd_write_all(fd, line.p, line.n);
+
+	if (r < 0 && size >= 0 && ftruncate(fd, (off_t)size) < 0)
+		log_warn("grant log: half a line stays: %s", strerror(errno));
+	return r;
+}
+
 static void append(const char *path, json_t *line)
 {
 	_cleanup_free_ char *text = json_dumps(line, JSON_COMPACT);
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	_cleanup_buf_ struct buf b = BUF_INIT(1 << 16);
+	int r;
 
 	if (!text || fd < 0) {
 		log_warn("grant log '%s': %s", path, strerror(text ? errno : ENOMEM));
 		return;
 	}
 	buf_addf(&b, "%s\n", text);
-	if (write(fd, buf_text(&b), buf_str(&b).n) != (ssize_t)buf_str(&b).n)
-		log_warn("grant log '%s': a line is not whole", path);
+	r = add_line(fd, buf_str(&b));
+	if (r < 0)
+		log_warn("grant log '%s': a line is missing: %s", path, strerror(-r));
 }
 
 void node_log(const struct node *node, const char *what, const struct tenant *t)
