@@ -427,6 +427,16 @@ static int serve_metrics(struct agent *agent, struct error *err)
 	return options.local ? metrics_thread_new(agent, &options, &agent->metrics, err) : 0;
 }
 
+/* A disk that is slow does not keep the devices' answers waiting. */
+static int start_workers(struct agent *agent, struct error *err)
+{
+	int r = worker_new(agent->loop, &agent->worker);
+
+	if (r >= 0)
+		r = worker_new(agent->loop, &agent->disk);
+	return r < 0 ? fail_errno(err, -r, "worker thread") : 0;
+}
+
 static int start(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
@@ -449,8 +459,8 @@ static int start(struct agent *agent, struct error *err)
 			&agent->devices, err);
 	if (r >= 0)
 		r = lock_devices(agent, err);
-	if (r >= 0 && (r = worker_new(agent->loop, &agent->worker)) < 0)
-		fail_errno(err, -r, "worker thread");
+	if (r >= 0)
+		r = start_workers(agent, err);
 	agent->tick.data = agent;
 	if (r >= 0 && (r = loop_add_timer(agent->loop, &agent->tick, on_tick)) < 0)
 		fail_errno(err, -r, "timer");
@@ -584,6 +594,7 @@ void agent_free(struct agent *agent)
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);
 	worker_free(agent->worker);
+	worker_leave(agent->disk);
 	worker_leave(agent->seeker);
 	apply_free(agent);
 	control_free(agent);

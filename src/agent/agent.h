@@ -74,6 +74,7 @@ struct agent {
 
 	struct worker *worker;
 	struct worker *seeker; /* for what may never end; NULL until there is such */
+	struct worker *disk;   /* for files that may be on a slow disk */
 	struct device_set *devices;
 	struct arbiter *arbiter;
 	struct state *state;

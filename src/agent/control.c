@@ -24,6 +24,7 @@
 #include "agent/memory.h"
 #include "agent/register.h"
 #include "agent/spec-json.h"
+#include "agent/state.h"
 #include "agent/tenant.h"
 #include "agent/usage.h"
 #include "base/clock.h"
@@ -664,8 +665,12 @@ static int do_set(struct call *call, struct error *err)
 		if (r < 0)
 			return r;
 	}
-	if (name)
+	if (name) {
 		snprintf(t->name, sizeof(t->name), "%s", name);
+		r = state_tenant(t, err);
+		if (r < 0)
+			return r;
+	}
 	add(call, "tenant", tenant_json(call->agent, t));
 	add_note(call, t);
 	return 0;

@@ -5,11 +5,14 @@
  * is away loses more than some seconds; where that folder is new, GPUNode.status is what is known.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "agent/node-internal.h"
 #include "agent/node-serve.h"
 #include "agent/usage.h"
+#include "agent/worker.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "kube/time.h"
@@ -92,16 +95,44 @@ static void look_at(
 	node->is_account_new = true;
 }
 
+/* file_replace() waits for the disk: the disk worker does. */
+struct save_job {
+	struct worker_job job;
+	char path[PATH_MAX];
+	char *text;
+	int r;
+	struct error err;
+};
+
+static void run_save(struct worker_job *arg)
+{
+	struct save_job *job = (struct save_job *)arg;
+
+	job->r = file_replace(job->path, str_from(job->text), 0600, &job->err);
+}
+
+static void save_done(struct worker_job *arg)
+{
+	struct save_job *job = (struct save_job *)arg;
+
+	if (job->r < 0)
+		log_warn("%s", job->err.msg);
+	free(job->text);
+	free(job);
+}
+
 static void save(struct node *node)
 {
 	_cleanup_json_ json_t *list = accounts_json(&node->accounts);
 	_cleanup_free_ char *text = list ? json_dumps(list, JSON_COMPACT) : NULL;
-	char path[PATH_MAX];
-	struct error err;
+	struct save_job *job = text ? calloc(1, sizeof(*job)) : NULL;
 
-	file_path(node, path, sizeof(path));
-	if (text && file_replace(path, str_from(text), 0600, &err) < 0)
-		log_warn("%s", err.msg);
+	if (!job)
+		return;
+	file_path(node, job->path, sizeof(job->path));
+	job->job = (struct worker_job){.run = run_save, .done = save_done};
+	job->text = TAKE_PTR(text);
+	worker_submit(node->agent->disk, &job->job);
 }
 
 static void tell(struct node *node)
@@ -125,7 +156,10 @@ void node_usage_tick(struct node *node, uint64_t now)
 	}
 	if (!node->is_account_new)
 		return;
-	/* What is told is kept: who is killed does not go on from less. */
+	/*
+	 * The disk worker writes the file while the status is on its way: only a kill within these
+	 * milliseconds makes the next daemon go on from less than the status says.
+	 */
 	if (is_told || now >= node->save_accounts_ns) {
 		save(node);
 		node->save_accounts_ns = now + SAVE_NS;

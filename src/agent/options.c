@@ -259,9 +259,11 @@ static const char *const files[][2] = {
 	{"/run/divvy/state",
 		"tenants and processes, beside the socket: with it the next daemon goes on where "
 		"this one has ended; one that cannot be read is kept as state.bad"},
-	{"/var/lib/divvy/usage",
+	{"/var/lib/divvy/usage, usage-log",
 		"sums for reports, where systemd runs it; else in the folder of --usage-dir, or "
-		"beside the state"},
+		"beside the state. Minutes and hours of use are kept for 31 days, sums of the last "
+		"4096 tenants for good. The log has what is newer than the other file. A file that "
+		"cannot be read is kept as usage.bad"},
 	{"/run/divvy/tally",
 		"what reports do not have in their file yet, so that a daemon that is killed loses "
 		"at most the last 50 ms; time in which none runs is charged to nobody"},

@@ -133,9 +133,12 @@ static int make_pages(struct process *p, struct page_fds *fds, struct error *err
 {
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		struct tenant_device *td = &p->tenant->devices[i];
+		const bool is_new = !td->page;
 		int down = -1, up = -1, r;
 
 		r = tenant_page(td, err);
+		if (r >= 0 && is_new) /* the next daemon knows the page by its inode */
+			r = state_tenant(p->tenant, err);
 		if (r < 0)
 			return r;
 		r = make_down(p, i, &down);

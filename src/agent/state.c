@@ -4,9 +4,13 @@
  *   H abi boot-id next-tenant n   first line; another boot: the rest is of no use. The file was
  *                                 written with n more lines, before any was appended
  *   T {json}                      a tenant as it is now
+ *   U id at used lag              what it has used of its device by now, and is owed, in ns
  *   R id                          a tenant has gone
  *   P {json}                      a process has registered
  *   X tenant index pid            a process has gone
+ *
+ * The loop's thread appends; a file that has grown is written anew by the disk worker out of its
+ * own lines, and what was appended meanwhile is copied behind it.
  */
 #include "agent/state.h"
 
@@ -23,6 +27,7 @@
 #include "agent/register.h"
 #include "agent/spec-json.h"
 #include "agent/usage.h"
+#include "agent/worker.h"
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -36,16 +41,20 @@
 
 struct state {
 	struct agent *agent;
-	char path[PATH_MAX], usage_path[PATH_MAX];
+	char path[PATH_MAX];
 	char boot_id[PROCESS_BOOT_ID_SIZE];
 	int fd;
 	size_t length;   /* bytes of whole lines in the file */
 	size_t appended; /* of these */
 	bool is_torn;    /* half a line is behind them */
-	bool is_behind;  /* an end of a tenant or process could not be appended */
+	bool is_behind;  /* something that has happened could not be appended */
 	bool is_loading;
+	uint64_t written; /* times that the file was written anew */
+	struct compaction *compaction;
 	struct loop_timer timer;
 };
+
+static void compact(struct state *s);
 
 /* ---- writing ---- */
 
@@ -180,14 +189,7 @@ static int rewrite(struct state *s)
 	s->length = out.n;
 	s->appended = 0;
 	s->is_torn = s->is_behind = false;
-	buf_clear(&out);
-	r = usage_save(s->agent, &out);
-	if (r >= 0)
-		r = replace(s->usage_path, buf_str(&out));
-	if (r < 0)
-		return r;
-	fd_close(r);
-	usage_saved(s->agent);
+	s->written++;
 	return 0;
 }
 
@@ -209,7 +211,9 @@ static int append(struct state *s, const struct buf *line)
 		return r;
 	s->length += line->n;
 	s->appended += line->n;
-	return s->appended > APPENDED_MAX ? rewrite(s) : 0;
+	if (s->appended > APPENDED_MAX && s->appended > s->length / 2)
+		compact(s);
+	return 0;
 }
 
 /* An end: it has happened, whether the file can be written or not. */
@@ -266,15 +270,44 @@ void state_touch(struct agent *agent)
 		loop_set_timer(&s->timer, clock_now_ns() + REWRITE_NS);
 }
 
+/* Debts change with every turn: a short line each, of those that have changed. */
+static void add_used(struct tenant_device *td, uint64_t now, struct buf *out)
+{
+	struct arbiter_usage usage;
+
+	if (arbiter_usage_get(td->tenant->agent->arbiter, td->tenant->id, td->device->index, now,
+		    &usage) < 0 ||
+		(usage.used_ns == td->kept_used_ns && usage.lag_ns == td->kept_lag_ns))
+		return;
+	buf_addf(out, "U %u %u %llu %lld\n", td->tenant->id, td->at,
+		(unsigned long long)usage.used_ns, (long long)usage.lag_ns);
+	td->kept_used_ns = usage.used_ns;
+	td->kept_lag_ns = usage.lag_ns;
+}
+
+static int append_used(struct state *s)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(STATE_MAX);
+	const uint64_t now = clock_now_ns();
+	struct tenant *t;
+
+	LIST_FOREACH(t, &s->agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
+			add_used(&t->devices[i], now, &out);
+	return out.n ? append(s, &out) : 0;
+}
+
 static void on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct state *s = timer->data;
-	int r = rewrite(s);
+	int r = s->is_behind ? rewrite(s) : append_used(s);
 
-	if (r < 0)
+	if (r < 0) {
 		log_warn("cannot write %s: %s", s->path, strerror(-r));
-	if (s->is_behind)
+		s->is_behind = true;
 		state_touch(s->agent);
+	}
+	usage_flush(s->agent);
 }
 
 /* ---- reading ---- */
@@ -284,15 +317,48 @@ struct reading {
 	json_t *tenants;   /* id -> object */
 	json_t *processes; /* "tenant/index" -> object */
 	uint64_t next_tenant;
-	uint64_t n_least;  /* lines behind the head that must be there */
-	uint64_t n_lines;  /* that are there */
-	uint32_t n_broken; /* of these */
-	bool is_torn;      /* the last one has no end */
+	uint64_t last_tenant; /* the highest id of all lines */
+	uint64_t n_least;     /* lines behind the head that must be there */
+	uint64_t n_lines;     /* that are there */
+	uint32_t n_broken;    /* of these */
+	bool is_torn;         /* the last one has no end */
 };
 
 static void key_of(char *ret, size_t size, json_int_t tenant, json_int_t index)
 {
 	snprintf(ret, size, "%lld/%lld", (long long)tenant, (long long)index);
+}
+
+static void read_used(struct reading *reading, struct str rest)
+{
+	struct str id, at, used, lag;
+	uint64_t index, used_ns;
+	json_t *td;
+	char key[64], *end;
+	long long lag_ns;
+
+	if (!str_word(&rest, &id) || !str_word(&rest, &at) || !str_word(&rest, &used) ||
+		!str_word(&rest, &lag) || str_copy(key, sizeof(key), lag) < 0)
+		return;
+	lag_ns = strtoll(key, &end, 10);
+	if (*end || parse_uint(at, 0, SPEC_DEVICES_MAX - 1, &index, NULL) < 0 ||
+		parse_uint(used, 0, INT64_MAX, &used_ns, NULL) < 0)
+		return;
+	snprintf(key, sizeof(key), "%" STR_FMT, STR_ARG(id));
+	td = json_array_get(
+		json_object_get(json_object_get(reading->tenants, key), "devices"), index);
+	if (!td)
+		return;
+	json_object_set_new(td, "used_ns", json_integer((json_int_t)used_ns));
+	json_object_set_new(td, "lag_ns", json_integer(lag_ns));
+}
+
+static void note_tenant(struct reading *reading, const json_t *tenant)
+{
+	const json_int_t id = json_integer_value(json_object_get(tenant, "id"));
+
+	if (id > 0 && id < UINT32_MAX)
+		reading->last_tenant = MAX(reading->last_tenant, (uint64_t)id);
 }
 
 static void read_line(struct reading *reading, struct str line)
@@ -311,6 +377,8 @@ static void read_line(struct reading *reading, struct str line)
 			return;
 		}
 		if (str_is(tag, "T"))
+			note_tenant(reading, json);
+		if (str_is(tag, "T"))
 			snprintf(key, sizeof(key), "%lld",
 				(long long)json_integer_value(json_object_get(json, "id")));
 		else
@@ -319,6 +387,8 @@ static void read_line(struct reading *reading, struct str line)
 				json_integer_value(json_object_get(json, "index")));
 		json_object_set_new(
 			str_is(tag, "T") ? reading->tenants : reading->processes, key, json);
+	} else if (str_is(tag, "U")) {
+		read_used(reading, rest);
 	} else if (str_is(tag, "R") && str_word(&rest, &a)) {
 		snprintf(key, sizeof(key), "%" STR_FMT, STR_ARG(a));
 		json_object_del(reading->tenants, key);
@@ -537,12 +607,13 @@ static void read_state(struct state *s, struct reading *reading)
 			s, "its first line is not readable: the former daemon's tenants are lost");
 	if (r <= 0)
 		return;
-	s->agent->next_tenant = MAX(s->agent->next_tenant, (uint32_t)reading->next_tenant);
 	while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line)) {
 		reading->n_lines++;
 		read_line(reading, line);
 	}
 	reading->is_torn = rest.p && rest.n;
+	s->agent->next_tenant = MAX(s->agent->next_tenant,
+		(uint32_t)MAX(reading->next_tenant, reading->last_tenant + 1));
 	if (reading->n_broken)
 		set_aside(s, "some of its lines are not readable, the others are taken over");
 	else if (reading->is_torn)
@@ -553,17 +624,158 @@ static void read_state(struct state *s, struct reading *reading)
 	end_dead(s->agent);
 }
 
-static void read_usage(struct state *s)
+/* ---- the file out of its own lines ---- */
+
+struct compaction {
+	struct worker_job job;
+	struct agent *agent;
+	char path[PATH_MAX + 16], boot_id[PROCESS_BOOT_ID_SIZE];
+	uint64_t written; /* of which file these lines are */
+	uint64_t next_tenant;
+	size_t length; /* that were looked at */
+	int from, to;
+	size_t new_length;
+	int r;
+};
+
+static int read_part(int fd, size_t from, size_t n, struct buf *ret)
+{
+	int r = buf_reserve(ret, n);
+
+	while (r >= 0 && ret->n < n) {
+		ssize_t got = pread(fd, ret->p + ret->n, n - ret->n, (off_t)(from + ret->n));
+
+		if (got <= 0)
+			return got < 0 ? -errno : -EIO;
+		ret->n += (size_t)got;
+	}
+	return r;
+}
+
+static bool has_tenant(const struct reading *reading, const json_t *process)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%lld",
+		(long long)json_integer_value(json_object_get(process, "tenant")));
+	return json_object_get(reading->tenants, key) != NULL;
+}
+
+static void add_reading(const struct compaction *c, const struct reading *reading, struct buf *out)
+{
+	size_t n = json_object_size(reading->tenants);
+	const char *key;
+	json_t *json;
+
+	json_object_foreach(reading->processes, key, json)
+		n += has_tenant(reading, json);
+	buf_addf(out, "H %d %s %llu %zu\n", STATE_ABI, c->boot_id,
+		(unsigned long long)MAX(c->next_tenant, reading->last_tenant + 1), n);
+	json_object_foreach(reading->tenants, key, json)
+		add_json(out, "T", json_incref(json));
+	json_object_foreach(reading->processes, key, json)
+		if (has_tenant(reading, json))
+			add_json(out, "P", json_incref(json));
+}
+
+static int write_lines(struct compaction *c)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX), out = BUF_INIT(STATE_MAX);
+	struct reading reading = {.tenants = json_object(), .processes = json_object()};
+	int r = reading.tenants && reading.processes ? read_part(c->from, 0, c->length, &text)
+						     : -ENOMEM;
+	struct str rest = buf_str(&text), line;
+
+	if (r >= 0)
+		str_split(&rest, '\n', &line); /* the head */
+	while (r >= 0 && rest.n && str_split(&rest, '\n', &line))
+		read_line(&reading, line);
+	if (r >= 0) {
+		add_reading(c, &reading, &out);
+		r = reading.n_broken ? -EBADMSG : buf_error(&out);
+	}
+	json_decref(reading.tenants);
+	json_decref(reading.processes);
+	if (r < 0)
+		return r;
+	c->to = open(c->path, O_RDWR | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (c->to < 0)
+		return -errno;
+	c->new_length = out.n;
+	return fd_write_all(c->to, out.p, out.n);
+}
+
+static void run_compaction(struct worker_job *job)
+{
+	struct compaction *c = (struct compaction *)job;
+
+	c->r = write_lines(c);
+}
+
+/* What was appended meanwhile; then the new file is the file. */
+static int take_over_file(struct state *s, struct compaction *c)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);
-	struct str rest, line;
+	const size_t tail = s->length - c->length;
+	int r = read_part(c->from, c->length, tail, &text);
 
-	if (file_read(s->usage_path, &text, NULL) >= 0) {
-		rest = buf_str(&text);
-		while (str_split(&rest, '\n', &line))
-			usage_load_line(s->agent, line);
+	if (r >= 0)
+		r = fd_write_all(c->to, text.p, tail);
+	if (r >= 0 && rename(c->path, s->path) < 0)
+		r = -errno;
+	if (r < 0)
+		return r;
+	fd_close(s->fd);
+	s->fd = TAKE_FD(c->to);
+	s->length = c->new_length + tail;
+	s->appended = tail;
+	s->is_torn = false;
+	s->written++;
+	return 0;
+}
+
+static void compaction_done(struct worker_job *job)
+{
+	struct compaction *c = (struct compaction *)job;
+	struct state *s = c->agent->state;
+	bool is_wanted = s && s->written == c->written;
+
+	if (s)
+		s->compaction = NULL;
+	if (c->r >= 0 && is_wanted)
+		c->r = take_over_file(s, c);
+	if (c->r < 0 && is_wanted) {
+		log_warn("%s cannot be written anew: %s", s->path, strerror(-c->r));
+		s->appended = 0; /* not again at once */
 	}
-	usage_loaded(s->agent);
+	if (c->to >= 0)
+		unlink(c->path);
+	fd_close(c->to);
+	fd_close(c->from);
+	free(c);
+}
+
+static void compact(struct state *s)
+{
+	struct compaction *c = s->compaction ? NULL : calloc(1, sizeof(*c));
+
+	if (!c)
+		return;
+	c->job = (struct worker_job){.run = run_compaction, .done = compaction_done};
+	c->agent = s->agent;
+	snprintf(c->path, sizeof(c->path), "%s.next", s->path);
+	memcpy(c->boot_id, s->boot_id, sizeof(c->boot_id));
+	c->written = s->written;
+	c->next_tenant = s->agent->next_tenant;
+	c->length = s->length;
+	c->to = -1;
+	c->from = fcntl(s->fd, F_DUPFD_CLOEXEC, 3);
+	if (c->from < 0) {
+		free(c);
+		return;
+	}
+	s->compaction = c;
+	worker_submit(s->agent->disk, &c->job);
 }
 
 int state_load(struct agent *agent, struct error *err)
@@ -584,12 +796,11 @@ int state_load(struct agent *agent, struct error *err)
 	s->is_loading = true;
 	s->timer.data = s;
 	snprintf(s->path, sizeof(s->path), "%s/state", agent->runtime_dir);
-	snprintf(s->usage_path, sizeof(s->usage_path), "%s/usage", agent->usage_dir);
 	if (process_boot_id(s->boot_id) < 0)
 		snprintf(s->boot_id, sizeof(s->boot_id), "unknown");
 	r = loop_add_timer(agent->loop, &s->timer, on_timer);
 	if (r >= 0) {
-		read_usage(s);
+		usage_load(agent);
 		read_state(s, &reading);
 	}
 	json_decref(reading.tenants);
@@ -608,6 +819,7 @@ void state_free(struct agent *agent)
 		return;
 	if (s->fd >= 0 && rewrite(s) < 0)
 		log_warn("cannot write %s", s->path);
+	usage_flush(agent);
 	loop_remove_timer(&s->timer);
 	fd_close(s->fd);
 	free(s);

@@ -4,7 +4,6 @@
  *   state   a line each: tenants (with secrets, specs, quotas, inodes of their counters, debts) and
  *           registered processes; what changes is appended, later lines win over earlier ones, and
  *           from time to time the file is written anew and renamed over the old one
- *   usage   sums for reports
  * A line counts only with its end, so the daemon may be killed at any instant. A line that could
  * not be written whole is cut off again before the next one. Nothing is synced:
  * the file need not outlive the machine's power, since the programs do not.

@@ -71,6 +71,9 @@ struct tenant_device {
 	TAILQ_ENTRY(tenant_device) active; /* open or draining */
 
 	struct usage_series *series;
+
+	uint64_t kept_used_ns; /* as the state has them */
+	int64_t kept_lag_ns;
 };
 
 /* Whose processes may be of any user, if they are where its first one was. */

@@ -3,21 +3,30 @@
  * Usage: see usage.h. What the arbiter has charged is sampled and spread over the time since the
  * last sample. Rings are keyed by absolute time / step, so that all series share one time axis; a
  * ring's `end` is the slot after the last one written, older slots than its length are gone.
+ *
+ * The files of history.h are the disk worker's: the loop's thread copies what is new, and the
+ * worker writes it down. One such job at a time.
  */
 #include "agent/usage.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/device.h"
+#include "agent/history.h"
 #include "agent/memory.h"
 #include "agent/state.h"
 #include "agent/tally.h"
 #include "agent/token.h"
+#include "agent/worker.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
-#include "base/parse.h"
 
 #define FINE 2000u   /* x 10 ms = 20 s */
 #define MIDDLE 1800u /* x 100 ms = 3 min */
@@ -27,11 +36,9 @@
 #define SAMPLE_QUIET_NS (200 * NSEC_PER_MSEC)
 #define QUIET_SAMPLES 40u /* without use, until it is sampled less often */
 #define POINTS_MAX 600u
-#define MINUTE_S 60u
-#define HOUR_S 3600u
-#define BUCKETS_MAX 1024u /* of one tenant: two hours in minutes, the rest in hours */
-#define PAST_MAX 128u     /* ended tenants whose rings are kept */
-#define RECORDS_MAX 4096u /* tenants in reports; the oldest of those gone is dropped */
+#define PAST_MAX 128u        /* ended tenants whose rings are kept */
+#define LOG_BYTES (1u << 20) /* and half of the other file: then both become one */
+#define MERGE_EVERY_S 3600u  /* every record once in that time */
 
 struct ring {
 	uint64_t step_ns, end;
@@ -42,40 +49,25 @@ struct ring {
 
 struct usage_series {
 	uint64_t sampled_ns, used_ns, waited_ns;
-	bool has_tail; /* one more sample after the last activity */
+	uint32_t record_at; /* where its record was last */
+	bool has_tail;      /* one more sample after the last activity */
 	struct ring rings[3];
 	uint32_t values[FINE + 2 * MIDDLE + 2 * COARSE];
-};
-
-struct bucket {
-	uint64_t start_s;
-	uint32_t length_s;
-	double gpu_s, byte_s, waited_s;
-};
-
-struct record {
-	uint32_t id;
-	uid_t uid;
-	bool is_alive;
-	char name[TENANT_NAME];
-	uint32_t request, limit;
-	uint64_t first_s, last_s;
-	double gpu_s, byte_s, waited_s;
-	struct bucket *buckets;
-	uint32_t n, capacity;
-	struct tally_slot *slot; /* NULL: there was no room, or all of it is in the file */
 };
 
 struct usage {
 	struct agent *agent;
 	struct loop_timer timer;
-	struct record *records;
-	uint32_t n, capacity;
+	struct history history;
+	uint32_t merged;        /* the record whose turn it was last */
 	uint64_t integrated_ns; /* byte-seconds up to here */
 	uint32_t quiet;         /* samples in a row without use */
 	struct tally *tally;
 	/* Ended tenants, newest first: only what an answer says, with their rings. */
 	LIST_HEAD(, tenant) past;
+
+	char path[PATH_MAX], log_path[PATH_MAX + 8];
+	bool is_writing, has_failed;
 };
 
 /* ---- rings ---- */
@@ -119,12 +111,9 @@ static void ring_add(
 
 /* ---- records ---- */
 
-static struct record *record_of(struct usage *u, uint32_t id)
+static struct history_record *record_of(struct usage *u, uint32_t id)
 {
-	for (uint32_t i = u->n; i--;)
-		if (u->records[i].id == id)
-			return &u->records[i];
-	return NULL;
+	return history_find(&u->history, id);
 }
 
 bool usage_has_record(const struct agent *agent, uint32_t id)
@@ -132,89 +121,22 @@ bool usage_has_record(const struct agent *agent, uint32_t id)
 	return record_of(agent->usage, id);
 }
 
-static void drop_oldest(struct usage *u)
+/* Where it was last time, mostly: thousands of tenants may have ended since it began. */
+static struct history_record *record_of_device(struct usage *u, const struct tenant_device *td)
 {
-	uint32_t oldest = u->n;
+	const uint32_t id = td->tenant->id, at = td->series->record_at;
+	struct history_record *r;
 
-	for (uint32_t i = 0; i < u->n; i++)
-		if (!u->records[i].is_alive &&
-			(oldest == u->n || u->records[i].last_s < u->records[oldest].last_s))
-			oldest = i;
-	if (oldest == u->n)
-		return;
-	tally_give(u->records[oldest].slot);
-	free(u->records[oldest].buckets);
-	u->records[oldest] = u->records[--u->n];
-}
-
-static struct record *record_new(struct usage *u, uint32_t id)
-{
-	struct record *grown;
-
-	if (u->n >= RECORDS_MAX)
-		drop_oldest(u);
-	if (u->n == u->capacity) {
-		grown = reallocarray(u->records, u->capacity + 64, sizeof(*grown));
-		if (!grown)
-			return NULL;
-		u->records = grown;
-		u->capacity += 64;
-	}
-	u->records[u->n] = (struct record){.id = id};
-	return &u->records[u->n++];
-}
-
-/* Minutes older than two hours are put together into hours; beyond BUCKETS_MAX the oldest go. */
-static void compact(struct record *r, uint64_t now_s)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < r->n; i++) {
-		struct bucket b = r->buckets[i];
-
-		if (b.start_s + 2 * HOUR_S < now_s && b.length_s < HOUR_S) {
-			b.start_s -= b.start_s % HOUR_S;
-			b.length_s = HOUR_S;
-		}
-		if (n && r->buckets[n - 1].start_s == b.start_s &&
-			r->buckets[n - 1].length_s == b.length_s) {
-			r->buckets[n - 1].gpu_s += b.gpu_s;
-			r->buckets[n - 1].byte_s += b.byte_s;
-			r->buckets[n - 1].waited_s += b.waited_s;
-		} else {
-			r->buckets[n++] = b;
-		}
-	}
-	if (n > BUCKETS_MAX / 2) {
-		memmove(r->buckets, r->buckets + (n - BUCKETS_MAX / 2),
-			BUCKETS_MAX / 2 * sizeof(r->buckets[0]));
-		n = BUCKETS_MAX / 2;
-	}
-	r->n = n;
-}
-
-static struct bucket *bucket_at(struct record *r, uint64_t now_s)
-{
-	uint64_t start = now_s - now_s % MINUTE_S;
-	struct bucket *grown;
-
-	if (r->n && r->buckets[r->n - 1].start_s + r->buckets[r->n - 1].length_s > now_s)
-		return &r->buckets[r->n - 1];
-	if (r->n >= BUCKETS_MAX)
-		compact(r, now_s);
-	if (r->n == r->capacity) {
-		grown = reallocarray(r->buckets, r->capacity + 16, sizeof(*grown));
-		if (!grown)
-			return NULL;
-		r->buckets = grown;
-		r->capacity += 16;
-	}
-	r->buckets[r->n] = (struct bucket){.start_s = start, .length_s = MINUTE_S};
-	return &r->buckets[r->n++];
+	if (at < u->history.n && u->history.records[at].id == id)
+		return &u->history.records[at];
+	r = record_of(u, id);
+	if (r)
+		td->series->record_at = (uint32_t)(r - u->history.records);
+	return r;
 }
 
 /* What the next daemon goes on from, whenever this one is killed. */
-static void record_tally(const struct record *r)
+static void record_tally(const struct history_record *r)
 {
 	struct tally_slot *slot = r->slot;
 
@@ -226,24 +148,12 @@ static void record_tally(const struct record *r)
 	slot->last_s = r->last_s;
 }
 
-static void record_add(struct record *r, double gpu_s, double byte_s, double waited_s)
+static void record_add(struct history_record *r, double gpu_s, double byte_s, double waited_s)
 {
-	uint64_t now_s = clock_real_ns() / NSEC_PER_SEC;
-	struct bucket *b;
-
 	if (!r || (gpu_s <= 0 && byte_s <= 0 && waited_s <= 0))
 		return;
-	r->last_s = now_s;
-	r->gpu_s += gpu_s;
-	r->byte_s += byte_s;
-	r->waited_s += waited_s;
+	history_use(r, clock_real_ns() / NSEC_PER_SEC, gpu_s, byte_s, waited_s);
 	record_tally(r);
-	b = bucket_at(r, now_s);
-	if (!b)
-		return;
-	b->gpu_s += gpu_s;
-	b->byte_s += byte_s;
-	b->waited_s += waited_s;
 }
 
 /* ---- sampling ---- */
@@ -251,7 +161,7 @@ static void record_add(struct record *r, double gpu_s, double byte_s, double wai
 static void sample(struct usage *u, struct tenant_device *td, uint64_t now)
 {
 	struct usage_series *s = td->series;
-	struct record *r = record_of(u, td->tenant->id);
+	struct history_record *r = record_of_device(u, td);
 	struct arbiter_usage usage;
 	uint32_t memory_mib = (uint32_t)MIN(memory_used(td) >> 20, (uint64_t)UINT32_MAX);
 	uint64_t used, waited;
@@ -317,6 +227,17 @@ void usage_wake(struct agent *agent)
 		loop_set_timer(&u->timer, clock_now_ns() + SAMPLE_NS);
 }
 
+/* A part of the records each second, so that none of these is long. */
+static void merge_some(struct usage *u)
+{
+	const uint64_t now_s = clock_real_ns() / NSEC_PER_SEC;
+
+	for (uint32_t i = 0; i <= u->history.n / MERGE_EVERY_S && u->history.n; i++) {
+		u->merged = (u->merged + 1) % u->history.n;
+		history_merge(&u->history.records[u->merged], now_s);
+	}
+}
+
 void usage_tick(struct agent *agent, uint64_t now)
 {
 	struct usage *u = agent->usage;
@@ -324,13 +245,14 @@ void usage_tick(struct agent *agent, uint64_t now)
 	struct tenant *t;
 
 	u->integrated_ns = now;
+	merge_some(u);
 	LIST_FOREACH(t, &agent->tenants, link) {
 		double bytes = 0;
 
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
 			bytes += (double)memory_used(&t->devices[i]);
 		if (bytes > 0) {
-			record_add(record_of(u, t->id), 0, bytes * passed, 0);
+			record_add(record_of_device(u, &t->devices[0]), 0, bytes * passed, 0);
 			state_touch(agent);
 		}
 	}
@@ -360,8 +282,9 @@ static struct usage_series *series_new(uint64_t now)
 	return s;
 }
 
-static void note_share(struct record *r, const struct tenant *t)
+static void note_share(struct history_record *r, const struct tenant *t)
 {
+	r->is_new = true;
 	r->request = t->spec.request;
 	r->limit = t->spec.limit;
 	if (!r->slot)
@@ -372,16 +295,18 @@ static void note_share(struct record *r, const struct tenant *t)
 
 void usage_tenant_changed(struct tenant *t)
 {
-	struct record *r = record_of(t->agent->usage, t->id);
+	struct history_record *r = record_of(t->agent->usage, t->id);
 
-	if (r)
-		note_share(r, t);
+	if (!r)
+		return;
+	note_share(r, t);
+	state_touch(t->agent);
 }
 
 int usage_tenant_added(struct tenant *t)
 {
 	struct usage *u = t->agent->usage;
-	struct record *r = record_of(u, t->id);
+	struct history_record *r = record_of(u, t->id);
 	uint64_t now = clock_now_ns();
 
 	for (uint32_t i = 0; i < t->n; i++) {
@@ -390,7 +315,7 @@ int usage_tenant_added(struct tenant *t)
 			return -ENOMEM;
 	}
 	if (!r)
-		r = record_new(u, t->id);
+		r = history_add(&u->history, t->id);
 	if (!r)
 		return -ENOMEM;
 	r->is_alive = true;
@@ -413,7 +338,7 @@ int usage_tenant_added(struct tenant *t)
 
 uint64_t usage_used_before(const struct tenant_device *td)
 {
-	const struct record *r = record_of(td->tenant->agent->usage, td->tenant->id);
+	const struct history_record *r = record_of(td->tenant->agent->usage, td->tenant->id);
 
 	return r && r->slot ? r->slot->used_ns[td->at] : 0;
 }
@@ -433,13 +358,15 @@ void usage_tenant_restored(struct tenant_device *td)
 void usage_tenant_gone(struct tenant *t)
 {
 	struct usage *u = t->agent->usage;
-	struct record *r;
+	struct history_record *r;
 
 	for (uint32_t i = 0; i < t->n; i++)
 		sample(u, &t->devices[i], clock_now_ns());
 	r = record_of(u, t->id);
-	if (r)
+	if (r) {
 		r->is_alive = false;
+		r->is_new = true; /* its slot is free once it is written */
+	}
 	state_touch(t->agent);
 }
 
@@ -665,8 +592,8 @@ json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s)
 	uint64_t start_s = since_s && since_s < now_s ? now_s - since_s : 0;
 	json_t *tenants = json_array();
 
-	for (uint32_t i = 0; i < u->n; i++) {
-		const struct record *r = &u->records[i];
+	for (uint32_t i = 0; i < u->history.n; i++) {
+		const struct history_record *r = &u->history.records[i];
 		double gpu_s = 0, byte_s = 0, waited_s = 0;
 
 		if ((uid != 0 && uid != getuid() && uid != r->uid) ||
@@ -700,70 +627,173 @@ json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s)
 
 /* ---- kept over restarts ---- */
 
-int usage_save(struct agent *agent, struct buf *out)
+struct write_job {
+	struct worker_job job;
+	struct agent *agent;
+	struct history changes;
+	char path[PATH_MAX], log_path[PATH_MAX + 8];
+	uint64_t now_s;
+	int r;
+	struct error err;
+	bool is_last;       /* of a daemon that ends */
+	bool is_compacted;  /* or it was tried */
+	int compact_result; /* with its own sentence */
+	struct error compact_err;
+};
+
+/* At the end of the log, whole or not at all. */
+static int append_changes(struct write_job *job, int64_t *ret_size)
 {
-	struct usage *u = agent->usage;
+	_cleanup_buf_ struct buf out = BUF_INIT(256u << 20);
+	_cleanup_close_ int fd = open(
+		job->log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int64_t size = fd < 0 ? -errno : fd_size(fd);
+	int r;
 
-	for (uint32_t i = 0; i < u->n; i++) {
-		const struct record *r = &u->records[i];
-
-		buf_addf(out, "R %u %u %u %u %llu %llu %.6f %.0f %.6f %s\n", r->id,
-			(unsigned int)r->uid, r->request, r->limit, (unsigned long long)r->first_s,
-			(unsigned long long)r->last_s, r->gpu_s, r->byte_s, r->waited_s, r->name);
-		for (uint32_t k = 0; k < r->n; k++)
-			buf_addf(out, "B %llu %u %.6f %.0f %.6f\n",
-				(unsigned long long)r->buckets[k].start_s, r->buckets[k].length_s,
-				r->buckets[k].gpu_s, r->buckets[k].byte_s, r->buckets[k].waited_s);
-	}
-	return buf_error(out);
+	if (size < 0)
+		return (int)size;
+	for (uint32_t i = 0; i < job->changes.n; i++)
+		history_format(&job->changes.records[i], &out);
+	r = buf_error(&out);
+	if (r >= 0)
+		r = fd_write_all(fd, out.p, out.n);
+	if (r < 0 && ftruncate(fd, (off_t)size) < 0)
+		log_debug("%s: half a line stays, which is passed over", job->log_path);
+	*ret_size = size + (int64_t)out.n;
+	return r;
 }
 
-void usage_load_line(struct agent *agent, struct str line)
+/* A daemon that ends leaves one file, if that is soon done. */
+static bool should_compact(const struct write_job *job, int64_t log_size)
+{
+	_cleanup_close_ int fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int64_t size = fd < 0 ? 0 : fd_size(fd);
+
+	return log_size > 0 &&
+		((log_size > LOG_BYTES && log_size > size / 2) ||
+			(job->is_last && log_size + size < LOG_BYTES));
+}
+
+static void run_write(struct worker_job *arg)
+{
+	struct write_job *job = (struct write_job *)arg;
+	int64_t size = 0;
+
+	job->r = append_changes(job, &size);
+	if (job->r < 0) {
+		fail_errno(&job->err, -job->r, "write %s", job->log_path);
+		return;
+	}
+	job->is_compacted = should_compact(job, size);
+	if (job->is_compacted)
+		job->compact_result = history_compact(
+			job->path, job->log_path, job->now_s, &job->compact_err);
+}
+
+/* The files have what the slot of one that has ended was kept for. */
+static void give_slots(struct usage *u, const struct history *written)
+{
+	for (uint32_t i = 0; i < written->n; i++) {
+		struct history_record *r = record_of(u, written->records[i].id);
+
+		if (!r || r->is_alive || r->is_new || !r->slot)
+			continue;
+		tally_give(r->slot);
+		r->slot = NULL;
+	}
+}
+
+static void write_done(struct worker_job *arg)
+{
+	struct write_job *job = (struct write_job *)arg;
+	struct usage *u = job->agent->usage;
+
+	u->is_writing = false;
+	if (job->r >= 0) {
+		give_slots(u, &job->changes);
+	} else {
+		history_put_back(&u->history, &job->changes);
+		if (!job->agent->is_leaving)
+			state_touch(job->agent);
+	}
+	/* Once, until it works again: it is tried every few seconds. */
+	if (job->r < 0 && !u->has_failed)
+		log_warn("%s: reports of what follows are kept in memory", job->err.msg);
+	else if (job->is_compacted && job->compact_result < 0 && !u->has_failed)
+		log_warn("%s: %s grows", job->compact_err.msg, job->log_path);
+	u->has_failed = job->r < 0 || job->compact_result < 0;
+	history_changes_done(&job->changes);
+	free(job);
+}
+
+void usage_flush(struct agent *agent)
 {
 	struct usage *u = agent->usage;
-	struct record r = {0}, *kept;
-	struct bucket b = {0}, *grown;
-	unsigned long long first, last;
-	unsigned int uid;
-	char text[512];
+	struct write_job *job;
 
-	if (str_copy(text, sizeof(text), line) < 0)
+	if (u->is_writing && !agent->is_leaving) {
+		state_touch(agent); /* that job writes what was new when it was begun */
 		return;
-	if (sscanf(text, "R %u %u %u %u %llu %llu %lf %lf %lf %63s", &r.id, &uid, &r.request,
-		    &r.limit, &first, &last, &r.gpu_s, &r.byte_s, &r.waited_s, r.name) == 10) {
-		kept = record_new(u, r.id);
-		if (!kept)
-			return;
-		r.uid = uid;
-		r.first_s = first;
-		r.last_s = last;
-		*kept = r;
-		agent->next_tenant = MAX(agent->next_tenant, r.id + 1);
-	} else if (u->n &&
-		sscanf(text, "B %llu %u %lf %lf %lf", &first, &b.length_s, &b.gpu_s, &b.byte_s,
-			&b.waited_s) == 5) {
-		kept = &u->records[u->n - 1];
-		if (kept->n >= BUCKETS_MAX)
-			return;
-		if (kept->n == kept->capacity) {
-			grown = reallocarray(kept->buckets, kept->capacity + 16, sizeof(*grown));
-			if (!grown)
-				return;
-			kept->buckets = grown;
-			kept->capacity += 16;
-		}
-		b.start_s = first;
-		kept->buckets[kept->n++] = b;
 	}
+	job = calloc(1, sizeof(*job));
+	if (!job || history_take_new(&u->history, &job->changes) < 0) {
+		free(job);
+		return; /* the next one has it too */
+	}
+	if (!job->changes.n && !agent->is_leaving) {
+		history_changes_done(&job->changes);
+		free(job);
+		return;
+	}
+	job->job = (struct worker_job){.run = run_write, .done = write_done};
+	job->agent = agent;
+	job->is_last = agent->is_leaving;
+	job->now_s = clock_real_ns() / NSEC_PER_SEC;
+	memcpy(job->path, u->path, sizeof(job->path));
+	memcpy(job->log_path, u->log_path, sizeof(job->log_path));
+	u->is_writing = true;
+	worker_submit(agent->disk, &job->job);
+}
+
+/* Under another name, so that what is written next does not take its place. */
+static void set_aside(const char *path, const char *why, bool is_copy)
+{
+	char aside[PATH_MAX + 16];
+
+	snprintf(aside, sizeof(aside), "%s.bad", path);
+	unlink(aside);
+	if ((is_copy ? link(path, aside) : rename(path, aside)) < 0)
+		log_warn("%s: it cannot be kept as %s: %s", why, aside, strerror(errno));
+	else
+		log_warn("%s: it is kept as %s", why, aside);
+}
+
+static void load_file(struct usage *u, const char *path, bool is_log)
+{
+	uint32_t broken = 0;
+	struct error err;
+	char why[PATH_MAX + 80];
+	int r = history_read(&u->history, path, is_log, &broken, &err);
+
+	if (r == -ENOENT)
+		return;
+	if (r < 0) {
+		set_aside(path, err.msg, false);
+		return;
+	}
+	snprintf(why, sizeof(why), "%s: %u of its lines are not readable, reports lack them", path,
+		broken);
+	if (broken)
+		set_aside(path, why, true);
 }
 
 /* A slot that the file of reports is behind. */
 static void take_up(struct usage *u, struct tally_slot *slot)
 {
-	struct record *r = record_of(u, slot->id);
+	struct history_record *r = record_of(u, slot->id);
 
 	if (!r) {
-		r = record_new(u, slot->id);
+		r = history_add(&u->history, slot->id);
 		if (!r)
 			return;
 		r->uid = slot->uid;
@@ -773,33 +803,28 @@ static void take_up(struct usage *u, struct tally_slot *slot)
 		r->last_s = slot->last_s;
 		memcpy(r->name, slot->name, sizeof(r->name));
 		r->name[sizeof(r->name) - 1] = '\0';
-		u->agent->next_tenant = MAX(u->agent->next_tenant, r->id + 1);
 	}
 	record_add(r, MAX((double)slot->gpu_ns / NSEC_PER_SEC - r->gpu_s, 0),
 		MAX((double)slot->byte_s - r->byte_s, 0),
 		MAX((double)slot->waited_ns / NSEC_PER_SEC - r->waited_s, 0));
 	r->last_s = slot->last_s;
 	r->slot = slot;
+	r->is_new = true;
 }
 
-void usage_loaded(struct agent *agent)
+void usage_load(struct agent *agent)
 {
 	struct usage *u = agent->usage;
 	struct tally_slot *slot = NULL;
 
+	snprintf(u->path, sizeof(u->path), "%s/usage", agent->usage_dir);
+	snprintf(u->log_path, sizeof(u->log_path), "%s-log", u->path);
+	load_file(u, u->path, false);
+	load_file(u, u->log_path, true);
 	while ((slot = tally_next(u->tally, slot)))
 		take_up(u, slot);
-}
-
-void usage_saved(struct agent *agent)
-{
-	struct usage *u = agent->usage;
-
-	for (uint32_t i = 0; i < u->n; i++)
-		if (!u->records[i].is_alive && u->records[i].slot) {
-			tally_give(u->records[i].slot);
-			u->records[i].slot = NULL;
-		}
+	for (uint32_t i = 0; i < u->history.n; i++)
+		agent->next_tenant = MAX(agent->next_tenant, u->history.records[i].id + 1);
 }
 
 int usage_new(struct agent *agent, struct error *err)
@@ -828,9 +853,7 @@ void usage_free(struct agent *agent)
 	if (!u)
 		return;
 	loop_remove_timer(&u->timer);
-	for (uint32_t i = 0; i < u->n; i++)
-		free(u->records[i].buckets);
-	free(u->records);
+	history_done(&u->history);
 	while (!LIST_EMPTY(&u->past))
 		past_free(LIST_FIRST(&u->past));
 	tally_close(u->tally);

@@ -50,11 +50,12 @@ int usage_history(struct agent *agent, const struct tenant *only, uid_t uid, uin
 /* The reply of the control protocol; the caller owns it. NULL: out of memory. */
 json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s);
 
-/* For the state: sums of all tenants, and their return. */
-int usage_save(struct agent *agent, struct buf *out);
-void usage_load_line(struct agent *agent, struct str line);
-/* All lines are read; tenants come next. And: what usage_save gave is in the file. */
-void usage_loaded(struct agent *agent);
-void usage_saved(struct agent *agent);
+/*
+ * Reads what was kept, before the tenants of the state come. A file that cannot be read is kept
+ * under another name, with a line in the log.
+ */
+void usage_load(struct agent *agent);
+/* What is new goes to the files, by the disk worker; what cannot be written is new again. */
+void usage_flush(struct agent *agent);
 
 #endif

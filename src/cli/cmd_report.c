@@ -70,14 +70,15 @@ static int check(const struct cli_args *args, struct error *err)
 /* What was used is not lost with a daemon that has left because it was idle. */
 static int connect_daemon(struct client *c, const char *socket, struct error *err)
 {
-	char folder[PLACES_PATH], path[PLACES_PATH + 8];
+	char folder[PLACES_PATH], path[PLACES_PATH + 8], log[PLACES_PATH + 16];
 	int r = client_connect(c, socket, err);
 
 	if ((r != -ENOENT && r != -ECONNREFUSED) || socket || places_socket_named() ||
 		places_runtime(folder, sizeof(folder), NULL) < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/usage", folder);
-	if (access(path, F_OK) == 0)
+	snprintf(log, sizeof(log), "%s-log", path); /* all that one that was killed has left */
+	if (access(path, F_OK) == 0 || access(log, F_OK) == 0)
 		return fail(err, -r,
 			"no daemon runs here to tell of what '%s' has kept: `divvy run` starts "
 			"one, or start divvyd",

@@ -136,8 +136,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static void check_leftovers(const struct rig *rig)
 {
-	static const char *const allowed[] = {
-		".", "..", "state", "usage", "tally", "lock", "sim", "programs", "processes"};
+	static const char *const allowed[] = {".", "..", "state", "usage", "usage-log", "tally",
+		"lock", "sim", "programs", "processes"};
 	DIR *dir = opendir(rig->folder);
 	struct dirent *e;
 

@@ -435,6 +435,97 @@ static void who_has_ended_meanwhile_has_left_its_room(void **state)
 	rig_stop(&rig);
 }
 
+struct grown {
+	struct rig *rig;
+	char path[128];
+	off_t most;
+};
+
+/* Each is a line more; the file is seen to have become shorter. */
+static bool is_shorter(void *data)
+{
+	struct grown *g = data;
+	struct stat st;
+
+	for (int i = 0; i < 50; i++)
+		json_decref(rig_do(g->rig, "{s:s, s:i, s:{s:s}}", "cmd", "set", "tenant", 1, "spec",
+			"limit", i % 2 ? "0.5" : "0.6"));
+	assert_return_code(stat(g->path, &st), errno);
+	g->most = MAX(g->most, st.st_size);
+	return st.st_size < g->most;
+}
+
+static void a_state_that_has_grown_is_written_anew(void **state)
+{
+	struct fake_client a;
+	char secret[33];
+	struct rig rig;
+	struct grown g = {.rig = &rig};
+	json_t *answer;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
+	create_kept(&rig);
+	create_kept(&rig);
+	fake_start(&a);
+	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
+	snprintf(g.path, sizeof(g.path), "%s/state", rig.folder);
+	json_decref(rig_do(&rig, "{s:s, s:i}", "cmd", "remove", "tenant", 3));
+	for (int i = 0; i < 2; i++) {
+		assert_true(rig_until(is_shorter, &g, 120000));
+		json_decref(rig_do(&rig, "{s:s, s:i, s:{s:s}, s:s}", "cmd", "set", "tenant", 2,
+			"spec", "limit", "0.7", "name", i ? "last" : "first"));
+		rig_kill(&rig);
+		rig_restart(&rig, "1xTest-80Gi", NULL);
+		assert_false(is_kept_aside(g.path));
+		assert_int_equal(n_tenants(&rig), 2);
+		assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
+		answer = rig_do(&rig, "{s:s, s:i}", "cmd", "list", "tenant", 2);
+		assert_int_equal(rig_number(answer, "tenants.0.spec.limit_permille"), 700);
+		assert_string_equal(rig_text(answer, "tenants.0.name"), i ? "last" : "first");
+		json_decref(answer);
+		g.most = 0;
+	}
+	/* The number of one that was removed is nobody's again. */
+	answer = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.1",
+		"lifetime", "keep");
+	assert_int_equal(rig_number(answer, "tenant"), 4);
+	json_decref(answer);
+	fake_end(&a);
+	rig_stop(&rig);
+}
+
+/* Reports go on from nothing then, but what there was is there to be looked at. */
+static void reports_that_cannot_be_read_are_kept_aside(void **state)
+{
+	char path[128], other[160];
+	struct stat st;
+	struct rig rig;
+	json_t *a;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	rig_kill(&rig);
+	snprintf(path, sizeof(path), "%s/usage", rig.folder);
+	unlink(path);
+	assert_return_code(mkdir(path, 0700), errno);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	snprintf(other, sizeof(other), "%s.bad", path);
+	assert_return_code(stat(other, &st), errno);
+	assert_true(S_ISDIR(st.st_mode));
+	assert_return_code(rmdir(other), errno);
+	rig_kill(&rig);
+	/* A line that is none: the others count. */
+	assert_int_equal(file_replace(path, STR("R 70 0 500 1000 1 2 9.5 0 0.0 known\nB 0 60\n"),
+				 0600, NULL),
+		0);
+	rig_restart(&rig, "1xTest-80Gi", NULL);
+	assert_true(is_kept_aside(path));
+	a = rig_do(&rig, "{s:s}", "cmd", "report");
+	assert_string_equal(rig_text(a, "tenants.0.name"), "known");
+	json_decref(a);
+	rig_stop(&rig);
+}
+
 /* The tenants of a state file as the first version wrote them: those fields and no more. */
 static struct str aged(struct str line, struct buf *out)
 {
@@ -634,6 +725,8 @@ int main(void)
 		cmocka_unit_test(a_state_without_its_end_is_kept_aside),
 		cmocka_unit_test(a_full_disk_loses_no_tenant),
 		cmocka_unit_test(who_has_ended_meanwhile_has_left_its_room),
+		cmocka_unit_test(a_state_that_has_grown_is_written_anew),
+		cmocka_unit_test(reports_that_cannot_be_read_are_kept_aside),
 		cmocka_unit_test(a_state_of_another_version_is_read),
 		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
 		cmocka_unit_test(what_was_used_is_kept),
