@@ -25,6 +25,7 @@
 #include "agent/device.h"
 #include "agent/memory.h"
 #include "agent/metrics-thread.h"
+#include "agent/names.h"
 #include "agent/register.h"
 #include "agent/state.h"
 #include "agent/tenant.h"
@@ -481,6 +482,8 @@ static int start(struct agent *agent, struct error *err)
 	if (r >= 0)
 		r = apply_new(agent, err);
 	if (r >= 0)
+		r = names_new(agent, err);
+	if (r >= 0)
 		r = state_load(agent, err);
 	if (r >= 0)
 		r = serve_metrics(agent, err);
@@ -577,6 +580,51 @@ void agent_leave(struct agent *agent)
 	agent->is_leaving = true;
 }
 
+struct reload {
+	struct worker_job job;
+	struct agent *agent;
+	struct conf *conf;
+	int r;
+	struct error err;
+};
+
+static void run_reload(struct worker_job *job)
+{
+	struct reload *reload = (struct reload *)job;
+
+	reload->r = conf_load(reload->agent->options.tenants_conf, &reload->conf, &reload->err);
+}
+
+static void reload_done(struct worker_job *job)
+{
+	struct reload *reload = (struct reload *)job;
+	struct agent *agent = reload->agent;
+
+	if (reload->r < 0) {
+		log_warn("%s (the rules stay as they are)", reload->err.msg);
+	} else if (agent->is_leaving) {
+		conf_free(reload->conf);
+	} else {
+		conf_free(agent->conf);
+		agent->conf = reload->conf;
+	}
+	free(reload);
+}
+
+void agent_reload(struct agent *agent)
+{
+	struct worker *worker = names_worker(agent);
+	struct reload *reload = worker ? calloc(1, sizeof(*reload)) : NULL;
+
+	if (!reload) {
+		log_warn("no memory: the rules stay as they are");
+		return;
+	}
+	reload->job = (struct worker_job){.run = run_reload, .done = reload_done};
+	reload->agent = agent;
+	worker_submit(worker, &reload->job);
+}
+
 void agent_free(struct agent *agent)
 {
 	struct process *p;
@@ -596,6 +644,7 @@ void agent_free(struct agent *agent)
 	worker_free(agent->worker);
 	worker_leave(agent->disk);
 	worker_leave(agent->seeker);
+	names_free(agent);
 	apply_free(agent);
 	control_free(agent);
 	client_free(agent);

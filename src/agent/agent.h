@@ -35,6 +35,7 @@ struct metrics_thread;
 struct audit;
 struct apply;
 struct conf;
+struct names;
 
 struct agent_options {
 	const char *runtime_dir; /* NULL: by the rules of agent_runtime_dir() */
@@ -86,6 +87,7 @@ struct agent {
 	struct metrics_thread *metrics; /* of options.metrics; NULL: none */
 	struct audit *audit;
 	struct apply *apply;
+	struct names *names;
 
 	struct tenant_list tenants;
 	struct process_list processes;
@@ -128,6 +130,8 @@ int agent_run(struct agent *agent);
 /* Saves the state; removes the socket and the locks. */
 void agent_free(struct agent *agent);
 void agent_leave(struct agent *agent);
+/* Reads tenants.conf again, in the background: its names are asked of the name service. */
+void agent_reload(struct agent *agent);
 
 /* Something lives: the tick runs. */
 void agent_wake_tick(struct agent *agent);

@@ -14,8 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/names.h"
+#include "agent/state.h"
 #include "agent/tenant.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "kubelet/cgroup.h"
 
@@ -251,30 +254,17 @@ int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err)
 	return r < 0 ? fail_within(err, r, "process %d", (int)pid) : 0;
 }
 
-static bool is_member(uid_t uid, gid_t gid, gid_t wanted)
+static const struct rule *match(struct agent *agent, uid_t uid, gid_t gid, const char *cgroup)
 {
-	gid_t groups[256];
-	int n = ARRAY_SIZE(groups);
-	struct passwd *pw;
+	const struct conf *conf = agent->conf;
 
-	if (gid == wanted)
-		return true;
-	pw = getpwuid(uid);
-	if (!pw || getgrouplist(pw->pw_name, gid, groups, &n) < 0)
-		return false;
-	while (n-- > 0)
-		if (groups[n] == wanted)
-			return true;
-	return false;
-}
-
-static const struct rule *match(const struct conf *conf, uid_t uid, gid_t gid, const char *cgroup)
-{
 	for (uint32_t i = 0; i < conf->n; i++) {
 		const struct rule *rule = &conf->rules[i];
 
 		if ((rule->kind == RULE_UID && rule->number == uid) ||
-			(rule->kind == RULE_GID && is_member(uid, gid, rule->number)) ||
+			(rule->kind == RULE_GID &&
+				(gid == rule->number ||
+					names_is_member(agent, uid, rule->number))) ||
 			(rule->kind == RULE_CGROUP && !fnmatch(rule->pattern, cgroup, 0)))
 			return rule;
 	}
@@ -289,12 +279,37 @@ static bool asks_for_cgroups(const struct conf *conf)
 	return false;
 }
 
-static void user_name(uid_t uid, char *ret, size_t size)
+static void user_name(struct agent *agent, uid_t uid, char *ret, size_t size)
 {
-	struct passwd *pw = getpwuid(uid);
+	const char *name = names_user(agent, uid);
 
-	if (!pw || str_copy(ret, size, str_from(pw->pw_name)) < 0)
+	if (!name || str_copy(ret, size, str_from(name)) < 0)
 		snprintf(ret, size, "%u", (unsigned int)uid);
+}
+
+static void tenant_name(enum tenant_source source, const char *user, char ret[static TENANT_NAME])
+{
+	snprintf(ret, TENANT_NAME, "%s%s", source == TENANT_DEFAULT ? "default-" : "", user);
+}
+
+void conf_user_known(struct agent *agent, uid_t uid, const char *user)
+{
+	char number[16], before[TENANT_NAME];
+	struct error err;
+	struct tenant *t;
+
+	snprintf(number, sizeof(number), "%u", (unsigned int)uid);
+	LIST_FOREACH(t, &agent->tenants, link) {
+		if (t->is_ending || t->uid != uid ||
+			(t->source != TENANT_DEFAULT && t->source != TENANT_CONF))
+			continue;
+		tenant_name(t->source, number, before);
+		if (strcmp(t->name, before) != 0)
+			continue;
+		tenant_name(t->source, user, t->name);
+		if (state_tenant(t, &err) < 0)
+			log_warn("%s", err.msg);
+	}
 }
 
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
@@ -310,8 +325,11 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 
 	if (r < 0)
 		return r;
-	rule = match(conf, uid, gid, cgroup);
-	user_name(uid, user, sizeof(user));
+	if (names_is_awaited(agent, uid))
+		return fail(err, EAGAIN, "user %u: the name service has not answered yet",
+			(unsigned int)uid);
+	rule = match(agent, uid, gid, cgroup);
+	user_name(agent, uid, user, sizeof(user));
 	if (!rule && agent->has_pods && cgroup_read_pod(pid, agent->pod_cgroups, &pod, &why) >= 0)
 		return fail(err, EACCES,
 			"process %d is pod %s's: pods have shares by the sockets of their slots, "
@@ -326,7 +344,6 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 		wish.source = TENANT_DEFAULT;
 		wish.spec = conf->default_spec;
 		snprintf(origin, sizeof(origin), "default %u", (unsigned int)uid);
-		snprintf(name, sizeof(name), "default-%s", user);
 	} else {
 		wish.source = TENANT_CONF;
 		wish.spec = rule->spec;
@@ -336,8 +353,8 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 			snprintf(origin, sizeof(origin), "%s %u user %u",
 				rule->kind == RULE_UID ? "uid" : "gid", rule->number,
 				(unsigned int)uid);
-		snprintf(name, sizeof(name), "%s", user);
 	}
+	tenant_name(wish.source, user, name);
 	wish.lifetime = TENANT_PROCESSES;
 	*ret_tenant = tenant_by_origin(agent, wish.source, origin);
 	if (*ret_tenant)

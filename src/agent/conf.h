@@ -19,7 +19,7 @@ struct conf;
 /* The text of a file; -EINVAL names the line. */
 int conf_parse(struct str text, struct conf **ret_conf, struct error *err);
 void conf_free(struct conf *conf);
-/* path: NULL for the usual one, which is empty when it is not there. */
+/* path: NULL for the usual one, which is empty when it is not there. Asks the name service. */
 int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 
 /* A pod's under systemd has some 260 characters; where the node is a container its own are more. */
@@ -37,10 +37,13 @@ int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct erro
 /*
  * The tenant of a process without a secret, made if there is none yet. -EACCES: strangers are
  * refused, and pods' processes for which there is no rule; -ENOSPC and so on: its tenant does not
- * fit.
+ * fit. -EAGAIN: names.h awaits an answer about the user. After NAMES_WAIT_NS without one the user
+ * has a number for a name, and the process's own group alone.
  */
 struct tenant;
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
 	struct error *err);
+/* Tenants that were named by the user's number get the name. */
+void conf_user_known(struct agent *agent, uid_t uid, const char *user);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "agent/conf.h"
 #include "agent/device.h"
 #include "agent/memory.h"
+#include "agent/names.h"
 #include "agent/register.h"
 #include "agent/spec-json.h"
 #include "agent/state.h"
@@ -277,8 +277,10 @@ static json_t *tenant_json(struct agent *a, struct tenant *t)
 	json_t *devices = json_array(), *processes = json_array(), *json, *remote;
 	struct arbiter_usage usage;
 	const struct process *p;
-	struct passwd *pw = getpwuid(t->uid);
+	const char *user = names_user(a, t->uid);
+	char number_text[16];
 
+	snprintf(number_text, sizeof(number_text), "%u", (unsigned int)t->uid);
 	for (uint32_t i = 0; i < t->n; i++)
 		json_array_append_new(devices, tenant_device_json(a, &t->devices[i], &usage));
 	LIST_FOREACH(p, &t->processes, of_tenant) {
@@ -292,7 +294,7 @@ static json_t *tenant_json(struct agent *a, struct tenant *t)
 				(int)!p->conn));
 	}
 	json = json_pack("{s:i, s:s, s:i, s:s, s:i, s:s, s:I, s:b, s:s, s:o, s:o, s:o}", "id",
-		(int)t->id, "name", t->name, "uid", (int)t->uid, "user", pw ? pw->pw_name : "",
+		(int)t->id, "name", t->name, "uid", (int)t->uid, "user", user ? user : number_text,
 		"pid", (int)t->owner, "lifetime", tenant_lifetime_name(t->lifetime), "created_s",
 		(json_int_t)t->created_s, "default", (int)(t->source == TENANT_DEFAULT), "source",
 		tenant_source_name(t->source), "spec", spec_to_json(&t->spec), "devices", devices,

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/conf.h"
 #include "agent/options.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -39,23 +39,10 @@ static void raise_limits(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 }
 
-static void reload_conf(struct agent *agent)
-{
-	struct conf *conf = NULL;
-	struct error err;
-
-	if (conf_load(agent->options.tenants_conf, &conf, &err) < 0) {
-		log_warn("%s (the rules stay as they are)", err.msg);
-		return;
-	}
-	conf_free(agent->conf);
-	agent->conf = conf;
-}
-
 static void on_signal(void *agent, bool is_reload)
 {
 	if (is_reload)
-		reload_conf(agent);
+		agent_reload(agent);
 	else
 		agent_leave(agent);
 }

@@ -380,6 +380,20 @@ static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, st
 	return state_tenant(t, err);
 }
 
+/* That which it had before a restart of the daemon's: a process stays with its tenant for life. */
+static struct tenant *former_tenant(const struct conn *c)
+{
+	const struct process *p;
+	uint64_t start;
+
+	if (process_start_ticks(c->pid, &start) < 0)
+		return NULL;
+	LIST_FOREACH(p, &c->agent->processes, link)
+		if (!p->is_dead && !p->tenant->is_ending && p->pid == c->pid && p->start == start)
+			return p->tenant;
+	return NULL;
+}
+
 static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct tenant **ret_tenant,
 	struct error *err)
 {
@@ -391,8 +405,12 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 	/* Its pod may have set any secret. */
 	if (c->tenant)
 		return door_tenant(c, ret_tenant, err);
-	if (!memcmp(hello->secret, none, sizeof(none)))
+	if (!memcmp(hello->secret, none, sizeof(none))) {
+		*ret_tenant = hello->flags & MSG_HELLO_AGAIN ? former_tenant(c) : NULL;
+		if (*ret_tenant)
+			return 0;
 		return conf_tenant(c->agent, c->pid, c->uid, c->gid, ret_tenant, err);
+	}
 	t = tenant_by_secret(c->agent, hello->secret);
 	if (!t)
 		return fail(err, ENOENT,
@@ -631,13 +649,15 @@ void register_hello(struct conn *c, const struct msg_hello *hello, const int *fd
 		return;
 	}
 	r = choose_tenant(c, hello, &t, &err);
-	if (r >= 0 && !(hello->flags & MSG_HELLO_AGAIN) && must_wait(t)) {
+	if (!(hello->flags & MSG_HELLO_AGAIN) && (r == -EAGAIN || (r >= 0 && must_wait(t)))) {
 		if (!c->deferred)
 			c->deferred = malloc(sizeof(*hello));
 		if (c->deferred)
 			*c->deferred = *hello;
 		return;
 	}
+	if (r == -EAGAIN)
+		r = fail(&err, ESTALE, "this daemon knows no pid %d", (int)c->pid);
 	if (r >= 0 && hello->flags & MSG_HELLO_AGAIN) {
 		r = register_again(c, hello, t, fds, n_fds, &err);
 		if (r >= 0)

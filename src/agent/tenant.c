@@ -18,6 +18,7 @@
 #include "agent/control.h"
 #include "agent/device.h"
 #include "agent/memory.h"
+#include "agent/names.h"
 #include "agent/place.h"
 #include "agent/register.h"
 #include "agent/share.h"
@@ -231,6 +232,7 @@ static struct tenant *allocate(struct agent *agent, const struct tenant_wish *wi
 	if (wish->pod)
 		*t->pod = *wish->pod;
 	t->agent = agent;
+	names_user(agent, wish->uid); /* so that it is known when somebody asks */
 	t->spec = wish->spec;
 	t->uid = wish->uid;
 	t->lifetime = wish->lifetime;

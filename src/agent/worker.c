@@ -132,7 +132,8 @@ int worker_new(struct loop *loop, struct worker **ret_worker)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, 256u << 10);
+	/* Name services are other people's code, which is not written for small ones. */
+	pthread_attr_setstacksize(&attr, 1u << 20);
 	r = pthread_create(&w->thread, &attr, worker_main, w);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
