@@ -372,7 +372,8 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		log_info("nothing to do for a while: ending");
 		agent_leave(agent);
 	}
-	if (agent->n_tenants || agent->n_conns || agent->options.exit_idle_ns)
+	if (agent->n_tenants || agent->n_conns || agent->options.exit_idle_ns ||
+		agent->options.police)
 		loop_set_timer(timer, now + TICK_NS);
 }
 

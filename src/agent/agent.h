@@ -45,7 +45,7 @@ struct agent_options {
 	const char *policy;      /* of the arbiter; NULL: share */
 	const char *tenants_conf;
 	const char *apply;          /* a Gemini file to follow; NULL: none */
-	const char *police_allow;   /* command names, comma-separated */
+	const char *police_allow;   /* executables and uid:N, comma-separated */
 	struct device_set *devices; /* NULL: found; else these, which are taken over (tests) */
 	uint64_t exit_idle_ns;      /* 0: never */
 	uint32_t oversubscribe_permille;

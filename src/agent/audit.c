@@ -2,16 +2,20 @@
 /*
  * The audit: see audit.h. A stranger is known by pid, start time and device, so that its rounds are
  * counted for that very process. A round is an answer of the devices (memory.c), one every
- * ROUND_NS at most while the daemon does anything at all.
+ * ROUND_NS at most while the daemon does anything at all, and sooner where a tenant seems to use
+ * more than was counted.
  */
 #include "agent/audit.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/client.h"
@@ -21,11 +25,14 @@
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "base/process.h"
 
 #define ROUND_NS (10 * NSEC_PER_SEC)
+#define SOON_NS (2 * NSEC_PER_SEC)
 #define STRANGERS_MAX 1024u
 #define LISTED_MAX 4096u
+#define EXCESSES_SHOWN 16u
 /* What a process may use beyond what was counted: granularity and the driver's own. */
 #define SLACK_BYTES (64ull << 20)
 
@@ -34,7 +41,9 @@ struct stranger {
 	uint64_t start;
 	uint32_t device, seen;
 	uint64_t bytes;
-	bool is_graphics, is_stopped, is_taken;
+	uint64_t term_ns; /* --police: when it got SIGTERM; 0: not yet */
+	bool has_got_kill;
+	bool is_graphics, is_taken;
 	char name[PROCESS_NAME_SIZE];
 };
 
@@ -44,14 +53,46 @@ struct audit {
 	uint64_t generation, asked_ns;
 };
 
-static bool is_tenants(struct agent *agent, pid_t pid)
+/* ---- whose a process is ---- */
+
+/* The tenants' processes by pid: the devices list thousands where thousands are registered. */
+struct book {
+	struct process **by_pid;
+	size_t n;
+};
+
+static int compare_pids(const void *a, const void *b)
 {
-	const struct process *p;
+	const struct process *const *p = a, *const *q = b;
+
+	return ((*p)->pid > (*q)->pid) - ((*p)->pid < (*q)->pid);
+}
+
+/* With those that have ended: the devices may list them for some time. */
+static int book_make(struct agent *agent, struct book *ret)
+{
+	struct book book = {0};
+	struct process *p;
+	size_t n = 0;
 
 	LIST_FOREACH(p, &agent->processes, link)
-		if (p->pid == pid)
-			return true;
-	return false;
+		n++;
+	book.by_pid = calloc(n + 1, sizeof(*book.by_pid));
+	if (!book.by_pid)
+		return -ENOMEM;
+	LIST_FOREACH(p, &agent->processes, link)
+		book.by_pid[book.n++] = p;
+	qsort(book.by_pid, book.n, sizeof(*book.by_pid), compare_pids);
+	*ret = book;
+	return 0;
+}
+
+static struct process *book_find(const struct book *book, pid_t pid)
+{
+	struct process key = {.pid = pid}, *at = &key, **found;
+
+	found = bsearch(&at, book->by_pid, book->n, sizeof(*book->by_pid), compare_pids);
+	return found ? *found : NULL;
 }
 
 static const struct stranger *find(
@@ -64,75 +105,312 @@ static const struct stranger *find(
 	return NULL;
 }
 
-static bool is_allowed(const struct agent *agent, const char *name)
+/* ---- --police ---- */
+
+struct executable {
+	char path[PATH_MAX];
+	struct statx stx;
+};
+
+/* Never waits for a file system in user space. */
+static bool look_at(const char *path, struct statx *ret)
+{
+	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC,
+		       STATX_TYPE | STATX_MODE | STATX_UID | STATX_INO, ret) == 0;
+}
+
+/* A container has what it likes at a path: the path counts where it is the host's, too. */
+static bool is_at(const struct executable *exe, const char *path)
+{
+	static const char *const roots[] = {"", "/proc/1/root"};
+	char full[PATH_MAX + 16];
+	struct statx stx;
+
+	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
+		snprintf(full, sizeof(full), "%s%s", roots[i], path);
+		if (look_at(full, &stx) && S_ISREG(stx.stx_mode) &&
+			stx.stx_ino == exe->stx.stx_ino &&
+			stx.stx_dev_major == exe->stx.stx_dev_major &&
+			stx.stx_dev_minor == exe->stx.stx_dev_minor)
+			return true;
+	}
+	return false;
+}
+
+static bool read_executable(pid_t pid, struct executable *ret)
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	n = readlink(link, ret->path, sizeof(ret->path) - 1);
+	if (n <= 0 || !look_at(link, &ret->stx))
+		return false;
+	ret->path[n] = '\0';
+	return true;
+}
+
+/* "/usr/bin/Xorg": that file. "Xorg": one of that name that only root can have put there. */
+static bool is_executable(const struct executable *exe, const char *entry)
+{
+	const char *slash = strrchr(exe->path, '/');
+
+	if (entry[0] == '/')
+		return is_at(exe, entry);
+	return slash && !strcmp(slash + 1, entry) && exe->stx.stx_uid == 0 &&
+		!(exe->stx.stx_mode & (S_IWGRP | S_IWOTH)) && is_at(exe, exe->path);
+}
+
+static int parse_user(struct str entry, uid_t *ret, struct error *err)
+{
+	uint64_t uid;
+
+	if (!str_skip_prefix(&entry, STR("uid:")))
+		return 0;
+	if (parse_uint(entry, 0, UINT32_MAX - 1, &uid, NULL) < 0)
+		return fail(err, EINVAL,
+			"--police-allow 'uid:%" STR_FMT "': expected a user's number, for "
+			"example uid:1000",
+			STR_ARG(entry));
+	*ret = (uid_t)uid;
+	return 1;
+}
+
+/* Not by what a process calls itself: everybody can call himself anything. */
+static bool is_allowed(const struct agent *agent, pid_t pid)
 {
 	struct str rest = str_from(agent->options.police_allow), piece;
+	struct executable exe;
+	const bool has_exe = read_executable(pid, &exe);
+	uid_t real = 0, effective = 0, uid = 0;
+	const bool has_uid = process_uids(pid, &real, &effective) == 0;
+	char entry[PATH_MAX];
 
-	while (agent->options.police_allow && str_split(&rest, ',', &piece))
-		if (str_is(str_trim(piece), name))
+	while (agent->options.police_allow && str_split(&rest, ',', &piece)) {
+		piece = str_trim(piece);
+		if (parse_user(piece, &uid, NULL)) {
+			if (has_uid && real == uid && effective == uid)
+				return true;
+		} else if (has_exe && piece.n && str_copy(entry, sizeof(entry), piece) == 0 &&
+			is_executable(&exe, entry)) {
 			return true;
+		}
+	}
 	return false;
+}
+
+static int check_allow(const struct agent *agent, struct error *err)
+{
+	struct str rest = str_from(agent->options.police_allow), piece;
+	uid_t uid;
+
+	while (agent->options.police_allow && str_split(&rest, ',', &piece)) {
+		int r = parse_user(str_trim(piece), &uid, err);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void send_signal(struct stranger *s, int sig, const char *why)
+{
+	int pidfd = process_open(s->pid, s->start), r;
+
+	if (pidfd < 0)
+		return; /* it has just ended */
+	r = pidfd_kill(pidfd, sig);
+	if (r < 0)
+		log_warn("pid %d (%s) uses device %u and belongs to no tenant: it cannot get a "
+			 "signal (--police): %s",
+			(int)s->pid, s->name, s->device, strerror(-r));
+	else
+		log_warn("pid %d (%s) uses device %u and belongs to no tenant: %s (--police)",
+			(int)s->pid, s->name, s->device, why);
+	fd_close(pidfd);
 }
 
 static void police(struct agent *agent, struct stranger *s)
 {
-	int pidfd;
+	const uint64_t now = clock_now_ns();
 
 	if (!agent->options.police || s->seen < AUDIT_CONFIRM || s->is_graphics || s->pid <= 1 ||
-		s->is_stopped || s->pid == getpid() || is_allowed(agent, s->name))
+		s->has_got_kill || s->pid == getpid() || is_allowed(agent, s->pid))
 		return;
-	pidfd = process_open(s->pid, s->start);
-	if (pidfd < 0)
+	if (!s->term_ns) {
+		s->term_ns = now;
+		send_signal(s, SIGTERM, "SIGTERM sent");
+	} else if (clock_since_ns(now, s->term_ns) >= ROUND_NS) {
+		s->has_got_kill = true;
+		send_signal(s, SIGKILL, "SIGKILL sent, since it went on after SIGTERM");
+	}
+}
+
+/* Only of those that are gone is it said that they have ended. */
+static void note_ends(const struct audit *audit, const struct stranger *now, uint32_t n)
+{
+	for (uint32_t i = 0; i < audit->n; i++) {
+		const struct stranger *s = &audit->strangers[i];
+
+		if (s->term_ns && !find(now, n, s) && !process_is_alive(s->pid, s->start))
+			log_info("pid %d (%s) has ended (--police)", (int)s->pid, s->name);
+	}
+}
+
+/* ---- tenants that use more than was counted ---- */
+
+static struct tenant_device *device_of(const struct process *p, uint32_t device)
+{
+	for (uint32_t i = 0; i < p->tenant->n; i++)
+		if (p->tenant->devices[i].device->index == device)
+			return &p->tenant->devices[i];
+	return NULL;
+}
+
+static void note_episode(struct tenant_device *td)
+{
+	const struct tenant *t = td->tenant;
+
+	if (td->excess_rounds == AUDIT_TOLD)
+		log_warn("tenant %u (%s) of user %u uses %s of device %u, of which %s were counted",
+			t->id, t->name, (unsigned int)t->uid, format_bytes(td->says_bytes).s,
+			td->device->index, format_bytes(td->counted_bytes).s);
+}
+
+static void note_device(struct tenant_device *td)
+{
+	const uint64_t counted = memory_used(td);
+
+	/* The answer is a little older than the counter. */
+	td->counted_bytes = MAX(counted, td->counted_before);
+	if (td->says_bytes > td->counted_bytes + SLACK_BYTES) {
+		td->excess_rounds++;
+		note_episode(td);
 		return;
-	log_warn("pid %d (%s) uses device %u and belongs to no tenant: stopped (--police)",
-		(int)s->pid, s->name, s->device);
-	if (pidfd_kill(pidfd, SIGTERM) < 0)
-		log_warn("pid %d could not be stopped", (int)s->pid);
-	s->is_stopped = true;
-	fd_close(pidfd);
+	}
+	if (td->excess_rounds >= AUDIT_TOLD)
+		log_info("tenant %u (%s) uses no more of device %u than was counted",
+			td->tenant->id, td->tenant->name, td->device->index);
+	td->excess_rounds = 0;
+}
+
+uint64_t audit_excess(const struct tenant_device *td)
+{
+	return td->excess_rounds >= AUDIT_TOLD ? td->says_bytes - td->counted_bytes : 0;
+}
+
+uint32_t audit_excesses(struct agent *agent)
+{
+	const struct tenant *t;
+	uint32_t n = 0;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
+			n += audit_excess(&t->devices[i]) > 0;
+	return n;
+}
+
+static void note_tenants(struct agent *agent)
+{
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
+			note_device(&t->devices[i]);
+}
+
+static bool is_any_suspected(const struct agent *agent)
+{
+	const struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
+			if (t->devices[i].excess_rounds && t->devices[i].excess_rounds < AUDIT_TOLD)
+				return true;
+	return false;
+}
+
+/* ---- rounds ---- */
+
+/* False: it is of no interest, or gone. */
+static bool look_at_stranger(
+	struct agent *agent, const struct memory_stranger *listed, struct stranger *ret)
+{
+	const struct audit *audit = agent->audit;
+	const struct stranger *before;
+	struct process_stat stat;
+	struct stranger s = {
+		.pid = listed->pid,
+		.device = listed->device,
+		.bytes = listed->bytes == UINT64_MAX ? 0 : listed->bytes,
+		.is_graphics = listed->is_graphics,
+		.seen = 1,
+	};
+
+	if (agent->devices->devices[s.device].is_native || process_read_stat(s.pid, &stat) < 0)
+		return false;
+	s.start = stat.start_ticks;
+	memcpy(s.name, stat.name, sizeof(s.name));
+	before = find(audit->strangers, audit->n, &s);
+	if (before) {
+		s.seen = before->seen + 1;
+		s.term_ns = before->term_ns;
+		s.has_got_kill = before->has_got_kill;
+		s.is_taken = before->is_taken;
+	} else {
+		log_info("pid %d (%s) uses device %u and belongs to no tenant", (int)s.pid, s.name,
+			s.device);
+	}
+	police(agent, &s);
+	*ret = s;
+	return true;
+}
+
+static void look_at_all(struct agent *agent, const struct book *book,
+	const struct memory_stranger *listed, size_t n_listed, struct stranger *now)
+{
+	struct audit *audit = agent->audit;
+	struct tenant *t;
+	uint32_t n = 0;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n; i++)
+			t->devices[i].says_bytes = 0;
+	for (size_t i = 0; i < n_listed; i++) {
+		const struct process *p = book_find(book, listed[i].pid);
+		struct tenant_device *td = p && !p->is_dead ? device_of(p, listed[i].device) : NULL;
+
+		if (td)
+			td->says_bytes += listed[i].bytes == UINT64_MAX ? 0 : listed[i].bytes;
+		if (!p && n < STRANGERS_MAX)
+			n += look_at_stranger(agent, &listed[i], &now[n]);
+	}
+	note_tenants(agent);
+	note_ends(audit, now, n);
+	memcpy(audit->strangers, now, n * sizeof(*now));
+	audit->n = n;
 }
 
 static void look(struct agent *agent)
 {
-	struct audit *audit = agent->audit;
 	struct memory_stranger *listed = calloc(LISTED_MAX, sizeof(*listed));
 	struct stranger *now = calloc(STRANGERS_MAX, sizeof(*now));
-	size_t n_listed = listed ? memory_listed(agent, listed, LISTED_MAX) : 0;
-	uint32_t n = 0;
+	struct book book = {0};
 
-	for (size_t i = 0; i < n_listed && now && n < STRANGERS_MAX; i++) {
-		struct stranger s = {
-			.pid = listed[i].pid,
-			.device = listed[i].device,
-			.bytes = listed[i].bytes == UINT64_MAX ? 0 : listed[i].bytes,
-			.is_graphics = listed[i].is_graphics,
-			.seen = 1,
-		};
-		struct process_stat stat;
-		const struct stranger *before;
-
-		if (agent->devices->devices[s.device].is_native || is_tenants(agent, s.pid) ||
-			process_read_stat(s.pid, &stat) < 0)
-			continue;
-		s.start = stat.start_ticks;
-		memcpy(s.name, stat.name, sizeof(s.name));
-		before = find(audit->strangers, audit->n, &s);
-		if (before) {
-			s.seen = before->seen + 1;
-			s.is_stopped = before->is_stopped;
-			s.is_taken = before->is_taken;
-		} else {
-			log_info("pid %d (%s) uses device %u and belongs to no tenant", (int)s.pid,
-				s.name, s.device);
-		}
-		police(agent, &s);
-		now[n++] = s;
-	}
-	if (now)
-		memcpy(audit->strangers, now, n * sizeof(*now));
-	audit->n = now ? n : 0;
+	if (listed && now && book_make(agent, &book) >= 0)
+		look_at_all(agent, &book, listed, memory_listed(agent, listed, LISTED_MAX), now);
+	free(book.by_pid);
 	free(listed);
 	free(now);
+}
+
+static void keep_counted(struct agent *agent)
+{
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n; i++)
+			t->devices[i].counted_before = memory_used(&t->devices[i]);
 }
 
 void audit_tick(struct agent *agent, uint64_t now)
@@ -144,7 +422,9 @@ void audit_tick(struct agent *agent, uint64_t now)
 		if (clock_since_ns(now, audit->asked_ns) < ROUND_NS)
 			look(agent);
 	}
-	if (clock_since_ns(now, audit->asked_ns) >= ROUND_NS) {
+	keep_counted(agent);
+	if (clock_since_ns(now, audit->asked_ns) >=
+		(is_any_suspected(agent) ? SOON_NS : ROUND_NS)) {
 		audit->asked_ns = now;
 		memory_refresh(agent);
 	}
@@ -171,34 +451,6 @@ bool audit_take_stranger(struct agent *agent, struct audit_stranger *ret)
 	return false;
 }
 
-static uint64_t device_says(struct agent *agent, const struct tenant_device *td)
-{
-	uint64_t sum = 0, bytes;
-	const struct process *p;
-
-	LIST_FOREACH(p, &td->tenant->processes, of_tenant) {
-		bytes = memory_device_says(agent, td->device, p->pid);
-		sum += bytes == UINT64_MAX ? 0 : bytes;
-	}
-	return sum;
-}
-
-static bool is_excess(struct agent *agent, const struct tenant_device *td)
-{
-	return device_says(agent, td) > memory_used(td) + SLACK_BYTES;
-}
-
-uint32_t audit_excesses(struct agent *agent)
-{
-	const struct tenant *t;
-	uint32_t n = 0;
-
-	LIST_FOREACH(t, &agent->tenants, link)
-		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
-			n += is_excess(agent, &t->devices[i]);
-	return n;
-}
-
 json_t *audit_json(struct agent *agent)
 {
 	const struct audit *audit = agent->audit;
@@ -216,15 +468,14 @@ json_t *audit_json(struct agent *agent)
 	}
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
-			uint64_t says = device_says(agent, &t->devices[i]);
-			uint64_t counted = memory_used(&t->devices[i]);
+			const struct tenant_device *td = &t->devices[i];
 
-			if (is_excess(agent, &t->devices[i]))
+			if (audit_excess(td))
 				json_array_append_new(over,
 					json_pack("{s:i, s:i, s:I, s:I}", "tenant", (int)t->id,
-						"index", (int)t->devices[i].device->index,
-						"device_bytes", (json_int_t)says, "counted_bytes",
-						(json_int_t)counted));
+						"index", (int)td->device->index, "device_bytes",
+						(json_int_t)td->says_bytes, "counted_bytes",
+						(json_int_t)td->counted_bytes));
 		}
 	return json_pack("{s:o, s:o}", "strangers", strangers, "over", over);
 }
@@ -287,7 +538,37 @@ static void find_host_access(const struct agent *agent, json_t *list)
 	}
 }
 
-json_t *audit_findings(struct agent *agent)
+/* Names of tenants are their users' own. */
+static void find_excesses(struct agent *agent, uid_t uid, json_t *list)
+{
+	char text[300], name[TENANT_NAME + 8], advice[300];
+	uint32_t n = 0;
+	struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
+			const struct tenant_device *td = &t->devices[i];
+
+			if (!audit_excess(td) || n++ >= EXCESSES_SHOWN)
+				continue;
+			name[0] = '\0';
+			if (tenant_may_see(agent, t, uid))
+				snprintf(name, sizeof(name), " (%s)", t->name);
+			snprintf(text, sizeof(text),
+				"tenant %u%s of user %u uses %s of device %u, of which divvy has "
+				"counted %s",
+				t->id, name, (unsigned int)t->uid, format_bytes(td->says_bytes).s,
+				td->device->index, format_bytes(td->counted_bytes).s);
+			snprintf(advice, sizeof(advice),
+				"memory of OptiX, Vulkan or OpenGL is not counted, nor what a "
+				"program takes past the libraries; `divvy remove %u` ends the "
+				"tenant",
+				t->id);
+			found(list, "warning", text, advice);
+		}
+}
+
+json_t *audit_findings(struct agent *agent, uid_t uid)
 {
 	const struct audit *audit = agent->audit;
 	json_t *list = json_array();
@@ -308,6 +589,7 @@ json_t *audit_findings(struct agent *agent)
 		found(list, s->is_graphics ? "note" : "warning", text,
 			"start it with `divvy run`, or add a rule to tenants.conf");
 	}
+	find_excesses(agent, uid, list);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		snprintf(text, sizeof(text), "%llu open files: room for about %llu processes",
 			(unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_cur / 2);
@@ -322,6 +604,10 @@ json_t *audit_findings(struct agent *agent)
 
 int audit_new(struct agent *agent, struct error *err)
 {
+	int r = check_allow(agent, err);
+
+	if (r < 0)
+		return r;
 	agent->audit = calloc(1, sizeof(*agent->audit));
 	return agent->audit ? 0 : fail(err, ENOMEM, "no memory");
 }

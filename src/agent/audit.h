@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The audit: what the devices say runs on them against the tenants: processes of no tenant
- * ("strangers") and tenants that use more than was counted. Reports; with --police a compute
- * process of no tenant is stopped after AUDIT_CONFIRM rounds, never pid 1, graphics or an allowed
- * name. Of devices that are another device plugin's nothing is said, and nobody there is stopped.
+ * ("strangers") and tenants that use more than was counted. Reports both. With --police a compute
+ * process of no tenant gets SIGTERM after AUDIT_CONFIRM rounds, and SIGKILL a round later if it goes
+ * on; never pid 1, graphics, or what --police-allow names by executable or user. Of devices that
+ * are another device plugin's nothing is said, and nobody there gets a signal.
  */
 #ifndef AGENT_AUDIT_H
 #define AGENT_AUDIT_H
@@ -23,13 +24,16 @@ void audit_tick(struct agent *agent, uint64_t now);
 
 /* Members of the reply to `audit`; the caller's. */
 json_t *audit_json(struct agent *agent);
-/* The list of `doctor`; the caller's. */
-json_t *audit_findings(struct agent *agent);
+/* The list of `doctor` as that user may see it; the caller's. */
+json_t *audit_findings(struct agent *agent, uid_t uid);
 
 /* For the metrics. */
 uint32_t audit_strangers(const struct agent *agent);
 /* Tenants that use more of a device than was counted. */
 uint32_t audit_excesses(struct agent *agent);
+/* Bytes of the device beyond what was counted, after AUDIT_TOLD rounds; 0: none. */
+struct tenant_device;
+uint64_t audit_excess(const struct tenant_device *td);
 
 /* One that was seen AUDIT_TOLD rounds long and was not taken before; true if there is one. */
 #define AUDIT_TOLD 2u

@@ -269,6 +269,7 @@ static json_t *tenant_device_json(
 	json_object_set_new(json, "memory_used_bytes", number(memory_used(td)));
 	json_object_set_new(json, "memory_quota_bytes", number(td->quota_bytes));
 	json_object_set_new(json, "device_memory_used_bytes", number(device_says(a, td)));
+	json_object_set_new(json, "excess_bytes", number(audit_excess(td)));
 	return json;
 }
 
@@ -760,7 +761,7 @@ static int do_apply(struct call *call, struct error *err)
 static int do_doctor(struct call *call, struct error *err)
 {
 	memory_refresh(call->agent);
-	add(call, "findings", audit_findings(call->agent));
+	add(call, "findings", audit_findings(call->agent, call->conn->uid));
 	return 0;
 }
 

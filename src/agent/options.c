@@ -151,10 +151,15 @@ static const struct program_option table[] = {
 		"1.5. With --cluster GPUPolicy and GPUNode say it",
 		.set = set_oversubscribe},
 	{"police", NULL,
-		"stop compute processes of no tenant after 3 confirmations (pid 1 and graphics "
-		"never)",
+		"end compute processes of no tenant after 3 confirmations, with SIGTERM, and 10 s "
+		"later with SIGKILL (pid 1 and graphics never)",
 		AT(agent.police)},
-	{"police-allow", "NAMES", "command names never stopped, a,b,c", AT(agent.police_allow)},
+	{"police-allow", "LIST",
+		"processes that --police leaves alone, with commas between: by executable "
+		"(/usr/bin/Xorg, or Xorg for one of that name that belongs to root and that "
+		"others cannot change) or by user (uid:1000). What a process calls itself does "
+		"not count",
+		AT(agent.police_allow)},
 	{"exit-idle", "TIME",
 		"end when nothing has lived for that long; default 30s if no time is given",
 		.set = set_exit_idle, .is_maybe = true},

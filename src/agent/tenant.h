@@ -72,6 +72,10 @@ struct tenant_device {
 
 	struct usage_series *series;
 
+	/* audit.c: of its last round, but counted_before, which is of the last tick */
+	uint64_t says_bytes, counted_bytes, counted_before;
+	uint32_t excess_rounds; /* in a row */
+
 	uint64_t kept_used_ns; /* as the state has them */
 	int64_t kept_lag_ns;
 };

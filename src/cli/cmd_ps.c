@@ -96,6 +96,23 @@ static int print_tenants(const json_t *tenants, struct error *err)
 	return output_table(&t, err);
 }
 
+/* Beside the table: for few, and rarely. */
+static void print_excesses(const json_t *tenants)
+{
+	for (size_t i = 0; i < json_array_size(tenants); i++) {
+		const json_t *tenant = json_array_get(tenants, i), *device;
+		size_t j;
+
+		json_array_foreach(json_object_get(tenant, "devices"), j, device)
+			if (juint(device, "excess_bytes"))
+				printf("%s (%d) uses %s more of device %d than is counted: see "
+				       "divvy doctor\n",
+					jtext(tenant, "name"), (int)jint(tenant, "id"),
+					format_bytes(juint(device, "excess_bytes")).s,
+					(int)jint(device, "index"));
+	}
+}
+
 static int print_processes(const json_t *tenants, struct error *err)
 {
 	static const struct table_column of_process[] = {{"PID", true}, {"TENANT", true},
@@ -148,8 +165,11 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r != 1)
 		return r;
 	output_simulated(answer);
-	return cli_has(args, "processes") ? print_processes(tenants, err)
-					  : print_tenants(tenants, err);
+	r = cli_has(args, "processes") ? print_processes(tenants, err)
+				       : print_tenants(tenants, err);
+	if (r >= 0)
+		print_excesses(tenants);
+	return r;
 }
 
 const struct cli_command cmd_ps = {
@@ -162,7 +182,9 @@ const struct cli_command cmd_ps = {
 		"(at its limit), "
 		"class (a latency tenant is active), drain (the last holder's work is ending), "
 		"reserved (waits for "
-		"all devices of a grant), idle (has no work).\n\n"
+		"all devices of a grant), idle (has no work). A line below the table names each "
+		"tenant "
+		"that uses more memory than divvy counts.\n\n"
 		"Where the program of a tenant is on another machine (divvy serve), FROM is its "
 		"address, RTT the round trip to it as TCP measures it, IN and OUT what has come "
 		"from "

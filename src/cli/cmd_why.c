@@ -30,6 +30,10 @@ static void print_device(const json_t *tenant, const json_t *w)
 		format_duration((uint64_t)(lag < 0 ? -lag : lag)).s,
 		format_bytes(juint(w, "memory_used_bytes")).s,
 		format_bytes(juint(w, "memory_quota_bytes")).s);
+	if (juint(w, "excess_bytes"))
+		printf("  the device says %s more: memory that divvy does not count (divvy "
+		       "doctor)\n",
+			format_bytes(juint(w, "excess_bytes")).s);
 }
 
 static int run(const struct cli_args *args, struct error *err)
