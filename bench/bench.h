@@ -7,7 +7,7 @@
  * A bench is a program that measures one family of metrics. Options of all of them:
  *   --out FILE      append results there (default out/bench.jsonl)
  *   --quick         shorter runs, for trying; the results say so
- *   --only TEXT     only the cases whose name contains it (shares, busy, churn, place); written
+ *   --only TEXT     only the cases whose name contains it (shares, busy, churn, place, daemon); written
  *                   only with --out
  *   --strict        exit status 1 when a goal was missed, which else is a result like any other
  *   --hook PATH     instead of divvy, preload this library (another project's) in shared runs
@@ -82,6 +82,9 @@ struct rig {
  */
 void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
 	const char *const *daemon_args);
+/* The same; `prepare` (may be NULL) puts files into rig->dir before the daemon starts. */
+void rig_init_prepared(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
+	const char *const *daemon_args, void (*prepare)(struct rig *rig));
 /*
  * Starts a program; `spec` are options of `divvy run` in one string ("--request 0.3 --limit 0.6"),
  * used in shared mode only; NULL: it is started as it is, and no tenant. command is split at

@@ -2,7 +2,8 @@
 /*
  * daemon.*, register.*, recovery.*: what the node daemon takes (memory with 100 tenants, processor
  * time when nobody contends), how long 1,000 processes that are already started take to register,
- * and how soon the next tenant runs after the one that holds the device was killed.
+ * how soon the next tenant runs after the one that holds the device was killed, and how soon the
+ * daemon reacts beside slow work (reaction.c).
  */
 #include <errno.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "bench/reaction.h"
 
 #define TENANTS 100
 #define PROCESSES 1000
@@ -235,8 +237,13 @@ int main(int argc, char **argv)
 		bench_note("is of divvy's own daemon: nothing to measure of another library");
 		return bench_done();
 	}
-	residence();
-	registration();
-	recovery();
+	if (bench_wants("residence"))
+		residence();
+	if (bench_wants("registration"))
+		registration();
+	if (bench_wants("recovery"))
+		recovery();
+	if (bench_wants("reaction"))
+		reaction_measure();
 	return bench_done();
 }

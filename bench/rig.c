@@ -168,6 +168,12 @@ static void write_config(const struct rig *rig)
 void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
 	const char *const *daemon_args)
 {
+	rig_init_prepared(rig, mode, devices, costs, daemon_args, NULL);
+}
+
+void rig_init_prepared(struct rig *rig, enum rig_mode mode, const char *devices, const char *costs,
+	const char *const *daemon_args, void (*prepare)(struct rig *rig))
+{
 	struct sigaction action = {.sa_handler = on_signal};
 	size_t i = 0;
 
@@ -190,6 +196,8 @@ void rig_init(struct rig *rig, enum rig_mode mode, const char *devices, const ch
 	sigaction(SIGPIPE, &action, NULL);
 	if (!bench_real())
 		write_config(rig);
+	if (prepare)
+		prepare(rig);
 	if (mode == RIG_SHARED && !bench_foreign())
 		start_daemon(rig, daemon_args);
 }

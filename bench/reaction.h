@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * daemon.reaction_*: how long the daemon's loop, which opens and closes all gates, takes until it
+ * reacts, with two tenants at work, quiet and beside slow work of other kinds.
+ */
+#pragma once
+
+/* One thread; needs divvy's own daemon. */
+void reaction_measure(void);
