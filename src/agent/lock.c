@@ -37,6 +37,7 @@ struct taking {
 	const char *uuid, *socket;
 	bool is_forced;
 	struct lock_owner owner; /* of a lock that is busy */
+	char its_socket[256];    /* to be shown to people; "": none that can be believed */
 };
 
 /* ---- the kernel's list of locks ---- */
@@ -116,10 +117,29 @@ static bool is_still_named(int fd, const char *path)
 
 static int is_busy(const struct taking *t, struct error *err)
 {
-	return fail(err, EBUSY,
-		t->owner.pid ? "device %s: shared out by another daemon already: pid %d of user %u"
-			     : "device %s: shared out by another daemon already",
-		t->uuid, (int)t->owner.pid, (unsigned int)t->owner.uid);
+	char who[64] = "";
+
+	if (t->owner.pid)
+		snprintf(who, sizeof(who), ": pid %d of user %u", (int)t->owner.pid,
+			(unsigned int)t->owner.uid);
+	return fail(err, EBUSY, "device %s: shared out by another daemon already%s%s%s", t->uuid,
+		who, t->its_socket[0] ? ", socket " : "", t->its_socket);
+}
+
+/* The text of a file that belongs to the holder. Nothing but a message is made of it. */
+static void read_socket(int fd, struct taking *t)
+{
+	char text[400] = "";
+	struct statx stx;
+	ssize_t n;
+
+	t->its_socket[0] = '\0';
+	if (!t->owner.pid || look_at(fd, &stx) < 0 || stx.stx_uid != t->owner.uid)
+		return;
+	n = pread(fd, text, sizeof(text) - 1, 0);
+	if (n <= 0 || sscanf(text, "%*d %*u %255s", t->its_socket) != 1)
+		t->its_socket[0] = '\0';
+	str_blank_controls(t->its_socket, strlen(t->its_socket));
 }
 
 /* It is locked: the text helps whoever looks for the daemon, a full disk is no reason to end. */
@@ -143,6 +163,7 @@ static int lock_open_file(int fd, const char *path, struct taking *t, struct err
 		return fail_errno(err, errno, "device %s: lock %s", t->uuid, path);
 	t->owner = (struct lock_owner){0};
 	lock_find_owner(fd, &t->owner);
+	read_socket(fd, t);
 	return is_busy(t, err);
 }
 
@@ -267,6 +288,7 @@ static int try_shared(
 		if (r != -EBUSY || (t->owner.pid && !t->owner.uid))
 			return r;
 	} else {
+		t->its_socket[0] = '\0';
 		find_owner(&id, &t->owner);
 	}
 	if (!t->is_forced && is_users_daemon(&t->owner))
@@ -329,6 +351,7 @@ static int look_at_own(const char *path, struct taking *t, struct error *err)
 		return 0;
 	id = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
 	t->owner = (struct lock_owner){0};
+	t->its_socket[0] = '\0';
 	return find_owner(&id, &t->owner) < 0 ? 0 : is_busy(t, err);
 }
 
