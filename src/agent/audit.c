@@ -107,11 +107,6 @@ static const struct stranger *find(
 
 /* ---- --police ---- */
 
-struct executable {
-	char path[PATH_MAX];
-	struct statx stx;
-};
-
 /* Never waits for a file system in user space. */
 static bool look_at(const char *path, struct statx *ret)
 {
@@ -120,7 +115,7 @@ static bool look_at(const char *path, struct statx *ret)
 }
 
 /* A container has what it likes at a path: the path counts where it is the host's, too. */
-static bool is_at(const struct executable *exe, const char *path)
+static bool is_at(const struct statx *exe, const char *path)
 {
 	static const char *const roots[] = {"", "/proc/1/root"};
 	char full[PATH_MAX + 16];
@@ -128,37 +123,39 @@ static bool is_at(const struct executable *exe, const char *path)
 
 	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
 		snprintf(full, sizeof(full), "%s%s", roots[i], path);
-		if (look_at(full, &stx) && S_ISREG(stx.stx_mode) &&
-			stx.stx_ino == exe->stx.stx_ino &&
-			stx.stx_dev_major == exe->stx.stx_dev_major &&
-			stx.stx_dev_minor == exe->stx.stx_dev_minor)
+		if (look_at(full, &stx) && S_ISREG(stx.stx_mode) && stx.stx_ino == exe->stx_ino &&
+			stx.stx_dev_major == exe->stx_dev_major &&
+			stx.stx_dev_minor == exe->stx_dev_minor)
 			return true;
 	}
 	return false;
 }
 
-static bool read_executable(pid_t pid, struct executable *ret)
+static bool read_executable(pid_t pid, struct statx *ret)
 {
 	char link[32];
-	ssize_t n;
 
 	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
-	n = readlink(link, ret->path, sizeof(ret->path) - 1);
-	if (n <= 0 || !look_at(link, &ret->stx))
-		return false;
-	ret->path[n] = '\0';
-	return true;
+	return look_at(link, ret);
 }
 
-/* "/usr/bin/Xorg": that file. "Xorg": one of that name that only root can have put there. */
-static bool is_executable(const struct executable *exe, const char *entry)
+/* Where an executable is looked for that is named without a folder: all are root's alone. */
+static const char *const folders[] = {"/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin",
+	"/usr/local/sbin", "/usr/lib/xorg", "/usr/libexec"};
+
+/* Only paths of the administrator's are looked at, never that which the process shows. */
+static bool is_executable(const struct statx *exe, const char *entry)
 {
-	const char *slash = strrchr(exe->path, '/');
+	char path[PATH_MAX + 24];
 
 	if (entry[0] == '/')
 		return is_at(exe, entry);
-	return slash && !strcmp(slash + 1, entry) && exe->stx.stx_uid == 0 &&
-		!(exe->stx.stx_mode & (S_IWGRP | S_IWOTH)) && is_at(exe, exe->path);
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folders[i], entry);
+		if (!strchr(entry, '/') && is_at(exe, path))
+			return true;
+	}
+	return false;
 }
 
 static int parse_user(struct str entry, uid_t *ret, struct error *err)
@@ -180,7 +177,7 @@ static int parse_user(struct str entry, uid_t *ret, struct error *err)
 static bool is_allowed(const struct agent *agent, pid_t pid)
 {
 	struct str rest = str_from(agent->options.police_allow), piece;
-	struct executable exe;
+	struct statx exe;
 	const bool has_exe = read_executable(pid, &exe);
 	uid_t real = 0, effective = 0, uid = 0;
 	const bool has_uid = process_uids(pid, &real, &effective) == 0;

@@ -156,9 +156,9 @@ static const struct program_option table[] = {
 		AT(agent.police)},
 	{"police-allow", "LIST",
 		"processes that --police leaves alone, with commas between: by executable "
-		"(/usr/bin/Xorg, or Xorg for one of that name that belongs to root and that "
-		"others cannot change) or by user (uid:1000). What a process calls itself does "
-		"not count",
+		"(/opt/x/viewer, or Xorg for one in /usr/bin, /usr/sbin, /usr/local/bin, "
+		"/usr/local/sbin, /usr/lib/xorg or /usr/libexec) or by user (uid:1000). What a "
+		"process calls itself does not count",
 		AT(agent.police_allow)},
 	{"exit-idle", "TIME",
 		"end when nothing has lived for that long; default 30s if no time is given",
