@@ -643,8 +643,8 @@ void agent_free(struct agent *agent)
 	if (agent->devices && agent->arbiter && agent->usage && agent->memory)
 		state_free(agent);
 	worker_free(agent->worker);
-	worker_leave(agent->disk);
-	worker_leave(agent->seeker);
+	worker_leave(agent->disk, WORKER_LEAVE_DISK_S);
+	worker_leave(agent->seeker, WORKER_LEAVE_S);
 	names_free(agent);
 	apply_free(agent);
 	control_free(agent);

@@ -217,7 +217,7 @@ void names_free(struct agent *agent)
 
 	if (!names)
 		return;
-	worker_leave(names->worker);
+	worker_leave(names->worker, WORKER_LEAVE_S);
 	for (uint32_t i = 0; i < names->n; i++)
 		free(names->entries[i].groups);
 	free(names);

@@ -17,8 +17,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-#define LEAVE_S 1 /* for a job that is merely long */
-
 struct queue {
 	struct worker_job *first, *last;
 };
@@ -182,7 +180,7 @@ void worker_free(struct worker *w)
 	free_joined(w);
 }
 
-void worker_leave(struct worker *w)
+void worker_leave(struct worker *w, unsigned int seconds)
 {
 	struct timespec until;
 
@@ -190,7 +188,7 @@ void worker_leave(struct worker *w)
 		return;
 	tell_to_end(w);
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += LEAVE_S;
+	until.tv_sec += seconds;
 	if (pthread_timedjoin_np(w->thread, NULL, &until) == 0) {
 		free_joined(w);
 		return;

@@ -22,7 +22,9 @@ int worker_new(struct loop *loop, struct worker **ret_worker);
 void worker_submit(struct worker *worker, struct worker_job *job);
 /* Finishes what was submitted, calls their done, ends the thread. NULL is fine. */
 void worker_free(struct worker *worker);
-/* The same, but a job that is stuck is left behind, with its thread and memory. */
-void worker_leave(struct worker *worker);
+/* The same, but what is not done by then is left behind, with its thread and memory. */
+#define WORKER_LEAVE_S 1u      /* for a job that is merely long */
+#define WORKER_LEAVE_DISK_S 5u /* for one that is worth waiting for */
+void worker_leave(struct worker *worker, unsigned int seconds);
 
 #endif
