@@ -2,9 +2,9 @@
 /*
  * The audit: what the devices say runs on them against the tenants: processes of no tenant
  * ("strangers") and tenants that use more than was counted. Reports both. With --police a compute
- * process of no tenant gets SIGTERM after AUDIT_CONFIRM rounds, and SIGKILL a round later if it goes
- * on; never pid 1, graphics, or what --police-allow names by executable or user. Of devices that
- * are another device plugin's nothing is said, and nobody there gets a signal.
+ * process of no tenant gets SIGTERM after AUDIT_CONFIRM rounds, and SIGKILL a round later if it
+ * goes on; never pid 1, graphics, or what --police-allow names by executable or user. Of devices
+ * that are another device plugin's nothing is said, and nobody there gets a signal.
  */
 #ifndef AGENT_AUDIT_H
 #define AGENT_AUDIT_H
