@@ -135,7 +135,7 @@ static pid_t start_lists(const char *socket_path)
 	}
 }
 
-/* What 4,000 tenants leave that have run for 100 hours each. */
+/* The usage file of 4,000 ended tenants that ran for 100 hours each. */
 static void write_reports(struct rig *rig)
 {
 	const uint64_t now_s = clock_real_ns() / NSEC_PER_SEC, hour = 3600;

@@ -216,7 +216,7 @@ static bool is_trusted(const struct statx *stx, const struct statx *folder)
 {
 	return S_ISREG(stx->stx_mode) && stx->stx_nlink == 1 &&
 		(stx->stx_uid == 0 || stx->stx_uid == geteuid()) &&
-		/* What is mounted there by a user may be of a file system in user space. */
+		/* A user may mount a file system in user space on a file. */
 		stx->stx_dev_major == folder->stx_dev_major &&
 		stx->stx_dev_minor == folder->stx_dev_minor;
 }
@@ -372,7 +372,7 @@ static int take_own(const char *folder, struct lock_file *file, struct taking *t
 			*err = why;
 		return r;
 	}
-	/* Whoever can open a file can lock it: nobody but root can. */
+	/* A process that can open a file can lock it: mode 0600 keeps users out. */
 	return take_file(file, 0600, t, err);
 }
 

@@ -712,7 +712,7 @@ static void run_compaction(struct worker_job *job)
 	c->r = write_lines(c);
 }
 
-/* What was appended meanwhile; then the new file is the file. */
+/* Copies the lines that were appended meanwhile; then the new file takes the name. */
 static int take_over_file(struct state *s, struct compaction *c)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);

@@ -55,7 +55,7 @@ json_t *usage_report(struct agent *agent, uid_t uid, uint64_t since_s);
  * under another name, with a line in the log.
  */
 void usage_load(struct agent *agent);
-/* What is new goes to the files, by the disk worker; what cannot be written is new again. */
+/* The disk worker appends changed records; a failure makes them changed again. */
 void usage_flush(struct agent *agent);
 
 #endif

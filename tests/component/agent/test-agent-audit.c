@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit: processes of no tenant with --police, and tenants that use more than was counted. What
- * the devices say is a file (fake-nvml.c).
+ * The audit: processes of no tenant with --police, and tenants that use more than was counted. The
+ * devices answer with the text of a file (fake-nvml.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -33,7 +33,7 @@ struct world {
 	const char *args[3];
 };
 
-/* What the next daemon has for a name service. */
+/* Configures the name service of the next daemon. */
 static void set_service(unsigned int ms)
 {
 	char text[16];

@@ -382,7 +382,7 @@ static void a_full_disk_loses_no_tenant(void **state)
 	snprintf(fill, sizeof(fill), "%s/test-fill", rig.folder);
 	fd = open(fill, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_return_code(fd, errno);
-	/* What is left is the rest of the state's last block. */
+	/* Only the rest of the state's last block is left. */
 	while (write(fd, path, sizeof(path)) > 0)
 		continue;
 	for (n = 0;; n++) {
