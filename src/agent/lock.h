@@ -52,7 +52,8 @@ void lock_folders_real(struct lock_folders *ret_folders);
 /*
  * -EBUSY, with the holder in the sentence and in *ret_owner (if not NULL), when another process
  * holds the device. Root gets -EBUSY from root's processes, and, unless is_forced, from a user's
- * daemon that holds a file of a shared folder. Root moves aside files that other processes hold there.
+ * daemon that holds a file of a shared folder. Root moves aside files that other processes hold
+ * there.
  */
 int lock_take(const struct lock_folders *folders, const char *uuid, const char *socket,
 	bool is_forced, struct lock *ret_lock, struct lock_owner *ret_owner, struct error *err);
