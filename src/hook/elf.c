@@ -104,6 +104,7 @@ struct tables {
 static void tables_read(const struct elf_object *object, struct tables *ret)
 {
 	plain_clear(ret, sizeof *ret);
+	/* cppcheck-suppress ctuuninitvar ; find_iterate sets the fields that are read */
 	for (const ElfW(Dyn) *d = object->dynamic; d->d_tag != DT_NULL; d++) {
 		/* glibc relocates these in place, other loaders and the vdso do not */
 		uintptr_t p = d->d_un.d_ptr < object->base ? object->base + d->d_un.d_ptr
