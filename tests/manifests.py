@@ -150,7 +150,7 @@ def restricted(pod):
 
 # ---- on a cluster
 
-PORTS_OF_HOST = re.compile(r"\b(944[3-6]|7007)\b")
+PORTS_OF_HOST = re.compile(r"\b(944[3-9]|7007)\b")
 PORTS_APART = 10
 
 
