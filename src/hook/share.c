@@ -6,7 +6,8 @@
  * copies are closed is seen by an epoll set, from which the kernel takes a description that ends.
  *
  * share_lock orders changes of one number; it is held over a question to the daemon, never over a
- * call of the driver, and taken after deferred_lock. The helper thread, which hears the answers, does not wait for it.
+ * call of the driver, and taken after deferred_lock. The helper thread, which hears the answers,
+ * does not wait for it.
  */
 #include "hook/share.h"
 
