@@ -43,6 +43,17 @@
  *
  *   lambda_m ~ E_m p_m / (S_m + 20 devices),  mu_m ~ E_m p_m / (D_m + 20 devices).
  *
+ * The mix says nothing of the shapes that are to come for the first time, and leaves out those that
+ * are rare. So the largest shape k of each kind of node (place-shapes.h) counts as well, beside all
+ * of lambda:
+ *
+ *   V_n   += 5 sum over k of lambda_k U_n(k),
+ *   lambda_k = 0.4 (c_k / 8)^2 (200 / (S_k + 200 devices))^6 (free / all),
+ *
+ * c_k its number of devices, and at most 0.5 for all k together. Nodes that nobody is on are kept
+ * while tenants fit elsewhere, most of all where few are left that can take a shape; and less as
+ * the cluster fills, since fewer tenants are still to come. In V_n by fragments: 3 instead of 5.
+ *
  * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
  * is refreshed whenever what is typical is learnt again, so it follows what has become scarce. The
  * numbers were found by trying on a few orders of arrival of the OpenB traces; it is judged by
@@ -61,6 +72,7 @@
 #include "core/place-internal.h"
 #include "core/place-mix.h"
 #include "core/place-policy.h"
+#include "core/place-shapes.h"
 #include "core/place-size.h"
 
 #define WHOLE SPEC_SHARE_ONE
@@ -71,7 +83,11 @@
 #define SEVERAL_PERCENT 60 /* asked for by those with several devices */
 #define COPY_BITS 13       /* what one copy is worth fits 32 bits then, of whatever size */
 #define SPARE_MILLI 20000.0
-#define SCORE_BITS 15 /* of a V_n that a score leaves out */
+#define SHAPE_PART 0.4 /* of all weights: of a shape of SHAPE_DEVICES of which none is left */
+#define SHAPE_DEVICES 8
+#define SHAPE_SPARE_MILLI 200000.0
+#define SHAPES_PART_MAX 0.5 /* of all shapes: a score fits 32 bits then */
+#define SCORE_BITS 15       /* of a V_n that a score leaves out */
 #define USABLE_PART 3
 #define USED_PART 2
 #define WASTE_PART 25
@@ -117,7 +133,9 @@ struct seen {
 };
 
 struct scarcity {
-	uint32_t n; /* typical tenants with devices, filled up to LANES with those of no weight */
+	/* Typical tenants with devices, shapes, and up to a multiple of LANES some of no weight. */
+	uint32_t n;
+	uint32_t n_typical, n_shapes;  /* of n, in the order of `at` */
 	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: none is asked for */
 	uint32_t per_mib[TYPICAL_MAX]; /* likewise of the node's memory */
 	row able[PLACE_MODELS_MAX];    /* by model: all bits, or 0 */
@@ -131,7 +149,7 @@ struct scarcity {
 	struct place_sizes sizes;
 	row mu;                      /* with its part in V_n */
 	row worth;                   /* lambda likewise, of one copy; less COPY_BITS */
-	uint32_t at[TYPICAL_MAX];    /* where the mix's i-th is: they are in the order of share */
+	uint32_t at[TYPICAL_MAX];    /* where the mix's i-th is, then the shapes: by share */
 	uint32_t n_up_to[WHOLE + 1]; /* that have at most that share, filled up to LANES */
 	int64_t waste[WHOLE + 1];    /* what W(r) takes from V_n */
 	int16_t *fits;               /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
@@ -344,15 +362,21 @@ static void set_waste(struct scarcity *s, const struct place_mix *mix)
 		s->waste[r] *= (int64_t)WASTE_PART * (weights / WASTE_ONE);
 }
 
-static void set_typical(struct scarcity *s, const struct place_mix *mix)
+static void set_typical(const struct place *place, struct scarcity *s)
 {
 	static const struct typical none = {.share = WHOLE, .count = 1};
+	const struct place_mix *mix = place->mix;
 	const struct typical *with[TYPICAL_MAX] = {NULL};
+	struct typical shapes[PLACE_SHAPES_MAX];
 
 	s->n = 0;
-	for (uint32_t i = 0; i < mix->n && s->n < TYPICAL_MAX; i++)
+	for (uint32_t i = 0; i < mix->n && s->n < TYPICAL_MAX - PLACE_SHAPES_MAX; i++)
 		if (mix->typical[i].count)
 			with[s->n++] = &mix->typical[i];
+	s->n_typical = s->n;
+	s->n_shapes = place_shapes_of(place, shapes);
+	for (uint32_t i = 0; i < s->n_shapes; i++)
+		with[s->n++] = &shapes[i];
 	while (s->n % LANES)
 		with[s->n++] = &none;
 	memset(s->n_up_to, 0, sizeof(s->n_up_to));
@@ -405,7 +429,7 @@ struct supply {
 	double used[TYPICAL_MAX];  /* S_m */
 	double slots[TYPICAL_MAX]; /* D_m */
 	double open[TYPICAL_MAX];  /* R_m */
-	double all_open;
+	double all_open, all;
 };
 
 static void add_supply(const struct place *place, const struct scarcity *s, struct supply *supply)
@@ -423,6 +447,7 @@ static void add_supply(const struct place *place, const struct scarcity *s, stru
 		for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
 			open += place->share_open[i];
 		supply->all_open += open;
+		supply->all += (double)n->n_devices * WHOLE;
 		for (uint32_t m = 0; m < s->n; m++) {
 			int32_t k = (int32_t)((uint32_t)(sums->slots[m] * s->per_count[m]) >> 16);
 
@@ -481,13 +506,40 @@ static void weigh(
 	}
 }
 
+static double shape_weight(const struct scarcity *s, const struct supply *supply, uint32_t m)
+{
+	const double size = (double)s->take[m] / (SHAPE_DEVICES * WHOLE),
+		     scarce = square(SHAPE_SPARE_MILLI / (supply->used[m] + SHAPE_SPARE_MILLI));
+
+	return SHAPE_PART * square(size) * scarce * scarce * scarce;
+}
+
+/* Shapes have no part in the weights of those who have come: they count beside all of these. */
+static void set_shape_weights(struct scarcity *s, const struct supply *supply)
+{
+	const double free = MIN(supply->all_open, supply->all) / MAX(supply->all, 1.0);
+	double sum = 0, most;
+
+	for (uint32_t i = s->n_typical; i < s->n_typical + s->n_shapes; i++)
+		sum += shape_weight(s, supply, s->at[i]) * free;
+	most = sum > SHAPES_PART_MAX ? SHAPES_PART_MAX / sum : 1;
+	for (uint32_t i = s->n_typical; i < s->n_typical + s->n_shapes; i++) {
+		const uint32_t m = s->at[i];
+		const double lambda = shape_weight(s, supply, m) * free * most;
+
+		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
+		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
+			FRAGMENT_PART);
+	}
+}
+
 static void set_weights(struct scarcity *s, const struct supply *supply)
 {
-	struct supply weight;
+	struct supply weight = {0};
 	double all_used = 0, all_slots = 0, all_open = 0;
 
 	/* In the mix's order: what is rounded is the same whatever the order of share. */
-	for (uint32_t i = 0; i < s->n; i++) {
+	for (uint32_t i = 0; i < s->n_typical; i++) {
 		const uint32_t m = s->at[i];
 
 		weigh(s, supply, m, &weight);
@@ -506,6 +558,7 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
 			FRAGMENT_PART);
 	}
+	set_shape_weights(s, supply);
 }
 
 /* Whether typical tenants use up the nodes' CPU well before their devices. */
@@ -550,7 +603,7 @@ static int scarcity_learn(struct place *place)
 	struct supply supply = {0};
 	int r;
 
-	set_typical(s, place->mix);
+	set_typical(place, s);
 	s->by_demand = ask_several(place->mix);
 	s->by_fragments = s->by_demand || is_cpu_short(place);
 	place_sizes_of(place, &s->sizes);

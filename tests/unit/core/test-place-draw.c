@@ -57,6 +57,8 @@ static void a_group_comes_together(void **state)
 	const uint32_t a = add_node(place, "a", "", "0000"), b = add_node(place, "b", "", "0011");
 	uint32_t fellow;
 
+	/* Neither node is kept for a tenant that requests a whole one. */
+	cluster_put(place, spec_of(1000, 0), a + 3);
 	/* Alone it goes to the first. */
 	assert_int_equal(cluster_device_for(place, spec_of(1000, 7)), a);
 	fellow = cluster_put(place, spec_of(1000, 7), b + 2);
@@ -147,6 +149,8 @@ static void opportunistic_ones_are_packed(void **state)
 	const uint32_t a = add_node(place, "a", "", "00"), b = add_node(place, "b", "", "00");
 	uint32_t tenant;
 
+	/* Neither node is kept for a tenant that requests a whole one. */
+	cluster_put(place, spec_of(1000, 0), a + 1);
 	cluster_put(place, spec_of(300, 0), b);
 	tenant = cluster_put(place, opportunistic(300), b + 1);
 	assert_int_equal(cluster_device_for(place, opportunistic(200)), b + 1);

@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -1078,6 +1079,105 @@ static void the_default_packs_the_first(void **state)
 	}
 }
 
+/* ---- the largest shapes of nodes ---- */
+
+struct nodes {
+	uint32_t n, n_devices, cpu_milli;
+	uint64_t memory_bytes;
+};
+
+/* Eight devices each: few nodes with much CPU and memory, many with less; and small nodes. */
+static const struct nodes few_large[] = {
+	{4, 8, 128000, 768 * GIB},
+	{24, 8, 96000, 384 * GIB},
+	{16, 2, 104000, 512 * GIB},
+};
+
+static uint32_t add_nodes(struct place *place, const struct nodes *nodes, size_t n)
+{
+	uint32_t n_devices = 0;
+
+	for (size_t kind = 0; kind < n; kind++)
+		for (uint32_t i = 0; i < nodes[kind].n; i++) {
+			struct place_device_info devices[8] = {0};
+			char name[32];
+			const struct place_node_info info = {.name = name,
+				.n_devices = nodes[kind].n_devices,
+				.devices = devices,
+				.cpu_milli = nodes[kind].cpu_milli,
+				.memory_bytes = nodes[kind].memory_bytes};
+			uint32_t node;
+
+			snprintf(name, sizeof(name), "kind-%zu-%u", kind, i);
+			assert_ok(place_node_add(place, &info, &node, NULL));
+			n_devices += info.n_devices;
+		}
+	return n_devices;
+}
+
+static struct place_spec spec_on_host(
+	uint32_t count, uint32_t share, uint32_t cpu_milli, uint64_t memory_bytes)
+{
+	struct place_spec spec = spec_of(share);
+
+	spec.count = count;
+	spec.cpu_milli = cpu_milli;
+	spec.memory_bytes = memory_bytes;
+	return spec;
+}
+
+static bool arrive(struct place *place, const struct place_spec *spec)
+{
+	struct place_choice choice;
+	uint32_t tenant;
+
+	place_note_arrival(place, spec);
+	if (place_find(place, spec, &choice, NULL) < 0)
+		return false;
+	assert_ok(place_add(place, spec, &choice, &tenant, NULL));
+	return true;
+}
+
+/* Small tenants, drawn, until they have that many permille of all devices. */
+static void fill_with_small(struct place *place, struct rand *rand, uint64_t until)
+{
+	const struct place_spec small[] = {
+		spec_on_host(1, 1000, 11400, 47 * GIB),
+		spec_on_host(1, 1000, 15700, 57 * GIB),
+		spec_on_host(1, 470, 11900, 46 * GIB),
+		spec_on_host(1, 810, 4000, 6 * GIB),
+		spec_on_host(0, 0, 8000, 16 * GIB),
+	};
+
+	for (uint64_t share = 0; share < until;) {
+		const struct place_spec *spec = &small[rand_below(rand, ARRAY_SIZE(small))];
+
+		assert_true(arrive(place, spec));
+		share += (uint64_t)spec->share * spec->count;
+	}
+}
+
+/*
+ * A shape that nothing has told the policy of, and that only few nodes can take: at a quarter of
+ * the devices none of those has a small tenant. Best fit keeps such nodes as well.
+ */
+static void the_default_keeps_what_only_large_shapes_can_use(void **state)
+{
+	const struct place_spec large = spec_on_host(8, 1000, 120000, 720 * GIB);
+
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
+		const uint32_t n_devices = add_nodes(place, few_large, ARRAY_SIZE(few_large));
+		struct rand rand = rand_seeded(seed);
+
+		fill_with_small(place, &rand, n_devices * 1000ull / 4);
+		for (uint32_t i = 0; i < few_large[0].n; i++)
+			if (!arrive(place, &large))
+				fail_msg("order %" PRIu64 ": no node for large tenant %u", seed,
+					i + 1);
+	}
+}
+
 static void policies_have_names(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
@@ -1101,4 +1201,4 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(the_default_leaves_models), UNIT(the_default_leaves_models_with_memory),
 	UNIT(the_default_takes_the_smaller_memory),
 	UNIT(the_default_takes_the_node_of_smaller_memory), UNIT(the_default_packs_the_first),
-	UNIT(policies_have_names))
+	UNIT(the_default_keeps_what_only_large_shapes_can_use), UNIT(policies_have_names))
