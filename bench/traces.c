@@ -20,13 +20,19 @@ const char *traces_folder(void)
 
 struct traces_run traces_start(const char *trace, const char *options)
 {
-	const char *folder = traces_folder();
+	char pods[1024];
+
+	snprintf(pods, sizeof(pods), "%s/openb_pod_list_%s.csv", traces_folder(), trace);
+	return traces_start_file(pods, options);
+}
+
+struct traces_run traces_start_file(const char *pods, const char *options)
+{
 	struct traces_run run;
 
 	snprintf(run.command, sizeof(run.command),
-		"%s sim --nodes '%s/openb_node_list_gpu_node.csv' --pods "
-		"'%s/openb_pod_list_%s.csv' %s --json -",
-		bench_built("src/cli/divvy"), folder, folder, trace, options);
+		"%s sim --nodes '%s/openb_node_list_gpu_node.csv' --pods '%s' %s --json -",
+		bench_built("src/cli/divvy"), traces_folder(), pods, options);
 	run.out = popen(run.command, "r");
 	if (!run.out)
 		bench_die("cannot start divvy sim");

@@ -22,5 +22,7 @@ struct traces_run {
 
 /* Begins a run, which goes on by itself; "options" are of divvy sim. */
 struct traces_run traces_start(const char *trace, const char *options);
+/* The same with that file of pods. */
+struct traces_run traces_start_file(const char *pods, const char *options);
 /* What came of it, the caller's; a run that failed ends the program. */
 json_t *traces_finish(struct traces_run *run);

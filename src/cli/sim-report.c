@@ -196,6 +196,9 @@ static bool is_defragmented(const struct sim *sim)
 }
 
 static const struct figure of_drop[] = {
+	{"allocated_at_50", NULL, PERCENT, allocated_at, 50},
+	{"allocated_at_70", NULL, PERCENT, allocated_at, 70},
+	{"allocated_at_80", NULL, PERCENT, allocated_at, 80},
 	{"allocated_at_90", "AT 90%", PERCENT, allocated_at, 90},
 	{"allocated_at_95", "AT 95%", PERCENT, allocated_at, 95},
 	{"allocated_at_100", "AT 100%", PERCENT, allocated_at, 100, is_full},
