@@ -14,7 +14,7 @@
 
 #include "bench/rig.h"
 
-#define RESULTS_MAX 256
+#define RESULTS_MAX 1024
 
 struct result {
 	char metric[64], unit[12], goal[16], detail[96];
