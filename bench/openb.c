@@ -94,7 +94,7 @@ static void run_trace(const char *trace, struct runs *ret)
 	collect(sim(trace, options), ret);
 }
 
-/* Traces that were not part of finding the policy's constants: no order comes with them. */
+/* No order comes with these traces: all are drawn. */
 static void run_derived(const struct derived *of, struct runs *ret)
 {
 	char path[] = "/tmp/divvy-derived-XXXXXX", options[128];
