@@ -7,8 +7,8 @@
  * A bench is a program that measures one family of metrics. Options of all of them:
  *   --out FILE      append results there (default out/bench.jsonl)
  *   --quick         shorter runs, for trying; the results say so
- *   --only TEXT     only the cases whose name contains it (shares, busy, churn, place, daemon, openb);
- *                   written only with --out
+ *   --only TEXT     only the cases whose name contains it (shares, busy, churn, place, daemon,
+ *                   openb); written only with --out
  *   --strict        exit status 1 when a goal was missed, which else is a result like any other
  *   --hook PATH     instead of divvy, preload this library (another project's) in shared runs
  *   --env K=V       set this for it, may be repeated; in V, {request} and {limit} are the program's

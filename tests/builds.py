@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 
+from tap import patience
+
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 BUILDS = [
     ("clang", "address"), ("clang", "thread"), ("clang", "memory"), ("clang", "leak"), ("clang", "undefined"),
@@ -30,7 +32,7 @@ def build(folder, name, source, command):
     with open(path + ".c", "w", encoding="utf-8") as f:
         f.write(source)
     r = subprocess.run(command + ["-o", path, path + ".c", "-ldl", "-lpthread"], capture_output=True,
-                       text=True, timeout=120, check=False)
+                       text=True, timeout=patience(120), check=False)
     return path, r.stderr if r.returncode else ""
 
 

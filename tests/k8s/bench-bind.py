@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.parse
 
-from cluster import SKIP, Skip, open_cluster, skip_all, wait_for
+from cluster import SKIP, Skip, open_cluster, patience, skip_all, wait_for
 from results import Results
 from scheduled import BUILD, Scheduled
 
@@ -32,13 +32,13 @@ class Times:
         self.ready = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
-        assert self.ready.wait(60)
+        assert self.ready.wait(patience())
 
     def run(self):
         path = f"/api/v1/namespaces/{cluster.namespace}/pods"
         version = cluster.get(path + "?" + urllib.parse.urlencode({"labelSelector": f"run={self.label}"}))
         version = version["metadata"]["resourceVersion"]
-        with cluster.watch(path, timeout=600, labelSelector=f"run={self.label}", resourceVersion=version) as events:
+        with cluster.watch(path, timeout=patience(600), labelSelector=f"run={self.label}", resourceVersion=version) as events:
             self.ready.set()
             for event in events:
                 o = event["object"]
@@ -49,7 +49,7 @@ class Times:
                     return
 
     def rate(self):
-        self.thread.join(600)
+        self.thread.join(patience(600))
         assert len(self.bound) == ARGS.pods, f"{len(self.bound)} of {ARGS.pods} are bound"
         times = sorted(self.bound.values())
         return (len(times) - 1) / (times[-1] - times[0])
@@ -72,7 +72,7 @@ def bare(n):
     names = make(f"bare-{n}", "nobody")
     times = Times(f"bare-{n}")
     subprocess.run([BARE, cluster.namespace, str(AT_A_TIME), str(NODES)], input="\n".join(names) + "\n", text=True,
-                   env={**os.environ, "KUBECONFIG": rig.account.kubeconfig}, check=True, timeout=600)
+                   env={**os.environ, "KUBECONFIG": rig.account.kubeconfig}, check=True, timeout=patience(600))
     rate = times.rate()
     clear(f"bare-{n}")
     return rate

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 import divvyd  # noqa: E402
 import scheduled  # noqa: E402
 from checker import problems  # noqa: E402
-from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
+from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
 
 DEVICES = "2xTest-16Gi"
@@ -63,7 +63,7 @@ class Watch:
         return answer["metadata"]["resourceVersion"]
 
     def follow(self):
-        with cluster.watch(self.path, timeout=30, resourceVersion=self.version, timeoutSeconds="5") as events:
+        with cluster.watch(self.path, timeout=patience(30), resourceVersion=self.version, timeoutSeconds="5") as events:
             for event in events:
                 if event["type"] == "ERROR":
                     return
@@ -115,7 +115,7 @@ class Load:
 
     def create(self, path, body):
         self.mine.append((f"{path}/{body['metadata']['name']}", time.monotonic() + self.random.uniform(3, 12)))
-        cluster.create(path, body, timeout=10)
+        cluster.create(path, body, timeout=patience(10))
 
     def name(self, what):
         self.made += 1

@@ -41,7 +41,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import node as real_node  # noqa: E402
 from api import Account, ApiError, write_kubeconfig  # noqa: E402
 from pki import Pki  # noqa: E402
-from tap import SKIP, Skip, alive, main, skip_all, thaw, wait_for  # noqa: E402,F401
+from tap import SKIP, Skip, alive, main, patience, skip_all, thaw, wait_for  # noqa: E402,F401
 
 SLOTS = 500         # clusters on one machine at once
 FIRST_PORT = 20000  # below those that outgoing connections are given
@@ -442,7 +442,7 @@ class Cluster(Tools):
         """Of a part that certifies itself."""
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        with urllib.request.urlopen(f"https://{self.slot.address}:{self.slot.port(name)}/healthz", timeout=10,
+        with urllib.request.urlopen(f"https://{self.slot.address}:{self.slot.port(name)}/healthz", timeout=patience(10),
                                     context=tls) as response:
             return response.read() == b"ok"
 

@@ -12,7 +12,7 @@ import socket
 import ssl
 import tempfile
 
-from cluster import ApiError, Skip, wait_for
+from cluster import ApiError, Skip, patience, wait_for
 from manifests import overlay
 
 SYSTEM = "divvy-system"
@@ -62,7 +62,7 @@ class Controller:
     def ask(self, method, path, port, body=None, headers=None):
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(self.address, port, timeout=10, context=tls)
+        connection = http.client.HTTPSConnection(self.address, port, timeout=patience(10), context=tls)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -104,7 +104,7 @@ def installed(cluster, args=()):
     """deploy/ applied, and its controller running, with more arguments."""
     with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
         cluster.only_own("installing divvy")
-        cluster.kubectl("apply", "--server-side", "-k", str(overlay(cluster, temporary)), timeout=120)
+        cluster.kubectl("apply", "--server-side", "-k", str(overlay(cluster, temporary)), timeout=patience(120))
         for name in ("sharepods", "gpunodes", "gpupolicies"):
             wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served", 60)
         controller = Controller(cluster, args=args)

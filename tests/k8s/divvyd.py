@@ -15,7 +15,7 @@ import socket
 import ssl
 import subprocess
 
-from cluster import wait_for
+from cluster import patience, wait_for
 
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
@@ -189,7 +189,7 @@ class Daemon:
     def spin_by(self, slot):
         """What a program of the host is told at the socket of a slot."""
         hooks = os.path.join(BUILD, "src/hook")
-        done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=60, check=False, env={
+        done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=patience(), check=False, env={
             "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"), "DIVVY_ABSENT": "closed",
             "DIVVY_SOCKET": self.door(slot),
             "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/sim")})
@@ -211,7 +211,7 @@ class Daemon:
         """(status, text)"""
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(self.cluster.slot.address, self.port, timeout=30, context=tls)
+        connection = http.client.HTTPSConnection(self.cluster.slot.address, self.port, timeout=patience(30), context=tls)
         with contextlib.closing(connection):
             connection.request("GET", path, headers={"Authorization": "Bearer " + token} if token else {})
             response = connection.getresponse()

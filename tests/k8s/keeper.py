@@ -22,10 +22,13 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from tap import patience  # noqa: E402
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PACKET_MAX = 1 << 16
-PATIENCE_S = 30
 FOLDERS_LOCK = "\0divvy-k8s-folders"
 MARK = ".divvy-k8s-"  # begins the names of the marks of those who use a mount point that was not there
 LIBC = ctypes.CDLL(None)
@@ -48,7 +51,7 @@ def undo_tree(path):
 def folders_to_itself():
     """No other keeper on this machine makes or removes mount points meanwhile."""
     with socket.socket(socket.AF_UNIX) as lock:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + patience()
         while True:
             try:
                 lock.bind(FOLDERS_LOCK)
@@ -79,13 +82,13 @@ def undo_controllers(path, value):
 
 def undo_link(name):
     if os.path.exists(f"/sys/class/net/{name}"):
-        subprocess.run(["ip", "link", "del", name], stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE_S)
+        subprocess.run(["ip", "link", "del", name], stdin=subprocess.DEVNULL, check=False, timeout=patience())
     return not os.path.exists(f"/sys/class/net/{name}")
 
 
 def undo_cgroup(path):
     """The whole tree below it; whoever is in it is ours."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience()
     while os.path.isdir(path) and time.monotonic() < end:
         for parent, _, _ in os.walk(path, topdown=False):
             with contextlib.suppress(OSError):
@@ -177,7 +180,7 @@ class Keeper:
     def end(self):
         """Everything away; says what could not be."""
         self.ended = True
-        stop = time.monotonic() + PATIENCE_S
+        stop = time.monotonic() + patience()
         while time.monotonic() < stop:
             self.reap()
             left = children()

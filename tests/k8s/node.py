@@ -19,7 +19,7 @@ import sys
 import time
 
 from image import make_image
-from tap import Skip, wait_for
+from tap import PATIENCE_S, Skip, patience, wait_for
 
 TURN = "\0divvy-k8s-node-turn"  # is held by who waits for a seat, so that who wants all of them is not passed by
 LOCK_S = 1200  # others' tests may take long
@@ -294,9 +294,9 @@ class Node:
         """What to put before a command so that it sees the node's mounts, from the root that we have."""
         return ["nsenter", "--mount", "--root", "--target", str(self.cluster.pid("mounts"))]
 
-    def enter(self, *argv, check=True, timeout=60, **kw):
+    def enter(self, *argv, check=True, timeout=PATIENCE_S, **kw):
         done = subprocess.run([*self.inside(), *argv], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=timeout, check=False, **kw)
+                              timeout=patience(timeout), check=False, **kw)
         assert not check or done.returncode == 0, f"{' '.join(argv)}: {done.stdout}{done.stderr}"
         return done
 

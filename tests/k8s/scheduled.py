@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 
-from cluster import ApiError, wait_for
+from cluster import ApiError, patience, wait_for
 
 BUILD = os.environ["DIVVY_BUILD"]
 BASE = os.path.join(os.environ["DIVVY_SOURCE"], "deploy/base")
@@ -77,7 +77,7 @@ class Scheduled:
         self.processes.remove(process)
         if process.poll() is None:
             process.terminate()
-        code = process.wait(60)
+        code = process.wait(patience())
         assert code == 0, f"divvy-scheduler has ended with {code}"
 
     def kill(self, process):

@@ -11,7 +11,7 @@ import threading
 import time
 
 import shipped
-from cluster import wait_for
+from cluster import patience, wait_for
 from divvyd import BUILD
 
 POSTS = 8  # connections, when many are created at once
@@ -44,12 +44,12 @@ class Bound:
         self.cluster, self.space, self.at = cluster, space, {}
         self.ready = threading.Event()
         threading.Thread(target=self.watch, daemon=True).start()
-        assert self.ready.wait(60)
+        assert self.ready.wait(patience())
 
     def watch(self):
         with contextlib.suppress(OSError):  # the cluster has ended
             while True:  # a server ends each watch after some time
-                with self.cluster.watch(f"/api/v1/namespaces/{self.space}/pods", timeout=1800) as events:
+                with self.cluster.watch(f"/api/v1/namespaces/{self.space}/pods", timeout=patience(1800)) as events:
                     self.ready.set()
                     for event in events:
                         o = event["object"]

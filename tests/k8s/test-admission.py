@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for
+from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, wait_for
 from controller import SYSTEM, Controller, installed
 from injector import SIDECAR, in_front, injector
 from scheduled import Scheduled
@@ -301,7 +301,7 @@ def it_may_be_in_another_namespace():
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
     controller.kill()
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path, timeout=120)
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path, timeout=patience(120))
     assert lead_to(space, "pods.mutate.late.divvy.gpu"), "the controller's own is in no manifest"
     plain, share = pod(container("c")), pod(container("c"), annotations=REQUEST)
     wait_for(lambda: refused(cluster.namespace, share), "nobody answers")

@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
 import injector  # noqa: E402
-from cluster import ApiError, Skip, alive, main, open_cluster, skip_all, unique, wait_for  # noqa: E402,F401
+from cluster import ApiError, Skip, alive, main, open_cluster, patience, skip_all, unique, wait_for  # noqa: E402,F401
 from controller import SYSTEM, Controller, installed  # noqa: E402
 
 G = "/apis/divvy.gpu/v1"
@@ -55,7 +55,7 @@ def kubectl_apply(obj):
     with open(path, "w", encoding="utf-8") as f:
         json.dump(obj, f)
     done = subprocess.run([cluster.kubectl_path, "--kubeconfig", cluster.kubeconfig, "apply", "-n", cluster.namespace,
-                           "-f", path], capture_output=True, text=True, timeout=60, check=False)
+                           "-f", path], capture_output=True, text=True, timeout=patience(), check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -409,7 +409,7 @@ def what_the_node_has_measured_is_shown():
     for measured in (315, 308, 450):
         who.patch(f"{leases}/{status['nodeName']}", {"metadata": {"annotations": {"divvy.gpu/measured": f"{key}={measured}:1024"}}})
     seen = []
-    with cluster.watch(share_pods(), timeout=60, resourceVersion=version, fieldSelector="metadata.name=s1") as events:
+    with cluster.watch(share_pods(), timeout=patience(), resourceVersion=version, fieldSelector="metadata.name=s1") as events:
         while not seen or seen[-1] != "0.45":
             event = next(events)
             if event["type"] == "MODIFIED":

@@ -16,7 +16,7 @@ from cluster import Skip, main, open_cluster, skip_all, wait_for
 from divvyd import (GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install, make_image,
                     run_pod, wait_for_pod)
 from plugin import start_plugin
-from tap import fairly
+from tap import fairly, patience
 
 
 DEVICES = 4  # for those that run beside one another; the others use the first
@@ -384,7 +384,7 @@ def clients_that_hold_the_page_keep_no_probe_out():
 
     def shake():
         while not is_over.is_set():
-            with contextlib.suppress(OSError), socket.create_connection(address, timeout=60) as s:
+            with contextlib.suppress(OSError), socket.create_connection(address, timeout=patience()) as s:
                 tls = ssl.create_default_context()
                 tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
                 tls.wrap_socket(s).close()
@@ -395,7 +395,7 @@ def clients_that_hold_the_page_keep_no_probe_out():
         return False
 
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(80)]
+        held = [stack.enter_context(socket.create_connection(address, timeout=patience())) for _ in range(80)]
         for s in held[::2]:
             with contextlib.suppress(OSError):
                 s.sendall(bytes.fromhex("160301"))

@@ -9,7 +9,7 @@ import socket
 import ssl
 
 import kube_scheduler
-from cluster import Skip, main, open_cluster, skip_all, wait_for
+from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
 from pki import Pki
 from scheduled import Scheduled
 
@@ -49,7 +49,7 @@ class Keys:
         context.check_hostname = False
         if shown:
             context.load_cert_chain(*shown)
-        return http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=context)
+        return http.client.HTTPSConnection("127.0.0.1", port, timeout=patience(), context=context)
 
     def ask(self, path, body, shown, port=PORT):
         """Status and text of an answer."""

@@ -14,7 +14,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
+from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
 from controller import installed  # noqa: E402
 from manifests import DEPLOY  # noqa: E402
 
@@ -55,7 +55,7 @@ def directly(path, headers=None, cert=None):
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     if cert:
         tls.load_cert_chain(*cert)
-    connection = http.client.HTTPSConnection(controller.address, controller.port, timeout=30, context=tls)
+    connection = http.client.HTTPSConnection(controller.address, controller.port, timeout=patience(30), context=tls)
     with contextlib.closing(connection):
         connection.request("GET", path, headers=headers or {})
         answer = connection.getresponse()

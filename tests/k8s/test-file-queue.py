@@ -11,7 +11,7 @@ import sys
 import time
 
 import shipped
-from cluster import Skip, main, open_cluster, skip_all, wait_for
+from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
 from shipped import example
 
 QUEUE = os.path.join(shipped.EXAMPLES, "file-queue/file-queue")
@@ -109,7 +109,7 @@ def each_is_handled_once_whoever_is_killed():
         most = max(most, len(daemon.status().get("tenants") or []))
         assert kills < 100, f"{names_in('.')} are left: {jobs()}"
     with watcher("--once") as process:
-        assert process.wait(120) == 0
+        assert process.wait(patience(120)) == 0
     nothing_is_left()
     assert handled() == {name: 1 for name in [*wanted, "one"]}, handled()
     assert kills > 5 and 1 < most <= AT_ONCE, (kills, most)
@@ -119,7 +119,7 @@ def one_that_fails_is_put_apart():
     write_job("exit 1")
     put("bad")
     with watcher("--once") as process:
-        assert process.wait(300) == 0
+        assert process.wait(patience(300)) == 0
     assert names_in("failed") == {"bad"} and "bad" not in names_in("done")
     nothing_is_left()
 
@@ -129,7 +129,7 @@ def the_same_name_may_come_again():
     for _ in range(3):
         put("again")
         with watcher("--once") as process:
-            assert process.wait(120) == 0
+            assert process.wait(patience(120)) == 0
     # What came before is not written over.
     assert handled()["again"] == 3 and {"again", "again.1", "again.2"} <= names_in("done")
     nothing_is_left()

@@ -20,7 +20,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
+from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, unique, wait_for  # noqa: E402
 from controller import SYSTEM, Controller, installed  # noqa: E402
 from divvyd import BUILD, bind, bound_account, given  # noqa: E402
 from pki import openssl  # noqa: E402
@@ -277,7 +277,7 @@ def held(who, *uris):
             yield last
         finally:
             process.stdin.close()
-            code = process.wait(60)
+            code = process.wait(patience())
             reader.join()
         assert code == 0, code
 

@@ -12,7 +12,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import ApiError, Skip, main, open_cluster, skip_all, unique, wait_for  # noqa: E402
+from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, unique, wait_for  # noqa: E402
 from manifests import DEPLOY, base, differences, index, key, load, overlay, pod_spec  # noqa: E402
 
 SYSTEM, LEASES = "divvy-system", "divvy-node-lease"
@@ -100,7 +100,7 @@ def specs():
 
 
 def apply(*more):
-    return cluster.kubectl("apply", *more, "-k", str(folder), timeout=120)
+    return cluster.kubectl("apply", *more, "-k", str(folder), timeout=patience(120))
 
 
 def applies_on_an_empty_cluster():
@@ -561,7 +561,7 @@ def uninstalling_leaves_what_runs():
     with_webhooks()
     eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     cluster.apply((DEPLOY / "external-metrics.yaml").read_text())
-    subprocess.run([DEPLOY / "uninstall"], check=True, timeout=300, stdout=subprocess.DEVNULL,
+    subprocess.run([DEPLOY / "uninstall"], check=True, timeout=patience(300), stdout=subprocess.DEVNULL,
                    env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"})
     for obj_key in base():
         stays = obj_key[0] == "CustomResourceDefinition"

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for
+from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, wait_for
 from fault_proxy import CutProxy, FaultProxy
 
 BUILD = os.environ["DIVVY_BUILD"]
@@ -37,7 +37,7 @@ class Mirror:
     def __exit__(self, *_):
         self.process.stdin.close()
         self.process.stdout.close()
-        assert self.process.wait(60) == 0, self.process.returncode
+        assert self.process.wait(patience()) == 0, self.process.returncode
 
     def ask(self, what):
         self.process.stdin.write(what + "\n")
@@ -135,7 +135,7 @@ class Churn:
 
 def all_of_it_works_alone():
     env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "DIVVY_TEST_NAMESPACE": cluster.namespace}
-    done = subprocess.run([LIVE], env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([LIVE], env=env, capture_output=True, text=True, timeout=patience(300), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -15,7 +15,7 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from cluster import ApiError, Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
+from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
 from scheduled import BUILD, GIB, GPU, NODE_LEASES, RIGHTS, Scheduled, documents  # noqa: E402
 
 PLUGIN = os.path.join(BUILD, "src/kubectl/kubectl-divvy")
@@ -30,7 +30,7 @@ def divvy(*args, who=None, stdin=None, **more):
     env = {**os.environ, **more, "KUBECONFIG": account.kubeconfig, "HOME": os.path.dirname(account.kubeconfig),
            "PATH": f"{os.path.dirname(PLUGIN)}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
     done = subprocess.run([account.kubectl_path, "divvy", *args], input=stdin or "", capture_output=True, text=True,
-                          env=env, timeout=120, check=False)
+                          env=env, timeout=patience(120), check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -150,7 +150,7 @@ def top_is_a_live_screen():
         while seen.count(b"GPU-n1-1") < 2:  # two pictures
             seen += os.read(ours, 1 << 16)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     os.close(ours)
 
 
@@ -196,7 +196,7 @@ def why_says_what_each_device_lacks():
         assert {r["why"] for r in rows.values()} == {"kept off by labels of others"}, rows
     rig.gone("apart0", "apart1", "apart2")
     # Without a cluster nobody knows what pods there are.
-    err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=60, check=False,
+    err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=patience(), check=False,
                          env={**os.environ, "KUBECONFIG": "/nowhere/config"}).stderr
     assert err == "kubectl divvy why: kubeconfig '/nowhere/config': there is no such file\n", err
 
@@ -416,7 +416,7 @@ def a_defrag_that_is_ended_opens_the_devices():
     try:
         wait_for(lambda: cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned"), "a device is closed")
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=patience())
     finally:
         child.kill()
         child.wait()

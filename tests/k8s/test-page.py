@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
 from controller import installed  # noqa: E402
-from tap import PATIENCE_S  # noqa: E402
+from tap import PATIENCE_S, patience  # noqa: E402
 
 G = "/apis/divvy.gpu/v1/gpunodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
@@ -31,10 +31,10 @@ COOKIE = "__Host-divvy-token"
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
-def connect(timeout=30):
+def connect(timeout=PATIENCE_S):
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    return http.client.HTTPSConnection(controller.address, controller.page, timeout=timeout, context=tls)
+    return http.client.HTTPSConnection(controller.address, controller.page, timeout=patience(timeout), context=tls)
 
 
 def ask(method, path, token=None, cookie=None):
@@ -55,7 +55,7 @@ class Viewer:
         self.seen = {"nodes": {}, "use": {}, "waiting": {}, "totals": {}}
         self.events = queue.Queue()
         self.last, self.n_all, self.bytes = after, 0, 0
-        self.connection = connect(timeout=60)
+        self.connection = connect(timeout=patience())
         self.connection.request("GET", "/events/" + after, headers={"Cookie": f"{COOKIE}={token}"})
         self.socket = self.connection.sock
         self.answer = self.connection.getresponse()
@@ -80,7 +80,7 @@ class Viewer:
         self.events.put(None)
 
     def take(self, patience_s=PATIENCE_S):
-        event = self.events.get(timeout=patience_s)
+        event = self.events.get(timeout=patience(patience_s))
         assert event is not None, "the stream has ended"
         if event["event"] != "state":
             return event
@@ -99,7 +99,7 @@ class Viewer:
         return event
 
     def until(self, condition, what):
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + patience()
         while not condition(self.seen):
             assert time.monotonic() < end, f"never: {what}"
             self.take(max(0.1, end - time.monotonic()))
@@ -256,7 +256,7 @@ def browse(name, *args):
         raise Skip(get.stderr.strip())
     env = {**os.environ, "DIVVY_BROWSER": get.stdout.strip()}
     done = subprocess.run(["node", os.path.join(HERE, "../browser/look.mjs"), f"https://{controller.address}:{controller.page}/",
-                           name, *args], input=operator.token, capture_output=True, text=True, env=env, timeout=300, check=False)
+                           name, *args], input=operator.token, capture_output=True, text=True, env=env, timeout=patience(300), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 

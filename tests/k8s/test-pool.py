@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
 from api import ApiError  # noqa: E402
-from cluster import Skip, main, open_cluster, skip_all, wait_for  # noqa: E402
+from cluster import Skip, main, open_cluster, patience, skip_all, wait_for  # noqa: E402
 from controller import PROGRAM as CONTROLLER  # noqa: E402
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import (IMAGE, Daemon, bound_account, delete_pod, events_of, image_of, make_image,  # noqa: E402
@@ -98,12 +98,12 @@ class Offers:
     def __init__(self):
         self.seen, self.ready = set(), threading.Event()
         threading.Thread(target=self.watch, daemon=True).start()
-        assert self.ready.wait(60)
+        assert self.ready.wait(patience())
 
     def watch(self):
         with contextlib.suppress(OSError):  # the cluster has ended
             while True:  # a server ends each watch after some time
-                with cluster.watch("/api/v1/nodes", timeout=1800, fieldSelector=f"metadata.name={cluster.node_name}") as events:
+                with cluster.watch("/api/v1/nodes", timeout=patience(1800), fieldSelector=f"metadata.name={cluster.node_name}") as events:
                     self.ready.set()
                     for event in events:
                         have = event["object"].get("status", {}).get("allocatable")
@@ -292,7 +292,7 @@ def one_that_was_told_before_it_could_hear_knows_it():
             wait_for(lambda: "told to end" in read(log), "it knows that it is to end")
             assert program.poll() is None, read(log)
             cluster.patch(f"{path}/{name}", {"metadata": {"annotations": {"divvy.gpu/released": "true"}}})
-            assert program.wait(60) == 0, read(log)
+            assert program.wait(patience()) == 0, read(log)
         finally:
             program.kill()
             cluster.delete(f"{path}/{name}", grace_s=0)

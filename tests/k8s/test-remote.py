@@ -24,7 +24,7 @@ from cluster import Skip, is_chroot, main, open_cluster, skip_all, unique, wait_
 from controller import SYSTEM, installed  # noqa: E402
 from divvyd import BUILD, GIB, IMAGE, Daemon, bound_account, events_of, make_image  # noqa: E402
 from scheduled import PROGRAM as SCHEDULER  # noqa: E402
-from tap import fairly, stat_of  # noqa: E402
+from tap import fairly, patience, stat_of  # noqa: E402
 
 FAR = "gpu-node"
 MAGIC, ABI, CHECK = 0x64766661, 2, 1  # src/remote/far.h
@@ -289,7 +289,7 @@ def ask(space, pod, cert=None, key=None):
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     if cert:
         tls.load_cert_chain(cert, key)
-    with socket.create_connection(server.address, timeout=30) as plain:
+    with socket.create_connection(server.address, timeout=patience(30)) as plain:
         try:
             with tls.wrap_socket(plain) as s:
                 s.sendall(hello(space, pod))
@@ -359,7 +359,7 @@ def strangers_get_nothing():
     folder = os.path.join(cluster.dir, "intruder")
     # Nothing shown, nothing said but noise, a certificate of one's own for that very container.
     assert ask(cluster.namespace, "owner") is None
-    with socket.create_connection(server.address, timeout=30) as s:
+    with socket.create_connection(server.address, timeout=patience(30)) as s:
         s.sendall(b"GET / HTTP/1.0\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             while s.recv(4096):
@@ -392,7 +392,7 @@ def strangers_get_nothing():
 def those_who_say_nothing_hold_up_nobody():
     with contextlib.ExitStack() as stack:
         for _ in range(200):
-            stack.enter_context(socket.create_connection(server.address, timeout=30))
+            stack.enter_context(socket.create_connection(server.address, timeout=patience(30)))
         make("through", "--kernel-us=500", "--duration=1", mode="remote", request="0.2", memory="1Gi")
         cluster.wait_for_pod("through", "Succeeded")
     remove("through")

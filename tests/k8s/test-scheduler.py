@@ -11,7 +11,7 @@ import ssl
 import urllib.error
 import urllib.request
 
-from cluster import Skip, main, open_cluster, skip_all, wait_for
+from cluster import Skip, main, open_cluster, patience, skip_all, wait_for
 from fault_proxy import GateProxy
 from refuser import NAME as REFUSER, REASON, Refuser
 from scheduled import Scheduled
@@ -410,7 +410,7 @@ def ask_https(path, token=None):
     request = urllib.request.Request(f"https://127.0.0.1:{PORT}{path}",
                                      headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=patience(30), context=context) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

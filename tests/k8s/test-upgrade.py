@@ -13,7 +13,7 @@ import tarfile
 import time
 
 import shipped
-from cluster import Skip, is_chroot, main, open_cluster, skip_all, wait_for
+from cluster import Skip, is_chroot, main, open_cluster, patience, skip_all, wait_for
 from divvyd import BUILD, DIVVY
 from shipped import PROGRAMS, SYSTEM
 
@@ -89,7 +89,7 @@ def who_asks_for_help_has_what_he_shows():
             assert "README.txt" in [os.path.basename(m.name) for m in tar.getmembers()], said
     path = os.path.join(cluster.dir, "bundle.tar")
     subprocess.run([DIVVY, "doctor", "--bundle", path, "--kubeconfig", cluster.kubeconfig], check=False,
-                   stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+                   stdin=subprocess.DEVNULL, capture_output=True, timeout=patience(120))
     with tarfile.open(path) as tar:
         files = {m.name: tar.extractfile(m).read().decode() for m in tar.getmembers()}
     for pod in cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods")["items"]:
@@ -137,7 +137,7 @@ def uninstalled_pods_run_on():
     names = ("first", "beside", "second", "third")
     before = containers(*names)
     pids = [daemon.listed()[n]["processes"][0]["pid"] for n in names]
-    subprocess.run([os.path.join(os.environ["DIVVY_SOURCE"], "deploy/uninstall")], check=True, timeout=300,
+    subprocess.run([os.path.join(os.environ["DIVVY_SOURCE"], "deploy/uninstall")], check=True, timeout=patience(300),
                    stdout=subprocess.DEVNULL,
                    env={**os.environ, "KUBECTL": f"{cluster.kubectl_path} --kubeconfig {cluster.kubeconfig}"})
     assert not cluster.exists(f"/api/v1/namespaces/{SYSTEM}"), "divvy's namespace is there"

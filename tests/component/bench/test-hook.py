@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
-from rig import BUILD, main  # noqa: E402
+from rig import BUILD, main, patience  # noqa: E402
 
 LIBRARY = os.path.join(BUILD, "tests/component/bench/libtrivial.so")
 
@@ -17,7 +17,7 @@ LIBRARY = os.path.join(BUILD, "tests/component/bench/libtrivial.so")
 def bench(name, *args):
     with tempfile.TemporaryDirectory() as folder:  # it makes a folder out where it is
         return subprocess.run([os.path.join(BUILD, "bench/bench-" + name), "--quick", *args], cwd=folder,
-                              check=False, capture_output=True, text=True, timeout=150)
+                              check=False, capture_output=True, text=True, timeout=patience(150))
 
 
 def shared_runs_preload_it():

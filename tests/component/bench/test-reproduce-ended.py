@@ -14,7 +14,7 @@ import time
 SOURCE = pathlib.Path(os.environ["DIVVY_SOURCE"])
 sys.path[:0] = [str(SOURCE / "tests")]
 
-from tap import PATIENCE_S, main, wait_for  # noqa: E402
+from tap import main, patience, wait_for  # noqa: E402
 
 
 OURS = ("divvy", "spin")  # so begin the names of what a run starts
@@ -41,7 +41,7 @@ def leaves_nothing(sign):
             wait_for(lambda: child.poll() is not None or {"divvyd", "spin"} <= set(processes_with(mark).values()), "programs run")
             seen = time.monotonic() - began
             child.send_signal(sign)
-            out, err = child.communicate(timeout=PATIENCE_S)
+            out, err = child.communicate(timeout=patience())
         assert child.returncode == 1 and "ended before all were run" in err and "K2: " not in out, (seen, out, err)
         wait_for(lambda: not processes_with(mark), "nothing runs any more")
 

@@ -26,7 +26,7 @@ import one_cluster  # noqa: E402
 import page  # noqa: E402
 import run  # noqa: E402
 from experiments import c, d2, u4, u5  # noqa: E402
-from tap import PATIENCE_S, main  # noqa: E402
+from tap import main, patience  # noqa: E402
 
 
 def environment(only, **env):
@@ -35,7 +35,7 @@ def environment(only, **env):
 
 def reproduce(only, out, **env):
     return subprocess.run([SOURCE / "reproduce/run.py", "--out", out], stdin=subprocess.DEVNULL, text=True,
-                          capture_output=True, timeout=PATIENCE_S, check=False, env=environment(only, **env))
+                          capture_output=True, timeout=patience(), check=False, env=environment(only, **env))
 
 
 def runs_draws_and_writes_a_page():
@@ -149,7 +149,7 @@ class Pretended(run.Runs):
             if len(self.at_work) > 1:
                 self.met.set()
         if name in ("K1", "K2"):
-            assert self.met.wait(PATIENCE_S), f"{name} is alone"
+            assert self.met.wait(patience()), f"{name} is alone"
         time.sleep(0.01)
         with self.lock:
             self.at_work.remove(name)

@@ -18,7 +18,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
-from rig import BUILD, DIVVYD, PATIENCE_S, Rig, SOURCE, SPIN, alive, main, wait_for  # noqa: E402,F401
+from rig import BUILD, DIVVYD, PATIENCE_S, Rig, SOURCE, SPIN, alive, main, patience, wait_for  # noqa: E402,F401
 from tap import SKIP, Skip, fairly, skip_all, thaw  # noqa: E402,F401
 
 DIVVYD_BEFORE = os.path.join(BUILD, "tests/component/chaos/divvyd-before")
@@ -95,7 +95,7 @@ class Peer:
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(PATIENCE_S)
+        self.socket.settimeout(patience())
         self.socket.connect(path)
         self.version = None  # of what came last
 
@@ -284,7 +284,7 @@ class Machine(Rig):
         return ""
 
     def books_are_right(self, but=()):
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + patience()
         while True:
             wrong = self.wrong(but)
             if not wrong:
@@ -319,7 +319,7 @@ class Tenant:
 
     def run(self, *argv, env=None, timeout=PATIENCE_S, **kw):
         return subprocess.run(argv, env=self.environment(env), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=timeout, check=False, **kw)
+                              text=True, timeout=patience(timeout), check=False, **kw)
 
     def now(self):
         return next(t for t in self.machine.tenants() if t["id"] == self.id)
@@ -369,6 +369,6 @@ def kill(child, sig=signal.SIGKILL):
 
 def survived(child, code=0):
     """It ends by itself and well."""
-    out, err = child.communicate(timeout=PATIENCE_S)
+    out, err = child.communicate(timeout=patience())
     assert child.returncode == code, f"{child.args[0]}: exit {child.returncode}: {out[-500:]}{err[-2000:]}"
     return out

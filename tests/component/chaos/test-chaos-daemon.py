@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from machine import CHAOS, DIVVYD, Machine, SKIP, SPIN, fairly, kill, run, seed_of, soaking, survived, wait_for
+from machine import CHAOS, DIVVYD, Machine, SKIP, SPIN, fairly, kill, patience, run, seed_of, soaking, survived, wait_for
 
 TIMES = 100 if soaking() else 10
 ALIVE_MAX = 24
@@ -93,9 +93,9 @@ def killed_at_its_system_calls():
             time.sleep(rng.choice([0, 0.002, 0.02, 0.2]))
             comer = tenants[n % 3].start(SPIN, "--count=30", "--kernel-us=100", registered=False)
             done = subprocess.run([STEPPER, "attach", str(point), str(m.daemon.pid)], capture_output=True, text=True,
-                                  check=False, timeout=60)
+                                  check=False, timeout=patience())
             assert done.returncode == 0, done.stderr
-            m.daemon.wait(60)
+            m.daemon.wait(patience())
             m.start()
             survived(comer)
             all_is_well(m, tenants, spins)
@@ -165,7 +165,7 @@ def replaced_under_load():
         for _ in range(TIMES):
             old = m.daemon
             m.start("--replace")
-            assert old.wait(60) == 0, "the one that was replaced ends well"
+            assert old.wait(patience()) == 0, "the one that was replaced ends well"
             all_is_well(m, tenants, spins)
         shares_are_right(m, spins)
 

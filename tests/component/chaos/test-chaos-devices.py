@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 
-from machine import DIVVYD, Machine, SPIN, run, survived, wait_for
+from machine import DIVVYD, Machine, SPIN, patience, run, survived, wait_for
 
 # What CUDA and NVML show: UUIDs in CUDA's order, memory, UUIDs in NVML's order.
 PROBE = """
@@ -113,12 +113,12 @@ def two_daemons_for_one_device():
         env = {**m.env, "DIVVY_RUNTIME_DIR": second, "DIVVY_SIM": m.sim}
         for _ in range(3):
             done = subprocess.run([DIVVYD, "--simulate", m.simulate], env=env, stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=60, check=False)
+                                  capture_output=True, text=True, timeout=patience(), check=False)
             assert done.returncode != 0, done
             assert f"pid {m.daemon.pid}" in done.stderr and m.socket_path in done.stderr, done.stderr
         # the same folder
         done = subprocess.run([DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=patience(), check=False)
         assert done.returncode != 0 and str(m.daemon.pid) in done.stderr, done.stderr
         m.goes_on(spin.pid)
         m.books_are_right()

@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from machine import CHAOS, Machine, SKIP, SPIN, kill, run, reap, seed_of, skip_all, soaking, wait_for
+from machine import CHAOS, Machine, SKIP, SPIN, kill, patience, run, reap, seed_of, skip_all, soaking, wait_for
 
 PHASES = "register context reserve small free launch synchronise destroy".split()
 STEPPER = os.path.join(CHAOS, "stepper")
@@ -25,7 +25,7 @@ def step(tenant, phase, point):
                              env=tenant.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)
     tenant.machine.children.append(child)
-    out, err = child.communicate(timeout=600)
+    out, err = child.communicate(timeout=patience(600))
     tenant.machine.children.remove(child)
     assert child.returncode == 0, f"{phase}/{point}: exit {child.returncode}: {out}{err}"
     return int(out.split()[-1])

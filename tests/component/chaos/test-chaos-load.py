@@ -7,14 +7,14 @@ import os
 import shutil
 import subprocess
 
-from machine import HOOKS, Machine, run, wait_for
+from machine import HOOKS, Machine, patience, run, wait_for
 
 JAVA = shutil.which("java")
 
 
 def plain(*argv, **env):
     clean = {"PATH": os.environ["PATH"], "HOME": "/", "LC_ALL": "C.UTF-8", **env}
-    return subprocess.run(argv, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    return subprocess.run(argv, env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(),
                           check=False)
 
 

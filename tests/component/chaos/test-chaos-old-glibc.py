@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 
-from machine import CHAOS, HOOKS, Machine, run, skip_all, wait_for
+from machine import CHAOS, HOOKS, Machine, patience, run, skip_all, wait_for
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "divvy")
 ROOT = os.path.join(CACHE, "debian-11")
@@ -24,7 +24,7 @@ def mirrors():
     """The archives that apt knows, without those of updates."""
     with contextlib.suppress(OSError):
         done = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE)", "Created-By: Packages"],
-                              capture_output=True, text=True, check=False, timeout=60)
+                              capture_output=True, text=True, check=False, timeout=patience())
         return list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines() if "security" not in line))
     return []
 
@@ -70,7 +70,7 @@ def enter(folder, *argv, env=None):
     return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", folder, ROOT,
                            "/usr/bin/env", *inside, *argv],
                           env={"PATH": clean["PATH"]}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=patience(), check=False)
 
 
 def furnish(m):

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 
-from machine import CHAOS, MIB, Machine, PATIENCE_S, alive, kill, run, wait_for
+from machine import CHAOS, MIB, Machine, alive, kill, patience, run, wait_for
 
 SHARER = os.path.join(CHAOS, "sharer")
 OUT_OF_MEMORY = 2
@@ -35,7 +35,7 @@ class Sharer:
 
     def end(self):
         self.child.stdin.close()
-        self.child.wait(PATIENCE_S)
+        self.child.wait(patience())
         self.child.stdout.close()
 
 

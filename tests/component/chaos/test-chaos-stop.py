@@ -9,8 +9,8 @@ import os
 import signal
 import time
 
-from machine import MIB, Machine, PATIENCE_S, fairly, run, seed_of, soaking, wait_for
-from tap import stat_of
+from machine import MIB, Machine, fairly, run, seed_of, soaking, wait_for
+from tap import patience, stat_of
 
 TIMES = 60 if soaking() else 6
 
@@ -117,7 +117,7 @@ def a_stopped_program_of_a_removed_tenant_keeps_its_memory():
             answer = peer.ask(cmd="create", name="next", spec={"request": "0.1", "memory": str(all_of_it)})
         assert not answer["ok"] and "left to promise" in answer["error"], answer
         thaw(child)
-        assert child.wait(PATIENCE_S) == 1
+        assert child.wait(patience()) == 1
         wait_for(lambda: free(m) == all_of_it, "its memory is free")
         m.create("next", request="0.1", memory=str(all_of_it)).remove()
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 from machine import DIVVYD_BEFORE, HOOK_BEFORE, HOOKS, Machine, SKIP, fairly, kill, run, survived, wait_for  # noqa: F401
-from rig import BUILD, DIVVYD
+from rig import BUILD, DIVVYD, patience
 
 SIMCTL = os.path.join(BUILD, "src/sim/divvy-simctl")
 BEFORE = {"LD_PRELOAD": ":".join([HOOK_BEFORE, *HOOKS[1:]])}
@@ -97,7 +97,7 @@ def one_takes_over_from_the_other():
         for program, speaks in ((DIVVYD_BEFORE, 1), (DIVVYD, 2), (DIVVYD_BEFORE, 1)):
             last, m.program = m.daemon, program
             m.start("--replace")
-            last.wait(60)
+            last.wait(patience())
             wait_for(lambda s=speaks: versions(m) == s, "the other serves")
 
 

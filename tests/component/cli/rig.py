@@ -14,7 +14,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
-from tap import PATIENCE_S, Skip, alive, main, wait_for  # noqa: E402,F401
+from tap import PATIENCE_S, Skip, alive, main, patience, wait_for  # noqa: E402,F401
 
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
@@ -61,7 +61,7 @@ class Rig:
 
     def stop(self, sig=signal.SIGTERM):
         self.daemon.send_signal(sig)
-        self.daemon.wait(PATIENCE_S)
+        self.daemon.wait(patience())
         self.daemon = None
 
     def end_on_demand(self):
@@ -90,14 +90,14 @@ class Rig:
         if child.poll() is None:
             child.terminate()
             try:
-                child.wait(10)
+                child.wait(patience(10))
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
 
     def divvy(self, *args, env=None, timeout=PATIENCE_S):
         return subprocess.run([DIVVY, *args], env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=timeout, check=False)
+                              capture_output=True, text=True, timeout=patience(timeout), check=False)
 
     def json(self, *args):
         done = self.divvy(*args)

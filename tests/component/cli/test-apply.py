@@ -4,7 +4,7 @@
 
 import os
 
-from rig import PATIENCE_S, SPIN, Rig, main, refused, wait_for
+from rig import SPIN, Rig, main, patience, refused, wait_for
 
 
 def write(rig, *lines):
@@ -80,7 +80,7 @@ def a_removed_program_is_told():
         line = child.stderr.readline()
         assert "no GPU for this program any more" in line and "removed" in line, line
         # Its next launch fails, as that of a program with a remote GPU does; it need not be killed.
-        assert child.wait(PATIENCE_S) == 1
+        assert child.wait(patience()) == 1
         assert "DEVICE_UNAVAILABLE" in child.stderr.read()
 
 

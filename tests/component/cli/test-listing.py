@@ -18,7 +18,7 @@ import tempfile
 import termios
 import xml.dom.minidom
 
-from rig import DIVVY, DIVVYD, SPIN, Rig, main, refused, wait_for
+from rig import DIVVY, DIVVYD, SPIN, Rig, main, patience, refused, wait_for
 
 
 def tables_name_what_is_there():
@@ -78,7 +78,7 @@ def why_says_what_holds_back():
 def report_survives_a_restart():
     with Rig() as rig:
         child = rig.run("--name", "worker", "--request", "0.5", "--memory", "10%", "--", SPIN, "--kernel-us=1000", "--duration=5")
-        assert child.wait(60) == 0
+        assert child.wait(patience()) == 0
         wait_for(lambda: not rig.tenant("worker"), "the tenant has gone")
 
         def used():
@@ -99,7 +99,7 @@ def report_survives_a_reboot():
         for round_ in range(2):
             with Rig(daemon=False) as rig:
                 rig.start("--usage-dir", kept)
-                assert rig.run("--name", f"boot{round_}", "--request", "0.5", "--", SPIN, "--duration=1").wait(60) == 0
+                assert rig.run("--name", f"boot{round_}", "--request", "0.5", "--", SPIN, "--duration=1").wait(patience()) == 0
                 wait_for(lambda: not rig.tenant(f"boot{round_}"), "the tenant has gone")
                 report = rig.json("report", "-o", "json")["tenants"]
                 rig.stop()
@@ -140,10 +140,10 @@ def top_is_a_live_screen():
             screen.resize(60, 6)
             screen.await_text("q quit")
             screen.send(b"q")
-            assert screen.child.wait(60) == 0
+            assert screen.child.wait(patience()) == 0
         with Screen(rig, "no-such-terminal") as screen:
             screen.await_text("TERM 'no-such-terminal'")
-            assert screen.child.wait(60) == 1
+            assert screen.child.wait(patience()) == 1
 
 
 class Screen:
@@ -261,7 +261,7 @@ def plot_writes_a_picture():
         os.mkfifo(fifo)
         reader = rig.spawn("cat", fifo)
         assert rig.divvy("plot", "-o", fifo).returncode == 0
-        xml.dom.minidom.parseString(reader.communicate(timeout=60)[0])
+        xml.dom.minidom.parseString(reader.communicate(timeout=patience())[0])
         assert stat.S_ISFIFO(os.lstat(fifo).st_mode)
 
 
@@ -285,7 +285,7 @@ def doctor_asks_the_engines():
                 assert not any(engine in f["what"] for f in said if "no docker" not in f["what"]), said
                 continue
             works = subprocess.run([path, "version"], env=rig.env, stdin=subprocess.DEVNULL, capture_output=True,
-                                   timeout=60, check=False).returncode == 0
+                                   timeout=patience(), check=False).returncode == 0
             fails = [f for f in said if f"`{engine} version` fails" in f["what"]]
             assert works != bool(fails), (engine, works, said)
             assert works or "start its daemon" in fails[0]["do"], fails
@@ -323,7 +323,7 @@ def a_bundle_has_what_helps_and_no_secret():
             secrets = [v.partition("=")[2] for v in environ.read().split("\0") if v.startswith("DIVVY_T")]
         assert secrets and not any(s in text for s in secrets for text in files.values()), "it has the tenant's secret"
         done = subprocess.run([DIVVY, "doctor", "--bundle", "-"], env=rig.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=60, check=False)
+                              capture_output=True, timeout=patience(), check=False)
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
             assert set(tar.getnames()) == set(files), tar.getnames()
         assert done.returncode == 0 and len(done.stdout) % 512 == 0 and b"left out" in done.stderr, done.stderr

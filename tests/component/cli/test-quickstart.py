@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 
-from rig import BUILD, SOURCE, Rig, main
+from rig import BUILD, SOURCE, Rig, main, patience
 
 
 def commands_of_the_page():
@@ -23,7 +23,7 @@ def every_command_works():
         script = "set -em\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -v\n" + "\n".join(blocks)
         done = subprocess.run(["bash", "-c", script], cwd=rig.dir, env={**rig.env, "PATH": path},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=300, check=False)
+                              timeout=patience(300), check=False)
         assert done.returncode == 0, done.stdout
         assert "simulated" in done.stdout
         assert "left" in done.stdout and "CUDA_ERROR_OUT_OF_MEMORY" in done.stdout, done.stdout

@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 
-from rig import DIVVY, DIVVYD, SPIN, Rig, main, refused
+from rig import DIVVY, DIVVYD, SPIN, Rig, main, patience, refused
 
 
 def wishes_that_no_machine_can_grant():
@@ -130,12 +130,12 @@ def values_that_no_machine_would_take():
             refused(rig.divvy("run", "--request", "0.1", "--simulate", spec, "--", "true"), 125,
                     f"--simulate {spec}", part)
             done = subprocess.run([DIVVYD, "--simulate", spec], env=rig.env, capture_output=True, text=True,
-                                  timeout=60, check=False)
+                                  timeout=patience(), check=False)
             refused(done, 2, "--simulate: ", part)
         for args, parts in [(("--listen", ":99"), ("--listen: with --cluster only",)),
                             (("--oversubscribe", "0.5"), ("--oversubscribe: '0.5'", "1 or more")),
                             (("--oversubscribe", "far"), ("--oversubscribe: 'far'", "1 or more"))]:
-            done = subprocess.run([DIVVYD, *args], env=rig.env, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run([DIVVYD, *args], env=rig.env, capture_output=True, text=True, timeout=patience(), check=False)
             refused(done, 2, *parts)
         refused(rig.divvy("run", "--request", "0.1", "--wait", "1s", "--", "true"), 125, "--wait=1s")
 
@@ -147,11 +147,11 @@ def what_cannot_be_printed_is_said():
                         "report -o yaml", "help", "--help", "ps --help"):
             for where, why in (("&-", "Bad file descriptor"), ("/dev/full", "No space left")):
                 done = subprocess.run(["sh", "-c", f"{DIVVY} {command} >{where}"], env=rig.env, text=True,
-                                      capture_output=True, timeout=60, check=False)
+                                      capture_output=True, timeout=patience(), check=False)
                 refused(done, 1, "write to stdout", why)
         # Nor does the program of divvy run get what the user has closed.
         done = subprocess.run(["sh", "-c", f"{DIVVY} run -q --request 0.1 -- sh -c 'echo x' >&- 2>&-"],
-                              env=rig.env, timeout=60, check=False)
+                              env=rig.env, timeout=patience(), check=False)
         assert done.returncode not in (0, 125), done
 
 
@@ -219,7 +219,7 @@ def lines_of_tenants_conf():
             with open(path, "w", encoding="utf-8") as f:
                 f.write("# rules\n" + line + "\n")
             done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
-                                  capture_output=True, text=True, timeout=60, check=False)
+                                  capture_output=True, text=True, timeout=patience(), check=False)
             refused(done, 2, path, *parts)
         with open(path, "w", encoding="utf-8") as f:
             f.write("#" * (2 << 20))
@@ -229,7 +229,7 @@ def lines_of_tenants_conf():
         for path, part in ((path, "too long"), (rig.dir, "Is a directory"), (field, "requests"),
                            (os.path.join(rig.dir, "gone.conf"), "No such file")):
             done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
-                                  capture_output=True, text=True, timeout=60, check=False)
+                                  capture_output=True, text=True, timeout=patience(), check=False)
             refused(done, 2, path, part)
 
 
@@ -246,7 +246,7 @@ def a_gpu_that_is_simulated_for_somebody_else():
 
         def divvy(*args):
             return subprocess.run([DIVVY, *args], user=other, env=rig.env, capture_output=True, text=True, cwd="/",
-                                  timeout=60, check=False)
+                                  timeout=patience(), check=False)
         refused(divvy("run", "--request", "0.2", "--", "true"), 125, "user 0's", "simulates", "DIVVY_RUNTIME_DIR")
         assert "simulates its GPU for that user alone" in divvy("doctor").stdout
         assert rig.divvy("run", "--request", "0.2", "--memory", "10%", "-q", "--", "true").returncode == 0
@@ -268,7 +268,7 @@ def values_of_a_daemon_that_is_to_take_over():
         ]:
             for also in ((), ("--replace",)):
                 done = subprocess.run([DIVVYD, option, *also], env=rig.env, capture_output=True, text=True,
-                                      timeout=60, check=False)
+                                      timeout=patience(), check=False)
                 refused(done, code, *parts)
         assert rig.daemon.poll() is None and rig.divvy("ps").returncode == 0
 

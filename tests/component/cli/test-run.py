@@ -13,7 +13,7 @@ import struct
 import subprocess
 import time
 
-from rig import BUILD, DIVVY, DIVVYD, SPIN, Rig, alive, main, refused, wait_for
+from rig import BUILD, DIVVY, DIVVYD, SPIN, Rig, alive, main, patience, refused, wait_for
 
 WISH = ("--request", "0.2", "--memory", "10%", "--quiet")
 
@@ -35,7 +35,7 @@ def signals_reach_the_program():
         child = rig.run(*WISH, "--", "sh", "-c", "trap 'exit 7' TERM; echo up; while :; do sleep 0.05; done")
         assert child.stdout.readline() == "up\n"
         child.terminate()
-        assert child.wait(60) == 7
+        assert child.wait(patience()) == 7
 
 
 def options_end_at_the_program():
@@ -114,7 +114,7 @@ def a_daemon_on_demand_keeps_nothing_of_the_callers():
         with open(path, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             done = subprocess.run([DIVVY, "run", *WISH, "--", "true"], env=rig.env, pass_fds=[lock.fileno()],
-                                  timeout=60, check=False)
+                                  timeout=patience(), check=False)
             assert done.returncode == 0
         with open(path, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,7 +125,7 @@ def many_start_one_daemon():
     with Rig(daemon=False) as rig:
         children = [rig.run("--request", "0.1", "--memory", "5%", "--", SPIN, "--count=50") for _ in range(6)]
         for child in children:
-            _, err = child.communicate(timeout=60)
+            _, err = child.communicate(timeout=patience())
             assert child.returncode == 0, err
 
 
@@ -146,7 +146,7 @@ def who_waits_for_a_killed_daemon_goes_on():
         os.kill(daemon, signal.SIGKILL)
         said = 0
         for child in children:
-            _, err = child.communicate(timeout=120)
+            _, err = child.communicate(timeout=patience(120))
             assert child.returncode == 0, err
             assert err.count("divvyd has gone") <= 1, err
             said += "divvyd has gone" in err
@@ -172,7 +172,7 @@ def waits_for_room_in_order():
         assert "waiting: request" in line and "0.2 left" in line, line
         assert waiter.poll() is None and not rig.tenant("waiter")
         first.kill()
-        out, _ = waiter.communicate(timeout=60)
+        out, _ = waiter.communicate(timeout=patience())
         assert waiter.returncode == 0 and out == "in\n"
 
 
@@ -189,7 +189,7 @@ def wait_can_be_given_up():
         waiter = rig.run("--request", "0.5", "--memory", "10%", "--wait", "--", "true")
         assert "waiting" in waiter.stderr.readline()
         waiter.send_signal(signal.SIGINT)
-        assert waiter.wait(60) == -signal.SIGINT
+        assert waiter.wait(patience()) == -signal.SIGINT
         assert [t["name"] for t in rig.json("ps", "-o", "json")] == ["first"]
 
 
@@ -199,8 +199,8 @@ def a_lost_device_gets_nobody_new():
         spin = ("--", SPIN, "--duration=0.1")
         user = rig.spin("user", "--device", "0", *WISH)
         subprocess.run([os.path.join(BUILD, "src/sim/divvy-simctl"), "--dir", sim, "faults", "-"],
-                       input="lost device=0\n", env=rig.env, text=True, timeout=60, check=True)
-        assert user.wait(60) == 1
+                       input="lost device=0\n", env=rig.env, text=True, timeout=patience(), check=True)
+        assert user.wait(patience()) == 1
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon has seen it")
         assert "device 0: is lost: the driver no longer has it" in rig.divvy("devices").stdout
         done = rig.divvy("doctor", "-o", "json")
@@ -378,10 +378,10 @@ def other_simulated_devices_are_served_or_refused():
         wait_for(lambda: struct.pack("=i", user.pid) in open(state, "rb").read(), "the program uses the device")
         rig.stop()
         done = subprocess.run([DIVVYD, "--simulate", "1xT4"], env=rig.env, capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=patience(), check=False)
         assert done.returncode == 1 and "--simulate 1xT4: programs still use the other devices" in done.stderr, done
         done = subprocess.run([DIVVYD, "--simulate", "1x"], env=rig.env, capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=patience(), check=False)
         assert "--simulate: devices: '1x' has no model name" in done.stderr, done
         rig.start()  # the same as before
 
@@ -418,7 +418,7 @@ def a_full_file_system_ends_the_trace_and_not_the_device():
                   'cat "$2/sim/engine.log" >&2')
         return subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", size, rig.dir,
                                os.path.join(BUILD, "src/sim"), SPIN], env=rig.env, capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=patience(), check=False)
 
     with Rig(daemon=False) as rig:
         if not shutil.which("unshare") or subprocess.run(

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 from rig import SPIN, USAGE, Rig, main, wait_for
-from tap import fairly
+from tap import fairly, patience
 
 
 def measured(rig, *tenants):
@@ -23,7 +23,7 @@ def shares_in_the_trace_are_those_asked_for():
             args = ("--kernel-us=500", "--duration=6")
             a = rig.spin("a", "--request", "0.7", "--memory", "10%", args=args)
             b = rig.spin("b", "--request", "0.3", "--memory", "10%", args=args)
-            assert a.wait(60) == 0 and b.wait(60) == 0
+            assert a.wait(patience()) == 0 and b.wait(patience()) == 0
             got = measured(rig, f"a:{a.pid}:0.7", f"b:{b.pid}:0.3")
         # Of what ran: a machine that is busy otherwise cannot keep the simulated device from idling.
         ran = got["a"] + got["b"]

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import xml.etree.ElementTree
 
-from rig import DIVVY, PATIENCE_S, main, refused
+from rig import DIVVY, main, patience, refused
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
     f"n{i},{32000 if i else 4000},65536,{4},{'T4' if i % 2 else 'V100'}\n" for i in range(4))
@@ -25,7 +25,7 @@ tasks:
 
 def sim(*args, folder="."):
     return subprocess.run([DIVVY, "sim", *args], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=PATIENCE_S, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"})
+                          text=True, timeout=patience(), check=False, env={**os.environ, "LC_ALL": "C.UTF-8"})
 
 
 def sim_json(*args, folder="."):

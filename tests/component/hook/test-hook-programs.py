@@ -14,6 +14,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
 from builds import build, cuda_source, sanitized  # noqa: E402
+from tap import patience  # noqa: E402
 
 PRELOAD = os.environ.pop("LD_PRELOAD")
 number = 0
@@ -33,7 +34,7 @@ def run(command, preload=True, text=None, **more):
     env = dict(os.environ, DIVVY_SOCKET="/nowhere/at/all", **more)
     if preload:
         env["LD_PRELOAD"] = PRELOAD
-    return subprocess.run(command, input=text, capture_output=True, text=True, env=env, timeout=120)
+    return subprocess.run(command, input=text, capture_output=True, text=True, env=env, timeout=patience(120))
 
 
 def same(name, command, **more):

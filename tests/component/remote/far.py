@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 from rig import BUILD, DIVVY
-from tap import stat_of
+from tap import patience, stat_of
 
 BACKLOG = 64
 PIECE = 65536
@@ -67,7 +67,7 @@ class Shim:
         self.child.stdin.flush()
 
     def end(self):
-        self.child.communicate("quit\n", timeout=60)
+        self.child.communicate("quit\n", timeout=patience())
 
 
 class Proxy:

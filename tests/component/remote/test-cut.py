@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 
 from far import Far, workers  # noqa: E402
 from rig import DIVVY, Rig, alive, main, wait_for  # noqa: E402
-from tap import skip_all  # noqa: E402
+from tap import patience, skip_all  # noqa: E402
 
 CALLER = os.path.abspath(sys.argv[1])
 OWN = ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -63,10 +63,10 @@ def both_sides_find_out():
             served.append((call, server, workers(rig, call)[0]))
         ip("link", "set", "gpu", "down")
         for call, child in children:
-            out, err = child.communicate(timeout=120)
+            out, err = child.communicate(timeout=patience(120))
             assert child.returncode == 1 and f"{call}: {GONE}" in out, (call, child.returncode, out, err)
         for call, server, worker in served:
-            assert server.wait(120) == 0
+            assert server.wait(patience(120)) == 0
             wait_for(lambda pid=worker: not alive(pid), f"{call}'s worker has ended")
             wait_for(lambda name=call: not rig.tenant(name), f"{call}'s tenant is gone")
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")

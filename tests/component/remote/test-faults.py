@@ -12,7 +12,7 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
 from far import Far, Proxy, serve, workers  # noqa: E402
-from rig import SPIN, Rig, alive, main, wait_for  # noqa: E402
+from rig import SPIN, Rig, alive, main, patience, wait_for  # noqa: E402
 
 CALLER = sys.argv[1]
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
@@ -40,14 +40,14 @@ class Remote:
 
     def fails(self):
         """Its call says that the device is gone, and so do all that follow."""
-        out, err = self.child.communicate(timeout=60)
+        out, err = self.child.communicate(timeout=patience())
         said = [line.split(": ")[1] for line in out.splitlines()]
         assert self.child.returncode == 1 and said == [GONE] * 3, (self.name, self.child.returncode, out, err)
 
     def is_freed(self):
         wait_for(lambda: self.worker is None or not alive(self.worker), f"{self.name}'s worker has ended")
         wait_for(lambda: not self.rig.tenant(self.name), f"{self.name}'s tenant is gone")
-        assert not self.server or self.server.wait(60) is not None
+        assert not self.server or self.server.wait(patience()) is not None
 
 
 def a_program_ends_with_its_last_thread():
@@ -57,7 +57,7 @@ def a_program_ends_with_its_last_thread():
             one = Remote(rig, place, place, CALLER, "leave")
             # What came with the line before is in the file's own buffer, which communicate() passes by.
             out, err = one.child.stdout.read(), one.child.stderr.read()
-            assert one.child.wait(60) == 0 and out == "done\n", (place, one.child.returncode, out, err)
+            assert one.child.wait(patience()) == 0 and out == "done\n", (place, one.child.returncode, out, err)
             one.is_freed()
         device_is_empty(rig)
 
@@ -91,7 +91,7 @@ def a_killed_worker_is_an_error_of_each_call():
 
 def a_program_killed_in_any_call_leaves_nothing():
     def ends(one):
-        assert one.child.wait(60) == -signal.SIGKILL
+        assert one.child.wait(patience()) == -signal.SIGKILL
         one.child.communicate()
     at_each_call(MIXED[1], lambda one: one.child.kill(), ends)
 
@@ -122,9 +122,9 @@ def a_message_cut_anywhere_is_an_error():
                     proxy.cut_later(way, cut)
                     call = "copy-in" if way == "up" else "copy-out"
                     child = Far(rig).run(proxy.invitation, CALLER, call)
-                    out, err = child.communicate(timeout=60)
+                    out, err = child.communicate(timeout=patience())
                     assert child.returncode == 1 and "CUDA_ERROR" in out, (name, child.returncode, out, err)
-                assert server.wait(60) == 0
+                assert server.wait(patience()) == 0
                 wait_for(lambda n=name: not rig.tenant(n), f"{name} is gone")
         device_is_empty(rig)
 
@@ -135,12 +135,12 @@ def a_join_that_is_cut_leaves_the_invitation():
         with Proxy(invitation) as proxy:
             proxy.cut_now("up", 20)
             child = Far(rig).run(proxy.invitation, "true")
-            assert child.wait(60) == 125, child.communicate()
+            assert child.wait(patience()) == 125, child.communicate()
             child.communicate()
         child = Far(rig).run(invitation, SPIN, "--count=3", "--kernel-us=10")
-        assert child.wait(60) == 0, child.communicate()
+        assert child.wait(patience()) == 0, child.communicate()
         child.communicate()
-        assert server.wait(60) == 0
+        assert server.wait(patience()) == 0
 
 
 def strangers_hold_up_nobody():
@@ -156,7 +156,7 @@ def strangers_hold_up_nobody():
         wait_for(lambda: ended(strangers[0]), "the first stranger is sent away")
         child.kill()
         child.communicate()
-        assert server.wait(60) == 0
+        assert server.wait(patience()) == 0
         for stranger in strangers:
             stranger.close()
 
@@ -190,7 +190,7 @@ def two_at_once_with_one_invitation():
             assert child.poll() in (None, 125)
             child.kill()
             child.communicate()
-        assert server.wait(60) == 0
+        assert server.wait(patience()) == 0
 
 
 main(a_killed_worker_is_an_error_of_each_call, a_program_killed_in_any_call_leaves_nothing,

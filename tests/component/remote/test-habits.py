@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../cli"))
 
 from far import Far, serve, workers  # noqa: E402
-from rig import DIVVY, Rig, alive, main, wait_for  # noqa: E402
+from rig import DIVVY, Rig, alive, main, patience, wait_for  # noqa: E402
 
 WISH = ("--request", "0.2", "--memory", "2Gi")
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
@@ -35,7 +35,7 @@ def says(place, *argv, env=None, before=()):
     """All that the program prints, and that nothing is left of it afterwards."""
     with Rig() as rig:
         child = begin(rig, place, *argv, env=env, before=before)
-        out, err = child.communicate(timeout=280)
+        out, err = child.communicate(timeout=patience(280))
         assert child.returncode == 0, (place, child.returncode, out, err)
         wait_for(lambda: not rig.tenant(NAME), f"{place}: its tenant is gone")
     return out
@@ -64,7 +64,7 @@ def grows_by_less(mib, place, *habit):
         assert child.stdout.readline() == "done\n", child.communicate()
         grown = rss_mib(worker) - before
         assert grown < mib, (place, habit, before, grown)
-        child.communicate("\n", timeout=60)
+        child.communicate("\n", timeout=patience())
 
 
 def graphs_leave_nothing():
@@ -93,7 +93,7 @@ def who_waits_for_nothing_hears_of_the_end():
                 assert child.stdout.readline() == "begun\n", child.communicate()
                 worker, = workers(rig, NAME)
                 os.kill(worker, signal.SIGKILL)
-                out, err = child.communicate(timeout=60)
+                out, err = child.communicate(timeout=patience())
                 assert out == GONE + "\n", (place, what, out, err)
 
 
@@ -115,7 +115,7 @@ def threads_that_come_too_late_are_told():
             worker, = workers(rig, NAME)
             os.kill(worker, signal.SIGKILL)
             time.sleep(delay_ms / 1000)
-            out, err = child.communicate("\n", timeout=60)
+            out, err = child.communicate("\n", timeout=patience())
             assert (child.returncode, out.split()) == (0, [GONE] * 3), (delay_ms, child.returncode, out, err)
 
 
@@ -130,7 +130,7 @@ def memory_is_as_it_is_now():
             assert child.stdout.readline() == "2048\n", child.communicate()
             done = rig.divvy("set", NAME, "--memory", "8Gi")
             assert done.returncode == 0, done.stderr
-            out, _ = child.communicate("\n\n", timeout=60)
+            out, _ = child.communicate("\n\n", timeout=patience())
             assert out == "8192\n", (place, out)
 
 
@@ -147,7 +147,7 @@ def children_are_ignored():
     with Rig() as rig:
         server, invitation = serve(rig, NAME, *WISH, before=deaf)
         child = Far(rig).run(invitation, "true")
-        assert child.wait(60) == 0 and server.wait(60) == 0
+        assert child.wait(patience()) == 0 and server.wait(patience()) == 0
         wait_for(lambda: not rig.tenant(NAME), "its tenant is gone")
 
 

@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
 from far import Far, Proxy, Shim, serve, workers  # noqa: E402
-from rig import Rig, alive, main, wait_for  # noqa: E402
+from rig import Rig, alive, main, patience, wait_for  # noqa: E402
 
 CALLER, COPIER = sys.argv[1:3]
 WISH = ("--request", "0.2", "--memory", "4Gi")
@@ -26,9 +26,9 @@ def copies(rig, network, rounds=2, threads=3, seed=1):
     server, invitation = serve(rig, name, *WISH)
     shim = Shim(rig, invitation, *network)
     child = Far(rig).run(shim.invitation, COPIER, str(rounds), str(threads), str(seed))
-    out, err = child.communicate(timeout=280)
+    out, err = child.communicate(timeout=patience(280))
     assert child.returncode == 0 and out == "right\n", (network, seed, child.returncode, out, err)
-    assert server.wait(60) == 0
+    assert server.wait(patience()) == 0
     wait_for(lambda: not rig.tenant(name), f"{name} is gone")
     shim.end()
 
@@ -48,7 +48,7 @@ def threads_that_come_and_go():
     """Each new thread has the lane of one that has just ended."""
     with Rig() as rig:
         child = rig.run("--name", "near", *WISH, "--quiet", "--remote", "local", "--", COPIER, "30", "4", "7")
-        out, err = child.communicate(timeout=280)
+        out, err = child.communicate(timeout=patience(280))
         assert child.returncode == 0 and out == "right\n", (out, err)
         copies(rig, ("sway=300",), rounds=8, threads=6)
 
@@ -68,9 +68,9 @@ def the_end_of_any_connection_is_the_sessions():
             with Proxy(invitation) as proxy:
                 proxy.cut_one(number, way, after)
                 child = Far(rig).run(proxy.invitation, CALLER, "copy-in" if way == "up" else "copy-out")
-                out, err = child.communicate(timeout=60)
+                out, err = child.communicate(timeout=patience())
                 assert child.returncode == 1 and "CUDA_ERROR" in out, (name, child.returncode, out, err)
-                assert server.wait(60) == 0
+                assert server.wait(patience()) == 0
             wait_for(lambda n=name: not rig.tenant(n), f"{name} is gone")
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
 
@@ -95,7 +95,7 @@ def nobody_joins_without_the_key():
             assert len(seen) >= 2 and {len(head) >= 20 and head[:4] == OPENING for head in seen} == {True}, seen
             assert len({head[:20] for head in seen}) == 1, seen
             for text in (seen[0][:20], OPENING + bytes(16), OPENING[:2] + bytes(18), seen[0], OPENING):
-                with socket.create_connection(proxy.to, timeout=60) as stranger:
+                with socket.create_connection(proxy.to, timeout=patience()) as stranger:
                     stranger.sendall(text)
                     if len(text) < 20:
                         stranger.shutdown(socket.SHUT_WR)
@@ -103,7 +103,7 @@ def nobody_joins_without_the_key():
             assert child.poll() is None and workers(rig, "far") == [worker]
             child.kill()
             child.communicate()
-            assert server.wait(60) == 0
+            assert server.wait(patience()) == 0
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 

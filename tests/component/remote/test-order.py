@@ -9,7 +9,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
 from far import Far, Shim, serve  # noqa: E402
-from rig import DIVVY, Rig, main  # noqa: E402
+from rig import DIVVY, Rig, main, patience  # noqa: E402
 
 WANDERER = sys.argv[1]
 WISH = ("--request", "0.2", "--memory", "4Gi")
@@ -17,7 +17,7 @@ STEPS, SEEDS = "400", range(1, 9)
 
 
 def is_right(child, *what):
-    out, err = child.communicate(timeout=280)
+    out, err = child.communicate(timeout=patience(280))
     assert child.returncode == 0 and out == "right\n", (what, child.returncode, out, err)
 
 
@@ -38,7 +38,7 @@ def over_a_network():
         for seed in SEEDS:
             server, invitation = serve(rig, f"far-{seed}", *WISH)
             is_right(Far(rig).run(invitation, WANDERER, STEPS, str(seed)), seed)
-            assert server.wait(60) == 0
+            assert server.wait(patience()) == 0
 
 
 def over_a_slow_one():
@@ -47,7 +47,7 @@ def over_a_slow_one():
             server, invitation = serve(rig, f"slow-{seed}", *WISH)
             shim = Shim(rig, invitation, *network)
             is_right(Far(rig).run(shim.invitation, WANDERER, STEPS, str(seed)), seed, network)
-            assert server.wait(60) == 0
+            assert server.wait(patience()) == 0
             shim.end()
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(HERE, "../cli"))
 
 from far import Far, Shim, serve, workers  # noqa: E402
 from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
-from tap import Skip  # noqa: E402
+from tap import Skip, patience  # noqa: E402
 
 
 def shares_hold_beside_a_local_tenant():
@@ -42,7 +42,7 @@ def an_opportunistic_one_gives_way_to_a_local_latency_one():
         fast = rig.spin("fast", "--request", "0.5", "--class", "latency", "--memory", "10%", args=args)
         wait_for(lambda: rig.got("fast") >= 950 and rig.got("fill") <= 50, "who is in a hurry has it")
         fast.terminate()
-        fast.wait(60)
+        fast.wait(patience())
         wait_for(lambda: rig.got("fill") >= 900, "it has what is left again")
 
 
@@ -112,7 +112,7 @@ def devices_that_reach_host_memory_are_for_ones_own_programs():
         assert "CUDA_ERROR_NOT_PERMITTED" in err, err
         _, invitation = serve(rig, "open", "--request", "0.2", "--allow-host-access")
         child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", SPIN, "--count=10")
-        assert child.wait(120) == 0, child.communicate()
+        assert child.wait(patience(120)) == 0, child.communicate()
     with Rig() as rig:
         assert not [f for f in rig.json("doctor", "-o", "json") if "ordinary memory" in f["what"]]
 
@@ -122,7 +122,7 @@ def a_killed_worker_is_an_error_and_nobody_elses():
         other = rig.spin("other", "--request", "0.3", "--remote", "local")
         child = rig.spin("victim", "--request", "0.3", "--remote", "local")
         os.kill(workers(rig, "victim")[0], signal.SIGKILL)
-        assert child.wait(60) == 1, child.communicate()
+        assert child.wait(patience()) == 1, child.communicate()
         assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in child.stderr.read()
         assert other.poll() is None and len(workers(rig, "other")) == 1
 
@@ -196,7 +196,7 @@ def nvml_tells_of_the_device_over_there():
         server.kill()
         server.wait()
         wait_for(lambda: ask() == {"count": 1, "memory": LOST}, "it is said to be lost")
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=patience())
         assert child.returncode == 0 and "shutdown" in out, (out, err)
 
 
@@ -240,7 +240,7 @@ def nvml_lists_the_programs_own_processes():
         here, *others = [are_own(child) for child in children.values()]
         assert others == [here, here], (here, others)
         for child in children.values():
-            child.communicate(timeout=60)
+            child.communicate(timeout=patience())
 
 
 def nvml_lists_more_than_a_message_takes():
@@ -248,7 +248,7 @@ def nvml_lists_more_than_a_message_takes():
         _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "16Gi")
         child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, "11", stdin=subprocess.PIPE)
         assert len(are_own(child)[0]) == 12
-        child.communicate(timeout=60)
+        child.communicate(timeout=patience())
 
 
 def nvml_lists_them_as_their_namespace_has_them():
@@ -260,7 +260,7 @@ def nvml_lists_them_as_their_namespace_has_them():
                                                           stdin=subprocess.PIPE)
         are_own(child)
         assert ask_lists(child)["own"][0] == 1
-        child.communicate(timeout=60)
+        child.communicate(timeout=patience())
 
 
 TABLE = """
@@ -293,7 +293,7 @@ def a_server_that_cannot_begin_is_said():
     with Rig() as rig:
         done = subprocess.run(["sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", DIVVY, "run", "--request", "0.2", "--memory", "4Gi",
                                "--quiet", "--remote", "local", "--", "true"], env=rig.env, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=patience(), check=False)
         refused(done, 125, "divvy-remote-server could not begin", "ulimit")
         assert not [f for f in os.listdir(rig.dir) if f.startswith("remote-")]
         wait_for(lambda: not rig.json("ps", "-o", "json"), "its tenant is gone")
@@ -304,16 +304,16 @@ def an_invitation_is_a_share_somewhere_else():
         server, invitation = serve(rig, "far", "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
         place, key = invitation.split("/")
         stranger = Far(rig).run(f"{place}/{key[::-1]}", "true")
-        assert stranger.wait(60) == 125 and "refused" in stranger.stderr.read()
+        assert stranger.wait(patience()) == 125 and "refused" in stranger.stderr.read()
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         wait_for(lambda: workers(rig, "far"), "its worker registers")
         wait_for(lambda: 250 < rig.got("far") < 350, "its share is held")
         again = Far(rig).run(invitation, "true")
-        error = again.communicate(timeout=60)[1]
+        error = again.communicate(timeout=patience())[1]
         assert again.returncode == 125 and "one that has been used" in error and key not in error, error
         child.kill()
         child.communicate()
-        assert server.wait(60) == 0
+        assert server.wait(patience()) == 0
         wait_for(lambda: not rig.tenant("far"), "the tenant is gone")
 
 
@@ -330,7 +330,7 @@ def what_is_no_divvy_serve_is_said():
             with sock:
                 sock.recv(4096)
                 sock.sendall(says)
-            error = child.communicate(timeout=60)[1]
+            error = child.communicate(timeout=patience())[1]
             assert child.returncode == 125 and f"--remote {place}: {why}" in error, (says, error)
 
 
@@ -341,18 +341,18 @@ def a_device_that_was_not_granted_is_said():
             server, invitation = serve(rig, "far", "--request", "0.3", "--count", count)
             far = Far(rig, DIVVY_INVITATION=invitation)
             child = far.run(f"127.0.0.1:{device}", "touch", rig.dir + "/began")
-            error = child.communicate(timeout=60)[1]
+            error = child.communicate(timeout=patience())[1]
             assert child.returncode == 125 and says in error, (child.returncode, error)
             assert not os.path.exists(rig.dir + "/began")
-            assert far.run("127.0.0.1:0", SPIN, "--count=1").wait(60) == 0
-            assert server.wait(60) == 0
+            assert far.run("127.0.0.1:0", SPIN, "--count=1").wait(patience()) == 0
+            assert server.wait(patience()) == 0
         # The program's own choice is known when it asks.
         server, invitation = serve(rig, "far", "--request", "0.3")
         child = Far(rig, DIVVY_INVITATION=invitation, CUDA_VISIBLE_DEVICES="2").run("127.0.0.1", SPIN, "--count=1")
-        error = child.communicate(timeout=60)[1]
+        error = child.communicate(timeout=patience())[1]
         says = "divvy: no GPU on the other machine: '2' names none of the devices that were granted, which count from 0"
         assert child.returncode == 1 and says in error, (child.returncode, error)
-        assert server.wait(60) == 0
+        assert server.wait(patience()) == 0
 
 
 def a_removed_tenant_ends_and_its_program_is_told():
@@ -364,10 +364,10 @@ def a_removed_tenant_ends_and_its_program_is_told():
         wait_for(lambda: rig.got("far") > 100, "it computes")
         for name, child, says in (("near", near, f"divvy: {removed}"), ("far", far, f"divvy: the other machine says: {removed}")):
             assert rig.divvy("remove", name).returncode == 0
-            error = child.communicate(timeout=60)[1]
+            error = child.communicate(timeout=patience())[1]
             assert child.returncode == 1 and error.count(says) == 1, (name, error)
             assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in error and "GPU of another machine is gone" not in error, (name, error)
-        assert server.wait(60) == 1 and server.stderr.read().count("divvy serve: its tenant has been removed\n") == 1
+        assert server.wait(patience()) == 1 and server.stderr.read().count("divvy serve: its tenant has been removed\n") == 1
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "what they held is free")
 
 
@@ -377,7 +377,7 @@ def a_removed_tenant_waits_for_nobody():
         server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", "--request", "0.3", f"--invite={path}")
         wait_for(lambda: os.path.exists(path), "it invites")
         assert rig.divvy("remove", "far").returncode == 0
-        assert server.wait(60) == 1 and "divvy serve: its tenant has been removed" in server.stderr.read()
+        assert server.wait(patience()) == 1 and "divvy serve: its tenant has been removed" in server.stderr.read()
         assert not os.path.exists(path)
 
 
@@ -386,7 +386,7 @@ def what_the_server_lacks_is_said_to_the_program():
         _, invitation = serve(rig, "far", "--request", "0.3")
         rig.stop(signal.SIGKILL)
         child = Far(rig).run(invitation, SPIN, "--count=1")
-        error = child.communicate(timeout=60)[1]
+        error = child.communicate(timeout=patience())[1]
         assert child.returncode == 1 and "divvy: no GPU on the other machine: the daemon divvyd does not answer" in error, error
 
 
@@ -413,7 +413,7 @@ def a_quota_holds_over_a_link():
     with Rig() as rig:
         _, invitation = serve(rig, "far", "--request", "0.3", "--memory", "2Gi")
         child = Far(rig).run(invitation, SPIN, "--count=10", "--memory=3072")
-        assert child.wait(60) == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in child.stderr.read()
+        assert child.wait(patience()) == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in child.stderr.read()
 
 
 def worker_that_computes(rig):
@@ -428,7 +428,7 @@ def a_cut_link_is_an_error():
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         worker = worker_that_computes(rig)
         server.kill()
-        error = child.communicate(timeout=60)[1]
+        error = child.communicate(timeout=patience())[1]
         assert child.returncode == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in error, (child.returncode, error)
         wait_for(lambda: not alive(worker), "the worker has ended")
 
@@ -440,7 +440,7 @@ def a_late_and_narrow_network_is_only_slower():
         child = Far(rig).run(shim.invitation, SPIN, "--count=50", "--memory=64")
         wait_for(lambda: child.poll() is not None or workers(rig, "far"), "its worker registers")
         shim.say("rate=200")
-        said, error = child.communicate(timeout=60)
+        said, error = child.communicate(timeout=patience())
         assert child.returncode == 0 and json.loads(said)["kernels"] == 50, error
 
 
@@ -451,7 +451,7 @@ def a_network_that_ends_is_an_error():
         child = Far(rig).run(shim.invitation, SPIN, "--kernel-us=500", "--duration=120")
         worker = worker_that_computes(rig)
         shim.say("cut")
-        error = child.communicate(timeout=60)[1]
+        error = child.communicate(timeout=patience())[1]
         assert child.returncode == 1 and "CUDA_ERROR_DEVICE_UNAVAILABLE" in error, (child.returncode, error)
         wait_for(lambda: not alive(worker), "the worker has ended")
 
@@ -483,18 +483,18 @@ def an_invitation_in_a_file_or_in_the_environment():
         with open(path, encoding="ascii") as f:
             invitation = f.read().strip()
         child = Far(rig).run("localhost", "env", options=("--invitation", path))
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=patience())
         assert child.returncode == 0 and invitation.split("/")[1] not in out + err, err
-        assert server.wait(60) == 0 and not os.path.exists(path)
+        assert server.wait(patience()) == 0 and not os.path.exists(path)
         server = invited()
         with open(path, encoding="ascii") as f:
             child = Far(rig, DIVVY_INVITATION=f.read().strip()).run("localhost", "env")
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=patience())
         assert child.returncode == 0 and "DIVVY_INVITATION" not in out, (out, err)
-        assert server.wait(60) == 0
+        assert server.wait(patience()) == 0
         server = invited()
         server.terminate()
-        assert server.wait(60) and not os.path.exists(path)
+        assert server.wait(patience()) and not os.path.exists(path)
         for text, why in ((invitation, "nobody listens"), (invitation + " \r", "nobody listens"), ("", "first line is empty"),
                           (invitation.upper(), "expected HOST:PORT/KEY")):
             write_private(path, text)
@@ -508,7 +508,7 @@ def the_folder_is_the_daemons():
         folder = os.path.join(rig.dir, "fresh")
         env = {**os.environ, "DIVVY_RUNTIME_DIR": folder, "DIVVY_INVITATION": "localhost:1/" + 64 * "a"}
         refused(subprocess.run([DIVVY, "run", "--remote", "localhost", "--", "true"], env=env, capture_output=True, text=True,
-                               timeout=60, check=False), 125, "nobody listens")
+                               timeout=patience(), check=False), 125, "nobody listens")
         assert stat.S_IMODE(os.stat(folder).st_mode) == (0o700 if os.getuid() else 0o755)
 
 
@@ -521,9 +521,9 @@ def an_invitation_on_stdin_leaves_the_rest_to_the_program():
             with open(path, encoding="ascii") as f:
                 child = Far(rig).run("127.0.0.1", "cat", options=("--invitation", "-"),
                                      stdin=f if kind == "file" else subprocess.PIPE)
-                out, err = child.communicate(f.read() if kind == "pipe" else None, timeout=60)
+                out, err = child.communicate(f.read() if kind == "pipe" else None, timeout=patience())
             assert child.returncode == 0 and out == "some\ndata\n", (kind, out, err)
-            assert server.wait(60) == 0
+            assert server.wait(patience()) == 0
 
 
 def one_device_of_two():
@@ -531,9 +531,9 @@ def one_device_of_two():
         for device, code in (("0", 0), ("1", 1)):
             server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2")
             child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1:1", SPIN, "--count=3", f"--device={device}")
-            assert child.wait(60) == code, child.communicate()
+            assert child.wait(patience()) == code, child.communicate()
             child.communicate()
-            assert server.wait(60) == 0
+            assert server.wait(patience()) == 0
 
 
 def needs_ipv6():
@@ -563,15 +563,15 @@ def an_address_of_ipv6():
         server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2", listen="[::1]:0")
         assert re.fullmatch(r"\[::1\]:[0-9]+/[0-9a-f]{64}", invitation), invitation
         comes_from(rig, Far(rig), invitation, "::1")
-        assert server.wait(60) == 0
+        assert server.wait(patience()) == 0
         for device, code in (("0", 0), ("1", 1)):
             server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2", listen="[::1]:0")
             child = Far(rig, DIVVY_INVITATION=invitation).run("[::1]:1", SPIN, "--count=3", f"--device={device}")
-            assert child.wait(60) == code, child.communicate()
+            assert child.wait(patience()) == code, child.communicate()
             child.communicate()
-            assert server.wait(60) == 0
+            assert server.wait(patience()) == 0
         stranger = Far(rig).run(f"[::1]:1/{'0' * 64}", "true")
-        error = stranger.communicate(timeout=60)[1]
+        error = stranger.communicate(timeout=patience())[1]
         assert stranger.returncode == 125 and "--remote [::1]:1: nobody listens there" in error, error
 
 
@@ -582,7 +582,7 @@ def all_addresses_are_those_of_both_kinds():
             server, invitation = serve(rig, "far", "--request", "0.2", listen="[::]:0")
             assert invitation.startswith(socket.gethostname() + ":"), invitation
             comes_from(rig, Far(rig, DIVVY_INVITATION=invitation), place, peer)
-            assert server.wait(60) == 0
+            assert server.wait(patience()) == 0
 
 
 NETWORK = """ip link set lo up
@@ -602,16 +602,16 @@ def an_address_with_a_scope():
     with Rig() as rig:
         network = rig.spawn("unshare", "--net", "sh", "-ec", NETWORK)
         if network.stdout.readline() != "up\n":
-            raise Skip("no veth with an address of IPv6 can be made here: " + network.communicate(timeout=60)[1].strip())
+            raise Skip("no veth with an address of IPv6 can be made here: " + network.communicate(timeout=patience())[1].strip())
         there = ("nsenter", f"--net=/proc/{network.pid}/ns/net")
         _, invitation = serve(rig, "far", "--request", "0.2", listen="[fe80::7%near]:0", before=there)
         assert invitation.startswith("[fe80::7%near]:"), invitation
         far = Far(rig, DIVVY_INVITATION=invitation)
         child = far.run("[fe80::7%near]", SPIN, "--count=10", before=there)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=patience())
         assert child.returncode == 0 and json.loads(out)["kernels"] == 10, (out, err)
         network.kill()
-        network.wait(60)
+        network.wait(patience())
 
 
 def a_wish_beside_an_invitation_is_refused():

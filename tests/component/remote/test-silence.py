@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 
 from far import Far, Shim, descendants, serve, workers  # noqa: E402
 from rig import Rig, alive, main, wait_for  # noqa: E402
-from tap import stat_of  # noqa: E402
+from tap import patience, stat_of  # noqa: E402
 
 CALLER = sys.argv[1]
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
@@ -43,12 +43,12 @@ class Running:
         self.link = stat_of(self.worker).parent
 
     def fails(self):
-        assert self.child.wait(60) == 1, self.call
+        assert self.child.wait(patience()) == 1, self.call
         out, err = self.child.communicate()
         assert out.count(GONE) == 3, (self.call, out, err)
 
     def is_freed(self):
-        assert self.server.wait(60) is not None
+        assert self.server.wait(patience()) is not None
         wait_for(lambda: not alive(self.worker) and not alive(self.link), f"{self.call}: worker and link have ended")
         wait_for(lambda: not self.rig.tenant(self.call), f"{self.call}'s tenant is gone")
 

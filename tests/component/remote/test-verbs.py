@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
 from far import Far, descendants, serve  # noqa: E402
-from rig import Rig, main, wait_for  # noqa: E402
+from rig import Rig, main, patience, wait_for  # noqa: E402
 
 CALLER, COPIER, ADAPTER = map(os.path.abspath, sys.argv[1:4])
 WISH = ("--request", "0.2", "--memory", "4Gi")
@@ -43,9 +43,9 @@ def copies(rig, name, here=None, there=None):
     server, invitation = serve(rig, name, *WISH)
     rig.env = before
     child = Far(rig, **(here or {})).run(invitation, COPIER, "4", "3", "1")
-    out, err = child.communicate(timeout=280)
+    out, err = child.communicate(timeout=patience(280))
     assert child.returncode == 0 and out == "right\n", (name, child.returncode, out, err)
-    assert server.wait(60) == 0
+    assert server.wait(patience()) == 0
     wait_for(lambda: not rig.tenant(name), f"{name} is gone")
     return server.stderr.read()
 
@@ -79,7 +79,7 @@ def its_end_is_the_sessions():
         for pid in (server.pid, *descendants(server.pid)):
             with contextlib.suppress(ProcessLookupError):  # they end with their parent
                 os.kill(pid, signal.SIGKILL)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=patience())
         assert child.returncode == 1 and GONE in out, (child.returncode, out, err)
         wait_for(lambda: not rig.tenant("ends"), "its tenant is gone")
 
