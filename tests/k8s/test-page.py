@@ -55,7 +55,7 @@ class Viewer:
         self.seen = {"nodes": {}, "use": {}, "waiting": {}, "totals": {}}
         self.events = queue.Queue()
         self.last, self.n_all, self.bytes = after, 0, 0
-        self.connection = connect(timeout=patience())
+        self.connection = connect()
         self.connection.request("GET", "/events/" + after, headers={"Cookie": f"{COOKIE}={token}"})
         self.socket = self.connection.sock
         self.answer = self.connection.getresponse()
