@@ -426,10 +426,11 @@ static void draw(const struct frame *frame, struct buf *out)
 	if (!f.keys)
 		return;
 	style(out, FRAME_DIM);
+	/* First, since a narrow screen cuts the end of this line. */
+	if (shown < n)
+		buf_addf(out, "%zu more tenant%s  ", n - shown, n - shown == 1 ? "" : "s");
 	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort),
 		f.paused ? "go on" : "pause");
-	if (shown < n)
-		buf_addf(out, "  %zu more tenants", n - shown);
 	style(out, FRAME_NORMAL);
 	buf_add_byte(out, '\n');
 }

@@ -40,7 +40,8 @@ static bool block(struct hook *h, struct thread *t, struct device *d)
 	}
 	atomic_fetch_sub(&d->up->want, 1);
 	atomic_fetch_add_explicit(&d->up->blocked_ns, clock_now_ns() - start, memory_order_relaxed);
-	return is_open(d);
+	/* The gate may have closed again by now: then the caller waits once more. */
+	return !atomic_load(&h->removed);
 }
 
 /* Others are to go first; if nobody wants to any more, it goes on. */

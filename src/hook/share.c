@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "hook/memory.h"
+#include "hook/system.h"
 
 #define FD_HIGH 500
 #define ID_MASK ((UINT64_C(1) << 62) - 1) /* a lock's range ends below 2^63 */
@@ -219,7 +220,7 @@ void share_again(struct hook *h)
 
 static int raise(int fd)
 {
-	int high = fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, FD_HIGH);
+	int high = fd < 0 ? fd : fd_control(fd, F_DUPFD_CLOEXEC, FD_HIGH);
 
 	if (high < 0)
 		return fd;
@@ -306,7 +307,7 @@ bool share_read(int fd, uint64_t *ret_id, uint64_t *ret_pages)
 
 static void write_tag(int fd, uint64_t id, uint64_t pages)
 {
-	int access = fcntl(fd, F_GETFL) & O_ACCMODE;
+	int access = fd_control(fd, F_GETFL, 0) & O_ACCMODE;
 	struct flock lock = {
 		.l_type = access == O_WRONLY ? F_WRLCK : F_RDLCK,
 		.l_whence = SEEK_SET,
@@ -314,7 +315,7 @@ static void write_tag(int fd, uint64_t id, uint64_t pages)
 		.l_len = (off_t)pages,
 	};
 
-	fcntl(fd, F_OFD_SETLK, &lock);
+	fd_control(fd, F_OFD_SETLK, (long)(uintptr_t)&lock);
 }
 
 /* ---- which of them are open ---- */
