@@ -584,10 +584,11 @@ def what_has_changed_is_reported_before_the_next_renewal():
     assert all(gap >= 10 for gap in gaps), gaps
     run_pod(cluster, "news", ("--kernel-us=500",), given(device(), request="0.5", epoch="7"))
     gaps = renewals(lambda gaps, measured: "/main=" in measured and any(gap < 5 for gap in gaps))
-    # No more than the budget allows, however the load changes.
-    renewals(lambda gaps, measured: sum(gaps) > 30)
-    gaps = renewals(lambda gaps, measured: len(gaps) >= 2)
-    assert all(gap >= 10 for gap in gaps), gaps
+    # No more than the budget allows, however the load changes: 10 at once, one each 5 s, and renewals.
+    gaps = renewals(lambda gaps, measured: sum(gaps) > 30)
+    assert len(gaps) <= 10 + sum(gaps) / 5 + sum(gaps) / 10 + 1, gaps
+    # A load that stays as it is is no news. On a machine that does something else it does not always stay.
+    renewals(lambda gaps, measured: len(gaps) >= 2 and min(gaps[-2:]) >= 10)
     stop_pod("news")
     renewals(lambda gaps, measured: not measured and any(gap < 5 for gap in gaps))
 

@@ -92,7 +92,7 @@ static int no_values(void *arg)
 struct worker {
 	CUcontext context;
 	CUstream stream;
-	_Atomic uint32_t done;
+	_Atomic uint32_t done, failed;
 	uint32_t count;
 	pthread_t thread;
 };
@@ -103,7 +103,8 @@ static void *work(void *arg)
 
 	cuCtxSetCurrent(w->context);
 	for (uint32_t i = 0; i < w->count; i++) {
-		launch(w->stream);
+		if (launch(w->stream) != CUDA_SUCCESS)
+			atomic_fetch_add(&w->failed, 1);
 		atomic_fetch_add(&w->done, 1);
 	}
 	return NULL;
@@ -131,6 +132,27 @@ static int blocking(void *arg)
 	pthread_join(w.thread, NULL);
 	check(atomic_load(&w.done) == 3 && submitted(up) == 4);
 	check(atomic_load(&up->want) == 0 && atomic_load(&up->blocked_ns) > 0);
+	rig_stop(d);
+	return 0;
+}
+
+/* A gate that closes again before the thread that it let wake up is through it. */
+static int closes_again(void *arg)
+{
+	struct fake_daemon *d = start(0, 0);
+	struct worker w = {.count = 20000};
+
+	check(d);
+	w.context = rig_context();
+	check(w.context);
+	check(!pthread_create(&w.thread, NULL, work, &w));
+	while (atomic_load(&w.done) < w.count) {
+		fake_daemon_gate(d, false);
+		sched_yield();
+		fake_daemon_gate(d, true);
+	}
+	pthread_join(w.thread, NULL);
+	check(atomic_load(&w.failed) == 0);
 	rig_stop(d);
 	return 0;
 }
@@ -682,6 +704,7 @@ static int streams(void *arg)
 
 SCENARIO(pages, NULL)
 SCENARIO(blocking, NULL)
+SCENARIO(closes_again, NULL)
 SCENARIO(many_threads, NULL)
 SCENARIO(stuck_window, NULL)
 SCENARIO(capture, NULL)
@@ -716,6 +739,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pages),
 		cmocka_unit_test(test_blocking),
+		cmocka_unit_test(test_closes_again),
 		cmocka_unit_test(test_many_threads),
 		cmocka_unit_test(test_stuck_window),
 		cmocka_unit_test(test_capture),
