@@ -345,7 +345,10 @@ static void seat_go_away(struct seat *seat, uint64_t now)
 	seat->class_used_ns = seat->device->class_used_ns[seat->member->spec.class];
 }
 
-/* The others of its class have used its part, and owe it. */
+/*
+ * The others of its class have used its part, and owe it. It is active again, but must not pay for
+ * its own credit: so for a moment it takes no part.
+ */
 static void seat_come_back(struct seat *seat, uint64_t now)
 {
 	uint64_t used = clock_since_ns(
@@ -354,10 +357,14 @@ static void seat_come_back(struct seat *seat, uint64_t now)
 
 	if (!seat->away_from || clock_since_ns(now, seat->away_from) > AWAY_MAX_NS)
 		return;
-	seat->away_from = 0;
 	credit = MIN(credit, MAX((int64_t)CREDIT_MAX_NS * LAG_ONE - seat->lag, INT64_C(0)));
-	seat->lag += credit;
-	lag_share_out(seat, -credit, true);
+	seat->away_from = 0;
+	seat->idle_from = MAX(now, UINT64_C(1));
+	if (class_micro(seat)) { /* somebody is there to pay */
+		seat->lag += credit;
+		lag_share_out(seat, -credit, true);
+	}
+	seat->idle_from = 0;
 }
 
 void seat_join(struct seat *seat, uint64_t now)
@@ -401,9 +408,9 @@ void seat_update_active(struct seat *seat, uint64_t now)
 {
 	if (seat->state != SEAT_CLOSED || seat_wants(seat)) {
 		device_account(seat->device, now);
-		seat_come_back(seat, now);
 		seat->idle_from = 0;
 		seat_join(seat, now);
+		seat_come_back(seat, now);
 	} else if (seat->is_active && seat->idle_from == 0) {
 		device_account(seat->device, now);
 		seat_go_away(seat, now);

@@ -482,9 +482,15 @@ static bool try_open(struct device *device, struct seat *seat, uint64_t now)
  */
 static void seat_offer(struct seat *seat)
 {
+	struct device *device = seat->device;
+
 	seat->is_offered = true;
-	if (seat->device->holder == seat)
-		seat->device->holder = NULL;
+	if (device->holder != seat)
+		return;
+	device->holder = NULL;
+	for (uint32_t i = 0; i < device->n_active && !device->holder; i++)
+		if (seat_is_held(device->active[i]))
+			device->holder = device->active[i];
 }
 
 /* Several gates are open, and now one of these tenants has submitted: the token is its own. */
@@ -511,7 +517,9 @@ static void settle_offers(struct device *device, uint64_t now)
 		struct seat *seat = device->active[i];
 
 		if (seat == first || seat->state != SEAT_OPEN || is_gang(seat->member) ||
-			(seat->has_used && !seat->is_offered))
+			(seat->has_used && !seat->is_offered &&
+				(seat_rank(seat) <= seat_rank(first) ||
+					is_bonded(device, seat, first, now))))
 			continue;
 		if (!seat->has_used)
 			seat->member->wants = 0; /* the caller tells again that it waits */

@@ -185,5 +185,36 @@ static void a_short_absence_comes_back(void **state)
 	assert_true(credit_after(150 * MS) <= (int64_t)(2 * MS));
 }
 
-UNIT_MAIN(UNIT(shares_hold_beside_endless_loops), UNIT(the_window_is_wider_on_a_busy_host_alone),
-	UNIT(a_short_absence_comes_back))
+/* Work that comes and goes each few milliseconds, beside work that never ends. */
+static void absences_are_not_paid_for_twice(void **state)
+{
+	struct pair pair = {.now = SEC};
+	struct arbiter_config config;
+	struct spec spec;
+
+	arbiter_config_init(&config);
+	assert_ok(arbiter_new(&config, 1, &pair.arbiter, NULL));
+	for (arbiter_id id = 1; id <= 2; id++) {
+		spec_init(&spec);
+		assert_ok(spec_set(&spec, "request", "0.5", NULL));
+		assert_ok(spec_finish(&spec, NULL));
+		assert_ok(arbiter_add(pair.arbiter, id, &spec, 1, pair.now, NULL));
+	}
+	arbiter_want(pair.arbiter, 2, 0, true, pair.now);
+	for (int i = 0; i < 400; i++) {
+		arbiter_want(pair.arbiter, 1, 0, true, pair.now);
+		for (int ms = 0; ms < 50; ms++) {
+			arbiter_observe(pair.arbiter, 1, 0, ms < 25, MS, 0, pair.now);
+			arbiter_observe(pair.arbiter, 2, 0, true, MS, 0, pair.now);
+			arbiter_want(pair.arbiter, 2, 0, true, pair.now);
+			pair_step(&pair, MS);
+		}
+	}
+	/* Nobody is ever further behind than what one absence may bring. */
+	assert_true(pair_lag_ns(&pair, 1) < (int64_t)(150 * MS));
+	assert_true(pair_lag_ns(&pair, 2) > -(int64_t)(150 * MS));
+	arbiter_free(pair.arbiter);
+}
+
+UNIT_MAIN(UNIT(absences_are_not_paid_for_twice), UNIT(shares_hold_beside_endless_loops),
+	UNIT(the_window_is_wider_on_a_busy_host_alone), UNIT(a_short_absence_comes_back))
