@@ -566,7 +566,7 @@ int arbiter_usage_get(const struct arbiter *arbiter, arbiter_id tenant, uint32_t
 		.lag_ns = seat->lag / LAG_ONE,
 		.why = why(seat, &other),
 		.holds = seat->state == SEAT_OPEN,
-		.corun = seat->state == SEAT_OPEN && seat->is_corun,
+		.corun = seat->state == SEAT_OPEN && (seat->is_corun || seat->is_offered),
 	};
 	ret_usage->why_tenant = other;
 	return 0;

@@ -36,7 +36,7 @@ def a_share_is_bound():
     assert device in ("main=GPU-n1-0", "main=GPU-n1-1"), device
     assert given == {
         "divvy.gpu/request": "0.3", "divvy.gpu/granted-request": "main=0.3", "divvy.gpu/granted-limit": "main=1",
-        "divvy.gpu/granted-memory": f"main={16 * (1 << 30) * 3 // 10}", "divvy.gpu/granted-memory-policy": "main=fail",
+        "divvy.gpu/granted-memory": f"main={16 * 1024 * 3 // 10 // 2 * 2}Mi", "divvy.gpu/granted-memory-policy": "main=fail",
         "divvy.gpu/granted-class": "main=standard", "divvy.gpu/granted-priority": "main=50",
         "divvy.gpu/granted-mode": "main=local", "divvy.gpu/epoch": "0"}, given
     wait_for(lambda: rig.events("share", "Scheduled"), "an Event")
