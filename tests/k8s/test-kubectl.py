@@ -238,11 +238,15 @@ CASES = [
 
 
 def fit_says_what_the_scheduler_does():
-    """Each case alone, asked first and then tried."""
+    """Each case alone, asked first and then tried. From the sixteenth pod on the scheduler has learnt from those that
+    came and went, of which nobody else knows: it begins anew before that."""
     nothing_is_left()
     share()
     before = {p["metadata"]["name"] for p in cluster.get(rig.path())["items"]}
     for i, asked in enumerate(CASES):
+        if i % 8 == 0:
+            rig.kill(rig.processes[0])
+            rig.start()
         got, out, err = divvy("fit", "-f", "-", "-o", "json", stdin=json.dumps(manifest(f"c{i}", asked)))
         assert got in (0, 3), (asked, out, err)
         answer = json.loads(out)[0]
