@@ -86,6 +86,11 @@ static bool is_paused(const struct cluster *c, const struct cpod *pod)
 	return c->now_ns < pod->preempt_at_ns;
 }
 
+bool cpod_is_refused(const struct cluster *c, const struct cpod *pod)
+{
+	return pod->refused && is_paused(c, pod);
+}
+
 bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod)
 {
 	const struct cpod *member = NULL;

@@ -147,8 +147,8 @@ uint32_t cluster_n_offered(const struct cluster *cluster);
 /* Each in turn, of all states: NULL gives the first, the last gives NULL. */
 struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
 
-/* Its condition says already that it cannot be placed, in these words. */
-bool cpod_is_told(const struct cpod *pod, const char *sentence);
+/* Its condition PodScheduled has this reason and message already. */
+bool cpod_is_told(const struct cpod *pod, const char *reason, const char *sentence);
 
 /* What was assumed of it, or kept for it, is not so: it waits again. */
 void cluster_forget(struct cluster *cluster, struct cpod *pod);
@@ -164,6 +164,8 @@ int cluster_refuse(struct cluster *cluster, struct cpod *pod, const char *why);
 void cpod_forgive(struct cpod *pod);
 uint32_t cpod_n_refused(const struct cpod *pod);  /* in a row */
 const char *cpod_refusal(const struct cpod *pod); /* "the API server refused ..."; "": none */
+/* Its last Binding was refused, and it preempts no pod yet because of that. */
+bool cpod_is_refused(const struct cluster *cluster, const struct cpod *pod);
 /*
  * The next pod, in the order of cluster_next_pod(), that waited for the reservation of `keeper`,
  * whose Binding was refused; its further sentences say so. NULL: none is left.

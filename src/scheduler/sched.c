@@ -273,6 +273,16 @@ static int push(struct sched *s, enum sched_act act, const struct cpod *pod, con
 	return t->ns && t->name && t->text ? 0 : -ENOMEM;
 }
 
+/*
+ * As kube-scheduler: an autoscaler adds no node for a pod whose Binding is refused. After the pause
+ * the pod may lack a device, whatever was refused before.
+ */
+static int push_tell(struct sched *s, const struct cpod *pod, struct str text)
+{
+	return push(s, SCHED_TELL, pod,
+		cpod_is_refused(s->cluster, pod) ? "SchedulerError" : "Unschedulable", text);
+}
+
 /* Those who have to leave are asked to, from the list's `from` on. */
 static int push_evictions(struct sched *s, const struct cpod *pod)
 {
@@ -333,7 +343,7 @@ static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct e
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
 		rest(s, unit, cpod_reclaim_at_ns(pod));
-		r = push(s, SCHED_TELL, pod, NULL, buf_str(&s->why));
+		r = push_tell(s, pod, buf_str(&s->why));
 		break;
 	}
 	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
@@ -396,7 +406,7 @@ static int tell_all(struct sched *s, const struct gang *g, struct str text)
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++)
-		r = push(s, SCHED_TELL, g->member[i], NULL, text);
+		r = push_tell(s, g->member[i], text);
 	return r;
 }
 
@@ -425,7 +435,7 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 		struct cpod *pod = g->member[i];
 
 		if (cpod_state(pod) == CPOD_PENDING) {
-			r = push(s, SCHED_TELL, pod, NULL, buf_str(why));
+			r = push_tell(s, pod, buf_str(why));
 			continue;
 		}
 		if (must_wait)
@@ -828,7 +838,7 @@ void sched_refused(
 		return;
 	put_back_failed(s, pod);
 	if (*cpod_refusal(pod))
-		push(s, SCHED_TELL, pod, NULL, str_from(cpod_refusal(pod)));
+		push_tell(s, pod, str_from(cpod_refusal(pod)));
 	while ((kept = cluster_next_kept(s->cluster, pod, kept)))
 		push(s, SCHED_EVENT, kept, "ReservationReleased", str_from(cpod_kept_text(kept)));
 }

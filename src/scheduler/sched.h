@@ -50,7 +50,7 @@ int sched_settle(struct sched *sched, struct error *err);
 struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
-	const char *reason; /* of SCHED_EVENT and SCHED_EVICT: of the Event */
+	const char *reason; /* of the Event; of SCHED_TELL: of the condition */
 	const char *text;   /* of SCHED_EVICT: for whom; "": it is asked again */
 };
 

@@ -93,8 +93,9 @@ void service_land_all(struct service *s); /* forgets what is under way */
 
 /* ---- service-tell.c ---- */
 
-/* Why it cannot be placed, and, nominated, for which node it waits. */
-void service_tell(struct service *s, const struct cpod *pod, const char *sentence);
+/* Why it cannot be placed, and, nominated, for which node it waits. `reason` lives for ever. */
+void service_tell(
+	struct service *s, const struct cpod *pod, const char *reason, const char *sentence);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
 /* Once a second: what had to wait. */
 void service_tell_later(struct service *s);

@@ -29,6 +29,7 @@ struct telling {
 	uint64_t began_ns, not_before_ns;
 	uint32_t n_failed;  /* in a row */
 	char *sentence;     /* to be told next; NULL: nothing */
+	const char *reason; /* of that */
 	bool is_nominated;  /* and with the node that it waits for */
 	bool has_nominated; /* the last patch did so */
 };
@@ -115,13 +116,10 @@ static int send(struct telling *t, const struct cpod *pod)
 		.done = on_told,
 		.data = t,
 		.ret_call = &t->call};
-	/* As kube-scheduler: an autoscaler adds no node for a pod whose Binding is refused. */
-	const char *reason = !t->is_nominated && *cpod_refusal(pod) ? "SchedulerError"
-								    : "Unschedulable";
 	/* One from before that has come to nothing would keep others off the node. */
 	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss?}}",
 		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
-		"False", "reason", reason, "message", t->sentence, "lastTransitionTime", now.s,
+		"False", "reason", t->reason, "message", t->sentence, "lastTransitionTime", now.s,
 		"lastProbeTime", "nominatedNodeName", t->is_nominated ? cpod_node(pod) : NULL);
 	int r = patch ? kube_patch(t->service->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL)
 		      : -ENOMEM;
@@ -135,9 +133,9 @@ static int send(struct telling *t, const struct cpod *pod)
 }
 
 /* It says so already, and names no node that the pod would have to give up. */
-static bool is_said(const struct cpod *pod, const char *sentence)
+static bool is_said(const struct cpod *pod, const char *reason, const char *sentence)
 {
-	return cpod_is_told(pod, sentence) &&
+	return cpod_is_told(pod, reason, sentence) &&
 		!kube_json_text_at(cpod_json(pod), "status", "nominatedNodeName", NULL);
 }
 
@@ -145,7 +143,7 @@ static bool is_said(const struct cpod *pod, const char *sentence)
 static bool is_due(const struct telling *t, const struct cpod *pod)
 {
 	return t->sentence && pod && cpod_json(pod) && service_may_write(t->service) &&
-		(t->is_nominated || t->has_nominated || !is_said(pod, t->sentence));
+		(t->is_nominated || t->has_nominated || !is_said(pod, t->reason, t->sentence));
 }
 
 /* Frees it where there is nothing left to remember. */
@@ -172,8 +170,8 @@ static void send_next(struct telling *t)
 		telling_free(t);
 }
 
-static void say_unschedulable(
-	struct service *s, const struct cpod *pod, const char *sentence, bool is_nominated)
+static void say_unschedulable(struct service *s, const struct cpod *pod, const char *reason,
+	const char *sentence, bool is_nominated)
 {
 	struct telling *t = telling_of(s, pod);
 	char *copy = t ? str_dup(str_from(sentence)) : NULL;
@@ -182,23 +180,25 @@ static void say_unschedulable(
 		return; /* it is tried again when something changes */
 	free(t->sentence);
 	t->sentence = copy;
+	t->reason = reason;
 	t->is_nominated = is_nominated;
 	send_next(t);
 }
 
-void service_tell(struct service *s, const struct cpod *pod, const char *sentence)
+void service_tell(
+	struct service *s, const struct cpod *pod, const char *reason, const char *sentence)
 {
 	struct telling *t;
 
 	HASH_FIND_STR(s->tellings, cpod_uid(pod), t);
 	/* What is under way may say something else. */
-	if (t || !is_said(pod, sentence))
-		say_unschedulable(s, pod, sentence, false);
+	if (t || !is_said(pod, reason, sentence))
+		say_unschedulable(s, pod, reason, sentence, false);
 }
 
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
 {
-	say_unschedulable(s, pod, sentence, true);
+	say_unschedulable(s, pod, "Unschedulable", sentence, true);
 }
 
 void service_tell_later(struct service *s)

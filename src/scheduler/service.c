@@ -21,7 +21,7 @@ static void carry_out(struct service *s, const struct sched_action *a)
 {
 	switch (a->act) {
 	case SCHED_BIND: service_bind(s, a->pod, NULL); break;
-	case SCHED_TELL: service_tell(s, a->pod, a->text); break;
+	case SCHED_TELL: service_tell(s, a->pod, a->reason, a->text); break;
 	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
 	case SCHED_RUNS: service_running(s, a->pod); break;
 	case SCHED_ADOPT: service_adopt(s, a->pod); break;

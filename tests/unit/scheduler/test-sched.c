@@ -294,6 +294,55 @@ static void a_refused_binding_keeps_nobody_off(void **state)
 	next(SCHED_NOMINATE, "a", NULL);
 }
 
+/* The condition of that pod, next. */
+static void has_condition(const char *name, const char *reason, const char *sentence)
+{
+	struct sched_action a;
+
+	assert_int_equal(sched_next(sched, &a, NULL), 1);
+	assert_int_equal(a.act, SCHED_TELL);
+	assert_string_equal(cpod_name(a.pod), name);
+	assert_string_equal(a.reason, reason);
+	assert_contains(a.text, sentence);
+}
+
+/* An autoscaler adds no node while the pause lasts, and one afterwards if no device is free. */
+static void a_pod_that_was_refused_may_lack_a_device_later(void **state)
+{
+	add_node("n1", 1);
+	add_pod("a", HIGH_PART, "");
+	next(SCHED_BIND, "a", NULL);
+	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
+	has_condition("a", "SchedulerError", REFUSED_A);
+	add_pod("b", HIGH_PART, "");
+	confirm(next(SCHED_BIND, "b", NULL), HIGH_PART);
+	pass_alive(12);
+	has_condition("a", "SchedulerError", "0/1 nodes: 1 no GPU with 0.6 free");
+	add_pod("c", HIGH_PART, "");
+	has_condition("c", "Unschedulable", "0/1 nodes: 1 no GPU with 0.6 free");
+	pass_alive(60);
+	set(OBJECT_NODE, "{'metadata':{'name':'n2'}}"); /* so that all are tried */
+	pass_alive(12);
+	has_condition("a", "Unschedulable", "no GPU with 0.6 free");
+}
+
+/* The same sentence with another reason is written again. */
+static void a_condition_is_its_reason_and_its_message(void **state)
+{
+	const struct cpod *pod;
+
+	set(OBJECT_POD,
+		"{'metadata':{'name':'a','namespace':'s','uid':'u-a'," TENANT
+		"'annotations':{" HIGH_PART "}},'spec':{'schedulerName':'divvy-scheduler',"
+		"'containers':[{'name':'c'}]},'status':{'conditions':[{'type':'PodScheduled',"
+		"'status':'False','reason':'SchedulerError','message':'no'}]}}");
+	pod = cluster_pod(sched_cluster(sched), "s", "a");
+	assert_non_null(pod);
+	assert_true(cpod_is_told(pod, "SchedulerError", "no"));
+	assert_false(cpod_is_told(pod, "Unschedulable", "no"));
+	assert_false(cpod_is_told(pod, "SchedulerError", "yes"));
+}
+
 /* Another spec is another request: the pod may preempt at once. */
 static void a_changed_pod_is_not_refused_any_more(void **state)
 {
@@ -1605,6 +1654,8 @@ int main(void)
 		TEST(objects_come_in_any_order),
 		TEST(a_failed_bind_gives_the_place_back),
 		TEST(a_refused_binding_keeps_nobody_off),
+		TEST(a_pod_that_was_refused_may_lack_a_device_later),
+		TEST(a_condition_is_its_reason_and_its_message),
 		TEST(a_changed_pod_is_not_refused_any_more),
 		TEST(a_group_pauses_after_a_refused_binding),
 		TEST(the_larger_of_both_counts),
