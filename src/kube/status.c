@@ -64,6 +64,22 @@ const char *kube_status_sentence(const struct kube_status *status)
 	return end && end[strlen(behind)] ? end + strlen(behind) : status->message;
 }
 
+bool kube_status_is_refusal(const struct kube_status *status)
+{
+	/* A webhook chooses the code of its answer; what the API server puts in front tells it. */
+	static const char before[] = "admission webhook \"", behind[] = "\" denied the request";
+
+	switch (status->http) {
+	case 400:
+	case 403:
+	case 422: return true;
+	case 500:
+		return !strncmp(status->message, before, strlen(before)) &&
+			strstr(status->message, behind);
+	default: return false;
+	}
+}
+
 int kube_status_format(const struct kube_status *status, struct buf *out)
 {
 	return buf_addf(out, "%d%s%s: %s", status->http, status->reason[0] ? " " : "",

@@ -6,6 +6,7 @@
 #ifndef KUBE_STATUS_H
 #define KUBE_STATUS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -32,6 +33,13 @@ int kube_status_format(const struct kube_status *status, struct buf *out);
  * webhook that said it. "" where the server said nothing. Borrowed from the status.
  */
 const char *kube_status_sentence(const struct kube_status *status);
+
+/*
+ * The server, or an admission webhook, is against the request itself: the same request is likely to
+ * fail again. Not so a server that is busy, a webhook that does not answer, expired credentials, or
+ * an object that has changed or is gone.
+ */
+bool kube_status_is_refusal(const struct kube_status *status);
 
 /*
  * As -errno: 400 EINVAL, 401 EACCES, 403 EPERM, 404 ENOENT, AlreadyExists EEXIST, other 409 EBUSY,

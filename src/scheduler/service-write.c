@@ -142,15 +142,14 @@ static bool is_unclear(const struct kube_answer *answer)
 }
 
 /*
- * Somebody who admits Bindings is against it, or the server does not know the pod's node. Where the
- * pod has changed or has gone, the watch says so.
+ * Only a refusal counts: any other failure is a failed bind, without a pause for preemption. Where
+ * the pod has changed or has gone, the watch says so.
  */
 static void note_refusal(struct flight *f, const struct kube_answer *answer)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(EVENT_MESSAGE_MAX - 1);
 
-	if (answer->result == 0 || answer->status.http < 400 || answer->status.http == 404 ||
-		answer->status.http == 409)
+	if (answer->result == 0 || !kube_status_is_refusal(&answer->status))
 		return;
 	if (kube_status_format(&answer->status, &text) == 0)
 		f->refusal = str_dup(buf_str(&text));

@@ -46,6 +46,40 @@ static void a_sentence_names_no_webhook(void **state)
 	}
 }
 
+static void a_server_that_is_busy_refuses_nothing(void **state)
+{
+	static const struct {
+		int http;
+		const char *message;
+		bool is_refusal;
+	} cases[] = {
+		{0, "", false},
+		{200, "", false},
+		{400, DENIED ": no", true},
+		{401, "Unauthorized", false},
+		{403, DENIED ": no", true},
+		{403, "pods \"a\" is forbidden: User \"u\" cannot create pods/binding", true},
+		{404, "pods \"a\" not found", false},
+		{409, "pod a is already assigned to node \"n\"", false},
+		{422, "Binding \"a\" is invalid", true},
+		{429, "too many requests", false},
+		{500, DENIED ": no", true},
+		{500, DENIED " without explanation", true},
+		{500, "Internal error occurred: failed calling webhook \"x\": refused", false},
+		{500, "etcdserver: request timed out", false},
+		{503, "the server is currently unable to handle the request", false},
+		{504, "Timeout: request did not complete", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct kube_status s = {.http = cases[i].http};
+
+		snprintf(s.message, sizeof(s.message), "%s", cases[i].message);
+		if (kube_status_is_refusal(&s) != cases[i].is_refusal)
+			fail_msg("%d %s", s.http, s.message);
+	}
+}
+
 static void makes_do_with_other_bodies(void **state)
 {
 	struct kube_status s;
@@ -78,5 +112,6 @@ static void bounds_what_it_is_told(void **state)
 	assert_int_equal(s.http, 503);
 }
 
-UNIT_MAIN(UNIT(reads_a_status), UNIT(a_sentence_names_no_webhook), UNIT(makes_do_with_other_bodies),
+UNIT_MAIN(UNIT(reads_a_status), UNIT(a_sentence_names_no_webhook),
+	UNIT(a_server_that_is_busy_refuses_nothing), UNIT(makes_do_with_other_bodies),
 	UNIT(bounds_what_it_is_told))
