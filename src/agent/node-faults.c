@@ -103,6 +103,13 @@ void faults_seen(struct node *node, const json_t *status)
 	faults_look(node);
 }
 
+void faults_forget(struct node *node)
+{
+	node->n_missing = 0;
+	node->agent->n_missing_devices = 0;
+	node->missing_note[0] = '\0';
+}
+
 json_t *faults_missing_json(const struct node *node)
 {
 	json_t *all;

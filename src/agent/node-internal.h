@@ -351,6 +351,8 @@ void node_status_touch(struct node *node);
 
 /* GPUNode.status, as it was before our first write of it. */
 void faults_seen(struct node *node, const json_t *status);
+/* The GPUNode was deleted: no device is missing any more. */
+void faults_forget(struct node *node);
 /* Every some seconds: what has changed is reported. */
 void faults_look(struct node *node);
 bool faults_is_missing(const struct node *node, const char *uuid);

@@ -281,6 +281,7 @@ static void on_wish_deleted(void *data, const struct kube_entry *entry)
 	struct node *node = data;
 
 	json_decref(TAKE_PTR(node->status_seen));
+	faults_forget(node);
 }
 
 /* Before anything is granted: it is known from now on whose the devices are. */

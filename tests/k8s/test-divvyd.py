@@ -670,10 +670,15 @@ def devices_that_are_missing_are_told():
     cluster.patch(path, {"spec": {"simulate": None}})
     daemon.start("--sys-dir", SYS)
     wait_for(lambda: daemon.condition("Ready").get("reason") == "DevicesMissing", "the node is not ready", 60)
-    # Who deletes the GPUNode says that the device does not come back.
-    cluster.kill("divvyd")
+    # An administrator deletes the GPUNode: the device does not come back, also for the divvyd that runs.
     cluster.delete(path)
-    daemon.make_gpu_node()
+    cluster.create("/apis/divvy.gpu/v1/gpunodes", {
+        "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": cluster.node_name}, "spec": {}})
+    wait_for(lambda: daemon.condition("DevicesMissing").get("status") == "False", "the device is forgotten", 60)
+    assert "missingDevices" not in daemon.status(), daemon.status()
+    assert daemon.condition("Ready").get("reason") != "DevicesMissing", daemon.status()
+    cluster.kill("divvyd")
+    cluster.patch(path, {"spec": {"simulate": daemon.simulate}})
     daemon.start("--sys-dir", SYS)
     daemon.await_ready()
     assert daemon.condition("DevicesMissing")["status"] == "False", daemon.status()
