@@ -235,8 +235,12 @@ bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod);
 /* Its reservation on that node keeps `pod` off; for decide_explain(). */
 void cpod_note_keeper(struct cpod *pod, const struct cnode *node);
 void cpod_forget_keeper(struct cpod *pod);
-/* Appends what refused Bindings, its own and its keeper's, have to do with its wait. */
-void cpod_explain_refusal(const struct cpod *pod, struct buf *why);
+/*
+ * Appends what refused Bindings have to do with its wait: its own while that counts, and
+ * `kept_text` of its keeper's; NULL: none.
+ */
+void cpod_explain_refusal(
+	const struct cluster *c, const struct cpod *pod, const char *kept_text, struct buf *why);
 
 /* ---- cluster-group.c ---- */
 

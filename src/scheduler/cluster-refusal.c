@@ -123,10 +123,11 @@ void cpod_note_keeper(struct cpod *pod, const struct cnode *node)
 	}
 }
 
-void cpod_explain_refusal(const struct cpod *pod, struct buf *why)
+void cpod_explain_refusal(
+	const struct cluster *c, const struct cpod *pod, const char *kept_text, struct buf *why)
 {
-	if (pod->refused)
+	if (cpod_is_refused(c, pod))
 		buf_addf(why, "; %s", pod->refused);
-	if (pod->kept_text)
-		buf_addf(why, "; %s", pod->kept_text);
+	if (kept_text)
+		buf_addf(why, "; %s", kept_text);
 }

@@ -168,7 +168,7 @@ const char *cpod_refusal(const struct cpod *pod); /* "the API server refused ...
 bool cpod_is_refused(const struct cluster *cluster, const struct cpod *pod);
 /*
  * The next pod, in the order of cluster_next_pod(), that waited for the reservation of `keeper`,
- * whose Binding was refused; its further sentences say so. NULL: none is left.
+ * whose Binding was refused; its next sentence says so. NULL: none is left.
  */
 struct cpod *cluster_next_kept(
 	struct cluster *cluster, const struct cpod *keeper, struct cpod *pod);

@@ -510,6 +510,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		.pod = pod,
 		.asked_back = why,
 		.is_together = victims && victims->is_open};
+	/* Reported once: afterwards that pod may be gone, and this one waits for something else. */
+	_cleanup_free_ char *kept_text = TAKE_PTR(pod->kept_text);
 	struct error unfit;
 	int r;
 
@@ -542,7 +544,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (r == -ENOSPC) {
 		decide_explain(&a, why);
 		cluster_queue_explain(c, pod, why);
-		cpod_explain_refusal(pod, why);
+		cpod_explain_refusal(c, pod, kept_text, why);
 	} else if (r == 0 && a.fit->n_claims) {
 		r = name_claims(&a, why);
 	}

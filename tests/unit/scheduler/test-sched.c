@@ -324,6 +324,34 @@ static void a_pod_that_was_refused_may_lack_a_device_later(void **state)
 	set(OBJECT_NODE, "{'metadata':{'name':'n2'}}"); /* so that all are tried */
 	pass_alive(12);
 	has_condition("a", "Unschedulable", "no GPU with 0.6 free");
+	/* The earlier refusal has nothing to do with this wait. */
+	pass_alive(600);
+	told("a", "0/2 nodes: 1 no GPU with 0.6 free, 1 no room for one more pod");
+}
+
+/* It reports the reservation that was released, and afterwards only the reasons of its wait. */
+static void a_released_reservation_is_reported_once(void **state)
+{
+	add_node("n1", 1);
+	add_pod("b0", LOW_PART, "");
+	confirm(next(SCHED_BIND, "b0", NULL), LOW_PART);
+	add_pod("a", HIGH_PART, "");
+	next(SCHED_EVICT, "b0", "s/a");
+	next(SCHED_NOMINATE, "a", NULL);
+	add_pod("b1", LOW_PART, "");
+	nothing();
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "b0"));
+	next(SCHED_BIND, "a", NULL);
+	add_pod("c", HIGH_PART, "");
+	nothing();
+	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
+	has_event("b1", "ReservationReleased", "waited for the reservation of pod s/a on node n1");
+	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
+	pass_alive(12);
+	confirm(next(SCHED_BIND, "c", NULL), HIGH_PART);
+	has_condition("b1", "Unschedulable", "Binding of that pod: " NO_WEBHOOK);
+	pass_alive(600);
+	told("b1", "0/1 nodes: 1 no GPU with 0.6 free");
 }
 
 /* The same sentence with another reason is written again. */
@@ -1655,6 +1683,7 @@ int main(void)
 		TEST(a_failed_bind_gives_the_place_back),
 		TEST(a_refused_binding_keeps_nobody_off),
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
+		TEST(a_released_reservation_is_reported_once),
 		TEST(a_condition_is_its_reason_and_its_message),
 		TEST(a_changed_pod_is_not_refused_any_more),
 		TEST(a_group_pauses_after_a_refused_binding),
