@@ -162,6 +162,9 @@ job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificat
 /* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
 bool controller_has_labelled(const struct controller *c);
 
+/* Pods with a share can be placed on that node from now on: its startup taint can go. */
+bool controller_has_started(const json_t *node, const json_t *gpu_node);
+
 /* The certificate and whether API servers trust it, anew. */
 void controller_look_at_certificate(struct controller *c);
 

@@ -242,15 +242,17 @@ static bool is_startup_taint(const json_t *taint)
 	return false;
 }
 
-/* Pods with a share can be placed there from now on. */
-static bool has_started(const json_t *node, const json_t *gpu_node)
+bool controller_has_started(const json_t *node, const json_t *gpu_node)
 {
 	const json_t *ready = kube_json_condition(gpu_node, "Ready"),
 		     *now = kube_json_at(node, "status", "allocatable", NULL);
 	const char *slots = json_string_value(json_object_get(now, "divvy.gpu/slot"));
 	uint64_t n;
 
-	return text_is(ready, "status", "True") && json_object_get(now, MILLI) && slots &&
+	/* A node without devices has no share of one: its pods have devices of other nodes. */
+	if (has_devices(gpu_node) && !json_object_get(now, MILLI))
+		return false;
+	return text_is(ready, "status", "True") && slots &&
 		quantity_parse(str_from(slots), 1, &n, NULL) == 0 && n;
 }
 
@@ -270,7 +272,7 @@ static int end_startup(
 	size_t i;
 	int r;
 
-	if (!json_array_size(taints) || !has_started(node, gpu_node))
+	if (!json_array_size(taints) || !controller_has_started(node, gpu_node))
 		return 0;
 	rest = json_array();
 	json_array_foreach((json_t *)taints, i, taint)
