@@ -28,7 +28,7 @@ TAILQ_HEAD(queue_list, closer_queue);
 
 struct closer {
 	pthread_mutex_t lock;
-	pthread_cond_t wake, left; /* there is a job; a thread has ended */
+	pthread_cond_t wake, left; /* there is a job; a thread or, at the end, a job has ended */
 	struct queue_list ready;   /* queues with a job, of which no thread has one */
 	struct job_list finished;
 	unsigned int n_threads, n_idle;
@@ -186,6 +186,8 @@ static void *closer_main(void *arg)
 			job->queue->is_busy = false;
 			make_ready(c, job->queue);
 		}
+		if (c->is_ending)
+			pthread_cond_signal(&c->left);
 		/* Fails only where the counter is full, and the loop is awake then. */
 		if (write(c->event_fd, &one, sizeof(one)) < 0)
 			continue;
@@ -362,18 +364,23 @@ void closer_leave(struct closer *c)
 	uint64_t until_ns = clock_now_ns() + LEAVE_NS;
 	const struct timespec until = {.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
 		.tv_nsec = (long)(until_ns % NSEC_PER_SEC)};
-	bool is_left;
+	bool is_over = false, is_left;
 
 	if (!c)
 		return;
 	pthread_mutex_lock(&c->lock);
 	c->is_ending = true;
 	pthread_cond_broadcast(&c->wake);
-	while (c->n_threads && pthread_cond_timedwait(&c->left, &c->lock, &until) != ETIMEDOUT)
-		;
+	/* What is called here may submit one more job, and so begin one more thread. */
+	while (!is_over && (c->n_threads || !TAILQ_EMPTY(&c->finished))) {
+		while (!is_over && c->n_threads && TAILQ_EMPTY(&c->finished))
+			is_over = pthread_cond_timedwait(&c->left, &c->lock, &until) == ETIMEDOUT;
+		pthread_mutex_unlock(&c->lock);
+		call_done(c);
+		pthread_mutex_lock(&c->lock);
+	}
 	is_left = c->n_threads;
 	pthread_mutex_unlock(&c->lock);
-	call_done(c);
 	loop_remove_io(&c->io);
 	if (is_left) /* a blocked thread has all this in its hands */
 		return;
