@@ -31,6 +31,8 @@ struct closer {
 	pthread_cond_t wake, left; /* there is a job; a thread or, at the end, a job has ended */
 	struct queue_list ready;   /* queues with a job, of which no thread has one */
 	struct job_list finished;
+	unsigned int n_ready;
+	/* Idle is also one that was woken, or begun, and has no job yet: what is ready is its. */
 	unsigned int n_threads, n_idle;
 	bool is_ending;
 	int event_fd;
@@ -142,6 +144,7 @@ static void make_ready(struct closer *c, struct closer_queue *q)
 	if (q->is_ready || q->is_busy || TAILQ_EMPTY(&q->jobs))
 		return;
 	q->is_ready = true;
+	c->n_ready++;
 	TAILQ_INSERT_TAIL(&c->ready, q, link);
 	pthread_cond_signal(&c->wake);
 }
@@ -153,6 +156,7 @@ static struct closer_job *take_job(struct closer *c)
 
 	if (!q)
 		return NULL;
+	c->n_ready--;
 	TAILQ_REMOVE(&c->ready, q, link);
 	q->is_ready = false;
 	q->is_busy = true;
@@ -167,6 +171,7 @@ static void *closer_main(void *arg)
 	const uint64_t one = 1;
 
 	pthread_mutex_lock(&c->lock);
+	c->n_idle--;
 	for (;;) {
 		struct closer_job *job = take_job(c);
 
@@ -212,8 +217,10 @@ static void add_thread(struct closer *c)
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* Where there can be none, the job waits for one of the others. */
-	if (pthread_create(&thread, &attr, closer_main, c) == 0)
+	if (pthread_create(&thread, &attr, closer_main, c) == 0) {
 		c->n_threads++;
+		c->n_idle++;
+	}
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
@@ -230,7 +237,7 @@ static void submit(struct closer *c, struct closer_job *job, bool is_first)
 		TAILQ_INSERT_TAIL(&q->jobs, job, link);
 	}
 	make_ready(c, q);
-	if (q->is_ready && !c->n_idle && c->n_threads < CLOSER_THREADS_MAX)
+	if (c->n_ready > c->n_idle && c->n_threads < CLOSER_THREADS_MAX)
 		add_thread(c);
 	pthread_mutex_unlock(&c->lock);
 }

@@ -226,6 +226,35 @@ static void who_blocks_a_closer_blocks_his_own_alone(void **state)
 	rig_stop(&rig);
 }
 
+static void two_that_pass_at_once_do_not_wait_for_each_other(void **state)
+{
+	int idle, blocked, other, far, ends[2], theirs[2];
+	struct rig rig;
+
+	rig_start(&rig);
+	/* One thread, which waits for a job then. */
+	idle = join(&rig, USER_TENANT, 9, NULL);
+	assert_ok(pipe(ends));
+	pass(idle, false, ends[1]);
+	assert_true(until(&rig, is_hung_up, &idle));
+	blocked = join(&rig, USER_TENANT, 7, NULL);
+	other = join(&rig, USER_TENANT, 8, NULL);
+	for (int i = 0; i < 20; i++)
+		turn(&rig);
+	assert_ok(pipe(theirs));
+	pass(blocked, true, make_sleeper(&far));
+	pass(other, false, theirs[1]);
+	assert_true(until(&rig, is_hung_up, &theirs[0]));
+	close(far);
+	assert_true(until(&rig, is_hung_up, &blocked));
+	close(ends[0]);
+	close(theirs[0]);
+	close(idle);
+	close(blocked);
+	close(other);
+	rig_stop(&rig);
+}
+
 static void a_tenants_own_socket_stops_nobody(void **state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -335,6 +364,7 @@ static void requests_are_paid_with_time(void **state)
 
 UNIT_MAIN(UNIT(passed_descriptors_are_closed),
 	UNIT(those_behind_a_closed_connections_end_are_closed_too),
-	UNIT(who_blocks_a_closer_blocks_his_own_alone), UNIT(a_tenants_own_socket_stops_nobody),
-	UNIT(a_tenants_own_socket_has_a_limit), UNIT(unread_answers_of_a_user_have_a_limit),
-	UNIT(requests_are_paid_with_time))
+	UNIT(who_blocks_a_closer_blocks_his_own_alone),
+	UNIT(two_that_pass_at_once_do_not_wait_for_each_other),
+	UNIT(a_tenants_own_socket_stops_nobody), UNIT(a_tenants_own_socket_has_a_limit),
+	UNIT(unread_answers_of_a_user_have_a_limit), UNIT(requests_are_paid_with_time))
