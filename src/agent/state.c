@@ -10,7 +10,8 @@
  *   X tenant index pid            a process has gone
  *
  * The loop's thread appends; a file that has grown is written anew by the disk worker out of its
- * own lines, and what was appended meanwhile is copied behind it.
+ * own lines, and what was appended meanwhile is copied behind it. Where that fails, or takes so
+ * long that the file grows large, the loop's thread writes it anew.
  */
 #include "agent/state.h"
 
@@ -193,6 +194,13 @@ static int rewrite(struct state *s)
 	return 0;
 }
 
+/* The loop's thread writes the file anew, out of what it knows. */
+static void fall_behind(struct state *s)
+{
+	s->is_behind = true;
+	state_touch(s->agent);
+}
+
 /*
  * A line that is half written would swallow the next one, whose tenant is told that it is there:
  * nothing is appended before it is cut off again.
@@ -211,6 +219,9 @@ static int append(struct state *s, const struct buf *line)
 		return r;
 	s->length += line->n;
 	s->appended += line->n;
+	/* A compaction may wait for the disk for long, and no file above the limit can be read. */
+	if (s->length > STATE_MAX / 2 && s->appended > APPENDED_MAX)
+		fall_behind(s);
 	if (s->appended > APPENDED_MAX && s->appended > s->length / 2)
 		compact(s);
 	return 0;
@@ -224,8 +235,7 @@ static void append_end(struct state *s, const struct buf *line)
 	if (r >= 0)
 		return;
 	log_warn("cannot write %s: %s", s->path, strerror(-r));
-	s->is_behind = true;
-	state_touch(s->agent);
+	fall_behind(s);
 }
 
 int state_tenant(struct tenant *t, struct error *err)
@@ -304,8 +314,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 
 	if (r < 0) {
 		log_warn("cannot write %s: %s", s->path, strerror(-r));
-		s->is_behind = true;
-		state_touch(s->agent);
+		fall_behind(s);
 	}
 	usage_flush(s->agent);
 }
@@ -747,6 +756,7 @@ static void compaction_done(struct worker_job *job)
 	if (c->r < 0 && is_wanted) {
 		log_warn("%s cannot be written anew: %s", s->path, strerror(-c->r));
 		s->appended = 0; /* not again at once */
+		fall_behind(s);
 	}
 	if (c->to >= 0)
 		unlink(c->path);
