@@ -17,6 +17,7 @@
 #include "agent/tally.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 
 #define MINUTE_S 60u
 #define HOUR_S 3600u
@@ -243,26 +244,31 @@ static int put_record(struct history *h, const struct history_record *r)
 
 _Static_assert(SPEC_NAME == 64, "the name's width below");
 
-int history_read_line(struct history *h, struct str line, bool is_log)
+static int read_line(struct history *h, struct str line, bool is_log)
 {
 	struct history_record r = {0}, *last;
 	struct history_bucket b = {0};
 	unsigned long long first, latest;
 	char text[LINE_MAX_BYTES];
 	unsigned int uid;
+	int end = 0;
 
 	if (str_copy(text, sizeof(text), line) < 0)
 		return -EBADMSG;
-	if (sscanf(text, "R %u %u %u %u %llu %llu %lf %lf %lf %63s", &r.id, &uid, &r.request,
-		    &r.limit, &first, &latest, &r.gpu_s, &r.byte_s, &r.waited_s, r.name) == 10) {
+	if (sscanf(text, "R %u %u %u %u %llu %llu %lf %lf %lf %63s%n", &r.id, &uid, &r.request,
+		    &r.limit, &first, &latest, &r.gpu_s, &r.byte_s, &r.waited_s, r.name,
+		    &end) == 10 &&
+		!text[end]) {
+		h->has_lost_record = false;
 		r.uid = uid;
 		r.first_s = first;
 		r.last_s = latest;
 		return put_record(h, &r);
 	}
-	if (!h->n ||
-		sscanf(text, "B %llu %u %lf %lf %lf", &first, &b.length_s, &b.gpu_s, &b.byte_s,
-			&b.waited_s) != 5)
+	if (!h->n || h->has_lost_record ||
+		sscanf(text, "B %llu %u %lf %lf %lf%n", &first, &b.length_s, &b.gpu_s, &b.byte_s,
+			&b.waited_s, &end) != 5 ||
+		text[end])
 		return -EBADMSG;
 	last = &h->records[h->n - 1];
 	b.start_s = first;
@@ -272,6 +278,15 @@ int history_read_line(struct history *h, struct str line, bool is_log)
 		return -ENOMEM;
 	last->buckets[last->n++] = b;
 	return 0;
+}
+
+int history_read_line(struct history *h, struct str line, bool is_log)
+{
+	int r = read_line(h, line, is_log);
+
+	/* Also behind half a line that has swallowed it: no other line has an R. */
+	h->has_lost_record |= r == -EBADMSG && str_find(line, 'R') < line.n;
+	return r;
 }
 
 /* The whole lines of the chunk; returns the bytes that are none yet, moved to its beginning. */
@@ -305,6 +320,7 @@ int history_read(
 		return fail_errno(err, errno, "open '%s'", path);
 	if (!chunk)
 		return fail(err, ENOMEM, "no memory");
+	h->has_lost_record = false;
 	while ((got = read(fd, chunk + held, CHUNK - held)) > 0) {
 		r = read_chunk(h, chunk, held + (size_t)got, is_log, &broken);
 		if (r < 0)
@@ -401,6 +417,52 @@ void history_changes_done(struct history *changes)
 		free(changes->records[0].buckets);
 	free(changes->records);
 	*changes = (struct history){0};
+}
+
+/* ---- the log ---- */
+
+/* The bytes of its whole lines. Half a line would swallow the tenant's line behind it. */
+static int64_t whole_lines(int fd)
+{
+	char tail[LINE_MAX_BYTES];
+	int64_t size = fd_size(fd);
+
+	while (size > 0) {
+		const size_t n = (size_t)MIN(size, (int64_t)sizeof(tail));
+		ssize_t got = pread(fd, tail, n, (off_t)(size - (int64_t)n));
+		const char *end;
+
+		if (got != (ssize_t)n)
+			return got < 0 ? -errno : -EIO;
+		end = memrchr(tail, '\n', n);
+		if (end)
+			return size - (int64_t)n + (end + 1 - tail);
+		size -= (int64_t)n;
+	}
+	return size;
+}
+
+int history_append(const struct history *changes, const char *log_path, int64_t *ret_size)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(256u << 20);
+	_cleanup_close_ int fd = open(
+		log_path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int64_t size = fd < 0 ? -errno : whole_lines(fd);
+	int r;
+
+	if (size < 0)
+		return (int)size;
+	if (fd_size(fd) > size && ftruncate(fd, (off_t)size) < 0)
+		return -errno;
+	for (uint32_t i = 0; i < changes->n; i++)
+		history_format(&changes->records[i], &out);
+	r = buf_error(&out);
+	if (r >= 0)
+		r = fd_write_all(fd, out.p, out.n);
+	if (r < 0 && ftruncate(fd, (off_t)size) < 0)
+		log_debug("%s: half a line stays, which the next append cuts off", log_path);
+	*ret_size = size + (int64_t)out.n;
+	return r;
 }
 
 /* ---- both files become one ---- */

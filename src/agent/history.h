@@ -51,6 +51,7 @@ struct history_record {
 struct history {
 	struct history_record *records;
 	uint32_t n, capacity;
+	bool has_lost_record; /* the last line of a tenant's was not readable: whose are buckets? */
 };
 
 void history_done(struct history *history);
@@ -86,6 +87,12 @@ int history_take_new(struct history *history, struct history *ret_new);
 /* It was not written after all. */
 void history_put_back(struct history *history, const struct history *changes);
 void history_changes_done(struct history *changes);
+
+/*
+ * Writes the lines of that copy at the end of the log, whole or not at all; what a daemon that was
+ * killed has half written there is cut off before. *ret_size: of the log. Blocks.
+ */
+int history_append(const struct history *changes, const char *log_path, int64_t *ret_size);
 
 /* Both files become one: what history_read() gives of them, merged. Blocks, syncs. */
 int history_compact(const char *path, const char *log_path, uint64_t now_s, struct error *err);

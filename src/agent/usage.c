@@ -641,28 +641,6 @@ struct write_job {
 	struct error compact_err;
 };
 
-/* At the end of the log, whole or not at all. */
-static int append_changes(struct write_job *job, int64_t *ret_size)
-{
-	_cleanup_buf_ struct buf out = BUF_INIT(256u << 20);
-	_cleanup_close_ int fd = open(
-		job->log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int64_t size = fd < 0 ? -errno : fd_size(fd);
-	int r;
-
-	if (size < 0)
-		return (int)size;
-	for (uint32_t i = 0; i < job->changes.n; i++)
-		history_format(&job->changes.records[i], &out);
-	r = buf_error(&out);
-	if (r >= 0)
-		r = fd_write_all(fd, out.p, out.n);
-	if (r < 0 && ftruncate(fd, (off_t)size) < 0)
-		log_debug("%s: half a line stays, which is passed over", job->log_path);
-	*ret_size = size + (int64_t)out.n;
-	return r;
-}
-
 /* A daemon that ends leaves one file, if that is soon done. */
 static bool should_compact(const struct write_job *job, int64_t log_size)
 {
@@ -679,7 +657,7 @@ static void run_write(struct worker_job *arg)
 	struct write_job *job = (struct write_job *)arg;
 	int64_t size = 0;
 
-	job->r = append_changes(job, &size);
+	job->r = history_append(&job->changes, job->log_path, &size);
 	if (job->r < 0) {
 		fail_errno(&job->err, -job->r, "write %s", job->log_path);
 		return;

@@ -49,17 +49,16 @@ static void read_both(struct files *f, struct history *h)
 	assert_int_equal(broken, 0);
 }
 
-/* As the daemon's worker does it. */
 static void append(struct files *f, struct history *h)
 {
-	_cleanup_buf_ struct buf out = BUF_INIT(1 << 20);
-	_cleanup_close_ int fd = open(f->log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	struct history changes;
+	struct stat st;
+	int64_t size;
 
 	assert_ok(history_take_new(h, &changes));
-	for (uint32_t i = 0; i < changes.n; i++)
-		history_format(&changes.records[i], &out);
-	assert_ok(fd_write_all(fd, out.p, out.n));
+	assert_ok(history_append(&changes, f->log, &size));
+	assert_ok(stat(f->log, &st));
+	assert_int_equal(size, st.st_size);
 	history_changes_done(&changes);
 }
 
@@ -175,6 +174,69 @@ static void a_torn_end_costs_its_line_alone(void **state)
 		assert_int_equal(back.n, memchr(log.p, '\n', n) != NULL);
 	}
 	files_done(&f);
+}
+
+static double gpu_s_of(const struct history *h, uint32_t id)
+{
+	const struct history_record *r = history_find(h, id);
+
+	return r ? sum(r) : 0;
+}
+
+/* A daemon was killed while it wrote; the next one goes on behind that. */
+static void what_is_appended_to_a_torn_end_is_its_own(void **state)
+{
+	_cleanup_(history_done) struct history h = {0}, next = {0};
+	_cleanup_buf_ struct buf log = BUF_INIT(1 << 20);
+	struct files f;
+
+	files_init(&f);
+	add(&h, 1);
+	add(&h, 2);
+	history_use(&h.records[0], NOW, 5, 0, 0);
+	history_use(&h.records[1], NOW, 7, 0, 0);
+	append(&f, &h);
+	assert_ok(file_read(f.log, &log, NULL));
+	add(&next, 3);
+	for (size_t n = 0; n <= log.n; n++) {
+		_cleanup_(history_done) struct history back = {0};
+
+		assert_ok(file_replace(f.log, (struct str){log.p, n}, 0600, NULL));
+		history_use(&next.records[0], NOW + 60, 99, 0, 0);
+		append(&f, &next);
+		read_both(&f, &back);
+		assert_true(gpu_s_of(&back, 1) < 5.5 && gpu_s_of(&back, 2) < 7.5);
+		assert_true(gpu_s_of(&back, 3) > 98.5);
+	}
+	files_done(&f);
+}
+
+/* A daemon of before has appended to half a line, wherever that was cut. */
+static void buckets_of_a_swallowed_tenant_are_nobody_elses(void **state)
+{
+	static const char half[] = "R 2 0 500 1000 1 2 7.000000 0 0.000000 b\nB 60 60 7.000000 0 "
+				   "0.000000";
+
+	for (size_t n = 1; n < sizeof(half); n++) {
+		_cleanup_(history_done) struct history h = {0};
+		_cleanup_buf_ struct buf text = BUF_INIT(4096);
+		uint32_t broken = 0;
+		struct files f;
+
+		if (half[n - 1] == '\n')
+			continue;
+		files_init(&f);
+		buf_addf(&text, "R 1 0 500 1000 1 2 5 0 0 a\nB 60 60 5 0 0\n%.*s", (int)n, half);
+		buf_add_text(&text,
+			"R 3 0 500 1000 1 2 99 0 0 c\nB 120 60 99 0 0\n"
+			"R 4 0 500 1000 1 2 3 0 0 d\nB 120 60 3 0 0\n");
+		assert_ok(file_replace(f.log, buf_str(&text), 0600, NULL));
+		assert_ok(history_read(&h, f.log, true, &broken, NULL));
+		assert_true(broken > 0);
+		assert_true(gpu_s_of(&h, 1) < 5.5 && gpu_s_of(&h, 2) < 7.5);
+		assert_true(gpu_s_of(&h, 4) > 2.5 && gpu_s_of(&h, 4) < 3.5);
+		files_done(&f);
+	}
 }
 
 static void lines_that_are_none_are_counted(void **state)
@@ -323,7 +385,8 @@ static void what_was_not_written_is_new_again(void **state)
 }
 
 UNIT_MAIN(UNIT(what_was_appended_comes_back), UNIT(a_log_that_is_read_again_changes_nothing),
-	UNIT(a_torn_end_costs_its_line_alone), UNIT(lines_that_are_none_are_counted),
+	UNIT(a_torn_end_costs_its_line_alone), UNIT(what_is_appended_to_a_torn_end_is_its_own),
+	UNIT(buckets_of_a_swallowed_tenant_are_nobody_elses), UNIT(lines_that_are_none_are_counted),
 	UNIT(a_long_file_is_read), UNIT(what_cannot_be_read_is_an_error),
 	UNIT(old_buckets_go_and_sums_stay), UNIT(one_tenant_has_a_limit),
 	UNIT(who_ended_first_makes_room), UNIT(what_was_not_written_is_new_again))
