@@ -448,6 +448,7 @@ static void on_received(struct closer_job *job)
 	if (c->is_dead && job->fds.n) {
 		give_back(c);
 	} else if (c->is_dead) {
+		c->agent->has_dead = true;
 		let_close(c);
 	} else if (job->result <= 0) {
 		log_debug("pid %d passed descriptors that are no pages", (int)c->pid);

@@ -163,6 +163,31 @@ static void those_behind_a_closed_connections_end_are_closed_too(void **state)
 	rig_stop(&rig);
 }
 
+static bool has_no_conns(void *rig)
+{
+	return LIST_EMPTY(&((struct rig *)rig)->agent->conns);
+}
+
+static void who_is_closed_while_a_closer_receives_is_forgotten(void **state)
+{
+	struct conn *c = NULL;
+	struct rig rig;
+	int ends[2], sock;
+
+	rig_start(&rig);
+	sock = join(&rig, USER_UID, 0, &c);
+	assert_ok(pipe(ends));
+	pass(sock, false, ends[1]);
+	while (c->closing == CONN_OURS)
+		turn(&rig);
+	conn_close(c);
+	agent_after_batch(rig.agent);
+	assert_true(until(&rig, has_no_conns, &rig));
+	close(ends[0]);
+	close(sock);
+	rig_stop(&rig);
+}
+
 /* A descriptor whose close(2) sleeps: a socket in whose queue is one that lingers. */
 static int make_sleeper(int *ret_other)
 {
@@ -364,6 +389,7 @@ static void requests_are_paid_with_time(void **state)
 
 UNIT_MAIN(UNIT(passed_descriptors_are_closed),
 	UNIT(those_behind_a_closed_connections_end_are_closed_too),
+	UNIT(who_is_closed_while_a_closer_receives_is_forgotten),
 	UNIT(who_blocks_a_closer_blocks_his_own_alone),
 	UNIT(two_that_pass_at_once_do_not_wait_for_each_other),
 	UNIT(a_tenants_own_socket_stops_nobody), UNIT(a_tenants_own_socket_has_a_limit),
