@@ -52,13 +52,15 @@ static void forget_linger(int fd)
 struct passed {
 	int fd[PASSED_MAX];
 	size_t n;
+	bool is_end; /* no packet: the other end has hung up. Only with SO_PASSCRED */
 };
 
 /* One message; its descriptors are the caller's, also of one that was too long. */
 static ssize_t receive(int sock, void *p, size_t n, struct passed *passed, int *ret_flags)
 {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int) * PASSED_MAX)];
+		/* closer_shut() makes credentials come with each packet. */
+		char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * PASSED_MAX)];
 		struct cmsghdr align;
 	} control;
 	struct iovec iov = {.iov_base = p, .iov_len = n};
@@ -82,6 +84,7 @@ static ssize_t receive(int sock, void *p, size_t n, struct passed *passed, int *
 		memcpy(&passed->fd[passed->n], CMSG_DATA(c), bytes);
 		passed->n += bytes / sizeof(int);
 	}
+	passed->is_end = !got && !msg.msg_controllen;
 	*ret_flags = msg.msg_flags;
 	return got;
 }
@@ -134,7 +137,7 @@ static void run_close(struct closer_job *job)
 	int flags;
 
 	/* Until all is read; what the kernel closes with the socket would linger. */
-	while (receive(job->sock, &byte, sizeof(byte), &passed, &flags) >= 0 && passed.n)
+	while (receive(job->sock, &byte, sizeof(byte), &passed, &flags) >= 0 && !passed.is_end)
 		close_all(&passed);
 	job->sock = fd_close(job->sock);
 }

@@ -188,15 +188,15 @@ static void who_is_closed_while_a_closer_receives_is_forgotten(void **state)
 	rig_stop(&rig);
 }
 
-/* A descriptor whose close(2) sleeps: a socket in whose queue is one that lingers. */
-static int make_sleeper(int *ret_other)
+/* A TCP socket whose close(2) sleeps, unless it is told not to linger. */
+static int make_lingerer(int *ret_other)
 {
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	const struct linger linger = {1, LINGER_S};
 	socklen_t n = sizeof(address);
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), pair[2];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	static char data[65536];
 
 	assert_ok(bind(listener, (struct sockaddr *)&address, sizeof(address)));
@@ -209,11 +209,40 @@ static int make_sleeper(int *ret_other)
 	assert_ok(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)));
 	while (send(fd, data, sizeof(data), MSG_NOSIGNAL) > 0)
 		;
+	return fd;
+}
+
+/* A descriptor whose close(2) sleeps: a socket in whose queue is one that lingers. */
+static int make_sleeper(int *ret_other)
+{
+	int fd = make_lingerer(ret_other), pair[2];
+
 	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
 	assert_int_equal(fd_send(pair[0], "x", 1, &fd, 1, 0), 1);
 	close(pair[0]);
 	close(fd);
 	return pair[1];
+}
+
+/* Packets without descriptors between those with some hide none from the closer. */
+static void what_lingers_behind_plain_packets_blocks_nobody(void **state)
+{
+	struct rig rig;
+	int sock, far, ends[2];
+
+	rig_start(&rig);
+	sock = join(&rig, USER_UID, 0, NULL);
+	assert_int_equal(send(sock, "bad", 3, 0), 3);
+	assert_ok(pipe(ends));
+	pass(sock, false, ends[1]);
+	close(ends[0]);
+	assert_int_equal(send(sock, "bad", 3, 0), 3);
+	assert_int_equal(send(sock, "", 0, 0), 0);
+	pass(sock, false, make_lingerer(&far));
+	assert_true(until(&rig, has_no_conns, &rig));
+	close(far);
+	close(sock);
+	rig_stop(&rig);
 }
 
 static void who_blocks_a_closer_blocks_his_own_alone(void **state)
@@ -390,6 +419,7 @@ static void requests_are_paid_with_time(void **state)
 UNIT_MAIN(UNIT(passed_descriptors_are_closed),
 	UNIT(those_behind_a_closed_connections_end_are_closed_too),
 	UNIT(who_is_closed_while_a_closer_receives_is_forgotten),
+	UNIT(what_lingers_behind_plain_packets_blocks_nobody),
 	UNIT(who_blocks_a_closer_blocks_his_own_alone),
 	UNIT(two_that_pass_at_once_do_not_wait_for_each_other),
 	UNIT(a_tenants_own_socket_stops_nobody), UNIT(a_tenants_own_socket_has_a_limit),
