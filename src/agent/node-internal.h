@@ -160,6 +160,7 @@ struct node {
 	struct accounts accounts;
 	json_t *accounts_told; /* as the status says them; NULL: there are none yet */
 	bool is_account_new, has_account_file;
+	struct save_job *save_job; /* the disk worker's; one at a time */
 	uint64_t began_real_ns, accounted_ns, save_accounts_ns, tell_accounts_ns;
 
 	/* node-lease.c */

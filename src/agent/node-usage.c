@@ -98,6 +98,7 @@ static void look_at(
 /* file_replace() waits for the disk: the disk worker does. */
 struct save_job {
 	struct worker_job job;
+	struct node *node; /* that waits for the end of this; NULL: none */
 	char path[PATH_MAX];
 	char *text;
 	int r;
@@ -115,6 +116,8 @@ static void save_done(struct worker_job *arg)
 {
 	struct save_job *job = (struct save_job *)arg;
 
+	if (job->node)
+		job->node->save_job = NULL;
 	if (job->r < 0)
 		log_warn("%s", job->err.msg);
 	free(job->text);
@@ -131,8 +134,18 @@ static void save(struct node *node)
 		return;
 	file_path(node, job->path, sizeof(job->path));
 	job->job = (struct worker_job){.run = run_save, .done = save_done};
+	job->node = node;
 	job->text = TAKE_PTR(text);
+	node->save_job = job;
 	worker_submit(node->agent->disk, &job->job);
+}
+
+/* A last job does not wait for the one before: the worker takes them in turn. */
+static void save_detach(struct node *node)
+{
+	if (node->save_job)
+		node->save_job->node = NULL;
+	node->save_job = NULL;
 }
 
 static void tell(struct node *node)
@@ -146,6 +159,8 @@ void node_usage_tick(struct node *node, uint64_t now)
 {
 	const uint64_t passed_ns = clock_since_ns(now, node->accounted_ns);
 	const bool is_told = now >= node->tell_accounts_ns;
+	/* A disk that hangs would collect a job every time. */
+	const bool is_saving = node->save_job;
 
 	node->accounted_ns = now;
 	for (uint32_t i = 0; i < node->n_slots; i++) {
@@ -160,14 +175,14 @@ void node_usage_tick(struct node *node, uint64_t now)
 	 * The disk worker writes the file while the status is on its way: only a kill within these
 	 * milliseconds makes the next daemon go on from less than the status says.
 	 */
-	if (is_told || now >= node->save_accounts_ns) {
+	if (!is_saving && (is_told || now >= node->save_accounts_ns)) {
 		save(node);
 		node->save_accounts_ns = now + SAVE_NS;
 	}
 	if (is_told) {
 		tell(node);
 		node->tell_accounts_ns = now + TELL_NS;
-		node->is_account_new = false;
+		node->is_account_new = is_saving; /* what that job lacks is still to be saved */
 	}
 }
 
@@ -209,8 +224,10 @@ void node_usage_load(struct node *node)
 
 void node_usage_free(struct node *node)
 {
+	save_detach(node);
 	if (node->accounts.n)
 		save(node);
+	save_detach(node);
 	accounts_done(&node->accounts);
 	json_decref(node->accounts_told);
 }
