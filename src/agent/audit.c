@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The audit: see audit.h. A stranger is known by pid, start time and device, so that its rounds are
- * counted for that very process. A round is an answer of the devices (memory.c), one every
- * ROUND_NS at most while the daemon does anything at all, and sooner where a tenant seems to use
- * more than was counted.
+ * counted for that very process. A round is an answer of the devices (memory.c), which the audit
+ * asks for every ROUND_NS while the daemon does anything at all, and sooner where a tenant seems to
+ * use more than was counted. A stranger has one round in ROUND_NS at most, whoever else asks.
  */
 #include "agent/audit.h"
 
@@ -30,6 +30,7 @@
 
 #define ROUND_NS (10 * NSEC_PER_SEC)
 #define SOON_NS (2 * NSEC_PER_SEC)
+#define TICK_NS NSEC_PER_SEC /* so much early may an answer be looked at */
 #define STRANGERS_MAX 1024u
 #define LISTED_MAX 4096u
 #define EXCESSES_SHOWN 16u
@@ -39,7 +40,8 @@
 struct stranger {
 	pid_t pid;
 	uint64_t start;
-	uint32_t device, seen;
+	uint32_t device, seen; /* at most one more each ROUND_NS */
+	uint64_t seen_ns;
 	uint64_t bytes;
 	uint64_t term_ns; /* --police: when it got SIGTERM; 0: not yet */
 	bool has_got_kill;
@@ -329,6 +331,18 @@ static bool is_any_suspected(const struct agent *agent)
 
 /* ---- rounds ---- */
 
+/* Others ask the devices, too, as often as they like: that makes no rounds. */
+static void stranger_carry_over(struct stranger *s, const struct stranger *before)
+{
+	const bool is_round = s->seen_ns + TICK_NS >= before->seen_ns + ROUND_NS;
+
+	s->seen = before->seen + is_round;
+	s->seen_ns = is_round ? MAX(s->seen_ns, before->seen_ns + ROUND_NS) : before->seen_ns;
+	s->term_ns = before->term_ns;
+	s->has_got_kill = before->has_got_kill;
+	s->is_taken = before->is_taken;
+}
+
 /* False: it is of no interest, or gone. */
 static bool look_at_stranger(
 	struct agent *agent, const struct memory_stranger *listed, struct stranger *ret)
@@ -342,6 +356,7 @@ static bool look_at_stranger(
 		.bytes = listed->bytes == UINT64_MAX ? 0 : listed->bytes,
 		.is_graphics = listed->is_graphics,
 		.seen = 1,
+		.seen_ns = clock_now_ns(),
 	};
 
 	if (agent->devices->devices[s.device].is_native || process_read_stat(s.pid, &stat) < 0)
@@ -350,10 +365,7 @@ static bool look_at_stranger(
 	memcpy(s.name, stat.name, sizeof(s.name));
 	before = find(audit->strangers, audit->n, &s);
 	if (before) {
-		s.seen = before->seen + 1;
-		s.term_ns = before->term_ns;
-		s.has_got_kill = before->has_got_kill;
-		s.is_taken = before->is_taken;
+		stranger_carry_over(&s, before);
 	} else {
 		log_info("pid %d (%s) uses device %u and belongs to no tenant", (int)s.pid, s.name,
 			s.device);
