@@ -88,8 +88,9 @@ struct controller {
 	bool has_no_status; /* KubeShare's SharePods have no subresource */
 	bool has_pool;      /* nodes or placeholders of one, as job_pool has seen it last */
 	uint64_t started_ns;
-	uint64_t n_reviews[2];      /* refused, allowed */
-	uint64_t n_certificates[2]; /* refused, issued */
+	uint64_t conditions_from_ns; /* before: API servers drop match conditions */
+	uint64_t n_reviews[2];       /* refused, allowed */
+	uint64_t n_certificates[2];  /* refused, issued */
 	LIST_HEAD(jobs, job) jobs;
 	LIST_HEAD(askings, asking) askings; /* webhook.c */
 };

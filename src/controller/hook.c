@@ -113,21 +113,38 @@ static bool is_of_new_pods(const json_t *hook)
 	return false;
 }
 
+/* NULL: none. */
+static const json_t *condition_of(const json_t *hook)
+{
+	const json_t *list = json_object_get(hook, "matchConditions");
+
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *name = kube_json_text_at(json_array_get(list, i), "name", NULL);
+
+		if (name && !strcmp(name, HOOK_CONDITION))
+			return json_object_get(json_array_get(list, i), "expression");
+	}
+	return NULL;
+}
+
+bool hook_has_lost_conditions(const json_t *hooks)
+{
+	for (size_t i = 0; i < json_array_size(hooks); i++)
+		if (is_of_new_pods(json_array_get(hooks, i)) &&
+			!condition_of(json_array_get(hooks, i)))
+			return true;
+	return false;
+}
+
 /* 1: the patch has it; 0: the hook had it. */
 static int want_condition(const json_t *hook, const struct hook_want *want, json_t *patch)
 {
-	const json_t *list = json_object_get(hook, "matchConditions"), *now = NULL;
+	const json_t *now = condition_of(hook);
 	_cleanup_json_ json_t *expression = NULL;
 
 	if (!want->dialects || !is_of_new_pods(hook))
 		return 0;
 	expression = hook_expression(want->dialects);
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *name = kube_json_text_at(json_array_get(list, i), "name", NULL);
-
-		if (name && !strcmp(name, HOOK_CONDITION))
-			now = json_object_get(json_array_get(list, i), "expression");
-	}
 	if (expression && now && json_equal(now, expression))
 		return 0;
 	if (!expression ||
@@ -247,5 +264,28 @@ int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_ho
 		return -ENOMEM;
 	json_object_del(hook, "matchConditions");
 	*ret_hook = TAKE_PTR(hook);
+	return 0;
+}
+
+int hook_patch_all(const json_t *hooks, const struct hook_want *want, json_t **ret_list)
+{
+	_cleanup_json_ json_t *list = json_array();
+
+	*ret_list = NULL;
+	for (size_t i = 0; i <= json_array_size(hooks); i++) {
+		json_t *change = NULL;
+		int r = i < json_array_size(hooks)
+			? hook_patch(json_array_get(hooks, i), want, &change)
+			: hook_late(hooks, want, &change);
+
+		if (r < 0)
+			return r;
+		if (change && json_array_append_new(list, change) < 0)
+			return -ENOMEM;
+	}
+	if (!list)
+		return -ENOMEM;
+	if (json_array_size(list))
+		*ret_list = TAKE_PTR(list);
 	return 0;
 }

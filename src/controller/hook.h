@@ -38,6 +38,15 @@ int hook_patch(const json_t *hook, const struct hook_want *want, json_t **ret_pa
  */
 int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook);
 
+/*
+ * The elements for a whole configuration: the array is the caller's, and NULL where nothing is
+ * missing. A list without conditions (want->dialects is NULL) comes before one with them. -ENOMEM.
+ */
+int hook_patch_all(const json_t *hooks, const struct hook_want *want, json_t **ret_list);
+
+/* Of a configuration that a patch has just given conditions: a hook of new pods has none. */
+bool hook_has_lost_conditions(const json_t *hooks);
+
 /* CEL, true for new pods that the webhook must see. The caller's; NULL: no memory. */
 json_t *hook_expression(const struct dialect_config *dialects);
 

@@ -2,7 +2,8 @@
 /*
  * The webhook's certificate: the leader keeps the Secret, completes the webhooks' configurations
  * (hook.h), and says whom to trust in the APIService of external metrics; all show what the
- * Secret has, and say that they are ready once the webhooks trust it.
+ * Secret has, and say that they are ready once the webhooks trust it. Match conditions come last:
+ * an API server whose feature gate is off drops them, and nothing else may wait for them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 
 #define STEPS_MAX 4
 #define LOOK_NS (CERTIFICATE_OVERLAP_NS / 4)
+/* The look after the next one tries again: a feature gate may have been turned on. */
+#define CONDITIONS_PAUSE_NS (LOOK_NS + LOOK_NS / 2)
 #define LIST_MAX (64u << 10)
 #define MANAGER "divvy-controller"
 
@@ -94,12 +97,12 @@ static void on_written(void *data, const struct kube_answer *answer)
 }
 
 static int patch(struct job *job, const struct kube_target *target, enum kube_patch_kind kind,
-	json_t *change, struct error *err)
+	json_t *change, kube_done_fn *done, struct error *err)
 {
 	const struct kube_write write = {.target = *target,
 		.field_manager = MANAGER,
 		.may_send = job_may_send,
-		.done = on_written,
+		.done = done,
 		.data = job};
 	int r = change ? kube_patch(job->c->client, &write, kind, change, err)
 		       : fail(err, ENOMEM, "out of memory");
@@ -116,7 +119,8 @@ static int write_secret(
 		.namespace_name = job->c->options.ns,
 		.name = job->c->options.tls_secret};
 
-	return patch(job, &target, KUBE_PATCH_MERGE, secret_patch(secret, fields, store), err);
+	return patch(job, &target, KUBE_PATCH_MERGE, secret_patch(secret, fields, store),
+		on_written, err);
 }
 
 static void list_dialects(struct dialect_config *all, const char *list)
@@ -146,42 +150,58 @@ static void all_dialects(const struct controller *c, struct dialect_config *ret_
 	}
 }
 
+static bool knows_conditions(const struct controller *c)
+{
+	return kube_discovery_has_field(c->discovery, KUBE_FIELD_WEBHOOK_MATCH_CONDITIONS) &&
+		clock_now_ns() >= c->conditions_from_ns;
+}
+
+/* A patch whose conditions the server drops changes nothing, so that no watch event follows. */
+static void on_completed(void *data, const struct kube_answer *answer)
+{
+	struct job *job = data;
+	_cleanup_json_ json_t *object = NULL;
+
+	if (answer->result == 0 && kube_json_parse(answer->body, &object, NULL) == 0 &&
+		hook_has_lost_conditions(json_object_get(object, "webhooks"))) {
+		log_info("API servers drop matchConditions: all new pods need the webhook");
+		job->c->conditions_from_ns = clock_add_ns(clock_now_ns(), CONDITIONS_PAUSE_NS);
+	}
+	on_written(data, answer);
+}
+
 /* 1: it is under way; 0: all have it already. */
-static int complete_hooks(
-	struct job *job, size_t which, const struct certificate_store *store, struct error *err)
+static int complete_hooks(struct job *job, const struct certificate_store *store,
+	bool has_conditions, struct error *err)
 {
 	const struct controller *c = job->c;
-
-	const struct kube_target target = {.group_version = "admissionregistration.k8s.io/v1",
-		.resource = which ? "validatingwebhookconfigurations"
-				  : "mutatingwebhookconfigurations",
-		.name = job->c->options.webhook_configuration};
-	const json_t *hooks = json_object_get(configuration(c, which), "webhooks");
-	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt), *list = json_array();
+	const json_t *const hooks[] = {json_object_get(configuration(c, 0), "webhooks"),
+		json_object_get(configuration(c, 1), "webhooks")};
+	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt), *list = NULL;
 	struct dialect_config dialects = {0};
 	const struct hook_want want = {.bundle = json_string_value(encoded),
 		.service = c->options.webhook_service,
 		.ns = c->options.ns,
-		.dialects = kube_discovery_has_field(
-				    c->discovery, KUBE_FIELD_WEBHOOK_MATCH_CONDITIONS)
-			? &dialects
-			: NULL};
+		.dialects = has_conditions ? &dialects : NULL};
 
-	all_dialects(c, &dialects);
-	for (size_t i = 0; want.bundle && i <= json_array_size(hooks); i++) {
-		json_t *change = NULL;
-		int r = i < json_array_size(hooks)
-			? hook_patch(json_array_get(hooks, i), &want, &change)
-			: hook_late(hooks, &want, &change);
-
-		if (r < 0)
-			return fail(err, ENOMEM, "out of memory");
-		if (change)
-			json_array_append_new(list, change);
-	}
-	if (!json_array_size(list))
+	if (!want.bundle)
 		return 0;
-	return patch(job, &target, KUBE_PATCH_STRATEGIC, json_pack("{s:O}", "webhooks", list), err);
+	all_dialects(c, &dialects);
+	for (size_t i = 0; i < ARRAY_SIZE(hooks); i++) {
+		const struct kube_target target = {
+			.group_version = "admissionregistration.k8s.io/v1",
+			.resource = i ? "validatingwebhookconfigurations"
+				      : "mutatingwebhookconfigurations",
+			.name = c->options.webhook_configuration};
+
+		if (hook_patch_all(hooks[i], &want, &list) < 0)
+			return fail(err, ENOMEM, "out of memory");
+		if (list)
+			return patch(job, &target, KUBE_PATCH_STRATEGIC,
+				json_pack("{s:O}", "webhooks", list),
+				has_conditions ? on_completed : on_written, err);
+	}
+	return 0;
 }
 
 /* The same for external metrics: 0, too, where nobody has asked us for them. */
@@ -206,7 +226,7 @@ static int write_service_bundle(
 	if (!bundle || (now && !strcmp(now, bundle)))
 		return 0;
 	return patch(job, &target, KUBE_PATCH_MERGE,
-		json_pack("{s:{s:s}}", "spec", "caBundle", bundle), err);
+		json_pack("{s:{s:s}}", "spec", "caBundle", bundle), on_written, err);
 }
 
 static int look(struct job *job, struct error *err)
@@ -239,9 +259,10 @@ static int look(struct job *job, struct error *err)
 	/* Nobody is called before the namespaces that must not wait for us are left alone. */
 	if (!controller_has_labelled(c))
 		return 0;
-	r = complete_hooks(job, 0, &store, err);
-	r = r ? r : complete_hooks(job, 1, &store, err);
-	return r ? r : write_service_bundle(job, &store, err);
+	r = complete_hooks(job, &store, false, err);
+	if (r == 0)
+		r = write_service_bundle(job, &store, err);
+	return r || !knows_conditions(c) ? r : complete_hooks(job, &store, true, err);
 }
 
 void job_certificate(struct job *job)

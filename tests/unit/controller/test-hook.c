@@ -94,6 +94,33 @@ static void new_pods_have_a_condition(void **state)
 	}
 }
 
+/* A server that drops conditions answers the patch with an object that is as it was. */
+static void trust_does_not_wait_for_conditions(void **state)
+{
+	_cleanup_json_ json_t *hooks = json_array(), *trust = NULL, *none = NULL, *all = NULL,
+			      *want_list = unit_json(
+				      "[{'name':'" HOOK_PODS "','clientConfig':{'caBundle':'b'}}]");
+	struct dialect_config config;
+	struct hook_want want = {.bundle = "b", .service = "divvy-controller", .ns = "gpu"};
+
+	assert_ok(dialect_config_parse(STR(""), &config, NULL));
+	json_array_append_new(hooks, unit_json(HOOK(HOOK_PODS, CLIENT("a", "gpu"), "'gpu'", "")));
+	assert_ok(hook_patch_all(hooks, &want, &trust));
+	assert_true(json_equal(trust, want_list));
+	json_object_update_recursive(json_array_get(hooks, 0), json_array_get(trust, 0));
+	assert_ok(hook_patch_all(hooks, &want, &none));
+	assert_null(none);
+	want.dialects = &config;
+	assert_true(hook_has_lost_conditions(hooks));
+	assert_ok(hook_patch_all(hooks, &want, &all));
+	assert_int_equal(json_array_size(all), 2);
+	json_object_update(json_array_get(hooks, 0), json_array_get(all, 0));
+	json_array_append(hooks, json_array_get(all, 1));
+	assert_false(hook_has_lost_conditions(hooks));
+	assert_ok(hook_patch_all(hooks, &want, &none));
+	assert_null(none);
+}
+
 /* client is whole there: it is a new element of the list. */
 static void late_keys_have_a_hook_of_their_own(void **state)
 {
@@ -190,5 +217,5 @@ static void no_dialect_is_forgotten(void **state)
 }
 
 UNIT_MAIN(UNIT(only_what_is_missing_is_written), UNIT(new_pods_have_a_condition),
-	UNIT(late_keys_have_a_hook_of_their_own), UNIT(an_expression_has_what_is_listed),
-	UNIT(no_dialect_is_forgotten))
+	UNIT(trust_does_not_wait_for_conditions), UNIT(late_keys_have_a_hook_of_their_own),
+	UNIT(an_expression_has_what_is_listed), UNIT(no_dialect_is_forgotten))
