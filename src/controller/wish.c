@@ -259,6 +259,14 @@ int wish_check_presets(const struct wish *wish, bool is_patched, struct error *e
 	return r;
 }
 
+static bool has_injected(const struct wish *w, uint32_t container, struct manifest_list list,
+	const struct wish_resource *want)
+{
+	const struct str name = str_from(want->name), *value = manifest_find(list, name);
+
+	return value && is_injected(w, container, name, *value);
+}
+
 static int check_injected(const struct wish *w, uint32_t container, struct error *err)
 {
 	const struct manifest_container *c = &w->json.pod.container[container];
@@ -267,12 +275,12 @@ static int check_injected(const struct wish *w, uint32_t container, struct error
 	const uint32_t n = t ? wish_resources(t, want) : 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (!manifest_find(c->limits, str_from(want[i].name)) ||
-			!manifest_find(c->requests, str_from(want[i].name)))
+		if (!has_injected(w, container, c->limits, &want[i]) ||
+			!has_injected(w, container, c->requests, &want[i]))
 			return fail(err, EINVAL,
-				"container " SHOW ": resource %s is missing: something has changed "
-				"the pod behind divvy's webhook",
-				SHOWN(c->name), want[i].name);
+				"container " SHOW ": resource %s is missing or is not %llu: "
+				"something has changed the pod behind divvy's webhook",
+				SHOWN(c->name), want[i].name, (unsigned long long)want[i].value);
 	for (uint32_t i = 0; i < w->result.n_foreign; i++) {
 		const struct dialect_foreign *f = &w->result.foreign[i];
 
@@ -308,15 +316,15 @@ int wish_check_complete(const struct wish *wish, struct error *err)
 int wish_check_slots(const struct wish *wish, struct error *err)
 {
 	for (uint32_t t = 0; t < wish->result.n_tenants; t++) {
-		const struct manifest_container *c =
-			&wish->json.pod.container[wish->result.tenant[t].container];
+		const struct manifest *pod = &wish->json.pod;
+		const uint32_t i = wish->result.tenant[t].container;
 
-		if (!manifest_find(c->limits, STR(WISH_SLOT)))
+		if (!manifest_has_slot(pod, i))
 			return fail(err, EINVAL,
 				"container " SHOW
 				": asks for a share now, and did not when the pod was made: then "
 				"it was not counted; make another pod instead",
-				SHOWN(c->name));
+				SHOWN(pod->container[i].name));
 	}
 	return 0;
 }

@@ -29,8 +29,10 @@ bool manifest_has_slot(const struct manifest *pod, uint32_t container)
 {
 	const struct str *slot = manifest_find(
 		pod->container[container].limits, STR(MANIFEST_SLOT));
+	uint64_t n;
 
-	return slot && !str_is(*slot, "0");
+	/* 0 has more than one spelling. */
+	return slot && (quantity_parse(*slot, 1, &n, NULL) < 0 || n > 0);
 }
 
 static bool is_managed(const struct manifest *pod, uint32_t container)

@@ -455,6 +455,15 @@ static void a_broken_namespace_is_told(void **state)
 #define BOUND "'nodeName':'n1',"
 #define GIVEN ",'divvy.gpu/devices':'main=GPU-1','divvy.gpu/epoch':'7'"
 
+#define SLOTS(n) \
+	"'resources':{'limits':{'divvy.gpu/slot':'" n "'},'requests':{'divvy.gpu/slot':'" n "'}}"
+#define BESIDE(annotations) \
+	"{" TENANT "'main.divvy.gpu/request':'0.3'" annotations \
+	"}},'spec':{'containers':[{'name':'main','resources':{" \
+	"'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'300'}," \
+	"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'300'}}},{'name':'b'," SLOTS( \
+		"0") "}]}}"
+
 static const struct {
 	const char *user, *subresource, *old, *new, *says; /* NULL: allowed */
 } edits[] = {
@@ -504,6 +513,9 @@ static const struct {
 	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" BOUND MAIN "}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
 		"container main: asks for a share now"},
+	/* Nor is a slot of 0 counted. */
+	{NULL, NULL, BESIDE(""), BESIDE(",'b.divvy.gpu/request':'1'"),
+		"container b: asks for a share now"},
 };
 
 static void edits_are_wishes(void **state)

@@ -132,6 +132,7 @@ static void main_container_is_chosen_by_rules(void **state)
 		{"c a\nc b\n" KUBECTL "x", "a", 0},
 		{"c a\nc b\nm divvy.gpu/slot=1\n" KUBECTL "a", "b", 1},
 		{"c a\nm divvy.gpu/slot=0\nc b\nm divvy.gpu/slot=1", "b", 0},
+		{"c a\nm divvy.gpu/slot=0.0\nc b\nm divvy.gpu/slot=1k", "b", 0},
 		{"c p init\nm divvy.gpu/slot=1\nc a\nc b", "a", 0},
 		{"c a\nc b\nm divvy.gpu/slot=1\nc c\n" DEFAULT "c\n" KUBECTL "a", "c", 1},
 		{"c a\nc b\nm divvy.gpu/slot=1\n" DEFAULT "x", "b", 0},
