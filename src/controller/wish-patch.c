@@ -89,7 +89,7 @@ static size_t add_ranged(const struct wish *wish, uint32_t container, const char
 		const struct str name = str_from(key);
 
 		if (n < RANGED_MAX && str_has_prefix(name, STR(WISH_RESOURCE_PREFIX)) &&
-			wish_is_limit_rangers(wish, container, which, name))
+			manifest_is_limit_rangers(&wish->json.pod, container, which, name))
 			pairs[n++] = (struct pair){name, "0"};
 	}
 	return n;

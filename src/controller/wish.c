@@ -11,7 +11,6 @@
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define MIB (UINT64_C(1) << 20)
-#define LIMIT_RANGER_KEY "kubernetes.io/limit-ranger"
 
 /* Of one main container there is no choice to keep. */
 static struct str default_container(const struct wish *w)
@@ -153,47 +152,6 @@ static int check_default(const struct wish *w, struct error *err)
 		SHOWN(*name));
 }
 
-static bool wish_skip_suffix(struct str *s, const char *word)
-{
-	if (!str_skip_suffix(s, str_from(word)))
-		return false;
-	*s = str_trim(*s);
-	return true;
-}
-
-/* "cpu, divvy.gpu/milli limit for container main": that list of that container, with that name? */
-static bool lists_resource(
-	struct str item, const struct manifest_container *c, const char *list, struct str resource)
-{
-	const char *where = c->kind == MANIFEST_MAIN ? "for container" : "for init container";
-	struct str name;
-
-	item = str_trim(item);
-	if (!str_skip_suffix(&item, c->name) || !item.n || item.p[item.n - 1] != ' ')
-		return false;
-	item = str_trim(item);
-	if (!wish_skip_suffix(&item, where) || !wish_skip_suffix(&item, list))
-		return false;
-	while (str_split(&item, ',', &name))
-		if (str_eq(str_trim(name), resource))
-			return true;
-	return false;
-}
-
-bool wish_is_limit_rangers(
-	const struct wish *wish, uint32_t container, const char *list, struct str resource)
-{
-	const struct manifest *pod = &wish->json.pod;
-	const struct str *said = manifest_find(pod->annotations, STR(LIMIT_RANGER_KEY));
-	struct str rest = said ? *said : STR_NONE, item;
-
-	str_skip_prefix(&rest, STR("LimitRanger plugin set: "));
-	while (str_split(&rest, ';', &item))
-		if (lists_resource(item, &pod->container[container], list, resource))
-			return true;
-	return false;
-}
-
 /* Is it what divvy would put there? Of what divvy does not put there, 0 is as good as nothing. */
 static bool is_injected(const struct wish *w, uint32_t container, struct str name, struct str value)
 {
@@ -220,7 +178,8 @@ static int check_resources(const struct wish *w, uint32_t container, const char 
 
 		if (!str_has_prefix(e->key, STR(WISH_RESOURCE_PREFIX)) ||
 			is_injected(w, container, e->key, e->value) ||
-			(!is_patched && wish_is_limit_rangers(w, container, which, e->key)))
+			(!is_patched &&
+				manifest_is_limit_rangers(&w->json.pod, container, which, e->key)))
 			continue;
 		return fail(err, EINVAL,
 			"container " SHOW ": resource " SHOW " '" SHOW

@@ -13,8 +13,8 @@
 #define WISH_RESOURCE_PREFIX "divvy.gpu/"
 #define WISH_SLOT MANIFEST_SLOT
 #define WISH_LIST_MAX 256u
-#define WISH_LIMIT "limit" /* lists of a container's resources, in LimitRanger's words */
-#define WISH_REQUEST "request"
+#define WISH_LIMIT MANIFEST_LIMIT
+#define WISH_REQUEST MANIFEST_REQUEST
 #define WISH_RESOURCES 3u
 #define WISH_POLICIES_MAX 256u
 
@@ -66,13 +66,6 @@ uint32_t wish_resources(
  * accepted too, since the patch replaces it.
  */
 int wish_check_presets(const struct wish *wish, bool is_patched, struct error *err);
-
-/*
- * Kubernetes' LimitRanger wrote that resource into a list ("request" or "limit") of the container,
- * as its annotation says. A LimitRange with a `max` makes it the default of every container.
- */
-bool wish_is_limit_rangers(
-	const struct wish *wish, uint32_t container, const char *list, struct str resource);
 
 /* All is there that has to be: of a pod that has been through the webhook. -EINVAL. */
 int wish_check_complete(const struct wish *wish, struct error *err);

@@ -8,6 +8,7 @@
 
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
+#define LIMIT_RANGER_KEY "kubernetes.io/limit-ranger"
 
 const struct str *manifest_find(struct manifest_list list, struct str key)
 {
@@ -33,6 +34,53 @@ bool manifest_has_slot(const struct manifest *pod, uint32_t container)
 
 	/* 0 has more than one spelling. */
 	return slot && (quantity_parse(*slot, 1, &n, NULL) < 0 || n > 0);
+}
+
+static bool manifest_skip_suffix(struct str *s, const char *word)
+{
+	if (!str_skip_suffix(s, str_from(word)))
+		return false;
+	*s = str_trim(*s);
+	return true;
+}
+
+/* "cpu, divvy.gpu/milli limit for container main": that list of that container, with that name? */
+static bool lists_resource(
+	struct str item, const struct manifest_container *c, const char *list, struct str resource)
+{
+	const char *where = c->kind == MANIFEST_MAIN ? "for container" : "for init container";
+	struct str name;
+
+	item = str_trim(item);
+	if (!str_skip_suffix(&item, c->name) || !item.n || item.p[item.n - 1] != ' ')
+		return false;
+	item = str_trim(item);
+	if (!manifest_skip_suffix(&item, where) || !manifest_skip_suffix(&item, list))
+		return false;
+	while (str_split(&item, ',', &name))
+		if (str_eq(str_trim(name), resource))
+			return true;
+	return false;
+}
+
+bool manifest_is_limit_rangers(
+	const struct manifest *pod, uint32_t container, const char *list, struct str resource)
+{
+	const struct str *said = manifest_find(pod->annotations, STR(LIMIT_RANGER_KEY));
+	struct str rest = said ? *said : STR_NONE, item;
+
+	str_skip_prefix(&rest, STR("LimitRanger plugin set: "));
+	while (str_split(&rest, ';', &item))
+		if (lists_resource(item, &pod->container[container], list, resource))
+			return true;
+	return false;
+}
+
+/* LimitRanger gives a slot to every container, so that its slots say nothing of a choice. */
+static bool has_own_slot(const struct manifest *pod, uint32_t container)
+{
+	return manifest_has_slot(pod, container) &&
+		!manifest_is_limit_rangers(pod, container, MANIFEST_LIMIT, STR(MANIFEST_SLOT));
 }
 
 static bool is_managed(const struct manifest *pod, uint32_t container)
@@ -70,7 +118,7 @@ uint32_t manifest_main(const struct manifest *pod)
 	uint32_t i = main_named_by(pod, MANIFEST_DEFAULT_KEY);
 
 	if (i == MANIFEST_NONE)
-		i = main_where(pod, manifest_has_slot);
+		i = main_where(pod, has_own_slot);
 	for (size_t k = 0; i == MANIFEST_NONE && k < ARRAY_SIZE(theirs); k++)
 		i = main_named_by(pod, theirs[k]);
 	if (i == MANIFEST_NONE)

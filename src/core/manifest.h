@@ -24,6 +24,8 @@
 #define MANIFEST_DEFAULT_KEY "divvy.gpu/default-container"
 /* A container with this resource has a share; the webhook writes it. */
 #define MANIFEST_SLOT "divvy.gpu/slot"
+#define MANIFEST_LIMIT "limit" /* lists of a container's resources, in LimitRanger's words */
+#define MANIFEST_REQUEST "request"
 
 /* Of equal keys the first one counts; objects of the API have no others. */
 struct manifest_entry {
@@ -71,8 +73,16 @@ uint32_t manifest_container_find(const struct manifest *pod, struct str name);
 bool manifest_has_slot(const struct manifest *pod, uint32_t container);
 
 /*
+ * Kubernetes' LimitRanger wrote that resource into a list (MANIFEST_LIMIT or MANIFEST_REQUEST) of
+ * the container, as its annotation says. A LimitRange with a `max` makes it the default of every
+ * container.
+ */
+bool manifest_is_limit_rangers(
+	const struct manifest *pod, uint32_t container, const char *list, struct str resource);
+
+/*
  * The main container that keys without a container's name speak of. The first of these rules that
- * finds a main container decides: MANIFEST_DEFAULT_KEY names it; it has a slot;
+ * finds a main container decides: MANIFEST_DEFAULT_KEY names it; it has a slot of the webhook's;
  * kubectl.kubernetes.io/default-container (or default-logs-container) names it; managedFields
  * name it; it is the first.
  */

@@ -111,6 +111,18 @@ static void assert_allowed(const struct ask *ask)
 	"{'name':'" name "','resources':{" \
 	"'limits':{'divvy.gpu/milli':'0'},'requests':{'divvy.gpu/milli':'0'}}}"
 
+#define SLOTS(n) \
+	"'resources':{'limits':{'divvy.gpu/slot':'" n "'},'requests':{'divvy.gpu/slot':'" n "'}}"
+#define RANGED_SLOT(name) \
+	"divvy.gpu/slot request for container " name "; divvy.gpu/slot limit for container " name
+#define AUTHOR "'kubectl.kubernetes.io/default-container':'train',"
+#define TRAINS \
+	"{'name':'train','resources':{'limits':{'divvy.gpu/slot':'1','divvy.gpu/milli':'300'}," \
+	"'requests':{'divvy.gpu/slot':'1','divvy.gpu/milli':'300'}}}"
+#define TRAIN(first) \
+	",'divvy.gpu/default-container':'train'}},'spec':{'schedulerName':'divvy-scheduler'," \
+	"'containers':[{'name':'" first "'," SLOTS("0") "}," TRAINS "]}}"
+
 /* As the webhook leaves it. */
 static const struct {
 	const char *dialects, *pod, *result;
@@ -255,6 +267,21 @@ static const struct {
 					     "'requests':{'divvy.gpu/"
 					     "milli':'300','divvy.gpu/"
 					     "slot':'1'}}}," NO_RANGE("side") "]}}"},
+	/* A LimitRange's slots are no choice of the webhook's. */
+	{NULL,
+		POD("'divvy.gpu/request':'0.3'," AUTHOR RANGED(
+			    RANGED_SLOT("side") "; " RANGED_SLOT("train")),
+			"'containers':[{'name':'side'," SLOTS("1") "},{'name':'train'," SLOTS(
+				"1") "}]"),
+		"{" TENANT "'divvy.gpu/request':'0.3'," AUTHOR RANGED(
+			RANGED_SLOT("side") "; " RANGED_SLOT("train")) TRAIN("side")},
+	/* A container came later, so that LimitRanger wrote again. */
+	{NULL,
+		"{" TENANT "'divvy.gpu/request':'0.3'," RANGED(RANGED_SLOT(
+			"proxy")) "}},'spec':{'schedulerName':'divvy-scheduler','containers':[{"
+				  "'name':'proxy'," SLOTS("1") "}," TRAINS "]}}",
+		"{" TENANT "'divvy.gpu/request':'0.3'," RANGED(RANGED_SLOT("proxy"))
+			TRAIN("proxy")},
 	/* Who makes groups names the scheduler that would keep them together. */
 	{NULL,
 		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1',"
@@ -455,8 +482,6 @@ static void a_broken_namespace_is_told(void **state)
 #define BOUND "'nodeName':'n1',"
 #define GIVEN ",'divvy.gpu/devices':'main=GPU-1','divvy.gpu/epoch':'7'"
 
-#define SLOTS(n) \
-	"'resources':{'limits':{'divvy.gpu/slot':'" n "'},'requests':{'divvy.gpu/slot':'" n "'}}"
 #define BESIDE(annotations) \
 	"{" TENANT "'main.divvy.gpu/request':'0.3'" annotations \
 	"}},'spec':{'containers':[{'name':'main','resources':{" \

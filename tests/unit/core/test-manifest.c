@@ -116,6 +116,10 @@ static void main_container_is_chosen_by_rules(void **state)
 {
 #define DEFAULT "a divvy.gpu/default-container="
 #define KUBECTL "a kubectl.kubernetes.io/default-container="
+#define RANGED "a kubernetes.io/limit-ranger=LimitRanger plugin set: "
+#define RANGED_SLOT(name) \
+	"divvy.gpu/slot request for container " name "; divvy.gpu/slot limit " \
+	"for container " name
 #define KUBECTL_LOGS "a kubectl.kubernetes.io/default-logs-container="
 	static const struct {
 		const char *pod, *name;
@@ -133,6 +137,15 @@ static void main_container_is_chosen_by_rules(void **state)
 		{"c a\nc b\nm divvy.gpu/slot=1\n" KUBECTL "a", "b", 1},
 		{"c a\nm divvy.gpu/slot=0\nc b\nm divvy.gpu/slot=1", "b", 0},
 		{"c a\nm divvy.gpu/slot=0.0\nc b\nm divvy.gpu/slot=1k", "b", 0},
+		/* The author's choice goes before LimitRanger's slots, and divvy's slot, too. */
+		{"c a\nr divvy.gpu/slot=1\nc b\nr divvy.gpu/slot=1\n" KUBECTL
+		 "b\n" RANGED RANGED_SLOT("a") "; " RANGED_SLOT("b"),
+			"b", 3},
+		{"c a\nr divvy.gpu/slot=1\nc b\nr divvy.gpu/slot=1\n" RANGED RANGED_SLOT("a"), "b",
+			0},
+		{"c a\nr divvy.gpu/slot=1\nc b\nr divvy.gpu/slot=1\n" RANGED
+		 "divvy.gpu/milli limit for container a; divvy.gpu/slot request for container a",
+			"a", 0},
 		{"c p init\nm divvy.gpu/slot=1\nc a\nc b", "a", 0},
 		{"c a\nc b\nm divvy.gpu/slot=1\nc c\n" DEFAULT "c\n" KUBECTL "a", "c", 1},
 		{"c a\nc b\nm divvy.gpu/slot=1\n" DEFAULT "x", "b", 0},
