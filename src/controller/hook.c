@@ -245,19 +245,32 @@ static const json_t *find_hook(const json_t *hooks, const char *name)
 	return NULL;
 }
 
-int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook)
+/* The selector of `of`, and no tenants. The caller's; NULL: no memory. */
+static json_t *late_selector(const json_t *of)
 {
-	const json_t *of = find_hook(hooks, HOOK_PODS);
-	_cleanup_json_ json_t *hook = NULL, *more = NULL, *change = NULL;
+	const json_t *theirs = json_object_get(of, "objectSelector");
+	_cleanup_json_ json_t *selector = theirs ? json_deep_copy(theirs) : json_object(),
+			      *list = json_array(),
+			      *no_tenant = json_pack("{s:s, s:s}", "key", DIALECT_TENANT_LABEL,
+				      "operator", "DoesNotExist");
+	json_t *expressions = json_object_get(selector, "matchExpressions");
 
-	*ret_hook = NULL;
-	if (!want->dialects || !of || find_hook(hooks, HOOK_LATE))
-		return 0;
-	hook = json_deep_copy(of);
-	change = json_object();
-	more = json_pack("{s:s, s:s, s:i, s:{s:[{s:s, s:s}]}}", "name", HOOK_LATE, "failurePolicy",
-		"Ignore", "timeoutSeconds", LATE_TIMEOUT_S, "objectSelector", "matchExpressions",
-		"key", DIALECT_TENANT_LABEL, "operator", "DoesNotExist");
+	if (expressions && json_array_extend(list, expressions) < 0)
+		return NULL;
+	if (json_array_append(list, no_tenant) < 0 ||
+		json_object_set(selector, "matchExpressions", list) < 0)
+		return NULL;
+	return TAKE_PTR(selector);
+}
+
+/* The whole hook, made of `of`. */
+static int make_late(const json_t *of, const struct hook_want *want, json_t **ret_hook)
+{
+	_cleanup_json_ json_t *hook = json_deep_copy(of), *change = json_object(), *more = NULL;
+	json_t *selector = late_selector(of);
+
+	more = json_pack("{s:s, s:s, s:i, s:o}", "name", HOOK_LATE, "failurePolicy", "Ignore",
+		"timeoutSeconds", LATE_TIMEOUT_S, "objectSelector", selector);
 	if (!hook || !more || !change || json_object_update(hook, more) < 0 ||
 		want_client(of, want, change) < 0 || want_exclusion(of, want, change) < 0 ||
 		json_object_update_recursive(hook, change) < 0)
@@ -265,6 +278,66 @@ int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_ho
 	json_object_del(hook, "matchConditions");
 	*ret_hook = TAKE_PTR(hook);
 	return 0;
+}
+
+/* Which pods it sees, as in `want`. 1: the patch has it; 0: the hook had it. */
+static int want_same_pods(const json_t *hook, const json_t *want, json_t *patch)
+{
+	static const char *const fields[] = {"namespaceSelector", "objectSelector", "rules"};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		const json_t *value = json_object_get(want, fields[i]);
+		json_t *copy;
+
+		if (!value || json_equal(value, json_object_get(hook, fields[i])))
+			continue;
+		copy = json_deep_copy(value);
+		/* Else the old labels of a selector would stay. */
+		if (json_is_object(copy))
+			json_object_set_new(copy, "$patch", json_string("replace"));
+		if (json_object_set_new(patch, fields[i], copy) < 0)
+			return -ENOMEM;
+		r = 1;
+	}
+	return r;
+}
+
+int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook)
+{
+	const json_t *of = find_hook(hooks, HOOK_PODS), *now = find_hook(hooks, HOOK_LATE);
+	_cleanup_json_ json_t *hook = NULL, *patch = NULL;
+	int r;
+
+	*ret_hook = NULL;
+	if (!of || (!now && !want->dialects))
+		return 0;
+	r = make_late(of, want, &hook);
+	if (r < 0)
+		return r;
+	if (!now) {
+		*ret_hook = TAKE_PTR(hook);
+		return 0;
+	}
+	patch = json_pack("{s:s}", "name", HOOK_LATE);
+	r = patch ? want_same_pods(now, hook, patch) : -ENOMEM;
+	if (r < 0)
+		return r;
+	*ret_hook = r ? TAKE_PTR(patch) : NULL;
+	return 0;
+}
+
+/* Of two changes of one hook the list has one element: HOOK_LATE's last word is hook_late()'s. */
+static int add_change(json_t *list, json_t *change)
+{
+	json_t *earlier = (json_t *)find_hook(list, kube_json_text_at(change, "name", NULL));
+	int r;
+
+	if (!earlier)
+		return json_array_append_new(list, change);
+	r = json_object_update(earlier, change);
+	json_decref(change);
+	return r;
 }
 
 int hook_patch_all(const json_t *hooks, const struct hook_want *want, json_t **ret_list)
@@ -280,7 +353,7 @@ int hook_patch_all(const json_t *hooks, const struct hook_want *want, json_t **r
 
 		if (r < 0)
 			return r;
-		if (change && json_array_append_new(list, change) < 0)
+		if (change && add_change(list, change) < 0)
 			return -ENOMEM;
 	}
 	if (!list)

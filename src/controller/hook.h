@@ -33,8 +33,9 @@ struct hook_want {
 int hook_patch(const json_t *hook, const struct hook_want *want, json_t **ret_patch);
 
 /*
- * The whole of HOOK_LATE, of the list that has HOOK_PODS, likewise. NULL where the list has it,
- * where no conditions are wanted, and where there is nothing to make it of.
+ * HOOK_LATE, of the list that has HOOK_PODS, likewise: the whole of it where the list lacks it and
+ * conditions are wanted, else what differs in its selectors and rules from those of HOOK_PODS.
+ * NULL where nothing differs, and where there is nothing to make it of.
  */
 int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_hook);
 

@@ -281,6 +281,29 @@ def lead_to(space, *without):
     return True
 
 
+def the_late_hook_sees_the_same_pods():
+    """What an administrator changes in the one hook holds in the one that the controller adds."""
+    if minor() < 28:
+        return  # there is none
+
+    def of(name):
+        return next(h for h in hooks() if h["name"] == name)
+
+    def exclude(change):
+        all_hooks = hooks()
+        for hook in all_hooks:
+            if hook["name"] == "pods.mutate.divvy.gpu":
+                change(hook)
+        cluster.patch("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/divvy", {"webhooks": all_hooks})
+        wait_for(lambda: of("pods.mutate.late.divvy.gpu")["namespaceSelector"] == of("pods.mutate.divvy.gpu")["namespaceSelector"],
+                 "the late hook follows")
+    exclude(lambda hook: hook["namespaceSelector"].update(matchLabels={"a": "b"}))
+    assert of("pods.mutate.late.divvy.gpu")["namespaceSelector"]["matchLabels"] == {"a": "b"}
+    exclude(lambda hook: hook["namespaceSelector"].pop("matchLabels"))
+    assert "matchLabels" not in of("pods.mutate.late.divvy.gpu")["namespaceSelector"]
+    assert of("pods.mutate.late.divvy.gpu")["objectSelector"]["matchExpressions"], "no tenants"
+
+
 def generate(*args):
     done = subprocess.run([sys.executable, os.path.join(os.environ["DIVVY_SOURCE"], "deploy/generate"), *args],
                           capture_output=True, text=True, check=False)
@@ -325,7 +348,7 @@ TESTS = [a_sidecar_from_before_gets_nothing, a_sidecar_from_behind_gets_nothing,
          another_systems_resource_stays_with_its_container, kubectls_default_container_counts, the_choice_is_divvys_to_write,
          the_scheduler_gives_to_that_container, a_range_closes_no_namespace, a_default_of_nothing_is_taken,
          keys_of_a_later_webhook_are_translated, only_pods_with_a_share_need_the_controller,
-         so_do_those_of_a_listed_dialect, it_may_be_in_another_namespace]
+         so_do_those_of_a_listed_dialect, the_late_hook_sees_the_same_pods, it_may_be_in_another_namespace]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:

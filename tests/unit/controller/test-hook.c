@@ -152,6 +152,48 @@ static void late_keys_have_a_hook_of_their_own(void **state)
 	assert_null(none);
 }
 
+static void the_late_hook_sees_the_same_pods(void **state)
+{
+	_cleanup_json_ json_t *hooks = json_array(), *late = NULL, *list = NULL, *none = NULL,
+			      *selector = unit_json("{'matchLabels':{'a':'b'},'matchExpressions':["
+						    "{'key':'divvy.gpu/tenant','operator':"
+						    "'DoesNotExist'}],'$patch':'replace'}"),
+			      *exclusions = NULL, *rules = unit_json("[{'operations':['CREATE']}]");
+	struct dialect_config config;
+	struct hook_want want = {
+		.bundle = "b", .service = "divvy-controller", .ns = "gpu", .dialects = &config};
+	json_t *pods = unit_json(HOOK(HOOK_PODS, CLIENT("b", "gpu"), "'gpu'", ",'rules':[]"));
+	json_t *change;
+
+	assert_ok(dialect_config_parse(STR(""), &config, NULL));
+	json_array_append_new(hooks, pods);
+	assert_ok(hook_late(hooks, &want, &late));
+	json_array_append(hooks, late);
+	/* An administrator changes the one hook, and the other one trusts another authority. */
+	json_object_set(pods, "rules", rules);
+	json_object_set_new(pods, "objectSelector", unit_json("{'matchLabels':{'a':'b'}}"));
+	exclusions = unit_json(
+		"{'matchExpressions':[{'key':'kubernetes.io/metadata.name','operator':'NotIn',"
+		"'values':['mine','gpu']}],'$patch':'replace'}");
+	json_object_set_new(pods, "namespaceSelector", json_deep_copy(exclusions));
+	json_object_del(json_object_get(pods, "namespaceSelector"), "$patch");
+	json_object_set_new(json_object_get(late, "clientConfig"), "caBundle", json_string("a"));
+	want.dialects = NULL;
+	assert_ok(hook_patch_all(hooks, &want, &list));
+	assert_int_equal(json_array_size(list), 1);
+	change = json_array_get(list, 0);
+	assert_string_equal(kube_json_text_at(change, "name", NULL), HOOK_LATE);
+	assert_string_equal(kube_json_text_at(change, "clientConfig", "caBundle", NULL), "b");
+	assert_true(json_equal(json_object_get(change, "rules"), rules));
+	assert_true(json_equal(json_object_get(change, "objectSelector"), selector));
+	assert_true(json_equal(json_object_get(change, "namespaceSelector"), exclusions));
+	json_object_update(late, change);
+	json_object_del(json_object_get(late, "objectSelector"), "$patch");
+	json_object_del(json_object_get(late, "namespaceSelector"), "$patch");
+	assert_ok(hook_patch_all(hooks, &want, &none));
+	assert_null(none);
+}
+
 static void an_expression_has_what_is_listed(void **state)
 {
 	static const struct {
@@ -218,4 +260,5 @@ static void no_dialect_is_forgotten(void **state)
 
 UNIT_MAIN(UNIT(only_what_is_missing_is_written), UNIT(new_pods_have_a_condition),
 	UNIT(trust_does_not_wait_for_conditions), UNIT(late_keys_have_a_hook_of_their_own),
-	UNIT(an_expression_has_what_is_listed), UNIT(no_dialect_is_forgotten))
+	UNIT(the_late_hook_sees_the_same_pods), UNIT(an_expression_has_what_is_listed),
+	UNIT(no_dialect_is_forgotten))
