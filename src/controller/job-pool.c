@@ -41,12 +41,13 @@ static void on_made(void *data, const struct kube_answer *answer)
 	struct job *job = data;
 	const struct kube_entry *e = NULL;
 	char text[EVENT_MESSAGE_MAX];
+	struct error room;
 
 	if (is_refusal(answer)) {
 		snprintf(text, sizeof(text),
 			"No whole device can be taken for it from a node's own device plugin, "
 			"for the placeholder in namespace %s is refused: %s",
-			job->c->options.ns, kube_answer_sentence(answer));
+			job->c->options.ns, kube_answer_sentence(answer, &room));
 		while ((e = controller_next(job->c, CACHE_PODS, e)))
 			if (pool_view_waits(e->object))
 				controller_event(job->c, e->object, "v1", "Pod", true,

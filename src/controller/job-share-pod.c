@@ -237,7 +237,10 @@ static void on_created(void *data, const struct kube_answer *answer)
 		return;
 	}
 	if (answer->result < 0) {
-		fail_to_create(job, "CreateFailed", kube_answer_sentence(answer), answer->result);
+		struct error room;
+
+		fail_to_create(
+			job, "CreateFailed", kube_answer_sentence(answer, &room), answer->result);
 		return;
 	}
 	if (share_pod) {
@@ -253,7 +256,8 @@ static void on_carried(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 	const json_t *share_pod = share_pod_of(job);
-	struct share_pod_facts facts = {.wish = kube_answer_sentence(answer)};
+	struct error room;
+	struct share_pod_facts facts = {.wish = kube_answer_sentence(answer, &room)};
 
 	if (answer->result == 0 || !share_pod || answer->result == -ENOENT) {
 		job_end(job, 0, "");

@@ -161,16 +161,39 @@ static void fail_call(struct kube_call *call, int code, const char *what)
 	fail_as(call, code, what, false);
 }
 
+/* "403 Forbidden: ..." as an error. Returns -code. */
+static int fail_by_status(struct error *err, int code, const struct kube_status *status)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(sizeof(*status));
+
+	if (kube_status_format(status, &text) < 0)
+		return fail(err, code, "%d", status->http);
+	return fail(err, code, "%s", buf_text(&text));
+}
+
+static int explain_alone(const struct kube_answer *answer, struct error *err)
+{
+	return answer->status.http
+		? fail_by_status(err, -answer->result, &answer->status)
+		: fail(err, -answer->result, "the API server does not answer (%s)",
+			  strerror(-answer->result));
+}
+
 int kube_answer_explain(const struct kube_answer *answer, const char *what, struct error *err)
 {
-	const struct kube_status *status = &answer->status;
-
 	if (answer->result == 0)
 		return 0;
-	return status->http ? fail(err, -answer->result, "%s: %d%s%s: %s", what, status->http,
-				      status->reason[0] ? " " : "", status->reason, status->message)
-			    : fail(err, -answer->result, "%s: the API server does not answer (%s)",
-				      what, strerror(-answer->result));
+	return fail_within(err, explain_alone(answer, err), "%s", what);
+}
+
+const char *kube_answer_sentence(const struct kube_answer *answer, struct error *room)
+{
+	const char *sentence = kube_status_sentence(&answer->status);
+
+	if (sentence[0] || answer->result == 0)
+		return sentence;
+	explain_alone(answer, room);
+	return room->msg;
 }
 
 /* libcurl's result as ours. */
@@ -256,9 +279,9 @@ static int describe(const struct kube_call *call, CURLcode result, struct kube_a
 	if (result != CURLE_OK)
 		return fail(&answer->error, code_of(result), "%s %s: %s", method, call->path, what);
 	if (kube_status_errno(status) < 0)
-		return fail(&answer->error, -kube_status_errno(status), "%s %s: %d%s%s: %s", method,
-			call->path, status->http, status->reason[0] ? " " : "", status->reason,
-			status->message);
+		return fail_within(&answer->error,
+			fail_by_status(&answer->error, -kube_status_errno(status), status), "%s %s",
+			method, call->path);
 	return 0;
 }
 

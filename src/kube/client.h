@@ -56,13 +56,11 @@ struct kube_answer {
 	bool is_idle;
 };
 
-/* The server's reason alone, or, without one, the whole sentence of the error. */
-static inline const char *kube_answer_sentence(const struct kube_answer *answer)
-{
-	const char *sentence = kube_status_sentence(&answer->status);
-
-	return sentence[0] ? sentence : answer->error.msg;
-}
+/*
+ * The server's reason alone, without its words about a webhook. Without a reason, what the server
+ * answered or that it did not answer, in `room`. Borrowed from the answer or `room`; "" of a 2xx.
+ */
+const char *kube_answer_sentence(const struct kube_answer *answer, struct error *room);
 
 /*
  * Why an answer is none, for conditions and Events: "WHAT: 403 Forbidden: ..." of what the server

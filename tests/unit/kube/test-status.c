@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "kube/client.h"
 #include "kube/status.h"
 
 static void reads_a_status(void **state)
@@ -80,6 +81,34 @@ static void a_server_that_is_busy_refuses_nothing(void **state)
 	}
 }
 
+static void an_answer_is_a_sentence_without_its_path(void **state)
+{
+	static const struct {
+		struct kube_status status;
+		int result;
+		const char *sentence, *explained;
+	} cases[] = {
+		{{.http = 403, .reason = "Forbidden", .message = "no"}, -EPERM, "no",
+			"w: 403 Forbidden: no"},
+		{{.http = 502, .message = "bad"}, -EIO, "bad", "w: 502: bad"},
+		{{.http = 503}, -EIO, "503: ", "w: 503: "},
+		{{.http = 0}, -ECONNREFUSED, "the API server does not answer (Connection refused)",
+			"w: the API server does not answer (Connection refused)"},
+		{{.http = 200}, 0, "", ""},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct kube_answer answer = {.result = cases[i].result,
+			.status = cases[i].status,
+			.error = {.code = 1, .msg = "POST /api/v1/pods: x"}};
+		struct error room, err = {0};
+
+		assert_string_equal(kube_answer_sentence(&answer, &room), cases[i].sentence);
+		assert_int_equal(kube_answer_explain(&answer, "w", &err), cases[i].result);
+		assert_string_equal(err.msg, cases[i].explained);
+	}
+}
+
 static void makes_do_with_other_bodies(void **state)
 {
 	struct kube_status s;
@@ -113,5 +142,6 @@ static void bounds_what_it_is_told(void **state)
 }
 
 UNIT_MAIN(UNIT(reads_a_status), UNIT(a_sentence_names_no_webhook),
-	UNIT(a_server_that_is_busy_refuses_nothing), UNIT(makes_do_with_other_bodies),
+	UNIT(a_server_that_is_busy_refuses_nothing),
+	UNIT(an_answer_is_a_sentence_without_its_path), UNIT(makes_do_with_other_bodies),
 	UNIT(bounds_what_it_is_told))
