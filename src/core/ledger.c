@@ -396,15 +396,21 @@ void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process,
 {
 	struct book *book = book_find(ledger, tenant);
 
-	/* Out of memory, the room is given away too early. */
+	/*
+	 * The tenant's programs say what they hold, and several hold the same memory: see shrink().
+	 * Out of memory, the room is given away too early.
+	 */
 	if (book && book->policy == SPEC_MEMORY_FAIL && bytes)
-		(void)hold(ledger, book, process, MIN(bytes, ledger->usable));
+		(void)hold(ledger, book, process, MIN(bytes, book->quota));
 }
 
-/* What a fail tenant leaves behind is promised to nobody else, like a quota. */
+/*
+ * What a fail tenant leaves behind is promised to nobody else, like a quota, and is never more than
+ * its own was: more than that its programs cannot claim to hold.
+ */
 static void shrink(struct book *book)
 {
-	book->quota = book->policy == SPEC_MEMORY_FAIL ? book->used : 0;
+	book->quota = book->policy == SPEC_MEMORY_FAIL ? MIN(book->quota, book->used) : 0;
 }
 
 void ledger_remove(struct ledger *ledger, uint32_t tenant)

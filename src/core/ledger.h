@@ -42,7 +42,8 @@ int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
 /* A quota below what is in use is accepted: new allocations fail until it fits. */
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err);
 /*
- * Before ledger_remove(), for tenants that do not wait: the process goes on holding that much.
+ * Before ledger_remove(), for tenants that do not wait: the process goes on holding that much. All
+ * processes together keep the tenant's quota at most from others, since the numbers are their word.
  * Nothing for swap tenants, whose memory moves out of the way.
  */
 void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);

@@ -75,6 +75,27 @@ static void removed_ones_leave_what_they_hold(void **state)
 	ledger_free(ledger);
 }
 
+/* Its programs say what they hold: they never hold back more than its quota, nor twice. */
+static void removed_ones_leave_no_more_than_their_quota(void **state)
+{
+	struct ledger *ledger = book(80 * GI);
+
+	assert_ok(ledger_add(ledger, 1, 4 * GI, SPEC_MEMORY_FAIL, NULL));
+	ledger_leave_held(ledger, 1, 1, 80 * GI);
+	ledger_leave_held(ledger, 1, 2, 3 * GI);
+	ledger_leave_held(ledger, 1, 3, 3 * GI); /* the same memory, shared */
+	ledger_remove(ledger, 1);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 76 * GI);
+	/* each of those that live may hold all that it said */
+	ledger_process_gone(ledger, 1, 1);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 76 * GI);
+	ledger_process_gone(ledger, 1, 2);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 77 * GI);
+	ledger_process_gone(ledger, 1, 3);
+	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 80 * GI);
+	ledger_free(ledger);
+}
+
 static void wait_and_swap_share_what_is_left(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
@@ -305,7 +326,8 @@ static void random_events(void **state)
 }
 
 UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(removed_ones_leave_what_they_hold),
-	UNIT(wait_and_swap_share_what_is_left), UNIT(waits_until_it_fits),
-	UNIT(deadlock_costs_the_youngest), UNIT(who_fits_goes_on_before_anybody_is_refused),
-	UNIT(who_is_gone_waits_no_more), UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room),
-	UNIT(quota_below_use), UNIT(requests_are_bounded), UNIT(random_events))
+	UNIT(removed_ones_leave_no_more_than_their_quota), UNIT(wait_and_swap_share_what_is_left),
+	UNIT(waits_until_it_fits), UNIT(deadlock_costs_the_youngest),
+	UNIT(who_fits_goes_on_before_anybody_is_refused), UNIT(who_is_gone_waits_no_more),
+	UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room), UNIT(quota_below_use),
+	UNIT(requests_are_bounded), UNIT(random_events))
