@@ -369,6 +369,14 @@ void memory_unbook(struct process *p, uint32_t at, uint64_t bytes)
 	memory_release(p, at, bytes);
 }
 
+void memory_rebook(struct process *from, struct process *to, uint32_t at, uint64_t bytes)
+{
+	struct tenant_device *td = &from->tenant->devices[at];
+
+	if (from->tenant->spec.memory_policy == SPEC_MEMORY_WAIT)
+		ledger_move(td->device->ledger, td->tenant->id, from->index, to->index, bytes);
+}
+
 void memory_process_back(struct process *p)
 {
 	/* What was refused to it before has been told. */

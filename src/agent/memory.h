@@ -31,6 +31,8 @@ void memory_unshare(struct process *process, uint32_t at, const struct msg_share
 /* Policy wait: what a process holds of shared memory, in the device's book. */
 void memory_book(struct process *process, uint32_t at, uint64_t bytes);
 void memory_unbook(struct process *process, uint32_t at, uint64_t bytes);
+/* From one process of the tenant to another one, past who waits. */
+void memory_rebook(struct process *from, struct process *to, uint32_t at, uint64_t bytes);
 
 /* Registered again: what it holds stands in the device's book. */
 void memory_process_back(struct process *process);

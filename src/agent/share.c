@@ -137,16 +137,16 @@ int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t
 }
 
 /* `p` is no holder any more; frees it with its last holder. */
-static void settle(
-	struct tenant_device *td, struct share *s, const struct process *p, uint32_t *seq)
+static void settle(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
 {
 	struct holder *next = SLIST_FIRST(&s->holders);
 
-	if (s->booked == p)
-		memory_unbook(s->booked, td->at, s->pages * PAGE_MEM_UNIT);
 	if (s->booked == p && next) {
 		s->booked = next->process;
-		memory_book(s->booked, td->at, s->pages * PAGE_MEM_UNIT);
+		memory_rebook(p, s->booked, td->at, s->pages * PAGE_MEM_UNIT);
+	} else if (s->booked == p && !td->tenant->is_ending) {
+		/* Of a tenant that ends, the program runs on: its end gives the room back. */
+		memory_unbook(p, td->at, s->pages * PAGE_MEM_UNIT);
 	}
 	if (next)
 		return;
@@ -155,8 +155,7 @@ static void settle(
 	forget(td, s);
 }
 
-static bool let_go(
-	struct tenant_device *td, struct share *s, const struct process *p, uint32_t *seq)
+static bool let_go(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
 {
 	struct holder *h = find_holder(s, p);
 
@@ -176,7 +175,7 @@ void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint
 		let_go(td, s, p, seq);
 }
 
-void share_remove_process(struct tenant_device *td, const struct process *p, uint32_t *seq)
+void share_remove_process(struct tenant_device *td, struct process *p, uint32_t *seq)
 {
 	for (uint32_t i = 0; td->shares && td->shares->n && i < BUCKETS; i++) {
 		struct share *s, *next;

@@ -27,7 +27,7 @@ int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t
 	bool is_held, uint32_t *seq);
 void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint32_t *seq);
 /* All that it held. */
-void share_remove_process(struct tenant_device *td, const struct process *p, uint32_t *seq);
+void share_remove_process(struct tenant_device *td, struct process *p, uint32_t *seq);
 /* Bytes of all that the process holds. */
 uint64_t share_bytes(const struct tenant_device *td, const struct process *p);
 /* What the daemon holds of the counter, as a process's slot; NULL: nothing. */

@@ -492,6 +492,20 @@ void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, ui
 	settle(ledger);
 }
 
+void ledger_move(struct ledger *ledger, uint32_t tenant, uint32_t from, uint32_t to, uint64_t bytes)
+{
+	struct book *book = book_find(ledger, tenant);
+	const struct holding *holding = book ? book->holdings : NULL;
+
+	while (holding && holding->process != from)
+		holding = holding->next;
+	if (!holding)
+		return;
+	bytes = MIN(bytes, holding->bytes);
+	if (hold(ledger, book, to, bytes) >= 0)
+		give_back(ledger, book, from, bytes);
+}
+
 void ledger_process_gone(struct ledger *ledger, uint32_t tenant, uint32_t process)
 {
 	struct book *book = book_find(ledger, tenant);

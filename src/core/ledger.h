@@ -64,6 +64,12 @@ uint64_t ledger_room(const struct ledger *ledger, enum spec_memory_policy policy
 int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes,
 	ledger_request request, uint64_t now);
 void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
+/*
+ * Process `to` has from now on what `from` had reserved, at most that much; who waits gets nothing
+ * of it. Out of memory, it stays with `from`.
+ */
+void ledger_move(
+	struct ledger *ledger, uint32_t tenant, uint32_t from, uint32_t to, uint64_t bytes);
 void ledger_process_gone(struct ledger *ledger, uint32_t tenant, uint32_t process);
 size_t ledger_verdicts(struct ledger *ledger, struct ledger_verdict *ret_verdicts, size_t max);
 

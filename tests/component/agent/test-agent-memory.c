@@ -312,6 +312,45 @@ static void waiting_for_room(void **state)
 	rig_stop(&rig);
 }
 
+/* What a removed tenant holds stays on the device while its program runs: nobody else gets it. */
+static void removed_holders_keep_what_they_share(void **state)
+{
+	static const char spec[] =
+		"{\"request\": \"0.3\", \"memory\": \"50Gi\", \"memory-policy\": \"wait\"}";
+	struct fake_client a[2], b;
+	struct msg_memory reply;
+	char secret[33];
+	struct rig rig;
+	int id;
+
+	rig_start(&rig, "1xTest-80Gi", NULL);
+	fake_start(&a[0]);
+	fake_start(&a[1]);
+	fake_start(&b);
+	id = rig_tenant(&rig, spec, secret);
+	assert_int_equal(fake_hello(&a[0], rig.socket, secret, false), 0);
+	assert_int_equal(fake_hello(&a[1], rig.socket, secret, false), 0);
+	rig_tenant(&rig, spec, secret);
+	assert_int_equal(fake_hello(&b, rig.socket, secret, false), 0);
+	assert_int_equal(share(&a[0], MSG_MEM_SHARE, 1, 50ull << 30, 0), 0);
+	assert_int_equal(share(&a[1], MSG_MEM_SHARE, 1, 50ull << 30, 0), 0);
+	memory_note(&b, MSG_MEM_RESERVE, 40ull << 30, 21);
+	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
+	/* from one holder to the other, past who waits */
+	assert_int_equal(share(&a[0], MSG_MEM_UNSHARE, 1, 0, 0), 0);
+	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
+	assert_int_equal(share(&a[0], MSG_MEM_SHARE, 1, 50ull << 30, MSG_SHARE_HELD), 0);
+	json_decref(rig_do(&rig, "{s:s, s:i}", "cmd", "remove", "tenant", id));
+	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
+	fake_end(&a[0]);
+	fake_end(&a[1]);
+	assert_true(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
+	assert_int_equal(reply.head.status, 0);
+	assert_int_equal(reply.head.request, 21);
+	fake_end(&b);
+	rig_stop(&rig);
+}
+
 static void rules_say_whose_a_process_is(void **state)
 {
 	const char *args[] = {"--tenants", NULL, NULL};
@@ -508,6 +547,7 @@ int main(void)
 		cmocka_unit_test(shared_memory_is_bounded),
 		cmocka_unit_test(a_quota_changes_while_it_runs),
 		cmocka_unit_test(waiting_for_room),
+		cmocka_unit_test(removed_holders_keep_what_they_share),
 		cmocka_unit_test(rules_say_whose_a_process_is),
 		cmocka_unit_test(a_followed_file_becomes_tenants),
 		cmocka_unit_test(metrics_are_served),

@@ -137,6 +137,34 @@ static void waits_until_it_fits(void **state)
 	ledger_free(ledger);
 }
 
+/* What a process takes over from another one of its tenant is free for nobody in between. */
+static void room_moves_past_who_waits(void **state)
+{
+	struct ledger *ledger = book(10 * GI);
+	ledger_request request = 0;
+
+	assert_ok(ledger_add(ledger, 1, 6 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_add(ledger, 2, 6 * GI, SPEC_MEMORY_WAIT, NULL));
+	assert_ok(ledger_reserve(ledger, 1, 1, 6 * GI, 1, 0));
+	assert_int_equal(ledger_reserve(ledger, 2, 1, 6 * GI, 2, 0), -EINPROGRESS);
+	ledger_move(ledger, 1, 1, 2, 4 * GI);
+	ledger_move(ledger, 1, 1, 1, GI);
+	ledger_move(ledger, 1, 3, 2, GI); /* it holds nothing */
+	ledger_move(ledger, 9, 1, 2, GI);
+	assert_int_equal(ledger_used(ledger, 1), 6 * GI);
+	assert_int_equal(verdict(ledger, &request), 1);
+	ledger_process_gone(ledger, 1, 1);
+	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
+	assert_ok(verdict(ledger, &request));
+	assert_int_equal(request, 2);
+	ledger_move(ledger, 1, 2, 1, 9 * GI); /* all that it holds */
+	ledger_process_gone(ledger, 1, 2);
+	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
+	ledger_process_gone(ledger, 1, 1);
+	assert_int_equal(ledger_used(ledger, 1), 0);
+	ledger_free(ledger);
+}
+
 /* Each holds half and wants more: the younger one is told that there is none. */
 static void deadlock_costs_the_youngest(void **state)
 {
@@ -327,7 +355,7 @@ static void random_events(void **state)
 
 UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(removed_ones_leave_what_they_hold),
 	UNIT(removed_ones_leave_no_more_than_their_quota), UNIT(wait_and_swap_share_what_is_left),
-	UNIT(waits_until_it_fits), UNIT(deadlock_costs_the_youngest),
-	UNIT(who_fits_goes_on_before_anybody_is_refused), UNIT(who_is_gone_waits_no_more),
-	UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room), UNIT(quota_below_use),
-	UNIT(requests_are_bounded), UNIT(random_events))
+	UNIT(waits_until_it_fits), UNIT(room_moves_past_who_waits),
+	UNIT(deadlock_costs_the_youngest), UNIT(who_fits_goes_on_before_anybody_is_refused),
+	UNIT(who_is_gone_waits_no_more), UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room),
+	UNIT(quota_below_use), UNIT(requests_are_bounded), UNIT(random_events))
