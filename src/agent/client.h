@@ -38,6 +38,7 @@ struct process_device {
 	uint64_t flush_at_ns;
 	uint64_t presumed; /* value of submitted whose tail is taken for ended; 0: none */
 	bool is_flush_asked;
+	LIST_HEAD(, holder) shares; /* share.c: what it holds */
 };
 
 struct process {

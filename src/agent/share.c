@@ -4,6 +4,9 @@
  * index 0, so that a recount sums them as it does those of processes. Where tenants wait for room
  * (memory policy wait), the device's book has the bytes in the name of one holder; they go over to
  * another one when that holder lets go.
+ *
+ * Programs choose the numbers and how many they send: a table has a random salt, so that nobody can
+ * choose numbers of one bucket; holders are bounded, and each is in a list of its process, too.
  */
 #include "agent/share.h"
 
@@ -15,38 +18,49 @@
 #include "agent/device.h"
 #include "agent/memory.h"
 #include "base/cleanup.h"
+#include "base/rand.h"
 #include "core/ledger_counter.h"
 
-#define BUCKETS 256u
+#define BUCKETS 4096u
 
 struct holder {
-	SLIST_ENTRY(holder) link;
+	LIST_ENTRY(holder) of_share;
+	LIST_ENTRY(holder) of_process;
 	struct process *process;
+	struct share *share;
 };
 
 struct share {
 	LIST_ENTRY(share) link;
 	uint64_t id, pages;
 	struct process *booked; /* policy wait: the device's book has it in this one's name */
-	SLIST_HEAD(, holder) holders;
+	LIST_HEAD(, holder) holders;
 };
 
 struct share_table {
 	struct page_memory slot; /* what all of them are in the counter */
-	uint32_t n;
+	uint64_t salt[2];        /* of bucket_of() */
+	uint32_t n, n_holders;
 	LIST_HEAD(, share) bucket[BUCKETS];
 };
 
-static uint32_t bucket_of(uint64_t id)
+static uint64_t mix(uint64_t x)
 {
-	return (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 56) % BUCKETS;
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static uint32_t bucket_of(const struct share_table *table, uint64_t id)
+{
+	return (uint32_t)(mix(mix(id ^ table->salt[0]) + table->salt[1]) % BUCKETS);
 }
 
 static struct share *find(const struct share_table *table, uint64_t id)
 {
 	struct share *s;
 
-	LIST_FOREACH(s, &table->bucket[bucket_of(id)], link)
+	LIST_FOREACH(s, &table->bucket[bucket_of(table, id)], link)
 		if (s->id == id)
 			return s;
 	return NULL;
@@ -56,9 +70,9 @@ static struct holder *find_holder(const struct share *s, const struct process *p
 {
 	struct holder *h;
 
-	SLIST_FOREACH(h, &s->holders, link)
-	if (h->process == p)
-		return h;
+	LIST_FOREACH(h, &s->holders, of_share)
+		if (h->process == p)
+			return h;
 	return NULL;
 }
 
@@ -79,32 +93,51 @@ static int change(struct tenant_device *td, int64_t pages, uint64_t quota_bytes,
 
 static int table_get(struct tenant_device *td)
 {
-	if (!td->shares)
-		td->shares = calloc(1, sizeof(*td->shares));
-	return td->shares ? 0 : -ENOMEM;
-}
+	_cleanup_free_ struct share_table *table = NULL;
+	int r;
 
-static int hold(struct share *s, struct process *p)
-{
-	struct holder *h = find_holder(s, p) ? NULL : calloc(1, sizeof(*h));
-
-	if (!h)
-		return find_holder(s, p) ? 0 : -ENOSPC;
-	h->process = p;
-	SLIST_INSERT_HEAD(&s->holders, h, link);
+	if (td->shares)
+		return 0;
+	table = calloc(1, sizeof(*table));
+	if (!table)
+		return -ENOMEM;
+	r = random_bytes(table->salt, sizeof(table->salt));
+	if (r < 0)
+		return r;
+	td->shares = TAKE_PTR(table);
 	return 0;
 }
 
+static int hold(struct tenant_device *td, struct share *s, struct process *p)
+{
+	struct holder *h;
+
+	if (find_holder(s, p))
+		return 0;
+	h = td->shares->n_holders < SHARE_HOLDERS_MAX ? calloc(1, sizeof(*h)) : NULL;
+	if (!h)
+		return -ENOSPC;
+	h->process = p;
+	h->share = s;
+	LIST_INSERT_HEAD(&s->holders, h, of_share);
+	LIST_INSERT_HEAD(&p->devices[td->at].shares, h, of_process);
+	td->shares->n_holders++;
+	return 0;
+}
+
+static void unhold(struct tenant_device *td, struct holder *h)
+{
+	LIST_REMOVE(h, of_share);
+	LIST_REMOVE(h, of_process);
+	td->shares->n_holders--;
+	free(h);
+}
+
+/* No process holds it. */
 static void forget(struct tenant_device *td, struct share *s)
 {
 	LIST_REMOVE(s, link);
 	td->shares->n--;
-	while (!SLIST_EMPTY(&s->holders)) {
-		struct holder *h = SLIST_FIRST(&s->holders);
-
-		SLIST_REMOVE_HEAD(&s->holders, link);
-		free(h);
-	}
 	free(s);
 }
 
@@ -121,25 +154,31 @@ int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t
 		return -ENOSPC;
 	s = find(td->shares, id);
 	if (s)
-		return hold(s, p);
+		return hold(td, s, p);
 	s = td->shares->n < SHARES_MAX ? calloc(1, sizeof(*s)) : NULL;
 	if (!s)
 		return -ENOSPC;
 	*s = (struct share){.id = id, .pages = pages, .booked = p};
-	r = hold(s, p);
-	if (!r)
-		r = change(td, (int64_t)pages, is_held ? UINT64_MAX : td->quota_bytes, seq);
-	LIST_INSERT_HEAD(&td->shares->bucket[bucket_of(id)], s, link);
+	LIST_INSERT_HEAD(&td->shares->bucket[bucket_of(td->shares, id)], s, link);
 	td->shares->n++;
-	if (r < 0)
+	r = hold(td, s, p);
+	if (r < 0) {
 		forget(td, s);
-	return r < 0 ? r : 1;
+		return r;
+	}
+	r = change(td, (int64_t)pages, is_held ? UINT64_MAX : td->quota_bytes, seq);
+	if (r < 0) {
+		unhold(td, LIST_FIRST(&s->holders));
+		forget(td, s);
+		return r;
+	}
+	return 1;
 }
 
 /* `p` is no holder any more; frees it with its last holder. */
 static void settle(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
 {
-	struct holder *next = SLIST_FIRST(&s->holders);
+	struct holder *next = LIST_FIRST(&s->holders);
 
 	if (s->booked == p && next) {
 		s->booked = next->process;
@@ -155,48 +194,39 @@ static void settle(struct tenant_device *td, struct share *s, struct process *p,
 	forget(td, s);
 }
 
-static bool let_go(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
+static void let_go(struct tenant_device *td, struct holder *h, uint32_t *seq)
 {
-	struct holder *h = find_holder(s, p);
+	struct process *p = h->process;
+	struct share *s = h->share;
 
-	if (!h)
-		return false;
-	SLIST_REMOVE(&s->holders, h, holder, link);
-	free(h);
+	unhold(td, h);
 	settle(td, s, p, seq);
-	return true;
 }
 
 void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint32_t *seq)
 {
 	struct share *s = td->shares ? find(td->shares, id) : NULL;
+	struct holder *h = s ? find_holder(s, p) : NULL;
 
-	if (s)
-		let_go(td, s, p, seq);
+	if (h)
+		let_go(td, h, seq);
 }
 
 void share_remove_process(struct tenant_device *td, struct process *p, uint32_t *seq)
 {
-	for (uint32_t i = 0; td->shares && td->shares->n && i < BUCKETS; i++) {
-		struct share *s, *next;
+	struct holder *h;
 
-		for (s = LIST_FIRST(&td->shares->bucket[i]); s; s = next) {
-			next = LIST_NEXT(s, link);
-			let_go(td, s, p, seq);
-		}
-	}
+	while ((h = LIST_FIRST(&p->devices[td->at].shares)))
+		let_go(td, h, seq);
 }
 
 uint64_t share_bytes(const struct tenant_device *td, const struct process *p)
 {
+	const struct holder *h;
 	uint64_t pages = 0;
 
-	for (uint32_t i = 0; td->shares && td->shares->n && i < BUCKETS; i++) {
-		const struct share *s;
-
-		LIST_FOREACH(s, &td->shares->bucket[i], link)
-			pages += find_holder(s, p) ? s->pages : 0;
-	}
+	LIST_FOREACH(h, &p->devices[td->at].shares, of_process)
+		pages += h->share->pages;
 	return pages * PAGE_MEM_UNIT;
 }
 
@@ -205,11 +235,22 @@ const struct page_memory *share_slot(const struct tenant_device *td)
 	return td->shares ? &td->shares->slot : NULL;
 }
 
+/* Processes that are in its lists may be gone: none of them is looked at. */
 void share_done(struct tenant_device *td)
 {
-	for (uint32_t i = 0; td->shares && i < BUCKETS; i++)
-		while (!LIST_EMPTY(&td->shares->bucket[i]))
-			forget(td, LIST_FIRST(&td->shares->bucket[i]));
+	for (uint32_t i = 0; td->shares && i < BUCKETS; i++) {
+		struct share *s;
+
+		while ((s = LIST_FIRST(&td->shares->bucket[i]))) {
+			struct holder *h = LIST_FIRST(&s->holders), *next;
+
+			for (; h; h = next) {
+				next = LIST_NEXT(h, of_share);
+				free(h);
+			}
+			forget(td, s);
+		}
+	}
 	free(td->shares);
 	td->shares = NULL;
 }

@@ -13,7 +13,9 @@
 
 #include "agent/tenant.h"
 
-#define SHARES_MAX 16384u /* of a tenant on a device */
+/* Of a tenant on a device. */
+#define SHARES_MAX 16384u
+#define SHARE_HOLDERS_MAX 65536u /* of all of them */
 
 struct process;
 
@@ -21,7 +23,7 @@ struct process;
  * The process holds `bytes` of memory `id`. is_held: the device has them already, so that the
  * quota is not asked. `seq` is the number of the daemon's last change of a counter. 1: the first
  * holder, it is charged now; 0: others hold it already; -ENOMEM: above the quota; -EINVAL: more
- * than the device has; -ENOSPC: SHARES_MAX.
+ * than the device has; -ENOSPC: SHARES_MAX or SHARE_HOLDERS_MAX.
  */
 int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t bytes,
 	bool is_held, uint32_t *seq);

@@ -142,6 +142,5 @@ static void bounds_what_it_is_told(void **state)
 }
 
 UNIT_MAIN(UNIT(reads_a_status), UNIT(a_sentence_names_no_webhook),
-	UNIT(a_server_that_is_busy_refuses_nothing),
-	UNIT(an_answer_is_a_sentence_without_its_path), UNIT(makes_do_with_other_bodies),
-	UNIT(bounds_what_it_is_told))
+	UNIT(a_server_that_is_busy_refuses_nothing), UNIT(an_answer_is_a_sentence_without_its_path),
+	UNIT(makes_do_with_other_bodies), UNIT(bounds_what_it_is_told))

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of shared memory: its bounds, and what the numbers of a hostile program cost. */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Its chains are looked at. */
+#include "agent/share.c"
+#include "base/cleanup.h"
+
+#define PROCESSES 6u
+#define BYTES 4096u
+#define CHAIN_MAX 64u
+
+_Static_assert((PROCESSES - 2) * SHARES_MAX >= SHARE_HOLDERS_MAX, "they reach the bound");
+
+static uint64_t unbooked_bytes, moved_bytes;
+
+void memory_book(struct process *p, uint32_t at, uint64_t bytes)
+{
+}
+
+void memory_unbook(struct process *p, uint32_t at, uint64_t bytes)
+{
+	unbooked_bytes += bytes;
+}
+
+void memory_rebook(struct process *from, struct process *to, uint32_t at, uint64_t bytes)
+{
+	moved_bytes += bytes;
+}
+
+struct place {
+	struct device device;
+	struct page_tenant page;
+	struct tenant *tenant;
+	struct tenant_device td;
+	struct process *process[PROCESSES];
+	uint32_t seq;
+};
+
+static void place_init(struct place *at)
+{
+	*at = (struct place){.device = {.info = {.memory_bytes = UINT64_C(80) << 30}}};
+	at->tenant = calloc(1, sizeof(*at->tenant));
+	assert_non_null(at->tenant);
+	at->td = (struct tenant_device){.tenant = at->tenant,
+		.device = &at->device,
+		.page = &at->page,
+		.quota_bytes = UINT64_C(1) << 30};
+	for (uint32_t i = 0; i < PROCESSES; i++) {
+		at->process[i] = calloc(1, sizeof(*at->process[i]) + sizeof(struct process_device));
+		assert_non_null(at->process[i]);
+	}
+}
+
+static void place_done(struct place *at)
+{
+	share_done(&at->td);
+	free(at->tenant);
+	for (uint32_t i = 0; i < PROCESSES; i++)
+		free(at->process[i]);
+}
+
+static int add(struct place *at, uint32_t process, uint64_t id)
+{
+	return share_add(&at->td, at->process[process], id, BYTES, false, &at->seq);
+}
+
+static uint64_t held(const struct place *at, uint32_t process)
+{
+	return share_bytes(&at->td, at->process[process]) / BYTES;
+}
+
+static uint32_t longest_chain(const struct share_table *table)
+{
+	uint32_t longest = 0;
+
+	for (uint32_t i = 0; i < BUCKETS; i++) {
+		const struct share *s;
+		uint32_t n = 0;
+
+		LIST_FOREACH(s, &table->bucket[i], link)
+			n++;
+		longest = MAX(longest, n);
+	}
+	return longest;
+}
+
+/* A program chooses its numbers: by what is in this source it cannot choose ones that collide. */
+static void numbers_spread(void **state)
+{
+	struct place at;
+	uint32_t n = 0;
+
+	place_init(&at);
+	for (uint64_t id = 1; n < SHARES_MAX; id++) /* all alike to a multiplicative hash */
+		if ((uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 56) == 7) {
+			assert_int_equal(add(&at, 0, id), 1);
+			n++;
+		}
+	assert_in_range(longest_chain(at.td.shares), 1, CHAIN_MAX);
+	place_done(&at);
+	place_init(&at);
+	for (uint64_t i = 0; i < SHARES_MAX; i++) /* the low bits are the same */
+		assert_int_equal(add(&at, 0, i << 40 | 1), 1);
+	assert_in_range(longest_chain(at.td.shares), 1, CHAIN_MAX);
+	place_done(&at);
+}
+
+/* Two tables put the same numbers elsewhere. */
+static void tables_differ(void **state)
+{
+	struct place a, b;
+	uint32_t n_same = 0;
+
+	place_init(&a);
+	place_init(&b);
+	assert_int_equal(add(&a, 0, 1), 1);
+	assert_int_equal(add(&b, 0, 1), 1);
+	for (uint64_t id = 0; id < 1000; id++)
+		n_same += bucket_of(a.td.shares, id) == bucket_of(b.td.shares, id);
+	assert_in_range(n_same, 0, 100);
+	place_done(&a);
+	place_done(&b);
+}
+
+static void holders_are_bounded(void **state)
+{
+	uint32_t n = 0, last = 0;
+	struct place at;
+	uint64_t id;
+
+	place_init(&at);
+	while (n < SHARE_HOLDERS_MAX) {
+		last = n / SHARES_MAX;
+		id = n % SHARES_MAX + 1;
+		assert_int_equal(add(&at, last, id), last ? 0 : 1);
+		n++;
+	}
+	assert_int_equal(add(&at, last + 1, 1), -ENOSPC);
+	assert_int_equal(held(&at, last + 1), 0);
+	assert_int_equal(add(&at, last, 1), 0); /* it is one already */
+	share_remove(&at.td, at.process[0], 1, &at.seq);
+	assert_int_equal(held(&at, 0), SHARES_MAX - 1);
+	assert_int_equal(add(&at, last + 1, 1), 0);
+	assert_int_equal(held(&at, last + 1), 1);
+	assert_int_equal(add(&at, last + 1, 2), -ENOSPC);
+	assert_int_equal(ledger_counter_pages(&at.page), SHARES_MAX * ledger_pages(BYTES));
+	/* what is refused for want of holders is charged to nobody */
+	share_remove_process(&at.td, at.process[0], &at.seq);
+	assert_int_equal(held(&at, 0), 0);
+	for (uint32_t i = 1; i < PROCESSES; i++)
+		share_remove_process(&at.td, at.process[i], &at.seq);
+	assert_int_equal(ledger_counter_pages(&at.page), 0);
+	assert_int_equal(add(&at, 0, 1), 1);
+	place_done(&at);
+}
+
+/* The device's book has it until the last holder lets go, or, once its tenant ends, has ended. */
+static void one_holder_has_it_in_the_book(void **state)
+{
+	struct place at;
+
+	place_init(&at);
+	unbooked_bytes = moved_bytes = 0;
+	for (uint64_t id = 1; id <= 2; id++) {
+		assert_int_equal(add(&at, 0, id), 1);
+		assert_int_equal(add(&at, 1, id), 0);
+	}
+	share_remove(&at.td, at.process[0], 1, &at.seq);
+	assert_int_equal(moved_bytes, PAGE_MEM_UNIT);
+	assert_int_equal(unbooked_bytes, 0);
+	share_remove(&at.td, at.process[1], 1, &at.seq);
+	assert_int_equal(unbooked_bytes, PAGE_MEM_UNIT);
+	at.tenant->is_ending = true;
+	share_remove_process(&at.td, at.process[0], &at.seq);
+	share_remove_process(&at.td, at.process[1], &at.seq);
+	assert_int_equal(moved_bytes, 2 * PAGE_MEM_UNIT);
+	assert_int_equal(unbooked_bytes, PAGE_MEM_UNIT);
+	assert_int_equal(ledger_counter_pages(&at.page), 0);
+	place_done(&at);
+}
+
+UNIT_MAIN(UNIT(numbers_spread), UNIT(tables_differ), UNIT(holders_are_bounded),
+	UNIT(one_holder_has_it_in_the_book))
