@@ -555,6 +555,7 @@ static void reap(struct agent *agent)
 
 void agent_after_batch(struct agent *agent)
 {
+	memory_after_batch(agent);
 	token_step(agent);
 	if (agent->has_dead)
 		reap(agent);

@@ -91,6 +91,7 @@ struct memory {
 	ledger_request next_wait;
 	uint32_t n_waits;
 	uint32_t daemon_seq;
+	bool needs_recount; /* a tenant's device does */
 
 	struct memory_stranger *listed; /* the last answer */
 	uint32_t n_listed;
@@ -392,8 +393,6 @@ void memory_process_back(struct process *p)
 
 /* ---- memory that several processes hold ---- */
 
-static void recount_device(struct memory *m, struct tenant_device *td);
-
 void memory_share(struct process *p, uint32_t at, const struct msg_share *share)
 {
 	const bool is_held = share->flags & MSG_SHARE_HELD, is_again = !share->head.request;
@@ -407,8 +406,8 @@ void memory_share(struct process *p, uint32_t at, const struct msg_share *share)
 	if (!is_again)
 		answer_memory(
 			p, at, MSG_MEM_REPLY, share->head.request, r < 0 ? -r : 0, share->bytes);
-	else
-		recount_device(m, td); /* of an earlier daemon's count it is part already */
+	else if (r > 0) /* of an earlier daemon's count it is part already */
+		td->needs_recount = m->needs_recount = true;
 }
 
 void memory_unshare(struct process *p, uint32_t at, const struct msg_share *share)
@@ -555,6 +554,22 @@ void memory_recount(struct tenant *t)
 {
 	for (uint32_t i = 0; i < t->n; i++)
 		recount_device(t->agent->memory, &t->devices[i]);
+}
+
+void memory_after_batch(struct agent *agent)
+{
+	struct memory *m = agent->memory;
+	struct tenant *t;
+
+	if (!m->needs_recount)
+		return;
+	m->needs_recount = false;
+	LIST_FOREACH(t, &agent->tenants, link)
+		for (uint32_t i = 0; i < t->n; i++)
+			if (t->devices[i].needs_recount) {
+				t->devices[i].needs_recount = false;
+				recount_device(m, &t->devices[i]);
+			}
 }
 
 /* The device's book no longer has what a dead process held. */

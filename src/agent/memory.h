@@ -54,6 +54,8 @@ void memory_tenant_gone(struct tenant *tenant);
  * hold.
  */
 void memory_recount(struct tenant *tenant);
+/* Between batches: recounts where messages of the batch ask for it, once. */
+void memory_after_batch(struct agent *agent);
 
 /* What the counter says, clamped to the device. */
 uint64_t memory_used(const struct tenant_device *td);

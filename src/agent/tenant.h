@@ -59,6 +59,7 @@ struct tenant_device {
 	uint64_t inode;
 	uint64_t denied; /* allocations refused to processes that have ended: memory_denied() */
 	struct share_table *shares; /* share.c; NULL: none yet */
+	bool needs_recount;         /* memory.c: after this batch */
 
 	/* the token (token.c) */
 	bool is_open, is_draining;
