@@ -48,10 +48,14 @@
  * of lambda:
  *
  *   V_n   += 5 sum over k of lambda_k U_n(k),
- *   lambda_k = 0.4 (c_k / 8)^2 (200 / (S_k + 200 devices))^6 (free / all),
+ *   lambda_k = 0.4 L (c_k / 8)^2 (200 / (S_k + 200 devices))^6 (free / all),
+ *   L = sum of lambda_m over those m with S_m > 0,
  *
- * c_k its number of devices, and at most 0.5 for all k together. Nodes that nobody is on are kept
- * while tenants fit elsewhere, most of all where few are left that can take a shape; and less as
+ * c_k its number of devices, and at most 0.5 L for all k together. A typical tenant that no node
+ * can take has a lambda_m like any other, but changes no V_n. If CPU or memory runs out, such
+ * tenants soon have nearly all of lambda. L keeps shapes from outweighing all tenants that nodes
+ * can still take. Nodes that nobody is on are kept while tenants fit elsewhere, most of all where
+ * few are left that can take a shape; and less as
  * the cluster fills, since fewer tenants are still to come. In V_n by fragments: 3 instead of 5.
  *
  * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
@@ -514,8 +518,11 @@ static double shape_weight(const struct scarcity *s, const struct supply *supply
 	return SHAPE_PART * square(size) * scarce * scarce * scarce;
 }
 
-/* Shapes have no part in the weights of those who have come: they count beside all of these. */
-static void set_shape_weights(struct scarcity *s, const struct supply *supply)
+/*
+ * Shapes have no part in the weights of typical tenants: they count beside all of these. counted:
+ * L, see above.
+ */
+static void set_shape_weights(struct scarcity *s, const struct supply *supply, double counted)
 {
 	const double free = MIN(supply->all_open, supply->all) / MAX(supply->all, 1.0);
 	double sum = 0, most;
@@ -525,7 +532,7 @@ static void set_shape_weights(struct scarcity *s, const struct supply *supply)
 	most = sum > SHAPES_PART_MAX ? SHAPES_PART_MAX / sum : 1;
 	for (uint32_t i = s->n_typical; i < s->n_typical + s->n_shapes; i++) {
 		const uint32_t m = s->at[i];
-		const double lambda = shape_weight(s, supply, m) * free * most;
+		const double lambda = shape_weight(s, supply, m) * free * most * counted;
 
 		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
 		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
@@ -536,7 +543,7 @@ static void set_shape_weights(struct scarcity *s, const struct supply *supply)
 static void set_weights(struct scarcity *s, const struct supply *supply)
 {
 	struct supply weight = {0};
-	double all_used = 0, all_slots = 0, all_open = 0;
+	double all_used = 0, all_slots = 0, all_open = 0, counted = 0;
 
 	/* In the mix's order: what is rounded is the same whatever the order of share. */
 	for (uint32_t i = 0; i < s->n_typical; i++) {
@@ -546,6 +553,7 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 		all_used += weight.used[m];
 		all_slots += weight.slots[m];
 		all_open += weight.open[m];
+		counted += supply->used[m] > 0 ? weight.used[m] : 0;
 	}
 	for (uint32_t m = 0; m < s->n; m++) {
 		const double lambda = all_used > 0 ? weight.used[m] / all_used : 0;
@@ -558,7 +566,7 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
 			FRAGMENT_PART);
 	}
-	set_shape_weights(s, supply);
+	set_shape_weights(s, supply, all_used > 0 ? counted / all_used : 1);
 }
 
 /* Whether typical tenants use up the nodes' CPU well before their devices. */

@@ -1178,6 +1178,48 @@ static void the_default_keeps_what_only_large_shapes_can_use(void **state)
 	}
 }
 
+/* How many tenants of a whole large node find one among small tenants; others fit no node. */
+static uint32_t count_large(uint64_t seed, bool has_unfit)
+{
+	static const struct nodes nodes[] = {
+		{100, 8, 96000, 384 * GIB},
+		{30, 2, 64000, 256 * GIB},
+	};
+	const struct place_spec large = spec_on_host(8, 1000, 64000, 256 * GIB),
+				unfit = spec_on_host(8, 1000, 120000, 256 * GIB);
+	_cleanup_place_ struct place *place = place_of(place_policy_find("default"));
+	const uint32_t n_devices = add_nodes(place, nodes, ARRAY_SIZE(nodes));
+	struct rand rand = rand_seeded(seed);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < 10; i++) {
+		if (has_unfit)
+			assert_false(arrive(place, &unfit));
+		n += arrive(place, &large);
+		fill_with_small(place, &rand, n_devices * 1000ull / 20);
+	}
+	while (arrive(place, &large))
+		n++;
+	return n;
+}
+
+/*
+ * Tenants that fit no node hardly change how many tenants of whole nodes fit. If shapes outweighed
+ * all tenants that fit, the policy would keep small nodes instead, since these are fewer.
+ */
+static void the_default_expects_shapes_less_than_tenants_that_fit(void **state)
+{
+	uint32_t n = 0, n_with_unfit = 0;
+
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		n += count_large(seed, false);
+		n_with_unfit += count_large(seed, true);
+	}
+	if (n_with_unfit * 100 < n * 97)
+		fail_msg("%u large tenants fit; beside tenants that fit no node: %u", n,
+			n_with_unfit);
+}
+
 static void policies_have_names(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
@@ -1201,4 +1243,5 @@ UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
 	UNIT(the_default_leaves_models), UNIT(the_default_leaves_models_with_memory),
 	UNIT(the_default_takes_the_smaller_memory),
 	UNIT(the_default_takes_the_node_of_smaller_memory), UNIT(the_default_packs_the_first),
-	UNIT(the_default_keeps_what_only_large_shapes_can_use), UNIT(policies_have_names))
+	UNIT(the_default_keeps_what_only_large_shapes_can_use),
+	UNIT(the_default_expects_shapes_less_than_tenants_that_fit), UNIT(policies_have_names))
