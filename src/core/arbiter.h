@@ -66,8 +66,8 @@ struct arbiter_usage {
 	int64_t lag_ns;          /* entitled minus used; negative: debt */
 	enum arbiter_why why;
 	arbiter_id why_tenant; /* who holds or is before it; 0: none */
-	bool holds; /* its gates are open */
-	bool corun; /* ... beside another's, which runs or may be the first to submit */
+	bool holds;            /* its gates are open */
+	bool corun;            /* ... beside another's, which runs or may be the first to submit */
 };
 
 struct arbiter_config {

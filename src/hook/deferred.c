@@ -113,9 +113,10 @@ void deferred_free(const struct memory_record *record, uintptr_t handle)
 bool memory_make_room(struct device *d, enum memory_effort effort)
 {
 	struct hook *h = hook_registered();
-	bool given = deferred_settle(effort == MEMORY_WAIT) | share_settle();
+	bool given = deferred_settle(effort == MEMORY_WAIT);
 	struct relaxed relaxed;
 
+	given = share_settle() || given; /* both, whatever the first has found */
 	if (!h)
 		return given;
 	/* Frees into pools are known to have ended only after a wait; never beside a capture. */
