@@ -23,8 +23,8 @@
 #define GRACE_NS (2 * NSEC_PER_MSEC)
 
 /*
- * Who is away for no longer than this has been kept from the device by the host, as far as anybody
- * can tell: what the others of its class used of its part comes back to it, up to so much at once.
+ * An absence of at most AWAY_MAX_NS counts as the host's doing: what the other tenants of the class
+ * used of the absent one's part comes back to it, up to a lag of CREDIT_MAX_NS (ADR 18).
  */
 #define AWAY_MAX_NS (100 * NSEC_PER_MSEC)
 #define CREDIT_MAX_NS (100 * NSEC_PER_MSEC)

@@ -2,7 +2,7 @@
 /*
  * The host below the tenants: a program whose threads wait for a processor, or are throttled by a
  * CPU limit, submits late. The arbiter learns this from two times per tenant, and lets the tenant
- * queue more work ahead, opens its gate earlier and waits longer for its first submission.
+ * queue more work ahead and opens its gate earlier.
  *
  * A time counts for as long as it lasts and fades over some tens of turns: `dry_ns` is the time in
  * which the device ran dry within a turn, `wake_ns` the time from an opened gate to the first
@@ -28,7 +28,7 @@
  * holds a wake-up of so long.
  */
 #define WAKE_QUIET_NS (300 * NSEC_PER_USEC)
-#define SPREAD_QUIET_NS (180 * NSEC_PER_USEC) /* of a prediction that is good enough there */
+#define SPREAD_QUIET_NS (180 * NSEC_PER_USEC) /* OPEN_LEAD_NS of agent/token.c */
 #define LEAD_MAX_NS (4 * NSEC_PER_MSEC)
 #define WAKE_MAX_NS (10 * NSEC_PER_MSEC)
 

@@ -129,14 +129,16 @@ struct device {
 	uint64_t drained_at;    /* somebody's work ended within its bound */
 	struct bond bond[ARBITER_BONDS];
 
+	/* Charged to each class so far. */
+	uint64_t class_used_ns[SPEC_OPPORTUNISTIC + 1];
+
 	uint64_t accounted_at;
-	uint64_t class_used_ns[SPEC_OPPORTUNISTIC + 1]; /* charged so far */
-	uint32_t n_charged;                             /* who shared the time accounted last */
-	bool is_stale;                                  /* entitlements: somebody came or went */
-	uint32_t n_waiting;                             /* who could be opened now, and is not */
-	bool is_dirty;                                  /* decide at the next step */
-	uint64_t next_at;                               /* decide then though nothing happens */
-	uint64_t decided_at;                            /* and how often at that instant */
+	uint32_t n_charged;  /* who shared the time accounted last */
+	bool is_stale;       /* entitlements: somebody came or went */
+	uint32_t n_waiting;  /* who could be opened now, and is not */
+	bool is_dirty;       /* decide at the next step */
+	uint64_t next_at;    /* decide then though nothing happens */
+	uint64_t decided_at; /* and how often at that instant */
 	uint32_t n_decided;
 
 	struct {
@@ -226,7 +228,7 @@ uint64_t class_micro(const struct seat *seat);
 /* arbiter-host.c */
 /* It has work again, after the device ran dry at `since` in its turn. */
 void seat_note_dry(struct seat *seat, uint64_t since, uint64_t now);
-/* Its first submission of this turn, or the end of a turn without any. */
+/* Its first submission of this turn. */
 void seat_note_woken(struct seat *seat, uint64_t now);
 /* A turn begins: what was learned counts a little less. */
 void seat_fade(struct seat *seat);
@@ -239,6 +241,8 @@ bool seat_is_end_known(const struct seat *drains, uint64_t lead_ns);
 
 /* arbiter-turn.c */
 int seat_rank(const struct seat *seat);
+/* Its holder has the token no more: another seat that is held has it, or none. */
+void device_pass_on(struct device *device);
 void device_decide(struct device *device, uint64_t now);
 void member_open(struct member *member, bool corun, uint64_t now);
 void member_close(struct member *member, uint64_t now);

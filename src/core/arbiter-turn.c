@@ -118,7 +118,15 @@ static void retell(struct seat *seat, uint64_t now)
 
 /* ---- opening and closing ---- */
 
-/* The part of a round that is its turn, if `next` waits. */
+void device_pass_on(struct device *device)
+{
+	device->holder = NULL;
+	for (uint32_t i = 0; i < device->n_active && !device->holder; i++)
+		if (seat_is_held(device->active[i]))
+			device->holder = device->active[i];
+}
+
+/* The seat's part of a round, by its entitlement. */
 static uint64_t round_part_ns(const struct seat *seat)
 {
 	const struct device *device = seat->device;
@@ -129,6 +137,7 @@ static uint64_t round_part_ns(const struct seat *seat)
 	return (uint64_t)seat->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
 }
 
+/* How long its turn is to last if `next` waits. */
 static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
@@ -230,6 +239,7 @@ static void seat_close(struct seat *seat, uint64_t now)
 {
 	struct device *device = seat->device;
 	const struct arbiter_config *config = &device->arbiter->config;
+	/* The configured window, also of a seat with a wider one: what that has queued is told. */
 	uint64_t windows = 4 * NSEC_PER_USEC *
 		(seat->told_window_us ? MIN(seat->told_window_us, config->window_us)
 				      : config->window_us);
@@ -261,12 +271,8 @@ static void seat_close(struct seat *seat, uint64_t now)
 	seat->is_noted = false;
 	seat->drain_by = now + seat->drain_bound_ns;
 	seen(device, seat, now);
-	if (device->holder == seat) {
-		device->holder = NULL;
-		for (uint32_t i = 0; i < device->n_active && !device->holder; i++)
-			if (seat_is_held(device->active[i]))
-				device->holder = device->active[i];
-	}
+	if (device->holder == seat)
+		device_pass_on(device);
 	device->is_dirty = true;
 	arbiter_push(device->arbiter, &action);
 }
@@ -487,10 +493,7 @@ static void seat_offer(struct seat *seat)
 	seat->is_offered = true;
 	if (device->holder != seat)
 		return;
-	device->holder = NULL;
-	for (uint32_t i = 0; i < device->n_active && !device->holder; i++)
-		if (seat_is_held(device->active[i]))
-			device->holder = device->active[i];
+	device_pass_on(device);
 }
 
 /* Several gates are open, and now one of these tenants has submitted: the token is its own. */
@@ -538,7 +541,7 @@ static bool must_give_way(struct seat *seat, uint64_t now)
 	if (seat->gives_way)
 		return !is_gang(seat->member) || gang_is_idle(seat->member, now);
 	if (!seat->has_used) {
-		at = seat->opened_at + seat->device->arbiter->config.unused_ns;
+		at = seat->opened_at + config->unused_ns;
 		if (now >= at && !is_gang(seat->member)) {
 			seat_offer(seat);
 			return false;

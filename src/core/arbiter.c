@@ -276,11 +276,8 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 		seat->state = SEAT_CLOSED;
 		device->n_waiting -= seat->is_waiting;
 		seat_leave(seat, now);
-		if (device->holder == seat)
-			device->holder = NULL;
-		for (uint32_t k = 0; k < device->n_active && !device->holder; k++)
-			if (seat_is_held(device->active[k]))
-				device->holder = device->active[k];
+		if (device->holder == seat || !device->holder)
+			device_pass_on(device);
 		bonds_forget(device, member);
 		device->is_dirty = true;
 	}
@@ -304,14 +301,14 @@ void arbiter_want(
 		return;
 	member = seat->member;
 	before = member->wants != 0;
-	if (want && seat->dry_since)
-		seat_note_dry(seat, seat->dry_since, now);
-	if (want)
+	if (want) {
+		if (seat->dry_since)
+			seat_note_dry(seat, seat->dry_since, now);
 		seat->dry_since = 0;
-	if (want)
 		member->wants |= UINT64_C(1) << device;
-	else
+	} else {
 		member->wants &= ~(UINT64_C(1) << device);
+	}
 	if (before == (member->wants != 0))
 		return;
 	if (before)
