@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "agent/side-thread.h"
 
 #define STACK_BYTES (128u << 10)
 #define LEAVE_NS (NSEC_PER_SEC)
@@ -210,22 +211,11 @@ static void *closer_main(void *arg)
 
 static void add_thread(struct closer *c)
 {
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* Where there can be none, the job waits for one of the others. */
-	if (pthread_create(&thread, &attr, closer_main, c) == 0) {
-		c->n_threads++;
-		c->n_idle++;
-	}
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (side_thread_start(closer_main, c, STACK_BYTES, NULL) < 0)
+		return;
+	c->n_threads++;
+	c->n_idle++;
 }
 
 static void submit(struct closer *c, struct closer_job *job, bool is_first)

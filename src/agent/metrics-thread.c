@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 
 #include "access/page.h"
 #include "agent/metrics.h"
+#include "agent/side-thread.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "http/server.h"
@@ -251,26 +251,12 @@ static int serve_page(struct metrics_thread *t, const struct node_options *node,
 	return r < 0 ? r : page_new(t->client, &page, &t->page, err);
 }
 
-/* Signals are the daemon's loop's to take. */
 static int start_thread(struct metrics_thread *t)
 {
-	struct sched_param ordinary = {0};
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int r;
+	int r = side_thread_start(thread_main, t, STACK_BYTES, &t->thread);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
-	pthread_attr_setschedparam(&attr, &ordinary);
-	r = pthread_create(&t->thread, &attr, thread_main, t);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	t->is_started = r == 0;
-	return -r;
+	return r;
 }
 
 static int join_loops(struct metrics_thread *t, struct error *err)

@@ -7,15 +7,18 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/side-thread.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+
+/* Name services are other people's code, which is not written for small ones. */
+#define STACK_BYTES (1u << 20)
 
 struct queue {
 	struct worker_job *first, *last;
@@ -106,8 +109,6 @@ static void on_event(struct loop_io *io, uint32_t events)
 int worker_new(struct loop *loop, struct worker **ret_worker)
 {
 	struct worker *w = calloc(1, sizeof(*w));
-	sigset_t all, old;
-	pthread_attr_t attr;
 	int r;
 
 	if (!w)
@@ -127,19 +128,12 @@ int worker_new(struct loop *loop, struct worker **ret_worker)
 		free(w);
 		return r;
 	}
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	/* Name services are other people's code, which is not written for small ones. */
-	pthread_attr_setstacksize(&attr, 1u << 20);
-	r = pthread_create(&w->thread, &attr, worker_main, w);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r) {
+	r = side_thread_start(worker_main, w, STACK_BYTES, &w->thread);
+	if (r < 0) {
 		loop_remove_io(&w->io);
 		close(w->event_fd);
 		free(w);
-		return -r;
+		return r;
 	}
 	*ret_worker = w;
 	return 0;

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads of the daemon: see side-thread.h. Signals are blocked while the thread is made, so that
+ * it never has any; the caller's mask is as it was when this returns.
+ */
+#include "agent/side-thread.h"
+
+#include <sched.h>
+#include <signal.h>
+
+int side_thread_start(
+	void *(*main)(void *data), void *data, size_t stack_bytes, pthread_t *ret_thread)
+{
+	struct sched_param ordinary = {0};
+	sigset_t all, old;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, stack_bytes);
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+	pthread_attr_setschedparam(&attr, &ordinary);
+	if (!ret_thread)
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	r = pthread_create(&thread, &attr, main, data);
+	pthread_attr_destroy(&attr);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r == 0 && ret_thread)
+		*ret_thread = thread;
+	return -r;
+}
