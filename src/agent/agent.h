@@ -95,7 +95,7 @@ struct agent {
 	struct users *users;
 	struct closer *closer;
 	struct loop_timer requests; /* client.c: executes those that wait */
-	TAILQ_HEAD(, user) turns;   /* users of whom one waits */
+	TAILQ_HEAD(, user) turns;   /* users with a waiting request */
 	uint32_t n_tenants, n_processes, n_conns;
 	uint64_t n_refused_grants;  /* containers of pods that were not let start */
 	uint32_t n_missing_devices; /* node-faults.c */

@@ -3,7 +3,8 @@
  * The audit: see audit.h. A stranger is known by pid, start time and device, so that its rounds are
  * counted for that very process. A round is an answer of the devices (memory.c), which the audit
  * asks for every ROUND_NS while the daemon does anything at all, and sooner where a tenant seems to
- * use more than was counted. A stranger has one round in ROUND_NS at most, whoever else asks.
+ * use more than was counted. Answers that others asked for add no rounds: an unmanaged process has
+ * at most one in ROUND_NS.
  */
 #include "agent/audit.h"
 

@@ -68,7 +68,7 @@ struct process {
 	struct process_device devices[]; /* as tenant->n */
 };
 
-/* Who has the descriptors that came by a connection, or the connection itself. */
+/* Which thread owns a connection and its descriptors: the loop's, or one of the closer's. */
 enum conn_closing {
 	CONN_OURS,
 	CONN_CLOSERS,  /* a thread of the closer: it is neither read nor freed */

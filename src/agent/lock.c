@@ -142,7 +142,7 @@ static void read_socket(int fd, struct taking *t)
 	str_blank_controls(t->its_socket, strlen(t->its_socket));
 }
 
-/* It is locked: the text helps whoever looks for the daemon, a full disk is no reason to end. */
+/* The lock is held. Its text only helps people who look for the daemon: a full disk is no error. */
 static void write_text(int fd, const char *socket)
 {
 	char text[400];

@@ -142,7 +142,10 @@ static void ask(struct agent *agent, struct entry *e)
 	worker_submit(worker, &l->job);
 }
 
-/* One of whom nobody has asked for longest; those that are asked stay. NULL: all are asked. */
+/*
+ * An entry that is free now: the one that was used longest ago, of those without a question under
+ * way. NULL: there is a question about each entry.
+ */
 static struct entry *make_room(struct names *names)
 {
 	struct entry *oldest = NULL;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /*
- * Runs main(data) in a new thread. ret_thread: for the caller to join; NULL: the thread is detached.
+ * Runs main(data) in a new thread. The caller joins ret_thread; NULL: the thread is detached.
  * Returns 0 or -errno.
  */
 int side_thread_start(

@@ -202,8 +202,8 @@ static void fall_behind(struct state *s)
 }
 
 /*
- * A line that is half written would swallow the next one, whose tenant is told that it is there:
- * nothing is appended before it is cut off again.
+ * A torn line would swallow the next one, and with it a tenant that the daemon has acknowledged. So
+ * the daemon cuts a torn line off before it appends another.
  */
 static int append(struct state *s, const struct buf *line)
 {

@@ -2,8 +2,9 @@
 /*
  * See share.h. What tells descriptors apart has to travel with them and to work for the driver's
  * files, which share one inode: a lock of the open file description (F_OFD_SETLK) on a range that
- * is the number and the size, which /proc/self/fdinfo shows to whoever has the descriptor. That all
- * copies are closed is seen by an epoll set, from which the kernel takes a description that ends.
+ * is the number and the size, which a process that has the descriptor reads in /proc/self/fdinfo.
+ * That all copies are closed is seen by an epoll set, from which the kernel takes a description
+ * that ends.
  *
  * share_lock orders changes of one number; it is held over a question to the daemon, never over a
  * call of the driver, and taken after deferred_lock. The helper thread, which hears the answers,

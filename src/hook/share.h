@@ -30,8 +30,8 @@ uint64_t share_id_new(void);
 uint64_t share_id_of(const void *handle);
 
 /*
- * Writes the number and size on an exported descriptor, for whoever receives it, and holds the
- * memory until the last copy of the descriptor is closed.
+ * Writes number and size on an exported descriptor, for processes that receive it, and holds
+ * the memory until the last copy of the descriptor is closed.
  */
 void share_export(struct device *d, uint64_t id, uint64_t pages, int fd);
 /* What share_export wrote on a descriptor; false: nothing. */

@@ -150,7 +150,7 @@ static void find_store(void)
 	unsetenv(STORE_ENV);
 }
 
-/* Who has started us may know which devices the tenant has; without Landlock they are all there. */
+/* The starter passes the tenant's devices, if known. Without Landlock all devices stay open. */
 static int keep_to_devices(void)
 {
 	const char *text = getenv(CONFINE_MINORS_ENV);

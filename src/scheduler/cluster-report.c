@@ -203,7 +203,7 @@ static bool list_models(const struct cluster *c, struct buf *out)
 	return n > 0;
 }
 
-/* A model that no node has now may come with another node: the policy holds, and this is told. */
+/* A later node may have a model that no node has now: the policy is valid, with a remark. */
 static bool lacks_model(const struct cluster *c, const struct cpolicy *p, struct buf *why)
 {
 	const json_t *lists[] = {
