@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/listener.h"
 
-#define BATCH 16u                      /* of a turn of the loop */
-#define PAUSE_NS (100 * NSEC_PER_MSEC) /* out of descriptors, or all connections are answered */
+#define BATCH 16u /* of a turn of the loop */
 /* How long a peer may be silent before another connection of the same address takes its place. */
 #define PATIENCE_NS NSEC_PER_SEC
 
@@ -191,10 +191,11 @@ static bool is_full(const struct http_server *s)
 
 /* ---- accepting ---- */
 
+/* Descriptors are short, or all connections are being answered. */
 static void pause_for_a_moment(struct http_server *s)
 {
 	loop_mod_io(&s->listener, 0);
-	loop_set_timer(&s->pause, clock_now_ns() + PAUSE_NS);
+	loop_set_timer(&s->pause, clock_now_ns() + LISTENER_REST_NS);
 }
 
 void http_accept_resume(struct http_server *s)
@@ -226,8 +227,7 @@ static void on_knock(struct loop_io *io, uint32_t events)
 			return;
 		}
 		fd = accept4(s->listener.fd, &address.any, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0 &&
-			(errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+		if (fd < 0 && listener_is_short(errno))
 			pause_for_a_moment(s);
 		if (fd < 0)
 			return;

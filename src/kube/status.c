@@ -53,29 +53,33 @@ void kube_status_parse(int http, struct str body, struct kube_status *ret_status
 	*ret_status = status;
 }
 
-const char *kube_status_sentence(const struct kube_status *status)
+/* What follows "admission webhook "X" denied the request"; NULL: no webhook denied it. */
+static const char *behind_webhook(const struct kube_status *status)
 {
-	static const char before[] = "admission webhook \"", behind[] = "\" denied the request: ";
+	static const char before[] = "admission webhook \"", denied[] = "\" denied the request";
 	const char *end;
 
 	if (strncmp(status->message, before, strlen(before)) != 0)
-		return status->message;
-	end = strstr(status->message + strlen(before), behind);
-	return end && end[strlen(behind)] ? end + strlen(behind) : status->message;
+		return NULL;
+	end = strstr(status->message + strlen(before), denied);
+	return end ? end + strlen(denied) : NULL;
+}
+
+const char *kube_status_sentence(const struct kube_status *status)
+{
+	const char *said = behind_webhook(status);
+
+	return said && !strncmp(said, ": ", 2) && said[2] ? said + 2 : status->message;
 }
 
 bool kube_status_is_refusal(const struct kube_status *status)
 {
-	/* A webhook chooses the code of its answer; what the API server puts in front tells it. */
-	static const char before[] = "admission webhook \"", behind[] = "\" denied the request";
-
 	switch (status->http) {
 	case 400:
 	case 403:
 	case 422: return true;
-	case 500:
-		return !strncmp(status->message, before, strlen(before)) &&
-			strstr(status->message, behind);
+	/* A webhook chooses the code of its answer. */
+	case 500: return behind_webhook(status);
 	default: return false;
 	}
 }
