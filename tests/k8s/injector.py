@@ -3,10 +3,10 @@
 
 import base64
 import contextlib
-import http.server
 import json
-import ssl
 import threading
+
+from json_server import JsonServer
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SIDECAR = {"name": "proxy", "image": "none"}
@@ -19,45 +19,26 @@ def in_front(pod):
     return [{"op": "add", "path": "/spec/containers/0", "value": SIDECAR}]
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address, cert, key, patch):
-        super().__init__((address, 0), Handler)
+class Server(JsonServer):
+    def __init__(self, address, certificate, patch):
+        super().__init__(address, self.review, certificate)
         self.make_patch = patch
         self.denial = None  # the sentence with which all is refused
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(cert, key)
-        self.socket = tls.wrap_socket(self.socket, server_side=True)
 
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        patch = self.server.make_patch(review["request"]["object"])
+    def review(self, review):
+        patch = self.make_patch(review["request"]["object"])
         response = {"uid": review["request"]["uid"], "allowed": True}
-        if self.server.denial:
-            response |= {"allowed": False, "status": {"message": self.server.denial}}
+        if self.denial:
+            response |= {"allowed": False, "status": {"message": self.denial}}
         elif patch:
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
-        body = json.dumps({**review, "request": None, "response": response}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        return {**review, "request": None, "response": response}
 
 
 @contextlib.contextmanager
 def injector(cluster, name, address, patch=in_front, reinvocation="Never"):
     """It works in namespaces labelled NAME=on. API servers call webhooks in the order of the configurations' names."""
-    cert, key = cluster.pki.sign(name, name, alternatives=f"IP:{address}")
-    server = Server(address, cert, key, patch)
+    server = Server(address, cluster.pki.sign(name, name, alternatives=f"IP:{address}"), patch)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with open(cluster.pki.ca, "rb") as f:
         authority = base64.b64encode(f.read()).decode()

@@ -441,7 +441,7 @@ def refused_in_words():
 
 def a_refused_change_gives_the_reason_alone():
     """The SharePod's own webhook would refuse it, so that it is another's, about the pod."""
-    server = injector.Server(controller.address, *cluster.pki.sign("denies", "denies", alternatives=f"IP:{controller.address}"),
+    server = injector.Server(controller.address, cluster.pki.sign("denies", "denies", alternatives=f"IP:{controller.address}"),
                              lambda _: [])
     server.denial = "limits change on Mondays"
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -20,7 +20,6 @@ FIT_SEED, FIT_ROUNDS: where the random worlds begin, and how many.
 """
 import collections
 import concurrent.futures
-import http.server
 import json
 import os
 import subprocess
@@ -30,6 +29,7 @@ import time
 import kube_scheduler
 from cluster import main, open_cluster, wait_for
 from fit_world import NAMESPACES, OVERHEAD, PRIORITIES, World
+from json_server import JsonServer
 
 BUILD = os.environ["DIVVY_BUILD"]
 SEED = int(os.environ.get("FIT_SEED", "1"))
@@ -61,30 +61,15 @@ class Extender:
 
     def __init__(self):
         self.seen = {}
-        extender = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                args = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                args = {k.lower(): v for k, v in args.items()}  # releases differ in that
-                names = args.get("nodenames") or []
-                extender.seen[args["pod"]["metadata"]["uid"]] = sorted(names)
-                body = json.dumps({"nodenames": [], "failedNodes": {n: "not today" for n in names}}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = JsonServer("127.0.0.1", self.take_none)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def take_none(self, args):
+        args = {k.lower(): v for k, v in args.items()}  # releases differ in that
+        names = args.get("nodenames") or []
+        self.seen[args["pod"]["metadata"]["uid"]] = sorted(names)
+        return {"nodenames": [], "failedNodes": {n: "not today" for n in names}}
 
 
 class Api:

@@ -29,6 +29,7 @@
 
 #include "base/fd.h"
 #include "wire/msg.h"
+#include "../../packet.h"
 
 #define LINGER_S 600    /* longer than the test may take */
 #define ANSWER_MS 60000 /* ends what hangs */
@@ -115,33 +116,6 @@ static void send_passing(int sock, const void *packet, size_t size, int fd, size
 	for (size_t i = 0; i < n; i++)
 		memcpy(CMSG_DATA(c) + i * sizeof(int), &fd, sizeof(int));
 	assert_true(sendmsg(sock, &msg, MSG_NOSIGNAL) >= 0);
-}
-
-union packet {
-	struct msg_head head;
-	struct msg_hello hello;
-	struct msg_control control;
-	char bytes[256];
-};
-
-static uint32_t make_control(union packet *p, const char *text)
-{
-	const uint32_t size = (uint32_t)(sizeof(p->control) + strlen(text));
-
-	memset(p, 0, sizeof(*p));
-	msg_head_init(&p->head, MSG_CONTROL, size, 1);
-	memcpy(p->control.text, text, strlen(text));
-	return size;
-}
-
-static uint32_t make_hello(union packet *p, uint32_t flags)
-{
-	memset(p, 0, sizeof(*p));
-	msg_head_init(&p->head, MSG_HELLO, sizeof(p->hello), 1);
-	p->hello.page_abi = PAGE_ABI;
-	p->hello.flags = flags;
-	p->hello.devices = flags & MSG_HELLO_AGAIN ? 1 : 0;
-	return sizeof(p->hello);
 }
 
 enum form {

@@ -19,6 +19,7 @@
 #include "agent/door.h"
 #include "base/fd.h"
 #include "own-agent.h"
+#include "../../packet.h"
 
 #define LINGER_S 600
 #define HANGS_NS (60 * NSEC_PER_SEC)
@@ -49,33 +50,6 @@ static int join(struct rig *rig, enum user_kind kind, uint32_t tenant, struct co
 	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
 	assert_ok(client_accept(rig->agent, pair[0], kind, tenant, ret_conn));
 	return pair[1];
-}
-
-union packet {
-	struct msg_head head;
-	struct msg_hello hello;
-	struct msg_control control;
-	char bytes[256];
-};
-
-static uint32_t make_control(union packet *p, const char *text)
-{
-	const uint32_t size = (uint32_t)(sizeof(p->control) + strlen(text));
-
-	memset(p, 0, sizeof(*p));
-	msg_head_init(&p->head, MSG_CONTROL, size, 1);
-	memcpy(p->control.text, text, strlen(text));
-	return size;
-}
-
-static uint32_t make_again(union packet *p)
-{
-	memset(p, 0, sizeof(*p));
-	msg_head_init(&p->head, MSG_HELLO, sizeof(p->hello), 1);
-	p->hello.page_abi = PAGE_ABI;
-	p->hello.flags = MSG_HELLO_AGAIN;
-	p->hello.devices = 1;
-	return sizeof(p->hello);
 }
 
 /* ---- what is passed ---- */
@@ -115,7 +89,8 @@ static void serves(struct rig *rig)
 static void pass(int sock, bool is_again, int fd)
 {
 	union packet p;
-	const uint32_t size = is_again ? make_again(&p) : make_control(&p, "{\"cmd\":\"ping\"}");
+	const uint32_t size = is_again ? make_hello(&p, MSG_HELLO_AGAIN)
+				       : make_control(&p, "{\"cmd\":\"ping\"}");
 
 	assert_int_equal(fd_send(sock, p.bytes, size, &fd, 1, MSG_NOSIGNAL), size);
 	close(fd);

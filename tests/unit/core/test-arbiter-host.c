@@ -15,16 +15,7 @@
 #define FROM_NS (2 * SEC)
 #define SWITCH_NS (150 * US)
 
-struct mix {
-	const char *name;
-	uint32_t n;
-	struct {
-		const char *request, *limit;
-		uint32_t entitled;
-	} program[3];
-};
-
-static const struct mix mixes[] = {
+static const struct vm_mix mixes[] = {
 	{"30:70", 2, {{"0.3", "1", 300}, {"0.7", "1", 700}}},
 	{"10:90", 2, {{"0.1", "1", 100}, {"0.9", "1", 900}}},
 	{"25:25:50", 3, {{"0.25", "1", 250}, {"0.25", "1", 250}, {"0.5", "1", 500}}},
@@ -35,18 +26,12 @@ static const struct mix mixes[] = {
 
 static const uint64_t kernels[] = {20 * US, 500 * US, 0 /* mixed */};
 
-static struct vm *run(const struct mix *mix, uint64_t kernel_ns, uint64_t host_late_ns)
+static struct vm *run(const struct vm_mix *mix, uint64_t kernel_ns, uint64_t host_late_ns)
 {
 	struct vm *vm = vm_new(1, SWITCH_NS, 7);
 
 	vm->host_late_ns = host_late_ns;
-	vm->n_programs = mix->n;
-	for (uint32_t i = 0; i < mix->n; i++) {
-		vm->program[i].request = mix->program[i].request;
-		vm->program[i].limit = mix->program[i].limit;
-		vm->program[i].kernel_ns = kernel_ns;
-		vm->program[i].from_ns = i * 37 * MS;
-	}
+	vm_add_mix(vm, mix, kernel_ns);
 	vm_run(vm, RUN_NS);
 	return vm;
 }
@@ -63,7 +48,7 @@ static void shares_hold_beside_endless_loops(void **state)
 {
 	for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
 		for (size_t k = 0; k < ARRAY_SIZE(kernels); k++) {
-			const struct mix *mix = &mixes[m];
+			const struct vm_mix *mix = &mixes[m];
 			struct vm *vm = run(mix, kernels[k], 3 * MS);
 			double idle = idle_part(vm);
 

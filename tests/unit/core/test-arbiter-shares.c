@@ -14,16 +14,7 @@
 #define RUN_NS (30 * SEC)
 #define FROM_NS (2 * SEC)
 
-struct mix {
-	const char *name;
-	uint32_t n;
-	struct {
-		const char *request, *limit;
-		uint32_t entitled;
-	} program[5];
-};
-
-static const struct mix mixes[] = {
+static const struct vm_mix mixes[] = {
 	{"30:70", 2, {{"0.3", "1", 300}, {"0.7", "1", 700}}},
 	{"10:90", 2, {{"0.1", "1", 100}, {"0.9", "1", 900}}},
 	{"50:50", 2, {{"0.5", "1", 500}, {"0.5", "1", 500}}},
@@ -35,17 +26,12 @@ static const struct mix mixes[] = {
 	{"alone with a limit", 1, {{"0.3", "0.6", 600}}},
 };
 
-static struct vm *run(const struct mix *mix, uint64_t kernel_ns, uint64_t switch_ns, uint64_t seed)
+static struct vm *run(
+	const struct vm_mix *mix, uint64_t kernel_ns, uint64_t switch_ns, uint64_t seed)
 {
 	struct vm *vm = vm_new(1, switch_ns, seed);
 
-	vm->n_programs = mix->n;
-	for (uint32_t i = 0; i < mix->n; i++) {
-		vm->program[i].request = mix->program[i].request;
-		vm->program[i].limit = mix->program[i].limit;
-		vm->program[i].kernel_ns = kernel_ns;
-		vm->program[i].from_ns = i * 37 * MS;
-	}
+	vm_add_mix(vm, mix, kernel_ns);
 	vm_run(vm, RUN_NS);
 	return vm;
 }
@@ -64,7 +50,8 @@ static double bound_1s(uint64_t kernel_ns)
 	return kernel_ns ? 3 : 3.25;
 }
 
-static void check_mix(const struct mix *mix, uint64_t kernel_ns, uint64_t switch_ns, uint64_t seed)
+static void check_mix(
+	const struct vm_mix *mix, uint64_t kernel_ns, uint64_t switch_ns, uint64_t seed)
 {
 	struct vm *vm = run(mix, kernel_ns, switch_ns, seed);
 

@@ -46,6 +46,17 @@ struct vm *vm_new(uint32_t devices, uint64_t switch_ns, uint64_t seed)
 	return vm;
 }
 
+void vm_add_mix(struct vm *vm, const struct vm_mix *mix, uint64_t kernel_ns)
+{
+	vm->n_programs = mix->n;
+	for (uint32_t i = 0; i < mix->n; i++) {
+		vm->program[i].request = mix->program[i].request;
+		vm->program[i].limit = mix->program[i].limit;
+		vm->program[i].kernel_ns = kernel_ns;
+		vm->program[i].from_ns = i * 37 * MS;
+	}
+}
+
 void vm_free(struct vm *vm)
 {
 	arbiter_free(vm->arbiter);

@@ -108,6 +108,19 @@ struct vm {
 struct vm *vm_new(uint32_t devices, uint64_t switch_ns, uint64_t seed);
 void vm_free(struct vm *vm);
 
+/* Tenants that share a device, by request and limit, and what each is entitled to, in permille. */
+struct vm_mix {
+	const char *name;
+	uint32_t n;
+	struct {
+		const char *request, *limit;
+		uint32_t entitled;
+	} program[5];
+};
+
+/* Programs with backlog for a mix; they come 37 ms apart. kernel_ns: 0: mixed lengths. */
+void vm_add_mix(struct vm *vm, const struct vm_mix *mix, uint64_t kernel_ns);
+
 /* Runs from 0 until then. */
 void vm_run(struct vm *vm, uint64_t until_ns);
 
