@@ -6,9 +6,11 @@
 #include "bench/host.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "bench/bench.h"
 
 static const struct {
@@ -129,4 +132,100 @@ void host_done(struct host *host)
 		if (rmdir(host->group[i]) < 0)
 			bench_note("cgroup '%s' stays: %s", host->group[i], strerror(errno));
 	host->n_loops = host->n_groups = 0;
+}
+
+/* ---- stalls ---- */
+
+#define WATCH_STALLS 1024
+#define WATCH_SLEEP_NS NSEC_PER_MSEC
+#define WATCH_PRIORITY 10
+
+/* One processor's thread. The thread alone writes stall and n until it has been joined. */
+struct watch {
+	pthread_t thread;
+	int processor;
+	struct host_stall stall[WATCH_STALLS];
+	size_t n;
+};
+
+static struct watch watches[HOST_LOOPS_MAX];
+static size_t n_watches;
+static bool is_watch_ended;                    /* atomic */
+static struct host_stall stalls[WATCH_STALLS]; /* of all processors, by time */
+
+static void *watch_run(void *data)
+{
+	struct watch *watch = data;
+	uint64_t last;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)watch->processor, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	last = clock_now_ns();
+	while (!__atomic_load_n(&is_watch_ended, __ATOMIC_RELAXED)) {
+		uint64_t late;
+
+		clock_sleep_until_ns(last + WATCH_SLEEP_NS);
+		late = clock_since_ns(clock_now_ns(), last + WATCH_SLEEP_NS);
+		last += WATCH_SLEEP_NS + late;
+		if (late < HOST_STALL_NS || watch->n == WATCH_STALLS)
+			continue;
+		watch->stall[watch->n].end_ns = last;
+		watch->stall[watch->n++].ns = late;
+	}
+	return NULL;
+}
+
+static bool watch_begin(struct watch *watch, int processor)
+{
+	const struct sched_param priority = {.sched_priority = WATCH_PRIORITY};
+	pthread_attr_t attributes;
+	bool is_begun;
+
+	*watch = (struct watch){.processor = processor};
+	if (pthread_attr_init(&attributes))
+		return false;
+	pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attributes, SCHED_RR);
+	pthread_attr_setschedparam(&attributes, &priority);
+	is_begun = pthread_create(&watch->thread, &attributes, watch_run, watch) == 0;
+	pthread_attr_destroy(&attributes);
+	return is_begun;
+}
+
+void host_watch_start(void)
+{
+	cpu_set_t allowed;
+
+	is_watch_ended = false;
+	n_watches = 0;
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
+		return;
+	for (int i = 0; i < CPU_SETSIZE && n_watches < HOST_LOOPS_MAX; i++)
+		if (CPU_ISSET((size_t)i, &allowed) && watch_begin(&watches[n_watches], i))
+			n_watches++;
+}
+
+static int compare_ends(const void *a, const void *b)
+{
+	const struct host_stall *x = a, *y = b;
+
+	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+size_t host_watch_stop(const struct host_stall **ret_stalls)
+{
+	size_t n = 0;
+
+	__atomic_store_n(&is_watch_ended, true, __ATOMIC_RELAXED);
+	for (size_t w = 0; w < n_watches; w++) {
+		pthread_join(watches[w].thread, NULL);
+		for (size_t i = 0; i < watches[w].n && n < ARRAY_SIZE(stalls); i++)
+			stalls[n++] = watches[w].stall[i];
+	}
+	n_watches = 0;
+	qsort(stalls, n, sizeof(stalls[0]), compare_ends);
+	*ret_stalls = stalls;
+	return n;
 }

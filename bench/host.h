@@ -3,11 +3,15 @@
  * A host that is busy otherwise: one endless loop per processor beside the programs of a rig, or a
  * CPU quota for each of these programs, as Kubernetes gives pods with a CPU limit. Everything ends
  * with host_done, and with the bench. One thread.
+ *
+ * And the host below a virtual machine: a stall is a time in which it ran one of the machine's
+ * processors not at all. Nothing on this machine can work then, and no scheduler on it can help.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 enum host_load {
@@ -34,3 +38,19 @@ bool host_init(struct host *ret_host, enum host_load load);
 void host_add(struct host *host, pid_t pid);
 /* Call it when the programs have ended: their groups must be empty. */
 void host_done(struct host *host);
+
+/* Shorter ones are as long as what the programs wait for anyway. */
+#define HOST_STALL_NS UINT64_C(2000000)
+
+struct host_stall {
+	uint64_t end_ns, ns; /* monotonic clock; length */
+};
+
+/*
+ * Watches the processors for stalls from now on: a thread for each, of a real-time priority above
+ * those of divvy's daemon and the simulated device, which sleeps for 1 ms at a time. Does nothing
+ * where the bench may not have such a priority, for then the thread would wait for its turn.
+ */
+void host_watch_start(void);
+/* Ends it. Returns the number of stalls in *ret_stalls, by time; they are valid until next time. */
+size_t host_watch_stop(const struct host_stall **ret_stalls);
