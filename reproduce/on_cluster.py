@@ -63,7 +63,7 @@ LOAD = 0.5
 PEAK = 4  # replicas of a fifth: so many have half a device at seven tenths of what is granted
 SERVICES_DEVICES = "3xH200-141Gi"
 BEFORE_S = 10
-LEASE_S = 10  # so often the daemons tell what they measured; each round's load begins elsewhere in it
+LEASE_S = 10  # so often a daemon renews its Lease if nothing has changed; each round's load begins elsewhere in it
 LOOKS_S = 0.25
 ANSWERED_S = 5  # all of the load is answered where so much is in so long
 ANSWERED = 0.95
@@ -300,8 +300,8 @@ def summary(service, looks, answers, load_s):
 
 
 def episode(services, load_s, seed, later_s):
-    """All under the same load at once, on devices of their own; that they are idle is known when a Lease was
-    renewed, so that without later_s each load would begin as long after one."""
+    """All under the same load at once, on devices of their own. A daemon reports the last of a load, a change below
+    MEASURED_SHARE_STEP, with a renewal of its Lease: without later_s each load would begin as long after one."""
     for service in services:
         wait_for(lambda s=service: len(s.shares()) == s.ready() == s.least and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
         service.load.random.seed(seed)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node's Lease: that divvyd lives, and what it has measured since the last time. The scheduler
+ * The node's Lease: that divvyd lives, and what it has measured of the last 10 s. The scheduler
  * binds to no node whose Lease is stale.
  *
  * What has changed by more than measured_differs() allows is written within a second, so that
