@@ -122,6 +122,35 @@ void host_add(struct host *host, pid_t pid)
 			"process %d cannot be moved into a cgroup: %s", (int)pid, strerror(errno));
 }
 
+/* Both versions of cgroups have these lines; periods without a program in them do not count. */
+static double throttled_part(const char *group)
+{
+	unsigned long long value, n_periods = 0, n_throttled = 0;
+	char path[192], line[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/cpu.stat", group);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "nr_periods %llu", &value) == 1)
+			n_periods = value;
+		else if (sscanf(line, "nr_throttled %llu", &value) == 1)
+			n_throttled = value;
+	fclose(f);
+	return n_periods ? (double)n_throttled / (double)n_periods : -1;
+}
+
+double host_throttled(const struct host *host)
+{
+	double least = host->n_groups ? 1 : -1;
+
+	for (size_t i = 0; i < host->n_groups; i++)
+		least = MIN(least, throttled_part(host->group[i]));
+	return least;
+}
+
 void host_done(struct host *host)
 {
 	for (size_t i = 0; i < host->n_loops; i++) {

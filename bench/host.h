@@ -36,6 +36,11 @@ struct host {
 bool host_init(struct host *ret_host, enum host_load load);
 /* To be called for each program, right after its start. */
 void host_add(struct host *host, pid_t pid);
+/*
+ * The part of the quota's periods in which it stopped a program that ran in them, of the program
+ * that it stopped least. -1: there is no quota, or the kernel does not say. Before host_done.
+ */
+double host_throttled(const struct host *host);
 /* Call it when the programs have ended: their groups must be empty. */
 void host_done(struct host *host);
 

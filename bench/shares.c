@@ -5,8 +5,15 @@
  * mixes of tenants and of kernels below. Share is kernel time in the device's trace / wall time.
  * For comparison some of the programs by themselves, and side by side without divvy.
  * shares.busy_host_* and shares.cpu_quota_*: the same beside one endless loop per processor, and
- * with half a processor for each program. Idle time is wall time in which the device neither runs a
- * kernel nor switches between contexts, and at least one tenant has work: all always have.
+ * with half a processor for each program, which needs less. Idle time is wall time in which the
+ * device neither runs a kernel nor switches between contexts, and at least one tenant has work: all
+ * always have.
+ *
+ * shares.cpu_throttled_*: programs that need 0.7 of a processor for what they are entitled to and
+ * get half of one, so that the host stops each of them again and again. Entitled is what each
+ * program uses under its quota on a device of its own; idle is what of this the programs lose on a
+ * shared device. Whether a program is stopped at an instant cannot be seen from outside:
+ * idle_raw counts all time in which the device does nothing.
  *
  * shares.unstalled_*: only windows in which the host of a virtual machine stopped none of its
  * processors for 2 ms or longer, nor in the half second before, in which others' lags come back.
@@ -111,6 +118,8 @@ struct crowd {
 	uint64_t t0, t1;
 	const struct host_stall *stalls;
 	size_t n_stalls;
+	bool is_apart;                 /* each program has a device of its own */
+	uint32_t host_us[TENANTS_MAX]; /* spin's --host-us */
 };
 
 /* Runs n programs to their end; spec: of their tenants. What they left is there until rig_done. */
@@ -118,13 +127,16 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 	const struct load *load)
 {
 	const int seconds = bench_quick() ? 6 : 15;
-	char command[256];
+	char devices[32], command[320];
 
 	c->t0 = 0;
-	rig_init(&c->rig, mode, "1xH200-141Gi", "", NULL);
-	snprintf(command, sizeof(command), "%s %s --duration %d --quiet",
-		bench_built("tests/programs/spin"), load->options, seconds);
+	snprintf(devices, sizeof(devices), "%zuxH200-141Gi", c->is_apart ? n : (size_t)1);
+	rig_init(&c->rig, mode, devices, "", NULL);
 	for (size_t i = 0; i < n; i++) {
+		snprintf(command, sizeof(command),
+			"%s %s --duration %d --quiet --host-us %u --device %zu",
+			bench_built("tests/programs/spin"), load->options, seconds, c->host_us[i],
+			c->is_apart ? i : (size_t)0);
 		c->pid[i] = rig_start(&c->rig, spec[i], command);
 		host_add(&c->host, c->pid[i]);
 	}
@@ -161,6 +173,19 @@ static double idle_part(struct crowd *c)
 	free(v);
 	return 1 - rig_share(&c->rig, 0, 0, c->t0, c->t1) -
 		(double)switching_ns / (double)(c->t1 - c->t0);
+}
+
+static double worst_pp(
+	const struct crowd *c, const struct sim_busy *busy, uint64_t window_ns, uint64_t entitled)
+{
+	return (double)sim_busy_worst_window(
+		       busy, c->t0, c->t1, window_ns, STEP_NS, entitled, NULL) /
+		MILLION * 100;
+}
+
+static double worst_pp_10s(const struct crowd *c, const struct sim_busy *busy, uint64_t entitled)
+{
+	return worst_pp(c, busy, bench_quick() ? c->t1 - c->t0 : 10 * NSEC_PER_SEC, entitled);
 }
 
 /* The worst window between stalls, in points; -1: there is none of that length. */
@@ -206,13 +231,8 @@ static void judge(
 		double pp1, pp10, over_ms;
 
 		rig_busy(&c->rig, c->pid[i], 0, t0, t1, &busy);
-		pp1 = (double)sim_busy_worst_window(
-			      &busy, t0, t1, NSEC_PER_SEC, STEP_NS, mix->entitled[i], NULL) /
-			MILLION * 100;
-		pp10 = (double)sim_busy_worst_window(&busy, t0, t1,
-			       bench_quick() ? t1 - t0 : 10 * NSEC_PER_SEC, STEP_NS,
-			       mix->entitled[i], NULL) /
-			MILLION * 100;
+		pp1 = worst_pp(c, &busy, NSEC_PER_SEC, mix->entitled[i]);
+		pp10 = worst_pp_10s(c, &busy, mix->entitled[i]);
 		over_ms = (double)sim_busy_max_window(&busy, t0, t1, NSEC_PER_SEC, STEP_NS) / 1e6 -
 			(double)mix->limit[i];
 		if (load->in_1s) {
@@ -275,7 +295,7 @@ static void on_host(enum host_load host, const char *name)
 {
 	static const size_t some[] = {0, 4, 5};
 	struct worsts w = WORSTS_NONE;
-	struct crowd c;
+	struct crowd c = {0};
 
 	for (size_t l = 0; l < ARRAY_SIZE(some); l++) {
 		for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
@@ -298,6 +318,104 @@ static void on_host(enum host_load host, const char *name)
 	report_on_host(name, "error_pp_10s", &w.pp_10s, "pp", "<= 2", w.n);
 	report_on_host(name, "error_pp_1s", &w.pp_1s, "pp", "", w.n);
 	report_on_host(name, "idle", &w.idle, "", "<= 0.03", w.n);
+}
+
+/* Of a processor, which each program needs for what it is entitled to. The quota is 500. */
+#define NEEDED_PERMILLE 700u
+
+struct throttled {
+	struct worsts errors;   /* against what each can use; also holds the raw idle time */
+	struct worst lost;      /* of what all can use */
+	struct worst apart;     /* error over 10 s of one on a device of its own */
+	double least_throttled; /* part of the periods */
+};
+
+static bool run_throttled(struct crowd *c, enum rig_mode mode, const struct mix *mix,
+	const struct load *load, struct throttled *t)
+{
+	double part;
+
+	if (!host_init(&c->host, HOST_QUOTA))
+		return false;
+	crowd_run(c, mode, mix->spec, mix->n, load);
+	part = host_throttled(&c->host);
+	if (part <= 0)
+		bench_note("%s, %s kernels: the quotas have not stopped every program: this "
+			   "measures something easier",
+			mix->name, load->name);
+	t->least_throttled = MIN(t->least_throttled, part);
+	return true;
+}
+
+/*
+ * What each program can use under its quota is what it uses at the same time as the others on a
+ * device of its own, without divvy.
+ */
+static bool throttle(const struct mix *mix, const struct load *load, struct throttled *t)
+{
+	struct crowd c = {.is_apart = true};
+	struct mix usable = *mix;
+	double sum = 0;
+
+	for (size_t i = 0; i < mix->n; i++)
+		c.host_us[i] = (uint32_t)(NEEDED_PERMILLE * MILLION / mix->entitled[i]);
+	if (!run_throttled(&c, RIG_BARE, mix, load, t))
+		return false;
+	for (size_t i = 0; i < mix->n; i++) {
+		struct sim_busy busy;
+		double share;
+
+		rig_busy(&c.rig, c.pid[i], (int)i, c.t0, c.t1, &busy);
+		share = (double)sim_busy_ns(&busy, c.t0, c.t1) / (double)(c.t1 - c.t0);
+		usable.entitled[i] = (uint32_t)(share * MILLION);
+		sum += share;
+		keep(&t->apart, worst_pp_10s(&c, &busy, usable.entitled[i]), mix, load, i);
+		sim_busy_done(&busy);
+		bench_note("%s, %s kernels: tenant %zu can use %.4f", mix->name, load->name, i + 1,
+			share);
+	}
+	rig_done(&c.rig);
+	host_done(&c.host);
+	c.is_apart = false;
+	if (!run_throttled(&c, RIG_SHARED, mix, load, t))
+		return false;
+	judge(&c, &usable, load, &t->errors);
+	keep(&t->lost, idle_part(&c) - (1 - sum), mix, load, 0);
+	rig_done(&c.rig);
+	host_done(&c.host);
+	return true;
+}
+
+static void throttled(void)
+{
+	static const size_t some[] = {1, 5};
+	static const char name[] = "cpu_throttled";
+	struct throttled t = {.errors = WORSTS_NONE,
+		.lost = WORST_NONE,
+		.apart = WORST_NONE,
+		.least_throttled = 1};
+	char part[64];
+
+	for (size_t l = 0; l < ARRAY_SIZE(some); l++) {
+		for (size_t m = 0; m < ARRAY_SIZE(mixes); m++) {
+			char text[96];
+
+			snprintf(text, sizeof(text), "%s, %s, %s kernels", name, mixes[m].name,
+				loads[some[l]].name);
+			if (bench_wants(text) && !throttle(&mixes[m], &loads[some[l]], &t))
+				return;
+		}
+	}
+	if (t.errors.n == 0)
+		return;
+	report_on_host(name, "error_pp_10s", &t.errors.pp_10s, "pp", "<= 2", t.errors.n);
+	report_on_host(name, "error_pp_1s", &t.errors.pp_1s, "pp", "", t.errors.n);
+	report_on_host(name, "apart_error_pp_10s", &t.apart, "pp", "", t.errors.n);
+	report_on_host(name, "idle", &t.lost, "", "<= 0.03", t.errors.n);
+	report_on_host(name, "idle_raw", &t.errors.idle, "", "", t.errors.n);
+	snprintf(part, sizeof(part), "shares.%s_periods", name);
+	bench_metric(part, t.least_throttled, "", "", t.errors.n, true,
+		"part of the quota's periods that stopped a program, the least of all");
 }
 
 /* Without divvy nobody knows of a mix: mixes of as many tenants are judged by the same run. */
@@ -441,5 +559,6 @@ int main(int argc, char **argv)
 		staggered();
 	on_host(HOST_BUSY, "busy_host");
 	on_host(HOST_QUOTA, "cpu_quota");
+	throttled();
 	return bench_done();
 }

@@ -34,6 +34,7 @@
 	X(batch, "batch", "N", 0, "submissions between two events (0: 10 ms of kernels)") \
 	X(sync_every, "sync-every", "N", 0, "wait for the device after that many submissions") \
 	X(count, "count", "N", 0, "end after that many submissions (0: no end)") \
+	X(host_us, "host-us", "N", 0, "processor microseconds to burn for each ms of kernels") \
 	X(blocks, "blocks", "N", 0, "blocks of a kernel (0: one for each multiprocessor)") \
 	X(memory, "memory", "MIB", 0, "device memory to hold meanwhile") \
 	X(device, "device", "N", 0, "device, as the driver counts them") \
@@ -76,12 +77,17 @@ static void on_signal(int signo)
 	stop = 1;
 }
 
-static uint64_t now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 static void sleep_ns(uint64_t ns)
@@ -306,6 +312,15 @@ static void run_batch(struct work *w, uint64_t batch, uint64_t number, uint64_t 
 		"event record");
 }
 
+/* Of this thread, as a program that prepares data does between batches. */
+static void burn(const struct work *w, uint64_t cpu_ns, uint64_t end_ns)
+{
+	const uint64_t until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + cpu_ns;
+
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until && !done(w, end_ns))
+		;
+}
+
 static void pause_between(uint64_t ms, uint64_t end_ns)
 {
 	uint64_t until = now_ns() + ms * 1000000;
@@ -342,7 +357,11 @@ static void run(struct work *w)
 	if (set->burst_off && set->burst_on)
 		pause_between(random_next(&w->random) % set->burst_off, end);
 	for (uint64_t number = 0; !done(w, end); number++) {
+		const uint64_t before_ns = w->kernel_ns;
+
 		run_batch(w, batch, number, end);
+		if (set->host_us)
+			burn(w, (w->kernel_ns - before_ns) * set->host_us / 1000, end);
 		if (set->burst_on && now_ns() - burst >= set->burst_on * 1000000) {
 			pause_between(set->burst_off, end);
 			burst = now_ns();

@@ -4,6 +4,7 @@
 in folders of any name."""
 
 import os
+import resource
 import shutil
 import tempfile
 
@@ -132,6 +133,20 @@ def a_runtime_folder_may_have_any_name():
         assert done.returncode == 0 and not done.stderr, done
 
 
+def processor_s():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def spin_burns_processor_time_for_its_kernels():
+    """A batch is ten kernels of a millisecond; behind the last of 20 it ends."""
+    with Rig() as rig:
+        before_s = processor_s()
+        done = rig.divvy("run", "-q", "--request", "0.1", "--", SPIN, "--count=200", "--host-us=1000")
+        assert done.returncode == 0 and '"kernels": 200' in done.stdout, done
+        assert processor_s() - before_s > 0.18, processor_s() - before_s
+
+
 main(a_path_that_the_loader_would_cut_is_refused, a_path_that_an_engine_would_cut_is_refused,
-     a_runtime_folder_may_have_any_name, sanitized_programs_run, sanitized_programs_run_with_a_remote_device,
-     musl_programs_are_left_alone, musl_programs_of_a_container_are_left_alone)
+     a_runtime_folder_may_have_any_name, spin_burns_processor_time_for_its_kernels, sanitized_programs_run,
+     sanitized_programs_run_with_a_remote_device, musl_programs_are_left_alone, musl_programs_of_a_container_are_left_alone)
