@@ -20,6 +20,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "bench/bench.h"
+#include "bench/rig.h"
+
+static struct host *living; /* what there is to be ended with the bench */
 
 static const struct {
 	const char *folder, *file, *text;
@@ -95,10 +98,12 @@ static void start_loops(struct host *host)
 bool host_init(struct host *ret_host, enum host_load load)
 {
 	*ret_host = (struct host){.load = load};
+	living = ret_host;
 	if (load == HOST_QUOTA) {
 		/* The first group shows whether there can be any. */
 		if (!add_group(ret_host)) {
 			bench_note("no cgroup with a CPU quota can be made here (needs root)");
+			living = NULL;
 			return false;
 		}
 	}
@@ -161,6 +166,13 @@ void host_done(struct host *host)
 		if (rmdir(host->group[i]) < 0)
 			bench_note("cgroup '%s' stays: %s", host->group[i], strerror(errno));
 	host->n_loops = host->n_groups = 0;
+	living = NULL;
+}
+
+void host_end(void)
+{
+	if (living)
+		host_done(living);
 }
 
 /* ---- stalls ---- */

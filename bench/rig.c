@@ -509,4 +509,5 @@ void rig_end_all(void)
 	for (size_t i = 0; i < RIGS_MAX; i++)
 		if (living[i])
 			rig_done(living[i]);
+	host_end();
 }

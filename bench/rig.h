@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between result.c and rig.c: which library shared runs preload, and how to end what was started
- * when the program has to stop.
+ * Between result.c, rig.c and host.c: which library shared runs preload, and how to end what was
+ * started when the program has to stop.
  */
 #pragma once
 
@@ -17,5 +17,7 @@ struct bench_hook {
 
 extern struct bench_hook bench_hook;
 
-/* Ends every rig of this program. */
+/* Ends every rig of this program, and the host load beside them. */
 void rig_end_all(void);
+/* The load of host.h that there is, when no program runs any more. */
+void host_end(void);
