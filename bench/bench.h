@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "sim/trace.h"
+#include "simgpu/trace.h"
 
 /* Reads the options; unknown ones end the program. `name` is the family, used in messages. */
 void bench_init(const char *name, int argc, char **argv);

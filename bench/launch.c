@@ -88,7 +88,7 @@ static pid_t start(struct rig *rig, const char *spec, const char *what)
 		n = (size_t)snprintf(command, sizeof(command),
 			"/usr/bin/env DIVVY_DRIVER=%s LD_LIBRARY_PATH=%s:%s STUB_UUID=%s ",
 			bench_built("bench/stub"), bench_built("bench/stub"),
-			bench_built("src/sim"), uuid[0] ? uuid : "GPU-0");
+			bench_built("src/simgpu"), uuid[0] ? uuid : "GPU-0");
 	snprintf(command + n, sizeof(command) - n, "%s %s", bench_built("bench/calls"), what);
 	return rig_start(rig, spec, command);
 }

@@ -66,9 +66,9 @@ static void set_environment(const struct rig *rig, bool daemon_or_bare)
 	setenv("DIVVY_SIM_DEVICES", rig->devices, 1);
 	if (rig->costs[0])
 		setenv("DIVVY_SIM_COSTS", rig->costs, 1);
-	setenv("DIVVY_SIM_ENGINE", bench_built("src/sim/divvy-sim-engine"), 1);
+	setenv("DIVVY_SIM_ENGINE", bench_built("src/simgpu/divvy-sim-engine"), 1);
 	if (daemon_or_bare)
-		setenv("LD_LIBRARY_PATH", bench_built("src/sim"), 1);
+		setenv("LD_LIBRARY_PATH", bench_built("src/simgpu"), 1);
 }
 
 /* In the child, before exec: its own output file, and no life beyond ours. */
@@ -476,7 +476,7 @@ static void end_engine(struct rig *rig)
 
 		dup2(fd, STDOUT_FILENO);
 		dup2(fd, STDERR_FILENO);
-		execl(bench_built("src/sim/divvy-simctl"), "divvy-simctl", "--dir", rig->sim,
+		execl(bench_built("src/simgpu/divvy-simctl"), "divvy-simctl", "--dir", rig->sim,
 			"stop", NULL);
 		_exit(127);
 	}

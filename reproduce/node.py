@@ -75,8 +75,8 @@ class Node:
                 self.__exit__()
                 raise
         else:
-            self.env.update(DIVVY_SIM=self.sim, DIVVY_SIM_DEVICES=self.devices, LD_LIBRARY_PATH=str(self.build / "src/sim"),
-                            DIVVY_SIM_ENGINE=str(self.build / "src/sim/divvy-sim-engine"))
+            self.env.update(DIVVY_SIM=self.sim, DIVVY_SIM_DEVICES=self.devices, LD_LIBRARY_PATH=str(self.build / "src/simgpu"),
+                            DIVVY_SIM_ENGINE=str(self.build / "src/simgpu/divvy-sim-engine"))
         return self
 
     def start_daemon(self):
@@ -157,7 +157,7 @@ class Node:
 
     def records(self, what, most):
         """What the device wrote down, all of it; it keeps `most`."""
-        command = [self.build / "src/sim/divvy-simctl", f"--dir={self.sim}", "--json", what]
+        command = [self.build / "src/simgpu/divvy-simctl", f"--dir={self.sim}", "--json", what]
         n = 0
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lines:
             for n, line in enumerate(lines.stdout, 1):

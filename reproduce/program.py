@@ -19,7 +19,7 @@ import sys
 import time
 
 OUT_OF_MEMORY = 2
-KERNELS = pathlib.Path(__file__).parent.parent / "src/sim/kernels.ptx"
+KERNELS = pathlib.Path(__file__).parent.parent / "src/simgpu/kernels.ptx"
 
 
 class Driver:

@@ -21,8 +21,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "sim/config.h"
-#include "sim/proto.h"
+#include "simgpu/config.h"
+#include "simgpu/proto.h"
 
 /* Without a device this one is simulated. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
@@ -76,7 +76,7 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 {
 	static const char *const beside[] = {
 		"sim",
-		"../sim",
+		"../simgpu",
 		"../" DIVVY_LIBDIR "/divvy/sim",
 		"../lib/divvy/sim",
 		"../../lib/divvy/sim",

@@ -18,7 +18,7 @@
 #include "agent/node-internal.h"
 #include "base/log.h"
 #include "kube/json.h"
-#include "sim/proto.h"
+#include "simgpu/proto.h"
 
 #define NAMED_MAX 4u /* of missing devices in a sentence */
 

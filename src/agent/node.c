@@ -28,7 +28,7 @@
 #include "kube/json.h"
 #include "kubelet/cdi.h"
 #include "kubelet/cgroup.h"
-#include "sim/proto.h"
+#include "simgpu/proto.h"
 
 #define TICK_NS NSEC_PER_SEC
 #define SWEEP_NS (10 * NSEC_PER_SEC)

@@ -16,7 +16,7 @@
 #include "http/listen.h"
 #include "kubelet/cdi.h"
 #include "manifest/policy.h"
-#include "sim/config.h"
+#include "simgpu/config.h"
 #include "wire/serve.h"
 
 #define EXIT_IDLE_DEFAULT_NS (30 * NSEC_PER_SEC)

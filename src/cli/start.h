@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cli/client.h"
-#include "sim/config.h"
+#include "simgpu/config.h"
 
 /*
  * Connects; with no daemon about starts a detached `divvyd --exit-idle` (its log is divvyd.log in

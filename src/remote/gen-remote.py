@@ -18,7 +18,7 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-spec = importlib.util.spec_from_file_location('entries', HERE.parent / 'sim' / 'gen-entries.py')
+spec = importlib.util.spec_from_file_location('entries', HERE.parent / 'simgpu' / 'gen-entries.py')
 entries_module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(entries_module)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calibrate: what things cost on this device, as one JSON object, in the units of the simulator's
- * table of costs (src/sim/costs.def). One process, medians; the slice and the switch between
+ * table of costs (src/simgpu/costs.def). One process, medians; the slice and the switch between
  * processes come from `stamps` run side by side.
  */
 #include <stdint.h>

@@ -42,8 +42,8 @@ def libraries_of(program):
 
 def make_image(cluster):
     """spin with the C library, all of it; neither divvy's libraries nor a driver."""
-    driver = os.path.join(BUILD, "src/sim/libcuda.so.1")
-    image_of(cluster, IMAGE, SPIN, *libraries_of(driver), os.path.join(SOURCE, "src/sim/kernels.ptx"))
+    driver = os.path.join(BUILD, "src/simgpu/libcuda.so.1")
+    image_of(cluster, IMAGE, SPIN, *libraries_of(driver), os.path.join(SOURCE, "src/simgpu/kernels.ptx"))
 
 
 def image_of(cluster, name, program, *more):
@@ -115,7 +115,7 @@ class Daemon:
         self.cluster.keeper.ask(
             "start", name=self.name, log=self.log, env={
                 "PATH": os.environ["PATH"], "DIVVY_HOOKS": self.hooks,
-                "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim"), **environment}, argv=[
+                "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu"), **environment}, argv=[
                 *self.cluster.node.inside(), DIVVYD, "--cluster", "--kubeconfig", self.account.kubeconfig,
                 "--node-name", self.node, "--kubelet-dir", self.kubelet_dir, "--runtime-dir", self.runtime,
                 "--state-dir", os.path.join(self.dir, "state"), "--cdi-dir", os.path.join(self.dir, "cdi"),
@@ -192,14 +192,14 @@ class Daemon:
         done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=patience(), check=False, env={
             "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"), "DIVVY_ABSENT": "closed",
             "DIVVY_SOCKET": self.door(slot),
-            "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/sim")})
+            "DIVVY_SIM": os.path.join(self.runtime, "sim"), "DIVVY_DRIVER": os.path.join(BUILD, "src/simgpu")})
         return done.stdout + done.stderr
 
     @contextlib.contextmanager
     def stranger(self, device="0"):
         """A program of the host that uses a device, past everybody."""
         process = subprocess.Popen([SPIN, "--kernel-us=500"], stdout=subprocess.DEVNULL, env={
-            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim"), "DIVVY_SIM": os.path.join(self.runtime, "sim"),
+            "LD_LIBRARY_PATH": os.path.join(BUILD, "src/simgpu"), "DIVVY_SIM": os.path.join(self.runtime, "sim"),
             "CUDA_VISIBLE_DEVICES": device})
         try:
             yield process

@@ -91,8 +91,8 @@ class Load:
 
 
 def import_worker(cluster):
-    ptx = os.path.join(shipped.SOURCE, "src/sim/kernels.ptx")
-    driver = libraries_of(os.path.join(BUILD, "src/sim/libcuda.so.1"))
+    ptx = os.path.join(shipped.SOURCE, "src/simgpu/kernels.ptx")
+    driver = libraries_of(os.path.join(BUILD, "src/simgpu/libcuda.so.1"))
     shipped.import_image(cluster, IMAGE, {"/bin/worker": os.path.join(BUILD, "tests/programs/worker"), ptx: ptx,
                                           **{path: path for path in driver}})
 

@@ -86,8 +86,8 @@ def make_images(cluster):
     with staged(cluster) as stage:
         for name in WANTED:
             make_image(cluster, stage, name)
-    ptx = os.path.join(SOURCE, "src/sim/kernels.ptx")
-    driver = libraries_of(os.path.join(BUILD, "src/sim/libcuda.so.1"))
+    ptx = os.path.join(SOURCE, "src/simgpu/kernels.ptx")
+    driver = libraries_of(os.path.join(BUILD, "src/simgpu/libcuda.so.1"))
     import_image(cluster, "divvy-programs", {"/bin/spin": SPIN, "/bin/sleep": "/bin/sleep", ptx: ptx,
                                              **{path: path for path in driver}})
 
@@ -143,7 +143,7 @@ def plug_in(cluster, simulate):
     os.makedirs(folder, exist_ok=True)
     cluster.keeper.ask("start", name="devices", env={"PATH": os.environ["PATH"]},
                        log=os.path.join(cluster.dir, "log", "devices.log"),
-                       argv=[os.path.join(BUILD, "src/sim/divvy-sim-engine"), "--stay", "--dir", folder, "--devices", simulate])
+                       argv=[os.path.join(BUILD, "src/simgpu/divvy-sim-engine"), "--stay", "--dir", folder, "--devices", simulate])
     wait_for(lambda: os.path.exists(os.path.join(folder, "engine.sock")), "the devices are there", 60)
     return folder
 

@@ -57,7 +57,7 @@ def of_divvyd():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder, contextlib.ExitStack() as ends:
         address = os.path.join(folder, "metrics")
         env = {**os.environ, "DIVVY_RUNTIME_DIR": os.path.join(folder, "run"), "DIVVY_HOOKS": os.path.join(BUILD, "src/hook"),
-               "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim"), "STATE_DIRECTORY": os.path.join(folder, "state")}
+               "DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu"), "STATE_DIRECTORY": os.path.join(folder, "state")}
 
         def start(*argv, **kw):
             process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, **kw)

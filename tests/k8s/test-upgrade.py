@@ -126,7 +126,7 @@ def the_other_parts_are_replaced():
 
 def last_kernel_ns(pid):
     """When its last one began, on the monotonic clock."""
-    done = subprocess.run([os.path.join(BUILD, "src/sim/divvy-simctl"), "--dir", sim, "--json", "--last", "2s", "trace"],
+    done = subprocess.run([os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "--json", "--last", "2s", "trace"],
                           capture_output=True, text=True, check=True)
     begun = [r["start_ns"] for r in map(json.loads, done.stdout.splitlines()) if r["pid"] == pid]
     return max(begun, default=0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of the kernels that the small programs run, src/sim/kernels.ptx: $KERNELS_PTX, else
+ * The text of the kernels that the small programs run, src/simgpu/kernels.ptx: $KERNELS_PTX, else
  * where the build found it, which it says as the macro of that name.
  */
 #pragma once

@@ -20,7 +20,7 @@
 #include "base/parse.h"
 #include "base/table.h"
 #include "cli/chart.h"
-#include "sim/trace.h"
+#include "simgpu/trace.h"
 
 #define TENANTS_MAX CHART_SERIES_MAX
 

@@ -16,7 +16,7 @@ CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.
 ROOT = os.path.join(CACHE, "debian-11")
 SUITE = "bullseye"
 OLD = os.path.join(CHAOS, "old")
-SIM = os.path.join(os.environ["DIVVY_BUILD"], "src/sim")
+SIM = os.path.join(os.environ["DIVVY_BUILD"], "src/simgpu")
 MAKE_S = 170
 
 

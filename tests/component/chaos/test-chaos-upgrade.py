@@ -10,7 +10,7 @@ import subprocess
 from machine import DIVVYD_BEFORE, HOOK_BEFORE, HOOKS, Machine, SKIP, fairly, kill, run, survived, wait_for  # noqa: F401
 from rig import BUILD, DIVVYD, patience
 
-SIMCTL = os.path.join(BUILD, "src/sim/divvy-simctl")
+SIMCTL = os.path.join(BUILD, "src/simgpu/divvy-simctl")
 BEFORE = {"LD_PRELOAD": ":".join([HOOK_BEFORE, *HOOKS[1:]])}
 
 
@@ -55,7 +55,7 @@ def start(m):
 
 
 def programs_of_before_run_on_under_the_next_daemon():
-    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         replace(m, DIVVYD_BEFORE)
         assert versions(m) == 1
         low, high = start(m)
@@ -77,7 +77,7 @@ def programs_of_before_run_on_under_the_next_daemon():
 
 
 def programs_of_the_next_run_on_when_it_is_taken_back():
-    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         low, high = start(m)
         spins = [low.spin("--memory=100"), high.spin("--memory=50", env=BEFORE)]
         all_run(m, *spins)
@@ -93,7 +93,7 @@ def programs_of_the_next_run_on_when_it_is_taken_back():
 
 def one_takes_over_from_the_other():
     """divvyd --replace, without a moment in which nobody serves."""
-    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         for program, speaks in ((DIVVYD_BEFORE, 1), (DIVVYD, 2), (DIVVYD_BEFORE, 1)):
             last, m.program = m.daemon, program
             m.start("--replace")
@@ -102,7 +102,7 @@ def one_takes_over_from_the_other():
 
 
 def others_are_refused_in_words():
-    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         tenant = m.create("one")
         for version, hello_version in ((0, 0), (3, 2)):
             with m.peer() as peer:
@@ -120,7 +120,7 @@ def others_are_refused_in_words():
 
 
 def a_lost_device_is_told_to_who_understands():
-    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/sim")}) as m:
+    with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         tenant = m.create("one", memory="1Gi")
         with m.peer() as old, m.peer() as new:
             for peer, version in ((old, 1), (new, 2)):

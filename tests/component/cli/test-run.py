@@ -54,7 +54,7 @@ def environment_of_the_program():
         for library in env["LD_PRELOAD"].split(":"):
             assert library.startswith("/") and os.path.exists(library)
         # Within another divvy run: each library once, and the user's own behind them.
-        own = os.path.join(BUILD, "src/sim/libnvidia-ml.so.1")
+        own = os.path.join(BUILD, "src/simgpu/libnvidia-ml.so.1")
         for before in (own, env["LD_PRELOAD"] + " " + own, f"/x/libdivvy-nvml.so::{own}:/x/libdivvy-cuda.so"):
             done = rig.divvy("run", *WISH, "--dry-run", "--", "true", env={"LD_PRELOAD": before})
             assert f"LD_PRELOAD={env['LD_PRELOAD']}:{own}\n" in done.stdout, done.stdout
@@ -198,7 +198,7 @@ def a_lost_device_gets_nobody_new():
         sim = os.path.join(rig.dir, "sim")
         spin = ("--", SPIN, "--duration=0.1")
         user = rig.spin("user", "--device", "0", *WISH)
-        subprocess.run([os.path.join(BUILD, "src/sim/divvy-simctl"), "--dir", sim, "faults", "-"],
+        subprocess.run([os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "faults", "-"],
                        input="lost device=0\n", env=rig.env, text=True, timeout=patience(), check=True)
         assert user.wait(patience()) == 1
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["note"], "the daemon has seen it")
@@ -371,7 +371,7 @@ def other_simulated_devices_are_served_or_refused():
         rig.start()
         devices = rig.json("devices", "-o", "json")
         assert [d["model"] for d in devices] == ["NVIDIA A100-SXM4-80GB"] * 2, devices
-        sim = {"DIVVY_SIM": os.path.join(rig.dir, "sim"), "LD_LIBRARY_PATH": os.path.join(BUILD, "src/sim")}
+        sim = {"DIVVY_SIM": os.path.join(rig.dir, "sim"), "LD_LIBRARY_PATH": os.path.join(BUILD, "src/simgpu")}
         user = subprocess.Popen([SPIN, "--duration=60"], env={**rig.env, **sim}, stdout=subprocess.DEVNULL)
         rig.children.append(user)
         state = os.path.join(rig.dir, "sim", "state")
@@ -417,7 +417,7 @@ def a_full_file_system_ends_the_trace_and_not_the_device():
                   'env "DIVVY_SIM=$2/sim" "LD_LIBRARY_PATH=$3" "$4" --kernel-us=1 --count=80000 || exit; '
                   'cat "$2/sim/engine.log" >&2')
         return subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", size, rig.dir,
-                               os.path.join(BUILD, "src/sim"), SPIN], env=rig.env, capture_output=True, text=True,
+                               os.path.join(BUILD, "src/simgpu"), SPIN], env=rig.env, capture_output=True, text=True,
                               timeout=patience(), check=False)
 
     with Rig(daemon=False) as rig:

@@ -10,7 +10,7 @@ import tempfile
 
 from rig import BUILD, DIVVY, DIVVYD, SOURCE, main
 
-SIMCTL = os.path.join(BUILD, "src/sim/divvy-simctl")
+SIMCTL = os.path.join(BUILD, "src/simgpu/divvy-simctl")
 SCHEDULER = os.path.join(BUILD, "src/scheduler/divvy-scheduler")
 CONTROLLER = os.path.join(BUILD, "src/controller/divvy-controller")
 KUBECTL = os.path.join(BUILD, "src/kubectl/kubectl-divvy")

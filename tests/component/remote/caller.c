@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "../../programs/kernels.h"
-#include "../sim/driver.h"
+#include "../simgpu/driver.h"
 
 enum { N = 3 << 20 }; /* several frames */
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "../../programs/kernels.h"
-#include "../sim/driver.h"
+#include "../simgpu/driver.h"
 #include "base/rand.h"
 
 enum { MOST = 6 << 20, THREADS_MAX = 16, COPIES = 5 };

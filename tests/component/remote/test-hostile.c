@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../sim/driver.h"
+#include "../simgpu/driver.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "remote/kinds.h"

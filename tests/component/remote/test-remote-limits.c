@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../sim/driver.h"
+#include "../simgpu/driver.h"
 #include "../../patience.h"
 
 enum { MIB = 1 << 20, SMALL = 4 * MIB, LARGE = 8 * MIB };

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../sim/driver.h"
+#include "../simgpu/driver.h"
 #include "remote/session.h"
 #include "../../patience.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../sim/driver.h"
+#include "../simgpu/driver.h"
 #include "../../patience.h"
 
 enum { MIB = 1 << 20, WHOLE = 4 * MIB, ROUNDS = 40 };

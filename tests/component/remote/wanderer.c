@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../../programs/kernels.h"
-#include "../sim/driver.h"
+#include "../simgpu/driver.h"
 #include "base/rand.h"
 
 enum { WORDS = 600 << 10, DEVICE = 3, HOST = 5, BUFFERS = DEVICE + HOST };

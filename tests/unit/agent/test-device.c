@@ -26,7 +26,7 @@ static int open_devices(void **state)
 
 	if (!mkdtemp(folder) || !build)
 		return -1;
-	snprintf(path, sizeof(path), "%s/src/sim", build);
+	snprintf(path, sizeof(path), "%s/src/simgpu", build);
 	setenv("DIVVY_SIM_LIBS", path, 1);
 	snprintf(path, sizeof(path), "%s/sim", folder);
 	setenv("DIVVY_SIM", path, 1);

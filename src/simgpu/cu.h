@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the simulated libcuda.so.1: what its files share.
+ *
+ * One lock (cu_lock) guards all client state; every entry point takes it with CU_ENTER() and
+ * blocking waits drop it (cu_wait). Handles given to programs are numbers, not addresses: kind,
+ * generation and slot (cu_handle.c), so that a wrong or destroyed one is always recognised.
+ * Everything that a stream may do is a struct cu_op first, built by a cu_build_* function and
+ * then either put into the ring, made a node of a captured graph, or kept in a graph.
+ *
+ * Functions return a CUresult unless said otherwise and expect the lock to be held.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+#include "cuda/types.h"
+#include "cuda/proto.h"
+#include "simgpu/cu_image.h"
+#include "simgpu/link.h"
+#include "simgpu/proto.h"
+
+#define CU_EXPORT __attribute__((visibility("default")))
+
+/* The driver version that the simulation claims to be. */
+#define CU_DRIVER_VERSION 13000
+
+enum {
+	CU_MAX_DEPTH = 64,      /* contexts on a thread's stack */
+	CU_STREAM_DEPTH = 1024, /* submissions a stream holds before a launch blocks, as on
+					 * hardware (about 1,020 measured by users) */
+	CU_INLINE_COPY_MAX = SIM_MAX_INLINE_BYTES,
+	CU_SPIN_NS = 20000, /* waits spin this long before they sleep */
+	CU_PITCH_ALIGN = 512,
+	CU_TEXTURE_ALIGN = 512,
+	CU_SMALL_ALIGN = 512, /* alignment of arrays inside a mipmap */
+};
+
+/* ---- handles ---- */
+
+enum cu_kind {
+	CU_KIND_NONE,
+	CU_KIND_CONTEXT,
+	CU_KIND_STREAM,
+	CU_KIND_EVENT,
+	CU_KIND_MODULE,
+	CU_KIND_FUNCTION,
+	CU_KIND_LIBRARY,
+	CU_KIND_KERNEL,
+	CU_KIND_LINK,
+	CU_KIND_GRAPH,
+	CU_KIND_NODE,
+	CU_KIND_EXEC,
+	CU_KIND_POOL,
+	CU_KIND_ARRAY,
+	CU_KIND_MIPMAP,
+	CU_KIND_VMM,
+	CU_KIND_TEXTURE,
+	CU_KIND_SURFACE,
+	CU_KIND_USER_OBJECT,
+	CU_KIND_COUNT,
+};
+
+/* A new handle for the object, NULL without memory. */
+void *cu_handle_new(enum cu_kind kind, void *object);
+/* The object behind a live handle of that kind, else NULL. Any value may be asked about. */
+void *cu_handle_get(const void *handle, enum cu_kind kind);
+void cu_handle_free(const void *handle);
+
+/* ---- lists ---- */
+
+struct cu_list {
+	struct cu_list *next, *prev;
+};
+
+void cu_list_init(struct cu_list *list);
+void cu_list_add(struct cu_list *list, struct cu_list *item);
+void cu_list_remove(struct cu_list *item);
+#define CU_LIST_EACH(type, member, list, it) \
+	for (type *it = CONTAINER_OF((list)->next, type, member), *it##_next_; \
+		&it->member != (list) && \
+		(it##_next_ = CONTAINER_OF(it->member.next, type, member), true); \
+		it = it##_next_)
+
+/* ---- memory ranges ---- */
+
+enum cu_mem_kind {
+	CU_MEM_DEVICE,
+	CU_MEM_MANAGED,
+	CU_MEM_HOST,       /* cuMemHostAlloc: ours */
+	CU_MEM_REGISTERED, /* cuMemHostRegister: the program's */
+	CU_MEM_ASYNC,      /* from a pool */
+	CU_MEM_IPC,        /* opened from another process */
+	CU_MEM_RESERVED,   /* address range without a mapping */
+	CU_MEM_MAPPED,     /* VMM mapping inside a reserved range */
+	CU_MEM_GRAPH,      /* of a graph's allocation node */
+	CU_MEM_GLOBAL,     /* module variables */
+	CU_MEM_ARRAY,      /* not addressable by programs */
+};
+
+struct cu_context;
+struct cu_pool;
+struct cu_vmm;
+struct cu_capture;
+struct cu_graph;
+struct cu_node;
+
+/* One allocation, in the tree of its class, ordered by base. */
+struct cu_range {
+	struct cu_range *child[2];
+	uint32_t priority;
+	enum cu_mem_kind kind;
+	uint64_t base, size;
+	uint64_t buffer_id;
+	struct cu_context *context; /* NULL: of none (pools, VMM) or of a destroyed one */
+	int device;
+	unsigned flags; /* host flags, managed flags */
+	bool sync_memops;
+	bool freed;    /* GRAPH, ASYNC: freed in stream order */
+	bool in_graph; /* GRAPH: backing present */
+	struct cu_pool *pool;
+	struct cu_vmm *vmm;
+	uint64_t vmm_offset;
+	uint8_t access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags */
+	uint64_t vmm_id;                 /* GRAPH: backing */
+	unsigned opens;                  /* IPC: times opened; GRAPH: allocated now */
+	bool read_mostly;                /* MANAGED: advice and where it was sent last */
+	bool has_preferred, has_prefetched;
+	CUmemLocation preferred, prefetched;
+	uint32_t accessed_by; /* bit per engine device; bit 31 the host */
+};
+
+struct cu_tree {
+	struct cu_range *root;
+	size_t n;
+};
+
+struct cu_range *cu_range_add(struct cu_tree *tree, uint64_t base, uint64_t size);
+/* The range that holds the address, or NULL. */
+struct cu_range *cu_range_find(const struct cu_tree *tree, uint64_t address);
+/* The first range that begins at or after the address, or NULL. */
+struct cu_range *cu_range_next(const struct cu_tree *tree, uint64_t address);
+/* Takes it out and frees it. */
+void cu_range_remove(struct cu_tree *tree, struct cu_range *range);
+
+/* ---- operations ---- */
+
+/* One thing that a stream does: a ring entry and the bytes behind it. */
+struct cu_op {
+	struct sim_entry entry;
+	uint32_t trailing;
+	const uint8_t *bytes; /* trailing bytes; may point to .small */
+	uint8_t small[256];
+	bool waits; /* the call returns only when it is done (pageable copies) */
+};
+
+/* ---- objects ---- */
+
+struct cu_context {
+	CUcontext handle;
+	uint64_t id;
+	int device; /* engine's number */
+	uint32_t slot;
+	bool primary;
+	unsigned flags;
+	unsigned api_version;
+	uint32_t current; /* threads' stack entries that name it */
+	struct cu_list streams, events, modules, arrays;
+	struct cu_stream *legacy; /* made on first use */
+	uint64_t limits[16];
+	CUfunc_cache cache_config;
+	CUsharedconfig shared_config;
+	uint32_t peers;    /* bit per device: enabled peer access */
+	unsigned captures; /* streams capturing in it */
+};
+
+struct cu_stream {
+	CUstream handle;
+	struct cu_list link;
+	struct cu_context *context;
+	uint32_t slot;
+	unsigned flags; /* CUstream_flags */
+	int priority;
+	bool legacy, per_thread;
+	uint64_t seq;    /* last submitted */
+	uint64_t waited; /* completed at least up to here, when last looked */
+	uint64_t id;
+	CUsynchronizationPolicy sync_policy;
+	struct cu_capture *capture;
+	struct cu_node **deps; /* what the next captured node depends on */
+	size_t n_deps;
+};
+
+struct cu_event {
+	CUevent handle;
+	struct cu_list link;
+	struct cu_context *context;
+	uint32_t slot;
+	unsigned flags;
+	uint64_t records;         /* of this process, ever */
+	bool recorded;            /* at least once, or imported */
+	bool by_graph;            /* the latest record is a graph's */
+	uint64_t graph_target;    /* graph_records that complete it */
+	struct cu_stream *stream; /* of the latest record, NULL when destroyed since */
+	uint64_t seq;             /* in that stream */
+	bool imported, exported;
+	struct cu_capture *capture; /* recorded in a capture that is still going on */
+	struct cu_node **deps;
+	size_t n_deps;
+};
+
+struct cu_function {
+	CUfunction handle;
+	struct cu_module *module;
+	const struct image_kernel *kernel;
+	uint32_t sim_kernel;
+	uint32_t name_id;
+	int attributes[16]; /* CUfunction_attribute that may be set; -1: as built */
+	CUfunc_cache cache_config;
+};
+
+struct cu_module {
+	CUmodule handle;
+	struct cu_list link;
+	struct cu_context *context;
+	struct cu_library *library; /* loaded for one, or NULL */
+	struct cu_image *image;
+	uint64_t engine_id;
+	uint64_t globals;              /* address of the first, 0 if there are none */
+	uint64_t *offsets;             /* of each global */
+	struct cu_function *functions; /* one per kernel of the image */
+};
+
+/* A parsed image, shared by the modules made from it. */
+struct cu_image {
+	unsigned refs;
+	struct image image;
+	size_t bytes;
+};
+
+struct cu_library {
+	CUlibrary handle;
+	struct cu_list link;
+	struct cu_image *image;
+	void *copy;
+	struct cu_kernel *kernels;
+};
+
+struct cu_kernel {
+	CUkernel handle;
+	struct cu_library *library;
+	uint32_t index;
+	int attributes[SIM_MAX_DEVICES][16];
+};
+
+struct cu_pool {
+	CUmemoryPool handle;
+	uint32_t engine_id;
+	int device;
+	struct cu_list link;
+	bool is_default;
+	bool freed;         /* a free has run, or will run, after the last trim */
+	uint64_t threshold; /* what it may keep at a synchronisation */
+	size_t live;
+	uint64_t reuse[3];
+	uint8_t access[SIM_MAX_DEVICES];
+};
+
+struct cu_array {
+	CUarray handle;
+	struct cu_list link;
+	struct cu_context *context;
+	CUDA_ARRAY3D_DESCRIPTOR desc;
+	uint64_t base;
+	uint64_t bytes;
+	uint64_t pitch;           /* bytes of a row */
+	uint64_t slice;           /* bytes of a plane */
+	unsigned element;         /* bytes */
+	struct cu_mipmap *mipmap; /* part of one, or NULL */
+};
+
+/* ---- process and thread ---- */
+
+struct cu_thread {
+	CUcontext stack[CU_MAX_DEPTH];
+	unsigned depth;
+	unsigned per_thread; /* inside a _ptsz or _ptds entry point */
+	CUstreamCaptureMode capture_mode;
+	uint64_t serial;         /* of the thread, for per-thread streams and captures */
+	unsigned in_callback;    /* running a host function */
+	uint64_t capture_thread; /* names the thread that began a capture */
+};
+
+struct cu_device {
+	int engine; /* the engine's number */
+	struct cu_context *primary;
+	unsigned retained;
+	unsigned primary_flags;
+	struct cu_pool *default_pool, *pool;
+	uint64_t graph_used, graph_used_high, graph_reserved, graph_reserved_high;
+};
+
+struct cu_process {
+	pthread_mutex_t lock;
+	bool initialised;
+	bool forked;      /* in a child of a process that had initialised */
+	struct link link; /* to the engine */
+	const struct sim_state *state;
+	int n_devices; /* visible */
+	struct cu_device devices[SIM_MAX_DEVICES];
+	struct cu_context *contexts[SIM_MAX_CONTEXTS];
+	struct cu_tree device_memory;
+	struct cu_tree host_memory;
+	struct cu_tree reserved; /* VMM address ranges */
+	struct cu_list libraries;
+	struct cu_list pools;
+	struct cu_list captures;
+	uint64_t next_id;
+	uint64_t unsafe_captures; /* captures in global mode, under way */
+};
+
+extern struct cu_process cu;
+extern _Thread_local struct cu_thread cu_thread;
+
+void cu_unlock(const int *locked);
+/* Locks and checks that the process may call: initialised, not a forked child. */
+CUresult cu_enter(int *ret_locked);
+
+/* At the beginning of an entry point: holds the lock until it returns. */
+#define CU_ENTER() \
+	_cleanup_(cu_unlock) int cu_locked_ = 0; \
+	do { \
+		CUresult cu_r_ = cu_enter(&cu_locked_); \
+		if (cu_r_ != CUDA_SUCCESS) \
+			return cu_r_; \
+	} while (0)
+
+/* And one that needs a live, healthy current context. */
+#define CU_ENTER_CONTEXT(ctx) \
+	struct cu_context *ctx; \
+	CU_ENTER(); \
+	CU_TRY(cu_current(&ctx))
+
+#define CU_TRY(expression) \
+	do { \
+		CUresult cu_try_ = (expression); \
+		if (cu_try_ != CUDA_SUCCESS) \
+			return cu_try_; \
+	} while (0)
+
+#define CU_CHECK(condition, code) \
+	do { \
+		if (!(condition)) \
+			return code; \
+	} while (0)
+
+/* The calling thread's context: INVALID_CONTEXT, CONTEXT_IS_DESTROYED or its sticky error. */
+CUresult cu_current(struct cu_context **ret_context);
+/* The same without the sticky error; for what works in a broken context. */
+CUresult cu_current_any(struct cu_context **ret_context);
+/* CUDA_SUCCESS or the context's sticky error. */
+CUresult cu_context_error(const struct cu_context *context);
+struct cu_context *cu_context_get(CUcontext handle);
+/* By device number as programs know it: INVALID_DEVICE. */
+CUresult cu_device_get(CUdevice device, struct cu_device **ret_device);
+/* The program's number of an engine device, -1 if not visible. */
+int cu_device_number(int engine);
+const struct sim_state_device *cu_device_state(int engine);
+CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_context);
+CUresult cu_context_create(
+	int engine, unsigned flags, bool primary, struct cu_context **ret_context);
+CUresult cu_context_destroy(struct cu_context *context);
+uint64_t cu_sleep_begin(void);
+
+/* ---- calls to the engine ---- */
+
+/* Sends and receives; the status of the reply, or UNKNOWN when the engine is gone. */
+CUresult cu_call(struct sim_request *request, struct sim_reply *ret_reply);
+CUresult cu_call_fd(struct sim_request *request, int fd, struct sim_reply *ret_reply, int *ret_fd);
+
+/* ---- streams, submission, waiting ---- */
+
+/* Resolves 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD and checks the handle. */
+CUresult cu_stream_get(CUstream handle, struct cu_context *context, struct cu_stream **ret);
+/* The same, and the stream must be of the context: INVALID_HANDLE (launches, events). */
+CUresult cu_stream_get_own(CUstream handle, struct cu_context *context, struct cu_stream **ret);
+CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority, bool legacy,
+	struct cu_stream **ret);
+void cu_stream_free(struct cu_stream *stream);
+/* Puts an operation into the ring; blocks while the stream is CU_STREAM_DEPTH deep. */
+CUresult cu_submit(struct cu_stream *stream, struct cu_op *op);
+/* Into the ring, or into the graph if the stream captures. */
+CUresult cu_stream_do(struct cu_stream *stream, struct cu_op *op);
+/* Room in the ring for an entry with that many trailing bytes; kind and flags are set. */
+struct sim_entry *cu_ring_begin(uint32_t kind, uint32_t trailing);
+void cu_ring_commit(struct sim_entry *entry, uint32_t trailing, const struct cu_stream *stream);
+/* Waits, without the lock, for all of the stream up to seq; then the context's error. */
+CUresult cu_wait_stream(struct cu_stream *stream, uint64_t seq);
+CUresult cu_wait_event(struct cu_event *event);
+CUresult cu_wait_context(struct cu_context *context);
+CUresult cu_event_query(struct cu_event *event);
+/* Asks the engine to publish completions up to now. */
+void cu_sync_engine(void);
+bool cu_stream_done(struct cu_stream *stream, uint64_t seq);
+struct cu_event *cu_event_get(CUevent handle);
+void cu_event_free(struct cu_event *event);
+CUresult cu_event_wait_on(struct cu_stream *stream, struct cu_event *event);
+CUresult cu_event_record_on(struct cu_stream *stream, struct cu_event *event);
+
+/* ---- host functions ---- */
+
+typedef void (*cu_host_fn)(void *user_data);
+
+struct cu_host {
+	CUhostFn fn;
+	CUstreamCallback callback; /* the old kind, with stream and status */
+	CUstream stream;
+	void *user_data;
+	bool keep;        /* owned by a graph: not freed after the call */
+	unsigned running; /* handed to the engine and not yet run */
+};
+
+/* A graph that holds it was launched; its graph lets it go (freed when it does not run). */
+void cu_host_launched(struct cu_host *host);
+void cu_host_drop(struct cu_host *host);
+CUresult cu_host_start(void); /* makes sure that the thread runs */
+CUresult cu_build_host(struct cu_context *context, struct cu_host *host, struct cu_op *op);
+
+/* ---- builders ---- */
+
+struct cu_launch {
+	unsigned grid[3], block[3];
+	unsigned shared_bytes;
+	void **params, **extra;
+	bool cooperative;
+	unsigned cluster[3];
+};
+
+CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct cu_function **ret);
+/* @ret_bytes: the parameter buffer, op->small or malloc'ed when larger (then *ret_owned). */
+CUresult cu_build_kernel(struct cu_context *context, struct cu_function *function,
+	const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned);
+/* The parameter buffer, param_bytes long, from what a program passed. */
+CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launch *l, uint8_t *to,
+	uint32_t *ret_bytes);
+CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *copy, struct cu_op *op);
+CUresult cu_build_memset(
+	struct cu_context *context, const CUDA_MEMSET_NODE_PARAMS *params, struct cu_op *op);
+CUresult cu_build_value(
+	struct cu_context *context, const CUstreamBatchMemOpParams *params, struct cu_op *op);
+void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *context);
+
+/* Whether [address, +bytes) is memory that the device may use; host memory counts as such. */
+CUresult cu_check_device_range(uint64_t address, uint64_t bytes);
+static inline bool cu_is_device_address(uint64_t address)
+{
+	return address - SIM_VA_BASE < SIM_VA_SIZE;
+}
+
+/* ---- memory ---- */
+
+CUresult cu_memory_alloc(
+	struct cu_context *context, enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_address);
+void cu_memory_forget_context(struct cu_context *context);
+void cu_pool_free(struct cu_pool *pool);
+/*
+ * What pools hold above their thresholds goes back at the next synchronisation of a stream, event
+ * or context, as documented; @all: whatever they do not use, because an allocation needs it. True
+ * if there was anything to give back.
+ */
+bool cu_pools_trim(bool all);
+CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool);
+CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range);
+void cu_array_free(struct cu_array *array);
+void cu_module_free(struct cu_module *module);
+CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
+	struct cu_library *library, struct cu_module **ret_module);
+/* Writes initial data to the device, at once. */
+CUresult cu_write_memory(struct cu_context *context, uint64_t address, const void *bytes, size_t n);
+unsigned cu_array_element_bytes(CUarray_format format, unsigned channels);
+
+/* ---- capture ---- */
+
+/* NOT_PERMITTED-like answers while a capture forbids a call that could block or is global. */
+CUresult cu_capture_check_unsafe(void);
+/* For a stream that captures: the operation becomes a node of the graph. */
+CUresult cu_capture_op(struct cu_stream *stream, struct cu_op *op);
+CUresult cu_capture_node(struct cu_stream *stream, struct cu_node *node);
+CUresult cu_capture_launch(
+	struct cu_stream *stream, CUfunction function, const struct cu_launch *launch);
+CUresult cu_capture_event_record(struct cu_stream *stream, struct cu_event *event, unsigned flags);
+CUresult cu_capture_event_wait(struct cu_stream *stream, struct cu_event *event, unsigned flags);
+CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code);
+/* A call that names the legacy stream while a blocking stream of the context captures. */
+CUresult cu_capture_check_legacy(struct cu_context *context);
+void cu_capture_forget_stream(struct cu_stream *stream);

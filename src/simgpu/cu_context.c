@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contexts: creation and destruction, primary contexts with their reference counts, the stack of
+ * each thread, limits and settings.
+ */
+#include "simgpu/cu.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+/* What a new context starts with; the engine's cost of a context includes it. */
+static const struct {
+	uint64_t initial;
+	uint64_t greatest;
+} limits[] = {
+	[CU_LIMIT_STACK_SIZE] = {1024, 512 * 1024},
+	[CU_LIMIT_PRINTF_FIFO_SIZE] = {7 << 20, 1ull << 40},
+	[CU_LIMIT_MALLOC_HEAP_SIZE] = {8 << 20, 1ull << 42},
+	[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = {2, 24},
+	[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = {2048, 1u << 24},
+	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = {64, 128},
+	[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = {0, 1u << 30},
+};
+
+enum {
+	FLAGS_KNOWN = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
+		CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS
+};
+
+static bool flags_are_valid(unsigned flags)
+{
+	unsigned sched = flags & CU_CTX_SCHED_MASK;
+
+	return (flags & ~(unsigned)FLAGS_KNOWN) == 0 && (sched & (sched - 1)) == 0;
+}
+
+/* The engine charges memory at once; the time that creation takes is slept without the lock. */
+static void spend(uint64_t ns)
+{
+	uint64_t until = clock_now_ns() + ns;
+
+	if (ns == 0)
+		return;
+	pthread_mutex_unlock(&cu.lock);
+	clock_sleep_until_ns(until);
+	pthread_mutex_lock(&cu.lock);
+}
+
+CUresult cu_context_create(
+	int engine, unsigned flags, bool primary, struct cu_context **ret_context)
+{
+	struct sim_request request = {.type = SIM_MSG_CTX_CREATE, .device = engine};
+	struct cu_context *context;
+	struct sim_reply reply;
+	uint32_t slot = 0;
+	CUresult r;
+
+	while (slot < SIM_MAX_CONTEXTS && cu.contexts[slot])
+		slot++;
+	CU_CHECK(slot < SIM_MAX_CONTEXTS, CUDA_ERROR_OUT_OF_MEMORY);
+	context = calloc(1, sizeof(*context));
+	CU_CHECK(context, CUDA_ERROR_OUT_OF_MEMORY);
+	context->handle = cu_handle_new(CU_KIND_CONTEXT, context);
+	request.context = slot;
+	request.arg[0] = flags;
+	r = context->handle ? cu_call(&request, &reply) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (r != CUDA_SUCCESS) {
+		cu_handle_free(context->handle);
+		free(context);
+		return r;
+	}
+	context->id = ++cu.next_id;
+	context->device = engine;
+	context->slot = slot;
+	context->primary = primary;
+	context->flags = flags;
+	context->api_version = 3020;
+	context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+	cu_list_init(&context->streams);
+	cu_list_init(&context->events);
+	cu_list_init(&context->modules);
+	cu_list_init(&context->arrays);
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		context->limits[i] = limits[i].initial;
+	cu.contexts[slot] = context;
+	spend(cu.state->context_create_ns);
+	*ret_context = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cu_context_destroy(struct cu_context *context)
+{
+	struct sim_request request = {.type = SIM_MSG_CTX_DESTROY, .context = context->slot};
+	CUcontext handle = context->handle;
+	struct sim_reply reply;
+
+	if (cu_context_error(context) == CUDA_SUCCESS)
+		cu_wait_context(context);
+	/* Another thread may have destroyed it while this one waited. */
+	CU_CHECK(cu_context_get(handle) == context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
+	cu_stream_free(stream);
+	CU_LIST_EACH(struct cu_event, link, &context->events, event)
+	cu_event_free(event);
+	CU_LIST_EACH(struct cu_module, link, &context->modules, module)
+	cu_module_free(module);
+	CU_LIST_EACH(struct cu_array, link, &context->arrays, array)
+	cu_array_free(array);
+	cu_memory_forget_context(context);
+	cu_call(&request, &reply);
+	cu_handle_free(handle);
+	cu.contexts[context->slot] = NULL;
+	free(context);
+	return CUDA_SUCCESS;
+}
+
+static CUresult push(CUcontext handle)
+{
+	CU_CHECK(cu_thread.depth < CU_MAX_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
+	cu_thread.stack[cu_thread.depth++] = handle;
+	return CUDA_SUCCESS;
+}
+
+static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev)
+{
+	struct cu_context *context;
+	struct cu_device *device;
+
+	CU_ENTER();
+	CU_CHECK(pctx && flags_are_valid(flags), CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_device_get(dev, &device));
+	CU_TRY(cu_capture_check_unsafe());
+	CU_CHECK(cu_thread.depth < CU_MAX_DEPTH, CUDA_ERROR_OUT_OF_MEMORY);
+	CU_TRY(cu_context_create(device->engine, flags, false, &context));
+	*pctx = context->handle;
+	return push(context->handle);
+}
+
+CU_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	return create(pctx, flags, dev);
+}
+
+CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+	unsigned int flags, CUdevice dev)
+{
+	/* Execution affinity needs MPS. */
+	if (numParams != 0 || paramsArray)
+		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+	return create(pctx, flags, dev);
+}
+
+CU_EXPORT CUresult cuCtxCreate_v4(
+	CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
+{
+	if (ctxCreateParams &&
+		(ctxCreateParams->numExecAffinityParams != 0 ||
+			ctxCreateParams->execAffinityParams))
+		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+	return create(pctx, flags, dev);
+}
+
+CU_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	struct cu_context *context;
+
+	CU_ENTER();
+	CU_CHECK(ctx, CUDA_ERROR_INVALID_VALUE);
+	context = cu_context_get(ctx);
+	CU_CHECK(context && !context->primary, CUDA_ERROR_INVALID_CONTEXT);
+	CU_TRY(cu_capture_check_unsafe());
+	CU_TRY(cu_context_destroy(context));
+	if (cu_thread.depth != 0 && cu_thread.stack[cu_thread.depth - 1] == ctx)
+		cu_thread.depth--;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pctx && flags == 0, CUDA_ERROR_INVALID_VALUE);
+	*pctx = ctx->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxDetach(CUcontext ctx)
+{
+	return cuCtxDestroy_v2(ctx);
+}
+
+CU_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	CU_ENTER();
+	CU_CHECK(ctx, CUDA_ERROR_INVALID_CONTEXT);
+	CU_CHECK(cu_context_get(ctx), CUDA_ERROR_INVALID_CONTEXT);
+	return push(ctx);
+}
+
+CU_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+	CU_ENTER();
+	CU_CHECK(cu_thread.depth != 0, CUDA_ERROR_INVALID_CONTEXT);
+	cu_thread.depth--;
+	if (pctx)
+		*pctx = cu_thread.stack[cu_thread.depth];
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+	CU_ENTER();
+	if (!ctx) {
+		if (cu_thread.depth != 0)
+			cu_thread.depth--;
+		return CUDA_SUCCESS;
+	}
+	CU_CHECK(cu_context_get(ctx), CUDA_ERROR_INVALID_CONTEXT);
+	if (cu_thread.depth == 0)
+		return push(ctx);
+	cu_thread.stack[cu_thread.depth - 1] = ctx;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx)
+{
+	CU_ENTER();
+	CU_CHECK(pctx, CUDA_ERROR_INVALID_VALUE);
+	*pctx = cu_thread.depth == 0 ? NULL : cu_thread.stack[cu_thread.depth - 1];
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+	struct cu_context *ctx;
+
+	CU_ENTER();
+	CU_CHECK(device, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_current_any(&ctx));
+	*device = cu_device_number(ctx->device);
+	return CUDA_SUCCESS;
+}
+
+/* A context given by handle, or the current one for NULL. */
+static CUresult given_or_current(CUcontext handle, struct cu_context **ret)
+{
+	if (!handle)
+		return cu_current_any(ret);
+	*ret = cu_context_get(handle);
+	return *ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CU_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+	struct cu_context *context;
+
+	CU_ENTER();
+	CU_CHECK(device, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(given_or_current(ctx, &context));
+	*device = cu_device_number(context->device);
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
+{
+	struct cu_context *ctx;
+
+	CU_ENTER();
+	CU_CHECK(flags, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_current_any(&ctx));
+	*flags = ctx->flags;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(flags_are_valid(flags), CUDA_ERROR_INVALID_VALUE);
+	ctx->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+	struct cu_context *context;
+
+	CU_ENTER();
+	CU_CHECK(ctxId, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(given_or_current(ctx, &context));
+	*ctxId = context->id;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+{
+	struct cu_context *context;
+
+	CU_ENTER();
+	CU_CHECK(version, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(given_or_current(ctx, &context));
+	*version = context->api_version;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSynchronize(void)
+{
+	CU_ENTER_CONTEXT(ctx);
+	if (ctx->captures != 0)
+		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CU_TRY(cu_capture_check_unsafe());
+	CU_TRY(cu_wait_context(ctx));
+	cu_pools_trim(false);
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	struct cu_context *context;
+
+	CU_ENTER();
+	CU_TRY(given_or_current(ctx, &context));
+	CU_TRY(cu_context_error(context));
+	if (context->captures != 0)
+		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CU_TRY(cu_capture_check_unsafe());
+	CU_TRY(cu_wait_context(context));
+	cu_pools_trim(false);
+	return CUDA_SUCCESS;
+}
+
+/* Memory that limits above their initial values take on the device. */
+static uint64_t limit_bytes(const struct cu_context *context)
+{
+	uint64_t threads = (uint64_t)cu_device_state(context->device)->sm_count * 2048;
+	uint64_t stack = context->limits[CU_LIMIT_STACK_SIZE];
+	uint64_t heap = context->limits[CU_LIMIT_MALLOC_HEAP_SIZE];
+	uint64_t fifo = context->limits[CU_LIMIT_PRINTF_FIFO_SIZE];
+	uint64_t bytes = 0;
+
+	if (stack > limits[CU_LIMIT_STACK_SIZE].initial)
+		bytes += (stack - limits[CU_LIMIT_STACK_SIZE].initial) * threads;
+	if (heap > limits[CU_LIMIT_MALLOC_HEAP_SIZE].initial)
+		bytes += heap - limits[CU_LIMIT_MALLOC_HEAP_SIZE].initial;
+	if (fifo > limits[CU_LIMIT_PRINTF_FIFO_SIZE].initial)
+		bytes += fifo - limits[CU_LIMIT_PRINTF_FIFO_SIZE].initial;
+	return bytes;
+}
+
+CU_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	struct sim_request request = {.type = SIM_MSG_CTX_RESERVE};
+	struct sim_reply reply;
+	uint64_t before;
+	CUresult r;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK((size_t)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK((size_t)limit < ARRAY_SIZE(limits), CUDA_ERROR_UNSUPPORTED_LIMIT);
+	/* Removed with compute capability 9.0. */
+	CU_CHECK(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
+			cu_device_state(ctx->device)->cc_major < 9,
+		CUDA_ERROR_UNSUPPORTED_LIMIT);
+	CU_CHECK(value <= limits[limit].greatest, CUDA_ERROR_INVALID_VALUE);
+	before = ctx->limits[limit];
+	ctx->limits[limit] = value;
+	if (limit == CU_LIMIT_STACK_SIZE)
+		ctx->limits[limit] = (value + 15) & ~(size_t)15;
+	request.context = ctx->slot;
+	request.arg[0] = limit_bytes(ctx);
+	r = cu_call(&request, &reply);
+	if (r != CUDA_SUCCESS)
+		ctx->limits[limit] = before;
+	return r;
+}
+
+CU_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pvalue && (size_t)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK((size_t)limit < ARRAY_SIZE(limits), CUDA_ERROR_UNSUPPORTED_LIMIT);
+	CU_CHECK(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
+			cu_device_state(ctx->device)->cc_major < 9,
+		CUDA_ERROR_UNSUPPORTED_LIMIT);
+	*pvalue = ctx->limits[limit];
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pconfig, CUDA_ERROR_INVALID_VALUE);
+	*pconfig = ctx->cache_config;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK((unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
+	ctx->cache_config = config;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pConfig, CUDA_ERROR_INVALID_VALUE);
+	*pConfig = ctx->shared_config;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK((unsigned)config <= 2, CUDA_ERROR_INVALID_VALUE);
+	ctx->shared_config = config;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	if (leastPriority)
+		*leastPriority = 0;
+	if (greatestPriority)
+		*greatestPriority = -5;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxResetPersistingL2Cache(void)
+{
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
+{
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pExecAffinity && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, CUDA_ERROR_INVALID_VALUE);
+	pExecAffinity->type = type;
+	pExecAffinity->param.smCount.val = cu_device_state(ctx->device)->sm_count;
+	return CUDA_SUCCESS;
+}
+
+/* ---- primary contexts ---- */
+
+CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_context)
+{
+	if (!device->primary)
+		CU_TRY(cu_context_create(
+			device->engine, device->primary_flags, true, &device->primary));
+	*ret_context = device->primary;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	struct cu_context *context;
+	struct cu_device *device;
+
+	CU_ENTER();
+	CU_CHECK(pctx, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_device_get(dev, &device));
+	CU_TRY(cu_device_primary(device, &context));
+	device->retained++;
+	*pctx = context->handle;
+	return CUDA_SUCCESS;
+}
+
+static CUresult drop_primary(struct cu_device *device)
+{
+	struct cu_context *context = TAKE_PTR(device->primary);
+
+	device->retained = 0;
+	return context ? cu_context_destroy(context) : CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	struct cu_device *device;
+
+	CU_ENTER();
+	CU_TRY(cu_device_get(dev, &device));
+	CU_CHECK(device->retained != 0, CUDA_ERROR_INVALID_CONTEXT);
+	CU_TRY(cu_capture_check_unsafe());
+	if (--device->retained != 0)
+		return CUDA_SUCCESS;
+	return drop_primary(device);
+}
+
+CU_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	struct cu_device *device;
+
+	CU_ENTER();
+	CU_TRY(cu_device_get(dev, &device));
+	CU_TRY(cu_capture_check_unsafe());
+	return drop_primary(device);
+}
+
+CU_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+{
+	struct cu_device *device;
+
+	CU_ENTER();
+	CU_CHECK(flags_are_valid(flags), CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_device_get(dev, &device));
+	device->primary_flags = flags;
+	if (device->primary)
+		device->primary->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+{
+	struct cu_device *device;
+
+	CU_ENTER();
+	CU_CHECK(flags && active, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_device_get(dev, &device));
+	*flags = device->primary_flags;
+	*active = device->primary != NULL;
+	return CUDA_SUCCESS;
+}

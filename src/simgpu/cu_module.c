@@ -1,0 +1,1080 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Modules, libraries, their kernels and variables, and the linker (which joins PTX text).
+ *
+ * A module belongs to a context; a library is context-independent and loads a module into each
+ * context in which it is used. Both share the parsed image. Variables of a module are one block
+ * of device memory.
+ */
+#include "simgpu/cu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+enum { IMAGE_FILE_MAX = 1 << 30, PTX_NEWEST = 90 };
+
+static CUresult image_result(enum image_status status)
+{
+	switch (status) {
+	case IMAGE_OK: return CUDA_SUCCESS;
+	case IMAGE_BAD_PTX: return CUDA_ERROR_INVALID_PTX;
+	case IMAGE_BAD_BINARY: return CUDA_ERROR_INVALID_IMAGE;
+	case IMAGE_NO_BINARY: return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	case IMAGE_UNSUPPORTED_PTX: return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	case IMAGE_NO_MEMORY: break;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static unsigned device_sm(int engine)
+{
+	const struct sim_state_device *d = cu_device_state(engine);
+
+	return d->cc_major * 10 + d->cc_minor;
+}
+
+static void image_unref(struct cu_image *image)
+{
+	if (!image || --image->refs != 0)
+		return;
+	image_done(&image->image);
+	free(image);
+}
+
+static CUresult read_image(const void *bytes, int engine, struct cu_image **ret)
+{
+	struct cu_image *image = calloc(1, sizeof(*image));
+	CUresult r;
+
+	CU_CHECK(image, CUDA_ERROR_OUT_OF_MEMORY);
+	r = image_result(image_read(bytes, device_sm(engine), &image->image));
+	if (r == CUDA_SUCCESS && image->image.ptx_version > PTX_NEWEST)
+		r = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	else if (r == CUDA_SUCCESS && image->image.target_sm > device_sm(engine))
+		r = CUDA_ERROR_NO_BINARY_FOR_GPU;
+	image->refs = 1;
+	if (r != CUDA_SUCCESS) {
+		image_unref(image);
+		return r;
+	}
+	image->bytes = image_size(bytes);
+	*ret = image;
+	return CUDA_SUCCESS;
+}
+
+static CUresult read_file(const char *path, char **ret_bytes)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	_cleanup_free_ char *bytes = NULL;
+	struct statx st; /* fstat's symbol is newer than old systems: see base/old-glibc.h */
+
+	if (fd < 0)
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &st) < 0 || !S_ISREG(st.stx_mode))
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	if (st.stx_size > IMAGE_FILE_MAX)
+		return CUDA_ERROR_INVALID_IMAGE;
+	/* Ends with zeros, so that readers that look for a magic number may look. */
+	bytes = calloc(1, (size_t)st.stx_size + 64);
+	CU_CHECK(bytes, CUDA_ERROR_OUT_OF_MEMORY);
+	if (fd_read_exact(fd, bytes, (size_t)st.stx_size) < 0)
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	*ret_bytes = TAKE_PTR(bytes);
+	return CUDA_SUCCESS;
+}
+
+/* ---- variables ---- */
+
+CUresult cu_write_memory(struct cu_context *context, uint64_t address, const void *bytes, size_t n)
+{
+	struct cu_stream *stream;
+	CUresult r = CUDA_SUCCESS;
+
+	/*
+	 * A stream of its own: a capture of others, or the legacy stream's order, is not touched.
+	 */
+	CU_TRY(cu_stream_new(context, CU_STREAM_NON_BLOCKING, 0, false, &stream));
+	for (size_t done = 0; r == CUDA_SUCCESS && done < n;) {
+		size_t step = n - done < CU_INLINE_COPY_MAX ? n - done : CU_INLINE_COPY_MAX;
+		struct cu_op op;
+
+		cu_op_init(&op, SIM_OP_COPY, context);
+		op.entry.flags = SIM_ENTRY_INLINE | SIM_ENTRY_PAGEABLE;
+		op.entry.copy.dst = address + done;
+		op.entry.copy.width = step;
+		op.entry.copy.height = op.entry.copy.depth = 1;
+		op.bytes = (const uint8_t *)bytes + done;
+		op.trailing = (uint32_t)step;
+		r = cu_submit(stream, &op);
+		done += step;
+	}
+	if (r == CUDA_SUCCESS) {
+		CUstream handle = stream->handle;
+
+		r = cu_wait_stream(stream, stream->seq);
+		if (cu_handle_get(handle, CU_KIND_STREAM) != stream)
+			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	cu_stream_free(stream);
+	return r;
+}
+
+static CUresult make_globals(struct cu_module *module)
+{
+	const struct image *image = &module->image->image;
+	_cleanup_free_ uint8_t *block = NULL;
+	struct cu_range *range;
+	uint64_t bytes = 0;
+	bool zero = true;
+
+	if (image->n_globals == 0)
+		return CUDA_SUCCESS;
+	module->offsets = calloc(image->n_globals, sizeof(*module->offsets));
+	CU_CHECK(module->offsets, CUDA_ERROR_OUT_OF_MEMORY);
+	for (size_t i = 0; i < image->n_globals; i++) {
+		uint64_t align = image->globals[i].align < 256 ? 256 : image->globals[i].align;
+
+		bytes = (bytes + align - 1) & ~(align - 1);
+		module->offsets[i] = bytes;
+		CU_CHECK(image->globals[i].size < 1ull << 40, CUDA_ERROR_OUT_OF_MEMORY);
+		bytes += image->globals[i].size;
+		zero = zero && !image->globals[i].init;
+	}
+	if (bytes == 0)
+		bytes = 1;
+	CU_TRY(cu_memory_alloc(module->context, SIM_MEM_GLOBAL, bytes, &module->globals));
+	/* Each variable is an allocation of its own for pointer queries. */
+	for (size_t i = 0; i < image->n_globals; i++) {
+		if (image->globals[i].size == 0)
+			continue;
+		range = cu_range_add(&cu.device_memory, module->globals + module->offsets[i],
+			image->globals[i].size);
+		CU_CHECK(range, CUDA_ERROR_OUT_OF_MEMORY);
+		range->kind = CU_MEM_GLOBAL;
+		range->context = module->context;
+		range->device = module->context->device;
+	}
+	if (zero)
+		return CUDA_SUCCESS;
+	block = calloc(1, bytes);
+	CU_CHECK(block, CUDA_ERROR_OUT_OF_MEMORY);
+	for (size_t i = 0; i < image->n_globals; i++)
+		if (image->globals[i].init)
+			memcpy(block + module->offsets[i], image->globals[i].init,
+				image->globals[i].size);
+	return cu_write_memory(module->context, module->globals, block, bytes);
+}
+
+static void free_globals(struct cu_module *module)
+{
+	struct sim_request request = {.type = SIM_MSG_MEM_FREE, .ptr = module->globals};
+	struct sim_reply reply;
+
+	if (module->globals == 0)
+		return;
+	for (size_t i = 0; i < module->image->image.n_globals; i++) {
+		struct cu_range *range = cu_range_find(
+			&cu.device_memory, module->globals + module->offsets[i]);
+
+		if (range && range->kind == CU_MEM_GLOBAL)
+			cu_range_remove(&cu.device_memory, range);
+	}
+	cu_call(&request, &reply);
+}
+
+/* ---- modules ---- */
+
+static uint32_t sim_kernel_of(const struct image_kernel *kernel)
+{
+	static const struct {
+		const char *name;
+		uint32_t bytes;
+	} known[] = {
+#define X(id, kernel_name, param_bytes) {kernel_name, param_bytes},
+		SIM_KERNELS(X)
+#undef X
+	};
+
+	for (uint32_t i = 1; i < ARRAY_SIZE(known); i++)
+		if (strcmp(known[i].name, kernel->name) == 0 &&
+			known[i].bytes == kernel->param_bytes)
+			return i;
+	return SIM_KERNEL_OTHER;
+}
+
+static uint32_t name_hash(const char *name)
+{
+	uint32_t hash = 2166136261u;
+
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * 16777619u;
+	return hash;
+}
+
+void cu_module_free(struct cu_module *module)
+{
+	struct sim_request request = {.type = SIM_MSG_MODULE_UNLOAD};
+	struct sim_reply reply;
+
+	free_globals(module);
+	if (module->functions)
+		for (size_t i = 0; i < module->image->image.n_kernels; i++)
+			cu_handle_free(module->functions[i].handle);
+	if (module->engine_id != 0) {
+		request.context = module->context->slot;
+		request.id = module->engine_id;
+		cu_call(&request, &reply);
+	}
+	cu_handle_free(module->handle);
+	cu_list_remove(&module->link);
+	image_unref(module->image);
+	free(module->functions);
+	free(module->offsets);
+	free(module);
+}
+
+CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
+	struct cu_library *library, struct cu_module **ret_module)
+{
+	struct sim_request request = {.type = SIM_MSG_MODULE_LOAD, .context = context->slot};
+	struct cu_module *module = calloc(1, sizeof(*module));
+	struct sim_reply reply;
+	CUresult r;
+
+	CU_CHECK(module, CUDA_ERROR_OUT_OF_MEMORY);
+	module->context = context;
+	module->library = library;
+	module->image = image;
+	image->refs++;
+	cu_list_add(&context->modules, &module->link);
+	module->handle = cu_handle_new(CU_KIND_MODULE, module);
+	module->functions = calloc(image->image.n_kernels + 1, sizeof(*module->functions));
+	if (!module->handle || !module->functions) {
+		cu_module_free(module);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	for (size_t i = 0; i < image->image.n_kernels; i++) {
+		struct cu_function *function = &module->functions[i];
+
+		function->module = module;
+		function->kernel = &image->image.kernels[i];
+		function->sim_kernel = sim_kernel_of(function->kernel);
+		function->name_id = name_hash(function->kernel->name);
+		function->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+		for (size_t j = 0; j < ARRAY_SIZE(function->attributes); j++)
+			function->attributes[j] = -1;
+	}
+	request.arg[0] = image->bytes;
+	r = cu_call(&request, &reply);
+	if (r == CUDA_SUCCESS) {
+		module->engine_id = reply.id;
+		r = make_globals(module);
+	}
+	if (r != CUDA_SUCCESS) {
+		cu_module_free(module);
+		return r;
+	}
+	*ret_module = module;
+	return CUDA_SUCCESS;
+}
+
+/* Logs that the JIT would write: there is nothing to say, so their sizes become 0. */
+static CUresult take_options(unsigned n, const CUjit_option *options, void **values)
+{
+	CU_CHECK(n == 0 || (options && values), CUDA_ERROR_INVALID_VALUE);
+	for (unsigned i = 0; i < n; i++) {
+		CU_CHECK((unsigned)options[i] < CU_JIT_NUM_OPTIONS, CUDA_ERROR_INVALID_VALUE);
+		if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
+			options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+			values[i] = NULL;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult load_module(CUmodule *ret, const void *bytes)
+{
+	struct cu_module *module;
+	struct cu_image *image;
+	CUresult r;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(ret && bytes, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(read_image(bytes, ctx->device, &image));
+	r = cu_module_new(ctx, image, NULL, &module);
+	image_unref(image);
+	CU_TRY(r);
+	*ret = module->handle;
+	if (cu.state->module_load_ns != 0) {
+		uint64_t until = clock_now_ns() + cu.state->module_load_ns;
+
+		pthread_mutex_unlock(&cu.lock);
+		clock_sleep_until_ns(until);
+		pthread_mutex_lock(&cu.lock);
+	}
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	return load_module(module, image);
+}
+
+CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+	CUjit_option *options, void **optionValues)
+{
+	CU_TRY(take_options(numOptions, options, optionValues));
+	return load_module(module, image);
+}
+
+CU_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+	return load_module(module, fatCubin);
+}
+
+CU_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+	_cleanup_free_ char *bytes = NULL;
+
+	{
+		CU_ENTER_CONTEXT(ctx);
+		(void)ctx;
+		CU_CHECK(module && fname, CUDA_ERROR_INVALID_VALUE);
+	}
+	CU_TRY(read_file(fname, &bytes));
+	return load_module(module, bytes);
+}
+
+CU_EXPORT CUresult cuModuleUnload(CUmodule hmod)
+{
+	struct cu_module *module;
+	struct cu_context *context;
+
+	CU_ENTER();
+	module = cu_handle_get(hmod, CU_KIND_MODULE);
+	CU_CHECK(module && !module->library, CUDA_ERROR_INVALID_HANDLE);
+	context = module->context;
+	CU_TRY(cu_capture_check_unsafe());
+	/* Its kernels may still run. */
+	if (context->captures == 0)
+		CU_TRY(cu_wait_context(context));
+	CU_CHECK(cu_handle_get(hmod, CU_KIND_MODULE) == module, CUDA_ERROR_INVALID_HANDLE);
+	cu_module_free(module);
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+	CU_ENTER();
+	CU_CHECK(mode, CUDA_ERROR_INVALID_VALUE);
+	*mode = CU_MODULE_EAGER_LOADING;
+	return CUDA_SUCCESS;
+}
+
+static CUresult function_handle(struct cu_function *function, CUfunction *ret)
+{
+	if (!function->handle)
+		function->handle = cu_handle_new(CU_KIND_FUNCTION, function);
+	CU_CHECK(function->handle, CUDA_ERROR_OUT_OF_MEMORY);
+	*ret = function->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+	struct cu_module *module;
+
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	CU_CHECK(hfunc && name, CUDA_ERROR_INVALID_VALUE);
+	module = cu_handle_get(hmod, CU_KIND_MODULE);
+	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
+	for (size_t i = 0; i < module->image->image.n_kernels; i++)
+		if (strcmp(module->functions[i].kernel->name, name) == 0)
+			return function_handle(&module->functions[i], hfunc);
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
+{
+	struct cu_module *module;
+
+	CU_ENTER();
+	CU_CHECK(count, CUDA_ERROR_INVALID_VALUE);
+	module = cu_handle_get(mod, CU_KIND_MODULE);
+	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
+	*count = (unsigned)module->image->image.n_kernels;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuModuleEnumerateFunctions(
+	CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+{
+	struct cu_module *module;
+
+	CU_ENTER();
+	CU_CHECK(functions, CUDA_ERROR_INVALID_VALUE);
+	module = cu_handle_get(mod, CU_KIND_MODULE);
+	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
+	for (size_t i = 0; i < numFunctions && i < module->image->image.n_kernels; i++)
+		CU_TRY(function_handle(&module->functions[i], &functions[i]));
+	return CUDA_SUCCESS;
+}
+
+static CUresult find_global(
+	const struct cu_module *module, const char *name, CUdeviceptr *dptr, size_t *bytes)
+{
+	const struct image *image = &module->image->image;
+
+	for (size_t i = 0; i < image->n_globals; i++) {
+		if (strcmp(image->globals[i].name, name) != 0)
+			continue;
+		if (dptr)
+			*dptr = module->globals + module->offsets[i];
+		if (bytes)
+			*bytes = image->globals[i].size;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuModuleGetGlobal_v2(
+	CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+	struct cu_module *module;
+
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	CU_CHECK(name && (dptr || bytes), CUDA_ERROR_INVALID_VALUE);
+	module = cu_handle_get(hmod, CU_KIND_MODULE);
+	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
+	return find_global(module, name, dptr, bytes);
+}
+
+/* ---- libraries ---- */
+
+static void free_library(struct cu_library *library)
+{
+	if (library->kernels)
+		for (size_t i = 0; i < library->image->image.n_kernels; i++)
+			cu_handle_free(library->kernels[i].handle);
+	cu_handle_free(library->handle);
+	cu_list_remove(&library->link);
+	image_unref(library->image);
+	free(library->kernels);
+	free(library);
+}
+
+static CUresult load_library(CUlibrary *ret, const void *code)
+{
+	struct cu_library *library;
+	struct cu_image *image;
+
+	CU_ENTER();
+	CU_CHECK(ret && code, CUDA_ERROR_INVALID_VALUE);
+	/* No context is needed: the image is read for the first device that the program sees. */
+	CU_TRY(read_image(code, cu.devices[0].engine, &image));
+	library = calloc(1, sizeof(*library));
+	if (library)
+		library->kernels = calloc(image->image.n_kernels + 1, sizeof(*library->kernels));
+	if (!library || !library->kernels) {
+		free(library);
+		image_unref(image);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	library->image = image;
+	cu_list_add(&cu.libraries, &library->link);
+	for (size_t i = 0; i < image->image.n_kernels; i++) {
+		struct cu_kernel *kernel = &library->kernels[i];
+
+		kernel->library = library;
+		kernel->index = (uint32_t)i;
+		for (size_t d = 0; d < SIM_MAX_DEVICES; d++)
+			for (size_t j = 0; j < ARRAY_SIZE(kernel->attributes[d]); j++)
+				kernel->attributes[d][j] = -1;
+	}
+	library->handle = cu_handle_new(CU_KIND_LIBRARY, library);
+	if (!library->handle) {
+		free_library(library);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ret = library->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+	void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+	void **libraryOptionValues, unsigned int numLibraryOptions)
+{
+	CU_TRY(take_options(numJitOptions, jitOptions, jitOptionsValues));
+	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
+	return load_library(library, code);
+}
+
+CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
+	CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions,
+	CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions)
+{
+	_cleanup_free_ char *bytes = NULL;
+
+	{
+		CU_ENTER();
+		CU_CHECK(library && fileName, CUDA_ERROR_INVALID_VALUE);
+	}
+	CU_TRY(take_options(numJitOptions, jitOptions, jitOptionsValues));
+	CU_CHECK(numLibraryOptions == 0 || libraryOptions, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(read_file(fileName, &bytes));
+	return load_library(library, bytes);
+}
+
+CU_EXPORT CUresult cuLibraryUnload(CUlibrary library)
+{
+	struct cu_library *l;
+
+	CU_ENTER();
+	l = cu_handle_get(library, CU_KIND_LIBRARY);
+	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
+	CU_TRY(cu_capture_check_unsafe());
+	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
+		struct cu_context *context = cu.contexts[i];
+
+		if (!context)
+			continue;
+		CU_LIST_EACH(struct cu_module, link, &context->modules, module)
+		if (module->library == l)
+			cu_module_free(module);
+	}
+	free_library(l);
+	return CUDA_SUCCESS;
+}
+
+static CUresult library_module(
+	struct cu_library *library, struct cu_context *context, struct cu_module **ret)
+{
+	CU_LIST_EACH(struct cu_module, link, &context->modules, module)
+	{
+		if (module->library == library) {
+			*ret = module;
+			return CUDA_SUCCESS;
+		}
+	}
+	return cu_module_new(context, library->image, library, ret);
+}
+
+static CUresult kernel_handle(struct cu_kernel *kernel, CUkernel *ret)
+{
+	if (!kernel->handle)
+		kernel->handle = cu_handle_new(CU_KIND_KERNEL, kernel);
+	CU_CHECK(kernel->handle, CUDA_ERROR_OUT_OF_MEMORY);
+	*ret = kernel->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+	struct cu_library *l;
+
+	CU_ENTER();
+	CU_CHECK(pKernel && name, CUDA_ERROR_INVALID_VALUE);
+	l = cu_handle_get(library, CU_KIND_LIBRARY);
+	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
+	for (size_t i = 0; i < l->image->image.n_kernels; i++)
+		if (strcmp(l->image->image.kernels[i].name, name) == 0)
+			return kernel_handle(&l->kernels[i], pKernel);
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+{
+	struct cu_library *l;
+
+	CU_ENTER();
+	CU_CHECK(count, CUDA_ERROR_INVALID_VALUE);
+	l = cu_handle_get(lib, CU_KIND_LIBRARY);
+	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
+	*count = (unsigned)l->image->image.n_kernels;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuLibraryEnumerateKernels(
+	CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+	struct cu_library *l;
+
+	CU_ENTER();
+	CU_CHECK(kernels, CUDA_ERROR_INVALID_VALUE);
+	l = cu_handle_get(lib, CU_KIND_LIBRARY);
+	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
+	for (size_t i = 0; i < numKernels && i < l->image->image.n_kernels; i++)
+		CU_TRY(kernel_handle(&l->kernels[i], &kernels[i]));
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+	struct cu_module *module;
+	struct cu_library *l;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pMod, CUDA_ERROR_INVALID_VALUE);
+	l = cu_handle_get(library, CU_KIND_LIBRARY);
+	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
+	CU_TRY(library_module(l, ctx, &module));
+	*pMod = module->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuLibraryGetGlobal(
+	CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	struct cu_module *module;
+	struct cu_library *l;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(name && (dptr || bytes), CUDA_ERROR_INVALID_VALUE);
+	l = cu_handle_get(library, CU_KIND_LIBRARY);
+	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
+	CU_TRY(library_module(l, ctx, &module));
+	return find_global(module, name, dptr, bytes);
+}
+
+CU_EXPORT CUresult cuLibraryGetManaged(
+	CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	CU_ENTER();
+	CU_CHECK(name && (dptr || bytes), CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(cu_handle_get(library, CU_KIND_LIBRARY), CUDA_ERROR_INVALID_HANDLE);
+	/* Images that are read here never declare managed variables. */
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+	CU_ENTER();
+	CU_CHECK(fptr && symbol, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(cu_handle_get(library, CU_KIND_LIBRARY), CUDA_ERROR_INVALID_HANDLE);
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+{
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	CU_CHECK(pLib, CUDA_ERROR_INVALID_VALUE);
+	k = cu_handle_get(kernel, CU_KIND_KERNEL);
+	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
+	*pLib = k->library->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+	struct cu_module *module;
+	struct cu_kernel *k;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pFunc, CUDA_ERROR_INVALID_VALUE);
+	k = cu_handle_get(kernel, CU_KIND_KERNEL);
+	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
+	CU_TRY(library_module(k->library, ctx, &module));
+	return function_handle(&module->functions[k->index], pFunc);
+}
+
+CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct cu_function **ret)
+{
+	struct cu_function *function = cu_handle_get(handle, CU_KIND_FUNCTION);
+
+	if (__builtin_expect(!function, 0)) {
+		/* A CUkernel stands for its function in the current context. */
+		struct cu_kernel *kernel = cu_handle_get(handle, CU_KIND_KERNEL);
+		struct cu_module *module;
+
+		CU_CHECK(kernel, CUDA_ERROR_INVALID_HANDLE);
+		CU_TRY(library_module(kernel->library, context, &module));
+		function = &module->functions[kernel->index];
+		for (size_t i = 0; i < ARRAY_SIZE(function->attributes); i++)
+			if (kernel->attributes[context->device][i] >= 0)
+				function->attributes[i] = kernel->attributes[context->device][i];
+	}
+	CU_CHECK(function->module->context == context, CUDA_ERROR_INVALID_HANDLE);
+	*ret = function;
+	return CUDA_SUCCESS;
+}
+
+/* ---- attributes ---- */
+
+static CUresult kernel_attribute(const struct image_kernel *kernel, const struct image *image,
+	const int *set, CUfunction_attribute attribute, unsigned sm, int *ret)
+{
+	int optin = (int)((sm >= 90 ? 227u : sm == 80 ? 163u : 99u) * 1024);
+
+	CU_CHECK((unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
+	if (set[attribute] >= 0) {
+		*ret = set[attribute];
+		return CUDA_SUCCESS;
+	}
+	switch ((int)attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*ret = kernel->max_threads ? (int)kernel->max_threads : 1024;
+		break;
+	case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *ret = (int)kernel->shared_bytes; break;
+	case CU_FUNC_ATTRIBUTE_NUM_REGS: *ret = 32; break;
+	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+		*ret = (int)(image->is_ptx ? image->target_sm : sm);
+		break;
+	case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *ret = (int)sm; break;
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		*ret = 49152 - (int)kernel->shared_bytes;
+		if (*ret < 0)
+			*ret = optin - (int)kernel->shared_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *ret = -1; break;
+	default: *ret = 0;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult check_attribute(
+	const struct image_kernel *kernel, unsigned sm, CUfunction_attribute attribute, int value)
+{
+	int optin = (int)((sm >= 90 ? 227u : sm == 80 ? 163u : 99u) * 1024);
+
+	switch ((int)attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		CU_CHECK(value >= 0 && value + (int)kernel->shared_bytes <= optin,
+			CUDA_ERROR_INVALID_VALUE);
+		return CUDA_SUCCESS;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		CU_CHECK(value >= -1 && value <= 100, CUDA_ERROR_INVALID_VALUE);
+		return CUDA_SUCCESS;
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		CU_CHECK(sm >= 90, CUDA_ERROR_NOT_SUPPORTED);
+		CU_CHECK(value >= 0 && value <= 16, CUDA_ERROR_INVALID_VALUE);
+		return CUDA_SUCCESS;
+	default: return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CU_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pi, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_function_get(hfunc, ctx, &f));
+	return kernel_attribute(f->kernel, &f->module->image->image, f->attributes, attrib,
+		device_sm(ctx->device), pi);
+}
+
+CU_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_TRY(cu_function_get(hfunc, ctx, &f));
+	CU_TRY(check_attribute(f->kernel, device_sm(ctx->device), attrib, value));
+	f->attributes[attrib] = value;
+	return CUDA_SUCCESS;
+}
+
+static CUresult kernel_on_device(
+	CUkernel handle, CUdevice dev, struct cu_kernel **ret, struct cu_device **ret_device)
+{
+	*ret = cu_handle_get(handle, CU_KIND_KERNEL);
+	CU_CHECK(*ret, CUDA_ERROR_INVALID_HANDLE);
+	return cu_device_get(dev, ret_device);
+}
+
+CU_EXPORT CUresult cuKernelGetAttribute(
+	int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
+{
+	struct cu_device *device;
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	CU_CHECK(pi, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(kernel_on_device(kernel, dev, &k, &device));
+	return kernel_attribute(&k->library->image->image.kernels[k->index],
+		&k->library->image->image, k->attributes[device->engine], attrib,
+		device_sm(device->engine), pi);
+}
+
+CU_EXPORT CUresult cuKernelSetAttribute(
+	CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
+{
+	struct cu_device *device;
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	CU_TRY(kernel_on_device(kernel, dev, &k, &device));
+	CU_TRY(check_attribute(&k->library->image->image.kernels[k->index],
+		device_sm(device->engine), attrib, val));
+	k->attributes[device->engine][attrib] = val;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+	struct cu_device *device;
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	CU_CHECK((unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
+	return kernel_on_device(kernel, dev, &k, &device);
+}
+
+CU_EXPORT CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK((unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_function_get(hfunc, ctx, &f));
+	f->cache_config = config;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK((unsigned)config <= 2, CUDA_ERROR_INVALID_VALUE);
+	return cu_function_get(hfunc, ctx, &f);
+}
+
+CU_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(hmod, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_function_get(hfunc, ctx, &f));
+	*hmod = f->module->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(name, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_function_get(hfunc, ctx, &f));
+	*name = f->kernel->name;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(state, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_function_get(function, ctx, &f));
+	*state = CU_FUNCTION_LOADING_STATE_LOADED;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuFuncLoad(CUfunction function)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	return cu_function_get(function, ctx, &f);
+}
+
+static CUresult param_info(
+	const struct image_kernel *kernel, size_t index, size_t *offset, size_t *size)
+{
+	CU_CHECK(offset && index < kernel->n_params, CUDA_ERROR_INVALID_VALUE);
+	*offset = kernel->params[index].offset;
+	if (size)
+		*size = kernel->params[index].size;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuFuncGetParamInfo(
+	CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_TRY(cu_function_get(func, ctx, &f));
+	return param_info(f->kernel, paramIndex, paramOffset, paramSize);
+}
+
+CU_EXPORT CUresult cuKernelGetParamInfo(
+	CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	k = cu_handle_get(kernel, CU_KIND_KERNEL);
+	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
+	return param_info(
+		&k->library->image->image.kernels[k->index], paramIndex, paramOffset, paramSize);
+}
+
+CU_EXPORT CUresult cuFuncGetParamCount(CUfunction func, size_t *paramCount)
+{
+	struct cu_function *f;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(paramCount, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_function_get(func, ctx, &f));
+	*paramCount = f->kernel->n_params;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+{
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	CU_CHECK(paramCount, CUDA_ERROR_INVALID_VALUE);
+	k = cu_handle_get(kernel, CU_KIND_KERNEL);
+	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
+	*paramCount = k->library->image->image.kernels[k->index].n_params;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+{
+	struct cu_kernel *k;
+
+	CU_ENTER();
+	CU_CHECK(name, CUDA_ERROR_INVALID_VALUE);
+	k = cu_handle_get(hfunc, CU_KIND_KERNEL);
+	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
+	*name = k->library->image->image.kernels[k->index].name;
+	return CUDA_SUCCESS;
+}
+
+/* ---- linker ---- */
+
+/* Joined PTX text: what is added after the first loses its .version, .target, .address_size. */
+struct linker {
+	CUlinkState handle;
+	char *text;
+	size_t n;
+};
+
+CU_EXPORT CUresult cuLinkCreate_v2(
+	unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+{
+	struct linker *linker;
+
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	CU_CHECK(stateOut, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(take_options(numOptions, options, optionValues));
+	linker = calloc(1, sizeof(*linker));
+	CU_CHECK(linker, CUDA_ERROR_OUT_OF_MEMORY);
+	linker->handle = cu_handle_new(CU_KIND_LINK, linker);
+	if (!linker->handle) {
+		free(linker);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*stateOut = linker->handle;
+	return CUDA_SUCCESS;
+}
+
+static size_t header_length(const char *text, size_t n)
+{
+	static const char *const headers[] = {".version", ".target", ".address_size"};
+	size_t end = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
+		const char *at = memmem(text, n, headers[i], strlen(headers[i]));
+		const char *line = at ? memchr(at, '\n', n - (size_t)(at - text)) : NULL;
+
+		if (line && (size_t)(line - text) > end)
+			end = (size_t)(line - text);
+	}
+	return end;
+}
+
+static CUresult link_text(struct linker *linker, const char *data, size_t size)
+{
+	struct image image;
+	size_t n = strnlen(data, size), skip;
+	char *bigger;
+
+	CU_TRY(image_result(image_read_ptx(data, n, &image)));
+	image_done(&image);
+	skip = linker->text ? header_length(data, n) : 0;
+	bigger = realloc(linker->text, linker->n + n - skip + 2);
+	CU_CHECK(bigger, CUDA_ERROR_OUT_OF_MEMORY);
+	linker->text = bigger;
+	memcpy(bigger + linker->n, data + skip, n - skip);
+	linker->n += n - skip;
+	bigger[linker->n++] = '\n';
+	bigger[linker->n] = '\0';
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+	const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+	struct linker *linker;
+
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	linker = cu_handle_get(state, CU_KIND_LINK);
+	CU_CHECK(linker, CUDA_ERROR_INVALID_HANDLE);
+	CU_CHECK(data && size != 0, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(take_options(numOptions, options, optionValues));
+	/* Machine code cannot be joined here; nothing else looks into it either. */
+	CU_CHECK(type == CU_JIT_INPUT_PTX, CUDA_ERROR_NOT_SUPPORTED);
+	return link_text(linker, data, size);
+}
+
+CU_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+	unsigned int numOptions, CUjit_option *options, void **optionValues)
+{
+	_cleanup_free_ char *bytes = NULL;
+
+	CU_CHECK(path, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(read_file(path, &bytes));
+	return cuLinkAddData_v2(
+		state, type, bytes, strlen(bytes) + 1, path, numOptions, options, optionValues);
+}
+
+CU_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+{
+	struct linker *linker;
+
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	linker = cu_handle_get(state, CU_KIND_LINK);
+	CU_CHECK(linker, CUDA_ERROR_INVALID_HANDLE);
+	CU_CHECK(cubinOut, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(linker->text, CUDA_ERROR_INVALID_IMAGE);
+	*cubinOut = linker->text;
+	if (sizeOut)
+		*sizeOut = linker->n + 1;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuLinkDestroy(CUlinkState state)
+{
+	struct linker *linker;
+
+	CU_ENTER();
+	linker = cu_handle_get(state, CU_KIND_LINK);
+	CU_CHECK(linker, CUDA_ERROR_INVALID_HANDLE);
+	cu_handle_free(state);
+	free(linker->text);
+	free(linker);
+	return CUDA_SUCCESS;
+}

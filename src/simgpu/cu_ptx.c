@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reader of PTX text at module level: .version, .target, .address_size, kernels with their
+ * parameters, variables with their initial values. Bodies are skipped except for .shared
+ * declarations and balanced braces. What is no PTX is refused, not guessed at.
+ *
+ * Parameter layout as the PTX ISA says: each parameter at the next multiple of its alignment
+ * (its type's size unless .align says otherwise). Pure code, any thread.
+ */
+#include "simgpu/cu_image.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum token_kind { TOKEN_END, TOKEN_WORD, TOKEN_NUMBER, TOKEN_STRING, TOKEN_PUNCT, TOKEN_BAD };
+
+struct token {
+	enum token_kind kind;
+	const char *p;
+	size_t n;
+};
+
+struct reader {
+	const char *p, *end;
+	struct token token;
+	struct image *image;
+	unsigned address_size;
+	bool failed;
+};
+
+static bool is_word(int c)
+{
+	return isalnum(c) || c == '_' || c == '$' || c == '.' || c == '%' || c == '@';
+}
+
+static void skip_blank(struct reader *r)
+{
+	while (r->p < r->end) {
+		if (isspace((unsigned char)*r->p)) {
+			r->p++;
+		} else if (r->end - r->p >= 2 && r->p[0] == '/' && r->p[1] == '/') {
+			while (r->p < r->end && *r->p != '\n')
+				r->p++;
+		} else if (r->end - r->p >= 2 && r->p[0] == '/' && r->p[1] == '*') {
+			r->p += 2;
+			while (r->end - r->p >= 2 && !(r->p[0] == '*' && r->p[1] == '/'))
+				r->p++;
+			r->p = r->end - r->p >= 2 ? r->p + 2 : r->end;
+		} else {
+			return;
+		}
+	}
+}
+
+static void next(struct reader *r)
+{
+	const char *start;
+	unsigned char c;
+
+	skip_blank(r);
+	start = r->p;
+	if (r->p == r->end) {
+		r->token = (struct token){TOKEN_END, start, 0};
+		return;
+	}
+	c = (unsigned char)*r->p++;
+	if (c == '"') {
+		while (r->p < r->end && *r->p != '"' && *r->p != '\n')
+			r->p++;
+		r->token = (struct token){TOKEN_STRING, start + 1, (size_t)(r->p - start - 1)};
+		if (r->p == r->end || *r->p != '"')
+			r->token.kind = TOKEN_BAD;
+		else
+			r->p++;
+		return;
+	}
+	if (is_word(c)) {
+		while (r->p < r->end && is_word((unsigned char)*r->p))
+			r->p++;
+		r->token = (struct token){
+			isdigit(c) ? TOKEN_NUMBER : TOKEN_WORD, start, (size_t)(r->p - start)};
+		return;
+	}
+	r->token = (struct token){c >= 0x80 || c < 0x20 ? TOKEN_BAD : TOKEN_PUNCT, start, 1};
+}
+
+static bool is(const struct reader *r, const char *text)
+{
+	return r->token.kind != TOKEN_END && r->token.n == strlen(text) &&
+		memcmp(r->token.p, text, r->token.n) == 0 && r->token.kind != TOKEN_STRING;
+}
+
+static bool accept(struct reader *r, const char *text)
+{
+	if (!is(r, text))
+		return false;
+	next(r);
+	return true;
+}
+
+static void expect(struct reader *r, const char *text)
+{
+	if (!accept(r, text))
+		r->failed = true;
+}
+
+/* Integers in PTX: decimal, 0x, 0 octal, 0b, with an optional U suffix. */
+static uint64_t take_number(struct reader *r)
+{
+	char text[72];
+	char *end;
+	uint64_t value;
+	bool negative = accept(r, "-");
+
+	if (r->token.kind != TOKEN_NUMBER || r->token.n >= sizeof(text)) {
+		r->failed = true;
+		return 0;
+	}
+	memcpy(text, r->token.p, r->token.n);
+	text[r->token.n] = '\0';
+	if (text[0] == '0' && (text[1] == 'b' || text[1] == 'B'))
+		value = strtoull(text + 2, &end, 2);
+	else
+		value = strtoull(text, &end, 0);
+	if (*end == 'U')
+		end++;
+	if (*end != '\0')
+		r->failed = true;
+	next(r);
+	return negative ? (uint64_t)0 - value : value;
+}
+
+/* Bytes of a fundamental type such as ".u32", 0 if it is none. */
+static unsigned type_size(const struct token *t)
+{
+	static const struct {
+		const char *name;
+		unsigned size;
+	} types[] = {
+		{".b8", 1},
+		{".u8", 1},
+		{".s8", 1},
+		{".pred", 1},
+		{".b16", 2},
+		{".u16", 2},
+		{".s16", 2},
+		{".f16", 2},
+		{".bf16", 2},
+		{".b32", 4},
+		{".u32", 4},
+		{".s32", 4},
+		{".f32", 4},
+		{".f16x2", 4},
+		{".b64", 8},
+		{".u64", 8},
+		{".s64", 8},
+		{".f64", 8},
+		{".b128", 16},
+		{".texref", 8},
+		{".samplerref", 8},
+		{".surfref", 8},
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (t->n == strlen(types[i].name) && memcmp(t->p, types[i].name, t->n) == 0)
+			return types[i].size;
+	return 0;
+}
+
+enum { DIMENSIONS_MAX = 8 };
+
+struct declaration {
+	unsigned element; /* bytes of the type */
+	unsigned align;
+	uint64_t count; /* elements; 0 for an unsized array */
+	bool is_float;
+	uint64_t dims[DIMENSIONS_MAX];
+	unsigned n_dims;
+	struct token name;
+};
+
+/* What stands before the name. The alignment after .ptr is that of what is pointed to. */
+static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vector)
+{
+	bool pointer = false;
+
+	while (!r->failed && r->token.kind == TOKEN_WORD && r->token.p[0] == '.') {
+		unsigned size = type_size(&r->token);
+
+		if (accept(r, ".align")) {
+			unsigned align = (unsigned)take_number(r);
+
+			if (align == 0 || (align & (align - 1)) != 0)
+				r->failed = true;
+			if (!pointer)
+				d->align = align;
+			continue;
+		}
+		pointer = pointer || is(r, ".ptr");
+		if (is(r, ".v2"))
+			*ret_vector = 2;
+		else if (is(r, ".v4"))
+			*ret_vector = 4;
+		else if (size != 0) {
+			d->element = size;
+			d->is_float = r->token.p[1] == 'f';
+		}
+		/* State spaces, .attribute and the like say nothing about the layout. */
+		next(r);
+		if (is(r, "(")) {
+			while (!is(r, ")") && r->token.kind != TOKEN_END)
+				next(r);
+			expect(r, ")");
+		}
+	}
+	if (d->align == 0)
+		d->align = d->element * *ret_vector;
+}
+
+/* ".align 8 .v2 .b8 name[16][2]": everything between the state space and "=", "," or ";". After a
+ * comma the type may be left out: it is then that of @last. */
+static void take_declaration(
+	struct reader *r, const struct declaration *last, struct declaration *ret)
+{
+	unsigned vector = 1;
+
+	*ret = (struct declaration){.count = 1};
+	take_type(r, ret, &vector);
+	if (last && ret->element == 0) {
+		ret->element = last->element;
+		ret->align = last->align;
+		ret->is_float = last->is_float;
+	}
+	if (r->token.kind != TOKEN_WORD || ret->element == 0) {
+		r->failed = true;
+		return;
+	}
+	ret->name = r->token;
+	next(r);
+	while (accept(r, "[")) {
+		uint64_t n = is(r, "]") ? 0 : take_number(r);
+
+		expect(r, "]");
+		if (ret->n_dims == DIMENSIONS_MAX ||
+			(n != 0 && ret->count > ((uint64_t)1 << 40) / n)) {
+			r->failed = true;
+			return;
+		}
+		ret->dims[ret->n_dims++] = n;
+		ret->count *= n;
+	}
+	ret->count *= vector;
+}
+
+static void take_params(struct reader *r, size_t kernel)
+{
+	uint32_t offset = 0;
+
+	if (accept(r, ")"))
+		return;
+	do {
+		struct declaration d;
+
+		expect(r, ".param");
+		take_declaration(r, NULL, &d);
+		if (r->failed || d.count * d.element > IMAGE_PARAM_BYTES_MAX) {
+			r->failed = true;
+			return;
+		}
+		offset = (offset + d.align - 1) & ~(uint32_t)(d.align - 1);
+		if (image_add_param(&r->image->kernels[kernel], offset,
+			    (uint32_t)(d.count * d.element)) < 0) {
+			r->failed = true;
+			return;
+		}
+		offset += (uint32_t)(d.count * d.element);
+	} while (accept(r, ","));
+	expect(r, ")");
+}
+
+/* Skips a body; returns the bytes of static shared memory declared in it. */
+static uint32_t skip_body(struct reader *r)
+{
+	unsigned depth = 0;
+	uint64_t shared = 0;
+
+	do {
+		if (r->token.kind == TOKEN_END || r->token.kind == TOKEN_BAD) {
+			r->failed = true;
+			return 0;
+		}
+		if (is(r, "{"))
+			depth++;
+		else if (is(r, "}"))
+			depth--;
+		if (is(r, ".shared")) {
+			struct declaration d;
+
+			next(r);
+			take_declaration(r, NULL, &d);
+			shared = (shared + d.align - 1) & ~(uint64_t)(d.align - 1);
+			shared += d.count * d.element;
+			continue;
+		}
+		next(r);
+	} while (depth != 0 && !r->failed);
+	return shared > UINT32_MAX ? UINT32_MAX : (uint32_t)shared;
+}
+
+static uint32_t take_threads(struct reader *r)
+{
+	uint64_t threads = take_number(r);
+
+	while (accept(r, ","))
+		threads *= take_number(r);
+	return threads > 1024 ? 1024 : (uint32_t)threads;
+}
+
+static void take_entry(struct reader *r)
+{
+	struct image_kernel *kernel;
+	size_t index;
+
+	if (r->token.kind != TOKEN_WORD) {
+		r->failed = true;
+		return;
+	}
+	kernel = image_add_kernel(r->image, r->token.p, r->token.n);
+	if (!kernel) {
+		r->failed = true;
+		return;
+	}
+	index = r->image->n_kernels - 1;
+	next(r);
+	if (accept(r, "("))
+		take_params(r, index);
+	while (!r->failed && !is(r, "{") && !is(r, ";")) {
+		if (accept(r, ".maxntid") || accept(r, ".reqntid"))
+			kernel->max_threads = take_threads(r);
+		else if (r->token.kind == TOKEN_END)
+			r->failed = true;
+		else
+			next(r);
+	}
+	if (!r->failed && !accept(r, ";"))
+		r->image->kernels[index].shared_bytes = skip_body(r);
+}
+
+static void take_function(struct reader *r)
+{
+	while (!r->failed && !is(r, "{") && !is(r, ";")) {
+		if (r->token.kind == TOKEN_END)
+			r->failed = true;
+		next(r);
+	}
+	if (!accept(r, ";"))
+		skip_body(r);
+}
+
+/* One initial value: an integer, 0f/0d hexadecimal or decimal float, or a symbol (as zero). */
+static void take_value(struct reader *r, const struct declaration *d, uint8_t *to)
+{
+	uint64_t bits = 0;
+	bool negative = accept(r, "-");
+	const struct token t = r->token;
+
+	if (t.kind == TOKEN_WORD) {
+		/* Addresses of other symbols; nothing in the simulator follows them. */
+		next(r);
+		if (accept(r, "(")) {
+			next(r);
+			expect(r, ")");
+		}
+		if (accept(r, "+"))
+			take_number(r);
+		return;
+	}
+	if (t.kind == TOKEN_NUMBER && t.n > 2 && t.p[0] == '0' && strchr("fFdD", t.p[1])) {
+		char text[24] = {0};
+
+		memcpy(text, t.p + 2, t.n - 2 < sizeof(text) - 1 ? t.n - 2 : sizeof(text) - 1);
+		bits = strtoull(text, NULL, 16);
+		next(r);
+	} else if (d->is_float && t.kind == TOKEN_NUMBER) {
+		char text[48] = {0};
+		double value;
+
+		memcpy(text, t.p, t.n < sizeof(text) - 1 ? t.n : sizeof(text) - 1);
+		value = strtod(text, NULL) * (negative ? -1 : 1);
+		if (d->element == 4) {
+			float single = (float)value;
+
+			memcpy(&bits, &single, sizeof(single));
+		} else {
+			memcpy(&bits, &value, sizeof(value));
+		}
+		next(r);
+	} else {
+		bits = take_number(r);
+		if (negative)
+			bits = (uint64_t)0 - bits;
+	}
+	if (to)
+		memcpy(to, &bits, d->element < sizeof(bits) ? d->element : sizeof(bits));
+}
+
+/* Elements that a list at that depth stands for, the outermost at depth 0. */
+static uint64_t list_elements(const struct declaration *d, unsigned depth)
+{
+	uint64_t n = d->count;
+
+	for (unsigned i = 0; i < depth && i < d->n_dims; i++)
+		n = d->dims[i] ? n / d->dims[i] : 0;
+	return depth < d->n_dims ? n : 1;
+}
+
+/* Lists may be shorter than what they are for: the rest is zero, as in C. */
+static void take_values(struct reader *r, const struct declaration *d, struct image_global *global)
+{
+	uint64_t start[DIMENSIONS_MAX], i = 0;
+	unsigned depth = 0;
+
+	global->init = global->size ? calloc(1, global->size) : NULL;
+	if (!global->init) {
+		r->failed = true;
+		return;
+	}
+	do {
+		if (accept(r, "{")) {
+			if (depth == DIMENSIONS_MAX) {
+				r->failed = true;
+				return;
+			}
+			start[depth++] = i;
+		} else if (depth != 0 && accept(r, "}")) {
+			depth--;
+			if (i - start[depth] > list_elements(d, depth))
+				r->failed = true;
+			i = start[depth] + list_elements(d, depth);
+			if (depth != 0)
+				accept(r, ",");
+		} else if (i >= d->count) {
+			r->failed = true;
+		} else {
+			take_value(r, d, global->init + i++ * d->element);
+			if (depth != 0)
+				accept(r, ",");
+		}
+	} while (depth != 0 && !r->failed);
+}
+
+static void take_variable(struct reader *r, bool is_const, bool is_extern)
+{
+	struct declaration d, last;
+	bool first = true;
+
+	do {
+		struct image_global *global;
+
+		take_declaration(r, first ? NULL : &last, &d);
+		last = d;
+		first = false;
+		if (r->failed)
+			return;
+		if (is_extern)
+			continue;
+		global = image_add_global(r->image, d.name.p, d.name.n);
+		if (!global) {
+			r->failed = true;
+			return;
+		}
+		global->size = d.count * d.element;
+		global->align = d.align;
+		global->is_const = is_const;
+		if (accept(r, "="))
+			take_values(r, &d, global);
+	} while (!r->failed && accept(r, ","));
+	expect(r, ";");
+}
+
+static void take_version(struct reader *r)
+{
+	const struct token t = r->token;
+	unsigned major = 0, minor = 0;
+	size_t i = 0;
+
+	if (t.kind != TOKEN_NUMBER) {
+		r->failed = true;
+		return;
+	}
+	for (; i < t.n && isdigit((unsigned char)t.p[i]); i++)
+		major = major * 10 + (unsigned)(t.p[i] - '0');
+	if (i == t.n || t.p[i++] != '.')
+		r->failed = true;
+	for (; i < t.n && isdigit((unsigned char)t.p[i]); i++)
+		minor = minor * 10 + (unsigned)(t.p[i] - '0');
+	r->image->ptx_version = major * 10 + minor;
+	next(r);
+}
+
+static void take_target(struct reader *r)
+{
+	if (r->token.kind != TOKEN_WORD || r->token.n < 4 || memcmp(r->token.p, "sm_", 3) != 0) {
+		r->failed = true;
+		return;
+	}
+	r->image->target_sm = (unsigned)strtoul(r->token.p + 3, NULL, 10);
+	next(r);
+	while (accept(r, ","))
+		next(r);
+}
+
+static void skip_section(struct reader *r)
+{
+	while (!is(r, "{") && r->token.kind != TOKEN_END)
+		next(r);
+	skip_body(r);
+}
+
+static void skip_statement(struct reader *r)
+{
+	while (!is(r, ";") && r->token.kind != TOKEN_END)
+		next(r);
+	expect(r, ";");
+}
+
+/* .file and .loc end with their line. */
+static void skip_line(struct reader *r)
+{
+	while (r->p < r->end && *r->p != '\n')
+		r->p++;
+	next(r);
+}
+
+static void take_directive(struct reader *r)
+{
+	bool is_extern = false;
+
+	for (;;) {
+		if (accept(r, ".extern"))
+			is_extern = true;
+		else if (!accept(r, ".visible") && !accept(r, ".weak") && !accept(r, ".common"))
+			break;
+	}
+	if (accept(r, ".entry"))
+		take_entry(r);
+	else if (accept(r, ".func"))
+		take_function(r);
+	else if (accept(r, ".global"))
+		take_variable(r, false, is_extern);
+	else if (accept(r, ".const"))
+		take_variable(r, true, is_extern);
+	else if (is(r, ".shared") || is(r, ".tex") || is(r, ".alias") || is(r, ".pragma") ||
+		is(r, ".calltargets"))
+		skip_statement(r);
+	else if (is(r, ".file") || is(r, ".loc"))
+		skip_line(r);
+	else if (is(r, ".section"))
+		skip_section(r);
+	else if (accept(r, ".address_size"))
+		r->address_size = (unsigned)take_number(r);
+	else if (accept(r, ".target"))
+		take_target(r);
+	else
+		r->failed = true;
+}
+
+enum image_status image_read_ptx(const char *text, size_t n, struct image *ret_image)
+{
+	struct image image = {.is_ptx = 1};
+	struct reader r = {.p = text, .end = text + n, .image = &image, .address_size = 32};
+
+	next(&r);
+	if (!accept(&r, ".version"))
+		return IMAGE_BAD_BINARY;
+	take_version(&r);
+	if (r.failed || !accept(&r, ".target"))
+		return IMAGE_BAD_PTX;
+	take_target(&r);
+	while (!r.failed && r.token.kind != TOKEN_END)
+		take_directive(&r);
+	if (r.failed || r.address_size != 64) {
+		image_done(&image);
+		return IMAGE_BAD_PTX;
+	}
+	*ret_image = image;
+	return IMAGE_OK;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams and events as programs see them. The default streams are made on their first use: the
+ * legacy one per context, the per-thread one per context and thread.
+ */
+#include "simgpu/cu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static uint64_t thread_serials;
+
+/* At the end of a thread its per-thread streams go. */
+static void thread_ends(void *serial)
+{
+	pthread_mutex_lock(&cu.lock);
+	for (uint32_t i = 0; cu.initialised && i < SIM_MAX_CONTEXTS; i++) {
+		if (!cu.contexts[i])
+			continue;
+		CU_LIST_EACH(struct cu_stream, link, &cu.contexts[i]->streams, stream)
+		if (stream->per_thread && stream->id == (uint64_t)(uintptr_t)serial)
+			cu_stream_free(stream);
+	}
+	pthread_mutex_unlock(&cu.lock);
+}
+
+static void make_thread_key(void)
+{
+	pthread_key_create(&thread_key, thread_ends);
+}
+
+static CUresult per_thread_stream(struct cu_context *context, struct cu_stream **ret)
+{
+	struct cu_stream *stream;
+
+	if (cu_thread.serial == 0) {
+		/* Above all other ids, so that they do not meet. */
+		cu_thread.serial = ++thread_serials + (1ull << 62);
+		pthread_once(&thread_once, make_thread_key);
+		pthread_setspecific(thread_key, (void *)(uintptr_t)cu_thread.serial);
+	}
+	CU_LIST_EACH(struct cu_stream, link, &context->streams, other)
+	{
+		if (other->per_thread && other->id == cu_thread.serial) {
+			*ret = other;
+			return CUDA_SUCCESS;
+		}
+	}
+	CU_TRY(cu_stream_new(context, CU_STREAM_DEFAULT, 0, false, &stream));
+	cu_handle_free(stream->handle);
+	stream->handle = NULL;
+	stream->per_thread = true;
+	stream->id = cu_thread.serial;
+	*ret = stream;
+	return CUDA_SUCCESS;
+}
+
+CUresult cu_stream_get(CUstream handle, struct cu_context *context, struct cu_stream **ret)
+{
+	if (__builtin_expect((uintptr_t)handle > 2, 1)) {
+		*ret = cu_handle_get(handle, CU_KIND_STREAM);
+		return *ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (handle == CU_STREAM_PER_THREAD || (!handle && cu_thread.per_thread != 0))
+		return per_thread_stream(context, ret);
+	if (!context->legacy)
+		CU_TRY(cu_stream_new(context, CU_STREAM_DEFAULT, 0, true, &context->legacy));
+	*ret = context->legacy;
+	return CUDA_SUCCESS;
+}
+
+CUresult cu_stream_get_own(CUstream handle, struct cu_context *context, struct cu_stream **ret)
+{
+	CU_TRY(cu_stream_get(handle, context, ret));
+	return (*ret)->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult create(CUstream *phStream, unsigned flags, int priority)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(phStream && (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) == 0,
+		CUDA_ERROR_INVALID_VALUE);
+	/* Outside the range a priority is clamped, as documented. */
+	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+	CU_TRY(cu_stream_new(ctx, flags, priority, false, &stream));
+	*phStream = stream->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+	return create(phStream, Flags, 0);
+}
+
+CU_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+	return create(phStream, flags, priority);
+}
+
+CU_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER();
+	CU_CHECK((uintptr_t)hStream > 2, CUDA_ERROR_INVALID_HANDLE);
+	stream = cu_handle_get(hStream, CU_KIND_STREAM);
+	CU_CHECK(stream, CUDA_ERROR_INVALID_HANDLE);
+	cu_stream_free(stream);
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(priority, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	*priority = stream->priority;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(flags, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	*flags = stream->flags;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(streamId, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	*streamId = stream->id;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(pctx, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	*pctx = stream->context->handle;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+	CU_TRY(cuStreamGetCtx(hStream, pCtx));
+	if (pGreenCtx)
+		*pGreenCtx = NULL;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(device, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	*device = cu_device_number(stream->context->device);
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+	struct cu_stream *to, *from;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_TRY(cu_stream_get(dst, ctx, &to));
+	CU_TRY(cu_stream_get(src, ctx, &from));
+	CU_CHECK(to->context == from->context, CUDA_ERROR_INVALID_VALUE);
+	to->sync_policy = from->sync_policy;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuStreamGetAttribute(
+	CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(value_out, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	memset(value_out, 0, sizeof(*value_out));
+	switch ((int)attr) {
+	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		value_out->syncPolicy = stream->sync_policy ? stream->sync_policy
+							    : CU_SYNC_POLICY_AUTO;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		value_out->priority = stream->priority;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
+	default: return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CU_EXPORT CUresult cuStreamSetAttribute(
+	CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+{
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(value, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	switch ((int)attr) {
+	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		CU_CHECK((unsigned)value->syncPolicy >= CU_SYNC_POLICY_AUTO &&
+				(unsigned)value->syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC,
+			CUDA_ERROR_INVALID_VALUE);
+		stream->sync_policy = value->syncPolicy;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+		stream->priority = value->priority > 0 ? 0
+			: value->priority < -5         ? -5
+						       : value->priority;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+	case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
+	default: return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CU_EXPORT CUresult cuStreamAttachMemAsync(
+	CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
+{
+	struct cu_stream *stream;
+	struct cu_range *range;
+	struct cu_op op;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
+			flags == CU_MEM_ATTACH_SINGLE,
+		CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	CU_CHECK(flags != CU_MEM_ATTACH_SINGLE || !stream->legacy, CUDA_ERROR_INVALID_VALUE);
+	range = cu_range_find(&cu.device_memory, dptr);
+	CU_CHECK(range && range->kind == CU_MEM_MANAGED && range->base == dptr &&
+			(length == 0 || length == range->size),
+		CUDA_ERROR_INVALID_VALUE);
+	cu_op_init(&op, SIM_OP_EMPTY, stream->context);
+	return cu_stream_do(stream, &op);
+}
+
+/* ---- host functions ---- */
+
+static CUresult submit_host(struct cu_stream *stream, struct cu_host *host)
+{
+	bool captured = stream->capture != NULL;
+	struct cu_op op;
+	CUresult r;
+
+	host->running = 1;
+	r = cu_build_host(stream->context, host, &op);
+	if (r == CUDA_SUCCESS)
+		r = cu_stream_do(stream, &op);
+	/* A graph's node keeps a copy; else the callback thread frees it after the call. */
+	if (r != CUDA_SUCCESS || captured)
+		free(host);
+	return r;
+}
+
+CU_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+	struct cu_stream *stream;
+	struct cu_host *host;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(fn, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	host = calloc(1, sizeof(*host));
+	CU_CHECK(host, CUDA_ERROR_OUT_OF_MEMORY);
+	host->fn = fn;
+	host->user_data = userData;
+	return submit_host(stream, host);
+}
+
+CU_EXPORT CUresult cuLaunchHostFunc_v2(
+	CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+	/* How the device waits for the host: the simulated one has one way. */
+	CU_CHECK(syncMode <= 1, CUDA_ERROR_INVALID_VALUE);
+	return cuLaunchHostFunc(hStream, fn, userData);
+}
+
+CU_EXPORT CUresult cuStreamAddCallback(
+	CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+{
+	struct cu_stream *stream;
+	struct cu_host *host;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(callback && flags == 0, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	if (stream->capture)
+		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	host = calloc(1, sizeof(*host));
+	CU_CHECK(host, CUDA_ERROR_OUT_OF_MEMORY);
+	host->callback = callback;
+	host->stream = hStream;
+	host->user_data = userData;
+	return submit_host(stream, host);
+}
+
+/* ---- value operations ---- */
+
+static CUresult do_value(struct cu_stream *stream, const CUstreamBatchMemOpParams *params)
+{
+	struct cu_op op;
+
+	CU_TRY(cu_build_value(stream->context, params, &op));
+	return cu_stream_do(stream, &op);
+}
+
+static CUresult single_value(CUstream hStream, CUstreamBatchMemOpType type, CUdeviceptr addr,
+	uint64_t value, unsigned flags)
+{
+	CUstreamBatchMemOpParams params = {.operation = type};
+	struct cu_stream *stream;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	/* All members begin with operation, address, value, flags. */
+	params.writeValue.operation = type;
+	params.writeValue.address = addr;
+	params.writeValue.value64 = value;
+	params.writeValue.flags = flags;
+	return do_value(stream, &params);
+}
+
+CU_EXPORT CUresult cuStreamWriteValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+	return single_value(stream, CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, value, flags);
+}
+
+CU_EXPORT CUresult cuStreamWriteValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+	return single_value(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);
+}
+
+CU_EXPORT CUresult cuStreamWaitValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+{
+	return single_value(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags);
+}
+
+CU_EXPORT CUresult cuStreamWaitValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+{
+	return single_value(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags);
+}
+
+CU_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream hStream, unsigned int count,
+	CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+{
+	struct cu_stream *stream;
+	struct cu_op op;
+
+	CU_ENTER_CONTEXT(ctx);
+	CU_CHECK(paramArray && count != 0 && count <= 256 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+	CU_TRY(cu_stream_get(hStream, ctx, &stream));
+	for (unsigned i = 0; i < count; i++)
+		CU_TRY(cu_build_value(stream->context, &paramArray[i], &op));
+	for (unsigned i = 0; i < count; i++)
+		CU_TRY(do_value(stream, &paramArray[i]));
+	return CUDA_SUCCESS;
+}
+
+CUresult cu_build_value(
+	struct cu_context *context, const CUstreamBatchMemOpParams *params, struct cu_op *op)
+{
+	bool is_wait = params->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+		params->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+	uint32_t bytes = params->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+			params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64
+		? 8
+		: 4;
+	uint64_t address = params->writeValue.address;
+	unsigned flags = params->writeValue.flags;
+
+	if (params->operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (params->operation == CU_STREAM_MEM_OP_BARRIER) {
+		cu_op_init(op, SIM_OP_EMPTY, context);
+		return CUDA_SUCCESS;
+	}
+	CU_CHECK(is_wait || params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+			params->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64,
+		CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(address != 0 && address % bytes == 0, CUDA_ERROR_INVALID_VALUE);
+	if (is_wait)
+		CU_CHECK((flags & ~3u) == 0,
+			(flags & ~3u) == CU_STREAM_WAIT_VALUE_FLUSH ? CUDA_ERROR_NOT_SUPPORTED
+								    : CUDA_ERROR_INVALID_VALUE);
+	else
+		CU_CHECK((flags & ~1u) == 0, CUDA_ERROR_INVALID_VALUE);
+	if (!cu_is_device_address(address))
+		CU_CHECK(cu_range_find(&cu.host_memory, address), CUDA_ERROR_INVALID_VALUE);
+	else
+		CU_TRY(cu_check_device_range(address, bytes));
+	cu_op_init(op, is_wait ? SIM_OP_WAIT_VALUE : SIM_OP_WRITE_VALUE, context);
+	op->entry.value.ptr = address;
+	op->entry.value.value = bytes == 8 ? params->writeValue.value64 : params->writeValue.value;
+	op->entry.value.bytes = bytes;
+	op->entry.value.cmp = is_wait ? flags & 3u : 0;
+	if (!is_wait && !cu_is_device_address(address))
+		op->entry.flags = SIM_ENTRY_VISIBLE;
+	return CUDA_SUCCESS;
+}

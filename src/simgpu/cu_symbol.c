@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What hands out names: cuGetProcAddress, cuGetExportTable, error texts; and the profiler, which
+ * there is none of. Works before cuInit and in forked children.
+ */
+#include "simgpu/cu.h"
+
+#include <string.h>
+
+#include "cuda/names.h"
+
+/* In the order of cuda.def, as CUDA_ENTRY_ numbers it. */
+static void *const entries[] = {
+#define CU(abi, since, variant, action, stream, params, args) (void *)abi,
+#include "cuda/cuda.def"
+#undef CU
+};
+
+CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
+	cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus)
+{
+	CUdriverProcAddressQueryResult status;
+	const struct cuda_name *name;
+
+	CU_CHECK(symbol && pfn && (flags & ~3ull) == 0 && flags != 3, CUDA_ERROR_INVALID_VALUE);
+	name = cuda_name_find(symbol, cudaVersion, flags, &status);
+	*pfn = name ? entries[name - cuda_names] : NULL;
+	if (symbolStatus)
+		*symbolStatus = status;
+	if (name)
+		return CUDA_SUCCESS;
+	/* With a status to look at, a name that is unknown or too new is no error. */
+	return symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuGetProcAddress(
+	const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+	return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+}
+
+CU_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+	/* Tables that the documentation does not describe: none is here. */
+	CU_CHECK(ppExportTable && pExportTableId, CUDA_ERROR_INVALID_VALUE);
+	*ppExportTable = NULL;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuGetErrorName(CUresult error, const char **pStr)
+{
+	CU_CHECK(pStr, CUDA_ERROR_INVALID_VALUE);
+	*pStr = cuda_result_name(error);
+	return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CU_EXPORT CUresult cuGetErrorString(CUresult error, const char **pStr)
+{
+	CU_CHECK(pStr, CUDA_ERROR_INVALID_VALUE);
+	*pStr = cuda_result_text(error);
+	return *pStr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CU_EXPORT CUresult cuProfilerStart(void)
+{
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuProfilerStop(void)
+{
+	CU_ENTER_CONTEXT(ctx);
+	(void)ctx;
+	return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuProfilerInitialize(
+	const char *configFile, const char *outputFile, CUoutput_mode outputMode)
+{
+	CU_ENTER();
+	return CUDA_ERROR_NOT_SUPPORTED;
+}

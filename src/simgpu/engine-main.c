@@ -1,0 +1,782 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * divvy-sim-engine: the simulated hardware. One thread, one loop. Each turn takes what is in the
+ * rings, advances the timeline to the clock, publishes completions and then decides how long it
+ * may sleep: until the next moment at which somebody outside could notice (tl_next_visible), a poll
+ * of host memory, or the time by which the trace must have caught up. What is executed in between
+ * is computed later, with exact times.
+ *
+ * Exactly one engine serves a folder: it holds a lock file for its life. `--daemon` returns to its
+ * caller only when an engine (this one or one that won the race) listens.
+ */
+#include "simgpu/engine.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+
+#define TAG_SIGNAL 3u
+#define TAG_EXPORTS 5u
+#define BATCH 64
+#define BACKOFF_MIN_NS (20 * NSEC_PER_USEC)
+#define BACKOFF_MAX_NS (200 * NSEC_PER_USEC)
+
+/* ---- faults ---- */
+
+int engine_set_faults(struct engine *e, struct str text, struct error *err)
+{
+	struct sim_faults faults;
+	int r = sim_config_parse_faults(&faults, text, err);
+
+	r = r < 0 ? r : sim_faults_check(&faults, e->config.n, err);
+	if (r < 0)
+		return r;
+	e->faults = faults;
+	e->faults_since_ns = clock_now_ns();
+	return 0;
+}
+
+bool engine_fault_oom(struct engine *e, uint32_t device)
+{
+	bool hit = false;
+
+	for (uint32_t i = 0; i < e->faults.n; i++) {
+		struct sim_fault *f = &e->faults.v[i];
+
+		if (f->kind != SIM_FAULT_OOM || f->device != device || f->done)
+			continue;
+		if (f->after) {
+			f->after--;
+			continue;
+		}
+		hit = true;
+		f->done = !--f->count;
+	}
+	return hit;
+}
+
+void engine_device_error(struct engine *e, uint32_t device, uint32_t error)
+{
+	for (struct proc *p = e->procs; p; p = p->next)
+		for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++)
+			if (p->ctx[i] && p->ctx[i]->device == device)
+				submit_fail(p->ctx[i], error);
+}
+
+static void device_fault(struct engine *e, struct sim_fault *f)
+{
+	struct sim_state_device *d = &e->state->devices[f->device];
+
+	f->done = true;
+	if (f->device >= e->config.n)
+		return;
+	if (f->kind == SIM_FAULT_XID) {
+		__atomic_store_n((uint64_t *)&d->xids, ((d->xids >> 16) + 1) << 16 | f->count,
+			__ATOMIC_RELEASE);
+		return;
+	}
+	if (f->kind == SIM_FAULT_LOST)
+		d->lost = 1;
+	else
+		__atomic_add_fetch((uint64_t *)&d->ecc_uncorrected, 1, __ATOMIC_RELAXED);
+	engine_device_error(e, f->device,
+		f->kind == SIM_FAULT_LOST ? SIM_DEVICE_UNAVAILABLE : SIM_ECC_UNCORRECTABLE);
+}
+
+uint64_t engine_fault_kernel(struct engine *e, uint32_t device)
+{
+	uint64_t factor = 1;
+
+	for (uint32_t i = 0; i < e->faults.n; i++) {
+		struct sim_fault *f = &e->faults.v[i];
+
+		if (f->device != device || f->done || f->at_ns || f->kind == SIM_FAULT_OOM)
+			continue;
+		if (f->after) {
+			f->after--;
+			continue;
+		}
+		if (f->kind == SIM_FAULT_SLOW) {
+			factor = MAX(factor, f->count);
+		} else if (f->kind == SIM_FAULT_HANG) {
+			f->done = true;
+			return UINT64_MAX;
+		} else {
+			device_fault(e, f);
+		}
+	}
+	return factor;
+}
+
+/* Faults by time; returns when the next one is due. */
+static uint64_t timed_faults(struct engine *e, uint64_t now)
+{
+	uint64_t next = CLOCK_NEVER;
+
+	for (uint32_t i = 0; i < e->faults.n; i++) {
+		struct sim_fault *f = &e->faults.v[i];
+		uint64_t at = clock_add_ns(e->faults_since_ns, f->at_ns);
+
+		if (f->done || !f->at_ns)
+			continue;
+		if (at <= now)
+			device_fault(e, f);
+		else
+			next = MIN(next, at);
+	}
+	return next;
+}
+
+/* ---- a turn ---- */
+
+static bool ingest_all(struct engine *e)
+{
+	bool visible = false;
+
+	for (struct proc *p = e->active; p; p = p->active_next)
+		visible |= submit_ingest(p);
+	return visible;
+}
+
+/* A process that left work in its ring because the device had enough, and has room again. */
+static bool has_room_again(const struct engine *e)
+{
+	for (const struct proc *p = e->active; p; p = p->active_next)
+		if (p->throttled && p->pending <= e->config.costs.queue_ops / 2)
+			return true;
+	return false;
+}
+
+static bool is_throttled(const struct engine *e)
+{
+	for (const struct proc *p = e->active; p; p = p->active_next)
+		if (p->throttled)
+			return true;
+	return false;
+}
+
+uint64_t engine_catch_up(struct engine *e)
+{
+	uint64_t now = clock_now_ns();
+
+	ingest_all(e);
+	/* Event by event while rings wait, so that the device does not run dry in between. */
+	while (is_throttled(e) && tl_next_event(e->tl) <= now) {
+		tl_advance(e->tl, tl_next_event(e->tl));
+		if (has_room_again(e))
+			ingest_all(e);
+	}
+	tl_advance(e->tl, now);
+	return now;
+}
+
+static void wake_clients(struct engine *e)
+{
+	for (struct proc *p = e->active; p; p = p->active_next) {
+		struct sim_shm *shm = p->shm;
+
+		if (!p->wake || p->dead)
+			continue;
+		p->wake = false;
+		__atomic_add_fetch((uint32_t *)&shm->engine.wake_seq, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n((uint32_t *)&shm->client.waiters, __ATOMIC_SEQ_CST) ||
+			__atomic_load_n((uint32_t *)&shm->client.ring_waiters, __ATOMIC_SEQ_CST))
+			syscall(SYS_futex, (uint32_t *)&shm->engine.wake_seq, FUTEX_WAKE, INT32_MAX,
+				NULL, NULL, 0);
+	}
+}
+
+static bool is_quiet(const struct proc *p)
+{
+	return !p->pending && p->cb_given == p->cb_done && !p->throttled && !p->wake;
+}
+
+static void set_bell(struct proc *p, enum sim_doorbell bell)
+{
+	__atomic_store_n((uint32_t *)&p->shm->engine.doorbell, bell, __ATOMIC_SEQ_CST);
+}
+
+static void silence_bells(struct engine *e)
+{
+	for (struct proc *p = e->active; p; p = p->active_next)
+		if (!p->dead)
+			set_bell(p, SIM_BELL_NONE);
+}
+
+/* Work after the next wake-up needs no doorbell: say until when, per stream and process. */
+static void publish_bounds(struct engine *e, uint64_t wake)
+{
+	bool waiting = tl_is_waiting(e->tl);
+
+	e->turns++;
+	for (struct tl_op *op = tl_visible(e->tl, NULL); op; op = tl_visible(e->tl, op)) {
+		struct eop *o = CONTAINER_OF(op, struct eop, tl);
+
+		if (!o->stream || o->stream->turn == e->turns)
+			continue;
+		o->stream->turn = e->turns;
+		__atomic_store_n((uint64_t *)&o->proc->shm->streams[o->stream->slot].busy_until_ns,
+			tl_stream_bound(e->tl, &o->stream->tl), __ATOMIC_RELAXED);
+	}
+	for (struct proc *p = e->active; p; p = p->active_next) {
+		if (p->dead)
+			continue;
+		__atomic_store_n(
+			(uint64_t *)&p->shm->engine.now_ns, tl_now(e->tl), __ATOMIC_RELAXED);
+		__atomic_store_n((uint64_t *)&p->shm->engine.wake_at_ns, wake, __ATOMIC_RELEASE);
+		/* Throttled: the device has enough of it and comes back for the rest. */
+		set_bell(p,
+			p->throttled                     ? SIM_BELL_NONE
+				: waiting || !p->pending ? SIM_BELL_ALL
+							 : SIM_BELL_VISIBLE);
+	}
+}
+
+/*
+ * Whoever is not looked at any more rings for whatever it submits: it is told before its ring is
+ * read.
+ */
+static bool may_be_dropped(struct proc *p)
+{
+	if (p->dead)
+		return true;
+	if (!is_quiet(p) || !submit_ring_is_empty(p))
+		return false;
+	set_bell(p, SIM_BELL_ALL);
+	return submit_ring_is_empty(p);
+}
+
+static void drop_inactive(struct engine *e)
+{
+	struct proc **at = &e->active;
+
+	while (*at) {
+		struct proc *p = *at;
+
+		if (!may_be_dropped(p)) {
+			at = &p->active_next;
+			continue;
+		}
+		*at = p->active_next;
+		p->active = false;
+	}
+}
+
+static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
+{
+	const struct sim_costs *costs = &e->config.costs;
+	uint64_t t, wait;
+	bool exact;
+
+	t = tl_next_visible(e->tl, &exact);
+	if (t != TL_NEVER && !exact) {
+		/* A lower bound: not more often than useful, less while it only moves on. */
+		e->backoff_ns = progress ? BACKOFF_MIN_NS : MIN(e->backoff_ns * 2, BACKOFF_MAX_NS);
+		t = MAX(t, now + e->backoff_ns);
+	}
+	if (!tl_is_idle(e->tl))
+		t = MIN(t, now + costs->catch_up_ns);
+	if (is_throttled(e))
+		t = MIN(t, now + NSEC_PER_MSEC);
+	if (e->host_wait) {
+		/* The longer it takes the less a moment matters: a 32nd, up to 1 ms. */
+		wait = (now - e->host_wait_since) / 32;
+		t = MIN(t, now + MIN(MAX(costs->poll_ns, wait), NSEC_PER_MSEC));
+	}
+	return MIN(t, timed_faults(e, now));
+}
+
+/* Everything up to now; returns when to look again. */
+static uint64_t turn(struct engine *e)
+{
+	uint64_t now, wake;
+	bool progress = false, again;
+	bool waited = e->host_wait;
+
+	silence_bells(e);
+	do {
+		now = engine_catch_up(e);
+		for (struct proc *p = e->active; p; p = p->active_next)
+			if (!p->dead)
+				submit_look(p);
+		e->host_wait = false;
+		if (tl_is_waiting(e->tl))
+			tl_recheck(e->tl);
+		if (e->host_wait && !waited)
+			e->host_wait_since = now;
+		waited = e->host_wait;
+		for (struct proc *p = e->active; p; p = p->active_next)
+			progress |= p->wake;
+		wake_clients(e);
+		wake = choose_wake(e, now, progress);
+		publish_bounds(e, wake);
+		drop_inactive(e);
+		/* What came while the bells were silent. */
+		again = ingest_all(e);
+		for (struct proc *p = e->active; p; p = p->active_next)
+			again |= p->pending &&
+				*(uint32_t *)&p->shm->engine.doorbell == SIM_BELL_ALL &&
+				!tl_is_waiting(e->tl);
+	} while (again);
+	record_now(e, now);
+	return wake;
+}
+
+/* ---- the loop ---- */
+
+static void dispatch(struct engine *e, const struct epoll_event *ev, int signals)
+{
+	uint64_t tag = ev->data.u64;
+	struct signalfd_siginfo info;
+
+	if (tag == ENGINE_TAG_LISTEN) {
+		serve_accept(e);
+	} else if (tag == TAG_EXPORTS) {
+		mem_phys_settle(e->mem);
+	} else if (tag == TAG_SIGNAL) {
+		while (read(signals, &info, sizeof(info)) == sizeof(info)) {
+			struct sim_config c;
+			struct error err = {0};
+
+			if (info.ssi_signo != SIGHUP) {
+				e->stopping = true;
+				continue;
+			}
+			if (sim_config_load(&c, e->dir, e->devices, &err) < 0) {
+				log_warn("faults stay as they are: %s", err.msg);
+				continue;
+			}
+			e->faults = c.faults;
+			e->faults_since_ns = clock_now_ns();
+		}
+	} else {
+		serve_ready((struct proc *)(uintptr_t)(tag & ~UINT64_C(7)), (uint32_t)(tag & 7));
+	}
+}
+
+static bool is_over(struct engine *e, uint64_t now, uint64_t *wake)
+{
+	uint64_t end;
+
+	if (e->stopping)
+		return true;
+	if (e->clients) {
+		e->empty_since_ns = 0;
+		return false;
+	}
+	if (e->config.stay)
+		return false;
+	if (!e->empty_since_ns)
+		e->empty_since_ns = now;
+	/* The first client may take its time. */
+	end = clock_add_ns(e->empty_since_ns,
+		e->clients_ever ? e->config.linger_ns : MAX(e->config.linger_ns, 5 * NSEC_PER_SEC));
+	*wake = MIN(*wake, end);
+	return now >= end;
+}
+
+static int loop(struct engine *e, int signals)
+{
+	struct epoll_event events[BATCH];
+
+	for (;;) {
+		uint64_t wake = turn(e), now = clock_now_ns();
+		struct timespec timeout;
+		int n;
+
+		if (is_over(e, now, &wake))
+			return 0;
+		serve_end_rest(e, now, &wake);
+		wake = MIN(wake, now + 3600 * NSEC_PER_SEC);
+		wake = wake > now ? wake - now : 0;
+		timeout = (struct timespec){
+			(time_t)(wake / NSEC_PER_SEC), (long)(wake % NSEC_PER_SEC)};
+		n = epoll_pwait2(e->epoll, events, BATCH, &timeout, NULL);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		for (int i = 0; i < n; i++)
+			dispatch(e, &events[i], signals);
+		drop_inactive(e);
+		serve_reap(e);
+	}
+}
+
+/* ---- start and end ---- */
+
+struct options {
+	const char *dir, *devices;
+	bool daemon, stay;
+};
+
+static int default_dir(char *buf, size_t size)
+{
+	return sim_dir(buf, size);
+}
+
+static int make_dir(struct engine *e, const struct options *o, struct error *err)
+{
+	char path[sizeof(e->dir)];
+
+	if (o->dir ? snprintf(path, sizeof(path), "%s", o->dir) >= (int)sizeof(path)
+		   : default_dir(path, sizeof(path)) < 0)
+		return fail(err, ENAMETOOLONG, "the folder's path is too long");
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return fail_errno(err, errno, "create folder '%s'", path);
+	if (!realpath(path, e->dir))
+		return fail_errno(err, errno, "folder '%s'", path);
+	return 0;
+}
+
+/* A lock file that was removed, by its last holder or with the folder, is the lock of nothing. */
+static bool is_there(const struct engine *e, int lock)
+{
+	char path[4096];
+	struct stat held, there;
+
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOCK);
+	return !fstat(lock, &held) && !stat(path, &there) && held.st_dev == there.st_dev &&
+		held.st_ino == there.st_ino;
+}
+
+/* 1: another engine has it. Children inherit the lock with the descriptor. */
+static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
+{
+	char path[4096];
+	_cleanup_close_ int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOCK);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fail_errno(err, errno, "open '%s'", path);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno == EWOULDBLOCK)
+			return 1;
+		return fail_errno(err, errno, "lock '%s'", path);
+	}
+	if (!is_there(e, fd))
+		return 1;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static bool can_connect(const struct engine *e)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 &&
+		snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", e->dir, SIM_FILE_SOCKET) <
+		(int)sizeof(addr.sun_path) &&
+		!connect(fd, (struct sockaddr *)&addr, sizeof(addr));
+}
+
+/* Somebody else holds the lock: it will listen soon, or is leaving and lets the lock go. */
+static int wait_for_other(const struct engine *e, int *ret_fd, struct error *err)
+{
+	uint64_t deadline = clock_now_ns() + 10 * NSEC_PER_SEC;
+
+	while (clock_now_ns() < deadline) {
+		int r;
+
+		if (can_connect(e))
+			return 1;
+		r = take_lock(e, ret_fd, err);
+		if (r <= 0)
+			return r;
+		clock_sleep_until_ns(clock_now_ns() + 2 * NSEC_PER_MSEC);
+	}
+	return fail(err, ETIMEDOUT, "another engine holds '%s/%s' and does not answer", e->dir,
+		SIM_FILE_LOCK);
+}
+
+static int tl_start(struct engine *e, struct error *err)
+{
+	struct tl_params params = {
+		.devices = e->config.n,
+		.slice_ns = e->config.costs.slice_ns,
+		.switch_ns = e->config.costs.switch_ns,
+		.launch_ns = e->config.costs.launch_ns,
+	};
+	struct tl_hooks hooks = submit_make_hooks(e);
+	int r = tl_new(&params, &hooks, e->start_ns, &e->tl);
+
+	return r < 0 ? fail(err, -r, "timeline") : 0;
+}
+
+static int engine_start(struct engine *e, const struct options *o, int signals, struct error *err)
+{
+	struct epoll_event listen_ev = {.events = EPOLLIN, .data.u64 = ENGINE_TAG_LISTEN};
+	struct epoll_event signal_ev = {.events = EPOLLIN, .data.u64 = TAG_SIGNAL};
+	struct epoll_event exports_ev = {.events = EPOLLIN, .data.u64 = TAG_EXPORTS};
+	uint64_t totals[SIM_MAX_DEVICES];
+	int r;
+
+	e->start_ns = e->sample_ns = e->faults_since_ns = clock_now_ns();
+	e->backoff_ns = BACKOFF_MIN_NS;
+	e->config.stay |= o->stay;
+	e->faults = e->config.faults;
+	for (uint32_t i = 0; i < e->config.n; i++)
+		totals[i] = e->config.devices[i].mem_bytes;
+	r = mem_new(totals, e->config.n, record_account, e, &e->mem);
+	if (r < 0)
+		return fail(err, -r, "reserve the address range 0x%llx",
+			(unsigned long long)SIM_VA_BASE);
+	r = tl_start(e, err);
+	if (r >= 0)
+		r = record_open(e, err);
+	if (r < 0)
+		return r;
+	e->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (e->epoll < 0)
+		return fail_errno(err, errno, "epoll");
+	r = serve_listen(e, err);
+	if (r < 0)
+		return r;
+	if (epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->listen, &listen_ev) < 0 ||
+		epoll_ctl(e->epoll, EPOLL_CTL_ADD, signals, &signal_ev) < 0 ||
+		epoll_ctl(e->epoll, EPOLL_CTL_ADD, mem_exports_fd(e->mem), &exports_ev) < 0)
+		return fail_errno(err, errno, "epoll");
+	return 0;
+}
+
+static void remove_file(const struct engine *e, const char *name)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", e->dir, name);
+	unlink(path);
+}
+
+/* The trace of a folder that somebody chose stays; that of the default folder goes with it. The
+ * socket goes first and the lock last, so that a newcomer either connects or can take the lock. In
+ * a folder that was emptied under us, and may be another engine's by now, nothing is ours. */
+static void engine_end(struct engine *e, int lock, bool keep)
+{
+	const bool is_ours = is_there(e, lock);
+
+	if (is_ours)
+		remove_file(e, SIM_FILE_SOCKET);
+	for (struct proc *p = e->procs; p; p = p->next) {
+		if (p->shm) {
+			__atomic_store_n((uint32_t *)&p->shm->engine.dead, 1, __ATOMIC_SEQ_CST);
+			p->wake = true;
+			submit_activate(p);
+		}
+	}
+	wake_clients(e);
+	for (struct proc *p = e->procs; p; p = p->next)
+		serve_drop(p);
+	drop_inactive(e);
+	serve_reap(e);
+	record_now(e, tl_now(e->tl));
+	fd_close(e->listen);
+	fd_close(e->epoll);
+	tl_free(e->tl);
+	record_close(e);
+	mem_free_all(e->mem);
+	if (!is_ours)
+		return;
+	remove_file(e, SIM_FILE_STATE);
+	if (keep)
+		return;
+	remove_file(e, SIM_FILE_TRACE);
+	remove_file(e, SIM_FILE_ACCOUNT);
+	remove_file(e, SIM_FILE_LOG);
+	remove_file(e, SIM_FILE_LOCK);
+	rmdir(e->dir); /* stays when there is something else in it, a config for example */
+}
+
+static void set_priority(void)
+{
+	struct sched_param rr = {.sched_priority = 1};
+	struct rlimit files;
+
+	clock_set_slack_ns(1);
+	/* Hardware does not wait for its turn on the CPU; refused without the right: fine. */
+	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &rr);
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
+/* In the background: the parent leaves when the child says that it listens (or that it failed). */
+static int to_background(const struct engine *e, int *ret_ready, struct error *err)
+{
+	char path[4096], said[1 + sizeof(err->msg)] = {1};
+	int pipes[2], status = 0;
+	pid_t pid;
+
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		return fail_errno(err, errno, "pipe");
+	pid = fork();
+	if (pid < 0)
+		return fail_errno(err, errno, "fork");
+	if (pid) {
+		close(pipes[1]);
+		/* The one in between, which ends at once: no zombie for an init that reaps none. */
+		waitpid(pid, NULL, 0);
+		if (read(pipes[0], said, sizeof(said) - 1) > 1)
+			log_error("%s", said + 1);
+		_exit(said[0]);
+	}
+	close(pipes[0]);
+	setsid();
+	pid = fork();
+	if (pid)
+		_exit(status);
+	snprintf(path, sizeof(path), "%s/%s", e->dir, SIM_FILE_LOG);
+	status = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (status >= 0) {
+		dup2(status, 1);
+		dup2(status, 2);
+		close(status);
+	}
+	status = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (status >= 0) {
+		dup2(status, 0);
+		close(status);
+	}
+	if (chdir("/") < 0)
+		log_debug("chdir: %m");
+	*ret_ready = pipes[1];
+	return 0;
+}
+
+/* To whoever started us: the log is in a folder that may be full, and nobody looks there first. */
+static void tell_failure(int ready, const struct error *err)
+{
+	char said[1 + sizeof(err->msg)] = {1};
+
+	snprintf(said + 1, sizeof(said) - 1, "%s", err->msg);
+	if (ready >= 0 && write(ready, said, 1 + strlen(said + 1)) < 0)
+		log_debug("whoever started this engine has gone");
+}
+
+static int run(const struct options *o, struct error *err)
+{
+	static struct engine e = {
+		.epoll = -1, .listen = -1, .trace_file.fd = -1, .account_file.fd = -1};
+	_cleanup_close_ int lock = -1, signals = -1, ready = -1;
+	char chosen[sizeof(e.dir)], ok = 0;
+	bool keep;
+	sigset_t set;
+	int r;
+
+	r = make_dir(&e, o, err);
+	if (r < 0)
+		return r;
+	keep = !(snprintf(chosen, sizeof(chosen), "/dev/shm/divvy-sim-%u", getuid()) > 0 &&
+		!strcmp(chosen, e.dir));
+	r = take_lock(&e, &lock, err);
+	if (r == 1 && o->daemon)
+		r = wait_for_other(&e, &lock, err);
+	if (r == 1)
+		return o->daemon ? 0 : fail(err, EBUSY, "an engine already serves '%s'", e.dir);
+	if (r < 0)
+		return r;
+	e.devices = o->devices;
+	r = sim_config_load(&e.config, e.dir, e.devices, err);
+	if (r < 0)
+		return r;
+	if (o->daemon) {
+		r = to_background(&e, &ready, err);
+		if (r < 0)
+			return r;
+	}
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	signals = signal_fd_new(&set);
+	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+	set_priority();
+	if (signals < 0)
+		return fail_errno(err, -signals, "signals");
+	r = engine_start(&e, o, signals, err);
+	if (r < 0) {
+		tell_failure(ready, err);
+		return r;
+	}
+	if (ready >= 0 && write(ready, &ok, 1) != 1)
+		log_debug("whoever started this engine has gone");
+	ready = fd_close(ready);
+	log_info("simulating %u device(s) in %s", e.config.n, e.dir);
+	r = loop(&e, signals);
+	engine_end(&e, lock, keep);
+	return r < 0 ? fail(err, -r, "loop") : 0;
+}
+
+static void usage(FILE *f)
+{
+	fprintf(f,
+		"usage: divvy-sim-engine [--dir DIR] [--devices 2xH200-141Gi] [--stay] "
+		"[--foreground | --daemon]\n"
+		"Simulates GPUs for the programs that use DIR (default: $%s, or "
+		"/dev/shm/divvy-sim-UID).\n",
+		SIM_ENV_DIR);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"dir", required_argument, NULL, 'd'},
+		{"devices", required_argument, NULL, 'g'},
+		{"stay", no_argument, NULL, 's'},
+		{"foreground", no_argument, NULL, 'f'},
+		{"daemon", no_argument, NULL, 'b'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	struct options o = {.daemon = false};
+	sigset_t none;
+	struct error err = {0};
+	int c;
+
+	log_init("divvy-sim-engine");
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+		switch (c) {
+		case 'd': o.dir = optarg; break;
+		case 'g': o.devices = optarg; break;
+		case 's': o.stay = true; break;
+		case 'f': o.daemon = false; break;
+		case 'b': o.daemon = true; break;
+		case 'h': usage(stdout); return 0;
+		default: usage(stderr); return 2;
+		}
+	}
+	if (optind < argc) {
+		usage(stderr);
+		return 2;
+	}
+	/* What the program that started us has open is not for us to keep open. */
+	if (o.daemon)
+		close_range(3, ~0u, 0);
+	if (run(&o, &err) < 0) {
+		log_error("%s", err.msg);
+		return 1;
+	}
+	return 0;
+}

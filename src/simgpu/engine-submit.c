@@ -1,0 +1,757 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ring entries into operations, completions out. An entry is copied before it is looked at, since
+ * the ring is the client's to write; nonsense in it (unknown kind, size beyond the ring) breaks the
+ * process's ring for good, a bad slot or parameter fails the context. Completion numbers are
+ * stored into the shared memory as the timeline reaches them; waking is done once a turn.
+ */
+#include "simgpu/engine.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define ENTRY_MAX (SIM_ENTRY_BYTES + SIM_MAX_INLINE_BYTES + SIM_ENTRY_UNIT)
+
+static uint64_t load(const _Atomic uint64_t *p)
+{
+	return __atomic_load_n((const uint64_t *)p, __ATOMIC_ACQUIRE);
+}
+
+static void store(_Atomic uint64_t *p, uint64_t v)
+{
+	__atomic_store_n((uint64_t *)p, v, __ATOMIC_RELEASE);
+}
+
+void submit_activate(struct proc *p)
+{
+	if (p->active || p->dead || !p->shm)
+		return;
+	p->active = true;
+	p->active_next = p->engine->active;
+	p->engine->active = p;
+}
+
+/* ---- events ---- */
+
+void submit_event_unref(struct engine *e, struct eevent *ev)
+{
+	if (!ev || --ev->refs)
+		return;
+	for (struct eevent **p = &e->ipc_events; *p; p = &(*p)->ipc_next) {
+		if (*p == ev) {
+			*p = ev->ipc_next;
+			break;
+		}
+	}
+	free(ev);
+}
+
+int submit_event_bind(struct proc *p, uint32_t slot, struct eevent *ev)
+{
+	struct event_slot *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->proc = p;
+	s->slot = slot;
+	s->next = ev->slots;
+	ev->slots = s;
+	ev->refs++;
+	p->events[slot] = ev;
+	return 0;
+}
+
+void submit_event_unbind(struct proc *p, uint32_t slot)
+{
+	struct eevent *ev = p->events[slot];
+
+	if (!ev)
+		return;
+	p->events[slot] = NULL;
+	for (struct event_slot **at = &ev->slots; *at; at = &(*at)->next) {
+		struct event_slot *s = *at;
+
+		if (s->proc != p || s->slot != slot)
+			continue;
+		*at = s->next;
+		free(s);
+		break;
+	}
+	submit_event_unref(p->engine, ev);
+}
+
+struct eevent *submit_event_get(struct proc *p, uint32_t slot)
+{
+	struct eevent *ev;
+
+	if (slot >= SIM_MAX_EVENTS || !p->events)
+		return NULL;
+	if (p->events[slot])
+		return p->events[slot];
+	ev = calloc(1, sizeof(*ev));
+	if (!ev)
+		return NULL;
+	if (submit_event_bind(p, slot, ev) < 0) {
+		free(ev);
+		return NULL;
+	}
+	return ev;
+}
+
+static void event_done(struct eop *op, uint64_t t)
+{
+	struct eevent *ev = op->event;
+
+	for (struct event_slot *s = ev->slots; s; s = s->next) {
+		struct sim_event *out = &s->proc->shm->events[s->slot];
+
+		store(&out->time_ns, t);
+		if (op->tl.parent)
+			store(&out->graph_records, load(&out->graph_records) + 1);
+		else if (op->e.event.record > load(&out->record))
+			store(&out->record, op->e.event.record);
+	}
+	if (ev->last == op)
+		ev->last = NULL;
+}
+
+/* ---- completion ---- */
+
+static void stream_completed(struct estream *s, uint64_t seq)
+{
+	struct sim_stream *out = &s->proc->shm->streams[s->slot];
+	uint64_t before = load(&out->completed);
+
+	if (seq <= before)
+		return;
+	store(&out->completed, seq);
+	if (load(&out->await_seq) > before)
+		s->proc->wake = true;
+}
+
+static void free_stream(struct estream *s)
+{
+	struct proc *p = s->proc;
+
+	for (struct estream **at = &p->stream_list; *at; at = &(*at)->next) {
+		if (*at == s) {
+			*at = s->next;
+			break;
+		}
+	}
+	tl_stream_remove(p->engine->tl, &s->tl);
+	__atomic_store_n((uint32_t *)&p->shm->streams[s->slot].live, 0, __ATOMIC_RELEASE);
+	if (p->streams[s->slot] == s)
+		p->streams[s->slot] = NULL;
+	free(s);
+}
+
+void submit_fail(struct ectx *ctx, uint32_t error)
+{
+	struct proc *p = ctx->proc;
+
+	if (ctx->error)
+		return;
+	log_debug("process %d, context %u: error %u", p->pid, ctx->slot, error);
+	ctx->error = error;
+	__atomic_store_n((uint32_t *)&p->shm->contexts[ctx->slot].error, error, __ATOMIC_RELEASE);
+	tl_ctx_fail(p->engine->tl, &ctx->tl);
+	for (struct estream *s = p->stream_list; s; s = s->next)
+		if (s->ctx == ctx)
+			stream_completed(s, s->submitted);
+	p->wake = true;
+	submit_activate(p);
+}
+
+void submit_drop_streams(struct proc *p, const struct ectx *ctx)
+{
+	struct estream *s, *next;
+
+	for (s = p->stream_list; s; s = next) {
+		next = s->next;
+		if (!ctx || s->ctx == ctx)
+			free_stream(s);
+	}
+}
+
+/* ---- host functions ---- */
+
+static void give_callback(struct eop *op)
+{
+	struct proc *p = op->proc;
+	uint64_t n = p->cb_given++;
+	struct sim_callback *cb = &p->shm->callbacks[n % SIM_MAX_CALLBACKS];
+
+	p->cb[n % SIM_MAX_CALLBACKS] = op;
+	cb->cookie = op->e.host.cookie;
+	cb->context = op->ctx->slot;
+	cb->error = op->ctx->error;
+	store(&cb->done_ns, 0);
+	__atomic_store_n(
+		(uint32_t *)&p->shm->engine.cb_tail, (uint32_t)p->cb_given, __ATOMIC_RELEASE);
+	syscall(SYS_futex, (uint32_t *)&p->shm->engine.cb_tail, FUTEX_WAKE, INT32_MAX, NULL, NULL,
+		0);
+	submit_activate(p);
+}
+
+static void start_callback(struct eop *op)
+{
+	struct proc *p = op->proc;
+
+	if (p->cb_given - p->cb_done < SIM_MAX_CALLBACKS) {
+		give_callback(op);
+		return;
+	}
+	op->cb_next = NULL;
+	*p->cb_wait_tail = op;
+	p->cb_wait_tail = &op->cb_next;
+}
+
+static void forget_callback(struct eop *op)
+{
+	struct proc *p = op->proc;
+
+	for (uint32_t i = 0; i < SIM_MAX_CALLBACKS; i++)
+		if (p->cb[i] == op)
+			p->cb[i] = NULL;
+	for (struct eop **at = &p->cb_wait; *at; at = &(*at)->cb_next) {
+		if (*at != op)
+			continue;
+		*at = op->cb_next;
+		if (!*at)
+			p->cb_wait_tail = at;
+		break;
+	}
+}
+
+/* Host functions that have returned. */
+static void look_callbacks(struct proc *p)
+{
+	while (p->cb_done < p->cb_given) {
+		uint32_t i = p->cb_done % SIM_MAX_CALLBACKS;
+		uint64_t t = load(&p->shm->callbacks[i].done_ns);
+		struct eop *op = p->cb[i];
+
+		if (!t)
+			return;
+		p->cb[i] = NULL;
+		p->cb_done++;
+		if (op)
+			tl_finish_external(p->engine->tl, &op->tl, MIN(t, clock_now_ns()));
+		if (p->cb_wait) {
+			op = p->cb_wait;
+			p->cb_wait = op->cb_next;
+			if (!p->cb_wait)
+				p->cb_wait_tail = &p->cb_wait;
+			give_callback(op);
+		}
+	}
+}
+
+/* ---- the timeline's hooks ---- */
+
+static struct eop *eop_of(struct tl_op *op)
+{
+	return CONTAINER_OF(op, struct eop, tl);
+}
+
+static uint64_t on_start(void *user, struct tl_op *tl_op, uint64_t t)
+{
+	struct eop *op = eop_of(tl_op);
+
+	if (op->e.kind == SIM_OP_HOST_FUNC) {
+		start_callback(op);
+		return 0;
+	}
+	return op->graph ? 0 : exec_start(op);
+}
+
+static bool on_ready(void *user, struct tl_op *op, uint64_t t)
+{
+	return exec_ready(eop_of(op));
+}
+
+static bool on_finish(void *user, struct tl_op *tl_op, uint64_t t)
+{
+	struct eop *op = eop_of(tl_op);
+	bool wrote = false;
+
+	if (op->event)
+		event_done(op, t);
+	if (op->e.kind == SIM_OP_HOST_FUNC && tl_op->aborted)
+		forget_callback(op);
+	if (!op->graph && !tl_op->aborted)
+		wrote = exec_finish(op);
+	else if (op->e.kind == SIM_OP_FREE_ASYNC && op->ticket)
+		mem_free_ticket(op->proc->engine->mem, op->e.mem.ptr, op->ticket);
+	if (op->stream) {
+		op->proc->pending--;
+		stream_completed(op->stream, op->e.seq);
+	}
+	return wrote;
+}
+
+static void on_release(void *user, struct tl_op *tl_op)
+{
+	struct eop *op = eop_of(tl_op);
+	struct estream *s = op->stream;
+
+	submit_event_unref(op->proc->engine, op->event);
+	submit_graph_unref(op->graph);
+	if (s && --s->ops == 0 && s->leaving)
+		free_stream(s);
+	free(op);
+}
+
+static void on_piece(void *user, const struct tl_piece *piece)
+{
+	record_piece(user, piece);
+}
+
+struct tl_hooks submit_make_hooks(struct engine *e)
+{
+	return (struct tl_hooks){e, on_start, on_ready, on_finish, on_release, on_piece};
+}
+
+/* ---- operations ---- */
+
+static struct eop *eop_new(
+	struct proc *p, struct ectx *ctx, const struct sim_entry *entry, uint32_t trailing)
+{
+	struct eop *op = malloc(sizeof(*op) + trailing);
+
+	if (!op)
+		return NULL;
+	memset(op, 0, sizeof(*op));
+	op->proc = p;
+	op->ctx = ctx;
+	op->id = ++p->engine->next_op;
+	op->e = *entry;
+	op->trailing = trailing;
+	if (trailing)
+		memcpy(op->data, entry + 1, trailing);
+	op->tl.kind = (uint8_t)entry->kind;
+	op->tl.visible = (entry->flags & SIM_ENTRY_VISIBLE) != 0;
+	op->tl.submit_ns = MIN(entry->submit_ns, clock_now_ns());
+	return op;
+}
+
+/* What the operation needs beside its plan: events and tickets. In ring order. */
+static uint32_t attach(struct eop *op)
+{
+	struct proc *p = op->proc;
+	struct tl_op *last;
+
+	switch ((enum sim_op_kind)op->e.kind) {
+	case SIM_OP_EVENT_RECORD:
+		op->event = submit_event_get(p, op->e.event.event);
+		if (!op->event)
+			return SIM_INVALID_VALUE;
+		op->event->refs++;
+		return SIM_OK;
+	case SIM_OP_EVENT_WAIT:
+		if (op->e.event.event >= SIM_MAX_EVENTS)
+			return SIM_INVALID_VALUE;
+		if (!p->events[op->e.event.event] || !p->events[op->e.event.event]->last)
+			return SIM_OK;
+		last = &p->events[op->e.event.event]->last->tl;
+		return tl_depend(p->engine->tl, &op->tl, last) < 0 ? SIM_OUT_OF_MEMORY : SIM_OK;
+	case SIM_OP_FREE_ASYNC:
+		if (op->stream &&
+			mem_free_later(p->engine->mem, &p->mem, op->e.mem.ptr, op->stream->id,
+				&op->ticket) < 0)
+			return SIM_INVALID_VALUE;
+		return SIM_OK;
+	default: return SIM_OK;
+	}
+}
+
+/* Of an operation that was never submitted. */
+static void eop_discard(struct eop *op)
+{
+	while (op->tl.nodes) {
+		struct eop *node = eop_of(op->tl.nodes);
+
+		op->tl.nodes = node->tl.next;
+		eop_discard(node);
+	}
+	tl_undepend(op->proc->engine->tl, &op->tl);
+	if (op->event && op->event->last == op)
+		op->event->last = NULL;
+	submit_event_unref(op->proc->engine, op->event);
+	submit_graph_unref(op->graph);
+	free(op);
+}
+
+/* The work of a context that has failed is over as soon as it is there. */
+static void complete_at_once(struct eop *op)
+{
+	uint64_t t = tl_now(op->proc->engine->tl);
+
+	if (op->e.kind == SIM_OP_EVENT_RECORD) {
+		op->event = submit_event_get(op->proc, op->e.event.event);
+		if (op->event) {
+			op->event->refs++;
+			event_done(op, t);
+		}
+	}
+	stream_completed(op->stream, op->e.seq);
+	eop_discard(op);
+}
+
+static uint32_t plan_graph(struct eop *op)
+{
+	struct proc *p = op->proc;
+	struct timeline *tl = p->engine->tl;
+	struct egraph *g = op->e.graph.graph < SIM_MAX_GRAPHS ? p->graphs[op->e.graph.graph] : NULL;
+	_cleanup_free_ struct eop **nodes = NULL;
+	_cleanup_free_ uint64_t *ends = NULL;
+	uint32_t status = SIM_OK, n = 0;
+
+	if (!g)
+		return SIM_INVALID_VALUE;
+	nodes = calloc(g->n + 1, sizeof(struct eop *));
+	ends = calloc(g->n + 1, sizeof(*ends));
+	if (!nodes || !ends)
+		return SIM_OUT_OF_MEMORY;
+	op->graph = g;
+	g->refs++;
+	op->tl.class = TL_GRAPH;
+	op->tl.visible |= g->visible;
+	for (n = 0; n < g->n && status == SIM_OK; n++) {
+		struct graph_node *from = &g->nodes[n];
+		struct eop *node = eop_new(p, op->ctx, from->entry, from->trailing);
+
+		if (!node) {
+			status = SIM_OUT_OF_MEMORY;
+			break;
+		}
+		nodes[n] = node;
+		tl_add_node(tl, &op->tl, &node->tl);
+		node->e.stream = op->e.stream;
+		status = exec_plan(node);
+		if (status == SIM_OK)
+			status = attach(node);
+		for (uint32_t d = 0; d < from->ndeps && status == SIM_OK; d++) {
+			if (tl_depend(tl, &node->tl, &nodes[from->deps[d]]->tl) < 0)
+				status = SIM_OUT_OF_MEMORY;
+			ends[n] = MAX(ends[n], ends[from->deps[d]]);
+		}
+		if (!node->tl.spin)
+			ends[n] += node->tl.duration_ns;
+		op->tl.duration_ns = MAX(op->tl.duration_ns, ends[n]);
+	}
+	/* Records inside count for waits that come after the launch. */
+	for (uint32_t i = 0; i < g->n && status == SIM_OK; i++)
+		if (nodes[i]->e.kind == SIM_OP_EVENT_RECORD)
+			nodes[i]->event->last = nodes[i];
+	return status;
+}
+
+/* Of a launch: that of the same executable in another stream, if it is not over. */
+static uint32_t depend_on_last(struct eop *op)
+{
+	struct proc *p = op->proc;
+	const struct sim_op_graph *g = &op->e.graph;
+	struct estream *s = g->after_seq && g->after < SIM_MAX_STREAMS ? p->streams[g->after]
+								       : NULL;
+
+	for (struct tl_op *on = s ? s->tl.head : NULL; on; on = on->next)
+		if (eop_of(on)->e.seq == g->after_seq)
+			return tl_depend(p->engine->tl, &op->tl, on) < 0 ? SIM_OUT_OF_MEMORY
+									 : SIM_OK;
+	return SIM_OK;
+}
+
+static void mark_awaited(struct estream *s)
+{
+	uint64_t await = load(&s->proc->shm->streams[s->slot].await_seq);
+	struct tl_op *op;
+
+	if (!s->tl.tail)
+		return;
+	if (eop_of(s->tl.tail)->e.seq <= await) {
+		tl_set_visible(s->proc->engine->tl, s->tl.tail);
+		return;
+	}
+	for (op = s->tl.head; op; op = op->next) {
+		if (eop_of(op)->e.seq < await)
+			continue;
+		if (eop_of(op)->e.seq == await)
+			tl_set_visible(s->proc->engine->tl, op);
+		return;
+	}
+}
+
+/* An operation that belongs into a stream. True when something visible came. */
+static bool take_work(struct proc *p, const struct sim_entry *entry, uint32_t trailing)
+{
+	struct estream *s = entry->stream < SIM_MAX_STREAMS ? p->streams[entry->stream] : NULL;
+	struct eop *op;
+	uint32_t status;
+
+	if (!s || s->leaving || s->ctx->slot != entry->context || entry->seq <= s->submitted) {
+		if (entry->context < SIM_MAX_CONTEXTS && p->ctx[entry->context])
+			submit_fail(p->ctx[entry->context], SIM_UNKNOWN);
+		return true;
+	}
+	s->submitted = entry->seq;
+	op = eop_new(p, s->ctx, entry, trailing);
+	if (!op) {
+		submit_fail(s->ctx, SIM_OUT_OF_MEMORY);
+		return true;
+	}
+	op->stream = s;
+	if (s->ctx->error) {
+		complete_at_once(op);
+		return true;
+	}
+	if (entry->kind == SIM_OP_GRAPH_LAUNCH) {
+		op->tl.submit_ns += p->engine->config.costs.graph_launch_ns;
+		status = plan_graph(op);
+		if (status == SIM_OK)
+			status = depend_on_last(op);
+	} else {
+		status = exec_plan(op);
+		if (status == SIM_OK)
+			status = attach(op);
+	}
+	if (status == SIM_OK && tl_submit(p->engine->tl, &s->tl, &op->tl) < 0)
+		status = SIM_OUT_OF_MEMORY;
+	if (status != SIM_OK) {
+		eop_discard(op);
+		submit_fail(s->ctx, status == SIM_INVALID_VALUE ? SIM_LAUNCH_FAILED : status);
+		return true;
+	}
+	p->pending++;
+	s->ops++;
+	if (entry->kind == SIM_OP_EVENT_RECORD)
+		op->event->last = op;
+	if (entry->seq <= load(&p->shm->streams[s->slot].await_seq))
+		tl_set_visible(p->engine->tl, &op->tl);
+	return op->tl.visible;
+}
+
+/* ---- entries that are no work ---- */
+
+static void take_stream(struct proc *p, const struct sim_entry *entry)
+{
+	struct ectx *ctx = entry->context < SIM_MAX_CONTEXTS ? p->ctx[entry->context] : NULL;
+	struct estream *s;
+
+	if (!ctx || entry->stream >= SIM_MAX_STREAMS || p->streams[entry->stream]) {
+		if (ctx)
+			submit_fail(ctx, SIM_UNKNOWN);
+		return;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s) {
+		submit_fail(ctx, SIM_OUT_OF_MEMORY);
+		return;
+	}
+	s->proc = p;
+	s->ctx = ctx;
+	s->slot = entry->stream;
+	s->id = ++p->engine->next_stream;
+	s->tl.legacy = (entry->stream_new.flags & SIM_STREAM_LEGACY) != 0;
+	s->tl.blocking = !(entry->stream_new.flags & SIM_STREAM_NON_BLOCKING);
+	s->tl.priority = entry->stream_new.priority;
+	s->submitted = load(&p->shm->streams[s->slot].completed);
+	s->next = p->stream_list;
+	p->stream_list = s;
+	p->streams[s->slot] = s;
+	tl_stream_add(p->engine->tl, &s->tl, &ctx->tl);
+	__atomic_store_n((uint32_t *)&p->shm->streams[s->slot].live, 1, __ATOMIC_RELEASE);
+}
+
+static void take_other(struct proc *p, const struct sim_entry *entry)
+{
+	struct estream *s;
+
+	switch ((enum sim_op_kind)entry->kind) {
+	case SIM_OP_STREAM_CREATE: take_stream(p, entry); break;
+	case SIM_OP_STREAM_DESTROY:
+		s = entry->stream < SIM_MAX_STREAMS ? p->streams[entry->stream] : NULL;
+		if (!s)
+			break;
+		s->leaving = true;
+		if (!s->ops)
+			free_stream(s);
+		break;
+	case SIM_OP_EVENT_DESTROY:
+		if (entry->event.event < SIM_MAX_EVENTS)
+			submit_event_unbind(p, entry->event.event);
+		break;
+	case SIM_OP_GRAPH_DESTROY:
+		if (entry->graph.graph < SIM_MAX_GRAPHS) {
+			submit_graph_unref(p->graphs[entry->graph.graph]);
+			p->graphs[entry->graph.graph] = NULL;
+		}
+		break;
+	default: break;
+	}
+}
+
+/* ---- the ring ---- */
+
+bool submit_ring_is_empty(const struct proc *p)
+{
+	return p->broken || load(&p->shm->client.tail) == p->head;
+}
+
+static bool break_ring(struct proc *p, const char *why)
+{
+	log_warn(
+		"process %d: its ring is damaged (%s): nothing more is taken from it", p->pid, why);
+	p->broken = true;
+	for (int i = 0; i < SIM_MAX_CONTEXTS; i++)
+		if (p->ctx[i])
+			submit_fail(p->ctx[i], SIM_UNKNOWN);
+	return true;
+}
+
+bool submit_ingest(struct proc *p)
+{
+	static _Alignas(16) uint8_t copy[ENTRY_MAX];
+	struct sim_entry *entry = (struct sim_entry *)copy;
+	uint64_t limit = p->engine->config.costs.queue_ops, tail;
+	bool visible = false;
+
+	if (!p->shm || p->dead || p->broken)
+		return false;
+	p->throttled = false;
+	tail = load(&p->shm->client.tail);
+	if (tail - p->head > SIM_RING_BYTES || tail % SIM_ENTRY_UNIT)
+		return break_ring(p, "tail");
+	while (p->head != tail) {
+		uint64_t at = p->head % SIM_RING_BYTES, bytes;
+
+		if (p->pending >= limit) {
+			p->throttled = true;
+			break;
+		}
+		memcpy(entry, p->shm->ring + at, SIM_ENTRY_UNIT);
+		bytes = (uint64_t)entry->units * SIM_ENTRY_UNIT;
+		if (!bytes || bytes > tail - p->head || bytes > SIM_RING_BYTES - at)
+			return break_ring(p, "size");
+		if (entry->kind != SIM_OP_PAD) {
+			if (bytes < SIM_ENTRY_BYTES || bytes > sizeof(copy) ||
+				entry->kind >= SIM_OP_COUNT)
+				return break_ring(p, "entry");
+			memcpy(copy + SIM_ENTRY_UNIT, p->shm->ring + at + SIM_ENTRY_UNIT,
+				bytes - SIM_ENTRY_UNIT);
+			if (entry->kind < SIM_OP_STREAM_CREATE)
+				visible |= take_work(p, entry, (uint32_t)(bytes - SIM_ENTRY_BYTES));
+			else
+				take_other(p, entry);
+		}
+		p->head += bytes;
+	}
+	store(&p->shm->engine.head, p->head);
+	/* Who waits for room gets much of it at once. */
+	if (tail - p->head <= SIM_RING_BYTES / 4 * 3 &&
+		__atomic_load_n((uint32_t *)&p->shm->client.ring_waiters, __ATOMIC_SEQ_CST))
+		p->wake = true;
+	return visible;
+}
+
+void submit_look(struct proc *p)
+{
+	look_callbacks(p);
+	for (struct estream *s = p->stream_list; s; s = s->next) {
+		const struct sim_stream *shared = &p->shm->streams[s->slot];
+
+		if (load(&shared->await_seq) > load(&shared->completed))
+			mark_awaited(s);
+	}
+}
+
+/* ---- graphs ---- */
+
+void submit_graph_unref(struct egraph *g)
+{
+	if (!g || --g->refs)
+		return;
+	free(g->blob);
+	free(g);
+}
+
+static bool is_visible(const struct sim_entry *entry)
+{
+	return (entry->flags & SIM_ENTRY_VISIBLE) || entry->kind == SIM_OP_HOST_FUNC;
+}
+
+/* Checks all sizes and numbers in the blob; the nodes point into it. */
+static int parse_graph(struct egraph *g)
+{
+	size_t at = sizeof(struct sim_graph_head);
+
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct graph_node *node = &g->nodes[i];
+		struct sim_graph_node head;
+		size_t deps;
+
+		if (g->bytes - at < sizeof(head))
+			return -EINVAL;
+		memcpy(&head, (char *)g->blob + at, sizeof(head));
+		at += sizeof(head);
+		if (head.ndeps > i || head.trailing > SIM_MAX_PARAM_BYTES)
+			return -EINVAL;
+		deps = (head.ndeps * sizeof(uint32_t) + 7) & ~(size_t)7;
+		if (g->bytes - at < deps + sizeof(struct sim_entry) + ((head.trailing + 7) & ~7u))
+			return -EINVAL;
+		node->deps = (uint32_t *)((char *)g->blob + at);
+		node->ndeps = head.ndeps;
+		at += deps;
+		node->entry = (struct sim_entry *)((char *)g->blob + at);
+		node->trailing = head.trailing;
+		at += sizeof(struct sim_entry) + ((head.trailing + 7) & ~7u);
+		for (uint32_t d = 0; d < head.ndeps; d++)
+			if (node->deps[d] >= i)
+				return -EINVAL;
+		if (node->entry->kind == SIM_OP_PAD || node->entry->kind >= SIM_OP_GRAPH_LAUNCH ||
+			node->entry->kind == SIM_OP_PREFETCH ||
+			(node->entry->flags & SIM_ENTRY_INLINE))
+			return -EINVAL;
+		g->visible |= is_visible(node->entry);
+	}
+	return 0;
+}
+
+int submit_graph_create(struct proc *p, uint32_t slot, int fd)
+{
+	struct sim_graph_head head;
+	struct egraph *g = NULL;
+	int64_t size = fd_size(fd);
+	int r = -EINVAL;
+
+	if (slot >= SIM_MAX_GRAPHS || p->graphs[slot] || size < (int64_t)sizeof(head) ||
+		size > (INT64_C(1) << 30) || pread(fd, &head, sizeof(head), 0) != sizeof(head) ||
+		head.nodes > SIM_MAX_GRAPH_NODES)
+		return -EINVAL;
+	g = calloc(1, sizeof(*g) + head.nodes * sizeof(g->nodes[0]));
+	if (!g)
+		return -ENOMEM;
+	g->refs = 1;
+	g->n = head.nodes;
+	g->bytes = (size_t)size;
+	g->blob = malloc(g->bytes);
+	if (!g->blob)
+		r = -ENOMEM;
+	else if (pread(fd, g->blob, g->bytes, 0) == (ssize_t)g->bytes)
+		r = parse_graph(g);
+	if (r < 0) {
+		submit_graph_unref(g);
+		return r;
+	}
+	p->graphs[slot] = g;
+	return 0;
+}

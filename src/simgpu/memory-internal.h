@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files behind memory.h share: memory.c (regions, plain and managed allocations),
+ * memory-pool.c (blocks inside regions, pools), memory-vmm.c (reservations, handles, sharing). A
+ * region is a range of whole granules with one backing; a table with one entry per granule of the
+ * arena finds the region of any address. Everything physical goes through mem_count().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "simgpu/memory.h"
+
+#define GRANULES (SIM_VA_SIZE / SIM_GRANULE)
+#define GRANULES_WRAP (UINT64_C(1) << 20) /* 2 TiB */
+
+enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
+
+struct mem_block {
+	uint64_t addr, bytes;
+	uint64_t asked; /* bytes that the caller asked for */
+	uint64_t reach; /* the most since it was free: work on that may be under way */
+	enum block_state state;
+	uint64_t order, ticket; /* LEAVING: freed in this stream */
+	struct mem_region *region;
+	struct mem_block *next, *prev; /* LEAVING or FREE: in the heap's list */
+};
+
+/* Cuts regions into blocks: for small allocations and for pools. */
+struct mem_heap {
+	struct mem_owner *owner;
+	struct mem_pool *pool; /* or NULL */
+	uint32_t device, ctx;
+	enum sim_mem_kind kind;
+	uint64_t grow_bytes;
+	struct mem_block *free, *leaving;
+	struct mem_region *regions;
+	struct mem_heap *next;
+};
+
+struct mem_pool {
+	uint64_t id;
+	struct mem_heap heap;
+	bool destroyed;
+	uint64_t max_bytes, threshold;
+	uint64_t reserved, reserved_high, used, used_high;
+	struct mem_pool *next;
+};
+
+struct mem_ref {
+	struct mem_owner *owner;
+	uint32_t count;
+	struct mem_ref *next;
+};
+
+struct mem_phys {
+	uint64_t id;
+	struct mem_owner *charged;
+	uint32_t device;
+	uint32_t maps;
+	uint32_t exports;
+	uint64_t bytes;
+	int fd;
+	struct mem_ref *refs;
+	struct mem_phys *next;
+};
+
+/*
+ * An exported descriptor is the writing end of a pipe. The reading end tells when no process has
+ * the descriptor any more: until then a handle may be imported from it.
+ */
+struct mem_export {
+	struct mem_phys *phys;
+	int read_end;
+	ino_t ino;
+	struct mem_export *next;
+};
+
+struct mem_region {
+	uint64_t base, bytes; /* granules */
+	uint64_t asked;
+	enum sim_mem_kind kind;
+	uint32_t device, ctx;
+	struct mem_owner *owner;
+	struct mem_region *next, *prev; /* the owner's */
+	struct mem_region *special_next, *special_prev;
+	bool special; /* in the machine's list of those that are looked for */
+	/* blocks, sorted by address; NULL: one allocation */
+	struct mem_heap *heap;
+	struct mem_region *heap_next;
+	struct mem_block **blocks;
+	uint32_t nblocks, cap, used_blocks;
+	/* managed: where it is (device, or -1: host), and when it was used */
+	int resident;
+	uint64_t use;
+	/* VMM mappings */
+	struct mem_phys *phys;
+	struct mem_region *within; /* the reservation */
+	uint32_t mappings;         /* reservations */
+	uint8_t access[SIM_MAX_DEVICES];
+	struct mem_ref *importers;
+	uint64_t ipc_key;
+	bool is_orphan; /* freed by its maker: it lasts until the last importer has closed it */
+};
+
+struct memory {
+	uint32_t devices;
+	uint64_t total[SIM_MAX_DEVICES], used[SIM_MAX_DEVICES];
+	struct mem_region **table;
+	uint64_t next; /* granule to look at next */
+	uint64_t wrap; /* addresses begin again here; grows when nothing below is free */
+	struct mem_region *special; /* managed, or opened by other processes, or mappings */
+	uint64_t next_id, next_ticket, use, use_begin;
+	struct mem_phys *phys;
+	struct mem_export *exports;
+	int exports_epoll;       /* of the reading ends */
+	struct mem_owner nobody; /* of what only descriptors keep: their maker has ended */
+	mem_account_fn *account;
+	void *user;
+};
+
+static inline uint64_t mem_round_up(uint64_t v, uint64_t to)
+{
+	return (v + to - 1) / to * to;
+}
+
+/* ---- memory.c ---- */
+
+struct mem_region *mem_region_at(const struct memory *m, uint64_t addr);
+/* Every change of what is held goes through here. */
+void mem_count(struct memory *m, struct mem_owner *o, uint32_t device, int64_t change,
+	enum sim_account_reason reason);
+/* Evicts managed memory until that much fits; -ENOMEM. *moved, unless NULL, grows by it. */
+int mem_make_room(struct memory *m, uint32_t device, uint64_t bytes, uint64_t *moved);
+/* *ret_next: where to look on if not. */
+bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t *ret_next);
+void mem_region_map(struct memory *m, const struct mem_region *at, struct mem_region *value);
+int mem_back(uint64_t base, uint64_t bytes, int fd, uint64_t offset);
+void mem_unback(uint64_t base, uint64_t bytes);
+void mem_region_link(struct mem_owner *o, struct mem_region *r);
+/* Into the list of those that are looked for by something else than an address. */
+void mem_region_list(struct memory *m, struct mem_region *r);
+/* Addresses without memory; and with memory of the device behind them. */
+int mem_region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
+	struct mem_region **ret_r);
+int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
+	enum sim_account_reason reason, struct mem_region **ret_r);
+void mem_region_free(struct memory *m, struct mem_region *r);
+void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
+/* As that, unless other processes have it open: then it is theirs from now on. */
+void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
+struct mem_ref *mem_ref_find(struct mem_ref *refs, const struct mem_owner *o);
+int mem_ref_add(struct mem_ref **refs, struct mem_owner *o);
+/* True when the owner's last one went. */
+bool mem_ref_drop(struct mem_ref **refs, const struct mem_owner *o, bool all);
+
+/* ---- memory-pool.c ---- */
+
+/* NULL: out of memory of ours. */
+struct mem_heap *mem_heap_get(
+	struct mem_owner *o, uint32_t ctx, uint32_t device, enum sim_mem_kind kind);
+int mem_heap_alloc(struct memory *m, struct mem_heap *h, uint64_t bytes, uint64_t *ret_ptr);
+void mem_heaps_free(struct mem_owner *o, uint32_t ctx, bool all);
+/* The block of a region with blocks that holds the address. */
+struct mem_block *mem_block_at(const struct mem_region *r, uint64_t addr);
+void mem_block_free(struct memory *m, struct mem_block *b);
+
+/* ---- memory-vmm.c ---- */
+
+void mem_unmap_region(struct memory *m, struct mem_region *r);
+void mem_exports_free(struct memory *m);
+/* All handles of a process that ends. */
+void mem_drop_handles(struct memory *m, struct mem_owner *o);

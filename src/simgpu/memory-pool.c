@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks: what small allocations and pools cut their regions into, kept in a sorted array per
+ * region; free blocks join their neighbours. A block that was freed in a stream is "leaving" until
+ * the stream has come to the free; its ticket tells that free from later ones.
+ */
+#include "simgpu/memory-internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static void pool_settle(struct memory *m, struct mem_pool *pool, uint64_t keep);
+
+/* ---- blocks ---- */
+
+static void block_list_del(struct mem_block **head, struct mem_block *b)
+{
+	if (b->prev)
+		b->prev->next = b->next;
+	else
+		*head = b->next;
+	if (b->next)
+		b->next->prev = b->prev;
+	b->next = b->prev = NULL;
+}
+
+static void block_list_add(struct mem_block **head, struct mem_block *b)
+{
+	b->prev = NULL;
+	b->next = *head;
+	if (b->next)
+		b->next->prev = b;
+	*head = b;
+}
+
+/* Index of the block that holds the address. */
+static uint32_t block_index(const struct mem_region *r, uint64_t addr)
+{
+	uint32_t lo = 0, hi = r->nblocks;
+
+	while (hi - lo > 1) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (r->blocks[mid]->addr <= addr)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static int block_insert(struct mem_region *r, uint32_t at, uint64_t addr, uint64_t bytes)
+{
+	struct mem_block *b;
+
+	if (r->nblocks == r->cap) {
+		uint32_t cap = r->cap ? 2 * r->cap : 16;
+		struct mem_block **v = realloc(r->blocks, cap * sizeof(struct mem_block *));
+
+		if (!v)
+			return -ENOMEM;
+		r->blocks = v;
+		r->cap = cap;
+	}
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return -ENOMEM;
+	b->addr = addr;
+	b->bytes = bytes;
+	b->region = r;
+	memmove(&r->blocks[at + 1], &r->blocks[at], (r->nblocks - at) * sizeof(struct mem_block *));
+	r->blocks[at] = b;
+	r->nblocks++;
+	block_list_add(&r->heap->free, b);
+	return 0;
+}
+
+static void block_remove(struct mem_region *r, uint32_t at)
+{
+	free(r->blocks[at]);
+	memmove(&r->blocks[at], &r->blocks[at + 1],
+		(r->nblocks - at - 1) * sizeof(struct mem_block *));
+	r->nblocks--;
+}
+
+static int heap_grow(struct memory *m, struct mem_heap *h, uint64_t bytes)
+{
+	struct mem_region *r;
+	int ret;
+
+	ret = mem_region_alloc(m, h->owner, h->device, mem_round_up(bytes, SIM_GRANULE),
+		h->pool ? SIM_ACCOUNT_POOL : SIM_ACCOUNT_ALLOC, &r);
+	if (ret < 0)
+		return ret;
+	r->kind = h->kind;
+	r->ctx = h->ctx;
+	r->heap = h;
+	ret = block_insert(r, 0, r->base, r->bytes);
+	if (ret < 0) {
+		mem_region_release(m, r, SIM_ACCOUNT_FREE);
+		return ret;
+	}
+	r->heap_next = h->regions;
+	h->regions = r;
+	if (h->pool) {
+		h->pool->reserved += r->bytes;
+		h->pool->reserved_high = MAX(h->pool->reserved_high, h->pool->reserved);
+	}
+	return 0;
+}
+
+static void heap_shrink(struct memory *m, struct mem_heap *h, struct mem_region *r)
+{
+	struct mem_region **p = &h->regions;
+
+	while (*p != r)
+		p = &(*p)->heap_next;
+	*p = r->heap_next;
+	for (uint32_t i = 0; i < r->nblocks; i++)
+		block_list_del(r->blocks[i]->state == BLOCK_LEAVING ? &h->leaving : &h->free,
+			r->blocks[i]);
+	if (h->pool)
+		h->pool->reserved -= r->bytes;
+	mem_region_release(m, r, h->pool ? SIM_ACCOUNT_POOL : SIM_ACCOUNT_FREE);
+}
+
+static int heap_take(struct mem_heap *h, uint64_t bytes, struct mem_block **ret_b)
+{
+	uint64_t need = mem_round_up(bytes, MEM_ALIGN);
+	struct mem_block *b;
+	uint32_t at;
+
+	for (b = h->free; b; b = b->next)
+		if (b->bytes >= need)
+			break;
+	if (!b)
+		return -ENOENT;
+	if (b->bytes > need) {
+		at = block_index(b->region, b->addr);
+		if (block_insert(b->region, at + 1, b->addr + need, b->bytes - need) < 0)
+			return -ENOMEM;
+		b->bytes = need;
+	}
+	block_list_del(&h->free, b);
+	b->state = BLOCK_USED;
+	b->asked = b->reach = bytes;
+	b->region->used_blocks++;
+	*ret_b = b;
+	return 0;
+}
+
+/* The block is in no list; joins its free neighbours. */
+static void block_free(struct mem_block *b)
+{
+	struct mem_region *r = b->region;
+	struct mem_heap *h = r->heap;
+	uint32_t at = block_index(r, b->addr);
+
+	b->state = BLOCK_FREE;
+	r->used_blocks--;
+	if (at + 1 < r->nblocks && r->blocks[at + 1]->state == BLOCK_FREE) {
+		b->bytes += r->blocks[at + 1]->bytes;
+		block_list_del(&h->free, r->blocks[at + 1]);
+		block_remove(r, at + 1);
+	}
+	if (at && r->blocks[at - 1]->state == BLOCK_FREE) {
+		struct mem_block *left = r->blocks[at - 1];
+
+		left->bytes += b->bytes;
+		block_remove(r, at);
+		return;
+	}
+	block_list_add(&h->free, b);
+}
+
+struct mem_heap *mem_heap_get(
+	struct mem_owner *o, uint32_t ctx, uint32_t device, enum sim_mem_kind kind)
+{
+	struct mem_heap *h;
+
+	for (h = o->heaps; h; h = h->next)
+		if (h->ctx == ctx && h->device == device && h->kind == kind)
+			return h;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return NULL;
+	*h = (struct mem_heap){.owner = o,
+		.device = device,
+		.ctx = ctx,
+		.kind = kind,
+		.grow_bytes = SIM_GRANULE,
+		.next = o->heaps};
+	o->heaps = h;
+	return h;
+}
+
+int mem_heap_alloc(struct memory *m, struct mem_heap *h, uint64_t bytes, uint64_t *ret_ptr)
+{
+	struct mem_block *b;
+	int r = heap_take(h, bytes, &b);
+
+	if (r == -ENOENT) {
+		r = heap_grow(m, h, MAX(h->grow_bytes, bytes));
+		if (r == -ENOMEM && bytes < h->grow_bytes)
+			r = heap_grow(m, h, bytes);
+		if (r < 0)
+			return r;
+		r = heap_take(h, bytes, &b);
+	}
+	if (r < 0)
+		return r;
+	*ret_ptr = b->addr;
+	return 0;
+}
+
+struct mem_block *mem_block_at(const struct mem_region *r, uint64_t addr)
+{
+	return r->blocks[block_index(r, addr)];
+}
+
+void mem_block_free(struct memory *m, struct mem_block *b)
+{
+	struct mem_region *r = b->region;
+	struct mem_heap *h = r->heap;
+
+	if (h->pool) {
+		if (b->state == BLOCK_LEAVING)
+			block_list_del(&h->leaving, b);
+		h->pool->used -= b->bytes;
+		block_free(b);
+		pool_settle(m, h->pool, h->pool->destroyed ? 0 : h->pool->threshold);
+		return;
+	}
+	block_free(b);
+	if (!r->used_blocks)
+		heap_shrink(m, h, r);
+}
+
+void mem_heaps_free(struct mem_owner *o, uint32_t ctx, bool all)
+{
+	struct mem_heap **p = &o->heaps;
+
+	while (*p) {
+		struct mem_heap *h = *p;
+
+		if (!all && h->ctx != ctx) {
+			p = &h->next;
+			continue;
+		}
+		*p = h->next;
+		free(h);
+	}
+}
+
+/* ---- pools ---- */
+
+static struct mem_pool *pool_find(const struct mem_owner *o, uint64_t id)
+{
+	struct mem_pool *p;
+
+	for (p = o->pools; p && (p->id != id || p->destroyed); p = p->next)
+		;
+	return p;
+}
+
+static int pool_new(struct memory *m, struct mem_owner *o, uint64_t id, uint32_t device,
+	uint64_t chunk_bytes, struct mem_pool **ret_pool)
+{
+	struct mem_pool *p;
+
+	if (device >= m->devices)
+		return -EINVAL;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->id = id;
+	p->heap = (struct mem_heap){
+		.owner = o,
+		.pool = p,
+		.device = device,
+		.ctx = MEM_NO_CTX,
+		.kind = SIM_MEM_POOL,
+		.grow_bytes = MIN(chunk_bytes, mem_round_up(m->total[device] / 64, SIM_GRANULE)),
+	};
+	p->next = o->pools;
+	o->pools = p;
+	*ret_pool = p;
+	return 0;
+}
+
+int mem_pool_create(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t chunk_bytes,
+	uint64_t max_bytes, uint64_t *ret_id)
+{
+	struct mem_pool *p;
+	int r = pool_new(m, o, m->next_id, device, chunk_bytes, &p);
+
+	if (r < 0)
+		return r;
+	p->max_bytes = max_bytes;
+	*ret_id = m->next_id++;
+	return 0;
+}
+
+int mem_pool_get(struct memory *m, struct mem_owner *o, uint64_t id, uint64_t chunk_bytes,
+	struct mem_pool **ret_pool)
+{
+	struct mem_pool *p = pool_find(o, id);
+
+	if (!p && id && id <= m->devices)
+		return pool_new(m, o, id, (uint32_t)id - 1, chunk_bytes, ret_pool);
+	if (!p)
+		return -EINVAL;
+	*ret_pool = p;
+	return 0;
+}
+
+static void pool_forget(struct mem_pool *pool)
+{
+	struct mem_pool **p = &pool->heap.owner->pools;
+
+	while (*p != pool)
+		p = &(*p)->next;
+	*p = pool->next;
+	free(pool);
+}
+
+/* Gives back regions that nothing uses while more than keep is reserved. */
+static void pool_settle(struct memory *m, struct mem_pool *pool, uint64_t keep)
+{
+	struct mem_region *r, *next;
+
+	for (r = pool->heap.regions; r; r = next) {
+		next = r->heap_next;
+		if (!r->used_blocks && pool->reserved > keep)
+			heap_shrink(m, &pool->heap, r);
+	}
+	if (pool->destroyed && !pool->heap.regions)
+		pool_forget(pool);
+}
+
+void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes)
+{
+	pool_settle(m, pool, keep_bytes);
+}
+
+bool mem_pool_is_leaving(const struct mem_pool *pool)
+{
+	return pool->heap.leaving != NULL;
+}
+
+int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id)
+{
+	struct mem_pool *p = pool_find(o, id);
+
+	if (!p || id <= m->devices)
+		return -EINVAL;
+	p->destroyed = true;
+	pool_settle(m, p, 0);
+	return 0;
+}
+
+int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_t value)
+{
+	switch (attr) {
+	case SIM_POOL_RELEASE_THRESHOLD:
+		pool->threshold = value;
+		pool_settle(m, pool, value);
+		return 0;
+	case SIM_POOL_RESERVED_HIGH:
+		pool->reserved_high = pool->reserved;
+		return value ? -EINVAL : 0;
+	case SIM_POOL_USED_HIGH: pool->used_high = pool->used; return value ? -EINVAL : 0;
+	default: return -EINVAL;
+	}
+}
+
+int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_value)
+{
+	switch (attr) {
+	case SIM_POOL_RELEASE_THRESHOLD: *ret_value = pool->threshold; return 0;
+	case SIM_POOL_RESERVED_CURRENT: *ret_value = pool->reserved; return 0;
+	case SIM_POOL_RESERVED_HIGH: *ret_value = pool->reserved_high; return 0;
+	case SIM_POOL_USED_CURRENT: *ret_value = pool->used; return 0;
+	case SIM_POOL_USED_HIGH: *ret_value = pool->used_high; return 0;
+	default: return -EINVAL;
+	}
+}
+
+/* Memory on its way out in the same stream; not much larger than what is needed. */
+static struct mem_block *take_leaving(struct mem_heap *h, uint64_t order, uint64_t bytes)
+{
+	uint64_t need = mem_round_up(bytes, MEM_ALIGN);
+
+	for (struct mem_block *b = h->leaving; b; b = b->next) {
+		if (b->order != order || b->bytes < need || b->bytes / 2 > need)
+			continue;
+		block_list_del(&h->leaving, b);
+		b->state = BLOCK_USED;
+		b->asked = bytes;
+		b->reach = MAX(b->reach, bytes);
+		b->ticket = 0;
+		return b;
+	}
+	return NULL;
+}
+
+int mem_pool_alloc(
+	struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes, uint64_t *ret_ptr)
+{
+	struct mem_heap *h = &pool->heap;
+	struct mem_block *b;
+	int r;
+
+	if (!bytes || pool->destroyed)
+		return -EINVAL;
+	if (bytes > m->total[h->device])
+		return -ENOMEM;
+	b = take_leaving(h, order, bytes);
+	if (b) {
+		*ret_ptr = b->addr;
+		return 0;
+	}
+	r = heap_take(h, bytes, &b);
+	if (r == -ENOENT) {
+		uint64_t grow = MAX(h->grow_bytes, mem_round_up(bytes, SIM_GRANULE));
+
+		if (pool->max_bytes && pool->reserved + grow > pool->max_bytes)
+			grow = mem_round_up(bytes, SIM_GRANULE);
+		if (pool->max_bytes && pool->reserved + grow > pool->max_bytes)
+			return -ENOMEM;
+		r = heap_grow(m, h, grow);
+		if (r == -ENOMEM) {
+			pool_settle(m, pool, 0);
+			r = heap_grow(m, h, bytes);
+		}
+		if (r >= 0)
+			r = heap_take(h, bytes, &b);
+	}
+	if (r < 0)
+		return r;
+	pool->used += b->bytes;
+	pool->used_high = MAX(pool->used_high, pool->used);
+	*ret_ptr = b->addr;
+	return 0;
+}
+
+int mem_free_later(
+	struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order, uint64_t *ret_ticket)
+{
+	struct mem_region *r = mem_region_at(m, ptr);
+	struct mem_block *b;
+
+	if (!r || r->kind == SIM_MEM_RESERVED || r->kind == SIM_MEM_VMM)
+		return -ENOENT;
+	if (r->owner != o)
+		return -EPERM;
+	if (!r->heap || !r->heap->pool) {
+		struct mem_info info;
+
+		if (mem_query(m, ptr, &info) < 0 || info.base != ptr)
+			return -ENOENT;
+		*ret_ticket = 0;
+		return 0;
+	}
+	b = mem_block_at(r, ptr);
+	if (b->addr != ptr || b->state != BLOCK_USED)
+		return -ENOENT;
+	b->state = BLOCK_LEAVING;
+	b->order = order;
+	b->ticket = ++m->next_ticket;
+	block_list_add(&r->heap->leaving, b);
+	*ret_ticket = b->ticket;
+	return 0;
+}
+
+void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket)
+{
+	struct mem_region *r = mem_region_at(m, ptr);
+	struct mem_block *b;
+
+	if (!r || !r->heap)
+		return;
+	b = mem_block_at(r, ptr);
+	if (b->state == BLOCK_LEAVING && b->ticket == ticket)
+		mem_block_free(m, b);
+}

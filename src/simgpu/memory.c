@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Regions, counting, plain and managed allocations, and the end of a process. Purpose and contract:
+ * memory.h. Everything physical goes through mem_count(), so the account cannot miss anything.
+ */
+#include "simgpu/memory-internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+
+int mem_new(const uint64_t *total_bytes, uint32_t devices, mem_account_fn *account, void *user,
+	struct memory **ret_m)
+{
+	struct memory *m = calloc(1, sizeof(*m));
+	void *arena;
+
+	if (!m)
+		return -ENOMEM;
+	m->table = mmap(NULL, GRANULES * sizeof(*m->table), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m->table == MAP_FAILED) {
+		free(m);
+		return -ENOMEM;
+	}
+	arena = mmap((void *)SIM_VA_BASE, SIM_VA_SIZE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+	if (arena != (void *)SIM_VA_BASE) {
+		if (arena != MAP_FAILED)
+			munmap(arena, SIM_VA_SIZE);
+		munmap(m->table, GRANULES * sizeof(*m->table));
+		free(m);
+		return -ENOMEM;
+	}
+	m->exports_epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (m->exports_epoll < 0) {
+		munmap(arena, SIM_VA_SIZE);
+		munmap(m->table, GRANULES * sizeof(*m->table));
+		free(m);
+		return -ENOMEM;
+	}
+	m->devices = devices;
+	memcpy(m->total, total_bytes, devices * sizeof(*total_bytes));
+	m->account = account;
+	m->user = user;
+	m->next = 1;
+	m->wrap = GRANULES_WRAP;
+	m->next_id = SIM_MAX_DEVICES + 1;
+	*ret_m = m;
+	return 0;
+}
+
+void mem_free_all(struct memory *m)
+{
+	if (!m)
+		return;
+	mem_exports_free(m);
+	close(m->exports_epoll);
+	munmap((void *)SIM_VA_BASE, SIM_VA_SIZE);
+	munmap(m->table, GRANULES * sizeof(*m->table));
+	free(m);
+}
+
+uint64_t mem_total(const struct memory *m, uint32_t device)
+{
+	return m->total[device];
+}
+
+uint64_t mem_used(const struct memory *m, uint32_t device)
+{
+	return m->used[device];
+}
+
+/* ---- counting ---- */
+
+struct mem_region *mem_region_at(const struct memory *m, uint64_t addr)
+{
+	return mem_is_device(addr) ? m->table[(addr - SIM_VA_BASE) / SIM_GRANULE] : NULL;
+}
+
+void mem_count(struct memory *m, struct mem_owner *o, uint32_t device, int64_t change,
+	enum sim_account_reason reason)
+{
+	m->used[device] += (uint64_t)change;
+	o->used[device] += (uint64_t)change;
+	m->account(m->user, o, device, o->used[device], m->used[device], reason);
+}
+
+static void region_evict(struct memory *m, struct mem_region *r)
+{
+	if (r->resident < 0)
+		return;
+	mem_count(m, r->owner, (uint32_t)r->resident, -(int64_t)r->bytes, SIM_ACCOUNT_MIGRATE);
+	r->resident = -1;
+}
+
+/* Least recently used managed memory on the device that the present use does not need. */
+static struct mem_region *find_victim(const struct memory *m, uint32_t device)
+{
+	struct mem_region *victim = NULL;
+
+	for (struct mem_region *r = m->special; r; r = r->special_next)
+		if (r->kind == SIM_MEM_MANAGED && r->resident == (int)device &&
+			r->use <= m->use_begin && (!victim || r->use < victim->use))
+			victim = r;
+	return victim;
+}
+
+int mem_make_room(struct memory *m, uint32_t device, uint64_t bytes, uint64_t *moved)
+{
+	if (bytes > m->total[device])
+		return -ENOMEM;
+	while (m->used[device] + bytes > m->total[device]) {
+		struct mem_region *victim = find_victim(m, device);
+
+		if (!victim)
+			return -ENOMEM;
+		if (moved)
+			*moved += victim->asked;
+		region_evict(m, victim);
+	}
+	return 0;
+}
+
+int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
+	enum sim_account_reason reason)
+{
+	int r;
+
+	bytes = mem_round_up(bytes, SIM_GRANULE);
+	r = mem_make_room(m, device, bytes, NULL);
+	if (r < 0)
+		return r;
+	if (bytes)
+		mem_count(m, o, device, (int64_t)bytes, reason);
+	return 0;
+}
+
+void mem_uncharge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
+	enum sim_account_reason reason)
+{
+	bytes = mem_round_up(bytes, SIM_GRANULE);
+	assert(bytes <= o->used[device] && bytes <= m->used[device]);
+	if (bytes)
+		mem_count(m, o, device, -(int64_t)bytes, reason);
+}
+
+/* ---- addresses ---- */
+
+bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t *ret_next)
+{
+	for (uint64_t i = g; i < g + n; i++) {
+		const struct mem_region *r = m->table[i];
+
+		if (!r)
+			continue;
+		*ret_next = (r->base - SIM_VA_BASE + r->bytes) / SIM_GRANULE;
+		if (*ret_next <= i) /* a mapping inside a reservation */
+			*ret_next = i + 1;
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Next fit: an address comes again only after many others, so that use after free is seen; but not
+ * after the whole arena, whose table would then all be in memory.
+ */
+static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *ret_g)
+{
+	uint64_t g = m->next;
+	bool wrapped = false;
+
+	for (;;) {
+		uint64_t next;
+
+		g = mem_round_up(g, align);
+		if (g + n > m->wrap) {
+			if (wrapped && m->wrap == GRANULES)
+				return -ENOMEM;
+			if (wrapped)
+				m->wrap = MIN(m->wrap * 2, (uint64_t)GRANULES);
+			wrapped = true;
+			g = align;
+			continue;
+		}
+		if (mem_range_is_free(m, g, n, &next))
+			break;
+		g = next;
+	}
+	m->next = g + n;
+	*ret_g = g;
+	return 0;
+}
+
+void mem_region_map(struct memory *m, const struct mem_region *at, struct mem_region *value)
+{
+	uint64_t g = (at->base - SIM_VA_BASE) / SIM_GRANULE;
+
+	for (uint64_t i = 0; i < at->bytes / SIM_GRANULE; i++)
+		m->table[g + i] = value;
+}
+
+int mem_back(uint64_t base, uint64_t bytes, int fd, uint64_t offset)
+{
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	void *p = mmap((void *)base, bytes, PROT_READ | PROT_WRITE,
+		flags | MAP_NORESERVE | MAP_FIXED, fd, (off_t)offset);
+
+	return p == MAP_FAILED ? -ENOMEM : 0;
+}
+
+void mem_unback(uint64_t base, uint64_t bytes)
+{
+	void *p = mmap((void *)base, bytes, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+
+	/* Out of mappings: the bytes at least go. */
+	if (p == MAP_FAILED)
+		madvise((void *)base, bytes, MADV_DONTNEED);
+}
+
+void mem_region_link(struct mem_owner *o, struct mem_region *r)
+{
+	r->owner = o;
+	r->prev = NULL;
+	r->next = o->regions;
+	if (r->next)
+		r->next->prev = r;
+	o->regions = r;
+}
+
+static void owner_unlink(struct mem_region *r)
+{
+	if (r->prev)
+		r->prev->next = r->next;
+	else
+		r->owner->regions = r->next;
+	if (r->next)
+		r->next->prev = r->prev;
+}
+
+/* Addresses without memory. */
+int mem_region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
+	struct mem_region **ret_r)
+{
+	uint64_t g, n = mem_round_up(bytes, SIM_GRANULE) / SIM_GRANULE;
+	struct mem_region *r;
+	int ret;
+
+	if (!bytes || n > GRANULES / 2)
+		return -ENOMEM;
+	ret = find_range(m, n, MAX(align / SIM_GRANULE, UINT64_C(1)), &g);
+	if (ret < 0)
+		return ret;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	r->base = SIM_VA_BASE + g * SIM_GRANULE;
+	r->bytes = n * SIM_GRANULE;
+	r->asked = bytes;
+	r->ctx = MEM_NO_CTX;
+	r->resident = -1;
+	mem_region_link(o, r);
+	mem_region_map(m, r, r);
+	*ret_r = r;
+	return 0;
+}
+
+static void refs_free(struct mem_ref **refs)
+{
+	while (*refs) {
+		struct mem_ref *ref = *refs;
+
+		*refs = ref->next;
+		free(ref);
+	}
+}
+
+/* Into the list of those that are looked for by something else than an address. */
+void mem_region_list(struct memory *m, struct mem_region *r)
+{
+	if (r->special)
+		return;
+	r->special = true;
+	r->special_prev = NULL;
+	r->special_next = m->special;
+	if (r->special_next)
+		r->special_next->special_prev = r;
+	m->special = r;
+}
+
+static void special_del(struct memory *m, struct mem_region *r)
+{
+	if (!r->special)
+		return;
+	if (r->special_prev)
+		r->special_prev->special_next = r->special_next;
+	else
+		m->special = r->special_next;
+	if (r->special_next)
+		r->special_next->special_prev = r->special_prev;
+	r->special = false;
+}
+
+void mem_region_free(struct memory *m, struct mem_region *r)
+{
+	mem_region_map(m, r, r->within);
+	owner_unlink(r);
+	special_del(m, r);
+	for (uint32_t i = 0; i < r->nblocks; i++)
+		free(r->blocks[i]);
+	free(r->blocks);
+	refs_free(&r->importers);
+	free(r);
+}
+
+/* With memory of the device behind it. */
+int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
+	enum sim_account_reason reason, struct mem_region **ret_r)
+{
+	struct mem_region *r;
+	int ret;
+
+	ret = mem_make_room(m, device, mem_round_up(bytes, SIM_GRANULE), NULL);
+	if (ret < 0)
+		return ret;
+	ret = mem_region_new(m, o, bytes, 0, &r);
+	if (ret < 0)
+		return ret;
+	ret = mem_back(r->base, r->bytes, -1, 0);
+	if (ret < 0) {
+		mem_region_free(m, r);
+		return ret;
+	}
+	r->device = device;
+	mem_count(m, o, device, (int64_t)r->bytes, reason);
+	*ret_r = r;
+	return 0;
+}
+
+void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account_reason reason)
+{
+	if (r->kind == SIM_MEM_MANAGED)
+		region_evict(m, r);
+	else
+		mem_count(m, r->owner, r->device, -(int64_t)r->bytes, reason);
+	mem_unback(r->base, r->bytes);
+	mem_region_free(m, r);
+}
+
+void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason)
+{
+	struct mem_owner *heir = NULL;
+
+	/* Regions with blocks go block by block, each with its own end. */
+	for (const struct mem_ref *ref = r->importers; ref && !r->heap && !heir; ref = ref->next)
+		if (ref->owner != r->owner)
+			heir = ref->owner;
+	if (!heir || r->kind == SIM_MEM_MANAGED) {
+		mem_region_release(m, r, reason);
+		return;
+	}
+	mem_count(m, r->owner, r->device, -(int64_t)r->bytes, reason);
+	owner_unlink(r);
+	mem_region_link(heir, r);
+	mem_count(m, heir, r->device, (int64_t)r->bytes, SIM_ACCOUNT_ALLOC);
+	r->ctx = MEM_NO_CTX;
+	r->is_orphan = true;
+}
+
+struct mem_ref *mem_ref_find(struct mem_ref *refs, const struct mem_owner *o)
+{
+	while (refs && refs->owner != o)
+		refs = refs->next;
+	return refs;
+}
+
+int mem_ref_add(struct mem_ref **refs, struct mem_owner *o)
+{
+	struct mem_ref *ref = mem_ref_find(*refs, o);
+
+	if (!ref) {
+		ref = calloc(1, sizeof(*ref));
+		if (!ref)
+			return -ENOMEM;
+		ref->owner = o;
+		ref->next = *refs;
+		*refs = ref;
+	}
+	ref->count++;
+	return 0;
+}
+
+/* True when the last one went. */
+bool mem_ref_drop(struct mem_ref **refs, const struct mem_owner *o, bool all)
+{
+	for (struct mem_ref **p = refs; *p; p = &(*p)->next) {
+		struct mem_ref *ref = *p;
+
+		if (ref->owner != o)
+			continue;
+		if (!all && --ref->count)
+			return false;
+		*p = ref->next;
+		free(ref);
+		return true;
+	}
+	return false;
+}
+
+/* ---- plain allocations ---- */
+
+static int alloc_managed(struct memory *m, struct mem_owner *o, uint64_t bytes,
+	struct mem_region **ret_r, int *ret_fd)
+{
+	_cleanup_close_ int fd = -1;
+	struct mem_region *r;
+	int ret;
+
+	fd = memfd_new("divvy-sim-managed", mem_round_up(bytes, SIM_GRANULE));
+	if (fd < 0)
+		return -ENOMEM;
+	ret = mem_region_new(m, o, bytes, 0, &r);
+	if (ret < 0)
+		return ret;
+	ret = mem_back(r->base, r->bytes, fd, 0);
+	if (ret < 0) {
+		mem_region_free(m, r);
+		return ret;
+	}
+	*ret_r = r;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t device,
+	enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd)
+{
+	struct mem_region *r;
+	int ret;
+
+	if (!bytes || device >= m->devices || kind > SIM_MEM_MANAGED)
+		return -EINVAL;
+	if (bytes > m->total[device] && kind != SIM_MEM_MANAGED)
+		return -ENOMEM;
+	if (kind != SIM_MEM_MANAGED && bytes < MEM_SMALL) {
+		struct mem_heap *h = mem_heap_get(o, ctx, device, kind);
+
+		return h ? mem_heap_alloc(m, h, bytes, ret_ptr) : -ENOMEM;
+	}
+	if (kind == SIM_MEM_MANAGED)
+		ret = alloc_managed(m, o, bytes, &r, ret_fd);
+	else
+		ret = mem_region_alloc(m, o, device, bytes, SIM_ACCOUNT_ALLOC, &r);
+	if (ret < 0)
+		return ret;
+	r->kind = kind;
+	r->ctx = ctx;
+	r->device = device;
+	if (kind == SIM_MEM_MANAGED)
+		mem_region_list(m, r);
+	*ret_ptr = r->base;
+	return 0;
+}
+
+static bool is_imported(const struct mem_region *r, const struct mem_owner *o)
+{
+	for (const struct mem_ref *ref = r->importers; ref; ref = ref->next)
+		if (ref->owner == o)
+			return true;
+	return false;
+}
+
+int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr)
+{
+	struct mem_region *r = mem_region_at(m, ptr);
+
+	if (!r || r->kind == SIM_MEM_RESERVED || r->kind == SIM_MEM_VMM)
+		return -ENOENT;
+	if (r->owner != o)
+		return -EPERM;
+	if (r->heap) {
+		struct mem_block *b = mem_block_at(r, ptr);
+
+		if (b->addr != ptr || b->state != BLOCK_USED)
+			return -ENOENT;
+		mem_block_free(m, b);
+		return 0;
+	}
+	if (r->base != ptr || r->is_orphan)
+		return -ENOENT;
+	mem_region_leave(m, r, SIM_ACCOUNT_FREE);
+	return 0;
+}
+
+void mem_free_ctx(struct memory *m, struct mem_owner *o, uint32_t ctx)
+{
+	struct mem_region *r, *next;
+
+	for (r = o->regions; r; r = next) {
+		next = r->next;
+		if (r->ctx == ctx)
+			mem_region_leave(m, r, SIM_ACCOUNT_FREE);
+	}
+	mem_heaps_free(o, ctx, false);
+}
+
+/* ---- looking ---- */
+
+int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info)
+{
+	const struct mem_region *r = mem_region_at(m, addr);
+	struct mem_info info;
+
+	if (!r)
+		return -ENOENT;
+	info = (struct mem_info){
+		.base = r->base,
+		.bytes = r->asked,
+		.kind = r->kind,
+		.device = r->device,
+		.ctx = r->ctx,
+		.owner = r->owner,
+	};
+	if (r->phys)
+		info.id = r->phys->id;
+	if (r->kind == SIM_MEM_MANAGED && r->resident >= 0)
+		info.resident_bytes = r->asked;
+	if (r->heap) {
+		const struct mem_block *b = mem_block_at(r, addr);
+
+		if (b->state != BLOCK_USED)
+			return -ENOENT;
+		info.base = b->addr;
+		info.bytes = b->asked;
+		if (r->heap->pool)
+			info.id = r->heap->pool->id;
+	}
+	if (addr >= info.base + info.bytes && r->kind != SIM_MEM_VMM)
+		return -ENOENT;
+	*ret_info = info;
+	return 0;
+}
+
+int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device, uint64_t addr,
+	uint64_t bytes, bool write)
+{
+	uint64_t end = addr + bytes;
+
+	if (end < addr)
+		return -EFAULT;
+	/* Mappings may lie side by side: go through them. */
+	while (addr < end) {
+		const struct mem_region *r = mem_region_at(m, addr);
+		const struct mem_block *b = r && r->heap ? mem_block_at(r, addr) : NULL;
+		struct mem_info info;
+
+		/* Freed in its stream, which has not come to that: who had it may use it. */
+		if (b && b->state != BLOCK_FREE) {
+			info.base = b->addr;
+			info.bytes = b->state == BLOCK_LEAVING ? b->bytes : b->reach;
+		} else if (mem_query(m, addr, &info) < 0) {
+			return -EFAULT;
+		}
+		if (r->owner != o && !is_imported(r, o))
+			return -EFAULT;
+		if (r->kind == SIM_MEM_RESERVED)
+			return -EFAULT;
+		if (r->kind == SIM_MEM_VMM && (r->access[device] & (write ? 2 : 1)) == 0)
+			return -EFAULT;
+		if (r->kind != SIM_MEM_VMM)
+			return end <= info.base + info.bytes ? 0 : -EFAULT;
+		addr = r->base + r->bytes;
+	}
+	return 0;
+}
+
+/* ---- managed memory ---- */
+
+void mem_begin_use(struct memory *m)
+{
+	m->use_begin = m->use;
+}
+
+int mem_touch(struct memory *m, uint64_t addr, uint32_t device, uint64_t *ret_moved)
+{
+	struct mem_region *r = mem_region_at(m, addr);
+	uint64_t moved = 0;
+	int ret;
+
+	*ret_moved = 0;
+	if (!r || r->kind != SIM_MEM_MANAGED)
+		return 0;
+	r->use = ++m->use;
+	if (r->resident == (int)device)
+		return 0;
+	region_evict(m, r);
+	ret = mem_make_room(m, device, r->bytes, &moved);
+	if (ret < 0)
+		return ret;
+	r->resident = (int)device;
+	mem_count(m, r->owner, device, (int64_t)r->bytes, SIM_ACCOUNT_MIGRATE);
+	*ret_moved = moved + r->asked;
+	return 0;
+}
+
+void mem_evict(struct memory *m, uint64_t addr, uint64_t *ret_moved)
+{
+	struct mem_region *r = mem_region_at(m, addr);
+
+	*ret_moved = 0;
+	if (!r || r->kind != SIM_MEM_MANAGED || r->resident < 0)
+		return;
+	*ret_moved = r->asked;
+	region_evict(m, r);
+}
+
+/* ---- the end of a process ---- */
+
+void mem_free_owner(struct memory *m, struct mem_owner *o)
+{
+	struct mem_region *r, *next;
+
+	for (r = o->regions; r; r = next) {
+		next = r->next;
+		if (r->kind == SIM_MEM_VMM)
+			mem_unmap_region(m, r);
+	}
+	mem_drop_handles(m, o);
+	/* What it had opened of others. */
+	for (r = m->special; r; r = r->special_next)
+		if (r->importers)
+			mem_ref_drop(&r->importers, o, true);
+	while (o->regions) {
+		r = o->regions;
+		if (r->kind == SIM_MEM_RESERVED)
+			mem_region_free(m, r);
+		else
+			mem_region_leave(m, r, SIM_ACCOUNT_DEATH);
+	}
+	mem_heaps_free(o, 0, true);
+	while (o->pools) {
+		struct mem_pool *p = o->pools;
+
+		o->pools = p->next;
+		free(p);
+	}
+	for (uint32_t d = 0; d < m->devices; d++)
+		if (o->used[d])
+			mem_count(m, o, d, -(int64_t)o->used[d], SIM_ACCOUNT_DEATH);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the simulated libnvidia-ml.so.1. Everything is read from the engine's state page;
+ * the connection only keeps the engine alive. Any thread; after a fork the child goes on reading.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/nvml_proto.h"
+#include "simgpu/proto.h"
+
+#define NVML_EXPORT __attribute__((visibility("default")))
+#define NVML_SIM_DRIVER "580.00.simulated"
+#define NVML_SIM_CUDA 13000
+
+/* The state page, NULL before nvmlInit. */
+const struct sim_state *nvml_state(void);
+
+/* UNINITIALIZED, INVALID_ARGUMENT for a wrong handle, GPU_IS_LOST; @ret_index may be NULL. */
+nvmlReturn_t nvml_device(
+	nvmlDevice_t handle, const struct sim_state_device **ret_device, unsigned *ret_index);
+nvmlDevice_t nvml_handle(unsigned index);
+
+/* Processes on a device as they are at one moment; up to @room, returns how many there are. */
+unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room);
+/* Whether utilisation was computed lately; else it reads as nothing. */
+bool nvml_is_fresh(const struct sim_state_device *device);
+
+#define NVML_TRY(expression) \
+	do { \
+		nvmlReturn_t nvml_try_ = (expression); \
+		if (nvml_try_ != NVML_SUCCESS) \
+			return nvml_try_; \
+	} while (0)
+
+#define NVML_CHECK(condition, code) \
+	do { \
+		if (!(condition)) \
+			return code; \
+	} while (0)

@@ -1,0 +1,773 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVML: what devices are doing: memory, utilisation, processes, clocks, power, errors, events.
+ * Memory, utilisation, processes and error counts are the engine's; power, temperature and clocks
+ * are plausible constants.
+ */
+#include "simgpu/nvml.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+enum {
+	FRESH_NS = 1000000000, /* utilisation older than this reads as nothing */
+	TEMPERATURE = 40,
+	MEMORY_TEMPERATURE = 45,
+	SETS_MAX = 64,
+	POLL_MS = 20,
+	XID_OFF_THE_BUS = 79,
+	XID_DOUBLE_BIT_ERROR = 48,
+};
+
+bool nvml_is_fresh(const struct sim_state_device *device)
+{
+	uint64_t sample = atomic_load_explicit(&device->sample_ns, memory_order_relaxed);
+
+	return clock_since_ns(clock_now_ns(), sample) < FRESH_NS;
+}
+
+unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room)
+{
+	const struct sim_state *state = nvml_state();
+	unsigned n = 0, generation;
+
+	/* Again while slots were given or taken during the reading; bounded, should the engine
+	 * have died in the middle of it. */
+	for (int tries = 0; tries < 100; tries++) {
+		uint32_t slots = atomic_load_explicit(&state->proc_slots, memory_order_acquire);
+
+		generation = atomic_load_explicit(&state->generation, memory_order_acquire);
+		n = 0;
+		for (uint32_t i = 0; i < slots && i < SIM_MAX_STATE_PROCS; i++) {
+			const struct sim_state_proc *p = &state->procs[i];
+
+			if (atomic_load_explicit(&p->pid, memory_order_acquire) == 0 ||
+				p->device != index || p->contexts == 0)
+				continue;
+			if (n < room)
+				memcpy(&to[n], p, sizeof(*p));
+			n++;
+		}
+		atomic_thread_fence(memory_order_acquire);
+		if (generation % 2 == 0 &&
+			generation ==
+				atomic_load_explicit(&state->generation, memory_order_relaxed))
+			break;
+	}
+	return n;
+}
+
+/* ---- memory ---- */
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
+	memory->total = d->mem_total;
+	memory->used = atomic_load_explicit(&d->mem_used, memory_order_relaxed);
+	memory->free = memory->total - memory->used;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	nvmlMemory_t plain;
+
+	NVML_CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(memory->version == (sizeof(nvmlMemory_v2_t) | 2u << 24),
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NVML_TRY(nvmlDeviceGetMemoryInfo(device, &plain));
+	memory->total = plain.total;
+	memory->used = plain.used;
+	memory->free = plain.free;
+	memory->reserved = 0;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(
+	nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(bar1Memory, NVML_ERROR_INVALID_ARGUMENT);
+	*bar1Memory = (nvmlBAR1Memory_t){d->mem_total, d->mem_total - (1 << 20), 1 << 20};
+	return NVML_SUCCESS;
+}
+
+/* ---- processes ---- */
+
+/* The three layouts begin alike; the later ones have two more members, unset without MIG. */
+static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, void *infos, size_t size)
+{
+	const struct sim_state_device *d;
+	struct sim_state_proc *procs;
+	unsigned index, n;
+
+	NVML_TRY(nvml_device(device, &d, &index));
+	NVML_CHECK(count && (infos || *count == 0), NVML_ERROR_INVALID_ARGUMENT);
+	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
+	NVML_CHECK(procs, NVML_ERROR_MEMORY);
+	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
+	if (n > *count) {
+		free(procs);
+		*count = n;
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		nvmlProcessInfo_t info = {
+			.pid = procs[i].pid,
+			.usedGpuMemory = procs[i].mem_used,
+			.gpuInstanceId = 0xffffffff,
+			.computeInstanceId = 0xffffffff,
+		};
+
+		memcpy((char *)infos + i * size, &info, size);
+	}
+	free(procs);
+	*count = n;
+	return NVML_SUCCESS;
+}
+
+static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned *count)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(count, NVML_ERROR_INVALID_ARGUMENT);
+	*count = 0;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
+{
+	return list_processes(device, infoCount, infos, sizeof(*infos));
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
+{
+	return list_processes(device, infoCount, infos, sizeof(*infos));
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
+{
+	return list_processes(device, infoCount, infos, sizeof(*infos));
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
+{
+	return list_nothing(device, infoCount);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
+{
+	return list_nothing(device, infoCount);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
+{
+	return list_nothing(device, infoCount);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
+{
+	return list_nothing(device, infoCount);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
+{
+	return list_nothing(device, infoCount);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(
+	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
+{
+	return list_nothing(device, infoCount);
+}
+
+/* ---- utilisation ---- */
+
+static unsigned percent(const struct sim_state_device *d, uint32_t permille)
+{
+	return nvml_is_fresh(d) ? (permille + 5) / 10 : 0;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
+	nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(utilization, NVML_ERROR_INVALID_ARGUMENT);
+	utilization->gpu = percent(d, atomic_load(&d->sm_permille));
+	utilization->memory = percent(d, atomic_load(&d->mem_permille));
+	return NVML_SUCCESS;
+}
+
+static uint64_t sample_us(const struct sim_state_device *d)
+{
+	uint64_t age = clock_since_ns(clock_now_ns(), atomic_load(&d->sample_ns));
+
+	return (clock_real_ns() - age) / NSEC_PER_USEC;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+	nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount,
+	unsigned long long lastSeenTimeStamp)
+{
+	const struct sim_state_device *d;
+	struct sim_state_proc *procs;
+	unsigned index, n, room;
+	uint64_t at;
+
+	NVML_TRY(nvml_device(device, &d, &index));
+	NVML_CHECK(processSamplesCount, NVML_ERROR_INVALID_ARGUMENT);
+	room = utilization ? *processSamplesCount : 0;
+	at = sample_us(d);
+	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
+	NVML_CHECK(procs, NVML_ERROR_MEMORY);
+	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
+	if (at <= lastSeenTimeStamp)
+		n = 0;
+	*processSamplesCount = n;
+	for (unsigned i = 0; i < n && n <= room; i++)
+		utilization[i] = (nvmlProcessUtilizationSample_t){
+			.pid = procs[i].pid,
+			.timeStamp = at,
+			.smUtil = percent(d, procs[i].sm_permille),
+		};
+	free(procs);
+	NVML_CHECK(n <= room, NVML_ERROR_INSUFFICIENT_SIZE);
+	return n != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
+	nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
+{
+	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
+	nvmlProcessUtilizationSample_t *samples = NULL;
+	unsigned room;
+	nvmlReturn_t r;
+
+	NVML_CHECK(info, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(info->version == NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1),
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	room = info->procUtilArray ? info->processSamplesCount : 0;
+	if (room != 0)
+		samples = calloc(room, sizeof(*samples));
+	info->processSamplesCount = room;
+	r = nvmlDeviceGetProcessUtilization(
+		device, samples, &info->processSamplesCount, info->lastSeenTimeStamp);
+	for (unsigned i = 0; samples && r == NVML_SUCCESS && i < info->processSamplesCount; i++)
+		info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
+			.timeStamp = samples[i].timeStamp,
+			.pid = samples[i].pid,
+			.smUtil = samples[i].smUtil,
+		};
+	free(samples);
+	return r;
+}
+
+static nvmlReturn_t codec(nvmlDevice_t device, unsigned *utilization, unsigned *period)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(utilization && period, NVML_ERROR_INVALID_ARGUMENT);
+	*utilization = 0;
+	*period = 100000;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(
+	nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
+{
+	return codec(device, utilization, samplingPeriodUs);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(
+	nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
+{
+	return codec(device, utilization, samplingPeriodUs);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
+	unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType,
+	unsigned int *sampleCount, nvmlSample_t *samples)
+{
+	const struct sim_state_device *d;
+	uint64_t at;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(sampleValType && sampleCount, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(type == NVML_GPU_UTILIZATION_SAMPLES || type == NVML_MEMORY_UTILIZATION_SAMPLES,
+		NVML_ERROR_NOT_SUPPORTED);
+	*sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
+	at = sample_us(d);
+	if (!samples) {
+		*sampleCount = 1;
+		return NVML_SUCCESS;
+	}
+	NVML_CHECK(*sampleCount != 0, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(at > lastSeenTimeStamp, NVML_ERROR_NOT_FOUND);
+	*sampleCount = 1;
+	samples[0].timeStamp = at;
+	samples[0].sampleValue.uiVal = percent(d,
+		type == NVML_GPU_UTILIZATION_SAMPLES ? atomic_load(&d->sm_permille)
+						     : atomic_load(&d->mem_permille));
+	return NVML_SUCCESS;
+}
+
+/* ---- power, temperature, clocks ---- */
+
+#define VALUE(name, type, value) \
+	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
+	{ \
+		const struct sim_state_device *d; \
+\
+		NVML_TRY(nvml_device(device, &d, NULL)); \
+		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT); \
+		*out = value; \
+		return NVML_SUCCESS; \
+	}
+
+/* A device that does nothing draws about a sixth of its limit. */
+VALUE(GetPowerUsage, unsigned int, d->power_limit_mw / 6)
+VALUE(GetPowerManagementLimit, unsigned int, d->power_limit_mw)
+VALUE(GetPowerManagementDefaultLimit, unsigned int, d->power_limit_mw)
+VALUE(GetEnforcedPowerLimit, unsigned int, d->power_limit_mw)
+VALUE(GetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+VALUE(GetPersistenceMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+VALUE(GetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
+VALUE(GetPerformanceState, nvmlPstates_t, NVML_PSTATE_0)
+VALUE(GetPowerState, nvmlPstates_t, NVML_PSTATE_0)
+VALUE(GetDefaultEccMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+VALUE(GetAccountingMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+VALUE(GetCurrentClocksThrottleReasons, unsigned long long, 0)
+VALUE(GetCurrentClocksEventReasons, unsigned long long, 0)
+VALUE(GetSupportedClocksThrottleReasons, unsigned long long, 0)
+VALUE(GetSupportedClocksEventReasons, unsigned long long, 0)
+VALUE(GetSupportedEventTypes, unsigned long long,
+	nvmlEventTypeDoubleBitEccError | nvmlEventTypeXidCriticalError)
+VALUE(GetTotalEnergyConsumption, unsigned long long,
+	clock_boot_ns() / NSEC_PER_MSEC * d->power_limit_mw / 6 / 1000)
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(
+	nvmlDevice_t device, unsigned int *minLimit, unsigned int *maxLimit)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(minLimit && maxLimit, NVML_ERROR_INVALID_ARGUMENT);
+	*minLimit = d->power_limit_mw / 7 * 2;
+	*maxLimit = d->power_limit_mw;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(
+	nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(temp && sensorType == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
+	*temp = TEMPERATURE;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(
+	nvmlDevice_t device, nvmlTemperature_t *temperature)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(temperature, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(temperature->version == NVML_STRUCT_VERSION(Temperature, 1),
+		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	temperature->temperature = TEMPERATURE;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(
+	nvmlDevice_t device, nvmlTemperatureThresholds_t thresholdType, unsigned int *temp)
+{
+	static const unsigned thresholds[] = {
+		[NVML_TEMPERATURE_THRESHOLD_SHUTDOWN] = 92,
+		[NVML_TEMPERATURE_THRESHOLD_SLOWDOWN] = 89,
+		[NVML_TEMPERATURE_THRESHOLD_MEM_MAX] = 95,
+		[NVML_TEMPERATURE_THRESHOLD_GPU_MAX] = 85,
+	};
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(temp, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK((unsigned)thresholdType < sizeof(thresholds) / sizeof(thresholds[0]),
+		NVML_ERROR_NOT_SUPPORTED);
+	*temp = thresholds[thresholdType];
+	return NVML_SUCCESS;
+}
+
+static nvmlReturn_t clock_of(nvmlDevice_t device, nvmlClockType_t type, unsigned *ret)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(ret && (unsigned)type < NVML_CLOCK_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+	*ret = (type == NVML_CLOCK_MEM ? d->mem_clock_khz : d->clock_khz) / 1000;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(
+	nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
+{
+	return clock_of(device, type, clock);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(
+	nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
+{
+	return clock_of(device, type, clock);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType,
+	nvmlClockId_t clockId, unsigned int *clockMHz)
+{
+	return clock_of(device, clockType, clockMHz);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(
+	nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
+{
+	return clock_of(device, clockType, clockMHz);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(
+	nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
+{
+	return clock_of(device, clockType, clockMHz);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(
+	nvmlDevice_t device, nvmlPcieUtilCounter_t counter, unsigned int *value)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(value && (unsigned)counter < NVML_PCIE_UTIL_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+	*value = 0;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t mode)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	return mode == NVML_FEATURE_ENABLED ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* The modules are cooled by their chassis. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int *numFans)
+{
+	return list_nothing(device, numFans);
+}
+
+/* ---- errors ---- */
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetEccMode(
+	nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(current && pending, NVML_ERROR_INVALID_ARGUMENT);
+	*current = *pending = NVML_FEATURE_ENABLED;
+	return NVML_SUCCESS;
+}
+
+static unsigned long long ecc_count(const struct sim_state_device *d, nvmlMemoryErrorType_t type)
+{
+	return type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? atomic_load(&d->ecc_uncorrected) : 0;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device,
+	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
+	unsigned long long *eccCounts)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(eccCounts, NVML_ERROR_INVALID_ARGUMENT);
+	*eccCounts = ecc_count(d, errorType);
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device,
+	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
+	nvmlEccErrorCounts_t *eccCounts)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(eccCounts, NVML_ERROR_INVALID_ARGUMENT);
+	*eccCounts = (nvmlEccErrorCounts_t){.deviceMemory = ecc_count(d, errorType)};
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device,
+	nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType,
+	nvmlMemoryLocation_t locationType, unsigned long long *count)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(count, NVML_ERROR_INVALID_ARGUMENT);
+	*count = locationType == NVML_MEMORY_LOCATION_DEVICE_MEMORY ? ecc_count(d, errorType) : 0;
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrRows,
+	unsigned int *uncRows, unsigned int *isPending, unsigned int *failureOccurred)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(
+		corrRows && uncRows && isPending && failureOccurred, NVML_ERROR_INVALID_ARGUMENT);
+	*corrRows = *isPending = *failureOccurred = 0;
+	*uncRows = (unsigned)atomic_load(&d->ecc_uncorrected);
+	return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device,
+	nvmlPageRetirementCause_t cause, unsigned int *pageCount, unsigned long long *addresses)
+{
+	return list_nothing(device, pageCount);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetViolationStatus(
+	nvmlDevice_t device, nvmlPerfPolicyType_t perfPolicyType, nvmlViolationTime_t *violTime)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(violTime, NVML_ERROR_INVALID_ARGUMENT);
+	*violTime = (nvmlViolationTime_t){.referenceTime = clock_real_ns() / NSEC_PER_USEC};
+	return NVML_SUCCESS;
+}
+
+/* ---- fields ---- */
+
+static void field(const struct sim_state_device *d, nvmlFieldValue_t *f)
+{
+	unsigned links = 0;
+
+	for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
+		links += d->nvlinks[i];
+	f->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+	f->value.ullVal = 0;
+	switch (f->fieldId) {
+	case NVML_FI_DEV_ECC_CURRENT:
+	case NVML_FI_DEV_ECC_PENDING: f->value.uiVal = 1; return;
+	case NVML_FI_DEV_ECC_DBE_VOL_TOTAL:
+	case NVML_FI_DEV_ECC_DBE_AGG_TOTAL:
+	case NVML_FI_DEV_ECC_DBE_VOL_DEV:
+	case NVML_FI_DEV_ECC_DBE_AGG_DEV:
+		f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+		f->value.ullVal = atomic_load(&d->ecc_uncorrected);
+		return;
+	case NVML_FI_DEV_ECC_SBE_VOL_TOTAL:
+	case NVML_FI_DEV_ECC_SBE_AGG_TOTAL:
+	case NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL:
+	case NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL:
+	case NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL:
+	case NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL:
+		f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+		return;
+	case NVML_FI_DEV_RETIRED_SBE:
+	case NVML_FI_DEV_RETIRED_DBE:
+	case NVML_FI_DEV_RETIRED_PENDING: return;
+	case NVML_FI_DEV_MEMORY_TEMP: f->value.uiVal = MEMORY_TEMPERATURE; return;
+	case NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION:
+		f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+		f->value.ullVal = clock_boot_ns() / NSEC_PER_MSEC * d->power_limit_mw / 6 / 1000;
+		return;
+	case NVML_FI_DEV_NVLINK_LINK_COUNT: f->value.uiVal = links; return;
+	default: f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+	}
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(
+	nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values)
+{
+	const struct sim_state_device *d;
+
+	NVML_TRY(nvml_device(device, &d, NULL));
+	NVML_CHECK(values && valuesCount > 0, NVML_ERROR_INVALID_ARGUMENT);
+	for (int i = 0; i < valuesCount; i++) {
+		values[i].timestamp = (long long)(clock_real_ns() / NSEC_PER_USEC);
+		values[i].latencyUsec = 0;
+		values[i].nvmlReturn = NVML_SUCCESS;
+		field(d, &values[i]);
+	}
+	return NVML_SUCCESS;
+}
+
+/* ---- events ---- */
+
+struct event_set {
+	bool used;
+	unsigned long long types[SIM_MAX_DEVICES];
+	uint64_t ecc[SIM_MAX_DEVICES]; /* as last reported */
+	uint64_t xids[SIM_MAX_DEVICES];
+	bool lost[SIM_MAX_DEVICES];
+};
+
+static pthread_mutex_t sets_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct event_set sets[SETS_MAX];
+
+static struct event_set *set_get(nvmlEventSet_t handle)
+{
+	uintptr_t number = (uintptr_t)handle - 1;
+
+	return number < SETS_MAX && sets[number].used ? &sets[number] : NULL;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+	nvmlReturn_t r = NVML_ERROR_INSUFFICIENT_RESOURCES;
+
+	NVML_CHECK(nvml_state(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(set, NVML_ERROR_INVALID_ARGUMENT);
+	pthread_mutex_lock(&sets_lock);
+	for (uintptr_t i = 0; i < SETS_MAX && r != NVML_SUCCESS; i++) {
+		if (sets[i].used)
+			continue;
+		sets[i] = (struct event_set){.used = true};
+		*set = (nvmlEventSet_t)(i + 1);
+		r = NVML_SUCCESS;
+	}
+	pthread_mutex_unlock(&sets_lock);
+	return r;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
+{
+	struct event_set *s;
+
+	NVML_CHECK(nvml_state(), NVML_ERROR_UNINITIALIZED);
+	pthread_mutex_lock(&sets_lock);
+	s = set_get(set);
+	if (s)
+		s->used = false;
+	pthread_mutex_unlock(&sets_lock);
+	return s ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(
+	nvmlDevice_t device, unsigned long long eventTypes, nvmlEventSet_t set)
+{
+	unsigned long long supported = nvmlEventTypeDoubleBitEccError |
+		nvmlEventTypeXidCriticalError;
+	const struct sim_state_device *d;
+	struct event_set *s;
+	unsigned index;
+
+	NVML_TRY(nvml_device(device, &d, &index));
+	NVML_CHECK((eventTypes & ~supported) == 0, NVML_ERROR_NOT_SUPPORTED);
+	pthread_mutex_lock(&sets_lock);
+	s = set_get(set);
+	if (s) {
+		s->types[index] |= eventTypes;
+		s->ecc[index] = atomic_load(&d->ecc_uncorrected);
+		s->xids[index] = atomic_load(&d->xids);
+		s->lost[index] = d->lost;
+	}
+	pthread_mutex_unlock(&sets_lock);
+	return s ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+/* One thing that has happened since it was last asked for. */
+static bool next_event(struct event_set *s, nvmlEventData_t *data)
+{
+	const struct sim_state *state = nvml_state();
+
+	for (unsigned i = 0; state && i < state->device_count; i++) {
+		const struct sim_state_device *d = &state->devices[i];
+		uint64_t ecc = atomic_load(&d->ecc_uncorrected), xids = atomic_load(&d->xids);
+
+		*data = (nvmlEventData_t){.device = nvml_handle(i),
+			.gpuInstanceId = 0xffffffff,
+			.computeInstanceId = 0xffffffff};
+		if (d->lost && !s->lost[i] && (s->types[i] & nvmlEventTypeXidCriticalError)) {
+			s->lost[i] = true;
+			data->eventType = nvmlEventTypeXidCriticalError;
+			data->eventData = XID_OFF_THE_BUS;
+			return true;
+		}
+		if (xids != s->xids[i] && (s->types[i] & nvmlEventTypeXidCriticalError)) {
+			s->xids[i] = xids;
+			data->eventType = nvmlEventTypeXidCriticalError;
+			data->eventData = xids & UINT16_MAX;
+			return true;
+		}
+		if (ecc > s->ecc[i] && s->types[i] != 0) {
+			s->ecc[i] = ecc;
+			data->eventType = s->types[i] & nvmlEventTypeDoubleBitEccError
+				? nvmlEventTypeDoubleBitEccError
+				: nvmlEventTypeXidCriticalError;
+			data->eventData = XID_DOUBLE_BIT_ERROR;
+			return true;
+		}
+	}
+	return false;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlEventSetWait_v2(
+	nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
+{
+	uint64_t deadline = clock_add_ns(clock_now_ns(), timeoutms * NSEC_PER_MSEC);
+
+	NVML_CHECK(nvml_state(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(data, NVML_ERROR_INVALID_ARGUMENT);
+	for (;;) {
+		uint64_t now = clock_now_ns();
+		struct event_set *s;
+		bool happened;
+
+		pthread_mutex_lock(&sets_lock);
+		s = set_get(set);
+		happened = s && next_event(s, data);
+		pthread_mutex_unlock(&sets_lock);
+		NVML_CHECK(s, NVML_ERROR_INVALID_ARGUMENT);
+		if (happened)
+			return NVML_SUCCESS;
+		if (now >= deadline)
+			return NVML_ERROR_TIMEOUT;
+		clock_sleep_until_ns(now + POLL_MS * NSEC_PER_MSEC < deadline
+				? now + POLL_MS * NSEC_PER_MSEC
+				: deadline);
+	}
+}
+
+NVML_EXPORT nvmlReturn_t nvmlEventSetWait(
+	nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
+{
+	return nvmlEventSetWait_v2(set, data, timeoutms);
+}
