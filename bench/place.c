@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "bench/bench.h"
-#include "core/place-gang.h"
-#include "core/place-policy.h"
-#include "core/place-preempt.h"
-#include "core/place.h"
+#include "place/place-gang.h"
+#include "place/place-policy.h"
+#include "place/place-preempt.h"
+#include "place/place.h"
 
 #define DEVICES 8u
 #define SPECS 2000u

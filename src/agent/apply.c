@@ -16,7 +16,7 @@
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "core/gemini.h"
+#include "spec/gemini.h"
 
 #define FILE_MAX (1u << 20)
 

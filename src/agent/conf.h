@@ -6,7 +6,7 @@
  *   gid NAME|NUMBER    field=value ...      (each user of the group has a tenant of its own)
  *   cgroup PATTERN     field=value ...      (fnmatch on the path; each cgroup has its own)
  *   default allow|refuse  [field=value ...]
- * Fields are those of src/core/spec.h. '#' begins a comment.
+ * Fields are those of src/spec/spec.h. '#' begins a comment.
  */
 #ifndef AGENT_CONF_H
 #define AGENT_CONF_H

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 #define HISTORY_RECORDS_MAX 4096u        /* the one that ended first is dropped for a new one */
 #define HISTORY_BUCKETS_MAX 1024u        /* of one tenant */

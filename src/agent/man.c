@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/man.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 static const struct man_page conf_page = {
 	.name = "tenants.conf",

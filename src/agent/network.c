@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/str.h"
-#include "core/quantity.h"
+#include "spec/quantity.h"
 
 #define VALUE_MAX 4096u /* as sysfs writes at most */
 #define MBIT_MAX UINT64_C(1000000000)

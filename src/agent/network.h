@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/given.h"
+#include "spec/given.h"
 
 #define NETWORKS_MAX 64u
 

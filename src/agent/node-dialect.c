@@ -12,8 +12,8 @@
 #include "agent/device.h"
 #include "agent/node-internal.h"
 #include "base/log.h"
-#include "core/dialect.h"
 #include "manifest/manifest-json.h"
+#include "spec/dialect.h"
 
 /* What of the pod is this node's: one grant for each tenant of the result, in its order. */
 struct granted {

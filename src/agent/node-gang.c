@@ -12,8 +12,8 @@
 #include "agent/node-internal.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "core/dialect.h"
 #include "kube/json.h"
+#include "spec/dialect.h"
 
 #define GANG_IDLE_NS (60 * NSEC_PER_SEC)
 #define GANGS_MAX 256u

@@ -13,7 +13,7 @@
 #include "agent/node-slot.h"
 #include "agent/node.h"
 #include "core/arbiter.h"
-#include "core/given.h"
+#include "spec/given.h"
 #include "access/page.h"
 #include "kube/cache.h"
 #include "kube/event.h"

@@ -15,8 +15,8 @@
 #include "agent/node-internal.h"
 #include "agent/usage.h"
 #include "base/log.h"
-#include "core/measured.h"
 #include "kube/time.h"
+#include "spec/measured.h"
 
 #define LEASE_RENEW_EACH_NS (10 * NSEC_PER_SEC)
 #define LEASE_AGAIN_NS (2 * NSEC_PER_SEC)
@@ -45,7 +45,7 @@ static json_t *owners(const struct node *node)
 	return NULL;
 }
 
-/* In the order of the GPUNode's tenants: core/measured.h. What does not fit is left out. */
+/* In the order of the GPUNode's tenants: spec/measured.h. What does not fit is left out. */
 static void add_measured(struct node *node, uint64_t now, struct buf *out)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {

@@ -14,9 +14,9 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "core/spec.h"
 #include "kubelet/cdi.h"
 #include "kubelet/plugin.h"
+#include "spec/spec.h"
 
 /* In the container; as for engines of one machine (cli/container.h). */
 #define SLOT_RUNTIME "/run/divvy"

@@ -23,7 +23,7 @@
 
 #include "base/address.h"
 #include "base/rand.h"
-#include "core/given.h"
+#include "spec/given.h"
 
 #define PEERS_MAX 64u
 #define PEERS_DEFAULT 32u

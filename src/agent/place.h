@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 struct place_device {
 	const char *uuid;

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 /* NULL: out of memory. */
 json_t *spec_to_json(const struct spec *spec);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 struct tally_slot {
 	_Atomic uint32_t id; /* of the tenant; 0: the slot is free. Written last */

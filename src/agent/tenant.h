@@ -18,7 +18,7 @@
 #include "agent/remote.h"
 #include "base/error.h"
 #include "core/arbiter.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 #include "wire/page.h"
 
 #define TENANT_NAME SPEC_NAME

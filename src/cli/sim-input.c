@@ -11,7 +11,7 @@
 #include "base/parse.h"
 #include "base/rand.h"
 #include "cli/sim.h"
-#include "core/openb.h"
+#include "replay/openb.h"
 
 #define PATH_MAX_BYTES 4096
 #define SEED_WORD "SEED"

@@ -10,7 +10,7 @@
  * networks:
  *   - {node: a-0, kind: host, bandwidth: 9Gbps, latency: 50us}
  *
- * A task's fields are those of a spec (core/spec.h), and when it comes, how long it takes when it
+ * A task's fields are those of a spec (spec/spec.h), and when it comes, how long it takes when it
  * has its limit, and what it takes of its node. Aliases and tags have no meaning here and are
  * refused, so that a short text cannot stand for a huge one.
  */
@@ -23,9 +23,9 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/sim.h"
-#include "core/place-gang.h"
-#include "core/place-queue.h"
 #include "kube/yaml.h"
+#include "place/place-gang.h"
+#include "place/place-queue.h"
 
 #define VALUE_MAX 128
 #define COPIES_MAX 100000u

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "cli/option.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 /* The numbers that may change while the tenant runs ... */
 #define WISH_OPTIONS_LIVE \

@@ -5,10 +5,10 @@
 
 #include "base/cleanup.h"
 #include "controller/web-view.h"
-#include "core/dialect.h"
-#include "core/measured.h"
-#include "core/quantity.h"
 #include "kube/time.h"
+#include "spec/dialect.h"
+#include "spec/measured.h"
+#include "spec/quantity.h"
 
 #define WINDOW_S 10 /* over which daemons measure: as often as they renew their Leases */
 

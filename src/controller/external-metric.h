@@ -26,7 +26,7 @@ struct external_sum {
 /*
  * One more pod that is selected; who asks for no share, or has ended, counts nothing. gpu_node:
  * that of its node, NULL: it has none. measured: what that node's daemon has said last
- * (core/measured.h), STR_NONE: nothing, or too long ago.
+ * (spec/measured.h), STR_NONE: nothing, or too long ago.
  */
 void external_metric_add(
 	struct external_sum *sum, const json_t *pod, const json_t *gpu_node, struct str measured);

@@ -12,8 +12,8 @@
 #ifndef CONTROLLER_HOOK_H
 #define CONTROLLER_HOOK_H
 
-#include "core/dialect.h"
 #include "kube/json.h"
+#include "spec/dialect.h"
 
 #define HOOK_CONDITION "asks-divvy" /* name of the match condition */
 #define HOOK_PODS "pods.mutate.divvy.gpu"

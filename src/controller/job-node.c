@@ -10,8 +10,8 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
-#include "core/dialect.h"
-#include "core/quantity.h"
+#include "spec/dialect.h"
+#include "spec/quantity.h"
 
 #define OWNER "divvy.gpu/owner"
 #define MILLI "divvy.gpu/milli"

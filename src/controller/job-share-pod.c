@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "controller/controller.h"
 #include "controller/share-pod.h"
-#include "core/dialect.h"
-#include "core/given.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
+#include "spec/dialect.h"
+#include "spec/given.h"
 
 #define EVENT_MAX 320u
 #define OTHERS_NS (5 * NSEC_PER_SEC) /* for KubeShare's own controller to write a status */

@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "controller/placeholder.h"
-#include "core/given.h"
-#include "core/quantity.h"
 #include "kube/hash.h"
 #include "kube/time.h"
 #include "manifest/cordon.h"
+#include "spec/given.h"
+#include "spec/quantity.h"
 
 #define OWN_CONTAINER "controller" /* as deploy/base/controller.yaml names it */
 #define OWNER_LABEL "divvy.gpu/owner"

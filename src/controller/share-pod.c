@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "core/dialect.h"
 #include "manifest/asked-json.h"
+#include "spec/dialect.h"
 
 #define PREFIX "divvy.gpu/"
 #define LAST_APPLIED "kubectl.kubernetes.io/last-applied-configuration"

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/measured.h"
 #include "kube/json.h"
+#include "spec/measured.h"
 
 #define SHARE_POD_NAME_MAX 253u
 #define SHARE_POD_MESSAGE_MAX 512u

@@ -6,12 +6,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "core/given.h"
 #include "identity/identity.h"
 #include "kube/base64.h"
 #include "kube/json.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
+#include "spec/given.h"
 
 #define USAGES_MAX 16u
 #define REASON "Divvy"

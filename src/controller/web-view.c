@@ -5,9 +5,9 @@
 
 #include "base/cleanup.h"
 #include "controller/wish.h"
-#include "core/measured.h"
-#include "core/quantity.h"
 #include "kube/time.h"
+#include "spec/measured.h"
+#include "spec/quantity.h"
 
 #define KEY_SIZE 256u /* of a pod's UID and a container's name */
 #define LARGE_MILLI (1u << 30)

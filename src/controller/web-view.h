@@ -25,7 +25,7 @@ char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s);
 /*
  * What its tenants use, in the order of the node's: [[share,bytes,share,bytes],null]: a pair for
  * each of its devices; null: not measured. `measured` is the Lease's annotation, see
- * core/measured.h.
+ * spec/measured.h.
  */
 char *web_view_use(const json_t *gpu_node, struct str measured);
 

@@ -10,9 +10,9 @@
 #include "base/rand.h"
 #include "controller/web-internal.h"
 #include "controller/web-view.h"
-#include "core/measured.h"
 #include "kube/hash.h"
 #include "kube/time.h"
+#include "spec/measured.h"
 
 #define PUSH_NS (250 * NSEC_PER_MSEC)
 #define BEAT_NS (10 * NSEC_PER_SEC)

@@ -65,7 +65,7 @@ struct web_counts {
 };
 struct web_counts web_counts(const struct web *web);
 
-/* What the node's daemon measured last (core/measured.h); STR_NONE: nothing, or it is silent. */
+/* What the node's daemon measured last (spec/measured.h); STR_NONE: nothing, or it is silent. */
 struct str web_measured(const struct web *web, const char *node);
 
 #endif

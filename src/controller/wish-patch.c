@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "controller/wish.h"
-#include "core/quantity.h"
+#include "spec/quantity.h"
 
 #define PATH_MAX_BYTES 1024u
 #define FOREIGN_MAX 16u /* resources of other systems in one container */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/quantity.h"
+#include "spec/quantity.h"
 
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""

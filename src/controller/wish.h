@@ -8,7 +8,7 @@
 #define CONTROLLER_WISH_H
 
 #include "manifest/manifest-json.h"
-#include "core/dialect.h"
+#include "spec/dialect.h"
 
 #define WISH_RESOURCE_PREFIX "divvy.gpu/"
 #define WISH_SLOT MANIFEST_SLOT

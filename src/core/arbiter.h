@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 #define ARBITER_DEVICES 64u
 #define ARBITER_WINDOW_NS 1000000000ull /* usage window, in buckets of */

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 struct ledger; /* one device */
 

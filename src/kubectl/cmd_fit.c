@@ -13,7 +13,6 @@
 #include "base/fd.h"
 #include "base/rand.h"
 #include "cli/json.h"
-#include "core/dialect.h"
 #include "kube/time.h"
 #include "kube/yaml.h"
 #include "kubectl/commands.h"
@@ -21,6 +20,7 @@
 #include "kubectl/report.h"
 #include "kubectl/world.h"
 #include "scheduler/decide.h"
+#include "spec/dialect.h"
 
 #define FILE_MAX (4u << 20)
 #define STEPS_MAX 100000u

@@ -4,10 +4,10 @@
 #include "base/format.h"
 #include "cli/json.h"
 #include "cli/output.h"
-#include "core/dialect.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
 #include "kubectl/report.h"
+#include "spec/dialect.h"
 
 static const struct cli_option options[] = {
 	ACCESS_NAMESPACE_OPTION,

@@ -4,11 +4,11 @@
 
 #include "base/format.h"
 #include "cli/json.h"
-#include "core/dialect.h"
 #include "kubectl/commands.h"
 #include "kubectl/report.h"
 #include "kubectl/throttle.h"
 #include "kubectl/world.h"
+#include "spec/dialect.h"
 
 static const struct cli_option options[] = {
 	ACCESS_NAMESPACE_OPTION,

@@ -9,13 +9,13 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/json.h"
-#include "core/dialect.h"
-#include "core/measured.h"
-#include "core/spec.h"
 #include "kube/json.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
 #include "scheduler/tenancy.h"
+#include "spec/dialect.h"
+#include "spec/measured.h"
+#include "spec/spec.h"
 
 #define WHY_MAX 4096u
 

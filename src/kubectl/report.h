@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/given.h"
+#include "spec/given.h"
 
 struct report_facts {
 	const json_t *gpunodes; /* lists of objects */

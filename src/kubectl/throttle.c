@@ -6,8 +6,8 @@
 
 #include "base/format.h"
 #include "cli/json.h"
-#include "core/spec.h"
 #include "kube/json.h"
+#include "spec/spec.h"
 
 #define NEAR_PERMILLE 30u /* as near as 10 s can tell */
 #define FULL_PERMILLE 950u

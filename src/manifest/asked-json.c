@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "core/spec.h"
 #include "kube/json.h"
+#include "spec/spec.h"
 
 #define PREFIX "divvy.gpu/"
 #define CONTAINER_KEY PREFIX "container"

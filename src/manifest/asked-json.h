@@ -9,7 +9,7 @@
 
 /*
  * spec.memoryPolicy: wait is {"divvy.gpu/memory-policy": "wait"}, spec.containers: [a, b] is
- * {"divvy.gpu/container": "a,b"}; what is no field of core/spec.h is left out. The caller's.
+ * {"divvy.gpu/container": "a,b"}; what is no field of spec/spec.h is left out. The caller's.
  * -EINVAL: a value is neither text nor a number; -ENOMEM.
  */
 int asked_json_read(const json_t *spec, json_t **ret_keys, struct error *err);

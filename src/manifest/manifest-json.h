@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod, or a template of one, as core/manifest.h sees it, out of JSON. Also of JSON that no API
+ * A pod, or a template of one, as spec/manifest.h sees it, out of JSON. Also of JSON that no API
  * server has looked at: what has another type than it should counts as missing, numbers are their
  * text. Any thread.
  */
@@ -8,8 +8,8 @@
 #define MANIFEST_MANIFEST_JSON_H
 
 #include "base/error.h"
-#include "core/manifest.h"
 #include "kube/json.h"
+#include "spec/manifest.h"
 
 struct manifest_json {
 	struct manifest pod;  /* borrows from the JSON and from this */
@@ -24,7 +24,7 @@ struct manifest_json {
 
 /*
  * metadata and spec of a pod or a template; either may be NULL. The namespace is ns where metadata
- * has none. -EINVAL: more than core/manifest.h takes; -ENOMEM. manifest_json_done also after a
+ * has none. -EINVAL: more than spec/manifest.h takes; -ENOMEM. manifest_json_done also after a
  * failure.
  */
 int manifest_json_read(const json_t *metadata, const json_t *spec, struct str ns,

@@ -7,7 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "core/place-cell.h"
+#include "place/place-cell.h"
+#include "replay/cell-file.h"
 #include "replay/cluster.h"
 
 /* Devices of a node by model, in the order in which those come first. */

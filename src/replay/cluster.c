@@ -10,10 +10,10 @@
 #include "base/array.h"
 #include "base/format.h"
 #include "base/parse.h"
-#include "core/openb.h"
-#include "core/place-cell.h"
-#include "core/place-policy.h"
-#include "core/place-queue.h"
+#include "place/place-cell.h"
+#include "place/place-policy.h"
+#include "place/place-queue.h"
+#include "replay/openb.h"
 
 #define LIKE_CPU_MILLI 16000u /* a device */
 #define LIKE_MEMORY_BYTES (64ull << 30)

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/place-mode.h"
-#include "core/place.h"
+#include "place/place-mode.h"
+#include "place/place.h"
 
 #define CLUSTER_KINDS 8u
 /*
@@ -96,7 +96,7 @@ int cluster_network_add(
 int cluster_queues_check(const struct cluster *c, struct error *err);
 
 /*
- * KubeShare 2.0's file of cells (core/place-cell.h), which says what is near to what. -EINVAL also
+ * KubeShare 2.0's file of cells (place/place-cell.h), which says what is near to what. -EINVAL also
  * where none of its nodes is one of the cluster.
  */
 int cluster_read_cells(struct cluster *c, struct str text, struct error *err);
@@ -117,7 +117,7 @@ struct cluster_cells_met {
 int cluster_cells_compare(
 	const struct cluster *c, struct cluster_cells_met *ret_met, struct error *err);
 
-/* The text of a file of nodes in the OpenB trace's format (core/openb.h); no model is "any". */
+/* The text of a file of nodes in the OpenB trace's format (replay/openb.h); no model is "any". */
 int cluster_read_openb(struct cluster *c, struct str text, struct error *err);
 /*
  * "8x4": eight nodes of four devices each, with so much CPU and memory that devices are what is

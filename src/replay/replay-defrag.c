@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of core/place-defrag.h, carried out at once. */
+/* Plans of place/place-defrag.h, carried out at once. */
 #include <errno.h>
 
 #include "replay/replay-queue.h"

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "core/place-held.h"
-#include "core/place-reclaim.h"
-#include "core/place-victims.h"
+#include "place/place-held.h"
+#include "place/place-reclaim.h"
+#include "place/place-victims.h"
 #include "replay/replay-queue.h"
 
 /* Of those that could go, who has come last. */

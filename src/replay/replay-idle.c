@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/place-mix.h"
+#include "place/place-mix.h"
 #include "replay/replay-internal.h"
 
 #define KINDS 32u /* tasks that stand for all */

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/place-queue.h"
+#include "place/place-queue.h"
 #include "replay/replay-internal.h"
 
 void run_note(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,

@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "core/place-queue.h"
+#include "place/place-queue.h"
 #include "replay/replay-queue.h"
 #include "replay/stats.h"
 

@@ -7,7 +7,7 @@
 #ifndef REPLAY_REPLAY_QUEUE_H
 #define REPLAY_REPLAY_QUEUE_H
 
-#include "core/place-gang.h"
+#include "place/place-gang.h"
 #include "replay/replay-tasks.h"
 
 #define FREED_MAX 64u

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "core/place-preempt.h"
-#include "core/place-queue.h"
+#include "place/place-preempt.h"
+#include "place/place-queue.h"
 #include "replay/replay-queue.h"
 
 struct unit unit_of(const struct queue *q, uint32_t first, uint32_t n)

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "core/place-gang.h"
-#include "core/place-mix.h"
-#include "core/place-queue.h"
+#include "place/place-gang.h"
+#include "place/place-mix.h"
+#include "place/place-queue.h"
 #include "replay/replay-internal.h"
 
 void replay_free(struct replay_result *result)

@@ -10,7 +10,7 @@
  * of the cluster that arrived tasks asked for, rounded to the nearest whole one; the last point is
  * of all that is beyond. A gang arrives at
  * once: if less of it fits than its threshold says, all of it is gone. Where the cluster has
- * networks each task gets its devices in the way that core/place-mode.h chooses, over a network
+ * networks each task gets its devices in the way that place/place-mode.h chooses, over a network
  * too, and the result says which and why.
  *
  * REPLAY_QUEUE has time: tasks arrive when they do, wait while there is no room, run and leave. On
@@ -22,16 +22,15 @@
  * scheme says: requests are met, what is left over goes to whoever has least, up to the limits; or
  * without limits to all alike. A task on several devices goes at the pace of the slowest.
  *
- * With defragmentation (core/place-defrag.h), whenever a period is over and somebody waits for a
+ * With defragmentation (place/place-defrag.h), whenever a period is over and somebody waits for a
  * whole device, tasks of one device are moved together so that devices become free. A move is done
  * at once and costs the task some of its work.
  *
- * With preemption (core/place-preempt.h) tasks of lower priority have to go and wait again, for who
- * comes and for who waits where somebody has left. With queues
- * (core/place-queue.h) a task of a queue starts as that admits it, the queue that has least beyond
- * its quota first; what others have borrowed is reclaimed from tasks, which wait again and go on
- * where they were, unless preemption says otherwise. Priorities matter within a queue, and among
- * those of none.
+ * With preemption (place/place-preempt.h) tasks of lower priority have to go and wait again, for
+ * who comes and for who waits where somebody has left. With queues (place/place-queue.h) a task
+ * of a queue starts as that admits it, the queue that has least beyond its quota first; what
+ * others have borrowed is reclaimed from tasks, which wait again and go on where they were, unless
+ * preemption says otherwise. Priorities matter within a queue, and among those of none.
  *
  * With a time of grace a task that has to go runs on until that is over or it ends; who has come
  * for it has its place, which nobody else gets, and waits until all that have to go for it have
@@ -43,7 +42,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/place-defrag.h"
+#include "place/place-defrag.h"
 #include "replay/cluster.h"
 #include "replay/metrics.h"
 #include "replay/scheme.h"

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/place-policy.h"
+#include "place/place-policy.h"
 #include "replay/cluster.h"
 
 struct replay_scheme {

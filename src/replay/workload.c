@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/parse.h"
-#include "core/openb.h"
+#include "replay/openb.h"
 
 void workload_done(struct workload *w)
 {

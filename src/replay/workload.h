@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/rand.h"
 #include "base/str.h"
-#include "core/spec.h"
 #include "replay/cluster.h"
+#include "spec/spec.h"
 
 #define WORKLOAD_TASKS_MAX (1u << 20)
 #define WORKLOAD_CHOICES_MAX 16u

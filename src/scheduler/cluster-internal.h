@@ -3,8 +3,8 @@
 #ifndef SCHEDULER_CLUSTER_INTERNAL_H
 #define SCHEDULER_CLUSTER_INTERNAL_H
 
-#include "core/place-mode.h"
-#include "core/place.h"
+#include "place/place-mode.h"
+#include "place/place.h"
 #include "scheduler/cluster.h"
 #include "scheduler/fit.h"
 #include "scheduler/gpunode.h"
@@ -105,7 +105,7 @@ struct cbudget {
 
 #define CQUEUE_MODELS_MAX 16u
 
-/* Amounts are 1/1000 of devices, as core/place-queue.h has them. */
+/* Amounts are 1/1000 of devices, as place/place-queue.h has them. */
 struct cqueue_terms {
 	char parent[SPEC_LABEL]; /* "": none */
 	uint64_t quota, limit, grace_ns;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "core/place-defrag.h"
+#include "place/place-defrag.h"
 #include "scheduler/cluster-internal.h"
 
 #define MOVES_MAX 1000u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which pods to move so that more devices are left to nobody: the engine's plan
- * (core/place-defrag.h) for those that may be moved, which are pods that somebody makes again
+ * (place/place-defrag.h) for those that may be moved, which are pods that somebody makes again
  * (they have a controller), have one tenant, and whose disruption budgets let one go; each to a
  * node that it fits by all rules. Nothing is changed. Pure; one thread.
  */

@@ -16,7 +16,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "core/place-queue.h"
+#include "place/place-queue.h"
 
 #define GRACE_MAX_S 86400
 

@@ -12,7 +12,7 @@
 #include <utlist.h>
 
 #include "base/cleanup.h"
-#include "core/place-mode.h"
+#include "place/place-mode.h"
 
 /* ---- network devices ---- */
 

@@ -9,9 +9,9 @@
 
 #include "base/cleanup.h"
 #include "base/format.h"
-#include "core/place-queue.h"
 #include "kube/json.h"
 #include "kube/time.h"
+#include "place/place-queue.h"
 
 #define LISTED_MAX 1024u /* namespaces, and queues: as the schema has it */
 

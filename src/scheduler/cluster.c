@@ -10,9 +10,9 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "core/dialect.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
+#include "spec/dialect.h"
 
 static void leave_group(struct cluster *c, struct cpod *pod);
 

@@ -14,10 +14,10 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/given.h"
-#include "core/place-policy.h"
+#include "place/place-policy.h"
 #include "scheduler/object.h"
 #include "scheduler/tenancy.h"
+#include "spec/given.h"
 
 struct cluster;
 struct cpod;

@@ -3,7 +3,7 @@
 #ifndef SCHEDULER_DECIDE_INTERNAL_H
 #define SCHEDULER_DECIDE_INTERNAL_H
 
-#include "core/place-mode.h"
+#include "place/place-mode.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide.h"
 

@@ -11,9 +11,9 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "core/place-held.h"
-#include "core/place-preempt.h"
-#include "core/place-reclaim.h"
+#include "place/place-held.h"
+#include "place/place-preempt.h"
+#include "place/place-reclaim.h"
 #include "scheduler/decide-internal.h"
 
 /* What a rank can tell apart of spec.priority; beyond that they are the same. */

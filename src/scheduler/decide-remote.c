@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of other nodes. The engine chooses (core/place-mode.h): together where they fit, else in
+ * Devices of other nodes. The engine chooses (place/place-mode.h): together where they fit, else in
  * two halves. Here is what it does not know: which nodes serve, which node is one for the pod
  * itself, and whose pods are not divided at all.
  */

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/given.h"
-#include "core/place-mode.h"
+#include "place/place-mode.h"
+#include "spec/given.h"
 
 #define GPUNODE_TENANTS_MAX 4096u
 #define GPUNODE_UID 129u

@@ -4,7 +4,7 @@
  * failed, 1 to 10 s, longer each time; or has been found to fit nowhere, and rests until something
  * happens that could help it (pending_wake), at most PENDING_REST_NS. Entries are texts.
  *
- * They stand in lines: one for each queue (core/place-queue.h), and line 0 for those of none. Of
+ * They stand in lines: one for each queue (place/place-queue.h), and line 0 for those of none. Of
  * lines with queues the one goes first that is_before says, whatever priorities are in them; its
  * first and that of line 0 are compared by their ranks. Pure but for its memory; one thread.
  */

@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "core/quantity.h"
 #include "scheduler/read.h"
+#include "spec/quantity.h"
 
 static int64_t *find_other(const struct resources *r, const char *name)
 {

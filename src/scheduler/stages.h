@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Init containers run before the others and have gone when those start: of a device a pod holds at
- * most what runs at once, by Kubernetes' rule (core/manifest.h). Pure.
+ * most what runs at once, by Kubernetes' rule (spec/manifest.h). Pure.
  */
 #ifndef SCHEDULER_STAGES_H
 #define SCHEDULER_STAGES_H
 
-#include "core/manifest.h"
-#include "core/spec.h"
+#include "spec/manifest.h"
+#include "spec/spec.h"
 
 /* A container of a pod, and its part of each of its devices. */
 struct stage {

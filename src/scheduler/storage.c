@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "core/quantity.h"
 #include "scheduler/read.h"
+#include "spec/quantity.h"
 
 /* Sources of volumes; with what names the disk, where placing has rules for them. */
 static const struct source {

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "core/dialect.h"
+#include "spec/dialect.h"
 
 struct tenancy_container {
 	char name[64];

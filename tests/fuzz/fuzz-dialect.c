@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/dialect.h"
+#include "spec/dialect.h"
 #include "fuzz.h"
 #include "manifest-text.h"
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "core/dialect.h"
-#include "core/place-policy.h"
+#include "place/place-policy.h"
+#include "spec/dialect.h"
 #include "fuzz.h"
 #include "kube/json.h"
 #include "scheduler/decide.h"

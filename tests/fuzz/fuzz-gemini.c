@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "core/gemini.h"
+#include "spec/gemini.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "core/given.h"
+#include "spec/given.h"
 
 #define WRITTEN_MAX 16u /* keys */
 

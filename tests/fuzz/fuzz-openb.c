@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/openb.h"
-#include "core/spec.h"
+#include "replay/openb.h"
+#include "spec/spec.h"
 #include "fuzz.h"
 
 #define ROWS 100u

@@ -2,8 +2,9 @@
 /* KubeShare 2.0's file of cells: any text is refused with a sentence, or gives a whole tree. */
 #include <errno.h>
 
-#include "core/place-cell.h"
-#include "core/place.h"
+#include "place/place-cell.h"
+#include "place/place.h"
+#include "replay/cell-file.h"
 #include "fuzz-yaml.h"
 #include "fuzz.h"
 

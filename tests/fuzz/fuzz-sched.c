@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "core/place-policy.h"
+#include "place/place-policy.h"
 #include "fuzz.h"
 #include "scheduler/decide.h"
 #include "scheduler/sched.h"

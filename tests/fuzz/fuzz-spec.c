@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 #include "fuzz.h"
 
 static void check_finished(const struct spec *spec)

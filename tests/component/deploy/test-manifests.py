@@ -70,7 +70,7 @@ def every_value_of_the_chart_has_an_effect():
 
 
 def the_specs_fields_are_those_of_the_code():
-    header = (SOURCE / "src/core/spec.h").read_text()
+    header = (SOURCE / "src/spec/spec.h").read_text()
     fields = []
     for table in ("SPEC_FIELDS", "SPEC_CLUSTER_FIELDS"):
         found = re.search(rf"#define {table}\(X\) \\\n((?:.*\\\n)*.*\n)", header)
@@ -87,7 +87,7 @@ def the_contracts_names_are_those_of_the_code():
     for path in (SOURCE / "src").rglob("*.h"):
         for key_name in re.findall(r'^#define \w+ "(divvy\.gpu/[a-z-]+)"', path.read_text(), re.MULTILINE):
             assert f"`{key_name}" in CONTRACT, f"{path.name}: {key_name}"
-    names = [re.search(r'\.name = "([a-z0-9]+)"', p.read_text()) for p in (SOURCE / "src/core").glob("dialect-*.c")]
+    names = [re.search(r'\.name = "([a-z0-9]+)"', p.read_text()) for p in (SOURCE / "src/spec").glob("dialect-*.c")]
     names = {n.group(1) for n in names if n} - {"divvy"}
     assert not names or names == set(GENERATE["DIALECTS"]), names ^ set(GENERATE["DIALECTS"])
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
-#include "core/spec.h"
+#include "spec/spec.h"
 
 static const struct cli_option options[] = {
 	{"limit", 'l', CLI_VALUE, "SHARE", NULL, "a"},

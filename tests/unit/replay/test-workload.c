@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "core/place-cell.h"
-#include "core/place-policy.h"
-#include "core/place-queue.h"
+#include "place/place-cell.h"
+#include "place/place-policy.h"
+#include "place/place-queue.h"
 #include "replay/workload.h"
 
 #define NODES "sn,cpu_milli,memory_mib,gpu,model\na,8000,4096,2,T4\nb,8000,4096,1,A10\n"

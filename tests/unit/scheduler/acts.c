@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "core/place-policy.h"
+#include "place/place-policy.h"
 #include "rules.h"
 #include "unit-json.h"
 

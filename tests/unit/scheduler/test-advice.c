@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
-#include "core/place-policy.h"
+#include "place/place-policy.h"
 #include "rules.h"
 #include "scheduler/cluster-move.h"
 #include "scheduler/decide.h"

@@ -6,8 +6,8 @@
 
 #include "acts.h"
 #include "base/cleanup.h"
-#include "core/place-policy.h"
 #include "kube/json.h"
+#include "place/place-policy.h"
 #include "rules.h"
 #include "scheduler/extender.h"
 #include "unit.h"

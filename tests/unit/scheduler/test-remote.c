@@ -6,7 +6,7 @@
 
 #include "acts.h"
 #include "base/cleanup.h"
-#include "core/place-policy.h"
+#include "place/place-policy.h"
 #include "scheduler/cluster-internal.h"
 #include "unit.h"
 

@@ -6,8 +6,8 @@
 
 #include "acts.h"
 #include "base/cleanup.h"
-#include "core/place-policy.h"
 #include "kube/json.h"
+#include "place/place-policy.h"
 #include "unit.h"
 
 static void a_pod_gets_a_share(void **state)

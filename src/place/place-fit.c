@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a tenant may go at all, and why not: see place.h. The labels' rules are those of KubeShare
+ * (Yeh et al., HPDC 2020, algorithm 1): who shares a label of affinity shares the device, and where
+ * that has no room goes nowhere else; the first of a label takes an idle device; anti-affinity
+ * keeps the same label off; exclusion lets only the same label in, and none is a label too.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "place/place-apart.h"
+#include "place/place-internal.h"
+#include "place/place-mode.h"
+#include "place/place-policy.h"
+#include "place/place-queue.h"
+
+uint64_t place_device_bytes(
+	const struct place *place, const struct place_spec *spec, uint32_t device)
+{
+	uint64_t size = place->devices[device].memory_size;
+	uint64_t part = spec->device_permille ? spec->device_permille : spec->share;
+
+	if (spec->device_bytes)
+		return spec->device_bytes;
+	return size / 1000 * part + size % 1000 * part / 1000;
+}
+
+static bool is_near(const struct node *node, uint32_t label)
+{
+	for (uint32_t i = 0; i < node->n_labels; i++)
+		if (node->labels[i] == label)
+			return true;
+	return false;
+}
+
+enum place_reason place_node_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct node *node = &place->nodes[at];
+	const uint32_t n_tenants = node_taken(node, node->is_lenient).n_tenants;
+
+	if (!node->is_used || node->is_closed)
+		return PLACE_CLOSED;
+	if (spec->node != PLACE_NONE && spec->node != at)
+		return PLACE_OTHER_NODE;
+	if (node->taints & ~spec->tolerations)
+		return PLACE_TAINTED;
+	if (spec->near && !is_near(node, spec->near))
+		return PLACE_NOT_NEAR;
+	if (node->n_tenants_max && n_tenants >= node->n_tenants_max)
+		return PLACE_FULL_OF_TENANTS;
+	if (place->cpu_free[at] < spec->cpu_milli)
+		return PLACE_NO_CPU;
+	if (place->memory_free[at] < spec->memory_bytes)
+		return PLACE_NO_MEMORY;
+	if ((spec->network[0] || spec->network[1]) && place_network_fits(place, spec, at, NULL) < 0)
+		return PLACE_NO_NETWORK;
+	return PLACE_FITS;
+}
+
+bool place_policy_allows(const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct device *d = &place->devices[at];
+	struct place_company company = {
+		.n_tenants = d->n_tenants, .share_free = place->share_free[at]};
+
+	if (!place->config.policy->allows)
+		return true;
+	memcpy(company.n_of, d->n_of, sizeof(company.n_of));
+	return place->config.policy->allows(spec, &company);
+}
+
+/* What is the same for all devices. */
+struct rules {
+	const struct label *together; /* of affinity, or NULL */
+	uint64_t models;              /* that it may have, by its queue as well */
+};
+
+static struct rules rules_of(const struct place *place, const struct place_spec *spec)
+{
+	struct rules rules = {.together = place_label_at(place, spec->affinity),
+		.models = spec->models ? spec->models : UINT64_MAX};
+
+	if (spec->queue)
+		rules.models = place_queue_models(place, spec);
+	return rules;
+}
+
+/* The first reason why the device is none for it. */
+static enum place_reason device_reason(const struct place *place, const struct place_spec *spec,
+	uint32_t at, const struct rules *rules)
+{
+	const struct label *together = rules->together;
+	const struct device *d = &place->devices[at];
+
+	if (d->is_closed)
+		return PLACE_CLOSED;
+	if (!(rules->models >> d->model & 1))
+		return spec->models && !(spec->models >> d->model & 1) ? PLACE_OTHER_MODEL
+								       : PLACE_OVER_LIMIT;
+	if (spec->device != PLACE_NONE && spec->device != at)
+		return PLACE_OTHER_DEVICE;
+	if (d->n_tenants) {
+		if (d->exclusion != spec->exclusion)
+			return PLACE_LABELS;
+		if (spec->anti_affinity &&
+			place_is_tagged(place, at, spec->anti_affinity, ROLE_ANTI_AFFINITY))
+			return PLACE_LABELS;
+	}
+	if (together) {
+		bool is_first = together->n_devices[ROLE_AFFINITY] == 0;
+
+		if (is_first ? d->n_tenants != 0
+			     : !place_is_tagged(place, at, spec->affinity, ROLE_AFFINITY))
+			return PLACE_LABELS;
+	}
+	if (place->config.policy->allows && !place_policy_allows(place, spec, at))
+		return PLACE_POLICY;
+	if (spec->is_exclusive ? d->n_tenants != 0 : place->share_free[at] < spec->share)
+		return PLACE_NO_SHARE;
+	if (d->memory_free < place_device_bytes(place, spec, at))
+		return PLACE_NO_DEVICE_MEMORY;
+	return d->n_leaving ? PLACE_CLEARING : PLACE_FITS;
+}
+
+uint64_t place_eligible(const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct rules rules = rules_of(place, spec);
+	const struct node *node = &place->nodes[at];
+	uint64_t mask = 0;
+
+	if (!spec->count)
+		return 0;
+	for (uint32_t i = 0; i < node->n_devices; i++)
+		if (place->share_free[node->first_device + i] >= spec->share &&
+			device_reason(place, spec, node->first_device + i, &rules) == PLACE_FITS)
+			mask |= 1ull << i;
+	return mask;
+}
+
+/*
+ * The first reason, in their order, that leaves too few devices: of a model that only one of them
+ * is, and that one full, what is lacking is its share. Of many devices that are asked for, several
+ * may: the one that holds for the most.
+ */
+static enum place_reason devices_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t at)
+{
+	const struct rules rules = rules_of(place, spec);
+	const struct node *node = &place->nodes[at];
+	uint32_t n[PLACE_N_REASONS] = {0}, n_left = node->n_devices;
+	int reason = PLACE_FITS;
+
+	if (node->n_devices < spec->count)
+		return PLACE_NO_DEVICES;
+	for (uint32_t i = 0; i < node->n_devices; i++)
+		n[device_reason(place, spec, node->first_device + i, &rules)]++;
+	if (n[PLACE_FITS] >= spec->count)
+		return PLACE_FITS;
+	while (n_left >= spec->count)
+		n_left -= n[++reason];
+	n_left += n[reason];
+	for (int later = reason + 1; later < PLACE_N_REASONS; later++)
+		if (n[later] > n[reason] && n_left - n[later] < spec->count)
+			reason = later;
+	return (enum place_reason)reason;
+}
+
+enum place_reason place_reason_of(
+	const struct place *place, const struct place_spec *spec, uint32_t node)
+{
+	enum place_reason reason = place_node_reason(place, spec, node);
+
+	if (reason != PLACE_FITS || !spec->count)
+		return reason;
+	return devices_reason(place, spec, node);
+}
+
+/* The most that each of so many devices of the node has free; mask: those that count. */
+static uint32_t most_on_each(
+	const struct place *place, const struct node *node, uint64_t mask, uint32_t count)
+{
+	uint32_t most = 0;
+
+	for (; count && mask; count--) {
+		uint32_t best = (uint32_t)__builtin_ctzll(mask);
+
+		for (uint64_t left = mask; left; left &= left - 1) {
+			const uint32_t i = (uint32_t)__builtin_ctzll(left);
+
+			if (place->share_free[node->first_device + i] >
+				place->share_free[node->first_device + best])
+				best = i;
+		}
+		most = place->share_free[node->first_device + best];
+		mask &= ~(1ull << best);
+	}
+	return count ? 0 : most;
+}
+
+/* Of a node that lacks share: what there is of it. */
+static void count_share(const struct place *place, const struct place_spec *spec,
+	const struct node *node, struct place_why *why)
+{
+	const struct rules rules = rules_of(place, spec);
+	uint64_t possible = 0, is_short = 0, barred = 0;
+	uint32_t most;
+
+	for (uint32_t i = 0; i < node->n_devices; i++) {
+		enum place_reason reason = device_reason(
+			place, spec, node->first_device + i, &rules);
+
+		if (reason == PLACE_NO_DEVICE_MEMORY)
+			is_short |= 1ull << i;
+		else if (reason == PLACE_FITS || reason == PLACE_NO_SHARE ||
+			reason == PLACE_CLEARING)
+			possible |= 1ull << i;
+		else if (reason != PLACE_OTHER_MODEL && reason != PLACE_OTHER_DEVICE)
+			barred |= 1ull << i;
+	}
+	most = most_on_each(place, node, possible, spec->count);
+	why->most_share = MAX(why->most_share, most);
+	most = most_on_each(place, node, possible | is_short, spec->count);
+	why->most_share_short = MAX(why->most_share_short, most);
+	most = most_on_each(place, node, possible | is_short | barred, spec->count);
+	why->most_share_all = MAX(why->most_share_all, most);
+}
+
+void place_explain(
+	const struct place *place, const struct place_spec *spec, struct place_why *ret_why)
+{
+	*ret_why = (struct place_why){0};
+	for (uint32_t at = 0; at < place->n_nodes; at++) {
+		enum place_reason reason;
+
+		if (!place->nodes[at].is_used)
+			continue;
+		reason = place_reason_of(place, spec, at);
+		ret_why->nodes[reason]++;
+		if (reason == PLACE_NO_SHARE)
+			count_share(place, spec, &place->nodes[at], ret_why);
+	}
+}
+
+/* Behind how many nodes it holds for: several, or one. */
+static const char *const reason_texts[PLACE_N_REASONS][2] = {
+	[PLACE_CLOSED] = {"are closed or have closed devices", "is closed or has closed devices"},
+	[PLACE_OTHER_NODE] = {"are not the node asked for", "is not the node asked for"},
+	[PLACE_TAINTED] = {"have a taint that is not tolerated",
+		"has a taint that is not tolerated"},
+	[PLACE_NOT_NEAR] = {"lack the node label", "lacks the node label"},
+	[PLACE_FULL_OF_TENANTS] = {"have as many tenants as they may",
+		"has as many tenants as it may"},
+	[PLACE_NO_CPU] = {"have too little CPU", "has too little CPU"},
+	[PLACE_NO_MEMORY] = {"have too little memory", "has too little memory"},
+	[PLACE_NO_NETWORK] = {"lack the network device or its bandwidth",
+		"lacks the network device or its bandwidth"},
+	[PLACE_NO_DEVICES] = {"have too few devices", "has too few devices"},
+	[PLACE_OTHER_MODEL] = {"have other models", "has other models"},
+	[PLACE_OVER_LIMIT] = {"are beyond the limits of its queue",
+		"is beyond the limits of its queue"},
+	[PLACE_OTHER_DEVICE] = {"have not the device asked for", "has not the device asked for"},
+	[PLACE_LABELS] = {"are kept off by labels of affinity or exclusion",
+		"is kept off by labels of affinity or exclusion"},
+	[PLACE_POLICY] = {"are kept off by the policy's rules",
+		"is kept off by the policy's rules"},
+	[PLACE_NO_DEVICE_MEMORY] = {"have too little device memory",
+		"has too little device memory"},
+	[PLACE_NO_SHARE] = {"have too little of their devices left",
+		"has too little of its devices left"},
+	[PLACE_CLEARING] = {"have devices that are being cleared",
+		"has devices that are being cleared"},
+};
+
+/*
+ * Behind that reason: what is asked and what there is. Where devices have more that it is refused
+ * for another reason, that is said, for who looks at them sees what is free. As snprintf().
+ */
+static size_t share_format(
+	const struct place_why *why, const struct place_spec *spec, char *ret, size_t size)
+{
+	char asked[8], most[8], each[32] = "";
+	const char *more = "";
+
+	if (spec->is_exclusive)
+		return (size_t)snprintf(
+			ret, size, " (%" PRIu32 " that nobody is on asked)", spec->count);
+	if (why->most_share > 9999)
+		return 0;
+	if (spec->count > 1)
+		snprintf(each, sizeof(each), " on each of %" PRIu32, spec->count);
+	if (why->most_share_all > MAX(why->most_share, why->most_share_short))
+		more = ", more only with devices that it may not have";
+	else if (why->most_share_short > why->most_share)
+		more = ", more only with devices that have too little memory";
+	return (size_t)snprintf(ret, size, " (%s of %" PRIu32 " asked, %s free%s at most%s)",
+		spec_share_format(spec->share, asked), spec->count,
+		spec_share_format(why->most_share, most), each, more);
+}
+
+char *place_why_format(
+	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY])
+{
+	uint32_t all = 0;
+	size_t n;
+
+	for (int r = 0; r < PLACE_N_REASONS; r++)
+		all += why->nodes[r];
+	n = (size_t)snprintf(ret, PLACE_WHY, "%" PRIu32 " of %" PRIu32 " nodes have room",
+		why->nodes[PLACE_FITS], all);
+	for (int r = PLACE_FITS + 1; r < PLACE_N_REASONS && n < PLACE_WHY; r++) {
+		if (!why->nodes[r])
+			continue;
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n, "%s %" PRIu32 " %s",
+			strchr(ret, ':') ? "," : ":", why->nodes[r],
+			reason_texts[r][why->nodes[r] == 1]);
+		if (r == PLACE_NO_SHARE && n < PLACE_WHY)
+			n += share_format(why, spec, ret + n, PLACE_WHY - n);
+	}
+	return ret;
+}
+
+enum place_reason place_device_reason(
+	const struct place *place, const struct place_spec *spec, uint32_t device)
+{
+	const struct rules rules = rules_of(place, spec);
+	enum place_reason reason = place_node_reason(place, spec, place->devices[device].node);
+
+	if (reason != PLACE_FITS || !spec->count)
+		return reason;
+	if (place->nodes[place->devices[device].node].n_devices < spec->count)
+		return PLACE_NO_DEVICES;
+	return device_reason(place, spec, device, &rules);
+}
+
+static const char *const device_texts[PLACE_N_REASONS] = {
+	[PLACE_FITS] = "it has room",
+	[PLACE_CLOSED] = "it or its node is closed",
+	[PLACE_OTHER_NODE] = "its node is not the one asked for",
+	[PLACE_TAINTED] = "its node has a taint that is not tolerated",
+	[PLACE_NOT_NEAR] = "its node lacks the node label",
+	[PLACE_FULL_OF_TENANTS] = "its node has as many tenants as it may",
+	[PLACE_NO_CPU] = "its node has too little CPU",
+	[PLACE_NO_MEMORY] = "its node has too little memory",
+	[PLACE_NO_NETWORK] = "its node lacks the network device or its bandwidth",
+	[PLACE_NO_DEVICES] = "its node has too few devices",
+	[PLACE_OTHER_MODEL] = "it is of another model",
+	[PLACE_OVER_LIMIT] = "it is beyond the limits of its queue",
+	[PLACE_OTHER_DEVICE] = "it is not the device asked for",
+	[PLACE_LABELS] = "labels of affinity or exclusion keep it off",
+	[PLACE_POLICY] = "the policy's rules keep it off",
+	[PLACE_NO_DEVICE_MEMORY] = "too little of its memory is left",
+	[PLACE_NO_SHARE] = "too little of it is left",
+	[PLACE_CLEARING] = "it is being cleared",
+};
+
+char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
+	char ret[static PLACE_WHY])
+{
+	const enum place_reason reason = place_device_reason(place, spec, device);
+	const struct device *d = &place->devices[device];
+	char free[8], asked[8];
+	size_t n;
+
+	n = (size_t)snprintf(ret, PLACE_WHY, "%s on %s: %s", d->uuid,
+		place->nodes[d->node].name->text, device_texts[reason]);
+	if (reason == PLACE_NO_SHARE && spec->is_exclusive)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are on it)", d->n_tenants);
+	else if (reason == PLACE_NO_SHARE)
+		snprintf(ret + n, PLACE_WHY - n, " (%s free, %s asked)",
+			spec_share_format(MIN((uint32_t)place->share_free[device], 9999u), free),
+			spec_share_format(spec->share, asked));
+	else if (reason == PLACE_NO_DEVICE_MEMORY)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " asked)",
+			d->memory_free, place_device_bytes(place, spec, device));
+	else if (reason == PLACE_CLEARING)
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are leaving it)",
+			d->n_leaving);
+	return ret;
+}
+
+char *place_choice_format(struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, char ret[static PLACE_WHY])
+{
+	struct place_why why;
+	char free[8], left[8], met[SPEC_MET];
+	size_t n;
+
+	place_explain(place, spec, &why);
+	n = (size_t)snprintf(ret, PLACE_WHY, "node %s", place->nodes[choice->node].name->text);
+	for (uint32_t k = 0; k < choice->n && n < PLACE_WHY; k++) {
+		const uint32_t at = choice->device[k], share = place->share_free[at];
+		const uint32_t took = spec->is_exclusive ? share : spec->share;
+
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n,
+			", %s (%s of it free, %s when it has come)", place->devices[at].uuid,
+			spec_share_format(MIN(share, 9999u), free),
+			spec_share_format(MIN(share - MIN(took, share), 9999u), left));
+	}
+	if (n < PLACE_WHY && why.nodes[PLACE_FITS] == 1)
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n, ": the only node with room");
+	else if (n < PLACE_WHY)
+		n += (size_t)snprintf(ret + n, PLACE_WHY - n,
+			": best of %" PRIu32 " nodes with room by %s", why.nodes[PLACE_FITS],
+			place->config.policy->name);
+	if (n < PLACE_WHY) {
+		place_draw_format(place, spec, choice, ret + n, PLACE_WHY - n);
+		n = strlen(ret);
+	}
+	if (choice->n_met)
+		snprintf(
+			ret + n, PLACE_WHY - n, ", %s", place_choice_met(place, spec, choice, met));
+	return ret;
+}

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "place/place-mode.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/format.h"
+#include "place/place-apart.h"
+#include "place/place-internal.h"
+#include "place/place-network.h"
+#include "place/place-path.h"
+
+static const char *const kind_names[PLACE_NETWORK_KINDS] = {
+	[PLACE_NETWORK_DIRECT] = "RDMA or SR-IOV",
+	[PLACE_NETWORK_HOST] = "the host's network",
+	[PLACE_NETWORK_OVERLAY] = "an overlay network",
+};
+
+#define SAY(decision, ...) snprintf((decision)->why, sizeof((decision)->why), __VA_ARGS__)
+
+static const char *node_name(const struct place *place, uint32_t node)
+{
+	return place->nodes[node].name->text;
+}
+
+/* ---- pairs of nodes ---- */
+
+/* One end of a way over the network. */
+struct end {
+	const char *rack;
+	uint32_t network, node, latency_us;
+	uint32_t load;  /* permille of the bandwidth, with the tenant */
+	uint32_t n_met; /* of the devices' end: place_choice's */
+};
+
+struct way {
+	uint32_t hops, load;
+	uint32_t slow, thin;       /* classes of what was measured, the least the best */
+	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: not known */
+	struct end server, client;
+	bool is_found;
+};
+
+struct ends {
+	struct end *v;
+	uint32_t n;
+	uint32_t *at; /* by node, while they are in that order: its first; or PLACE_NONE */
+};
+
+/* The ends of one kind, and the best way so far between two of them. */
+struct search {
+	const struct place *place;
+	const struct place_wish *wish;
+	struct ends servers, clients;
+	struct way best;
+};
+
+static int compare_ends(const void *pa, const void *pb)
+{
+	const struct end *a = pa, *b = pb;
+
+	if (a->load != b->load)
+		return a->load < b->load ? -1 : 1;
+	if (a->node != b->node)
+		return a->node < b->node ? -1 : 1;
+	return a->network < b->network ? -1 : a->network > b->network;
+}
+
+static int compare_by_rack(const void *pa, const void *pb)
+{
+	const struct end *a = pa, *b = pb;
+	int order = strcmp(a->rack, b->rack);
+
+	return order ? order : compare_ends(pa, pb);
+}
+
+static int compare_by_node(const void *pa, const void *pb)
+{
+	const struct end *a = pa, *b = pb;
+
+	return a->node < b->node ? -1 : a->node > b->node;
+}
+
+/* By who is met, hops, what was measured, load, the numbers of the nodes and of the devices. */
+static bool is_better(const struct way *a, const struct way *b)
+{
+	if (!b->is_found)
+		return true;
+#define BY(field) \
+	if (a->field != b->field) \
+	return a->field < b->field
+	BY(server.n_met);
+	BY(hops);
+	BY(slow);
+	BY(thin);
+	BY(load);
+	BY(server.node);
+	BY(client.node);
+	BY(server.network);
+	BY(client.network);
+#undef BY
+	return false;
+}
+
+static uint32_t hops_between(const struct end *a, const struct end *b)
+{
+	return a->rack[0] && !strcmp(a->rack, b->rack) ? 1 : 2;
+}
+
+/* ---- pairs that were measured ---- */
+
+/* Between so much and twice as much nothing is better than another: load decides. */
+static uint32_t class_of(uint32_t n)
+{
+	return n ? 32 - (uint32_t)__builtin_clz(n) : 0;
+}
+
+static void try_measured(struct search *s, const struct end *server, const struct end *client,
+	const struct path *path)
+{
+	const struct way way = {.hops = hops_between(server, client),
+		.slow = class_of(path->latency_us),
+		.thin = 32 - class_of(path->mbit),
+		.load = server->load + client->load,
+		.latency_us = path->latency_us,
+		.mbit = path->mbit,
+		.server = *server,
+		.client = *client,
+		.is_found = true};
+
+	if (is_better(&way, &s->best))
+		s->best = way;
+}
+
+static bool will_do(const struct place_wish *wish, const struct path *path)
+{
+	return (!wish->most_latency_us || path->latency_us <= wish->most_latency_us) &&
+		(!path->mbit || path->mbit >= wish->least_mbit);
+}
+
+/* What this end's node has measured, to each end over there. */
+static void try_paths(struct search *s, const struct end *end, bool is_client)
+{
+	const struct path_list list = paths_of(s->place, end->node);
+	const struct ends *others = is_client ? &s->servers : &s->clients;
+
+	for (uint32_t i = 0; i < list.n; i++) {
+		const struct path *path = &list.v[i];
+		const uint32_t node = path->to->node;
+
+		if (node == PLACE_NONE || node == end->node || others->at[node] == PLACE_NONE ||
+			!will_do(s->wish, path))
+			continue;
+		/* Its own measurement is the client's that counts. */
+		if (!is_client && path_between(s->place, node, end->node) != path)
+			continue;
+		for (uint32_t k = others->at[node]; k < others->n && others->v[k].node == node; k++)
+			try_measured(s, is_client ? &others->v[k] : end,
+				is_client ? end : &others->v[k], path);
+	}
+}
+
+static void order_by_node(const struct place *place, struct ends *ends)
+{
+	qsort(ends->v, ends->n, sizeof(*ends->v), compare_by_node);
+	memset(ends->at, 0xff, place_n_nodes(place) * sizeof(*ends->at)); /* PLACE_NONE */
+	for (uint32_t i = ends->n; i-- > 0;)
+		ends->at[ends->v[i].node] = i;
+}
+
+static void try_all_measured(struct search *s)
+{
+	if (!s->place->paths)
+		return;
+	order_by_node(s->place, &s->servers);
+	order_by_node(s->place, &s->clients);
+	for (uint32_t i = 0; i < s->clients.n; i++)
+		try_paths(s, &s->clients.v[i], true);
+	for (uint32_t i = 0; i < s->servers.n; i++)
+		try_paths(s, &s->servers.v[i], false);
+}
+
+/* ---- all others ---- */
+
+static bool is_way(const struct search *s, const struct end *server, const struct end *client)
+{
+	if (server->node == client->node || path_between(s->place, client->node, server->node))
+		return false;
+	return !s->wish->most_latency_us ||
+		(uint64_t)server->latency_us + client->latency_us <= s->wish->most_latency_us;
+}
+
+/* Both lists are in order: the first client of a server is its best. */
+static void try_pairs(struct search *s, struct ends servers, struct ends clients, uint32_t hops)
+{
+	const uint32_t most_us = s->wish->most_latency_us;
+
+	for (uint32_t i = 0; i < servers.n; i++) {
+		const struct end *server = &servers.v[i];
+
+		if (most_us && server->latency_us > most_us)
+			continue;
+		for (uint32_t c = 0; c < clients.n; c++) {
+			const struct end *client = &clients.v[c];
+			const struct way way = {.hops = hops,
+				.slow = PLACE_NONE,
+				.thin = PLACE_NONE,
+				.load = server->load + client->load,
+				.latency_us = PLACE_LATENCY_UNKNOWN,
+				.server = *server,
+				.client = *client,
+				.is_found = true};
+
+			if (!is_better(&way, &s->best))
+				break;
+			if (is_way(s, server, client)) {
+				s->best = way;
+				break;
+			}
+		}
+	}
+}
+
+static struct ends part_of(const struct ends *ends, uint32_t first, uint32_t end)
+{
+	return (struct ends){.v = &ends->v[first], .n = end - first};
+}
+
+/* Rack by rack; a node without a rack is near nobody. */
+static void try_racks(struct search *search)
+{
+	const struct ends *servers = &search->servers, *clients = &search->clients;
+	uint32_t s = 0, c = 0;
+
+	qsort(servers->v, servers->n, sizeof(*servers->v), compare_by_rack);
+	qsort(clients->v, clients->n, sizeof(*clients->v), compare_by_rack);
+	while (s < servers->n && c < clients->n) {
+		const char *rack = servers->v[s].rack, *other = clients->v[c].rack;
+		const int order = strcmp(rack, other);
+		uint32_t s_end = s, c_end = c;
+
+		while (s_end < servers->n && !strcmp(servers->v[s_end].rack, rack))
+			s_end++;
+		while (c_end < clients->n && !strcmp(clients->v[c_end].rack, other))
+			c_end++;
+		if (order == 0 && rack[0])
+			try_pairs(
+				search, part_of(servers, s, s_end), part_of(clients, c, c_end), 1);
+		if (order <= 0)
+			s = s_end;
+		if (order >= 0)
+			c = c_end;
+	}
+}
+
+/* That of the whole where it is a part: what is taken is no more of one than of the other. */
+static uint32_t load_of(
+	const struct place_networks *networks, const struct network *net, uint32_t mbit)
+{
+	const struct network *whole = net->within ? &networks->list[net->within - 1] : net;
+
+	return (uint32_t)(((uint64_t)whole->mbit_taken + mbit) * 1000 / whole->mbit);
+}
+
+/* Its devices on that end's node: by the filter, too. */
+static int choose_at(struct place *place, const struct place_spec *part, uint32_t network,
+	uint32_t mbit, struct place_choice *ret, struct error *err)
+{
+	struct place_spec pinned = *part;
+
+	pinned.node = place_network_node(place, network);
+	pinned.network[0] = network;
+	pinned.network_mbit = mbit;
+	return place_find(place, &pinned, ret, err);
+}
+
+/* ret_met: of the devices' end, whom it meets there. */
+static bool fits_at(struct place *place, const struct place_wish *wish,
+	const struct place_spec *part, uint32_t network, uint32_t *ret_met)
+{
+	const uint32_t node = place_network_node(place, network);
+	struct place_choice choice = {.n_met = 0};
+	bool fits = place_reason_of(place, part, node) == PLACE_FITS;
+
+	if (fits && part->count && (place->filter || place_is_apart(place, part)))
+		fits = choose_at(place, part, network, wish->least_mbit, &choice, NULL) == 0;
+	else if (fits && place->filter)
+		fits = place_filtered(place, part, node, place->gone, place->n_gone) != 0;
+	*ret_met = choice.n_met;
+	return fits;
+}
+
+/* Those of the kind with the bandwidth, on nodes where that part of the tenant fits. */
+static uint32_t list_ends(struct place *place, const struct place_wish *wish,
+	const struct place_spec *part, enum place_network_kind kind, struct end *ret)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < place_network_n(place); i++) {
+		const struct network *net = &place->networks->list[i];
+		uint32_t n_met;
+
+		if (!net->is_used || net->kind != kind ||
+			network_free(place->networks, net) < wish->least_mbit)
+			continue;
+		if (!fits_at(place, wish, part, i + 1, &n_met))
+			continue;
+		ret[n++] = (struct end){
+			.rack = place->nodes[net->node].rack,
+			.network = i + 1,
+			.node = net->node,
+			.latency_us = net->latency_us,
+			.load = load_of(place->networks, net, wish->least_mbit),
+			.n_met = n_met,
+		};
+	}
+	return n;
+}
+
+/* By a worse network it may still meet fewer. */
+static bool is_improvable(const struct way *way)
+{
+	return !way->is_found || way->server.n_met;
+}
+
+static void find_way_of_kind(struct search *s)
+{
+	try_all_measured(s);
+	try_racks(s);
+	qsort(s->servers.v, s->servers.n, sizeof(*s->servers.v), compare_ends);
+	qsort(s->clients.v, s->clients.n, sizeof(*s->clients.v), compare_ends);
+	if (is_improvable(&s->best))
+		try_pairs(s, s->servers, s->clients, 2);
+}
+
+static int find_way(struct place *place, const struct place_wish *wish,
+	const struct place_decision *parts, struct way *ret, enum place_network_kind *ret_kind)
+{
+	const uint32_t n = place_network_n(place);
+	_cleanup_free_ struct end *servers = calloc(n + 1ull, sizeof(*servers));
+	_cleanup_free_ struct end *clients = calloc(n + 1ull, sizeof(*clients));
+	_cleanup_free_ uint32_t *at = calloc(2ull * place_n_nodes(place) + 1, sizeof(*at));
+	struct way best = {.is_found = false};
+
+	if (!servers || !clients || !at)
+		return -ENOMEM;
+	for (int i = 0; i < PLACE_NETWORK_KINDS && is_improvable(&best); i++) {
+		const enum place_network_kind kind = (enum place_network_kind)i;
+		struct search s = {.place = place,
+			.wish = wish,
+			.servers = {.v = servers, .at = at},
+			.clients = {.v = clients, .at = &at[place_n_nodes(place)]}};
+
+		s.servers.n = list_ends(place, wish, &parts->spec, kind, servers);
+		s.clients.n = list_ends(place, wish, &parts->client_spec, kind, clients);
+		find_way_of_kind(&s);
+		if (!s.best.is_found || (best.is_found && s.best.server.n_met >= best.server.n_met))
+			continue;
+		best = s.best;
+		*ret_kind = kind;
+	}
+	*ret = best;
+	return best.is_found ? 0 : -ENOSPC;
+}
+
+/* ---- remote ---- */
+
+static void say_met(const struct place *place, struct place_decision *d)
+{
+	const size_t n = strlen(d->why);
+	char met[SPEC_MET];
+
+	if (d->choice.n_met)
+		snprintf(d->why + n, sizeof(d->why) - n, ", %s",
+			place_choice_met(place, &d->spec, &d->choice, met));
+}
+
+/* What stays with the tenant, and what is with the devices. */
+static void split(const struct place_spec *spec, struct place_decision *ret)
+{
+	ret->spec = *spec;
+	ret->spec.cpu_milli = 0;
+	ret->spec.memory_bytes = 0;
+	ret->spec.near = 0;
+	ret->spec.node = PLACE_NONE;
+	ret->client_spec = *spec;
+	ret->client_spec.count = 0;
+	ret->client_spec.share = 0;
+	ret->client_spec.is_exclusive = false;
+	ret->client_spec.device_bytes = 0;
+	ret->client_spec.device_permille = 0;
+	ret->client_spec.models = 0;
+	ret->client_spec.device = PLACE_NONE;
+	ret->client_spec.affinity = ret->client_spec.anti_affinity = 0;
+	ret->client_spec.preferred_anti_affinity = ret->client_spec.exclusion = 0;
+}
+
+static uint32_t latency_of(const struct way *way)
+{
+	if (way->slow != PLACE_NONE)
+		return way->latency_us;
+	return MAX(way->server.latency_us, way->client.latency_us) <= PLACE_LATENCY_MAX
+		? way->server.latency_us + way->client.latency_us
+		: PLACE_LATENCY_UNKNOWN;
+}
+
+static void say_measured(const struct way *way, char *ret, size_t size)
+{
+	const uint32_t us = latency_of(way);
+
+	*ret = '\0';
+	if (us != PLACE_LATENCY_UNKNOWN && way->mbit)
+		snprintf(ret, size, ", %u us and %u Mbit/s measured", us, way->mbit);
+	else if (us != PLACE_LATENCY_UNKNOWN)
+		snprintf(ret, size, ", %u us", us);
+}
+
+static int over_network(struct place *place, const struct place_wish *wish,
+	struct place_decision *ret, struct error *err)
+{
+	struct place_decision d = {.outcome = PLACE_REMOTE, .has_client = true};
+	struct way way;
+	char measured[64];
+	int r;
+
+	split(&wish->spec, &d);
+	r = find_way(place, wish, &d, &way, &d.kind);
+	if (r < 0)
+		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory for a decision") : r;
+	r = choose_at(place, &d.spec, way.server.network, wish->least_mbit, &d.choice, err);
+	if (r < 0)
+		return r;
+	d.spec.network[0] = way.server.network;
+	d.spec.network[1] = way.client.network;
+	d.spec.network_mbit = wish->least_mbit;
+	d.client = (struct place_choice){.node = way.client.node};
+	d.hops = way.hops;
+	d.latency_us = latency_of(&way);
+	say_measured(&way, measured, sizeof(measured));
+	SAY(&d, "remote: runs on %s, device on %s over %s, %u hop%s%s, load %s",
+		node_name(place, way.client.node), node_name(place, way.server.node),
+		kind_names[d.kind], d.hops, d.hops == 1 ? "" : "s", measured,
+		format_percent(way.load).s);
+	say_met(place, &d);
+	*ret = d;
+	return 0;
+}
+
+/* ---- the choice ---- */
+
+static int check(const struct place *place, const struct place_wish *wish, struct error *err)
+{
+	int r = place_spec_check(&wish->spec, err);
+
+	if (r == 0)
+		r = place_spec_known(place, &wish->spec, err);
+	if (r < 0)
+		return r;
+	switch (wish->mode) {
+	case SPEC_MODE_AUTO:
+	case SPEC_MODE_LOCAL: break;
+	case SPEC_MODE_EXCLUSIVE:
+		if (wish->spec.count && !wish->spec.is_exclusive)
+			return fail(err, EINVAL,
+				"mode exclusive: share %s, whole devices are needed",
+				format_share(wish->spec.share).s);
+		break;
+	case SPEC_MODE_REMOTE:
+		if (!wish->spec.count)
+			return fail(err, EINVAL, "mode remote: it asks for no device");
+		break;
+	default: return fail(err, EINVAL, "mode %u: 0 to 3 are possible", wish->mode);
+	}
+	if (wish->least_mbit > PLACE_MBIT_MAX)
+		return fail(err, EINVAL, "network %u Mbit/s: up to %u are possible",
+			wish->least_mbit, PLACE_MBIT_MAX);
+	if (wish->spec.network[0] || wish->spec.network[1])
+		return fail(err, EINVAL, "network device %u: it is chosen here",
+			wish->spec.network[wish->spec.network[0] == 0]);
+	return 0;
+}
+
+static void say_here(
+	const struct place *place, const struct place_wish *wish, struct place_decision *d)
+{
+	const char *node = node_name(place, d->choice.node);
+	char share[8];
+
+	spec_share_format(wish->spec.share, share);
+	if (d->outcome == PLACE_REMOTE)
+		SAY(d, "remote, as asked: devices and tenant are on %s, through shared memory",
+			node);
+	else if (d->outcome == PLACE_EXCLUSIVE)
+		SAY(d, "exclusive: %u whole device%s on %s", wish->spec.count,
+			wish->spec.count == 1 ? "" : "s", node);
+	else if (wish->spec.count)
+		SAY(d, "local: %s of %u device%s on %s%s", share, wish->spec.count,
+			wish->spec.count == 1 ? "" : "s", node,
+			wish->mode == SPEC_MODE_LOCAL ? ", as asked" : "");
+	else
+		SAY(d, "local: no device is asked, on %s", node);
+	say_met(place, d);
+}
+
+static bool fits_somewhere(const struct place *place, const struct place_spec *part)
+{
+	for (uint32_t node = 0; node < place_n_nodes(place); node++)
+		if (place_reason_of(place, part, node) == PLACE_FITS)
+			return true;
+	return false;
+}
+
+/* Both halves have room, and it is the network that they lack; "" where it is not. */
+static void say_way(
+	const struct place *place, const struct place_wish *wish, char *ret, size_t size)
+{
+	char mbit[32] = "", latency[32] = "";
+	struct place_decision parts;
+
+	*ret = '\0';
+	if (!wish->spec.count || (wish->mode != SPEC_MODE_AUTO && wish->mode != SPEC_MODE_REMOTE))
+		return;
+	split(&wish->spec, &parts);
+	if (!fits_somewhere(place, &parts.spec) || !fits_somewhere(place, &parts.client_spec))
+		return;
+	if (wish->least_mbit)
+		snprintf(mbit, sizeof(mbit), ", %u Mbit/s", wish->least_mbit);
+	if (wish->most_latency_us)
+		snprintf(latency, sizeof(latency), ", %u us", wish->most_latency_us);
+	snprintf(ret, size, " (no network of one kind at both ends%s%s)", mbit, latency);
+}
+
+static void say_queued(
+	const struct place *place, const struct place_wish *wish, struct place_decision *d)
+{
+	static const char *const tried[] = {
+		[SPEC_MODE_AUTO] = "neither together nor over the network",
+		[SPEC_MODE_EXCLUSIVE] = "exclusive was asked",
+		[SPEC_MODE_LOCAL] = "local was asked",
+		[SPEC_MODE_REMOTE] = "remote was asked",
+	};
+	char why[PLACE_WHY], way[112];
+	struct place_why reasons;
+
+	place_explain(place, &wish->spec, &reasons);
+	say_way(place, wish, way, sizeof(way));
+	SAY(d, "queued, %s%s: %.200s", tried[wish->mode], way,
+		place_why_format(&reasons, &wish->spec, why));
+}
+
+int place_mode_choose(struct place *place, const struct place_wish *wish,
+	struct place_decision *ret, struct error *err)
+{
+	struct place_decision d = {.spec = wish->spec};
+	int r = check(place, wish, err);
+
+	if (r < 0)
+		return r;
+	r = place_find(place, &wish->spec, &d.choice, err);
+	if (r == 0) {
+		d.outcome = wish->mode == SPEC_MODE_REMOTE                         ? PLACE_REMOTE
+			: wish->spec.is_exclusive && wish->mode != SPEC_MODE_LOCAL ? PLACE_EXCLUSIVE
+										   : PLACE_LOCAL;
+		say_here(place, wish, &d);
+	} else if (r == -ENOSPC && wish->spec.count &&
+		(wish->mode == SPEC_MODE_AUTO || wish->mode == SPEC_MODE_REMOTE)) {
+		r = over_network(place, wish, &d, err);
+	}
+	if (r == -ENOSPC) {
+		d.outcome = PLACE_QUEUED;
+		say_queued(place, wish, &d);
+		r = 0;
+	}
+	if (r == 0)
+		*ret = d;
+	return r;
+}
+
+int place_mode_tie(struct place *place, uint32_t server, uint32_t client, struct error *err)
+{
+	const uint32_t tenants[2] = {server, client};
+	int r;
+
+	for (int i = 0; i < 2; i++)
+		if (!place_tenant(place, tenants[i]))
+			return fail(err, EINVAL, "there is no tenant %u", tenants[i]);
+		else if (place_peer(place, tenants[i]) != PLACE_NONE)
+			return fail(err, EINVAL, "tenant %u belongs to tenant %u already",
+				tenants[i], place_peer(place, tenants[i]));
+	if (server == client)
+		return fail(err, EINVAL, "tenant %u: it is both halves", server);
+	r = place_tie(place, server, client);
+	return r < 0 ? fail(err, -r, "out of memory for a tenant") : 0;
+}
+
+int place_mode_add(struct place *place, const struct place_decision *decision,
+	uint32_t ret_tenants[static 2], struct error *err)
+{
+	uint32_t mark, tenants[2] = {PLACE_NONE, PLACE_NONE};
+	int r;
+
+	if (decision->outcome == PLACE_QUEUED)
+		return fail(err, EINVAL, "it is queued: there is nothing to take");
+	mark = place_mark(place);
+	r = place_add(place, &decision->spec, &decision->choice, &tenants[0], err);
+	if (r == 0 && decision->has_client)
+		r = place_add(place, &decision->client_spec, &decision->client, &tenants[1], err);
+	if (r == 0 && decision->has_client)
+		r = place_mode_tie(place, tenants[0], tenants[1], err);
+	if (r < 0)
+		place_rollback(place, mark);
+	place_release(place);
+	if (r < 0)
+		return r;
+	ret_tenants[0] = tenants[0];
+	ret_tenants[1] = tenants[1];
+	return 0;
+}

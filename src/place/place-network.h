@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The network devices of a `struct place`, for place-network.c and place-mode.c. */
+#ifndef CORE_PLACE_NETWORK_H
+#define CORE_PLACE_NETWORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "place/place-mode.h"
+
+struct network {
+	uint32_t node;
+	uint32_t mbit;
+	uint32_t mbit_taken; /* of it and of those within it; never more than mbit */
+	uint32_t within;     /* number; 0: none */
+	uint32_t latency_us, n_tenants;
+	enum place_network_kind kind;
+	bool is_used;
+};
+
+struct place_networks {
+	struct network *list;
+	uint32_t n, n_used, size;
+};
+
+/* Mbit/s that are left of it. */
+uint32_t network_free(const struct place_networks *networks, const struct network *network);
+
+#endif

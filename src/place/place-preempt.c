@@ -1,0 +1,1033 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two steps. For every node a bound of what making room there costs, out of shares, CPU, memory and
+ * priorities alone; a heap gives the nodes in that order. On a node: a first set by letting go
+ * group after group of equal priority and taking back who need not go, then all sets that could be
+ * cheaper, with counters of that node only (place-room.h).
+ */
+#include "place/place-preempt.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "place/place-held.h"
+#include "place/place-internal.h"
+#include "place/place-queue.h"
+#include "place/place-room.h"
+
+#define EARLY 16u /* nodes that are searched before all bounds are known */
+
+/* Less is cheaper, from the first field on. */
+struct cost {
+	uint32_t violations, highest, n;
+	uint64_t share;
+	uint64_t late; /* UINT64_MAX less the earliest start; 0 where that does not matter */
+	uint32_t node;
+};
+
+struct candidate {
+	const struct holder *h;
+	uint32_t rank, budget; /* index of its budget, or PLACE_NONE */
+	bool is_gone;
+};
+
+struct search {
+	struct place *place;
+	const struct place_spec *spec; /* of no queue where the rules tell the models */
+	const struct place_preempt *rules;
+	uint32_t violations_min; /* of any set that is looked for */
+
+	struct candidate *list; /* of the node that is looked at, cheapest first */
+	uint32_t n, size;
+	uint32_t *gone_of_budget; /* by budget */
+	struct room room;
+	uint32_t *gone, gone_size; /* those that have left, for the filter */
+	struct cost now;           /* of those that have left */
+	uint32_t steps, steps_max; /* sets tried; where to stop */
+
+	struct cost best;
+	uint32_t *victims, victims_size; /* best.n of them */
+	struct cost *heap;
+	uint32_t heap_n, heap_size;
+};
+
+static void search_done(struct search *s)
+{
+	free(s->list);
+	free(s->gone_of_budget);
+	free(s->victims);
+	free(s->gone);
+	free(s->heap);
+}
+
+static int compare(const struct cost *a, const struct cost *b)
+{
+#define BY(field) \
+	if (a->field != b->field) \
+	return a->field < b->field ? -1 : 1
+	BY(violations);
+	BY(highest);
+	BY(n);
+	BY(share);
+	BY(late);
+	BY(node);
+#undef BY
+	return 0;
+}
+
+/* ---- who may go ---- */
+
+uint32_t place_budget_of(const struct place_preempt *rules, uint32_t label)
+{
+	uint32_t low = 0, high = rules->n_budgets;
+
+	if (!label)
+		return PLACE_NONE;
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (rules->budgets[middle].label < label)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < rules->n_budgets && rules->budgets[low].label == label ? low : PLACE_NONE;
+}
+
+static int compare_candidates(const void *pa, const void *pb)
+{
+	const struct candidate *a = pa, *b = pb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (holder_share(a->h) != holder_share(b->h))
+		return holder_share(a->h) < holder_share(b->h) ? -1 : 1;
+	return a->h->tenant < b->h->tenant ? -1 : a->h->tenant > b->h->tenant;
+}
+
+/* false: it stays, whatever it costs. */
+static bool is_candidate(const struct search *s, const struct holder *h, struct candidate *ret)
+{
+	const struct place_preempt_order *order = s->rules->order;
+	int rank = order ? order->rank(order->arg, h) : h->priority;
+
+	if (rank < 0 || (!order && h->priority >= s->spec->priority))
+		return false;
+	*ret = (struct candidate){
+		.h = h, .rank = (uint32_t)rank, .budget = place_budget_of(s->rules, h->budget)};
+	return ret->budget == PLACE_NONE || s->violations_min ||
+		s->rules->budgets[ret->budget].may_go;
+}
+
+static int list_candidates(struct search *s, uint32_t node)
+{
+	const struct held *held = &s->place->held[node];
+	int r = array_grow(&s->list, &s->size, held->n, sizeof(*s->list));
+
+	r = r < 0 ? r
+		  : array_grow(&s->gone, &s->gone_size, held->n + s->place->n_gone + 1ull,
+			    sizeof(*s->gone));
+	if (r < 0)
+		return r;
+	s->n = 0;
+	for (uint32_t i = 0; i < held->n; i++)
+		s->n += is_candidate(s, &held->list[i], &s->list[s->n]);
+	qsort(s->list, s->n, sizeof(*s->list), compare_candidates);
+	return 0;
+}
+
+/* ---- a bound of what a node costs ---- */
+
+static uint64_t lateness(const struct search *s, const struct holder *h)
+{
+	return s->rules->is_latest_first ? UINT64_MAX - h->started : 0;
+}
+
+/* For one device, what is known without a set: the cheapest tenant that is enough alone. */
+static void note_alone(const struct search *s, const struct candidate *c, struct cost *alone)
+{
+	const struct cost cost = {
+		.violations = s->violations_min,
+		.highest = c->rank,
+		.n = 1,
+		.share = holder_share(c->h),
+		.late = lateness(s, c->h),
+		.node = alone->node,
+	};
+
+	if (compare(&cost, alone) < 0)
+		*alone = cost;
+}
+
+/* What the candidates hold of one device, as far as they were counted. */
+struct part {
+	uint32_t free, sum, most, least, n;
+};
+
+static void part_add(struct part *part, uint32_t share)
+{
+	part->sum += share;
+	part->most = MAX(part->most, share);
+	part->least = part->n ? MIN(part->least, share) : share;
+	part->n++;
+}
+
+/* Of the device: at least so many victims, with at least that share together. */
+static void part_bound(
+	const struct part *part, uint32_t asked, uint32_t *ret_n, uint32_t *ret_share)
+{
+	uint32_t lacking = asked > part->free ? asked - part->free : 0;
+
+	*ret_n = lacking ? (lacking + part->most - 1) / part->most : 0;
+	*ret_share = lacking;
+	if (lacking && part->sum - part->least < lacking) {
+		*ret_n = part->n;
+		*ret_share = part->sum;
+	}
+}
+
+/* The sum of the least `count` of them, which loses their order. */
+static uint32_t sum_of_least(uint32_t *values, uint32_t n, uint32_t count)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t k = 0; k < count; k++) {
+		uint32_t least = k;
+
+		for (uint32_t i = k + 1; i < n; i++)
+			if (values[i] < values[least])
+				least = i;
+		sum += values[least];
+		values[least] = values[k];
+	}
+	return sum;
+}
+
+static void bound_of_parts(
+	const struct search *s, const struct part *part, uint32_t n_devices, struct cost *ret)
+{
+	uint32_t n[PLACE_NODE_DEVICES_MAX], share[PLACE_NODE_DEVICES_MAX], used = 0;
+
+	for (uint32_t d = 0; d < n_devices; d++) {
+		if (part[d].free + part[d].sum < s->spec->share)
+			continue;
+		part_bound(&part[d], s->spec->share, &n[used], &share[used]);
+		used++;
+	}
+	ret->n = sum_of_least(n, used, s->spec->count);
+	ret->share = sum_of_least(share, used, s->spec->count);
+}
+
+/* The next by rank, those of a rank in any order: a node's list is in the order of priorities. */
+static bool next_candidate(
+	const struct search *s, const struct held *held, uint32_t *i, struct candidate *ret)
+{
+	if (s->rules->order) {
+		if (*i == s->n)
+			return false;
+		*ret = s->list[(*i)++];
+		return true;
+	}
+	while (*i < held->n && held->list[*i].priority < s->spec->priority)
+		if (is_candidate(s, &held->list[(*i)++], ret))
+			return true;
+	return false;
+}
+
+/* What a candidate gives back of the node itself. */
+enum need { NEED_CPU, NEED_MEMORY };
+
+static uint64_t given_back(const struct holder *h, enum need need)
+{
+	if (need == NEED_CPU)
+		return h->cpu_milli;
+	return h->memory_mib == UINT32_MAX ? UINT64_MAX >> 20 : h->memory_mib;
+}
+
+/* What the node lacks for it; memory in MiB, rounded down. */
+static uint64_t lacking(const struct search *s, uint32_t at, enum need need)
+{
+	const struct node *node = &s->place->nodes[at];
+	const struct taken now = node_taken(node, s->spec->can_wait);
+	uint64_t all = node->cpu_all, taken = now.cpu, asked = s->spec->cpu_milli;
+
+	if (need == NEED_MEMORY) {
+		all = node->memory_all;
+		taken = now.memory;
+		asked = s->spec->memory_bytes;
+	}
+	if (!asked || taken + asked <= all)
+		return 0;
+	return need == NEED_MEMORY ? (taken + asked - all) >> 20 : taken + asked - all;
+}
+
+/* As bound(), by one need of the node alone: nothing in *ret where it lacks nothing. */
+static bool bound_of_need(const struct search *s, uint32_t node, enum need need, struct cost *ret)
+{
+	const struct held *held = &s->place->held[node];
+	const uint64_t lacks = lacking(s, node, need);
+	struct cost alone = {.violations = UINT32_MAX, .node = node};
+	uint64_t sum = 0, most = 1;
+	uint32_t i = 0, least_share = UINT32_MAX;
+	struct candidate c;
+
+	if (!lacks)
+		return true;
+	*ret = (struct cost){.violations = s->violations_min, .node = node};
+	while (next_candidate(s, held, &i, &c)) {
+		const uint64_t back = given_back(c.h, need);
+
+		if (sum >= lacks && c.rank > ret->highest)
+			break;
+		if (s->violations_min == s->best.violations && c.rank > s->best.highest)
+			return false;
+		if (sum < lacks)
+			ret->highest = c.rank;
+		sum += back;
+		most = MAX(most, back);
+		least_share = MIN(least_share, holder_share(c.h));
+		if (back >= lacks)
+			note_alone(s, &c, &alone);
+	}
+	if (sum < lacks)
+		return false;
+	ret->n = (uint32_t)MIN((lacks + most - 1) / most, (uint64_t)UINT32_MAX);
+	ret->share = (uint64_t)ret->n * least_share;
+	if (alone.violations != UINT32_MAX && alone.highest == ret->highest)
+		*ret = alone;
+	else
+		ret->n = MAX(ret->n, 2u);
+	return true;
+}
+
+/* Bit i: the node's i-th device is closed to everybody until somebody has left it. */
+static uint64_t clearing_of(const struct place *place, const struct node *node)
+{
+	uint64_t clearing = 0;
+
+	for (uint32_t i = 0; node->n_leaving && i < node->n_devices; i++)
+		clearing |= (uint64_t)(place->devices[node->first_device + i].n_leaving > 0) << i;
+	return clearing;
+}
+
+/*
+ * false: all together are not enough, or more expensive than the best. In *ret no more than any set
+ * of that node costs.
+ */
+static bool bound_of_devices(const struct search *s, uint32_t node, struct cost *ret)
+{
+	const struct held *held = &s->place->held[node];
+	const uint32_t n_devices = s->place->nodes[node].n_devices, count = s->spec->count;
+	const uint16_t *free = n_devices ? &s->place->share_free[s->place->nodes[node].first_device]
+					 : NULL;
+	const uint64_t clearing = clearing_of(s->place, &s->place->nodes[node]);
+	struct part part[PLACE_NODE_DEVICES_MAX];
+	uint32_t enough = 0, at_once = 1, i = 0;
+	struct cost alone = {.violations = UINT32_MAX, .node = node};
+	struct candidate c;
+
+	*ret = (struct cost){.violations = s->violations_min, .n = 1, .node = node};
+	if (n_devices < count)
+		return false;
+	for (uint32_t d = 0; d < n_devices; d++) {
+		part[d] = (struct part){.free = clearing >> d & 1 ? 0 : free[d]};
+		enough += part[d].free >= s->spec->share;
+	}
+	if (enough >= count) {
+		/* It is not for the share: who goes may be anybody. */
+		if (!next_candidate(s, held, &i, &c))
+			return false;
+		ret->highest = c.rank;
+		return true;
+	}
+	while (next_candidate(s, held, &i, &c)) {
+		if (enough >= count && c.rank > ret->highest)
+			break;
+		ret->highest = c.rank;
+		if (s->violations_min == s->best.violations && c.rank > s->best.highest)
+			return false;
+		at_once = MAX(at_once, (uint32_t)__builtin_popcountll(c.h->devices));
+		for (uint64_t m = c.h->devices & ~clearing; m; m &= m - 1) {
+			uint32_t d = (uint32_t)__builtin_ctzll(m);
+			bool was_enough = free[d] + part[d].sum >= s->spec->share;
+
+			if (count == 1 && free[d] + c.h->share >= s->spec->share)
+				note_alone(s, &c, &alone);
+			part_add(&part[d], c.h->share);
+			enough += !was_enough && free[d] + part[d].sum >= s->spec->share;
+		}
+	}
+	if (enough < count)
+		return false;
+	bound_of_parts(s, part, n_devices, ret);
+	ret->n = MAX((ret->n + at_once - 1) / at_once, 1u);
+	if (count == 1 && alone.violations != UINT32_MAX && alone.highest == ret->highest)
+		*ret = alone;
+	else if (count == 1)
+		ret->n = MAX(ret->n, 2u);
+	return true;
+}
+
+/* The greatest of those that each hold by themselves. */
+static bool bound(const struct search *s, uint32_t node, struct cost *ret)
+{
+	struct cost cost[3] = {{0}};
+
+	if (!bound_of_need(s, node, NEED_CPU, &cost[NEED_CPU]) ||
+		!bound_of_need(s, node, NEED_MEMORY, &cost[NEED_MEMORY]) ||
+		!bound_of_devices(s, node, &cost[2]))
+		return false;
+	for (int i = 0; i < 2; i++)
+		if (compare(&cost[i], &cost[2]) > 0)
+			cost[2] = cost[i];
+	*ret = cost[2];
+	return true;
+}
+
+static void heap_down(struct search *s, uint32_t i)
+{
+	struct cost moved = s->heap[i];
+	uint32_t down;
+
+	while ((down = 2 * i + 1) < s->heap_n) {
+		down += down + 1 < s->heap_n && compare(&s->heap[down + 1], &s->heap[down]) < 0;
+		if (compare(&moved, &s->heap[down]) <= 0)
+			break;
+		s->heap[i] = s->heap[down];
+		i = down;
+	}
+	s->heap[i] = moved;
+}
+
+/* Whether the first on the node may go, and costs no more than the best. */
+static bool is_worth_it(const struct search *s, const struct held *held)
+{
+	if (s->rules->order)
+		return true;
+	return held->list[0].priority < s->spec->priority &&
+		(s->violations_min != s->best.violations ||
+			held->list[0].priority <= s->best.highest);
+}
+
+/* The devices that it may have there when they have left: of the list, from i on or who has. */
+static uint64_t filtered(struct search *s, uint32_t i)
+{
+	uint32_t n = 0;
+
+	if (!s->place->filter)
+		return UINT64_MAX;
+	for (; n < s->place->n_gone; n++)
+		s->gone[n] = s->place->gone[n];
+	for (uint32_t k = 0; k < s->n; k++)
+		if (k >= i || s->list[k].is_gone)
+			s->gone[n++] = s->list[k].h->tenant;
+	qsort(s->gone, n, sizeof(*s->gone), place_compare_numbers);
+	return place_filtered(s->place, s->spec, s->room.node, s->gone, n);
+}
+
+/* With those gone that have left, as far as limits go but for one (or NULL). */
+static bool fits_now(struct search *s, const struct holder *but)
+{
+	const struct place_preempt_order *order = s->rules->order;
+	const uint64_t usable = s->room.usable;
+	bool fits;
+
+	if (order && order->models)
+		room_narrow(&s->room, order->models(order->arg, but));
+	fits = room_fits(&s->room) && filtered(s, s->n);
+	s->room.usable = usable;
+	return fits;
+}
+
+/* Whether leaving can help at all; what else is asked of the node no leaving changes. */
+static bool is_reachable(const struct place *place, const struct place_spec *spec, uint32_t node)
+{
+	const struct node *n = &place->nodes[node];
+	enum place_reason reason = place_node_reason(place, spec, node);
+
+	if (reason != PLACE_FITS && reason != PLACE_FULL_OF_TENANTS && reason != PLACE_NO_CPU &&
+		reason != PLACE_NO_MEMORY)
+		return false;
+	if (n->cpu_all < spec->cpu_milli || n->memory_all < spec->memory_bytes)
+		return false;
+	if (spec->device != PLACE_NONE && place->devices[spec->device].node != node)
+		return false;
+	return !spec->count || !spec->models || (spec->models & n->models);
+}
+
+/* ---- sets ---- */
+
+static bool is_over_budget(const struct search *s, const struct candidate *c)
+{
+	return c->budget != PLACE_NONE &&
+		s->gone_of_budget[c->budget] >= s->rules->budgets[c->budget].may_go;
+}
+
+/* false: it may not, after those that have left. */
+static bool leave(struct search *s, struct candidate *c)
+{
+	const struct place_preempt_order *order = s->rules->order;
+
+	if (is_over_budget(s, c) && !s->violations_min)
+		return false;
+	if (order && !order->leave(order->arg, c->h))
+		return false;
+	if (is_over_budget(s, c))
+		s->now.violations++;
+	if (c->budget != PLACE_NONE)
+		s->gone_of_budget[c->budget]++;
+	s->now.n++;
+	s->now.share += holder_share(c->h);
+	room_without(&s->room, c->h);
+	c->is_gone = true;
+	return true;
+}
+
+static void stay(struct search *s, struct candidate *c)
+{
+	const struct place_preempt_order *order = s->rules->order;
+
+	if (c->budget != PLACE_NONE)
+		s->gone_of_budget[c->budget]--;
+	if (is_over_budget(s, c))
+		s->now.violations--;
+	if (order)
+		order->stay(order->arg, c->h);
+	s->now.n--;
+	s->now.share -= holder_share(c->h);
+	room_with(&s->room, c->h);
+	c->is_gone = false;
+}
+
+/* What they cost, with what is no sum. */
+static struct cost cost_now(const struct search *s)
+{
+	struct cost cost = s->now;
+
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->list[i].is_gone) {
+			cost.highest = MAX(cost.highest, s->list[i].rank);
+			cost.late = MAX(cost.late, lateness(s, s->list[i].h));
+		}
+	return cost;
+}
+
+static int keep_if_best(struct search *s)
+{
+	struct cost cost = cost_now(s);
+	uint32_t n = 0;
+	int r;
+
+	if (compare(&cost, &s->best) >= 0)
+		return 0;
+	r = array_grow(&s->victims, &s->victims_size, cost.n, sizeof(*s->victims));
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->list[i].is_gone)
+			s->victims[n++] = s->list[i].h->tenant;
+	s->best = cost;
+	return 0;
+}
+
+static void all_stay(struct search *s)
+{
+	for (uint32_t i = s->n; i-- > 0;)
+		if (s->list[i].is_gone)
+			stay(s, &s->list[i]);
+}
+
+/* The most expensive stay first. More than once: with labels, who left late may decide. */
+static void stay_who_can(struct search *s)
+{
+	for (bool has_changed = true; has_changed;) {
+		has_changed = false;
+		for (uint32_t i = s->n; i-- > 0;) {
+			struct candidate *c = &s->list[i];
+			bool fits;
+
+			if (!c->is_gone)
+				continue;
+			room_with(&s->room, c->h);
+			c->is_gone = false;
+			fits = fits_now(s, c->h);
+			c->is_gone = true;
+			room_without(&s->room, c->h);
+			if (!fits)
+				continue;
+			stay(s, c);
+			has_changed = true;
+		}
+	}
+}
+
+/* Whether all from i on were enough, whatever rules keep them. */
+static bool could_fit(struct search *s, uint32_t i)
+{
+	bool fits;
+
+	for (uint32_t k = i; k < s->n; k++)
+		room_without(&s->room, s->list[k].h);
+	fits = room_fits(&s->room) && filtered(s, i);
+	for (uint32_t k = i; k < s->n; k++)
+		room_with(&s->room, s->list[k].h);
+	return fits;
+}
+
+/*
+ * All sets out of the candidates from i on that could still be cheaper than the best. highest: of
+ * those that have left, or what it will be at least.
+ */
+static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t late)
+{
+	struct candidate *c = &s->list[i];
+	struct cost least = s->now;
+	int r = 0;
+
+	if (s->now.n && fits_now(s, NULL))
+		return keep_if_best(s);
+	least.n++;
+	least.highest = highest;
+	least.late = late;
+	least.violations = MAX(least.violations, s->violations_min);
+	if (i == s->n || s->steps >= s->steps_max || compare(&least, &s->best) >= 0)
+		return 0;
+	s->steps += 1 + (s->n - i) / 64;
+	/* With a label of affinity, who leaves may take the only place with it. */
+	if (!s->spec->affinity && !could_fit(s, i))
+		return 0;
+	least.share += holder_share(c->h);
+	least.highest = MAX(highest, c->rank);
+	least.late = MAX(late, lateness(s, c->h));
+	least.violations = MAX(s->now.violations + is_over_budget(s, c), s->violations_min);
+	if (compare(&least, &s->best) < 0 && leave(s, c)) {
+		r = try_sets(s, i + 1, least.highest, least.late);
+		stay(s, c);
+	}
+	return r < 0 ? r : try_sets(s, i + 1, highest, late);
+}
+
+/* least: what it costs at least. */
+static int search_node(struct search *s, const struct cost *least)
+{
+	const uint32_t node = least->node;
+	bool fits = false;
+	uint64_t allowed;
+	int r;
+
+	r = list_candidates(s, node);
+	if (r < 0)
+		return r;
+	room_init(&s->room, s->place, s->spec, node);
+	s->now = (struct cost){.node = node};
+	allowed = filtered(s, 0);
+	if (!allowed)
+		return 0;
+	s->room.usable &= allowed;
+	for (uint32_t i = 0; i < s->n && !fits; i++)
+		fits = leave(s, &s->list[i]) &&
+			(i + 1 == s->n || s->list[i + 1].rank != s->list[i].rank) &&
+			fits_now(s, NULL);
+	if (!fits)
+		fits = s->now.n && fits_now(s, NULL);
+	if (fits) {
+		stay_who_can(s);
+		r = keep_if_best(s);
+	}
+	all_stay(s);
+	s->steps_max = MIN(s->steps + PLACE_PREEMPT_STEPS, PLACE_PREEMPT_ALL_STEPS);
+	return r < 0 ? r : try_sets(s, 0, least->highest, 0);
+}
+
+/*
+ * The bounds of all nodes that could be better than the best. The first few that promise most are
+ * searched at once: what they cost spares most of the others their bound.
+ */
+static int heap_fill(struct search *s)
+{
+	struct cost least = {.violations = UINT32_MAX}, cost;
+	uint32_t n_early = 0;
+	int r;
+
+	s->heap_n = 0;
+	r = array_grow(&s->heap, &s->heap_size, s->place->n_nodes, sizeof(*s->heap));
+	for (uint32_t node = 0; r == 0 && node < s->place->n_nodes; node++) {
+		const struct held *held = &s->place->held[node];
+
+		if (!held->n || !is_worth_it(s, held) || !is_reachable(s->place, s->spec, node))
+			continue;
+		if (s->rules->order)
+			r = list_candidates(s, node);
+		if (r < 0 || !bound(s, node, &cost) || compare(&cost, &s->best) >= 0)
+			continue;
+		if (n_early < EARLY && compare(&cost, &least) < 0) {
+			least = cost;
+			n_early++;
+			r = search_node(s, &cost);
+		} else {
+			s->heap[s->heap_n++] = cost;
+		}
+	}
+	for (uint32_t i = s->heap_n / 2; r == 0 && i-- > 0;)
+		heap_down(s, i);
+	return r;
+}
+
+static int search_all(struct search *s)
+{
+	int r = heap_fill(s);
+
+	while (r == 0 && s->heap_n && compare(&s->heap[0], &s->best) < 0) {
+		const struct cost least = s->heap[0];
+
+		s->heap[0] = s->heap[--s->heap_n];
+		if (s->heap_n)
+			heap_down(s, 0);
+		r = search_node(s, &least);
+	}
+	return r;
+}
+
+static bool is_victim(const struct search *s, uint32_t tenant)
+{
+	for (uint32_t i = 0; i < s->best.n; i++)
+		if (s->victims[i] == tenant)
+			return true;
+	return false;
+}
+
+/* After PLACE_PREEMPT_STEPS one of them may be in vain. */
+static int trim(struct search *s)
+{
+	int r = list_candidates(s, s->best.node);
+
+	if (r < 0)
+		return r;
+	room_init(&s->room, s->place, s->spec, s->best.node);
+	s->room.usable &= filtered(s, 0);
+	s->now = (struct cost){.node = s->best.node};
+	for (uint32_t i = 0; i < s->n; i++)
+		if (is_victim(s, s->list[i].h->tenant) && !leave(s, &s->list[i]))
+			return -EINVAL; /* the rules have changed under us */
+	stay_who_can(s);
+	r = keep_if_best(s);
+	all_stay(s);
+	return r;
+}
+
+/* ---- the plan ---- */
+
+int place_preempt_check(
+	const struct place *place, const struct place_preempt *rules, struct error *err)
+{
+	if (rules->n_budgets > PLACE_BUDGETS_MAX)
+		return fail(err, EINVAL, "%u budgets: up to %u are possible", rules->n_budgets,
+			PLACE_BUDGETS_MAX);
+	for (uint32_t i = 0; i < rules->n_budgets; i++) {
+		uint32_t label = rules->budgets[i].label;
+
+		if (!place_label_at(place, label))
+			return fail(err, EINVAL, "budget %u: label %u is unknown", i, label);
+		if (i && label <= rules->budgets[i - 1].label)
+			return fail(err, EINVAL, "budget %u: label %u after label %u, they rise", i,
+				label, rules->budgets[i - 1].label);
+	}
+	return 0;
+}
+
+static uint64_t mixed(uint64_t seen, uint64_t value)
+{
+	return (seen ^ value) * 0x9e3779b97f4a7c15u ^ (seen >> 29);
+}
+
+/*
+ * Who is on the node, their other halves, what is free and how many are leaving: the same again
+ * once all changes have been taken back, which the node's version is not.
+ */
+static uint64_t fingerprint(const struct place *place, uint32_t node)
+{
+	const struct node *n = &place->nodes[node];
+	const struct held *held = &place->held[node];
+	uint64_t seen = mixed(mixed(n->cpu_taken, n->memory_taken), n->n_tenants);
+
+	seen = mixed(mixed(mixed(seen, n->cpu_leaving), n->memory_leaving), n->n_leaving);
+
+	for (uint32_t i = 0; i < held->n; i++) {
+		seen = mixed(seen, held->list[i].tenant);
+		seen = mixed(seen, place_peer(place, held->list[i].tenant));
+		seen = mixed(seen, held->list[i].started);
+		seen = mixed(seen, held->list[i].devices);
+	}
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++) {
+		seen = mixed(seen, place->share_free[i]);
+		seen = mixed(seen, place->devices[i].memory_free);
+		seen = mixed(seen, place->devices[i].n_leaving);
+	}
+	return seen;
+}
+
+/* That of the node, and those of the victims elsewhere. */
+static uint64_t fingerprint_of(const struct place *place, const struct place_plan *plan)
+{
+	uint64_t seen = fingerprint(place, plan->choice.node);
+
+	for (uint32_t i = 0; i < plan->n_victims; i++) {
+		const struct place_tenant *t = place_tenant(place, plan->victims[i]);
+		const uint32_t node = t ? t->node : PLACE_NONE;
+
+		if (node != plan->choice.node)
+			seen = mixed(seen, t ? fingerprint(place, node) : 0);
+	}
+	return seen;
+}
+
+/* With those on other nodes that leave with them, and are not leaving yet. */
+static int list_victims(
+	const struct place *place, const uint32_t *tenants, uint32_t n, struct place_plan *ret)
+{
+	uint32_t *victims = calloc(2ull * n + 1, sizeof(*victims)), all = 0, kept = 0;
+
+	if (!victims)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t peer = place_peer(place, tenants[i]);
+
+		victims[all++] = tenants[i];
+		if (peer != PLACE_NONE && !place->tenants[peer].is_leaving)
+			victims[all++] = peer;
+	}
+	qsort(victims, all, sizeof(*victims), place_compare_numbers);
+	for (uint32_t i = 0; i < all; i++)
+		if (i == 0 || victims[i] != victims[i - 1])
+			victims[kept++] = victims[i];
+	ret->victims = victims;
+	ret->n_victims = kept;
+	return 0;
+}
+
+/*
+ * Where on the node the policy puts it once they have left, besides those of place->gone; rising,
+ * as the filter is told them.
+ */
+static int choose(struct place *place, const struct place_spec *asked, uint32_t node,
+	uint32_t *tenants, uint32_t n, struct place_choice *ret, struct error *err)
+{
+	const uint32_t *was_gone = place->gone, n_was = place->n_gone;
+	_cleanup_free_ uint32_t *gone = calloc(n + n_was + 1ull, sizeof(*gone));
+	struct place_spec spec = *asked;
+	uint32_t mark;
+	int r = 0;
+
+	if (!gone)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	memcpy(gone, tenants, n * sizeof(*gone));
+	for (uint32_t i = 0; i < n_was; i++)
+		gone[n + i] = was_gone[i];
+	qsort(gone, n + n_was, sizeof(*gone), place_compare_numbers);
+	spec.node = node;
+	mark = place_mark(place);
+	place->gone = gone;
+	place->n_gone = n + n_was;
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = place_remove(place, tenants[i]);
+	r = r < 0 ? fail(err, -r, "out of memory for a plan") : place_find(place, &spec, ret, err);
+	place->gone = was_gone;
+	place->n_gone = n_was;
+	place_rollback(place, mark);
+	place_release(place);
+	return r;
+}
+
+int place_preempt_plan(struct place *place, const struct place_spec *spec, uint32_t node,
+	const uint32_t *tenants, uint32_t n, bool is_graceful, struct place_plan *ret,
+	struct error *err)
+{
+	_cleanup_free_ uint32_t *kept = calloc(n + 1ull, sizeof(*kept));
+	_cleanup_(place_plan_done) struct place_plan plan = {.is_graceful = is_graceful};
+	int r;
+
+	if (!kept)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	memcpy(kept, tenants, n * sizeof(*kept));
+	r = choose(place, spec, node, kept, n, &plan.choice, err);
+	for (uint32_t i = n; r == 0 && i-- > 0;) {
+		const uint32_t out = kept[i];
+
+		kept[i] = kept[n - 1];
+		r = choose(place, spec, node, kept, n - 1, &plan.choice, err);
+		if (r == 0)
+			n--;
+		if (r != -ENOSPC)
+			continue;
+		kept[i] = out;
+		r = 0;
+	}
+	/* As it is with all that are left. */
+	r = r < 0 ? r : choose(place, spec, node, kept, n, &plan.choice, err);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct place_tenant *t = place_tenant(place, kept[i]);
+
+		plan.share_lost += (uint64_t)t->spec.share * t->n;
+	}
+	if (list_victims(place, kept, n, &plan) < 0)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	plan.seen = fingerprint_of(place, &plan);
+	*ret = TAKE(plan, (struct place_plan){0});
+	return 0;
+}
+
+static int find_victims(struct search *s, struct error *err)
+{
+	int r;
+
+	s->gone_of_budget = calloc(s->rules->n_budgets + 1ull, sizeof(*s->gone_of_budget));
+	if (!s->gone_of_budget)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	s->best.violations = UINT32_MAX;
+	r = search_all(s);
+	if (r == 0 && s->best.violations == UINT32_MAX && s->rules->is_forced &&
+		s->rules->n_budgets) {
+		s->violations_min = 1;
+		r = search_all(s);
+	}
+	if (r == 0 && s->best.violations != UINT32_MAX)
+		r = trim(s);
+	if (r < 0)
+		return fail(err, -r,
+			r == -ENOMEM ? "out of memory for a plan"
+				     : "the order of leaving is not the same each time");
+	if (s->best.violations != UINT32_MAX)
+		return 0;
+	if (s->rules->order)
+		return fail(err, ENOSPC, "no tenants that may leave make room on any node");
+	return fail(err, ENOSPC,
+		"no tenants of a priority below %u that may leave make room on any node",
+		s->spec->priority);
+}
+
+int place_preempt_find(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret, struct error *err)
+{
+	const bool may_limits_give = rules->order && rules->order->models;
+	struct place_spec searched = *spec;
+	_cleanup_(search_done) struct search s = {
+		.place = place, .spec = &searched, .rules = rules, .best = {.node = PLACE_NONE}};
+	struct place_plan plan = {0};
+	int r;
+
+	r = place_preempt_check(place, rules, err);
+	if (r < 0)
+		return r;
+	r = place_find(place, spec, &plan.choice, err);
+	if (r < 0 && r != -ENOSPC)
+		return r;
+	if (r == -ENOSPC) {
+		if (spec->count && !may_limits_give && !place_queue_models(place, spec))
+			return r; /* whoever leaves */
+		if (!rules->order && !spec->priority)
+			return fail(
+				err, ENOSPC, "priority 0 is opportunistic: it makes nobody leave");
+		searched.queue = may_limits_give ? 0 : spec->queue;
+		r = find_victims(&s, err);
+		if (r == 0)
+			r = choose(
+				place, spec, s.best.node, s.victims, s.best.n, &plan.choice, err);
+		if (r < 0)
+			return r;
+		r = list_victims(place, s.victims, s.best.n, &plan);
+		if (r < 0)
+			return fail(err, -r, "out of memory for a plan");
+		plan.violations = s.best.violations;
+		plan.highest = s.best.highest;
+		plan.share_lost = s.best.share;
+	}
+	plan.is_graceful = rules->is_graceful;
+	plan.seen = fingerprint_of(place, &plan);
+	*ret = plan;
+	return 0;
+}
+
+void place_preempt_room(
+	const struct place *place, uint32_t node, uint32_t ret[static SPEC_PRIORITY_MAX + 1])
+{
+	const struct node *n = &place->nodes[node];
+	const struct held *held = &place->held[node];
+	uint32_t free[PLACE_NODE_DEVICES_MAX], most = 0, i = 0;
+
+	for (uint32_t d = 0; d < n->n_devices; d++) {
+		free[d] = place->share_free[n->first_device + d];
+		most = MAX(most, free[d]);
+	}
+	for (uint32_t priority = 0; priority <= SPEC_PRIORITY_MAX; priority++) {
+		for (; i < held->n && held->list[i].priority < priority; i++)
+			for (uint64_t m = held->list[i].devices; m; m &= m - 1) {
+				const int d = __builtin_ctzll(m);
+
+				free[d] += held->list[i].share;
+				most = MAX(most, free[d]);
+			}
+		ret[priority] = most;
+	}
+}
+
+int place_preempt_could(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, uint32_t node)
+{
+	_cleanup_(search_done) struct search s = {.place = place,
+		.spec = spec,
+		.rules = rules,
+		.violations_min = 1,
+		.best = {.violations = UINT32_MAX, .highest = UINT32_MAX}};
+	bool fits;
+	int r;
+
+	if (place_reason_of(place, spec, node) == PLACE_FITS)
+		return 1;
+	if (!place->held[node].n || !is_worth_it(&s, &place->held[node]) ||
+		!is_reachable(place, spec, node))
+		return 0;
+	s.gone_of_budget = calloc(rules->n_budgets + 1ull, sizeof(*s.gone_of_budget));
+	r = s.gone_of_budget ? list_candidates(&s, node) : -ENOMEM;
+	if (r < 0)
+		return r;
+	room_init(&s.room, place, spec, node);
+	s.room.usable &= filtered(&s, 0);
+	for (uint32_t i = 0; i < s.n; i++)
+		leave(&s, &s.list[i]);
+	fits = fits_now(&s, NULL);
+	all_stay(&s);
+	return fits;
+}
+
+int place_preempt_apply(struct place *place, const struct place_spec *spec,
+	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err)
+{
+	uint32_t mark, tenant = PLACE_NONE;
+	int r = 0;
+
+	if (plan->choice.node >= place->n_nodes || fingerprint_of(place, plan) != plan->seen)
+		return fail(err, ESTALE, "the node has changed since the plan was made");
+	mark = place_mark(place);
+	for (uint32_t i = 0; i < plan->n_victims && r == 0; i++)
+		r = place_remove(place, plan->victims[i]);
+	r = r < 0 ? fail(err, -r, "victim %u cannot leave", plan->victims[0])
+		  : place_add(place, spec, &plan->choice, &tenant, err);
+	for (uint32_t i = 0; i < plan->n_victims && plan->is_graceful && r == 0; i++)
+		r = place_linger(place, plan->victims[i], err);
+	if (r < 0)
+		place_rollback(place, mark);
+	else
+		*ret_tenant = tenant;
+	place_release(place);
+	return r;
+}
+
+void place_plan_done(struct place_plan *plan)
+{
+	free(plan->victims);
+	*plan = (struct place_plan){0};
+}

@@ -1,0 +1,723 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "place/place-queue.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "place/place-gang.h"
+#include "place/place-queue-internal.h"
+
+#define AMOUNT_MAX (1ull << 40) /* more permille than a cluster has */
+#define TEXT 24u
+#define STANDING (2 * TEXT + SPEC_LABEL + 64) /* what a queue has */
+
+const uint64_t queue_nothing[ALL + 1];
+
+void place_queue_free(struct place_queues *queues)
+{
+	free(queues);
+}
+
+DEFINE_CLEANUP(struct place_queues *, place_queue_free)
+
+/* "1.5" for 1500. */
+static const char *devices(uint64_t permille, char ret[static TEXT])
+{
+	int n = snprintf(
+		ret, TEXT, "%" PRIu64 ".%03u", permille / 1000, (unsigned int)(permille % 1000));
+
+	while (ret[n - 1] == '0')
+		ret[--n] = '\0';
+	if (ret[n - 1] == '.')
+		ret[--n] = '\0';
+	return ret;
+}
+
+/* ---- counting ---- */
+
+static void count(struct place_queues *queues, const struct place *place,
+	const struct place_tenant *t, int sign)
+{
+	const uint64_t share = (uint64_t)(int64_t)(sign * (int)queue_share(place, &t->spec));
+	uint32_t at = t->spec.queue ? t->spec.queue - 1 : PLACE_NONE;
+
+	for (; at != PLACE_NONE; at = queues->queue[at].parent)
+		for (uint32_t i = 0; i < t->n; i++) {
+			queues->queue[at].used[ALL] += share;
+			queues->queue[at].used[place->devices[t->device[i]].model] += share;
+		}
+}
+
+void place_queue_count(struct place *place, const struct place_tenant *t, int sign)
+{
+	if (place->queues)
+		count(place->queues, place, t, sign);
+}
+
+/* ---- setting up ---- */
+
+static uint32_t index_of(const struct place_queues *queues, uint32_t n, const char *name)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(queues->queue[i].name, name))
+			return i;
+	return PLACE_NONE;
+}
+
+static int bounds_set(struct queue *q, uint32_t at, const char *of, uint64_t quota, uint64_t limit,
+	struct error *err)
+{
+	char a[TEXT], b[TEXT];
+
+	if (quota > AMOUNT_MAX)
+		return fail(err, EINVAL, "queue %s%s: quota %" PRIu64 ": more than any cluster has",
+			q->name, of, quota);
+	if (quota > limit)
+		return fail(err, EINVAL, "queue %s%s: quota %s is above the limit, %s", q->name, of,
+			devices(quota, a), devices(limit, b));
+	q->quota[at] = quota;
+	q->limit[at] = limit;
+	return 0;
+}
+
+static int models_set(struct place *place, struct queue *q, const struct place_queue_info *info,
+	uint64_t *named, struct error *err)
+{
+	uint64_t bit = 0, seen = 0;
+	int r;
+
+	for (uint32_t m = 0; m < PLACE_MODELS_MAX; m++) {
+		q->quota[m] = PLACE_UNLIMITED; /* the quota of all is what counts */
+		q->limit[m] = PLACE_UNLIMITED;
+	}
+	for (uint32_t i = 0; i < info->n_models; i++) {
+		const struct place_queue_model *m = &info->models[i];
+		char of[SPEC_LABEL + 16], a[TEXT], b[TEXT];
+
+		r = place_model(place, m->model, &bit, err);
+		if (r < 0)
+			return r;
+		if (seen & bit)
+			return fail(err, EINVAL, "queue %s: model %s is named twice", q->name,
+				m->model);
+		seen |= bit;
+		*named |= bit;
+		snprintf(of, sizeof(of), ", model %s", m->model);
+		r = bounds_set(q, (uint32_t)__builtin_ctzll(bit), of, m->quota, m->limit, err);
+		if (r == 0 && m->quota > info->quota)
+			r = fail(err, EINVAL,
+				"queue %s%s: quota %s is above that of all models, %s", q->name, of,
+				devices(m->quota, a), devices(info->quota, b));
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int queue_set(struct place *place, struct place_queues *queues, uint32_t i,
+	const struct place_queue_info *info, struct error *err)
+{
+	struct queue *q = &queues->queue[i];
+	size_t n = strlen(info->name);
+	int r;
+
+	queues->looked_at = i;
+	if (n == 0 || n >= SPEC_LABEL)
+		return fail(err, EINVAL, "queue '%.70s': 1 to %u characters are possible",
+			info->name, SPEC_LABEL - 1);
+	if (index_of(queues, i, info->name) != PLACE_NONE)
+		return fail(err, EINVAL, "queue %s is named twice", info->name);
+	memcpy(q->name, info->name, n + 1);
+	if (info->weight == 0 || info->weight > PLACE_QUEUE_WEIGHT_MAX)
+		return fail(err, EINVAL, "queue %s: weight %u: 1 to %u are possible", q->name,
+			info->weight, PLACE_QUEUE_WEIGHT_MAX);
+	q->weight = info->weight;
+	r = bounds_set(q, ALL, "", info->quota, info->limit, err);
+	return r < 0 ? r : models_set(place, q, info, &queues->models, err);
+}
+
+static int parents_set(
+	struct place_queues *queues, const struct place_queue_info *infos, struct error *err)
+{
+	for (uint32_t i = 0; i < queues->n; i++) {
+		struct queue *q = &queues->queue[i];
+
+		queues->looked_at = i;
+		q->parent = PLACE_NONE;
+		if (!infos[i].parent || !infos[i].parent[0])
+			continue;
+		q->parent = index_of(queues, queues->n, infos[i].parent);
+		if (q->parent == PLACE_NONE)
+			return fail(err, EINVAL, "queue %s: its parent '%.70s' is unknown", q->name,
+				infos[i].parent);
+		queues->queue[q->parent].n_children++;
+	}
+	for (uint32_t i = 0; i < queues->n; i++) {
+		uint32_t depth = 0, up = i;
+
+		queues->looked_at = i;
+		while ((up = queues->queue[up].parent) != PLACE_NONE) {
+			if (up == i)
+				return fail(err, EINVAL, "queue %s: its parents lead back to it",
+					queues->queue[i].name);
+			if (++depth == PLACE_QUEUE_DEPTH)
+				return fail(err, EINVAL,
+					"queue %s: %u or more are above it, or in a circle; up to "
+					"%u are possible",
+					queues->queue[i].name, PLACE_QUEUE_DEPTH,
+					PLACE_QUEUE_DEPTH - 1);
+		}
+	}
+	return 0;
+}
+
+/* What is guaranteed below is guaranteed above. */
+static int sums_check(const struct place *place, struct place_queues *queues, struct error *err)
+{
+	_cleanup_free_ uint64_t(*sum)[ALL + 1] = calloc(queues->n + 1ull, sizeof(*sum));
+	char a[TEXT], b[TEXT];
+
+	if (!sum)
+		return fail(err, ENOMEM, "out of memory for queues");
+	for (uint32_t i = 0; i < queues->n; i++)
+		for (uint32_t m = 0; m <= ALL && queues->queue[i].parent != PLACE_NONE; m++)
+			if (queues->queue[i].quota[m] != PLACE_UNLIMITED)
+				sum[queues->queue[i].parent][m] += queues->queue[i].quota[m];
+	for (uint32_t i = 0; i < queues->n; i++) {
+		queues->looked_at = i;
+		for (uint32_t m = 0; m <= ALL; m++)
+			if (sum[i][m] > queues->queue[i].quota[m])
+				return fail(err, EINVAL,
+					"queue %s: the quotas below it are %s together%s%s, its "
+					"own is %s",
+					queues->queue[i].name, devices(sum[i][m], a),
+					m == ALL ? "" : " of model ",
+					m == ALL ? "" : place->models[m],
+					devices(queues->queue[i].quota[m], b));
+	}
+	return 0;
+}
+
+static int tenants_set(const struct place *place, struct place_queues *queues, struct error *err)
+{
+	const struct place_queues *old = place->queues;
+
+	queues->looked_at = queues->n;
+	for (uint32_t i = 0; i < place->n_tenants; i++) {
+		const struct place_tenant *t = &place->tenants[i];
+		uint32_t at = t->spec.queue - 1;
+
+		if (t->node == PLACE_NONE)
+			continue;
+		if (t->spec.queue) {
+			if (at >= queues->n || strcmp(queues->queue[at].name, old->queue[at].name))
+				return fail(err, EBUSY,
+					"queue %s has tenants: it keeps its place in the list",
+					old->queue[at].name);
+			if (queues->queue[at].n_children)
+				return fail(err, EBUSY,
+					"queue %s has tenants: there cannot be queues below it",
+					old->queue[at].name);
+		}
+		if (!t->is_leaving)
+			count(queues, place, t, 1);
+	}
+	return 0;
+}
+
+int place_queue_set(struct place *place, const struct place_queue_info *infos, uint32_t n,
+	uint32_t *ret_at, struct error *err)
+{
+	_cleanup_(place_queue_free_p) struct place_queues *queues = NULL;
+	char models[PLACE_MODELS_MAX][SPEC_LABEL];
+	const uint32_t n_models = place->n_models;
+	int r = 0;
+
+	if (ret_at)
+		*ret_at = n;
+	if (n > PLACE_QUEUES_MAX)
+		return fail(err, EINVAL, "%u queues: up to %u are possible", n, PLACE_QUEUES_MAX);
+	if (place->n_marks)
+		return fail(err, EBUSY, "queues cannot change: a decision is under way");
+	queues = calloc(1, sizeof(*queues) + n * sizeof(queues->queue[0]));
+	if (!queues)
+		return fail(err, ENOMEM, "out of memory for queues");
+	queues->n = n;
+	memcpy(models, place->models, sizeof(models));
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = queue_set(place, queues, i, &infos[i], err);
+	if (r == 0)
+		r = parents_set(queues, infos, err);
+	if (r == 0)
+		r = sums_check(place, queues, err);
+	if (r == 0)
+		r = tenants_set(place, queues, err);
+	if (r < 0) {
+		/* Those that only they name are unknown again. */
+		memcpy(place->models, models, sizeof(models));
+		place->n_models = n_models;
+		if (ret_at)
+			*ret_at = queues->looked_at;
+		return r;
+	}
+	place_queue_free(place->queues);
+	place->queues = TAKE_PTR(queues);
+	return 0;
+}
+
+uint64_t place_queues_name(const struct place *place)
+{
+	return place->queues ? place->queues->models : 0;
+}
+
+uint32_t place_queue_n(const struct place *place)
+{
+	return place->queues ? place->queues->n : 0;
+}
+
+uint32_t place_queue_find(const struct place *place, const char *name)
+{
+	return place->queues ? index_of(place->queues, place->queues->n, name) + 1 : 0;
+}
+
+uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model)
+{
+	if (!queue || queue > place_queue_n(place) || (model != PLACE_NONE && model >= ALL))
+		return 0;
+	return place->queues->queue[queue - 1].used[model == PLACE_NONE ? ALL : model];
+}
+
+/* ---- admission ---- */
+
+/* " of model X"; "" where the bound is that of all. */
+struct bound_text {
+	char text[SPEC_LABEL + 16];
+};
+
+static struct bound_text text_of(const struct place *place, uint32_t model)
+{
+	struct bound_text t = {""};
+
+	if (model != ALL)
+		snprintf(t.text, sizeof(t.text), " of model %s", place->models[model]);
+	return t;
+}
+
+#define SAY(verdict, what, ...) \
+	do { \
+		(verdict)->admission = (what); \
+		snprintf((verdict)->why, sizeof((verdict)->why), __VA_ARGS__); \
+	} while (0)
+
+/* false: some queue's limit stands against it, the verdict says which. */
+static bool is_within_limits(const struct place *place, const struct place_spec *spec,
+	uint32_t model, struct place_verdict *ret)
+{
+	const struct place_queues *queues = place->queues;
+	const uint64_t asked = queue_asked(place, spec);
+	const uint32_t bounds[] = {ALL, model};
+	char a[TEXT], b[TEXT], c[TEXT];
+	bool is_within = true;
+
+	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent)
+		for (int i = 0; i < 2; i++) {
+			const struct queue *q = &queues->queue[at];
+			const uint32_t m = bounds[i];
+
+			if (asked > q->limit[m]) {
+				SAY(ret, PLACE_ADMIT_NEVER,
+					"queue %s may have %s devices%s at most, %s asked", q->name,
+					devices(q->limit[m], a), text_of(place, m).text,
+					devices(asked, b));
+				return false;
+			}
+			if (is_within && queue_is_full(q, queue_nothing, m, asked)) {
+				SAY(ret, PLACE_ADMIT_WAIT,
+					"queue %s has %s of the %s devices%s that it may have, %s "
+					"asked",
+					q->name, devices(q->used[m], a), devices(q->limit[m], b),
+					text_of(place, m).text, devices(asked, c));
+				is_within = false;
+			}
+		}
+	return is_within;
+}
+
+int place_queue_check(const struct place *place, uint32_t queue, struct error *err)
+{
+	if (queue && queue > place_queue_n(place))
+		return fail(err, EINVAL, "queue %u: %u are known", queue, place_queue_n(place));
+	if (queue && place->queues->queue[queue - 1].n_children)
+		return fail(err, EINVAL, "queue %s has queues below it: tenants belong to those",
+			place->queues->queue[queue - 1].name);
+	return 0;
+}
+
+uint64_t place_queue_models(const struct place *place, const struct place_spec *spec)
+{
+	const uint64_t asked = spec->models ? spec->models : UINT64_MAX;
+	struct place_verdict ignored;
+	uint64_t models = 0;
+
+	if (!spec->queue || !spec->count)
+		return asked;
+	for (uint32_t m = 0; m < place->n_models; m++)
+		if ((asked >> m & 1) && is_within_limits(place, spec, m, &ignored))
+			models |= 1ull << m;
+	return models;
+}
+
+int place_queue_narrow(const struct place *place, struct place_spec *spec, struct error *err)
+{
+	uint64_t known, models;
+
+	if (!spec->queue || !spec->count || !place->n_models)
+		return 0;
+	known = UINT64_MAX >> (PLACE_MODELS_MAX - place->n_models);
+	models = place_queue_models(place, spec);
+	for (uint32_t m = 0; !models && m < place->n_models; m++)
+		if (!spec->models || (spec->models >> m & 1))
+			return place_queue_allows(place, spec, m, err);
+	if (models != known)
+		spec->models = models;
+	spec->queue = 0;
+	return models ? 0 : fail(err, ENOSPC, "no node has a device of a model that is asked");
+}
+
+int place_queue_allows(
+	const struct place *place, const struct place_spec *spec, uint32_t model, struct error *err)
+{
+	struct place_verdict verdict;
+
+	if (!spec->queue || !spec->count || is_within_limits(place, spec, model, &verdict))
+		return 0;
+	return fail(err, ENOSPC, "%s", verdict.why);
+}
+
+int place_queue_allows_share(
+	const struct place *place, const struct place_tenant *t, uint32_t share, struct error *err)
+{
+	const struct place_queues *queues = place->queues;
+	char a[TEXT], b[TEXT], c[TEXT];
+
+	if (!t->spec.queue || share <= t->spec.share)
+		return 0;
+	for (uint32_t at = t->spec.queue - 1; at != PLACE_NONE; at = queues->queue[at].parent) {
+		const struct queue *q = &queues->queue[at];
+		uint64_t more[ALL + 1] = {0};
+
+		for (uint32_t i = 0; i < t->n; i++) {
+			more[ALL] += share - t->spec.share;
+			more[place->devices[t->device[i]].model] += share - t->spec.share;
+		}
+		for (uint32_t m = 0; m <= ALL; m++)
+			if (more[m] &&
+				(more[m] > q->limit[m] || q->limit[m] - more[m] < q->used[m]))
+				return fail(err, ENOSPC,
+					"queue %s has %s of the %s devices%s that it may have, %s "
+					"more asked",
+					q->name, devices(q->used[m], a), devices(q->limit[m], b),
+					text_of(place, m).text, devices(more[m], c));
+	}
+	return 0;
+}
+
+static bool is_within_quota(const struct queue *q, uint32_t m, uint64_t asked)
+{
+	return q->quota[m] == PLACE_UNLIMITED || q->used[m] + asked <= q->quota[m];
+}
+
+/* The tenant's queue, or one above. */
+static bool is_on_way(const struct place_queues *queues, const struct place_spec *spec, uint32_t at)
+{
+	uint32_t up = spec->queue - 1;
+
+	while (up != PLACE_NONE && up != at)
+		up = queues->queue[up].parent;
+	return up == at;
+}
+
+/*
+ * Below `above` there are devices of that model, or of any for ALL, of a queue from which the
+ * tenant's may have them back.
+ */
+static bool is_lent_below(
+	const struct place *place, const struct place_spec *spec, uint32_t above, uint32_t bound)
+{
+	const struct place_queues *queues = place->queues;
+	const struct queue *queue = queues->queue;
+	const uint32_t first = bound == ALL ? 0 : bound;
+	const uint32_t end = bound == ALL ? place->n_models : bound + 1;
+
+	for (uint32_t i = 0; i < queues->n; i++)
+		for (uint32_t m = first; m < end && !queue[i].n_children; m++) {
+			uint32_t at = i;
+
+			if (!queue[i].used[m] || is_on_way(queues, spec, i))
+				continue;
+			while (at != PLACE_NONE && !is_on_way(queues, spec, at) &&
+				queue_beyond(&queue[at], queue_nothing, m) > 0)
+				at = queue[at].parent;
+			if (at == PLACE_NONE || !is_on_way(queues, spec, at))
+				continue;
+			while (at != PLACE_NONE && at != above)
+				at = queue[at].parent;
+			if (at == above)
+				return true;
+		}
+	return false;
+}
+
+/* All limits that stand against it do so for what others have borrowed. */
+static bool is_lent(const struct place *place, const struct place_spec *spec, uint32_t model)
+{
+	const struct queue *queue = place->queues->queue;
+	const uint64_t asked = queue_asked(place, spec);
+	const uint32_t bounds[] = {ALL, model};
+
+	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queue[at].parent)
+		for (int i = 0; i < 2; i++)
+			if (queue_is_full(&queue[at], queue_nothing, bounds[i], asked) &&
+				!is_lent_below(place, spec, at, bounds[i]))
+				return false;
+	return true;
+}
+
+/* Nodes have devices of another model as well. */
+static bool is_one_of_several(const struct place *place, uint32_t model)
+{
+	for (uint32_t m = 0; m < place->n_models; m++)
+		if (m != model && place->capacity[m])
+			return true;
+	return false;
+}
+
+/* Less than nothing where a group is only looked at (pretend). */
+static uint64_t idle_of(const struct place *place, uint32_t model)
+{
+	return (uint64_t)MAX(place->idle[model], 0);
+}
+
+/* What is to be borrowed: beyond that quota, so much that is idle, of that model. ALL: of all. */
+struct loan {
+	uint32_t quota, model;
+	uint64_t idle;
+};
+
+/* "1 of its guaranteed 2 devices of model A"; "3 devices of model A, 1 of them borrowed" */
+static const char *standing(
+	const struct queue *q, uint32_t at, const char *of_model, char ret[static STANDING])
+{
+	char used[TEXT], other[TEXT];
+
+	if (q->used[at] > q->quota[at])
+		snprintf(ret, STANDING, "%s devices%s, %s of them borrowed",
+			devices(q->used[at], used), of_model,
+			devices(q->used[at] - q->quota[at], other));
+	else
+		snprintf(ret, STANDING, "%s of its guaranteed %s devices%s",
+			devices(q->used[at], used), devices(q->quota[at], other), of_model);
+	return ret;
+}
+
+static void admit_loan(const struct place *place, const struct place_spec *spec,
+	const struct loan *loan, struct place_verdict *ret)
+{
+	const struct queue *q = &place->queues->queue[spec->queue - 1];
+	const struct bound_text quota = text_of(place, loan->quota);
+	const struct bound_text model = text_of(place, loan->model);
+	char has[STANDING], c[TEXT];
+
+	if (loan->idle >= queue_asked(place, spec))
+		SAY(ret, PLACE_ADMIT_BORROW, "queue %s has %s and borrows: %s%s are idle", q->name,
+			standing(q, loan->quota, quota.text, has), devices(loan->idle, c),
+			model.text);
+	else
+		SAY(ret, PLACE_ADMIT_WAIT, "queue %s has %s, and %s%s are idle to borrow", q->name,
+			standing(q, loan->quota, quota.text, has), devices(loan->idle, c),
+			model.text);
+}
+
+static void admit_model(const struct place *place, const struct place_spec *spec, uint32_t model,
+	struct place_verdict *ret)
+{
+	const struct queue *q = &place->queues->queue[spec->queue - 1];
+	const uint64_t asked = queue_asked(place, spec);
+	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
+	const bool has_right = m == model && is_within_quota(q, model, asked);
+	/* What is idle is counted of that model alone: it is named, unless that is said before. */
+	const struct loan loan = {.quota = m,
+		.model = m == ALL && is_one_of_several(place, model) ? model : ALL,
+		.idle = idle_of(place, model)};
+	char a[TEXT], b[TEXT], c[TEXT];
+
+	if (!is_within_limits(place, spec, model, ret) &&
+		(!has_right || ret->admission == PLACE_ADMIT_NEVER || !is_lent(place, spec, model)))
+		return;
+	if (has_right)
+		SAY(ret, PLACE_ADMIT_NOW, "queue %s has %s of its guaranteed %s devices, %s asked",
+			q->name, devices(q->used[ALL], a), devices(q->quota[ALL], b),
+			devices(asked, c));
+	else
+		admit_loan(place, spec, &loan, ret);
+}
+
+static bool is_asked(const struct place *place, const struct place_spec *spec, uint32_t model)
+{
+	return (!spec->models || (spec->models >> model & 1)) && place->capacity[model];
+}
+
+/*
+ * It asks for several devices, and no model alone has so much idle: those of a node may be of
+ * several. Models that a limit keeps it off do not count.
+ */
+static void admit_mixed(
+	const struct place *place, const struct place_spec *spec, struct place_verdict *ret)
+{
+	struct loan loan = {.quota = ALL, .model = ALL};
+	struct place_verdict ignored;
+	uint64_t models = 0;
+
+	for (uint32_t m = 0; m < place->n_models; m++)
+		if (is_asked(place, spec, m) && is_within_limits(place, spec, m, &ignored)) {
+			models |= 1ull << m;
+			loan.idle += idle_of(place, m);
+		}
+	if (!(models & (models - 1)))
+		return;
+	admit_loan(place, spec, &loan, ret);
+	ret->models = models;
+}
+
+int place_queue_admit(const struct place *place, const struct place_spec *spec,
+	struct place_verdict *ret, struct error *err)
+{
+	struct place_verdict best, one;
+	int r = place_spec_check(spec, err);
+
+	if (r == 0)
+		r = place_spec_known(place, spec, err);
+	if (r < 0)
+		return r;
+	if (!spec->queue)
+		return fail(err, EINVAL, "queue 0: it belongs to no queue");
+	best.models = 0;
+	SAY(&best, PLACE_ADMIT_WAIT, "no node has a device of a model that is asked");
+	if (!spec->count)
+		SAY(&best, PLACE_ADMIT_NOW, "it asks for no device");
+	for (uint32_t m = 0, n = 0; m < place->n_models && spec->count; m++) {
+		if (!is_asked(place, spec, m))
+			continue;
+		admit_model(place, spec, m, &one);
+		one.models = 1ull << m;
+		if (n++ == 0 || one.admission < best.admission)
+			best = one;
+		else if (one.admission == best.admission)
+			best.models |= one.models;
+	}
+	if (best.admission == PLACE_ADMIT_WAIT && spec->count > 1)
+		admit_mixed(place, spec, &best);
+	*ret = best;
+	return 0;
+}
+
+/* As if it were there, with devices of that model. */
+static void pretend(struct place *place, const struct place_spec *spec, uint32_t model, int sign)
+{
+	const uint64_t asked = (uint64_t)sign * queue_asked(place, spec);
+	struct place_queues *queues = place->queues;
+
+	place->idle[model] -= (int64_t)asked;
+	for (uint32_t at = spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent) {
+		queues->queue[at].used[ALL] += asked;
+		queues->queue[at].used[model] += asked;
+	}
+}
+
+/* More than any of its queues may have, all together: then the verdict is that. */
+static void set_never(const struct place *place, const struct place_spec *members, uint32_t n,
+	struct place_verdict *ret)
+{
+	const struct queue *queue = place->queues->queue;
+	char a[TEXT], b[TEXT];
+	uint64_t asked = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		asked += queue_asked(place, &members[i]);
+	for (uint32_t at = members[0].queue - 1; at != PLACE_NONE; at = queue[at].parent)
+		if (asked > queue[at].limit[ALL]) {
+			SAY(ret, PLACE_ADMIT_NEVER,
+				"queue %s may have %s devices at most, %s asked by all %u",
+				queue[at].name, devices(queue[at].limit[ALL], a), devices(asked, b),
+				n);
+			return;
+		}
+}
+
+static int admit_each(struct place *place, const struct place_spec *members, uint32_t n,
+	uint32_t *models, struct place_verdict *ret, struct error *err)
+{
+	struct place_verdict worst = {.admission = PLACE_ADMIT_NOW}, one;
+	struct error why = {0};
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; i < n && r == 0; i++) {
+		models[i] = PLACE_NONE;
+		if (members[i].queue != members[0].queue)
+			r = fail(&why, EINVAL, "queue %u, the first has %u: all have the same",
+				members[i].queue, members[0].queue);
+		if (r == 0)
+			r = place_queue_admit(place, &members[i], &one, &why);
+		if (r < 0) {
+			fail(err, -r, "member %u: %s", i, why.msg);
+			continue;
+		}
+		if (i == 0 || one.admission > worst.admission) {
+			worst.admission = one.admission;
+			snprintf(worst.why, sizeof(worst.why), "member %u: %.230s", i, one.why);
+		}
+		worst.models |= one.models;
+		if (!one.models)
+			continue;
+		models[i] = (uint32_t)__builtin_ctzll(one.models);
+		pretend(place, &members[i], models[i], 1);
+	}
+	while (i-- > 0)
+		if (models[i] != PLACE_NONE)
+			pretend(place, &members[i], models[i], -1);
+	if (r < 0)
+		return r;
+	set_never(place, members, n, &worst);
+	*ret = worst;
+	return 0;
+}
+
+int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
+	struct place_verdict *ret, struct error *err)
+{
+	_cleanup_free_ uint32_t *models = NULL;
+
+	if (n == 0 || n > PLACE_GANG_MAX)
+		return fail(err, EINVAL, "a group of %u: 1 to %u are possible", n, PLACE_GANG_MAX);
+	models = calloc(n, sizeof(*models));
+	if (!models)
+		return fail(err, ENOMEM, "out of memory for a group");
+	return admit_each(place, members, n, models, ret, err);
+}
+
+/* ---- whose turn it is ---- */
+
+bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b)
+{
+	const struct queue *one = &place->queues->queue[a - 1];
+	const struct queue *other = &place->queues->queue[b - 1];
+	const int64_t left = queue_beyond(one, queue_nothing, ALL) * (int64_t)other->weight;
+	const int64_t right = queue_beyond(other, queue_nothing, ALL) * (int64_t)one->weight;
+
+	return left != right ? left < right : a < b;
+}

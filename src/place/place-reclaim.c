@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "place/place-reclaim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "place/place-held.h"
+#include "place/place-queue-internal.h"
+
+struct reclaim {
+	struct place *place;
+	const struct place_spec *spec;
+	const struct place_preempt_order *also; /* the caller's, who has a say as well; or NULL */
+	bool is_own;                            /* by that order alone, of whatever queue */
+	uint64_t models;                        /* that it is guaranteed, or asks for */
+	bool *is_above;                         /* the asker, or above it; by queue */
+	uint32_t *rank;                         /* by queue */
+	uint64_t (*gone)[ALL + 1];              /* by queue: what has left while sets are tried */
+};
+
+static void reclaim_done(struct reclaim *r)
+{
+	free(r->is_above);
+	free(r->rank);
+	free(r->gone);
+}
+
+/* ---- who may leave ---- */
+
+static uint32_t model_of(const struct reclaim *r, const struct holder *h)
+{
+	const struct place_tenant *t = &r->place->tenants[h->tenant];
+
+	return t->n ? r->place->devices[t->device[0]].model : ALL;
+}
+
+/* All on its way up have too much, and there is one that is not the asker's. */
+static bool may_leave(const struct reclaim *r, const struct holder *h)
+{
+	const struct queue *queue = r->place->queues->queue;
+	const uint32_t model = model_of(r, h);
+	uint32_t at = h->queue - 1;
+
+	if (r->is_own)
+		return true;
+	if (!h->queue || !h->devices || r->is_above[at])
+		return false;
+	for (; at != PLACE_NONE && !r->is_above[at]; at = queue[at].parent)
+		if (queue_beyond(&queue[at], r->gone[at], model) <= 0)
+			return false;
+	return true;
+}
+
+static int rank(void *arg, const struct holder *h)
+{
+	const struct reclaim *r = arg;
+	const int also = r->also ? r->also->rank(r->also->arg, h) : 0;
+
+	if (r->is_own || also < 0)
+		return also;
+	return may_leave(r, h) ? (int)(r->rank[h->queue - 1] * 101 + h->priority) : -1;
+}
+
+static void count(struct reclaim *r, const struct holder *h, int sign)
+{
+	const struct queue *queue = r->place->queues->queue;
+	const struct place_tenant *t = &r->place->tenants[h->tenant];
+	const uint64_t share = (uint64_t)(int64_t)(sign * (int)queue_share(r->place, &t->spec));
+
+	for (uint32_t at = h->queue - 1; at != PLACE_NONE; at = queue[at].parent)
+		for (uint32_t i = 0; i < t->n; i++) {
+			r->gone[at][ALL] += share;
+			r->gone[at][r->place->devices[t->device[i]].model] += share;
+		}
+}
+
+static bool leave(void *arg, const struct holder *h)
+{
+	struct reclaim *r = arg;
+
+	if (!may_leave(r, h) || (r->also && !r->also->leave(r->also->arg, h)))
+		return false;
+	count(r, h, 1);
+	return true;
+}
+
+static void stay(void *arg, const struct holder *h)
+{
+	struct reclaim *r = arg;
+
+	if (r->also)
+		r->also->stay(r->also->arg, h);
+	count(r, h, -1);
+}
+
+/* ---- limits ---- */
+
+static bool is_full(const struct reclaim *r, uint32_t at, uint32_t bound)
+{
+	return queue_is_full(
+		&r->place->queues->queue[at], r->gone[at], bound, queue_asked(r->place, r->spec));
+}
+
+/* Those of which no limit stands against it any more. */
+static uint64_t models(void *arg, const struct holder *but)
+{
+	struct reclaim *r = arg;
+	uint64_t may = r->models;
+
+	if (but)
+		count(r, but, -1);
+	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE;
+		at = r->place->queues->queue[at].parent) {
+		if (is_full(r, at, ALL))
+			may = 0;
+		for (uint64_t m = may & r->place->queues->models; m; m &= m - 1)
+			if (is_full(r, at, (uint32_t)__builtin_ctzll(m)))
+				may &= ~(m & -m);
+	}
+	if (but)
+		count(r, but, 1);
+	return may;
+}
+
+/* It counts for a limit that stands against the asker on devices of one of those models. */
+static bool is_in_the_way(const struct reclaim *r, const struct holder *h, uint64_t goal)
+{
+	const uint32_t model = model_of(r, h);
+	uint32_t at = h->queue - 1;
+
+	while (at != PLACE_NONE && !r->is_above[at])
+		at = r->place->queues->queue[at].parent;
+	for (; at != PLACE_NONE; at = r->place->queues->queue[at].parent)
+		if (is_full(r, at, ALL) ||
+			(model != ALL && (goal >> model & 1) && is_full(r, at, model)))
+			return true;
+	return false;
+}
+
+/* A limit of that model's own. */
+static bool is_model_full(const struct reclaim *r, uint32_t model)
+{
+	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE;
+		at = r->place->queues->queue[at].parent)
+		if (is_full(r, at, model))
+			return true;
+	return false;
+}
+
+/* ---- the order of queues ---- */
+
+/* The most that any model, or all, have beyond. */
+static int64_t most_beyond(const struct place *place, const struct queue *q)
+{
+	int64_t most = queue_beyond(q, queue_nothing, ALL);
+
+	for (uint32_t m = 0; m < place->n_models; m++)
+		most = MAX(most, queue_beyond(q, queue_nothing, m));
+	return most;
+}
+
+struct ranked {
+	int64_t beyond;
+	uint32_t weight, queue;
+};
+
+/* By weight; most first. */
+static int compare_ranked(const void *pa, const void *pb)
+{
+	const struct ranked *a = pa, *b = pb;
+	int64_t left = a->beyond * (int64_t)b->weight, right = b->beyond * (int64_t)a->weight;
+
+	if (left != right)
+		return left > right ? -1 : 1;
+	return a->queue < b->queue ? -1 : a->queue > b->queue;
+}
+
+static int reclaim_init(struct reclaim *r)
+{
+	const struct place_queues *queues = r->place->queues;
+	_cleanup_free_ struct ranked *ranked = calloc(queues->n, sizeof(*ranked));
+
+	r->is_above = calloc(queues->n, sizeof(*r->is_above));
+	r->rank = calloc(queues->n, sizeof(*r->rank));
+	r->gone = calloc(queues->n, sizeof(*r->gone));
+	if (!ranked || !r->is_above || !r->rank || !r->gone)
+		return -ENOMEM;
+	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE; at = queues->queue[at].parent)
+		r->is_above[at] = true;
+	for (uint32_t i = 0; i < queues->n; i++)
+		ranked[i] = (struct ranked){
+			most_beyond(r->place, &queues->queue[i]), queues->queue[i].weight, i};
+	qsort(ranked, queues->n, sizeof(*ranked), compare_ranked);
+	for (uint32_t i = 0; i < queues->n; i++)
+		r->rank[ranked[i].queue] = i;
+	return 0;
+}
+
+/* ---- from several nodes ---- */
+
+struct borrower {
+	struct holder h;
+	int rank;
+	bool has_left;
+};
+
+static int compare_borrowers(const void *pa, const void *pb)
+{
+	const struct borrower *a = pa, *b = pb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (holder_share(&a->h) != holder_share(&b->h))
+		return holder_share(&a->h) < holder_share(&b->h) ? -1 : 1;
+	return a->h.tenant < b->h.tenant ? -1 : a->h.tenant > b->h.tenant;
+}
+
+static int list_borrowers(struct reclaim *r, uint64_t goal, struct borrower **ret, uint32_t *ret_n)
+{
+	const struct place *place = r->place;
+	struct borrower *list = NULL;
+	uint32_t n = 0, room = 0;
+
+	for (uint32_t node = 0; node < place->n_nodes; node++)
+		for (uint32_t i = 0; i < place->held[node].n; i++) {
+			const struct holder *h = &place->held[node].list[i];
+			const int is = is_in_the_way(r, h, goal) ? rank(r, h) : -1;
+
+			if (is < 0)
+				continue;
+			if (array_grow(&list, &room, n + 1ull, sizeof(*list)) < 0) {
+				free(list);
+				return -ENOMEM;
+			}
+			list[n++] = (struct borrower){.h = *h, .rank = is};
+		}
+	if (n)
+		qsort(list, n, sizeof(*list), compare_borrowers);
+	*ret = list;
+	*ret_n = n;
+	return 0;
+}
+
+/*
+ * So many leave, in their order, that limits stand against it no more on devices of one of those
+ * models; -ENOSPC: all cannot.
+ */
+static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *list, uint32_t n,
+	const struct place_preempt *rules, struct place_budget *budgets)
+{
+	for (uint32_t i = 0; i < n && !(models(r, NULL) & goal); i++) {
+		const uint32_t budget = place_budget_of(rules, list[i].h.budget);
+
+		if ((budget != PLACE_NONE && !budgets[budget].may_go) || !leave(r, &list[i].h))
+			continue;
+		list[i].has_left = true;
+		if (budget != PLACE_NONE)
+			budgets[budget].may_go--;
+	}
+	return models(r, NULL) & goal ? 0 : -ENOSPC;
+}
+
+/* With those gone for real: the node, and who else has to leave there. */
+static int find_without(struct reclaim *r, const struct place_preempt *rules, const uint32_t *gone,
+	uint32_t n, struct place_plan *ret_plan, struct error *err)
+{
+	struct place *place = r->place;
+	const uint32_t mark = place_mark(place);
+	int done = 0;
+
+	place->gone = gone;
+	place->n_gone = n;
+	for (uint32_t i = 0; i < n && done == 0; i++)
+		done = place_remove(place, gone[i]);
+	done = done < 0 ? fail(err, -done, "out of memory for a plan")
+			: place_preempt_find(place, r->spec, rules, ret_plan, err);
+	place->gone = NULL;
+	place->n_gone = 0;
+	place_rollback(place, mark);
+	place_release(place);
+	return done;
+}
+
+/* Those in list that have left, and who has to leave besides. */
+static int plan_across(struct reclaim *r, const struct place_preempt *rules,
+	const struct borrower *list, uint32_t n, struct place_plan *ret, struct error *err)
+{
+	_cleanup_(place_plan_done) struct place_plan besides = {0};
+	_cleanup_free_ uint32_t *all = calloc(n + 1ull, sizeof(*all));
+	uint32_t *more, n_all = 0;
+	int done;
+
+	if (!all)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	for (uint32_t i = 0; i < n; i++)
+		if (list[i].has_left) {
+			count(r, &list[i].h, -1); /* the queues themselves do, once it has */
+			all[n_all++] = list[i].h.tenant;
+		}
+	qsort(all, n_all, sizeof(*all), place_compare_numbers);
+	done = find_without(r, rules, all, n_all, &besides, err);
+	if (done < 0)
+		return done;
+	more = realloc(all, (n_all + besides.n_victims + 1ull) * sizeof(*all));
+	if (!more)
+		return fail(err, ENOMEM, "out of memory for a plan");
+	all = more;
+	for (uint32_t i = 0; i < besides.n_victims; i++)
+		all[n_all++] = besides.victims[i];
+	done = place_preempt_plan(
+		r->place, r->spec, besides.choice.node, all, n_all, rules->is_graceful, ret, err);
+	if (done == 0)
+		ret->violations = besides.violations;
+	return done;
+}
+
+static int reclaim_across(struct reclaim *r, uint64_t goal, const struct place_preempt *rules,
+	struct place_plan *ret, struct error *err)
+{
+	_cleanup_free_ struct place_budget *budgets = calloc(
+		rules->n_budgets + 1ull, sizeof(*budgets));
+	_cleanup_free_ struct borrower *list = NULL;
+	struct place_preempt by_queue = *rules;
+	uint32_t n = 0;
+	int done = budgets ? list_borrowers(r, goal, &list, &n) : -ENOMEM;
+
+	if (done < 0)
+		return fail(err, -done, "out of memory for a plan");
+	if (rules->n_budgets)
+		memcpy(budgets, rules->budgets, rules->n_budgets * sizeof(*budgets));
+	by_queue.budgets = budgets;
+	done = leave_for_limits(r, goal, list, n, rules, budgets);
+	done = done < 0 ? fail(err, ENOSPC, "no tenants that may leave make room below the limits")
+			: plan_across(r, &by_queue, list, n, ret, err);
+	for (uint32_t i = 0; i < n && r->also; i++)
+		if (list[i].has_left)
+			r->also->stay(r->also->arg, &list[i].h);
+	return done;
+}
+
+/* ---- the cheapest ---- */
+
+/* Ranks are those of now, nobody of them gone. */
+static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
+{
+	const struct place *place = r->place;
+	uint32_t highest = 0;
+
+	for (uint32_t v = 0; v < plan->n_victims; v++) {
+		const struct held *held = &place->held[place->tenants[plan->victims[v]].node];
+
+		for (uint32_t i = 0; i < held->n; i++)
+			if (held->list[i].tenant == plan->victims[v])
+				highest = MAX(highest, (uint32_t)MAX(rank(r, &held->list[i]), 0));
+	}
+	return highest;
+}
+
+/* As place-preempt.h has it. */
+static bool is_cheaper(const struct place_plan *a, const struct place_plan *b)
+{
+	if (a->violations != b->violations)
+		return a->violations < b->violations;
+	if (a->highest != b->highest)
+		return a->highest < b->highest;
+	if (a->n_victims != b->n_victims)
+		return a->n_victims < b->n_victims;
+	return a->share_lost < b->share_lost;
+}
+
+/* Into *best where it is cheaper than that, or there is none yet. */
+static int try_across(struct reclaim *r, uint64_t goal, const struct place_preempt *rules,
+	struct place_plan *best, bool *has_best, struct error *err)
+{
+	struct place_plan plan;
+	int done = reclaim_across(r, goal, rules, &plan, err);
+
+	if (done < 0)
+		return done == -ENOSPC ? 0 : done;
+	plan.highest = highest_of(r, &plan);
+	if (*has_best && !is_cheaper(&plan, best)) {
+		place_plan_done(&plan);
+		return 0;
+	}
+	if (*has_best)
+		place_plan_done(best);
+	*best = plan;
+	*has_best = true;
+	return 0;
+}
+
+/*
+ * Limits stand against it: who goes for them may be on other nodes than who goes for room. Where a
+ * limit is one of a model's own, each model that it may have then is a way of its own.
+ */
+static int compare_across(struct reclaim *r, const struct place_preempt *rules,
+	struct place_plan *best, bool *has_best, struct error *err)
+{
+	uint64_t closed = r->models & ~models(r, NULL), own = 0;
+	int done = 0;
+
+	for (uint32_t m = 0; m < r->place->n_models; m++)
+		if ((closed >> m & 1) && is_model_full(r, m))
+			own |= UINT64_C(1) << m;
+	if (r->place->n_models < PLACE_MODELS_MAX)
+		closed &= (UINT64_C(1) << r->place->n_models) - 1;
+	if (closed & ~own)
+		done = try_across(r, closed & ~own, rules, best, has_best, err);
+	for (; own && done == 0; own &= own - 1)
+		done = try_across(r, own & -own, rules, best, has_best, err);
+	return done;
+}
+
+/* By who may leave in the reclaim's order, for room and for limits. */
+static int find(struct reclaim *r, const struct place_preempt *rules, struct place_plan *ret,
+	struct error *err)
+{
+	struct place_preempt_order order = {.rank = rank, .leave = leave, .stay = stay, .arg = r};
+	struct place_preempt by_queue = *rules;
+	_cleanup_(place_plan_done) struct place_plan best = {0};
+	bool has_best;
+	int done = reclaim_init(r);
+
+	if (done < 0)
+		return fail(err, -done, "out of memory for a plan");
+	by_queue.order = &order;
+	r->models = r->spec->models ? r->spec->models : UINT64_MAX;
+	if (r->spec->count && models(r, NULL) != r->models)
+		order.models = models;
+	done = place_preempt_find(r->place, r->spec, &by_queue, &best, err);
+	has_best = done == 0;
+	if (order.models && (done == -ENOSPC || best.n_victims))
+		done = compare_across(r, &by_queue, &best, &has_best, err);
+	if (done < 0 || !has_best)
+		return done < 0 ? done : -ENOSPC;
+	*ret = TAKE(best, (struct place_plan){0});
+	return 0;
+}
+
+int place_queue_reclaim(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret, struct error *err)
+{
+	struct place_spec guaranteed = *spec;
+	_cleanup_(reclaim_done) struct reclaim reclaim = {
+		.place = place, .spec = &guaranteed, .also = rules->order};
+	struct place_verdict verdict;
+	int r = place_queue_admit(place, spec, &verdict, err);
+
+	if (r < 0)
+		return r;
+	if (verdict.admission != PLACE_ADMIT_NOW)
+		return fail(err, EDQUOT, "nothing to reclaim: %s", verdict.why);
+	/* Devices of other models it may borrow, but has no right to. */
+	if (verdict.models)
+		guaranteed.models = verdict.models;
+	return find(&reclaim, rules, ret, err);
+}
+
+int place_queue_preempt(struct place *place, const struct place_spec *spec,
+	const struct place_preempt *rules, struct place_plan *ret, struct error *err)
+{
+	_cleanup_(reclaim_done) struct reclaim reclaim = {
+		.place = place, .spec = spec, .also = rules->order, .is_own = true};
+	struct place_verdict verdict;
+	int r = place_queue_admit(place, spec, &verdict, err);
+
+	if (r < 0)
+		return r;
+	if (verdict.admission == PLACE_ADMIT_NEVER)
+		return fail(err, ENOSPC, "%s", verdict.why);
+	return find(&reclaim, rules, ret, err);
+}

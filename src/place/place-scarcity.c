@@ -1,0 +1,987 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The default policy: keeps what typical tenants can still use, and weighs most what is scarce.
+ *
+ * For typical tenant m and node n with free shares r of its devices:
+ *
+ *   U_n(m) = what copies of m would use of n at once, within its devices, CPU and memory;
+ *   G_n(m) = sum of the r that are not smaller than m's, of no more devices than its CPU and memory
+ *            have copies for: what is left of the node but its fragments;
+ *   W(r)   = what is likely to be left over of r in the end: the least, over all ways to fill it
+ *            with typical shares, of what stays free and a price for each share that is waited for,
+ *            which is higher the more seldom it comes;
+ *   V_n    = sum over m of lambda_m (3 G_n(m) + 2 U_n(m)) - 25 sum over r of W(r),
+ *   lambda_m ~ E_m p_m^1.5 / (S_m + 20 devices)^4, sum of lambda_m = 1, S_m = sum over n of U_n(m),
+ *   E_m = of all that is asked for, what those ask for who can have no other models than m: else
+ *            nearly all weight would be that of models that are few, however few ask for them.
+ *
+ * Models that m may have are those that it asks for, of those whose devices have the memory that it
+ * asks for: so the big ones are left to who needs them. That says nothing of one model in several
+ * sizes: there each GiB that a device has beyond the smallest of its model costs who asks for bytes
+ * 2.5, as much as wasting a tenth of a permille, which decides between places that are nearly
+ * alike.
+ *
+ * Where E_m is more than 1.15 times what there is of those models, of all that is free, each
+ * permille of such a device that goes to others is one that somebody will lack: it costs 6.25, a
+ * quarter of what a wasted one costs. Who can have nothing else pays that wherever he goes, so it
+ * counts for the others only.
+ *
+ * That is for when devices run out first. If typical tenants ask for more CPU with a device than
+ * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
+ * any more: weighed by that, CPU goes so that what others could use gets stranded. Then
+ *
+ *   G_n(m) = sum of the r that are not smaller than m's if n has devices, CPU and memory for one
+ *            copy, or 0: what is left but fragments, nearly as FGD has them (place-fgd.c);
+ *   V_n    = sum over m of (3 mu_m G_n(m) + 3 lambda_m U_n(m)) - 25 sum over r of W(r),
+ *   mu_m   = half of E_m p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and
+ *            half of E_m p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may
+ *            have.
+ *
+ * If those with several devices ask for most, the power of S_m gives nearly all weight to a seldom
+ * model that few ask for, though there is more of it than they will ever use, and big nodes go to
+ * whom small ones would do. What is scarce is then what will be asked for against what is there:
+ *
+ *   lambda_m ~ E_m p_m / (S_m + 20 devices),  mu_m ~ E_m p_m / (D_m + 20 devices).
+ *
+ * The mix says nothing of the shapes that are to come for the first time, and leaves out those that
+ * are rare. So the largest shape k of each kind of node (place-shapes.h) counts as well, beside all
+ * of lambda:
+ *
+ *   V_n   += 5 sum over k of lambda_k U_n(k),
+ *   lambda_k = 0.4 L (c_k / 8)^2 (200 / (S_k + 200 devices))^6 (free / all),
+ *   L = sum of lambda_m over those m with S_m > 0,
+ *
+ * c_k its number of devices, and at most 0.5 L for all k together. A typical tenant that no node
+ * can take has a lambda_m like any other, but changes no V_n. If CPU or memory runs out, such
+ * tenants soon have nearly all of lambda. L keeps shapes from outweighing all tenants that nodes
+ * can still take. Nodes that nobody is on are kept while tenants fit elsewhere, most of all where
+ * few are left that can take a shape; and less as
+ * the cluster fills, since fewer tenants are still to come. In V_n by fragments: 3 instead of 5.
+ *
+ * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
+ * is refreshed whenever what is typical is learnt again, so it follows what has become scarce. The
+ * numbers were found by trying on a few orders of arrival of the OpenB traces; it is judged by
+ * others (bench/openb.c).
+ *
+ * What a free share r is to each m is in a table, a row for each r; a node's sums are kept until it
+ * changes. So one candidate costs one pass over m, which the compiler turns into vectors; and only
+ * over those whose share is at most r, which come first: to others the device was nothing before.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "place/place-internal.h"
+#include "place/place-mix.h"
+#include "place/place-policy.h"
+#include "place/place-shapes.h"
+#include "place/place-size.h"
+
+#define WHOLE SPEC_SHARE_ONE
+#define LAMBDAS (1 << 30)          /* the sum of all */
+#define FRAGMENT_WEIGHTS (1 << 28) /* of those by fragments, before their parts */
+#define FRAGMENT_PART 3
+#define SHORT_PERCENT 110  /* CPU asked for with a device, of what there is with one */
+#define SEVERAL_PERCENT 60 /* asked for by those with several devices */
+#define COPY_BITS 13       /* what one copy is worth fits 32 bits then, of whatever size */
+#define SPARE_MILLI 20000.0
+#define SHAPE_PART 0.4 /* of all weights: of a shape of SHAPE_DEVICES of which none is left */
+#define SHAPE_DEVICES 8
+#define SHAPE_SPARE_MILLI 200000.0
+#define SHAPES_PART_MAX 0.5 /* of all shapes: a score fits 32 bits then */
+#define SCORE_BITS 15       /* of a V_n that a score leaves out */
+#define USABLE_PART 3
+#define USED_PART 2
+#define WASTE_PART 25
+#define LACK_PARTS 4     /* of WASTE_PART: one is what somebody will lack */
+#define LACK_PERCENT 115 /* asked for by who can have nothing else, of what there is */
+#define GIB_PARTS 10     /* of WASTE_PART: one is a GiB beyond the smallest of the model */
+#define WASTE_ONE 64     /* units of a permille of a device */
+#define PRICE_PERCENT 60 /* of a permille of a device: of a share that always comes */
+#define STEP 200u
+#define STEPS (WHOLE / STEP)
+#define UNKNOWN INT64_MAX
+#define LANES 8u
+#define TYPICAL_MAX 128u
+#define CACHE_LINE 64u
+
+/* One number for each typical tenant. */
+typedef int32_t row[TYPICAL_MAX];
+
+/* A decision looks at some nodes of many, which no cache has any more: so it is small. */
+struct sums {
+	uint64_t version;                      /* of the node, +1; 0: not summed up */
+	uint64_t model;                        /* of its first device, as a bit; 0: it has none */
+	uint16_t *slots, *host;                /* n each; host: copies by CPU and memory */
+	int32_t *usable;                       /* likewise */
+	int64_t rest[TYPICAL_MAX / LANES + 1]; /* what it is worth to m from LANES i on */
+};
+_Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
+
+/*
+ * A node as the bounds of all classes have it: those follow each other. For guesses, what it is
+ * worth with less of a device is reckoned for what is left in steps, and when it is first asked
+ * for: with more left it is worth no less.
+ */
+struct seen {
+	const struct sums *sums;
+	uint64_t version; /* of the node, +1; 0: none was looked at */
+	bool is_guess;
+	uint32_t n; /* different open shares */
+	struct {
+		uint32_t r, n;
+		int64_t with[STEPS + 1]; /* [left / STEP, rounded up]; or UNKNOWN */
+	} open[PLACE_NODE_DEVICES_MAX];  /* greatest first */
+};
+
+struct scarcity {
+	/* Typical tenants with devices, shapes, and up to a multiple of LANES some of no weight. */
+	uint32_t n;
+	uint32_t n_typical, n_shapes;  /* of n, in the order of `at` */
+	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: none is asked for */
+	uint32_t per_mib[TYPICAL_MAX]; /* likewise of the node's memory */
+	row able[PLACE_MODELS_MAX];    /* by model: all bits, or 0 */
+	row share, lambda, take;       /* take: share x count */
+	row per_count;                 /* 65536 / count, rounded up */
+	row most;                      /* that one copy keeps from being a fragment */
+	uint64_t models[TYPICAL_MAX];  /* that m may have, as bits; 0: any */
+	uint64_t lacked;               /* models that will not do for those who have to have them */
+	bool by_fragments;             /* then mu and worth count, lambda and most do not */
+	bool by_demand;                /* then that as well: what is scarce goes by demand */
+	struct place_sizes sizes;
+	row mu;                      /* with its part in V_n */
+	row worth;                   /* lambda likewise, of one copy; less COPY_BITS */
+	uint32_t at[TYPICAL_MAX];    /* where the mix's i-th is, then the shapes: by share */
+	uint32_t n_up_to[WHOLE + 1]; /* that have at most that share, filled up to LANES */
+	int64_t waste[WHOLE + 1];    /* what W(r) takes from V_n */
+	int16_t *fits;               /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
+	struct sums *node;
+	uint32_t n_nodes;
+	void *room;       /* of the nodes' rows */
+	size_t room_size; /* of a node's */
+	struct seen seen;
+};
+
+static int scarcity_start(struct place *place)
+{
+	place->policy_state = calloc(1, sizeof(struct scarcity));
+	return place->policy_state ? 0 : -ENOMEM;
+}
+
+static void scarcity_stop(struct place *place)
+{
+	struct scarcity *s = place->policy_state;
+
+	if (!s)
+		return;
+	free(s->fits);
+	free(s->node);
+	free(s->room);
+	free(s);
+}
+
+/* ---- one pass over the typical tenants ---- */
+
+static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t slots, int32_t host)
+{
+	const int32_t k = (int32_t)((uint32_t)(slots * s->per_count[m]) >> 16);
+
+	return k < host ? k : host;
+}
+
+/*
+ * So many devices go from r to left each: what the node is worth then, but for what is wasted.
+ * Those with a share above r are in what is summed up already.
+ */
+PLACE_VECTORS static int64_t value_with(
+	const struct scarcity *s, const struct sums *n, uint32_t r, uint32_t left, int32_t devices)
+{
+	const uint16_t *host = n->host;
+	const int16_t *old = &s->fits[MIN(r, WHOLE) * s->n],
+		      *new = &s->fits[MIN(left, WHOLE) * s->n];
+	const int32_t lost = devices * (int32_t)r, kept = devices * (int32_t)left;
+	const uint32_t n_typical = s->n_up_to[MIN(r, WHOLE)];
+	int64_t v = n->rest[n_typical / LANES], copies = 0;
+
+	if (s->by_fragments) {
+		for (uint32_t m = 0; m < n_typical; m++) {
+			int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
+			int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
+			int32_t k = copies_of(s, m, slots, host[m]);
+
+			v += (int64_t)s->mu[m] * (k ? usable : 0);
+			copies += (int64_t)s->worth[m] * k;
+		}
+		return v + copies * (1 << COPY_BITS);
+	}
+	for (uint32_t m = 0; m < n_typical; m++) {
+		int32_t slots = n->slots[m] - devices * (old[m] - new[m]);
+		int32_t usable = n->usable[m] - (old[m] ? lost : 0) + (new[m] ? kept : 0);
+		int32_t k = copies_of(s, m, slots, host[m]);
+
+		usable = usable < host[m] * s->most[m] ? usable : host[m] * s->most[m];
+		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
+		v += (int64_t)s->lambda[m] * (k ? usable : 0);
+	}
+	return v;
+}
+
+/* As it is: what the node is worth to each m, summed up from the last on. */
+PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
+{
+	const uint32_t n_typical = s->n;
+	int64_t v[TYPICAL_MAX];
+
+	for (uint32_t m = 0; m < n_typical && s->by_fragments; m++) {
+		const int32_t k = copies_of(s, m, n->slots[m], n->host[m]);
+
+		v[m] = (int64_t)s->mu[m] * (k ? n->usable[m] : 0) +
+			(int64_t)s->worth[m] * k * (1 << COPY_BITS);
+	}
+	for (uint32_t m = 0; m < n_typical && !s->by_fragments; m++) {
+		const int32_t host = n->host[m], k = copies_of(s, m, n->slots[m], host);
+		int32_t usable = n->usable[m] < host * s->most[m] ? n->usable[m]
+								  : host * s->most[m];
+
+		usable = USABLE_PART * usable + USED_PART * k * s->take[m];
+		v[m] = (int64_t)s->lambda[m] * (k ? usable : 0);
+	}
+	n->rest[n_typical / LANES] = 0;
+	for (uint32_t i = n_typical / LANES; i-- > 0;) {
+		n->rest[i] = n->rest[i + 1];
+		for (uint32_t m = 0; m < LANES; m++)
+			/* cppcheck-suppress uninitvar ; n is a multiple of LANES */
+			n->rest[i] += v[i * LANES + m];
+	}
+}
+
+PLACE_VECTORS static void add_device(
+	const struct scarcity *s, uint32_t r, int32_t sign, uint16_t *slots, int32_t *usable)
+{
+	const int16_t *fits = &s->fits[MIN(r, WHOLE) * s->n];
+	const int32_t ri = sign * (int32_t)r;
+	const uint32_t n_typical = s->n;
+
+	for (uint32_t m = 0; m < n_typical; m++) {
+		slots[m] = (uint16_t)(slots[m] + sign * fits[m]);
+		usable[m] += fits[m] ? ri : 0;
+	}
+}
+
+/* How many copies that CPU and memory are enough for; 0 where the model is another. */
+PLACE_VECTORS static void host_slots(const struct place *place, const struct scarcity *s,
+	uint32_t node, uint32_t cpu, uint64_t memory, uint16_t *restrict ret)
+{
+	const struct node *n = &place->nodes[node];
+	/* Of a node with several models all count as the first one's. */
+	const int32_t *able = s->able[n->n_devices ? place->devices[n->first_device].model : 0];
+	const uint32_t n_typical = s->n, mib = (uint32_t)MIN(memory >> 20, UINT32_MAX);
+
+	for (uint32_t m = 0; m < n_typical; m++) {
+		uint64_t k = (uint64_t)cpu * s->per_cpu[m] >> 32,
+			 l = (uint64_t)mib * s->per_mib[m] >> 32;
+
+		k = k < INT16_MAX && s->per_cpu[m] ? k : INT16_MAX;
+		k = l < k && s->per_mib[m] ? l : k;
+		ret[m] = (uint16_t)((int32_t)k & able[m]);
+	}
+}
+
+static void scarcity_expect(const struct place *place, uint32_t node)
+{
+	const struct scarcity *s = place->policy_state;
+	const struct sums *sums = &s->node[node];
+	const char *room = (const char *)s->room + node * s->room_size;
+
+	__builtin_prefetch(sums);
+	__builtin_prefetch((const char *)sums + CACHE_LINE);
+	for (size_t at = 0; at < s->room_size; at += CACHE_LINE)
+		__builtin_prefetch(room + at);
+}
+
+static const struct sums *node_sums(const struct place *place, uint32_t node)
+{
+	const struct scarcity *s = place->policy_state;
+	const struct node *n = &place->nodes[node];
+	struct sums *sums = &s->node[node];
+
+	if (sums->version == place->versions[node] + 1ull)
+		return sums;
+	memset(sums->slots, 0, s->n * sizeof(*sums->slots));
+	memset(sums->usable, 0, s->n * sizeof(*sums->usable));
+	for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
+		add_device(s, place->share_open[i], 1, sums->slots, sums->usable);
+	host_slots(place, s, node, place->cpu_free[node], place->memory_free[node], sums->host);
+	sum_rest(s, sums);
+	sums->model = n->n_devices ? 1ull << place->devices[n->first_device].model : 0;
+	sums->version = place->versions[node] + 1ull;
+	return sums;
+}
+
+/* ---- learning ---- */
+
+static uint32_t reciprocal(uint32_t asked)
+{
+	return asked < 2 ? asked * UINT32_MAX : (uint32_t)(((1ull << 32) + asked - 1) / asked);
+}
+
+static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
+{
+	for (uint32_t model = 0; model < PLACE_MODELS_MAX; model++)
+		s->able[model][m] = !t->models || (t->models >> model & 1) ? -1 : 0;
+	s->models[m] = t->models;
+	s->per_cpu[m] = reciprocal(t->cpu_milli);
+	s->per_mib[m] = reciprocal((uint32_t)MIN(t->mib / MAX(t->n, 1u), UINT32_MAX));
+	s->share[m] = (int32_t)t->share;
+	s->take[m] = (int32_t)(t->share * t->count);
+	s->per_count[m] = (int32_t)((65536 + t->count - 1) / t->count);
+	s->most[m] = (int32_t)(WHOLE * t->count);
+	s->lambda[m] = t->weight;
+}
+
+/* W(r), by r: one share and the best of the rest. */
+static void set_waste(struct scarcity *s, const struct place_mix *mix)
+{
+	const int32_t weights = s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS;
+	uint64_t n[WHOLE + 1] = {0}, all = 0;
+	int64_t price[WHOLE + 1];
+
+	for (uint32_t i = 0; i < mix->n; i++)
+		if (mix->typical[i].count) {
+			n[mix->typical[i].share] += mix->typical[i].n;
+			all += mix->typical[i].n;
+		}
+	for (uint32_t q = 1; q <= WHOLE; q++)
+		price[q] = n[q] ? (int64_t)(all * WASTE_ONE * PRICE_PERCENT / 100 / n[q]) : -1;
+	s->waste[0] = 0;
+	for (uint32_t r = 1; r <= WHOLE; r++) {
+		s->waste[r] = (int64_t)r * WASTE_ONE;
+		for (uint32_t q = 1; q <= r; q++)
+			if (price[q] >= 0)
+				s->waste[r] = MIN(s->waste[r], price[q] + s->waste[r - q]);
+	}
+	for (uint32_t r = 0; r <= WHOLE; r++)
+		s->waste[r] *= (int64_t)WASTE_PART * (weights / WASTE_ONE);
+}
+
+static void set_typical(const struct place *place, struct scarcity *s)
+{
+	static const struct typical none = {.share = WHOLE, .count = 1};
+	const struct place_mix *mix = place->mix;
+	const struct typical *with[TYPICAL_MAX] = {NULL};
+	struct typical shapes[PLACE_SHAPES_MAX];
+
+	s->n = 0;
+	for (uint32_t i = 0; i < mix->n && s->n < TYPICAL_MAX - PLACE_SHAPES_MAX; i++)
+		if (mix->typical[i].count)
+			with[s->n++] = &mix->typical[i];
+	s->n_typical = s->n;
+	s->n_shapes = place_shapes_of(place, shapes);
+	for (uint32_t i = 0; i < s->n_shapes; i++)
+		with[s->n++] = &shapes[i];
+	while (s->n % LANES)
+		with[s->n++] = &none;
+	memset(s->n_up_to, 0, sizeof(s->n_up_to));
+	for (uint32_t i = 0; i < s->n; i++)
+		s->n_up_to[with[i]->share]++;
+	for (uint32_t r = 1; r <= WHOLE; r++)
+		s->n_up_to[r] += s->n_up_to[r - 1];
+	for (uint32_t i = s->n; i-- > 0;) {
+		s->at[i] = --s->n_up_to[with[i]->share];
+		set_one(s, s->at[i], with[i]);
+	}
+	for (uint32_t r = 0; r < WHOLE; r++)
+		s->n_up_to[r] = (s->n_up_to[r + 1] + LANES - 1) / LANES * LANES;
+	s->n_up_to[WHOLE] = s->n;
+}
+
+static int set_tables(struct place *place, struct scarcity *s)
+{
+	/* Each row has cache lines of its own. */
+	const size_t unit = CACHE_LINE / sizeof(uint16_t), n = (s->n + unit - 1) / unit * unit,
+		     size = n * (2 * sizeof(uint16_t) + sizeof(int32_t));
+	char *room;
+
+	free(s->fits);
+	free(s->node);
+	s->fits = calloc((size_t)(WHOLE + 1) * MAX(s->n, 1u), sizeof(*s->fits));
+	s->node = calloc(place->nodes_size, sizeof(*s->node));
+	/* The C library's heap has holes after each of these. */
+	if (!s->room || s->n_nodes * s->room_size < place->nodes_size * size) {
+		free(s->room);
+		s->room = aligned_alloc(CACHE_LINE, MAX(place->nodes_size * size, CACHE_LINE));
+	}
+	s->n_nodes = place->nodes_size;
+	s->room_size = size;
+	if (!s->fits || !s->node || !s->room)
+		return -ENOMEM;
+	for (uint32_t r = 0; r <= WHOLE; r++)
+		for (uint32_t m = 0; m < s->n; m++)
+			s->fits[r * s->n + m] = (int16_t)(r / (uint32_t)s->share[m]);
+	room = s->room;
+	for (uint32_t node = 0; node < s->n_nodes; node++, room += size)
+		s->node[node] = (struct sums){.slots = (uint16_t *)room,
+			.host = (uint16_t *)room + n,
+			.usable = (int32_t *)((uint16_t *)room + 2 * n)};
+	return 0;
+}
+
+/* What all nodes have for each m; or the weights that follow from it. */
+struct supply {
+	double used[TYPICAL_MAX];  /* S_m */
+	double slots[TYPICAL_MAX]; /* D_m */
+	double open[TYPICAL_MAX];  /* R_m */
+	double all_open, all;
+};
+
+static void add_supply(const struct place *place, const struct scarcity *s, struct supply *supply)
+{
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		const struct node *n = &place->nodes[node];
+		const struct sums *sums;
+		const int32_t *able;
+		double open = 0;
+
+		if (!n->is_used || !n->n_devices)
+			continue;
+		sums = node_sums(place, node);
+		able = s->able[place->devices[n->first_device].model];
+		for (uint32_t i = n->first_device; i < n->first_device + n->n_devices; i++)
+			open += place->share_open[i];
+		supply->all_open += open;
+		supply->all += (double)n->n_devices * WHOLE;
+		for (uint32_t m = 0; m < s->n; m++) {
+			int32_t k = (int32_t)((uint32_t)(sums->slots[m] * s->per_count[m]) >> 16);
+
+			supply->used[m] += MIN(k, sums->host[m]) * s->take[m];
+			supply->slots[m] += (k & able[m]) * s->take[m];
+			supply->open[m] += able[m] ? open : 0;
+		}
+	}
+}
+
+static double square(double x)
+{
+	return x * x;
+}
+
+/* E_m; sums of whole numbers, the same in any order. */
+static double asked_within(const struct scarcity *s, uint32_t m)
+{
+	double within = 0, all = 0;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		const double asked = (double)s->lambda[i] * s->take[i];
+		const bool is_within = s->models[i] && !(s->models[i] & ~s->models[m]);
+
+		all += asked;
+		within += is_within || !s->models[m] ? asked : 0;
+	}
+	return all > 0 ? within / all : 0;
+}
+
+/* Before weights are set: how often each comes is in their place. */
+static void set_lacked(struct scarcity *s, const struct supply *supply)
+{
+	s->lacked = 0;
+	for (uint32_t m = 0; m < s->n; m++)
+		if (s->models[m] &&
+			asked_within(s, m) * supply->all_open * 100 >
+				supply->open[m] * LACK_PERCENT)
+			s->lacked |= s->models[m];
+}
+
+/* See above; more: E_m p_m^1.5. */
+static void weigh(
+	const struct scarcity *s, const struct supply *supply, uint32_t m, struct supply *ret)
+{
+	const double p = s->lambda[m], within = asked_within(s, m), asked = within * p,
+		     more = asked * sqrt(p);
+
+	if (s->by_demand) {
+		ret->used[m] = asked / (supply->used[m] + SPARE_MILLI);
+		ret->slots[m] = ret->open[m] = asked / (supply->slots[m] + SPARE_MILLI);
+	} else {
+		ret->used[m] = more / square(square(supply->used[m] + SPARE_MILLI));
+		ret->slots[m] = more / square(square(supply->slots[m] + SPARE_MILLI));
+		ret->open[m] = asked / square(supply->open[m] + SPARE_MILLI);
+	}
+}
+
+static double shape_weight(const struct scarcity *s, const struct supply *supply, uint32_t m)
+{
+	const double size = (double)s->take[m] / (SHAPE_DEVICES * WHOLE),
+		     scarce = square(SHAPE_SPARE_MILLI / (supply->used[m] + SHAPE_SPARE_MILLI));
+
+	return SHAPE_PART * square(size) * scarce * scarce * scarce;
+}
+
+/*
+ * Shapes have no part in the weights of typical tenants: they count beside all of these. counted:
+ * L, see above.
+ */
+static void set_shape_weights(struct scarcity *s, const struct supply *supply, double counted)
+{
+	const double free = MIN(supply->all_open, supply->all) / MAX(supply->all, 1.0);
+	double sum = 0, most;
+
+	for (uint32_t i = s->n_typical; i < s->n_typical + s->n_shapes; i++)
+		sum += shape_weight(s, supply, s->at[i]) * free;
+	most = sum > SHAPES_PART_MAX ? SHAPES_PART_MAX / sum : 1;
+	for (uint32_t i = s->n_typical; i < s->n_typical + s->n_shapes; i++) {
+		const uint32_t m = s->at[i];
+		const double lambda = shape_weight(s, supply, m) * free * most * counted;
+
+		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
+		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
+			FRAGMENT_PART);
+	}
+}
+
+static void set_weights(struct scarcity *s, const struct supply *supply)
+{
+	struct supply weight = {0};
+	double all_used = 0, all_slots = 0, all_open = 0, counted = 0;
+
+	/* In the mix's order: what is rounded is the same whatever the order of share. */
+	for (uint32_t i = 0; i < s->n_typical; i++) {
+		const uint32_t m = s->at[i];
+
+		weigh(s, supply, m, &weight);
+		all_used += weight.used[m];
+		all_slots += weight.slots[m];
+		all_open += weight.open[m];
+		counted += supply->used[m] > 0 ? weight.used[m] : 0;
+	}
+	for (uint32_t m = 0; m < s->n; m++) {
+		const double lambda = all_used > 0 ? weight.used[m] / all_used : 0;
+		const double mu = all_used > 0
+			? (weight.slots[m] / all_slots + weight.open[m] / all_open) / 2
+			: 0;
+
+		s->lambda[m] = (int32_t)(lambda * LAMBDAS);
+		s->mu[m] = (int32_t)(mu * FRAGMENT_WEIGHTS * FRAGMENT_PART);
+		s->worth[m] = (int32_t)(lambda * s->take[m] * (FRAGMENT_WEIGHTS >> COPY_BITS) *
+			FRAGMENT_PART);
+	}
+	set_shape_weights(s, supply, all_used > 0 ? counted / all_used : 1);
+}
+
+/* Whether typical tenants use up the nodes' CPU well before their devices. */
+static bool is_cpu_short(const struct place *place)
+{
+	const struct place_mix *mix = place->mix;
+	uint64_t cpu = 0, open = 0;
+	double asked_cpu = 0, asked = 0;
+
+	for (uint32_t i = 0; i < mix->n; i++) {
+		const struct typical *t = &mix->typical[i];
+
+		asked_cpu += (double)t->n * t->cpu_milli;
+		asked += (double)t->n * t->share * t->count;
+	}
+	for (uint32_t node = 0; node < place->n_nodes; node++)
+		if (place->nodes[node].is_used) {
+			cpu += place->nodes[node].cpu_all;
+			open += (uint64_t)place->nodes[node].n_devices * WHOLE;
+		}
+	return asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
+}
+
+/* Whether those with several devices ask for most of them. */
+static bool ask_several(const struct place_mix *mix)
+{
+	double asked = 0, several = 0;
+
+	for (uint32_t i = 0; i < mix->n; i++) {
+		const struct typical *t = &mix->typical[i];
+		const double devices = (double)t->n * t->share * t->count;
+
+		asked += devices;
+		several += t->count > 1 ? devices : 0;
+	}
+	return several * 100 > asked * SEVERAL_PERCENT;
+}
+
+static int scarcity_learn(struct place *place)
+{
+	struct scarcity *s = place->policy_state;
+	struct supply supply = {0};
+	int r;
+
+	set_typical(place, s);
+	s->by_demand = ask_several(place->mix);
+	s->by_fragments = s->by_demand || is_cpu_short(place);
+	place_sizes_of(place, &s->sizes);
+	set_waste(s, place->mix);
+	r = set_tables(place, s);
+	if (r < 0)
+		return r;
+	add_supply(place, s, &supply);
+	set_lacked(s, &supply);
+	set_weights(s, &supply);
+	/* What they are worth is by other weights now; what they have is as it was. */
+	for (uint32_t node = 0; node < s->n_nodes; node++)
+		if (s->node[node].version)
+			sum_rest(s, &s->node[node]);
+	s->seen.version = 0;
+	return 0;
+}
+
+/* ---- decisions ---- */
+
+/* What a permille that is wasted takes from V_n. */
+static int64_t waste_of_one(const struct scarcity *s)
+{
+	return (int64_t)WASTE_PART * (s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS);
+}
+
+static int64_t waste_of(const struct scarcity *s, uint32_t r, uint32_t left)
+{
+	return s->waste[MIN(r, WHOLE)] - s->waste[MIN(left, WHOLE)];
+}
+
+static int32_t score_of(int64_t lost)
+{
+	return place_score_of(lost >> SCORE_BITS);
+}
+
+/* What giving away that much of a node's devices costs who can have no other model. */
+static int64_t lack_of(
+	const struct scarcity *s, const struct sums *n, uint32_t share, uint32_t count)
+{
+	const int64_t one = waste_of_one(s) / LACK_PARTS;
+
+	return s->lacked & n->model ? one * share * count : 0;
+}
+
+/* Those who ask for bytes have bounds of their own where cost_of_size() makes a difference. */
+static uint32_t scarcity_kind(const struct place *place, const struct place_spec *spec)
+{
+	const struct scarcity *s = place->policy_state;
+
+	return s->sizes.are_several && spec->device_bytes;
+}
+
+/* Of so many bytes beyond the smallest devices of their models. */
+static int64_t cost_of_size(const struct scarcity *s, uint64_t beyond)
+{
+	const int64_t one = waste_of_one(s) / GIB_PARTS;
+
+	return one * (int64_t)(beyond >> 30);
+}
+
+/* With devices of it given away, each in the same part. */
+static int64_t value_without(const struct place *place, const struct sums *n, uint32_t share,
+	const struct place_choice *choice)
+{
+	const struct scarcity *s = place->policy_state;
+	const uint32_t r0 = choice->n ? place->share_open[choice->device[0]] : 0;
+	uint16_t slots[TYPICAL_MAX];
+	row usable;
+	struct sums after = {.slots = slots, .usable = usable, .host = n->host};
+	int64_t saved = 0;
+	bool is_same = true;
+
+	for (uint32_t k = 0; k < choice->n; k++) {
+		uint32_t r = place->share_open[choice->device[k]];
+
+		is_same &= r == r0;
+		saved += waste_of(s, r, r > share ? r - share : 0);
+	}
+	if (is_same)
+		return saved +
+			value_with(s, n, r0, r0 > share ? r0 - share : 0, (int32_t)choice->n);
+	memcpy(slots, n->slots, s->n * sizeof(*slots));
+	memcpy(usable, n->usable, s->n * sizeof(*usable));
+	for (uint32_t k = 0; k < choice->n; k++) {
+		uint32_t r = place->share_open[choice->device[k]];
+
+		add_device(s, r, -1, slots, usable);
+		add_device(s, r > share ? r - share : 0, 1, slots, usable);
+	}
+	sum_rest(s, &after);
+	return saved + after.rest[0];
+}
+
+static struct seen *look_at(const struct place *place, uint32_t node)
+{
+	struct scarcity *s = place->policy_state;
+	const struct sums *sums = node_sums(place, node);
+	struct seen *seen = &s->seen;
+	uint16_t shares[PLACE_NODE_DEVICES_MAX];
+	uint32_t n;
+
+	if (seen->sums == sums && seen->version == sums->version)
+		return seen;
+	seen->sums = sums;
+	seen->version = sums->version;
+	seen->n = 0;
+	n = place_open_shares(place, node, false, shares);
+	for (uint32_t i = 0; i < n && shares[i]; i++) {
+		if (!i || shares[i] != shares[i - 1]) {
+			seen->open[seen->n].r = shares[i];
+			seen->open[seen->n].n = 0;
+			for (uint32_t k = 0; k <= STEPS; k++)
+				seen->open[seen->n].with[k] = UNKNOWN;
+			seen->n++;
+		}
+		seen->open[seen->n - 1].n++;
+	}
+	return seen;
+}
+
+/* What it is worth when so many such devices have that left; a guess: no less than with one. */
+static int64_t worth_with(
+	const struct scarcity *s, struct seen *seen, uint32_t i, uint32_t left, uint32_t devices)
+{
+	const uint32_t r = seen->open[i].r, step = MIN((left + STEP - 1) / STEP, STEPS);
+	int64_t *with = &seen->open[i].with[step];
+
+	if (!seen->is_guess)
+		return value_with(s, seen->sums, r, left, (int32_t)devices);
+	if (r > WHOLE)
+		return seen->sums->rest[0];
+	if (*with == UNKNOWN)
+		*with = value_with(s, seen->sums, r, MIN(step * STEP, r), 1);
+	return *with;
+}
+
+/* With any of the class's shares. */
+static int64_t most_saved(const struct scarcity *s, const struct place_class *class, uint32_t r)
+{
+	int64_t least = INT64_MAX;
+
+	for (uint32_t share = class->share; share <= class->share_most && share <= r; share++)
+		least = MIN(least, s->waste[MIN(r - share, WHOLE)]);
+	return s->waste[MIN(r, WHOLE)] - least;
+}
+
+/*
+ * One device. A node is worth no more when something is taken: so who saves least of waste is not
+ * looked at where another does better even if it costs what it may cost.
+ */
+static int64_t bound_of_one(
+	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
+{
+	int64_t best = INT64_MIN;
+
+	/* The smallest first, who leave the least over. */
+	while (n--) {
+		const uint32_t r = seen->open[n].r;
+		const int64_t saved = most_saved(s, class, r);
+
+		if (saved + seen->sums->rest[0] > best)
+			best = MAX(best, saved + worth_with(s, seen, n, r - class->share, 1));
+	}
+	return best;
+}
+
+/*
+ * Of several devices only the one counts that costs least, and all if they are alike:
+ * what else is given away makes a node worth no more. What they save of waste adds up.
+ */
+static int64_t bound_of_several(
+	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
+{
+	const uint32_t devices = n == 1 ? class->count : 1;
+	int64_t best = INT64_MIN, saved[PLACE_NODE_DEVICES_MAX];
+	uint32_t n_saved = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t r = seen->open[i].r;
+		const int64_t one = most_saved(s, class, r);
+
+		best = MAX(best, worth_with(s, seen, i, r - class->share, devices));
+		for (uint32_t k = 0; k < seen->open[i].n; k++)
+			saved[n_saved++] = one;
+	}
+	return best + place_sum_of_greatest(saved, n_saved, class->count);
+}
+
+static int32_t bound(const struct place *place, uint32_t node, struct seen *seen,
+	const struct place_class *class)
+{
+	const struct scarcity *s = place->policy_state;
+	uint32_t n = 0;
+	int64_t v;
+
+	if (!class->count)
+		return 0;
+	while (n < seen->n && seen->open[n].r >= class->share)
+		n++;
+	v = class->count == 1 ? bound_of_one(s, seen, class, n)
+			      : bound_of_several(s, seen, class, n);
+	v -= lack_of(s, seen->sums, class->share, class->count);
+	if (class->kind)
+		v -= cost_of_size(
+			s, place_size_least_beyond(place, &s->sizes, node) * class->count);
+	return score_of(v - seen->sums->rest[0]);
+}
+
+static void scarcity_bounds(struct place *place, uint32_t node,
+	const struct place_class *const *class, uint32_t n, bool is_guess, int32_t *ret)
+{
+	struct seen *seen = look_at(place, node);
+
+	seen->is_guess = is_guess;
+	for (uint32_t i = 0; i < n; i++)
+		ret[i] = bound(place, node, seen, class[i]);
+}
+
+static int32_t scarcity_bound(struct place *place, const struct place_class *class, uint32_t node)
+{
+	int32_t one;
+
+	scarcity_bounds(place, node, &class, 1, false, &one);
+	return one;
+}
+
+/* ---- who is there ---- */
+
+/*
+ * What a place is worth more by who is there, as if so many permille of a device were kept from
+ * being wasted: enough to leave a hole that is filled elsewhere alone, not to strand a device.
+ */
+#define DRAW_LINK 170
+#define DRAW_NUMA 160
+#define DRAW_NODE 150
+#define DRAW_CELL 40
+#define DRAW_BESIDE 100
+#define DRAW(permille, weights) ((permille) * (WASTE_PART * ((weights) >> SCORE_BITS)))
+#define DRAWS(weights) \
+	{ \
+		.near = {DRAW(DRAW_LINK, weights), DRAW(DRAW_NUMA, weights), \
+			DRAW(DRAW_NODE, weights), DRAW(DRAW_CELL, weights)}, \
+		.beside = DRAW(DRAW_BESIDE, weights), \
+	}
+
+static const struct place_draws *scarcity_draws(const struct place *place)
+{
+	static const struct place_draws usual = DRAWS(LAMBDAS), fragments = DRAWS(FRAGMENT_WEIGHTS);
+	const struct scarcity *s = place->policy_state;
+
+	return s->by_fragments ? &fragments : &usual;
+}
+
+/* In units of V_n. */
+static int64_t draw_of(struct place *place, const struct place_spec *spec, uint32_t device)
+{
+	return (int64_t)place_draw_device(place, spec, device) * (1 << SCORE_BITS);
+}
+
+/* ---- scores ---- */
+
+/*
+ * Several devices, or a whole one. Which, is not weighed: but where something draws it, those; and
+ * small ones, whole, or of those as free as each other.
+ */
+static int64_t best_of_several(struct place *place, const struct place_spec *spec,
+	const struct sums *n, uint64_t mask, struct place_choice *choice)
+{
+	const uint32_t first = place->nodes[choice->node].first_device;
+	const bool is_drawn = place_is_drawn(place, spec);
+	int64_t most = 0;
+	uint64_t near = 0;
+
+	for (uint64_t left = mask; is_drawn && left; left &= left - 1) {
+		const int i = __builtin_ctzll(left);
+		const int64_t draw = draw_of(place, spec, first + (uint32_t)i);
+
+		if (draw > most)
+			near = 0;
+		near |= draw && draw >= most ? 1ull << i : 0;
+		most = MAX(most, draw);
+	}
+	if (near && (uint32_t)__builtin_popcountll(near) >= spec->count)
+		mask = near;
+	if (spec->device_bytes)
+		place_size_take(place, spec, choice->node, mask, choice);
+	else
+		place_take_fitting(place, spec, choice->node, mask, choice);
+	most = 0;
+	for (uint32_t k = 0; k < choice->n && is_drawn; k++)
+		most = MAX(most, draw_of(place, spec, choice->device[k]));
+	return most + value_without(place, n, spec->share, choice);
+}
+
+static bool has_less(const struct place *place, uint32_t at, uint32_t other)
+{
+	return place->devices[at].memory_free < place->devices[other].memory_free;
+}
+
+/*
+ * A part of one: each of the mask is weighed, alike ones once. Among those, who asks for bytes
+ * takes the one with the least memory free.
+ */
+static int64_t best_of_one(struct place *place, const struct place_spec *spec, const struct sums *n,
+	uint64_t mask, struct place_choice *choice)
+{
+	const struct scarcity *s = place->policy_state;
+	const uint32_t first = place->nodes[choice->node].first_device;
+	const bool is_drawn = place_is_drawn(place, spec), is_by_bytes = spec->device_bytes;
+	uint32_t tried = UINT32_MAX;
+	int64_t best = INT64_MIN, value = 0;
+
+	for (; mask; mask &= mask - 1) {
+		const uint32_t at = first + (uint32_t)__builtin_ctzll(mask);
+		const uint32_t r = place->share_open[at],
+			       left = r > spec->share ? r - spec->share : 0;
+		int64_t v;
+
+		if (r != tried)
+			value = value_with(s, n, r, left, 1) + waste_of(s, r, left);
+		else if (!is_drawn && !is_by_bytes)
+			continue;
+		tried = r;
+		v = value + (is_drawn ? draw_of(place, spec, at) : 0);
+		if (v < best ||
+			(v == best && (!is_by_bytes || !has_less(place, at, choice->device[0]))))
+			continue;
+		best = v;
+		choice->device[0] = at;
+	}
+	return best;
+}
+
+static int32_t scarcity_score(struct place *place, const struct place_spec *spec, uint32_t node,
+	uint64_t mask, struct place_choice *choice)
+{
+	const struct scarcity *s = place->policy_state;
+	const struct sums *now = node_sums(place, node);
+	uint16_t host[TYPICAL_MAX];
+	struct sums n = {.slots = now->slots, .usable = now->usable, .host = host};
+	uint64_t beyond = 0;
+	int64_t value;
+
+	host_slots(place, s, node, place->cpu_free[node] - spec->cpu_milli,
+		place->memory_free[node] - spec->memory_bytes, host);
+	sum_rest(s, &n);
+	if (spec->count != 1 || spec->share == WHOLE)
+		value = best_of_several(place, spec, &n, mask, choice);
+	else
+		value = best_of_one(place, spec, &n, mask, choice);
+	value -= lack_of(s, now, spec->share, spec->count);
+	for (uint32_t k = 0; k < choice->n && spec->device_bytes; k++)
+		beyond += place_size_beyond(place, &s->sizes, choice->device[k]);
+	value -= cost_of_size(s, beyond);
+	return score_of(value - now->rest[0]);
+}
+
+const struct place_policy place_scarcity = {
+	.name = "scarcity",
+	.about = "keeps what typical tenants can use, most of all what is scarce (the default)",
+	.start = scarcity_start,
+	.stop = scarcity_stop,
+	.learn = scarcity_learn,
+	.kind = scarcity_kind,
+	.spans_shares = true,
+	.bound = scarcity_bound,
+	.bounds = scarcity_bounds,
+	.has_guesses = true,
+	.score = scarcity_score,
+	.expect = scarcity_expect,
+	.draws = scarcity_draws,
+};

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "place/place-search.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "place/place-apart.h"
+#include "place/place-bounds.h"
+#include "place/place-internal.h"
+#include "place/place-mix.h"
+#include "place/place-mode.h"
+#include "place/place-policy.h"
+#include "place/place-queue.h"
+
+#define EXACT 15u /* in the place of a level */
+
+struct place_search {
+	uint64_t *heap;
+	uint32_t heap_n, heap_size;
+
+	uint32_t *stamp; /* by node: the run that visited it last */
+	uint32_t run, n_stamps;
+};
+
+int place_search_new(struct place_search **ret)
+{
+	*ret = calloc(1, sizeof(**ret));
+	return *ret ? 0 : -ENOMEM;
+}
+
+void place_search_free(struct place_search *s)
+{
+	if (!s)
+		return;
+	free(s->heap);
+	free(s->stamp);
+	free(s);
+}
+
+/* ---- best first ---- */
+
+/* Sorts by grade, then by the first node; below that a level, or EXACT. */
+static uint64_t key_of(int32_t grade, uint32_t first, uint32_t level)
+{
+	return (uint64_t)((uint32_t)grade ^ 0x80000000u) << 32 |
+		(uint64_t)(0x0fffffffu - first) << 4 | level;
+}
+
+static int push(struct place_search *s, uint64_t key)
+{
+	uint32_t i = s->heap_n, up;
+
+	if (i == s->heap_size && array_grow(&s->heap, &s->heap_size, i + 1ul, sizeof(*s->heap)) < 0)
+		return -ENOMEM;
+	for (s->heap_n++; i; i = up) {
+		up = (i - 1) / 2;
+		if (s->heap[up] >= key)
+			break;
+		s->heap[i] = s->heap[up];
+	}
+	s->heap[i] = key;
+	return 0;
+}
+
+static uint64_t pop(struct place_search *s)
+{
+	uint64_t top = s->heap[0], last = s->heap[--s->heap_n];
+	uint32_t i = 0, down;
+
+	while ((down = 2 * i + 1) < s->heap_n) {
+		down += down + 1 < s->heap_n && s->heap[down + 1] > s->heap[down];
+		if (s->heap[down] <= last)
+			break;
+		s->heap[i] = s->heap[down];
+		i = down;
+	}
+	s->heap[i] = last;
+	return top;
+}
+
+/* What is looked for, and the best that was found. */
+struct quest {
+	struct place *place;
+	const struct place_spec *spec;
+	struct place_class class;
+	int32_t cpu, memory, device_memory; /* MiB, rounded down */
+	bool is_drawn;                      /* then scores may be above bounds, by a draw */
+	bool is_apart;              /* then only those nodes are looked for where it meets */
+	uint32_t n_met, n_met_next; /* so many, and the next more that were seen */
+	uint32_t column[N_POOLS];
+	uint64_t best; /* its key, or 0 */
+	struct place_choice choice;
+};
+
+static int32_t grade(const struct quest *q, int32_t score)
+{
+	const struct place_policy *policy = q->place->config.policy;
+
+	return policy->grade ? policy->grade(q->place, q->spec, score) : score;
+}
+
+/* drawn: what is to be added. */
+static int32_t grade_of_bound(const struct quest *q, int32_t bound, int32_t drawn)
+{
+	if (q->place->config.policy->bounds_grades)
+		return bound;
+	return grade(q, drawn ? place_score_of((int64_t)bound + drawn) : bound);
+}
+
+static int32_t drawn_to(const struct quest *q, uint32_t node)
+{
+	return q->is_drawn ? place_draw_node(q->place, q->spec, node) : 0;
+}
+
+/* The filter's word; where it leaves fewer devices, what is best of those. */
+static bool may_be_there(
+	const struct quest *q, uint32_t node, uint64_t mask, struct place_choice *choice)
+{
+	struct place *place = q->place;
+	const uint64_t allowed = place_filtered(place, q->spec, node, place->gone, place->n_gone);
+
+	if (!allowed || !(mask & ~allowed))
+		return allowed != 0;
+	mask &= allowed;
+	if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
+		return false;
+	choice->score = place->config.policy->score(place, q->spec, node, mask, choice);
+	return choice->score != PLACE_NEVER;
+}
+
+/* Its key, where it is the best by now; else 0. */
+static uint64_t key_if_best(const struct quest *q, const struct place_choice *choice)
+{
+	uint64_t key;
+
+	if (choice->score == PLACE_NEVER)
+		return 0;
+	key = key_of(grade(q, choice->score), choice->node, EXACT);
+	return key > q->best ? key : 0;
+}
+
+/*
+ * Who meets more than is looked for now is left for later, with no more than counting. The filter
+ * may leave devices where it meets more.
+ */
+static void visit_apart(struct quest *q, uint32_t node, uint64_t mask)
+{
+	struct place *place = q->place;
+	struct place_choice choice = {.node = node, .n = q->spec->count};
+	struct place_fewest fewest = place_fewest_of(place, q->spec, node, mask);
+	uint64_t key;
+
+	if (fewest.n_met == q->n_met) {
+		choice.score = place_fewest_score(place, q->spec, &fewest, &choice);
+		if (!key_if_best(q, &choice))
+			return;
+	}
+	if (fewest.n_met <= q->n_met) {
+		mask &= place_filtered(place, q->spec, node, place->gone, place->n_gone);
+		if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
+			return;
+		fewest = place_fewest_of(place, q->spec, node, mask);
+	}
+	if (fewest.n_met > q->n_met) {
+		q->n_met_next = MIN(q->n_met_next, fewest.n_met);
+		return;
+	}
+	choice.score = place_fewest_score(place, q->spec, &fewest, &choice);
+	key = key_if_best(q, &choice);
+	if (!key)
+		return;
+	q->best = key;
+	q->choice = choice;
+}
+
+/* The node itself: with its devices' labels and memory, and all that a class does not know. */
+static void visit(struct quest *q, uint32_t node)
+{
+	struct place_choice choice = {.node = node, .n = q->spec->count};
+	uint64_t mask, key;
+
+	if (place_node_reason(q->place, q->spec, node) != PLACE_FITS)
+		return;
+	mask = place_eligible(q->place, q->spec, node);
+	if ((uint32_t)__builtin_popcountll(mask) < q->spec->count)
+		return;
+	if (q->is_apart) {
+		visit_apart(q, node, mask);
+		return;
+	}
+	choice.score = q->place->config.policy->score(q->place, q->spec, node, mask, &choice);
+	if (!key_if_best(q, &choice) || !may_be_there(q, node, mask, &choice))
+		return;
+	key = key_if_best(q, &choice);
+	if (!key)
+		return;
+	q->best = key;
+	q->choice = choice;
+}
+
+/* Of a pool: what is below that line and may be better. */
+static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
+{
+	const struct place_bounds *bounds = q->place->bounds;
+	const struct pool *g = place_bounds_pool(bounds, pool);
+	const int32_t *cpu = columns_line(&g->columns, level, up, COLUMN_CPU),
+		      *memory = columns_line(&g->columns, level, up, COLUMN_MEMORY),
+		      *device_memory = columns_line(&g->columns, level, up, COLUMN_DEVICE_MEMORY);
+	const int32_t *opportunistic = columns_line(&g->columns, level, up, COLUMN_OPPORTUNISTIC);
+	const int32_t elsewhere = q->is_drawn ? place_draw_elsewhere(q->place, q->spec) : 0;
+	int32_t has_room[FAN], bound[FAN];
+	int r = 0;
+
+	columns_read(&g->columns, level, up, q->column[pool], bound);
+
+	/* Without branches: the compiler makes vectors of it. */
+	for (uint32_t i = 0; i < FAN; i++)
+		has_room[i] = (cpu[i] >= q->cpu) & (memory[i] >= q->memory) &
+			(device_memory[i] >= q->device_memory) & (bound[i] != PLACE_NEVER);
+	for (uint32_t i = 0; i < FAN && r == 0; i++) {
+		uint32_t node;
+		uint64_t key;
+		int32_t drawn = 0;
+
+		if (!has_room[i])
+			continue;
+		node = g->node[(up * FAN + i) << FAN_BITS * level];
+		if (q->is_drawn && (q->spec->priority || opportunistic[i]))
+			drawn = level ? elsewhere : drawn_to(q, node);
+		key = key_of(grade_of_bound(q, bound[i], drawn), node, level);
+		if (key <= q->best || (!level && !place_bounds_is_open(bounds, node, &q->class)))
+			continue;
+		if (!level) {
+			__builtin_prefetch(&q->place->nodes[node]);
+			if (q->place->config.policy->expect)
+				q->place->config.policy->expect(q->place, node);
+		}
+		r = push(q->place->search, key);
+	}
+	return r;
+}
+
+/* The node's turn has come by a guess: the bound says whether it keeps it. */
+static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
+{
+	const int32_t bound = place_bounds_look_closer(q->place->bounds, node, q->column[pool]);
+	const uint64_t key = key_of(grade_of_bound(q, bound, drawn_to(q, node)), node, 0);
+
+	return key > q->best ? push(q->place->search, key) : 0;
+}
+
+static uint32_t node_of(uint64_t key)
+{
+	return 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
+}
+
+/* It is likely to be the next: its lines come while another one is looked at. */
+static void expect(const struct quest *q, uint64_t key)
+{
+	const struct node *n = &q->place->nodes[node_of(key)];
+
+	for (uint32_t i = 0; i < n->n_devices; i++)
+		__builtin_prefetch(&q->place->devices[n->first_device + i]);
+}
+
+static int step(struct quest *q)
+{
+	const struct place_bounds *bounds = q->place->bounds;
+	const uint64_t key = pop(q->place->search);
+	const uint32_t node = node_of(key), level = key & 15;
+	const uint32_t pool = place_bounds_pool_of(bounds, node);
+
+	if (level)
+		return expand(q, pool, level - 1,
+			place_bounds_row_of(bounds, node) >> (FAN_BITS * level));
+	if (q->place->search->heap_n && !(q->place->search->heap[0] & 15))
+		expect(q, q->place->search->heap[0]);
+	if (place_bounds_is_guess(bounds, node, q->column[pool]))
+		return look_closer(q, pool, node);
+	visit(q, node);
+	return 0;
+}
+
+/* Its group's nodes are looked at beside the trees, where nothing speaks of the group. */
+static int expand_drawn(struct quest *q)
+{
+	const struct place_bounds *bounds = q->place->bounds;
+	const uint32_t *nodes = NULL, n = place_drawn_nodes(q->place, q->spec, &nodes);
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		const uint32_t pool = place_bounds_pool_of(bounds, nodes[i]);
+		const struct columns *columns = &place_bounds_pool(bounds, pool)->columns;
+		int32_t bound;
+
+		if (!q->column[pool])
+			continue;
+		bound = columns_get(
+			columns, place_bounds_row_of(bounds, nodes[i]), q->column[pool]);
+		if (bound != PLACE_NEVER && place_bounds_is_open(bounds, nodes[i], &q->class))
+			r = push(q->place->search,
+				key_of(grade_of_bound(q, bound, drawn_to(q, nodes[i])), nodes[i],
+					0));
+	}
+	return r;
+}
+
+/* The trees of all pools that may have a place are searched as one. */
+static int search_class(struct quest *q)
+{
+	struct place_search *s = q->place->search;
+	struct place_class of = place_bounds_class(q->place->bounds, &q->class);
+	int r = 0;
+
+	s->heap_n = 0;
+	for (uint32_t i = 0; i < N_POOLS && r == 0; i++) {
+		const struct pool *g = place_bounds_pool(q->place->bounds, i);
+
+		if (!g->n || (i == POOL_NONE && of.count))
+			continue;
+		if (i < POOL_MIXED && q->class.models && !(q->class.models >> i & 1))
+			continue;
+		/* Within a pool of one model all of its nodes have what is asked for. */
+		of.models = i == POOL_MIXED ? q->class.models : 0;
+		q->column[i] = place_bounds_column(q->place->bounds, i, &of);
+		if (!q->column[i])
+			return -ENOMEM;
+		r = expand(q, i, g->columns.n_levels - 1, 0);
+	}
+	if (r == 0 && q->is_drawn)
+		r = expand_drawn(q);
+	while (r == 0 && s->heap_n && s->heap[0] > q->best)
+		r = step(q);
+	return r;
+}
+
+struct place_class place_class_of(const struct place *place, const struct place_spec *spec)
+{
+	const struct place_policy *policy = place->config.policy;
+
+	return (struct place_class){.models = spec->count ? spec->models : 0,
+		.share = spec->share,
+		.share_most = spec->share,
+		.count = spec->count,
+		.is_idle = spec->is_exclusive,
+		.kind = policy->kind ? policy->kind(place, spec) : 0};
+}
+
+/* Each node once, however many of its devices have the label. */
+static int visit_label(struct quest *q, uint32_t id, enum role role)
+{
+	const struct label *label = place_label_at(q->place, id);
+	struct place_search *s = q->place->search;
+
+	if (array_grow(&s->stamp, &s->n_stamps, q->place->n_nodes, sizeof(*s->stamp)) < 0)
+		return -ENOMEM;
+	if (++s->run == 0) {
+		memset(s->stamp, 0, s->n_stamps * sizeof(*s->stamp));
+		s->run = 1;
+	}
+	for (uint32_t i = 0; i < label->n_devices[role]; i++) {
+		const uint32_t node = q->place->devices[label->devices[role][i]].node;
+
+		if (s->stamp[node] == s->run)
+			continue;
+		s->stamp[node] = s->run;
+		visit(q, node);
+	}
+	return 0;
+}
+
+static int search(struct quest *q)
+{
+	const struct place_spec *spec = q->spec;
+	int r;
+
+	q->class = place_class_of(q->place, spec);
+	q->is_drawn = place_is_drawn(q->place, spec);
+	if (spec->device != PLACE_NONE || spec->node != PLACE_NONE) {
+		visit(q,
+			spec->node != PLACE_NONE ? spec->node
+						 : q->place->devices[spec->device].node);
+		return 0;
+	}
+	if (spec->network[0]) {
+		visit(q, place_network_node(q->place, spec->network[0]));
+		return 0;
+	}
+	if (spec->count && spec->affinity) {
+		q->class.is_idle = true;
+		if (place_label_at(q->place, spec->affinity)->n_devices[ROLE_AFFINITY])
+			return visit_label(q, spec->affinity, ROLE_AFFINITY);
+	}
+	if (spec->count && spec->exclusion) {
+		/* On devices of that label, or on one that nobody is on. */
+		q->class.is_idle = true;
+		r = visit_label(q, spec->exclusion, ROLE_EXCLUSION);
+		if (r < 0)
+			return r;
+	}
+	return search_class(q);
+}
+
+/* Who is met decides before all scores: one search for nobody, then for the fewest there are. */
+static int search_apart(struct quest *q)
+{
+	int r = 0;
+
+	q->is_apart = place_is_apart(q->place, q->spec);
+	q->n_met_next = 0;
+	do {
+		q->n_met = q->n_met_next;
+		q->n_met_next = UINT32_MAX;
+		r = search(q);
+	} while (r == 0 && !q->best && q->n_met_next != UINT32_MAX);
+	return r;
+}
+
+static int check(const struct place *place, const struct place_spec *spec, struct error *err)
+{
+	int r = place_spec_check(spec, err);
+
+	if (r < 0)
+		return r;
+	if (spec->device != PLACE_NONE && spec->device >= place->n_devices)
+		return fail(err, EINVAL, "there is no device %u", spec->device);
+	if (spec->node != PLACE_NONE && spec->node >= place->n_nodes)
+		return fail(err, EINVAL, "there is no node %u", spec->node);
+	return place_spec_known(place, spec, err);
+}
+
+int place_find(struct place *place, const struct place_spec *spec, struct place_choice *ret_choice,
+	struct error *err)
+{
+	struct place_spec narrowed = *spec;
+	struct quest q = {.place = place,
+		.spec = &narrowed,
+		.cpu = columns_number(spec->cpu_milli),
+		.memory = columns_number(spec->memory_bytes >> 20),
+		.device_memory = columns_number(spec->device_bytes >> 20)};
+	int r;
+
+	r = check(place, spec, err);
+	if (r < 0)
+		return r;
+	r = place_queue_narrow(place, &narrowed, err);
+	if (r < 0)
+		return r;
+	r = place_mix_update(place);
+	if (spec->can_wait)
+		place_be_lenient(place, spec->node, true);
+	if (r == 0 && place->n_nodes)
+		r = search_apart(&q);
+	if (spec->can_wait)
+		place_be_lenient(place, spec->node, false);
+	if (r < 0)
+		return fail(err, -r, "out of memory for a decision");
+	if (!q.best)
+		return fail(err, ENOSPC, "no node has room for it");
+	*ret_choice = q.choice;
+	return 0;
+}

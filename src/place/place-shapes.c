@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kinds of nodes are few: each node is compared with the shapes that are there already.
+ */
+#include "place/place-shapes.h"
+
+#include <stdbool.h>
+
+#include "base/cleanup.h"
+#include "place/place-internal.h"
+
+static bool is_same(const struct typical *a, const struct typical *b)
+{
+	return a->count == b->count && a->cpu_milli == b->cpu_milli && a->mib == b->mib &&
+		a->models == b->models;
+}
+
+/* Where the shape belongs: its own place, a free one, that of one with fewer devices, or none. */
+static struct typical *find_place(struct typical *shapes, uint32_t n, const struct typical *shape)
+{
+	struct typical *fewest = &shapes[0];
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (is_same(&shapes[i], shape))
+			return &shapes[i];
+		if (shapes[i].count <= fewest->count)
+			fewest = &shapes[i];
+	}
+	if (n < PLACE_SHAPES_MAX)
+		return &shapes[n];
+	return fewest->count < shape->count ? fewest : NULL;
+}
+
+uint32_t place_shapes_of(
+	const struct place *place, struct typical ret_shapes[static PLACE_SHAPES_MAX])
+{
+	uint32_t n = 0;
+
+	for (uint32_t node = 0; node < place->n_nodes; node++) {
+		const struct node *of = &place->nodes[node];
+		const struct typical shape = {.share = SPEC_SHARE_ONE,
+			.count = MIN(of->n_devices, SPEC_DEVICES_MAX),
+			.cpu_milli = of->cpu_all,
+			.mib = of->memory_all >> 20,
+			.models = of->models,
+			.n = 1};
+		struct typical *at;
+
+		if (!of->is_used || !of->n_devices)
+			continue;
+		at = find_place(ret_shapes, n, &shape);
+		n += at == &ret_shapes[n];
+		if (at)
+			*at = shape;
+	}
+	return n;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who left under a mark that is still open and is there again, as it was or leaving: place.h,
+ * place-internal.h. Who has come since is read from what is remembered for the mark.
+ */
+#include <errno.h>
+
+#include "place/place-internal.h"
+#include "place/place-policy.h"
+
+/* What is remembered of its leaving; n_undo: it has not left. */
+static uint32_t left_at(const struct place *place, uint32_t tenant)
+{
+	uint32_t i = place->n_undo;
+
+	while (i && place->undo[i - 1].tenant != tenant)
+		i--;
+	return i && place->undo[i - 1].type == UNDO_REMOVE ? i - 1 : place->n_undo;
+}
+
+/* ---- beside those who have come since ---- */
+
+static bool is_newcomer(const struct place *place, uint32_t at)
+{
+	return place->undo[at].type == UNDO_ADD && place_tenant(place, place->undo[at].tenant);
+}
+
+static bool share_a_device(const struct place_tenant *a, const struct place_tenant *b)
+{
+	for (uint32_t i = 0; i < a->n && a->node == b->node; i++)
+		for (uint32_t k = 0; k < b->n; k++)
+			if (a->device[i] == b->device[k])
+				return true;
+	return false;
+}
+
+/* Somebody has come to its devices by a rule that does not ask the same of it. */
+static bool is_in_doubt(const struct place *place, uint32_t from, const struct place_tenant *was)
+{
+	for (uint32_t i = from; i < place->n_undo; i++) {
+		const struct place_tenant *t = place_tenant(place, place->undo[i].tenant);
+
+		if (is_newcomer(place, i) && (t->spec.affinity || place->config.policy->allows) &&
+			share_a_device(t, was))
+			return true;
+	}
+	return false;
+}
+
+/* All who have come since leave, the last first. */
+static int take_newcomers_out(struct place *place, uint32_t from, uint32_t end)
+{
+	int r = 0;
+
+	for (uint32_t i = end; i > from && r == 0; i--)
+		if (is_newcomer(place, i - 1))
+			r = place_remove(place, place->undo[i - 1].tenant);
+	return r;
+}
+
+/* They come again; first..end: what is remembered of their leaving. */
+static int put_newcomers_back(struct place *place, uint32_t first, uint32_t end)
+{
+	int r = 0;
+
+	for (uint32_t i = end; i > first && r == 0; i--) {
+		const struct undo left = place->undo[i - 1];
+
+		r = place_return(place, left.tenant, &left.was);
+	}
+	return r;
+}
+
+int place_return_beside(struct place *place, uint32_t tenant, const struct place_tenant *was)
+{
+	const uint32_t from = left_at(place, tenant), mark = place_mark(place);
+	uint32_t left = mark;
+	int r = 0;
+
+	if (is_in_doubt(place, from, was)) {
+		r = take_newcomers_out(place, from, mark);
+		left = place->n_undo;
+	}
+	r = r < 0 ? r : place_return(place, tenant, was);
+	r = r < 0 ? r : put_newcomers_back(place, mark, left);
+	if (r < 0)
+		place_rollback(place, mark);
+	place_release(place);
+	return r;
+}
+
+/* ---- by number ---- */
+
+/* As it was when it was removed since a mark that is open. -ENOENT. */
+static int removed(
+	const struct place *place, uint32_t tenant, struct place_tenant *ret, struct error *err)
+{
+	const uint32_t at = left_at(place, tenant);
+
+	if (at == place->n_undo)
+		return fail(err, ENOENT, "tenant %u was not removed just now", tenant);
+	*ret = place->undo[at].was;
+	return 0;
+}
+
+int place_spare(struct place *place, uint32_t tenant, struct error *err)
+{
+	struct place_tenant was;
+	int r = removed(place, tenant, &was, err);
+
+	if (r < 0)
+		return r;
+	place_be_lenient(place, was.node, true);
+	r = place_return_beside(place, tenant, &was);
+	place_be_lenient(place, was.node, false);
+	return r < 0 ? fail(err, -r, "tenant %u cannot come back", tenant) : 0;
+}
+
+int place_linger(struct place *place, uint32_t tenant, struct error *err)
+{
+	struct place_tenant was;
+	int r = removed(place, tenant, &was, err);
+
+	return r < 0 ? r : place_return_leaving(place, tenant, &was, err);
+}

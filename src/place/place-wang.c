@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Wang et al. (Computer Science 50(6):86-91, 2023) as in their prototype. Three classes, here
+ * latency (0, guaranteed), standard (1, burstable) and opportunistic (2, best effort):
+ *
+ *   0  only where there is no 0 and no 1;             100 (n_2 + 1)
+ *   1  only where there is no 0;                      100 (n_2 + 1) + what is left over
+ *   2  not where there are two of 2 already, nor      100 (n_2 + 1), and beside a 1 + 1000 - free,
+ *      beside a 0 and a 2, nor beside a 1 where       beside a 0 + 1000
+ *      less than 0.2 is free
+ *
+ * in permille, the least is taken; a device that nobody is on only where no other will do. (In the
+ * prototype that one costs nothing, but is offered only as long as nothing else was found: which
+ * one wins is a race of its nodes' threads. Its balance of CPU and memory is lost in an integer
+ * division.) One device for a tenant; of several the best are taken and their costs added up.
+ */
+#include "place/place-internal.h"
+#include "place/place-policy.h"
+
+#define IDLE (1 << 24) /* more than any cost */
+#define BURST_MILLI 200
+
+/* What it costs, or -1: it may not. */
+static int64_t cost(const struct place_company *with, uint32_t share, enum spec_class class)
+{
+	const uint32_t n_0 = with->n_of[SPEC_LATENCY], n_1 = with->n_of[SPEC_STANDARD],
+		       n_2 = with->n_of[SPEC_OPPORTUNISTIC], free = with->share_free;
+	const int64_t base = ((int64_t)n_2 + 1) * 100;
+
+	if (with->n_tenants == 0)
+		return IDLE;
+	switch (class) {
+	case SPEC_LATENCY: return n_0 || n_1 ? -1 : base;
+	case SPEC_STANDARD: return n_0 ? -1 : base + free - share;
+	default: break;
+	}
+	if (n_2 >= 2 || (n_0 && n_2) || (n_1 && free < BURST_MILLI))
+		return -1;
+	if (n_0)
+		return base + 1000;
+	return n_1 ? base + 1000 - free : base;
+}
+
+static uint64_t judge(const struct place *place, const struct place_class *class, uint32_t node,
+	uint64_t mask, int64_t *ret_value)
+{
+	const uint32_t first = place->nodes[node].first_device;
+	uint64_t may = 0;
+
+	for (uint64_t left = mask; left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+		const struct device *d = &place->devices[first + i];
+		const struct place_company with = {.n_tenants = d->n_tenants,
+			.share_free = place->share_free[first + i],
+			.n_of = {d->n_of[0], d->n_of[1], d->n_of[2]}};
+		int64_t c = cost(&with, class->share, (enum spec_class) class->kind);
+
+		if (c < 0)
+			continue;
+		ret_value[i] = -c;
+		may |= 1ull << i;
+	}
+	return may;
+}
+
+static bool wang_allows(const struct place_spec *spec, const struct place_company *company)
+{
+	return cost(company, spec->share, spec->class) >= 0;
+}
+
+static uint32_t wang_kind(const struct place *place, const struct place_spec *spec)
+{
+	return spec->class;
+}
+
+const struct place_policy place_wang = {
+	.name = "wang",
+	.about = "Wang et al. 2023: by which classes are on a device",
+	.kind = wang_kind,
+	.allows = wang_allows,
+	.bound = place_judged_bound,
+	.score = place_judged_score,
+	.judge = judge,
+};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Deepomatic's shared GPU: each device is N containers' (100 unless the plugin was told), and
+ * nothing says how much one takes. Here it is the Nth part, of the time as a guarantee and of the
+ * memory as a quota; more time than that is lent.
+ */
+#include "base/cleanup.h"
+#include "spec/dialect-internal.h"
+
+#define KEY "deepomatic.com/shared-gpu"
+
+static int translate(struct dialect_draft *draft, struct error *err)
+{
+	const uint32_t per_device = draft->config.deepomatic_per_device;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++) {
+		uint64_t n = 0;
+		struct spec spec;
+
+		r = draft_resource(draft, i, KEY, per_device, &n, err);
+		if (r <= 0 || !n) {
+			r = MIN(r, 0);
+			continue;
+		}
+		spec_init(&spec);
+		spec.request = (uint32_t)(n * SPEC_SHARE_ONE / per_device);
+		r = draft_add(draft, i, &spec, err);
+	}
+	return r;
+}
+
+static const struct dialect_key keys[] = {
+	{KEY, DIALECT_RESOURCE, DIALECT_ASKS,
+		"n: request and memory n/N of a device, limit 1; N is 100, or as deepomatic=N "
+		"says"},
+	{NULL},
+};
+
+static const char *const differs[] = {
+	"Each has its part of the memory and no more; nothing was held apart. N is worth setting "
+	"to "
+	"the number that really run beside each other, since 1/100 of the memory is little.",
+	"n above 1 is a larger part of one device; it was n tickets, for any devices.",
+	NULL,
+};
+
+const struct dialect dialect_deepomatic = {
+	.name = "deepomatic",
+	.title = "Deepomatic's shared GPU",
+	.coming = "Switch the dialect on as `deepomatic=N`, with N as in "
+		  "DP_NUMBER_CONTAINERS_PER_GPU or, better, as many as run on one device.",
+	.keys = keys,
+	.differs = differs,
+	.translate = translate,
+};

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Our own: `divvy.gpu/<field>` speaks of the pod's manifest_main(), or of those that
+ * `divvy.gpu/container` names; `<container>.divvy.gpu/<field>` of that one, over what the pod's
+ * fields say of it where they speak of it. The group is the pod's.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "spec/dialect-internal.h"
+#include "spec/given.h"
+
+#define PREFIX "divvy.gpu/"
+#define SHOW "%.*s"
+#define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
+#define KEY_MAX 128u
+
+static bool is_recorded(struct str field)
+{
+	return str_is(field, "translated-from") || str_is(field, "dialects") ||
+		str_is(field, "default-container");
+}
+
+/* Nothing that is asked. */
+static bool is_ours(struct str field)
+{
+	return given_is_field(field) || is_recorded(field);
+}
+
+/* "main.divvy.gpu/limit" -> "main" and "limit"; "" for the pod's. False: none of ours. */
+static bool split(struct str key, struct str *ret_container, struct str *ret_field)
+{
+	const size_t slash = str_find(key, '/');
+	struct str domain = {key.p, slash};
+
+	if (slash == key.n || !str_skip_suffix(&domain, STR("divvy.gpu")))
+		return false;
+	if (domain.n && !str_skip_suffix(&domain, STR(".")))
+		return false;
+	*ret_container = domain;
+	*ret_field = (struct str){key.p + slash + 1, key.n - slash - 1};
+	return true;
+}
+
+bool dialect_is_given(struct str key)
+{
+	struct str container, field;
+
+	return split(key, &container, &field) && given_is_field(field);
+}
+
+bool dialect_is_recorded(struct str key)
+{
+	struct str container, field;
+
+	return split(key, &container, &field) && is_recorded(field);
+}
+
+static bool is_group(struct str field)
+{
+	return str_is(field, "group") || str_is(field, "group-size") ||
+		str_is(field, "group-threshold");
+}
+
+static int refuse_unknown(struct str key, struct str field, struct error *err)
+{
+	char name[SPEC_FIELD], best[SPEC_FIELD] = "";
+	size_t nearest = 3;
+
+	for (size_t i = 0; spec_field_name(i, name); i++) {
+		const size_t d = str_distance(field, str_from(name));
+
+		if (d < nearest) {
+			nearest = d;
+			memcpy(best, name, sizeof(best));
+		}
+	}
+	if (str_distance(field, STR("container")) < nearest)
+		memcpy(best, "container", sizeof("container"));
+	if (best[0])
+		return fail(err, EINVAL, "'" SHOW "': there is no such field; did you mean %s?",
+			SHOWN(key), best);
+	return fail(err, EINVAL,
+		"'" SHOW "': there is no such field; there are request, limit, count, memory, "
+		"memory-policy, class, priority, mode, model, device, preferred-anti-affinity, "
+		"affinity, anti-affinity, exclusion, group, group-size, group-threshold and "
+		"network",
+		SHOWN(key));
+}
+
+static int set(
+	struct spec *spec, const struct manifest_entry *e, struct str field, struct error *err)
+{
+	char name[SPEC_FIELD], key[KEY_MAX], value[DIALECT_VALUE_MAX];
+	int r;
+
+	/* Flags may be spelled with '_', annotations not: one spelling for one thing. */
+	if (str_copy(name, sizeof(name), field) < 0 || str_find(field, '_') != field.n ||
+		str_find(field, '\0') != field.n)
+		return refuse_unknown(e->key, field, err);
+	str_copy(key, sizeof(key), (struct str){e->key.p, MIN(e->key.n, (size_t)KEY_MAX - 1)});
+	r = draft_text(key, e->value, value, err);
+	if (r < 0)
+		return r;
+	r = spec_set_cluster(spec, name, value, err);
+	if (r == -ENOENT)
+		return refuse_unknown(e->key, field, err);
+	return r < 0 ? fail_within(err, r, "%s", key) : 0;
+}
+
+/* The fields before which that name stands, into the spec; *ret_any: there is one. */
+static int read_fields(const struct dialect_draft *draft, struct str owner, struct spec *spec,
+	bool *ret_any, struct error *err)
+{
+	const struct manifest_list list = draft->pod->annotations;
+
+	for (uint32_t i = 0; i < list.n; i++) {
+		struct str container, field;
+		int r;
+
+		if (!split(list.entry[i].key, &container, &field) || !str_eq(container, owner) ||
+			is_ours(field) || is_group(field) ||
+			(!owner.n && str_is(field, "container")))
+			continue;
+		r = set(spec, &list.entry[i], field, err);
+		if (r < 0)
+			return r;
+		*ret_any = true;
+	}
+	return 0;
+}
+
+static int read_group(struct dialect_draft *draft, struct error *err)
+{
+	static const char *const keys[] = {
+		PREFIX "group", PREFIX "group-size", PREFIX "group-threshold"};
+	struct spec group;
+	bool is_there = false;
+
+	spec_init(&group);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		const struct str *value = draft_annotation(draft, keys[i]);
+		const struct manifest_entry e = {str_from(keys[i]), value ? *value : STR_NONE};
+		int r = value ? set(&group, &e, str_from(keys[i] + strlen(PREFIX)), err) : 0;
+
+		if (r < 0)
+			return r;
+		is_there |= value != NULL;
+	}
+	if (is_there && !group.group[0])
+		return fail(err, EINVAL,
+			"divvy.gpu/group-size and group-threshold: of which group? "
+			"divvy.gpu/group names it");
+	if (!is_there)
+		return 0;
+	return draft_group(draft, PREFIX "group", str_from(group.group), group.group_size,
+		group.group_threshold ? group.group_threshold : SPEC_SHARE_ONE, NULL, err);
+}
+
+/* Names before the domain are containers', which have no group of their own. */
+static int check_owners(const struct dialect_draft *draft, struct error *err)
+{
+	const struct manifest_list list = draft->pod->annotations;
+
+	for (uint32_t i = 0; i < list.n; i++) {
+		const struct str key = list.entry[i].key;
+		struct str container, field;
+
+		if (!split(key, &container, &field) || !container.n || is_ours(field))
+			continue;
+		if (manifest_container_find(draft->pod, container) == MANIFEST_NONE)
+			return fail(err, EINVAL, "'" SHOW "': the pod has no container '" SHOW "'",
+				SHOWN(key), SHOWN(container));
+		if (is_group(field))
+			return fail(err, EINVAL,
+				"'" SHOW "': a group is the whole pod's: write divvy.gpu/" SHOW,
+				SHOWN(key), SHOWN(field));
+	}
+	return 0;
+}
+
+/* Who labels a pod with what it asks would wait for ever without a word. */
+static void note_labels(struct dialect_draft *draft)
+{
+	const struct manifest_list list = draft->pod->labels;
+
+	for (uint32_t i = 0; i < list.n; i++) {
+		struct str container, field;
+		char name[SPEC_FIELD];
+
+		if (!split(list.entry[i].key, &container, &field))
+			continue;
+		for (size_t k = 0; spec_field_name(k, name); k++)
+			if (str_is(field, name))
+				draft_note(draft, SHOW ": is read as an annotation only",
+					SHOWN(list.entry[i].key));
+	}
+}
+
+/* What the pod says of all, then what is said of this one. */
+static int add_container(
+	struct dialect_draft *draft, uint32_t container, const struct spec *pods, struct error *err)
+{
+	const struct str name = draft->pod->container[container].name;
+	struct spec spec;
+	bool has_own = false;
+	int r;
+
+	if (pods)
+		spec = *pods;
+	else
+		spec_init(&spec);
+	r = read_fields(draft, name, &spec, &has_own, err);
+	if (r < 0 || (!pods && !has_own))
+		return r;
+	return draft_add(draft, container, &spec, err);
+}
+
+static int translate(struct dialect_draft *draft, struct error *err)
+{
+	bool is_spoken_of[MANIFEST_CONTAINERS_MAX] = {false}, is_pods = false;
+	struct spec pods;
+	uint32_t container;
+	int r = check_owners(draft, err);
+
+	note_labels(draft);
+	spec_init(&pods);
+	r = r < 0 ? r : read_group(draft, err);
+	r = r < 0 ? r : read_fields(draft, STR(""), &pods, &is_pods, err);
+	/* Without fields of ours, divvy.gpu/container speaks for another dialect. */
+	for (uint32_t i = 0; r == 0 && is_pods; i++) {
+		r = draft_container(draft, i, &container, err);
+		if (r <= 0)
+			break;
+		is_spoken_of[container] = true;
+		r = 0;
+	}
+	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++)
+		r = add_container(draft, i, is_spoken_of[i] ? &pods : NULL, err);
+	return r;
+}
+
+static const struct dialect_key keys[] = {
+	{PREFIX "container", DIALECT_ANNOTATION, DIALECT_READS,
+		"containers that the pod's fields speak of, with commas; else the default "
+		"container"},
+#define GIVEN_KEY(name, of, is_needed, about) \
+	{GIVEN_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
+#include "spec/given.def"
+#undef GIVEN_KEY
+	{GIVEN_GROUP_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"`GROUP=N` of a member: none starts before N are bound"},
+	{GIVEN_EPOCH_KEY, DIALECT_ANNOTATION, DIALECT_GIVES, "which scheduler decided"},
+	{DIALECT_RECORD_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"foreign resources that were taken out of the containers"},
+	{DIALECT_LIST_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"the dialects that were on when the pod was made"},
+	{MANIFEST_DEFAULT_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
+		"the default container of a pod with several"},
+	{NULL},
+};
+
+static const char *const differs[] = {NULL};
+
+const struct dialect dialect_divvy = {
+	.name = "divvy",
+	.title = "divvy's own",
+	.coming = "Write these annotations into the pod or into the template of a Job, Deployment, "
+		  "StatefulSet or CronJob. `<container>.divvy.gpu/<field>` speaks of one container "
+		  "and goes over what the pod's fields say of it.",
+	.prefix = NULL, /* each key is looked at in translate() */
+	.keys = keys,
+	.differs = differs,
+	.translate = translate,
+};

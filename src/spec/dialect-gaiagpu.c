@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GaiaGPU: gpu-manager and gpu-admission of Tencent. vcuda-core is percent of one device, or a
+ * multiple of 100 for whole ones; the same is the limit, unless the annotation vcuda-core-limit
+ * lets the pod have more of what is left over.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "spec/dialect-internal.h"
+
+#define P "tencent.com/"
+#define SHOW "%.*s"
+#define SHOWN(s) (int)MIN((s).n, (size_t)48), (s).p ? (s).p : ""
+#define MEMORY_UNIT (256 * DIALECT_MIB)
+#define CORE_ONE 100u
+#define CORES_MAX (SPEC_DEVICES_MAX * CORE_ONE)
+
+/* 0: none. */
+static int read_limit(const struct dialect_draft *draft, uint64_t *ret_limit, struct error *err)
+{
+	const struct str *text = draft_annotation(draft, P "vcuda-core-limit");
+
+	*ret_limit = 0;
+	if (text && parse_uint(*text, 1, CORE_ONE, ret_limit, NULL) < 0)
+		return fail(err, EINVAL,
+			P "vcuda-core-limit '" SHOW "': allowed is vcuda-core to 100 (percent)",
+			SHOWN(*text));
+	return 0;
+}
+
+static int set_share(
+	struct spec *spec, uint64_t core, uint64_t memory, uint64_t limit, struct error *err)
+{
+	if (!memory)
+		return fail(err, EINVAL,
+			P "vcuda-memory is missing: with " P "vcuda-core %llu, below 100, there "
+			  "has to be a number of 256 MiB",
+			(unsigned long long)core);
+	if (limit && limit < core)
+		return fail(err, EINVAL,
+			P "vcuda-core-limit '%llu': is below " P "vcuda-core %llu; allowed is %llu "
+			  "to 100",
+			(unsigned long long)limit, (unsigned long long)core,
+			(unsigned long long)core);
+	spec->request = (uint32_t)core * 10;
+	spec->limit = (uint32_t)(limit ? limit : core) * 10;
+	spec->memory_bytes = memory * MEMORY_UNIT;
+	return 0;
+}
+
+static int add(struct dialect_draft *draft, uint32_t container, uint64_t limit, struct error *err)
+{
+	uint64_t core = 0, memory = 0;
+	struct spec spec;
+	int r = draft_resource(draft, container, P "vcuda-core", CORES_MAX, &core, err);
+
+	if (r >= 0)
+		r = draft_resource(
+			draft, container, P "vcuda-memory", INT64_MAX / MEMORY_UNIT, &memory, err);
+	if (r < 0 || (!core && !memory))
+		return MIN(r, 0);
+	if (!core)
+		return fail(err, EINVAL,
+			P "vcuda-core is missing: with " P "vcuda-memory there has to be 1 to 99, "
+			  "or a multiple of 100");
+	spec_init(&spec);
+	if (core < CORE_ONE) {
+		r = set_share(&spec, core, memory, limit, err);
+		return r < 0 ? r : draft_add(draft, container, &spec, err);
+	}
+	if (core % CORE_ONE)
+		return fail(err, EINVAL,
+			P "vcuda-core %llu: above 100 it has to be a multiple of 100, as whole "
+			  "devices; allowed is 1 to 99, or 100, 200 ... %u",
+			(unsigned long long)core, CORES_MAX);
+	spec.request = (uint32_t)(core / CORE_ONE) * SPEC_SHARE_ONE;
+	return draft_add(draft, container, &spec, err);
+}
+
+static int translate(struct dialect_draft *draft, struct error *err)
+{
+	uint64_t limit;
+	int r = read_limit(draft, &limit, err);
+
+	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++)
+		r = add(draft, i, limit, err);
+	return r;
+}
+
+/* The original numbers the main containers alone. */
+static uint32_t main_number(const struct manifest *pod, uint32_t container)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < container; i++)
+		n += pod->container[i].kind == MANIFEST_MAIN;
+	return n;
+}
+
+static const struct dialect_step running[] = {{P "gpu-assigned", "false", "true"}, {NULL}};
+
+static int write_back(struct dialect_writer *w)
+{
+	int r = 0;
+
+	for (uint32_t i = writer_next(w, 0); r >= 0 && i < w->result->n_tenants;
+		i = writer_next(w, i + 1)) {
+		const uint32_t c = w->result->tenant[i].container;
+		char key[64];
+
+		if (w->pod->container[c].kind != MANIFEST_MAIN)
+			continue;
+		snprintf(key, sizeof(key), P "predicate-gpu-idx-%u", main_number(w->pod, c));
+		r = writer_put_list(w, i, WRITER_INDEXES, DIALECT_ANNOTATION, MANIFEST_NONE, key);
+	}
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "predicate-node", "%s",
+			    w->given->node);
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, P "predicate-time", "%llu",
+			    (unsigned long long)w->given->time_ns);
+	return r < 0 ? r
+		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, running[0].key, "%s",
+			       running[0].before);
+}
+
+static const struct dialect_key keys[] = {
+	{P "vcuda-core", DIALECT_RESOURCE, DIALECT_ASKS,
+		"request and limit, 1 to 99 percent of a device; 100, 200, ...: whole devices"},
+	{P "vcuda-memory", DIALECT_RESOURCE, DIALECT_ASKS,
+		"memory, in 256 MiB; needed below 100, without effect from there"},
+	{P "vcuda-core-limit", DIALECT_ANNOTATION, DIALECT_READS,
+		"limit, vcuda-core to 100 percent, for every container below 100"},
+	{P "predicate-gpu-idx-", DIALECT_ANNOTATION, DIALECT_GIVES,
+		"with the container's number behind it: indexes of its devices"},
+	{P "predicate-node", DIALECT_ANNOTATION, DIALECT_GIVES, "the node"},
+	{P "predicate-time", DIALECT_ANNOTATION, DIALECT_GIVES,
+		"when it was placed, ns since 1970"},
+	{P "gpu-assigned", DIALECT_ANNOTATION, DIALECT_GIVES, "true once it runs"},
+	{NULL},
+};
+
+static const char *const differs[] = {
+	"Time is what is shared out, not grid blocks: small kernels are held to their share, and a "
+	"request is a guarantee.",
+	"vcuda-core below 100 without vcuda-memory, and the other way round, is refused; such a "
+	"pod "
+	"was taken for one without a GPU. 150 is refused when the pod is made.",
+	"vcuda-core 100 is a whole device, shared with nobody, with all of its memory.",
+	NULL,
+};
+
+const struct dialect dialect_gaiagpu = {
+	.name = "gaiagpu",
+	.title = "GaiaGPU (gpu-manager of Tencent)",
+	.coming = "Switch the dialect on. gpu-admission, gpu-manager and the node label "
+		  "nvidia-device-enable are not needed.",
+	.keys = keys,
+	.differs = differs,
+	.translate = translate,
+	.write_back = write_back,
+	.running = running,
+};

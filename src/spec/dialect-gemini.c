@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gemini, as annotations: its published form is a file (gemini.h), which `divvy apply` reads; in a
+ * cluster its users had the three numbers and the labels of KubeShare 1.0 under its own name.
+ */
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "spec/dialect-internal.h"
+
+#define P "gemini/"
+
+static int translate(struct dialect_draft *draft, struct error *err)
+{
+	/* Both names of the memory are known; one of them may be there. */
+	const bool is_long = draft_annotation(draft, P "gpu_memory");
+	const struct dialect_fraction fraction = {
+		P "gpu_request", P "gpu_limit", is_long ? P "gpu_memory" : P "gpu_mem"};
+	struct spec spec;
+	int r;
+
+	if (is_long && draft_annotation(draft, P "gpu_mem"))
+		return fail(err, EINVAL, P "gpu_mem and " P "gpu_memory: keep one of the two");
+	r = draft_fraction(draft, &fraction, &spec, err);
+	r = r < 0 ? r : draft_spec_label(draft, P "sched_affinity", spec.affinity, err);
+	r = r < 0 ? r : draft_spec_label(draft, P "sched_anti-affinity", spec.anti_affinity, err);
+	r = r < 0 ? r : draft_spec_label(draft, P "sched_exclusion", spec.exclusion, err);
+	if (r < 0)
+		return r;
+	spec.has_exclusion = spec.exclusion[0];
+	return draft_add_pod(draft, &spec, err);
+}
+
+static const struct dialect_key keys[] = {
+	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_ASKS,
+		"request, 0 to 1; 0 is 0.001 in class opportunistic"},
+	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_ASKS, "limit, request to 1"},
+	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
+	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_ASKS, "the same"},
+	{P "sched_affinity", DIALECT_ANNOTATION, DIALECT_READS, "affinity"},
+	{P "sched_anti-affinity", DIALECT_ANNOTATION, DIALECT_READS, "anti-affinity"},
+	{P "sched_exclusion", DIALECT_ANNOTATION, DIALECT_READS,
+		"exclusion; the empty label is none"},
+	{NULL},
+};
+
+static const char *const differs[] = {
+	"gpu_request 1.0 is a whole device, shared with nobody.",
+	"Shares are in steps of 0.001. Memory may be a quantity such as 1Gi.",
+	NULL,
+};
+
+const struct dialect dialect_gemini = {
+	.name = "gemini",
+	.title = "Gemini",
+	.coming = "Switch the dialect on. A resource-config.txt goes to `divvy apply` on the node; "
+		  "gem-schd, gem-pmgr and libgemhook are not needed. SharePods of kubeshare.nthu "
+		  "with these annotations need `kubeshare` in the list as well.",
+	.prefix = P,
+	.keys = keys,
+	.differs = differs,
+	.translate = translate,
+};

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/dialect-group.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/parse.h"
+
+#define SHOW "%.*s"
+#define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
+
+static const struct dialect_group_key keys[] = {
+	{"scheduling.x-k8s.io/pod-group", DIALECT_LABEL, NULL, "scheduling.x-k8s.io",
+		"the scheduler-plugins' coscheduling: name of a PodGroup"},
+	{"pod-group.scheduling.sigs.k8s.io", DIALECT_LABEL, NULL, "scheduling.sigs.k8s.io",
+		"the same in its older form, and Koordinator's"},
+	{"pod-group.scheduling.sigs.k8s.io/name", DIALECT_LABEL,
+		"pod-group.scheduling.sigs.k8s.io/min-available", NULL,
+		"lightweight coscheduling: the name, and how many have to be there"},
+	{"scheduling.k8s.io/group-name", DIALECT_ANNOTATION, NULL, "scheduling.volcano.sh",
+		"Volcano, and what is run with it: name of a PodGroup"},
+	{"scheduling.volcano.sh/group-name", DIALECT_ANNOTATION, NULL, "scheduling.volcano.sh",
+		"the same in Volcano's own domain"},
+};
+
+const struct dialect_group_key *dialect_group_key_at(size_t i)
+{
+	return i < ARRAY_SIZE(keys) ? &keys[i] : NULL;
+}
+
+static const struct str *find(
+	const struct dialect_draft *draft, const struct dialect_group_key *k, const char *key)
+{
+	return k->where == DIALECT_LABEL ? draft_label(draft, key) : draft_annotation(draft, key);
+}
+
+static int read_one(
+	struct dialect_draft *draft, const struct dialect_group_key *k, struct error *err)
+{
+	const struct str *name = find(draft, k, k->key);
+	const struct str *least = k->least ? find(draft, k, k->least) : NULL;
+	uint64_t n = 0;
+
+	if (!name || !name->n)
+		return 0;
+	if (k->least && !least) {
+		draft_note(draft, "%s: without %s it is no group", k->key, k->least);
+		return 0;
+	}
+	if (least && parse_uint(*least, 1, SPEC_GROUP_SIZE_MAX, &n, NULL) < 0)
+		return fail(err, EINVAL, "%s '" SHOW "': allowed is 1 to %u members", k->least,
+			SHOWN(*least), SPEC_GROUP_SIZE_MAX);
+	return draft_group(draft, k->key, *name, (uint32_t)n, SPEC_SHARE_ONE, k->object, err);
+}
+
+int dialect_read_groups(struct dialect_draft *draft, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(keys); i++)
+		r = read_one(draft, &keys[i], err);
+	return r;
+}

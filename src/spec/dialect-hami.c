@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HAMi (also known as k8s-vGPU-scheduler): `nvidia.com/gpu: n` are n vGPUs on different devices,
+ * each with gpumem MiB or a percentage of the memory (all of it when neither is given) and gpucores
+ * percent of the time, which are reserved and the limit; 0 or none: no limit and nothing reserved;
+ * 100: the device alone. Priority 0 goes before 1.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "spec/dialect-internal.h"
+
+#define P "nvidia.com/"
+#define SHOW "%.*s"
+#define SHOWN(s) (int)MIN((s).n, (size_t)48), (s).p ? (s).p : ""
+#define POLICY "GPU_CORE_UTILIZATION_POLICY"
+#define NONE UINT64_MAX
+
+struct asked {
+	uint64_t gpu, mem, percentage, cores, priority; /* NONE: not given */
+};
+
+static const struct {
+	const char *resource;
+	uint64_t max;
+	size_t at;
+} resources[] = {
+	{P "gpu", SPEC_DEVICES_MAX, offsetof(struct asked, gpu)},
+	{P "gpumem", INT64_MAX / DIALECT_MIB, offsetof(struct asked, mem)},
+	{P "gpumem-percentage", 100, offsetof(struct asked, percentage)},
+	{P "gpucores", 100, offsetof(struct asked, cores)},
+	{P "priority", 1, offsetof(struct asked, priority)},
+};
+
+/* 1: it asks; 0: it does not. */
+static int read_asked(
+	struct dialect_draft *draft, uint32_t container, struct asked *ret, struct error *err)
+{
+	const bool is_plain = !draft_has_resource(draft, container, P "gpumem") &&
+		!draft_has_resource(draft, container, P "gpumem-percentage") &&
+		!draft_has_resource(draft, container, P "gpucores");
+
+	/* Whole devices are another dialect's where that is on too. */
+	if (is_plain &&
+		(!draft_has_resource(draft, container, P "gpu") ||
+			dialect_is_on(&draft->config, &dialect_nvidia)))
+		return 0;
+	*ret = (struct asked){NONE, NONE, NONE, NONE, NONE};
+	for (size_t i = 0; i < ARRAY_SIZE(resources); i++) {
+		uint64_t *value = (uint64_t *)((char *)ret + resources[i].at);
+		int r = draft_resource(
+			draft, container, resources[i].resource, resources[i].max, value, err);
+
+		if (r < 0)
+			return r;
+	}
+	if (ret->gpu == NONE)
+		ret->gpu = 1;
+	return ret->gpu > 0;
+}
+
+/* The container's own wish not to be held to gpucores. */
+static int read_policy(const struct dialect_draft *draft, uint32_t container, bool *ret_unlimited,
+	struct error *err)
+{
+	const struct str *policy = manifest_find(draft->pod->container[container].env, STR(POLICY));
+
+	*ret_unlimited = false;
+	if (!policy || !policy->n)
+		return 0;
+	*ret_unlimited = policy->n == 7 && !strncasecmp(policy->p, "disable", 7);
+	if (!*ret_unlimited && (policy->n != 7 || strncasecmp(policy->p, "default", 7)) &&
+		(policy->n != 5 || strncasecmp(policy->p, "force", 5)))
+		return fail(err, EINVAL, POLICY " '" SHOW "': allowed is default, force or disable",
+			SHOWN(*policy));
+	return 0;
+}
+
+static int set_numbers(
+	struct spec *spec, const struct asked *a, bool is_unlimited, struct error *err)
+{
+	const uint64_t cores = a->cores == NONE ? 0 : a->cores;
+
+	if (a->mem != NONE && a->mem && a->percentage != NONE)
+		return fail(err, EINVAL,
+			P "gpumem %llu and " P "gpumem-percentage %llu: keep one of the two",
+			(unsigned long long)a->mem, (unsigned long long)a->percentage);
+	if (a->percentage == 0)
+		return fail(err, EINVAL, P "gpumem-percentage 0: allowed is 1 to 100");
+	if (a->mem != NONE && a->mem)
+		spec->memory_bytes = a->mem * DIALECT_MIB;
+	else
+		spec->memory_permille = a->percentage == NONE ? SPEC_SHARE_ONE
+							      : (uint32_t)a->percentage * 10;
+	spec->class = a->priority == 0 ? SPEC_LATENCY : SPEC_STANDARD;
+	if (cores == 100) {
+		spec->request = (uint32_t)a->gpu * SPEC_SHARE_ONE;
+		return 0;
+	}
+	spec->count = (uint32_t)a->gpu;
+	spec->request = cores ? (uint32_t)cores * 10 : 1;
+	if (cores && !is_unlimited)
+		spec->limit = spec->request;
+	return 0;
+}
+
+static const struct {
+	const char *key, *field, *sign;
+} lists[] = {
+	{P "use-gputype", "model", ""},
+	{P "nouse-gputype", "model", "!"},
+	{P "use-gpuuuid", "device", ""},
+	{P "nouse-gpuuuid", "device", "!"},
+};
+
+/* "A100, V100" to be used and "T4" not: "A100,V100,!T4" */
+static int read_lists(
+	const struct dialect_draft *draft, const char *field, struct spec *spec, struct error *err)
+{
+	_cleanup_buf_ struct buf pattern = BUF_INIT(2 * DIALECT_VALUE_MAX);
+	const char *key = NULL;
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		const struct str *value = draft_annotation(draft, lists[i].key);
+		struct str rest = value ? *value : STR_NONE, item;
+
+		if (!value || lists[i].field[0] != field[0])
+			continue;
+		key = lists[i].key;
+		if (str_find(*value, '\0') != value->n)
+			return fail(err, EINVAL, "%s: a character 0 is not allowed", key);
+		while (str_split(&rest, ',', &item))
+			if (str_trim(item).n)
+				buf_addf(&pattern, "%s%s%" STR_FMT, pattern.n ? "," : "",
+					lists[i].sign, STR_ARG(str_trim(item)));
+	}
+	if (!key)
+		return 0;
+	if (buf_error(&pattern) == -ENOMEM)
+		return fail(err, ENOMEM, "out of memory");
+	if (buf_error(&pattern) < 0)
+		return fail(err, EINVAL, "%s: more than %u characters", key, SPEC_PATTERN - 1);
+	r = pattern.n ? spec_set(spec, field, buf_text(&pattern), err) : 0;
+	return r < 0 ? fail_within(err, r, "%s", key) : 0;
+}
+
+static int check_mode(const struct dialect_draft *draft, struct error *err)
+{
+	const struct str *mode = draft_annotation(draft, P "vgpu-mode");
+
+	if (mode && mode->n && !str_is(*mode, "hami-core"))
+		return fail(err, EINVAL,
+			P "vgpu-mode '" SHOW "': allowed is hami-core; MIG and MPS are not "
+			  "divided up by pods here",
+			SHOWN(*mode));
+	return 0;
+}
+
+static int translate(struct dialect_draft *draft, struct error *err)
+{
+	struct spec wished;
+	int r = check_mode(draft, err);
+
+	spec_init(&wished);
+	r = r < 0 ? r : read_lists(draft, "model", &wished, err);
+	r = r < 0 ? r : read_lists(draft, "device", &wished, err);
+	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++) {
+		struct spec spec = wished;
+		bool is_unlimited;
+		struct asked asked;
+
+		r = read_asked(draft, i, &asked, err);
+		if (r <= 0)
+			continue;
+		r = read_policy(draft, i, &is_unlimited, err);
+		r = r < 0 ? r : set_numbers(&spec, &asked, is_unlimited, err);
+		r = r < 0 ? r : draft_add(draft, i, &spec, err);
+	}
+	return r;
+}
+
+/* ---- back ---- */
+
+static uint64_t mib(const struct dialect_device *d)
+{
+	return d->granted_bytes / DIALECT_MIB;
+}
+
+/* Percent as HAMi's tools know it: 0 where nothing was reserved. */
+static uint32_t cores(const struct spec *spec)
+{
+	return spec->request == 1 && !spec->exclusive ? 0 : spec->request / 10;
+}
+
+/* "UUID,NVIDIA,MiB,cores:" for each device, ";" behind each of the main containers. */
+static int format_devices(const struct dialect_writer *w, struct buf *out)
+{
+	for (uint32_t c = 0; c < w->pod->n_containers; c++) {
+		if (w->pod->container[c].kind != MANIFEST_MAIN)
+			continue;
+		for (uint32_t i = 0; i < w->result->n_tenants; i++) {
+			const struct dialect_grant *g = &w->given->grant[i];
+
+			for (uint32_t k = 0;
+				w->result->tenant[i].container == c && k < g->n_devices; k++)
+				buf_addf(out, "%s,NVIDIA,%llu,%u:", g->device[k].uuid,
+					(unsigned long long)mib(&g->device[k]),
+					cores(&w->result->tenant[i].spec));
+		}
+		buf_add_byte(out, ';');
+	}
+	return buf_error(out);
+}
+
+static int write_env(const struct dialect_writer *w, uint32_t i)
+{
+	const struct dialect_grant *g = &w->given->grant[i];
+	const struct spec *spec = &w->result->tenant[i].spec;
+	const uint32_t c = w->result->tenant[i].container;
+	int r = 0;
+
+	for (uint32_t k = 0; r >= 0 && k < g->n_devices; k++) {
+		char key[48];
+
+		snprintf(key, sizeof(key), "CUDA_DEVICE_MEMORY_LIMIT_%u", k);
+		r = writer_put(
+			w, DIALECT_ENV, c, key, "%llum", (unsigned long long)mib(&g->device[k]));
+	}
+	r = r < 0 ? r : writer_put(w, DIALECT_ENV, c, "CUDA_DEVICE_SM_LIMIT", "%u", cores(spec));
+	if (r >= 0 && spec->class == SPEC_LATENCY)
+		r = writer_put(w, DIALECT_ENV, c, "CUDA_TASK_PRIORITY", "0");
+	return r;
+}
+
+static const struct dialect_step running[] = {
+	{"hami.io/bind-phase", "allocating", "success"}, {NULL}};
+
+static int write_back(struct dialect_writer *w)
+{
+	_cleanup_buf_ struct buf devices = BUF_INIT(64u << 10);
+	const unsigned long long seconds = w->given->time_ns / 1000000000;
+	int r = 0;
+
+	for (uint32_t i = writer_next(w, 0); r >= 0 && i < w->result->n_tenants;
+		i = writer_next(w, i + 1))
+		r = write_env(w, i);
+	r = r < 0 ? r : format_devices(w, &devices);
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE,
+			    "hami.io/vgpu-devices-allocated", "%s", buf_text(&devices));
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/vgpu-node", "%s",
+			    w->given->node);
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/vgpu-time", "%llu",
+			    seconds);
+	r = r < 0 ? r
+		  : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, "hami.io/bind-time", "%llu",
+			    seconds);
+	return r < 0 ? r
+		     : writer_put(w, DIALECT_ANNOTATION, MANIFEST_NONE, running[0].key, "%s",
+			       running[0].before);
+}
+
+static const struct dialect_key keys[] = {
+	{P "gpu", DIALECT_RESOURCE, DIALECT_ASKS, "count; 1 when only the others are given"},
+	{P "gpumem", DIALECT_RESOURCE, DIALECT_ASKS, "memory on each device, in MiB"},
+	{P "gpumem-percentage", DIALECT_RESOURCE, DIALECT_ASKS,
+		"memory on each device, 1 to 100 percent; neither: all of it"},
+	{P "gpucores", DIALECT_RESOURCE, DIALECT_ASKS,
+		"request and limit, percent of each device; 0 or none: request 0.001, limit 1; "
+		"100: whole devices"},
+	{P "priority", DIALECT_RESOURCE, DIALECT_READS, "0: class latency; 1 or none: standard"},
+	{P "use-gputype", DIALECT_ANNOTATION, DIALECT_READS, "model: one of these"},
+	{P "nouse-gputype", DIALECT_ANNOTATION, DIALECT_READS, "model: none of these"},
+	{P "use-gpuuuid", DIALECT_ANNOTATION, DIALECT_READS, "device: among these"},
+	{P "nouse-gpuuuid", DIALECT_ANNOTATION, DIALECT_READS, "device: none of these"},
+	{P "vgpu-mode", DIALECT_ANNOTATION, DIALECT_READS, "hami-core; mig and mps are refused"},
+	{POLICY, DIALECT_ENV, DIALECT_READS, "disable: limit 1 whatever gpucores is"},
+	{P "numa-bind", DIALECT_ANNOTATION, DIALECT_IGNORES,
+		"devices of a pod are near each other anyway where that is possible"},
+	{"hami.io/node-scheduler-policy", DIALECT_ANNOTATION, DIALECT_IGNORES,
+		"the cluster's placement policy decides"},
+	{"hami.io/gpu-scheduler-policy", DIALECT_ANNOTATION, DIALECT_IGNORES,
+		"the cluster's placement policy decides"},
+	{"hami.io/vgpu-devices-allocated", DIALECT_ANNOTATION, DIALECT_GIVES,
+		"UUID,NVIDIA,MiB,cores of each device, by container"},
+	{"hami.io/vgpu-node", DIALECT_ANNOTATION, DIALECT_GIVES, "the node"},
+	{"hami.io/vgpu-time", DIALECT_ANNOTATION, DIALECT_GIVES, "when it was placed, in seconds"},
+	{"hami.io/bind-time", DIALECT_ANNOTATION, DIALECT_GIVES, "the same"},
+	{"hami.io/bind-phase", DIALECT_ANNOTATION, DIALECT_GIVES,
+		"allocating, then success once it runs"},
+	{"CUDA_DEVICE_MEMORY_LIMIT_", DIALECT_ENV, DIALECT_GIVES,
+		"with the device's number behind it: its memory, such as 3000m"},
+	{"CUDA_DEVICE_SM_LIMIT", DIALECT_ENV, DIALECT_GIVES, "gpucores, for programs that look"},
+	{"CUDA_TASK_PRIORITY", DIALECT_ENV, DIALECT_GIVES, "0 for priority 0"},
+	{NULL},
+};
+
+static const char *const differs[] = {
+	"gpucores are held as time on the device, per container and whatever the number of its "
+	"processes: 30 and 70 beside each other are 30 and 70.",
+	"gpumem and gpumem-percentage together are refused; the percentage was dropped.",
+	"gpucores above 100 is refused; it was cut to 100.",
+	"Limits cannot be changed by what a container sets in its own environment: the "
+	"CUDA_DEVICE_* variables are there to be read. CUDA_DISABLE_CONTROL has no effect.",
+	"hami.io/vgpu-devices-to-allocate is not written: nobody has anything left to allocate.",
+	NULL,
+};
+
+const struct dialect dialect_hami = {
+	.name = "hami",
+	.title = "HAMi",
+	.coming =
+		"Switch the dialect on, and take HAMi's webhook and device plugin away from those "
+		"nodes first. Where whole GPUs are asked as nvidia.com/gpu alone, switch nvidia "
+		"on as well: those are then exclusive; without it they are shared, as with HAMi.",
+	.keys = keys,
+	.differs = differs,
+	.translate = translate,
+	.write_back = write_back,
+	.running = running,
+};

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plain `nvidia.com/gpu`: whole devices. Where this is not switched on such pods are NVIDIA's
+ * device plugin's, and are left as they are; so are MIG instances and time-sliced replicas always.
+ */
+#include "base/cleanup.h"
+#include "spec/dialect-internal.h"
+
+#define KEY "nvidia.com/gpu"
+
+/* With one of these it is HAMi's, where that is on. */
+static bool is_hami(const struct dialect_draft *draft, uint32_t container)
+{
+	return dialect_is_on(&draft->config, &dialect_hami) &&
+		(draft_has_resource(draft, container, "nvidia.com/gpumem") ||
+			draft_has_resource(draft, container, "nvidia.com/gpumem-percentage") ||
+			draft_has_resource(draft, container, "nvidia.com/gpucores"));
+}
+
+static int translate(struct dialect_draft *draft, struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < draft->pod->n_containers; i++) {
+		uint64_t n = 0;
+		struct spec spec;
+
+		if (is_hami(draft, i))
+			continue;
+		r = draft_resource(draft, i, KEY, SPEC_DEVICES_MAX, &n, err);
+		if (r <= 0 || !n) {
+			r = MIN(r, 0);
+			continue;
+		}
+		spec_init(&spec);
+		spec.request = (uint32_t)n * SPEC_SHARE_ONE;
+		r = draft_add(draft, i, &spec, err);
+	}
+	return r;
+}
+
+static const struct dialect_key keys[] = {
+	{KEY, DIALECT_RESOURCE, DIALECT_ASKS, "request: that many whole devices"},
+	{NULL},
+};
+
+static const char *const differs[] = {
+	"Only where it is switched on; elsewhere the resource stays what it was.",
+	NULL,
+};
+
+const struct dialect dialect_nvidia = {
+	.name = "nvidia",
+	.title = "nvidia.com/gpu",
+	.coming =
+		"Nothing has to be done: such pods run as they did, beside divvy's, on devices of "
+		"their own. Switch the dialect on to have divvy place them too, in gangs, with "
+		"preemption, and where they fragment least.",
+	.keys = keys,
+	.differs = differs,
+	.translate = translate,
+};

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GpuShare of Wang et al. (2023): annotations of a VirtualPod, and of a pod. All four numbers are
+ * there or it is no pod with a GPU. Priority 0 is guaranteed, 1 burstable, 2 best effort; their
+ * rules of company are the placement policy `wang` (place-wang.c), their order on the device is
+ * that of the classes latency, standard and opportunistic.
+ */
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "spec/dialect-internal.h"
+
+#define P "gpushare/"
+
+static const struct dialect_fraction fraction = {P "gpu_request", P "gpu_limit", P "gpu_memory"};
+
+static const enum spec_class classes[] = {SPEC_LATENCY, SPEC_STANDARD, SPEC_OPPORTUNISTIC};
+
+static int read_class(const struct dialect_draft *draft, struct spec *spec, struct error *err)
+{
+	const struct str *text = draft_annotation(draft, P "resource_priority");
+
+	if (!text)
+		return fail(err, EINVAL,
+			P "resource_priority is missing: allowed is 0 (guaranteed), 1 (burstable) "
+			  "or 2 (best effort)");
+	if (text->n != 1 || text->p[0] < '0' || text->p[0] > '2')
+		return fail(err, EINVAL,
+			P "resource_priority '%.*s': allowed is 0 (guaranteed), 1 (burstable) or 2 "
+			  "(best effort)",
+			(int)MIN(text->n, (size_t)48), text->p);
+	spec->class = classes[text->p[0] - '0'];
+	return 0;
+}
+
+static int translate(struct dialect_draft *draft, struct error *err)
+{
+	struct spec spec;
+	int r = draft_fraction(draft, &fraction, &spec, err);
+
+	r = r < 0 ? r : read_class(draft, &spec, err);
+	r = r < 0 ? r : draft_vgpu(draft, P "GPUID", err);
+	return r < 0 ? r : draft_add_pod(draft, &spec, err);
+}
+
+static int write_back(struct dialect_writer *w)
+{
+	return writer_put_vgpu(w, P "GPUID", "deviceid", "podmanagerport");
+}
+
+static const struct dialect_key keys[] = {
+	{P "gpu_request", DIALECT_ANNOTATION, DIALECT_ASKS, "request, 0 to 1; 0 is 0.001"},
+	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_ASKS, "limit, request to 1"},
+	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
+	{P "resource_priority", DIALECT_ANNOTATION, DIALECT_ASKS,
+		"class: 0 latency, 1 standard, 2 opportunistic"},
+	{P "GPUID", DIALECT_ANNOTATION, DIALECT_READS,
+		"with spec.nodeName: on the vGPU of that name"},
+	{P "taskid", DIALECT_ANNOTATION, DIALECT_IGNORES, "the pod's own name is its id"},
+	{P "GPUID", DIALECT_ANNOTATION, DIALECT_GIVES, "name of the vGPU"},
+	{"deviceid", DIALECT_STATUS, DIALECT_GIVES, "UUID of the device"},
+	{"podmanagerport", DIALECT_STATUS, DIALECT_GIVES, "0: there is no pod manager"},
+	{NULL},
+};
+
+static const char *const differs[] = {
+	"A missing or wrong value is refused when the object is made; it was logged, and the pod "
+	"waited for ever.",
+	"Which classes may be on one device is the placement policy's question: with policy wang "
+	"as in the original, with others as they decide.",
+	"Whoever is best effort waits for the device only while a guaranteed one wants it, not for "
+	"a fixed time after it.",
+	"gpu_request 1.0 is a whole device, shared with nobody. Shares are in steps of 0.001.",
+	NULL,
+};
+
+const struct dialect dialect_wang = {
+	.name = "wang",
+	.title = "GpuShare (Wang et al.)",
+	.coming =
+		"Switch the dialect on, and choose placement policy wang to keep the rules of who "
+		"may be beside whom. Annotations move from the VirtualPod to the pod, or to its "
+		"template.",
+	.prefix = P,
+	.keys = keys,
+	.differs = differs,
+	.translate = translate,
+	.write_back = write_back,
+};

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of dialects and one pass over it. Each that is switched on and finds one of its keys
+ * adds tenants; two that speak of the same container have to mean the same.
+ */
+#include "spec/dialect.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "spec/dialect-group.h"
+#include "spec/dialect-internal.h"
+
+#define SHOW "%.*s"
+#define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
+#define PER_DEVICE_DEFAULT 100u /* the original's DP_NUMBER_CONTAINERS_PER_GPU */
+
+static const struct dialect *const dialects[] = {
+	&dialect_divvy,
+	&dialect_kubeshare,
+	&dialect_kubeshare2,
+	&dialect_gemini,
+	&dialect_gpushare,
+	&dialect_gaiagpu,
+	&dialect_deepomatic,
+	&dialect_hami,
+	&dialect_wang,
+	&dialect_nvidia,
+};
+
+const struct dialect *dialect_at(size_t i)
+{
+	return i < ARRAY_SIZE(dialects) ? dialects[i] : NULL;
+}
+
+bool dialect_is_on(const struct dialect_config *config, const struct dialect *dialect)
+{
+	if (dialect == &dialect_divvy)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(dialects); i++)
+		if (dialects[i] == dialect)
+			return config->enabled >> i & 1;
+	return false;
+}
+
+/* ---- which are on ---- */
+
+static int set_option(struct dialect_config *config, const struct dialect *dialect,
+	struct str option, struct error *err)
+{
+	uint64_t n;
+
+	if (dialect == &dialect_gpushare) {
+		config->gpushare_is_mib = str_is(option, "MiB");
+		if (!config->gpushare_is_mib && !str_is(option, "GiB"))
+			return fail(err, EINVAL,
+				DIALECT_LIST_KEY " gpushare=" SHOW ": allowed is GiB or MiB",
+				SHOWN(option));
+		return 0;
+	}
+	if (dialect != &dialect_deepomatic)
+		return fail(err, EINVAL, DIALECT_LIST_KEY " %s=" SHOW ": it takes no value",
+			dialect->name, SHOWN(option));
+	if (parse_uint(option, 1, SPEC_SHARE_ONE, &n, NULL) < 0)
+		return fail(err, EINVAL,
+			DIALECT_LIST_KEY " deepomatic=" SHOW
+					 ": allowed is 1 to %u containers on a device",
+			SHOWN(option), SPEC_SHARE_ONE);
+	config->deepomatic_per_device = (uint32_t)n;
+	return 0;
+}
+
+static int enable(struct dialect_config *config, struct str item, struct error *err)
+{
+	const size_t at = str_find(item, '=');
+	const struct str name = str_trim((struct str){item.p, at});
+
+	for (size_t i = 0; i < ARRAY_SIZE(dialects); i++) {
+		if (!str_is(name, dialects[i]->name))
+			continue;
+		config->enabled |= 1u << i;
+		if (at == item.n)
+			return 0;
+		return set_option(config, dialects[i],
+			str_trim((struct str){item.p + at + 1, item.n - at - 1}), err);
+	}
+	return fail(err, EINVAL,
+		DIALECT_LIST_KEY
+		" '" SHOW "': there are kubeshare, kubeshare2, gemini, gpushare (or gpushare=MiB), "
+		"gaiagpu, deepomatic (or deepomatic=N), hami, wang and nvidia",
+		SHOWN(item));
+}
+
+int dialect_config_parse(struct str list, struct dialect_config *ret_config, struct error *err)
+{
+	struct dialect_config config = {.deepomatic_per_device = PER_DEVICE_DEFAULT};
+	struct str item;
+
+	while (str_split(&list, ',', &item)) {
+		int r;
+
+		item = str_trim(item);
+		r = item.n ? enable(&config, item, err) : 0;
+		if (r < 0)
+			return r;
+	}
+	config.enabled |= 1;
+	*ret_config = config;
+	return 0;
+}
+
+int dialect_config_format(const struct dialect_config *config, struct buf *out)
+{
+	bool is_first = true;
+
+	for (size_t i = 1; i < ARRAY_SIZE(dialects); i++) {
+		if (!(config->enabled >> i & 1))
+			continue;
+		buf_addf(out, "%s%s", is_first ? "" : ",", dialects[i]->name);
+		if (dialects[i] == &dialect_gpushare && config->gpushare_is_mib)
+			buf_add_text(out, "=MiB");
+		if (dialects[i] == &dialect_deepomatic)
+			buf_addf(out, "=%u", config->deepomatic_per_device);
+		is_first = false;
+	}
+	return buf_error(out);
+}
+
+/* ---- keys ---- */
+
+/* That of this place, or else of another. */
+static const struct dialect_key *find_key(
+	const struct dialect *dialect, enum dialect_where where, struct str name)
+{
+	const struct dialect_key *other = NULL;
+
+	for (const struct dialect_key *k = dialect->keys; k->key; k++) {
+		if (!str_is(name, k->key))
+			continue;
+		if (k->where == where)
+			return k;
+		other = k;
+	}
+	return other;
+}
+
+#define NEAR 3u /* letters: nearer than that is a slip */
+
+/* A pod may have very many keys: those that cannot be near cost nothing. */
+static bool may_be_near(struct str name, struct str key)
+{
+	const size_t domain = str_find(key, '/');
+
+	return MAX(name.n, key.n) - MIN(name.n, key.n) < NEAR && name.n > domain &&
+		str_eq((struct str){name.p, domain}, (struct str){key.p, domain});
+}
+
+/* The key of that place which was meant, or NULL. */
+static const char *near_key(
+	const struct dialect *dialect, enum dialect_where where, struct str name)
+{
+	const char *best = NULL;
+	size_t nearest = NEAR;
+
+	for (const struct dialect_key *k = dialect->keys; k->key; k++) {
+		const struct str key = str_from(k->key);
+		size_t d;
+
+		if (k->where != where || !may_be_near(name, key))
+			continue;
+		d = str_distance(name, key);
+		if (d < nearest) {
+			nearest = d;
+			best = k->key;
+		}
+	}
+	return best;
+}
+
+/* A key that is ours by its prefix and that we do not know: a slip is refused, the rest is told. */
+static int check_unknown(
+	struct dialect_draft *draft, enum dialect_where where, struct str name, struct error *err)
+{
+	const char *near = near_key(draft->dialect, where, name);
+
+	if (near)
+		return fail(err, EINVAL, "'" SHOW "': there is no such field; did you mean %s?",
+			SHOWN(name), near);
+	draft_note(draft, "'" SHOW "' is unknown in dialect %s and has no effect", SHOWN(name),
+		draft->dialect->name);
+	return 0;
+}
+
+static int check_keys(struct dialect_draft *draft, enum dialect_where where,
+	struct manifest_list list, struct error *err)
+{
+	const struct dialect *dialect = draft->dialect;
+
+	for (uint32_t i = 0; i < list.n; i++) {
+		const struct dialect_key *k = find_key(dialect, where, list.entry[i].key);
+		int r = 0;
+
+		if (k && k->use == DIALECT_IGNORES)
+			draft_note(draft, "%s: %s", k->key, k->about);
+		else if (k && k->use != DIALECT_GIVES && k->where != where)
+			draft_note(draft, "%s: is read as %s only", k->key,
+				k->where == DIALECT_LABEL ? "a label" : "an annotation");
+		if (!k && dialect->prefix &&
+			str_has_prefix(list.entry[i].key, str_from(dialect->prefix)))
+			r = check_unknown(draft, where, list.entry[i].key, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Keys of resources are near one another in many systems: only of those that share a prefix. */
+static int check_resources(struct dialect_draft *draft, struct error *err)
+{
+	const struct dialect *dialect = draft->dialect;
+
+	for (uint32_t c = 0; c < draft->pod->n_containers; c++) {
+		const struct manifest_list list = draft->pod->container[c].limits;
+
+		for (uint32_t i = 0; i < list.n; i++) {
+			const char *near = NULL;
+
+			if (!find_key(dialect, DIALECT_RESOURCE, list.entry[i].key))
+				near = near_key(dialect, DIALECT_RESOURCE, list.entry[i].key);
+			if (near)
+				return fail(err, EINVAL,
+					"'" SHOW "': there is no such resource; did you mean %s?",
+					SHOWN(list.entry[i].key), near);
+		}
+	}
+	return 0;
+}
+
+/* An empty value asks for nothing. */
+static bool asks(const struct dialect_draft *draft, const struct dialect_key *k)
+{
+	const struct str *value = k->where == DIALECT_LABEL ? draft_label(draft, k->key)
+							    : draft_annotation(draft, k->key);
+
+	if (k->where != DIALECT_RESOURCE)
+		return value && value->n;
+	for (uint32_t i = 0; i < draft->pod->n_containers; i++)
+		if (draft_has_resource(draft, i, k->key))
+			return true;
+	return false;
+}
+
+static const char *is_asked(const struct dialect_draft *draft)
+{
+	for (const struct dialect_key *k = draft->dialect->keys; k->key; k++)
+		if (k->use == DIALECT_ASKS && asks(draft, k))
+			return k->key;
+	return NULL;
+}
+
+/* ---- one pass ---- */
+
+/* Somebody wonders why nothing comes of it. The native resource has a meaning without us. */
+static void note_off(struct dialect_draft *draft)
+{
+	const char *key = is_asked(draft);
+
+	if (key && strcmp(key, "nvidia.com/gpu"))
+		draft_note(draft, "%s: dialect %s is not switched on in this namespace (%s)", key,
+			draft->dialect->name, DIALECT_LIST_KEY);
+}
+
+static int translate_one(struct dialect_draft *draft, struct error *err)
+{
+	int r;
+
+	if (!dialect_is_on(&draft->config, draft->dialect)) {
+		note_off(draft);
+		return 0;
+	}
+	if (draft->dialect == &dialect_divvy)
+		return draft->dialect->translate(draft, err);
+	if (draft->dialect->prefix || is_asked(draft)) {
+		r = check_keys(draft, DIALECT_ANNOTATION, draft->pod->annotations, err);
+		r = r < 0 ? r : check_keys(draft, DIALECT_LABEL, draft->pod->labels, err);
+		if (r < 0)
+			return r;
+	}
+	r = check_resources(draft, err);
+	if (r < 0 || !is_asked(draft))
+		return r;
+	return draft->dialect->translate(draft, err);
+}
+
+static int by_container(const void *a, const void *b)
+{
+	const struct dialect_tenant *x = a, *y = b;
+
+	return x->container < y->container ? -1 : x->container > y->container;
+}
+
+/* What is the pod's goes into every tenant, and what is still open is refused. */
+static int complete(struct dialect_draft *draft, struct error *err)
+{
+	struct dialect_result *result = draft->result;
+
+	if (result->group[0] && !result->group_size && !result->group_object)
+		return fail(err, EINVAL,
+			"divvy.gpu/group '%.63s': divvy.gpu/group-size is missing: allowed is 1 to "
+			"%u members",
+			result->group, SPEC_GROUP_SIZE_MAX);
+	if (result->n_tenants)
+		qsort(result->tenant, result->n_tenants, sizeof(*result->tenant), by_container);
+	for (uint32_t i = 0; i < result->n_tenants; i++) {
+		struct spec *spec = &result->tenant[i].spec;
+		int r;
+
+		memcpy(spec->group, result->group, sizeof(spec->group));
+		spec->group_size = result->group_size;
+		spec->group_threshold = result->group_threshold;
+		r = spec_finish(spec, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* The list that was written into the pod when it was admitted counts, not today's. */
+static int choose_config(
+	struct dialect_draft *draft, const struct dialect_config *config, struct error *err)
+{
+	const struct str *list = draft_annotation(draft, DIALECT_LIST_KEY),
+			 *record = draft_annotation(draft, DIALECT_RECORD_KEY);
+
+	draft->config = *config;
+	draft->record = record ? *record : STR_NONE;
+	if (draft->record.n > DIALECT_RECORD_MAX)
+		return fail(err, EINVAL,
+			DIALECT_RECORD_KEY ": %zu characters, at most %u are possible",
+			draft->record.n, DIALECT_RECORD_MAX);
+	return list ? dialect_config_parse(*list, &draft->config, err) : 0;
+}
+
+int dialect_translate(const struct manifest *pod, const struct dialect_config *config,
+	struct dialect_result *ret_result, struct error *err)
+{
+	struct dialect_draft draft = {.pod = pod, .result = ret_result};
+	int r;
+
+	memset(ret_result, 0, sizeof(*ret_result));
+	r = manifest_check(pod, err);
+	r = r < 0 ? r : choose_config(&draft, config, err);
+	ret_result->config = draft.config;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dialects); i++) {
+		draft.dialect = dialects[i];
+		r = translate_one(&draft, err);
+	}
+	draft.dialect = &dialect_divvy;
+	r = r < 0 ? r : dialect_read_groups(&draft, err);
+	return r < 0 ? r : complete(&draft, err);
+}
+
+void dialect_result_done(struct dialect_result *result)
+{
+	free(result->tenant);
+	free(result->foreign);
+	memset(result, 0, sizeof(*result));
+}
+
+int dialect_record_format(
+	const struct manifest *pod, const struct dialect_result *result, struct buf *out)
+{
+	for (uint32_t i = 0; i < result->n_foreign; i++) {
+		const struct dialect_foreign *f = &result->foreign[i];
+
+		buf_addf(out, "%s%" STR_FMT "/%" STR_FMT "=%llu", i ? "," : "",
+			STR_ARG(pod->container[f->container].name), STR_ARG(f->resource),
+			(unsigned long long)f->value);
+	}
+	return buf_error(out);
+}
+
+int dialect_need(const struct manifest *pod, const struct dialect_result *result,
+	struct dialect_need *ret_need, struct error *err)
+{
+	_cleanup_free_ uint64_t *need = calloc(3 * (size_t)pod->n_containers + 1, sizeof(*need));
+	const size_t n = pod->n_containers;
+
+	if (!need)
+		return fail(err, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < result->n_tenants; i++) {
+		const struct spec *spec = &result->tenant[i].spec;
+		const uint32_t c = result->tenant[i].container;
+		uint64_t bytes;
+
+		if (__builtin_mul_overflow(spec->memory_bytes, spec->count, &bytes))
+			bytes = UINT64_MAX;
+		need[c] = 1;
+		need[n + c] = (uint64_t)spec->request * spec->count;
+		need[2 * n + c] = bytes;
+	}
+	ret_need->slots = manifest_add_up(pod, need);
+	ret_need->milli = manifest_add_up(pod, need + n);
+	ret_need->memory_bytes = manifest_add_up(pod, need + 2 * n);
+	return 0;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec/manifest.h"
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+#include "spec/quantity.h"
+
+#define SHOW "%.*s"
+#define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
+#define LIMIT_RANGER_KEY "kubernetes.io/limit-ranger"
+
+const struct str *manifest_find(struct manifest_list list, struct str key)
+{
+	for (uint32_t i = 0; i < list.n; i++)
+		if (str_eq(list.entry[i].key, key))
+			return &list.entry[i].value;
+	return NULL;
+}
+
+uint32_t manifest_container_find(const struct manifest *pod, struct str name)
+{
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		if (str_eq(pod->container[i].name, name))
+			return i;
+	return MANIFEST_NONE;
+}
+
+bool manifest_has_slot(const struct manifest *pod, uint32_t container)
+{
+	const struct str *slot = manifest_find(
+		pod->container[container].limits, STR(MANIFEST_SLOT));
+	uint64_t n;
+
+	/* 0 has more than one spelling. */
+	return slot && (quantity_parse(*slot, 1, &n, NULL) < 0 || n > 0);
+}
+
+static bool manifest_skip_suffix(struct str *s, const char *word)
+{
+	if (!str_skip_suffix(s, str_from(word)))
+		return false;
+	*s = str_trim(*s);
+	return true;
+}
+
+/* "cpu, divvy.gpu/milli limit for container main": that list of that container, with that name? */
+static bool lists_resource(
+	struct str item, const struct manifest_container *c, const char *list, struct str resource)
+{
+	const char *where = c->kind == MANIFEST_MAIN ? "for container" : "for init container";
+	struct str name;
+
+	item = str_trim(item);
+	if (!str_skip_suffix(&item, c->name) || !item.n || item.p[item.n - 1] != ' ')
+		return false;
+	item = str_trim(item);
+	if (!manifest_skip_suffix(&item, where) || !manifest_skip_suffix(&item, list))
+		return false;
+	while (str_split(&item, ',', &name))
+		if (str_eq(str_trim(name), resource))
+			return true;
+	return false;
+}
+
+bool manifest_is_limit_rangers(
+	const struct manifest *pod, uint32_t container, const char *list, struct str resource)
+{
+	const struct str *said = manifest_find(pod->annotations, STR(LIMIT_RANGER_KEY));
+	struct str rest = said ? *said : STR_NONE, item;
+
+	str_skip_prefix(&rest, STR("LimitRanger plugin set: "));
+	while (str_split(&rest, ';', &item))
+		if (lists_resource(item, &pod->container[container], list, resource))
+			return true;
+	return false;
+}
+
+/* LimitRanger gives a slot to every container, so that its slots say nothing of a choice. */
+static bool has_own_slot(const struct manifest *pod, uint32_t container)
+{
+	return manifest_has_slot(pod, container) &&
+		!manifest_is_limit_rangers(pod, container, MANIFEST_LIMIT, STR(MANIFEST_SLOT));
+}
+
+static bool is_managed(const struct manifest *pod, uint32_t container)
+{
+	return pod->container[container].is_managed;
+}
+
+static bool is_any(const struct manifest *pod, uint32_t container)
+{
+	return true;
+}
+
+static uint32_t main_where(
+	const struct manifest *pod, bool (*is_it)(const struct manifest *pod, uint32_t container))
+{
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		if (pod->container[i].kind == MANIFEST_MAIN && is_it(pod, i))
+			return i;
+	return MANIFEST_NONE;
+}
+
+static uint32_t main_named_by(const struct manifest *pod, const char *key)
+{
+	const struct str *name = manifest_find(pod->annotations, str_from(key));
+	const uint32_t i = name ? manifest_container_find(pod, *name) : MANIFEST_NONE;
+
+	return i != MANIFEST_NONE && pod->container[i].kind == MANIFEST_MAIN ? i : MANIFEST_NONE;
+}
+
+uint32_t manifest_main(const struct manifest *pod)
+{
+	/* Injectors of sidecars write these for kubectl. */
+	static const char *const theirs[] = {"kubectl.kubernetes.io/default-container",
+		"kubectl.kubernetes.io/default-logs-container"};
+	uint32_t i = main_named_by(pod, MANIFEST_DEFAULT_KEY);
+
+	if (i == MANIFEST_NONE)
+		i = main_where(pod, has_own_slot);
+	for (size_t k = 0; i == MANIFEST_NONE && k < ARRAY_SIZE(theirs); k++)
+		i = main_named_by(pod, theirs[k]);
+	if (i == MANIFEST_NONE)
+		i = main_where(pod, is_managed);
+	return i != MANIFEST_NONE ? i : main_where(pod, is_any);
+}
+
+static int check_list(struct manifest_list list, const char *what, struct error *err)
+{
+	if (list.n > MANIFEST_ENTRIES_MAX)
+		return fail(err, EINVAL, "%s: %u of them, at most %u are possible", what, list.n,
+			MANIFEST_ENTRIES_MAX);
+	return 0;
+}
+
+static int check_container(const struct manifest_container *c, struct error *err)
+{
+	int r;
+
+	if (!c->name.n || c->name.n > MANIFEST_CONTAINER_NAME_MAX)
+		return fail(err, EINVAL,
+			"container '" SHOW "': a name of 1 to %u characters is needed",
+			SHOWN(c->name), MANIFEST_CONTAINER_NAME_MAX);
+	r = check_list(c->requests, "requests", err);
+	r = r < 0 ? r : check_list(c->limits, "limits", err);
+	r = r < 0 ? r : check_list(c->env, "env", err);
+	return r < 0 ? fail_within(err, r, "container " SHOW, SHOWN(c->name)) : 0;
+}
+
+int manifest_check(const struct manifest *pod, struct error *err)
+{
+	int r = check_list(pod->labels, "labels", err);
+
+	r = r < 0 ? r : check_list(pod->annotations, "annotations", err);
+	if (r < 0)
+		return r;
+	if (pod->n_containers > MANIFEST_CONTAINERS_MAX)
+		return fail(err, EINVAL, "containers: %u of them, at most %u are possible",
+			pod->n_containers, MANIFEST_CONTAINERS_MAX);
+	if (pod->ns.n > MANIFEST_NAME_MAX || pod->name.n > MANIFEST_NAME_MAX ||
+		pod->node.n > MANIFEST_NAME_MAX)
+		return fail(err, EINVAL, "a name of %zu characters: at most %u are possible",
+			MAX(MAX(pod->ns.n, pod->name.n), pod->node.n), MANIFEST_NAME_MAX);
+	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++)
+		r = check_container(&pod->container[i], err);
+	return r;
+}
+
+int manifest_resource(const struct manifest *pod, uint32_t container, const char *resource,
+	uint64_t *ret_value, struct error *err)
+{
+	const struct manifest_container *c = &pod->container[container];
+	const struct str *limit = manifest_find(c->limits, str_from(resource)),
+			 *request = manifest_find(c->requests, str_from(resource));
+	uint64_t value = 0, requested = 0;
+	int r = 0;
+
+	if (!limit && !request)
+		return 0;
+	if (limit)
+		r = quantity_parse(*limit, 1, &value, err);
+	if (r == 0 && request)
+		r = quantity_parse(*request, 1, limit ? &requested : &value, err);
+	if (r < 0)
+		return fail_within(err, -EINVAL, "%s", resource);
+	if (limit && request && value != requested)
+		return fail(err, EINVAL,
+			"%s: request '" SHOW "' and limit '" SHOW "' have to be equal", resource,
+			SHOWN(*request), SHOWN(*limit));
+	*ret_value = value;
+	return 1;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+void manifest_sum_add(struct manifest_sum *sum, enum manifest_kind kind, uint64_t need)
+{
+	switch (kind) {
+	case MANIFEST_MAIN: sum->main = add(sum->main, need); break;
+	case MANIFEST_SIDECAR:
+		sum->sidecars = add(sum->sidecars, need);
+		sum->most = MAX(sum->most, sum->sidecars);
+		break;
+	case MANIFEST_INIT: sum->most = MAX(sum->most, add(sum->sidecars, need)); break;
+	}
+}
+
+uint64_t manifest_sum_value(const struct manifest_sum *sum)
+{
+	return MAX(sum->most, add(sum->main, sum->sidecars));
+}
+
+uint64_t manifest_add_up(const struct manifest *pod, const uint64_t *need)
+{
+	struct manifest_sum sum = {0};
+
+	for (uint32_t i = 0; i < pod->n_containers; i++)
+		manifest_sum_add(&sum, pod->container[i].kind, need[i]);
+	return manifest_sum_value(&sum);
+}

@@ -1,0 +1,757 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pods into specs, dialect by dialect: what the other systems publish as examples, limits, slips,
+ * contradictions. The forms of pods and of results are manifest-text.h's.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "spec/dialect.h"
+#include "spec/quantity.h"
+#include "manifest-text.h"
+
+#define ALL "d kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia\n"
+
+struct row {
+	const char *pod, *means;
+};
+
+/* The translation as text, "!sentence" where it is refused. The caller's. */
+static char *translate(const char *text, struct dialect_result *ret)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT(16384);
+	struct dialect_config config;
+	struct error err = {0};
+	static struct manifest_text t;
+
+	manifest_text_parse(str_from(text), &t);
+	assert_ok(dialect_config_parse(t.dialects, &config, NULL));
+	if (dialect_translate(&t.pod, &config, ret, &err) < 0)
+		buf_addf(&out, "!%s", err.msg);
+	else
+		manifest_text_show(&t.pod, ret, &out);
+	assert_ok(buf_error(&out));
+	return str_dup(buf_str(&out));
+}
+
+static void check(const struct row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		_cleanup_dialect_ struct dialect_result result;
+		_cleanup_free_ char *means = translate(rows[i].pod, &result);
+		const bool is_refusal = rows[i].means[0] == '!';
+
+		if (is_refusal ? means[0] != '!' || !strstr(means, rows[i].means + 1)
+			       : strcmp(means, rows[i].means))
+			fail_msg("%s\n  gives: %s\n  not:   %s", rows[i].pod, means, rows[i].means);
+	}
+}
+
+static const struct row own[] = {
+	{"", ""},
+	{"a divvy.gpu/request=0.3", "main request=0.3 limit=1"},
+	{"a divvy.gpu/request=2\na divvy.gpu/memory=25%",
+		"main request=2 limit=1 exclusive memory=25%"},
+	{"a divvy.gpu/request=0.25\na divvy.gpu/limit=0.5\na divvy.gpu/count=2\n"
+	 "a divvy.gpu/memory=4Gi\na divvy.gpu/memory-policy=wait\na divvy.gpu/class=latency\n"
+	 "a divvy.gpu/priority=7\na divvy.gpu/mode=remote\na divvy.gpu/model=A100,!T4\n"
+	 "a divvy.gpu/device=GPU-1,GPU-2\na divvy.gpu/affinity=red\na divvy.gpu/anti-affinity=x\n"
+	 "a divvy.gpu/exclusion=\na divvy.gpu/group=g\na divvy.gpu/group-size=5\n"
+	 "a divvy.gpu/group-threshold=0.2\na divvy.gpu/network=10Gbps,50us\n"
+	 "a divvy.gpu/preferred-anti-affinity=y",
+		"main request=0.25 limit=0.5 count=2 memory=4Gi memory-policy=wait class=latency "
+		"priority=7 mode=remote model=A100,!T4 device=GPU-1,GPU-2 affinity=red "
+		"anti-affinity=x preferred-anti-affinity=y exclusion= network=10Gbps,50us; "
+		"group=g 5 0.2"},
+	/* the first main container, or those that are named */
+	{"c prepare init\nc log sidecar\nc a\nc b\na divvy.gpu/request=0.3",
+		"a request=0.3 limit=1"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na divvy.gpu/default-container=a",
+		"a request=0.3 limit=1"},
+	{"c side\nc a\nm divvy.gpu/slot=1\na divvy.gpu/request=0.3\na divvy.gpu/limit=0.5",
+		"a request=0.3 limit=0.5"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na kubectl.kubernetes.io/default-container=a",
+		"a request=0.3 limit=1"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na kubectl.kubernetes.io/default-container=a\n"
+	 "a side.divvy.gpu/request=0.1",
+		"side request=0.1 limit=1; a request=0.3 limit=1"},
+	{"c side\nc a\na divvy.gpu/request=0.3\na divvy.gpu/default-container=a\n"
+	 "a divvy.gpu/container=side",
+		"side request=0.3 limit=1"},
+	{"c a\nc b\na divvy.gpu/request=0.3\na divvy.gpu/container=b, a",
+		"a request=0.3 limit=1; b request=0.3 limit=1"},
+	{"c p init\nc a\na divvy.gpu/request=0.3\na divvy.gpu/container=p",
+		"p request=0.3 limit=1"},
+	{"c a\nc b\na b.divvy.gpu/request=0.3\na a.divvy.gpu/request=0.2",
+		"a request=0.2 limit=1; b request=0.3 limit=1"},
+	{"c a\nc b\na divvy.gpu/request=0.3\na divvy.gpu/class=latency\na a.divvy.gpu/request=0.2\n"
+	 "a b.divvy.gpu/request=0.1",
+		"a request=0.2 limit=1 class=latency; b request=0.1 limit=1"},
+	{"c a.b\nc b\na a.b.divvy.gpu/request=0.3", "a.b request=0.3 limit=1"},
+	/* a member of a group that has no device */
+	{"a divvy.gpu/group=g\na divvy.gpu/group-size=3", "group=g 3 1"},
+	/* what is given is not read */
+	{"a divvy.gpu/request=0.3\na divvy.gpu/devices=GPU-1\na main.divvy.gpu/granted-limit=0.1\n"
+	 "a divvy.gpu/epoch=4",
+		"main request=0.3 limit=1"},
+	{"a xdivvy.gpu/request=0.3\na divvy.gpu=1\na divvy.gpux/request=1", ""},
+
+	{"a divvy.gpu/limit=0.5", "!gpu request is missing"},
+	{"a divvy.gpu/request=1.5", "!divvy.gpu/request: gpu request 1.5: a request above 1 must"},
+	{"a divvy.gpu/request=0.0005", "!steps of 0.001"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/limit=0.4", "!0.5 to 1"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/class=latency\na divvy.gpu/priority=0",
+		"!priority 0: means opportunistic"},
+	{"a divvy.gpu/reqest=0.5",
+		"!'divvy.gpu/reqest': there is no such field; did you mean request?"},
+	{"a divvy.gpu/group_size=3", "!did you mean group-size?"},
+	{"a divvy.gpu/contaner=a", "!did you mean container?"},
+	{"a divvy.gpu/colour=red", "!there are request, limit"},
+	{"a divvy.gpu/=red", "!there are request, limit"},
+	{"a x.divvy.gpu/request=0.5", "!the pod has no container 'x'"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/container=x", "!divvy.gpu/container 'x'"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/container=", "!divvy.gpu/container ''"},
+	{"a main.divvy.gpu/group=g", "!a group is the whole pod's: write divvy.gpu/group"},
+	{"a main.divvy.gpu/container=g", "!there is no such field"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/group=g", "!divvy.gpu/group-size is missing"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/group-size=3", "!of which group?"},
+	{"a divvy.gpu/group=g\na divvy.gpu/group-size=0", "!1 to 65536"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/group=g\na divvy.gpu/group-size=3\n"
+	 "a divvy.gpu/group-threshold=1.1",
+		"!group-threshold 1.1"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/mode=local\na divvy.gpu/network=1Gbps",
+		"!network 1Gbps: with mode local"},
+	{"c p init\na divvy.gpu/request=0.5", "!no container that could have a GPU"},
+};
+
+static void divvys_own(void **state)
+{
+	check(own, ARRAY_SIZE(own));
+}
+
+/* Its README, doc/yaml/sharepod*.yaml, and the SharePod with a GPUID. */
+static const struct row kubeshare[] = {
+	{"d kubeshare\nc cuda\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0\n"
+	 "a kubeshare/gpu_mem=1073741824\na kubeshare/sched_affinity=red\n"
+	 "a kubeshare/sched_anti-affinity=green\na kubeshare/sched_exclusion=blue\nm cpu=1\n"
+	 "m memory=500Mi",
+		"cuda request=0.5 limit=1 memory=1Gi affinity=red anti-affinity=green "
+		"exclusion=blue"},
+	{"d kubeshare\nc cuda\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0\n"
+	 "a kubeshare/gpu_mem=3145728000",
+		"cuda request=0.5 limit=1 memory=3000Mi"},
+	{"d kubeshare\nn node01\nc cuda\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0\n"
+	 "a kubeshare/gpu_mem=1073741824\na kubeshare/GPUID=abcde",
+		"cuda request=0.5 limit=1 memory=1Gi; vgpu=abcde"},
+	/* forms of numbers that were fine */
+	{"d kubeshare\na kubeshare/gpu_request=.5\na kubeshare/gpu_limit=5e-1\n"
+	 "a kubeshare/gpu_mem=1",
+		"main request=0.5 limit=0.5 memory=1"},
+	{"d kubeshare\na kubeshare/gpu_request=0.0\na kubeshare/gpu_limit=1.\n"
+	 "a kubeshare/gpu_mem=1Gi",
+		"main request=0.001 limit=1 memory=1Gi class=opportunistic"},
+	{"d kubeshare\na kubeshare/gpu_request=1.0\na kubeshare/gpu_limit=1.0\n"
+	 "a kubeshare/gpu_mem=1Gi",
+		"main request=1 limit=1 exclusive memory=1Gi"},
+	/* the empty label is as none, of exclusion too */
+	{"d kubeshare\na kubeshare/gpu_request=0.1\na kubeshare/gpu_limit=1\na "
+	 "kubeshare/gpu_mem=1\n"
+	 "a kubeshare/sched_affinity=\na kubeshare/sched_exclusion=\na kubeshare/GPUID=",
+		"main request=0.1 limit=1 memory=1"},
+	/* off, or not asked for */
+	{"a kubeshare/gpu_request=0.5", ""},
+	{"d kubeshare\na kubeshare/sched_affinity=red", ""},
+	{"d kubeshare\na kubeshare/gpu_request=\na kubeshare/gpu_mem=", ""},
+
+	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0",
+		"!kubeshare/gpu_mem is missing: with kubeshare/gpu_request"},
+	{"d kubeshare\na kubeshare/gpu_mem=1", "!kubeshare/gpu_request is missing"},
+	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_mem=1",
+		"!kubeshare/gpu_limit is missing"},
+	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.5\n"
+	 "a kubeshare/gpu_mem=1",
+		"!kubeshare/gpu_limit '1.5': allowed is 0 to 1 in steps of 0.001"},
+	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=0.4\n"
+	 "a kubeshare/gpu_mem=1",
+		"!kubeshare/gpu_limit '0.4': is below kubeshare/gpu_request '0.5'; allowed is 0.5 "
+		"to 1"},
+	{"d kubeshare\na kubeshare/gpu_request=0\na kubeshare/gpu_limit=0\na kubeshare/gpu_mem=1",
+		"!kubeshare/gpu_limit '0': allowed is 0.001 to 1"},
+	{"d kubeshare\na kubeshare/gpu_request=0.3333\na kubeshare/gpu_limit=1\n"
+	 "a kubeshare/gpu_mem=1",
+		"!kubeshare/gpu_request '0.3333'"},
+	{"d kubeshare\na kubeshare/gpu_request=500m\na kubeshare/gpu_limit=1\n"
+	 "a kubeshare/gpu_mem=1",
+		"!kubeshare/gpu_request '500m'"},
+	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\n"
+	 "a kubeshare/gpu_mem=0",
+		"!kubeshare/gpu_mem '0': allowed is a whole number of bytes above 0"},
+	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\n"
+	 "a kubeshare/gpu_mem=1\na kubeshare/GPUID=abcde",
+		"!spec.nodeName is missing"},
+	{"d kubeshare\nn n\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\n"
+	 "a kubeshare/gpu_mem=1\na kubeshare/GPUID=a\tb",
+		"!kubeshare/GPUID: 3 characters; allowed is 1 to 63 printable ones of ASCII"},
+	{"d kubeshare\na kubeshare/gpu_reqest=0.5", "!did you mean kubeshare/gpu_request?"},
+};
+
+static void kubeshare_1(void **state)
+{
+	check(kubeshare, ARRAY_SIZE(kubeshare));
+}
+
+/* Its README's pod and job, test/cifar10 and test/distribute. */
+static const struct row kubeshare2[] = {
+	{"d kubeshare2\nc pytorch\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0\n"
+	 "l sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080",
+		"pytorch request=0.5 limit=1 class=opportunistic model==NVIDIA-GeForce-GTX-1080"},
+	{"d kubeshare2\nc pytorch\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0\n"
+	 "l sharedgpu/group_name=a\nl sharedgpu/group_headcount=5\n"
+	 "l sharedgpu/group_threshold=0.2\nl sharedgpu/priority=100",
+		"pytorch request=0.5 limit=1 priority=100; group=a 5 0.2"},
+	{"d kubeshare2\nc pytorch\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0\n"
+	 "l sharedgpu/priority=100\nl app=cifar10",
+		"pytorch request=0.5 limit=1 priority=100"},
+	{"d kubeshare2\nc elasticjob-worker\nl sharedgpu/gpu_request=2.0\nl "
+	 "sharedgpu/gpu_limit=2.0\n"
+	 "l sharedgpu/priority=100\nl sharedgpu/group_name=imagenet50-1\n"
+	 "l sharedgpu/min_available=2",
+		"elasticjob-worker request=2 limit=1 exclusive priority=100; group=imagenet50-1 2 "
+		"1"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=0.5\nl sharedgpu/priority=-1",
+		"main request=0.001 limit=0.5 class=opportunistic"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/gpu_request=1\nl sharedgpu/priority=1",
+		"main request=1 limit=1 exclusive priority=1"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=10\nl sharedgpu/gpu_request=10.0\n"
+	 "l sharedgpu/priority=1\nl sharedgpu/gpu_mem=5",
+		"main request=10 limit=1 exclusive priority=1"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/gpu_request=0.2\n"
+	 "l sharedgpu/priority=1\nl sharedgpu/gpu_mem=0\nl sharedgpu/gpu_model=",
+		"main request=0.2 limit=1 priority=1"},
+	/* the README's name of the group; no GPU at all; a group's member without one */
+	{"d kubeshare2\nl sharedgpu/gpu_limit=0\nl sharedgpu/pod_group_name=g\n"
+	 "l sharedgpu/group_headcount=3\nl sharedgpu/group_threshold=0.5",
+		"group=g 3 0.5"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=0.0\nl sharedgpu/gpu_request=0.0", ""},
+	{"d kubeshare2\nl sharedgpu/priority=5", ""},
+	/* not all three of a group's */
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/gpu_request=0.2\n"
+	 "l sharedgpu/priority=1\nl sharedgpu/group_name=g",
+		"main request=0.2 limit=1 priority=1"},
+
+	{"d kubeshare2\nl sharedgpu/gpu_request=0.5", "!sharedgpu/gpu_limit is missing"},
+	{"d kubeshare2\nl sharedgpu/gpu_mem=5", "!sharedgpu/gpu_limit is missing"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=2.0", "!sharedgpu/gpu_request is missing"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=3.0\nl sharedgpu/gpu_request=2.0",
+		"!above 1 both are the same whole number"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1.5\nl sharedgpu/gpu_request=1.5",
+		"!above 1 both are the same whole number"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=17\nl sharedgpu/gpu_request=17",
+		"!sharedgpu/gpu_limit '17': allowed is 0 to 16"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=0.5\nl sharedgpu/gpu_request=1.0", "!0.5"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/priority=101",
+		"!sharedgpu/priority '101': allowed is -1 or 0"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/priority=-2",
+		"!sharedgpu/priority '-2'"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\n"
+	 "l sharedgpu/group_headcount=0\nl sharedgpu/group_threshold=0.5",
+		"!sharedgpu/group_headcount '0'"},
+	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\n"
+	 "l sharedgpu/group_headcount=3\nl sharedgpu/group_threshold=2",
+		"!sharedgpu/group_threshold '2'"},
+	{"d kubeshare2\nl sharedgpu/gpu_limt=1", "!did you mean sharedgpu/gpu_limit?"},
+};
+
+static void kubeshare_2(void **state)
+{
+	check(kubeshare2, ARRAY_SIZE(kubeshare2));
+}
+
+/* floor(threshold x headcount + 0.5), as its users counted on. */
+static void kubeshare_2_rounds_as_it_did(void **state)
+{
+	static const struct {
+		const char *size, *threshold;
+		uint32_t least;
+	} cases[] = {{"5", "0.2", 1}, {"10", "0.2", 2}, {"5", "0.3", 2}, {"5", "0.5", 3},
+		{"3", "0.5", 2}, {"4", "1.0", 4}, {"5", "0.09", 1}, {"7", "0.35", 2},
+		{"1000", "0.0015", 0}, {"65536", "1", 65536}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_dialect_ struct dialect_result result;
+		char pod[256];
+		_cleanup_free_ char *means = NULL;
+
+		snprintf(pod, sizeof(pod),
+			"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\n"
+			"l sharedgpu/group_headcount=%s\nl sharedgpu/group_threshold=%s",
+			cases[i].size, cases[i].threshold);
+		means = translate(pod, &result);
+		if (!cases[i].least) { /* finer than 0.001 */
+			assert_contains(means, "!sharedgpu/group_threshold");
+			continue;
+		}
+		assert_int_equal(spec_group_least(&result.tenant[0].spec), cases[i].least);
+	}
+}
+
+static const struct row gemini[] = {
+	{"d gemini\na gemini/gpu_request=0.4\na gemini/gpu_limit=0.7\na gemini/gpu_mem=1073741824",
+		"main request=0.4 limit=0.7 memory=1Gi"},
+	{"d gemini\na gemini/gpu_request=0\na gemini/gpu_limit=1\na gemini/gpu_memory=1Gi\n"
+	 "a gemini/sched_exclusion=a\na gemini/sched_affinity=b\na gemini/sched_anti-affinity=c",
+		"main request=0.001 limit=1 memory=1Gi class=opportunistic affinity=b "
+		"anti-affinity=c exclusion=a"},
+	{"d gemini\na gemini/gpu_request=0\na gemini/gpu_limit=1\na gemini/gpu_memory=1Gi\n"
+	 "a gemini/gpu_mem=1Gi",
+		"!keep one of the two"},
+	{"d gemini\na gemini/gpu_request=0.4", "!gemini/gpu_limit is missing"},
+};
+
+/* samples/1.yaml and 4.yaml, and its user guide; GiB unless the namespace says MiB. */
+static const struct row gpushare[] = {
+	{"d gpushare=MiB\nc binpack-1\nm aliyun.com/gpu-mem=8138",
+		"binpack-1 request=0.001 limit=1 memory=8138Mi; "
+		"-binpack-1/aliyun.com/gpu-mem=8138"},
+	{"d gpushare=MiB\nc binpack-4\nr aliyun.com/gpu-mem=16276",
+		"binpack-4 request=0.001 limit=1 memory=16276Mi; "
+		"-binpack-4/aliyun.com/gpu-mem=16276"},
+	{"d gpushare\nc binpack-1\nm aliyun.com/gpu-mem=3",
+		"binpack-1 request=0.001 limit=1 memory=3Gi; -binpack-1/aliyun.com/gpu-mem=3"},
+	{"d gpushare=GiB\nc a\nr aliyun.com/gpu-mem=2\nr aliyun.com/gpu-count=1\nc b\n"
+	 "r aliyun.com/gpu-mem=1",
+		"a request=0.001 limit=1 memory=2Gi; b request=0.001 limit=1 memory=1Gi; "
+		"-a/aliyun.com/gpu-mem=2; -a/aliyun.com/gpu-count=1; -b/aliyun.com/gpu-mem=1"},
+	{"d gpushare\nr aliyun.com/gpu-mem=0", "-main/aliyun.com/gpu-mem=0"},
+	{"d gpushare\nr aliyun.com/gpu-mem=2\nr aliyun.com/gpu-count=2",
+		"!aliyun.com/gpu-count 2: gpu-mem is of one device"},
+	{"d gpushare\nr aliyun.com/gpu-mem=1.5", "!no whole number"},
+	{"d gpushare\nr aliyun.com/gpu-mem=9223372036854775807", "!allowed is 0 to 8589934591"},
+	{"d gpushare\nr aliyun.com/gpu-memm=5", "!did you mean aliyun.com/gpu-mem?"},
+};
+
+/* Its README: the annotation, a share, two cards. */
+static const struct row gaiagpu[] = {
+	{"d gaiagpu\nc nvidia\na tencent.com/vcuda-core-limit=50\nr tencent.com/vcuda-core=50\n"
+	 "r tencent.com/vcuda-memory=30",
+		"nvidia request=0.5 limit=0.5 memory=7680Mi; -nvidia/tencent.com/vcuda-core=50; "
+		"-nvidia/tencent.com/vcuda-memory=30"},
+	{"d gaiagpu\nc nvidia\nr tencent.com/vcuda-core=200\nr tencent.com/vcuda-memory=60",
+		"nvidia request=2 limit=1 exclusive; -nvidia/tencent.com/vcuda-core=200; "
+		"-nvidia/tencent.com/vcuda-memory=60"},
+	{"d gaiagpu\na tencent.com/vcuda-core-limit=80\nr tencent.com/vcuda-core=30\n"
+	 "r tencent.com/vcuda-memory=4",
+		"main request=0.3 limit=0.8 memory=1Gi; -main/tencent.com/vcuda-core=30; "
+		"-main/tencent.com/vcuda-memory=4"},
+	{"d gaiagpu\nr tencent.com/vcuda-core=20\nr tencent.com/vcuda-memory=1",
+		"main request=0.2 limit=0.2 memory=256Mi; -main/tencent.com/vcuda-core=20; "
+		"-main/tencent.com/vcuda-memory=1"},
+	{"d gaiagpu\nr tencent.com/vcuda-core=100",
+		"main request=1 limit=1 exclusive; -main/tencent.com/vcuda-core=100"},
+	{"d gaiagpu\nr tencent.com/vcuda-core=150\nr tencent.com/vcuda-memory=1",
+		"!tencent.com/vcuda-core 150: above 100 it has to be a multiple of 100"},
+	{"d gaiagpu\nr tencent.com/vcuda-core=250\nr tencent.com/vcuda-memory=1",
+		"!multiple of 100"},
+	{"d gaiagpu\nr tencent.com/vcuda-core=1700", "!allowed is 0 to 1600"},
+	{"d gaiagpu\nr tencent.com/vcuda-core=20", "!tencent.com/vcuda-memory is missing"},
+	{"d gaiagpu\nr tencent.com/vcuda-memory=20", "!tencent.com/vcuda-core is missing"},
+	{"d gaiagpu\na tencent.com/vcuda-core-limit=10\nr tencent.com/vcuda-core=20\n"
+	 "r tencent.com/vcuda-memory=4",
+		"!is below tencent.com/vcuda-core 20; allowed is 20 to 100"},
+	{"d gaiagpu\na tencent.com/vcuda-core-limit=101\nr tencent.com/vcuda-core=20",
+		"!vcuda-core-limit '101'"},
+};
+
+static const struct row deepomatic[] = {
+	{"d deepomatic\nr deepomatic.com/shared-gpu=1",
+		"main request=0.01 limit=1; -main/deepomatic.com/shared-gpu=1"},
+	{"d deepomatic=4\nr deepomatic.com/shared-gpu=1",
+		"main request=0.25 limit=1; -main/deepomatic.com/shared-gpu=1"},
+	{"d deepomatic=3\nr deepomatic.com/shared-gpu=2",
+		"main request=0.666 limit=1; -main/deepomatic.com/shared-gpu=2"},
+	{"d deepomatic=4\nr deepomatic.com/shared-gpu=4",
+		"main request=1 limit=1 exclusive; -main/deepomatic.com/shared-gpu=4"},
+	{"d deepomatic=4\nr deepomatic.com/shared-gpu=5", "!allowed is 0 to 4"},
+	{"d deepomatic=1000\nr deepomatic.com/shared-gpu=1",
+		"main request=0.001 limit=1; -main/deepomatic.com/shared-gpu=1"},
+};
+
+/* examples/nvidia/: default_use, example, use_memory_fraction, use_exclusive_card, specify_*. */
+static const struct row hami[] = {
+	{"d hami\nc ubuntu-container\nm nvidia.com/gpu=2\nm nvidia.com/gpumem=3000\n"
+	 "m nvidia.com/gpucores=30",
+		"ubuntu-container request=0.3 limit=0.3 count=2 memory=3000Mi; "
+		"-ubuntu-container/nvidia.com/gpu=2; -ubuntu-container/nvidia.com/gpumem=3000; "
+		"-ubuntu-container/nvidia.com/gpucores=30"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem=3000",
+		"main request=0.001 limit=1 memory=3000Mi; -main/nvidia.com/gpu=1; "
+		"-main/nvidia.com/gpumem=3000"},
+	{"d hami\nm nvidia.com/gpu=2\nm nvidia.com/gpumem-percentage=50\nm nvidia.com/gpucores=30",
+		"main request=0.3 limit=0.3 count=2 memory=50%; -main/nvidia.com/gpu=2; "
+		"-main/nvidia.com/gpumem-percentage=50; -main/nvidia.com/gpucores=30"},
+	{"d hami\nm nvidia.com/gpu=2\nm nvidia.com/gpumem-percentage=100\nm "
+	 "nvidia.com/gpucores=100",
+		"main request=2 limit=1 exclusive memory=100%; -main/nvidia.com/gpu=2; "
+		"-main/nvidia.com/gpumem-percentage=100; -main/nvidia.com/gpucores=100"},
+	{"d hami\na nvidia.com/use-gputype=A100,V100\nm nvidia.com/gpu=2",
+		"main request=0.001 limit=1 count=2 memory=100% model=A100,V100; "
+		"-main/nvidia.com/gpu=2"},
+	{"d hami\na nvidia.com/nouse-gputype=1080, 2080\nm nvidia.com/gpu=2",
+		"main request=0.001 limit=1 count=2 memory=100% model=!1080,!2080; "
+		"-main/nvidia.com/gpu=2"},
+	{"d hami\na nvidia.com/use-gpuuuid=GPU-123456\nm nvidia.com/gpu=1",
+		"main request=0.001 limit=1 memory=100% device=GPU-123456; -main/nvidia.com/gpu=1"},
+	{"d hami\na nvidia.com/use-gpuuuid=GPU-AAA,GPU-BBB\na nvidia.com/nouse-gpuuuid=GPU-CCC\n"
+	 "m nvidia.com/gpu=1",
+		"main request=0.001 limit=1 memory=100% device=GPU-AAA,GPU-BBB,!GPU-CCC; "
+		"-main/nvidia.com/gpu=1"},
+	{"d hami\na hami.io/gpu-scheduler-policy=binpack\nm nvidia.com/gpu=1",
+		"main request=0.001 limit=1 memory=100%; -main/nvidia.com/gpu=1"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpucores=30\nm nvidia.com/priority=0\n"
+	 "e GPU_CORE_UTILIZATION_POLICY=disable",
+		"main request=0.3 limit=1 memory=100% class=latency; -main/nvidia.com/gpu=1; "
+		"-main/nvidia.com/gpucores=30; -main/nvidia.com/priority=0"},
+	{"d hami\nm nvidia.com/gpumem=100\nm nvidia.com/gpucores=0\nm nvidia.com/priority=1",
+		"main request=0.001 limit=1 memory=100Mi; -main/nvidia.com/gpumem=100; "
+		"-main/nvidia.com/gpucores=0; -main/nvidia.com/priority=1"},
+	{"d hami\nc a\nm nvidia.com/gpu=1\nm nvidia.com/gpumem=100\nc b\nc c init\n"
+	 "m nvidia.com/gpu=1\nm nvidia.com/gpumem=50",
+		"a request=0.001 limit=1 memory=100Mi; c request=0.001 limit=1 memory=50Mi; "
+		"-a/nvidia.com/gpu=1; -a/nvidia.com/gpumem=100; -c/nvidia.com/gpu=1; "
+		"-c/nvidia.com/gpumem=50"},
+	{"d hami\nm nvidia.com/gpu=0", "-main/nvidia.com/gpu=0"},
+	{"d hami\nm nvidia.com/priority=0", ""},
+	{"m nvidia.com/gpu=1\nm nvidia.com/gpumem=100", ""},
+
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpucores=101",
+		"!nvidia.com/gpucores 101: allowed is 0 to 100"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=0", "!allowed is 1 to 100"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=101", "!allowed is 0 to 100"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=50\nm nvidia.com/gpumem=50",
+		"!keep one of the two"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/priority=2", "!nvidia.com/priority 2"},
+	{"d hami\nm nvidia.com/gpu=17\nm nvidia.com/gpumem=1",
+		"!nvidia.com/gpu 17: allowed is 0 to 16"},
+	{"d hami\na nvidia.com/vgpu-mode=mig\nm nvidia.com/gpu=1", "!nvidia.com/vgpu-mode 'mig'"},
+	{"d hami\nm nvidia.com/gpumem=1\ne GPU_CORE_UTILIZATION_POLICY=never",
+		"!allowed is default, force or disable"},
+	{"d hami\nm nvidia.com/gpumem=1\nm nvidia.com/gpucore=1",
+		"!did you mean nvidia.com/gpucores?"},
+};
+
+/* test/vpod1.yaml */
+static const struct row wang[] = {
+	{"d wang\nc cuda\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\n"
+	 "a gpushare/gpu_memory=8388608000\na gpushare/resource_priority=2\n"
+	 "a gpushare/taskid=default/virtualpod1",
+		"cuda request=0.4 limit=0.5 memory=8000Mi class=opportunistic"},
+	{"d wang\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\na gpushare/gpu_memory=1\n"
+	 "a gpushare/resource_priority=0",
+		"main request=0.4 limit=0.5 memory=1 class=latency"},
+	{"d wang\nn gpu39\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\n"
+	 "a gpushare/gpu_memory=1\na gpushare/resource_priority=1\na gpushare/GPUID=abcde",
+		"main request=0.4 limit=0.5 memory=1; vgpu=abcde"},
+	{"d wang\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\na gpushare/gpu_memory=1\n"
+	 "a gpushare/resource_priority=3",
+		"!gpushare/resource_priority '3': allowed is 0 (guaranteed)"},
+	{"d wang\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\na gpushare/gpu_memory=1",
+		"!gpushare/resource_priority is missing"},
+	{"d wang\na gpushare/resource_priority=1", "!gpushare/gpu_request is missing"},
+};
+
+static const struct row nvidia[] = {
+	{"d nvidia\nm nvidia.com/gpu=1",
+		"main request=1 limit=1 exclusive; -main/nvidia.com/gpu=1"},
+	{"d nvidia\nr nvidia.com/gpu=8",
+		"main request=8 limit=1 exclusive; -main/nvidia.com/gpu=8"},
+	{"m nvidia.com/gpu=1", ""},
+	{"d nvidia\nm nvidia.com/gpu.shared=1\nm nvidia.com/mig-1g.5gb=1", ""},
+	{"d nvidia\nm nvidia.com/gpu=17", "!allowed is 0 to 16"},
+	/* beside HAMi: what says more is its */
+	{"d nvidia,hami\nc a\nm nvidia.com/gpu=1\nc b\nm nvidia.com/gpu=1\nm nvidia.com/gpumem=5",
+		"a request=1 limit=1 exclusive; b request=0.001 limit=1 memory=5Mi; "
+		"-b/nvidia.com/gpu=1; -b/nvidia.com/gpumem=5; -a/nvidia.com/gpu=1"},
+};
+
+static void the_others(void **state)
+{
+	check(gemini, ARRAY_SIZE(gemini));
+	check(gpushare, ARRAY_SIZE(gpushare));
+	check(gaiagpu, ARRAY_SIZE(gaiagpu));
+	check(deepomatic, ARRAY_SIZE(deepomatic));
+	check(hami, ARRAY_SIZE(hami));
+	check(wang, ARRAY_SIZE(wang));
+	check(nvidia, ARRAY_SIZE(nvidia));
+}
+
+static const struct row mixed[] = {
+	/* the same in two ways is no contradiction */
+	{ALL "a divvy.gpu/request=0.5\na divvy.gpu/memory=1Gi\na kubeshare/gpu_request=0.5\n"
+	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1073741824",
+		"main request=0.5 limit=1 memory=1Gi"},
+	{ALL "a divvy.gpu/request=0.4\na divvy.gpu/memory=1Gi\na kubeshare/gpu_request=0.5\n"
+	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1073741824",
+		"!container main: divvy says 1 x 0.4 limit 1 memory 1Gi standard priority 50, "
+		"kubeshare says 1 x 0.5 limit 1 memory 1Gi standard priority 50: keep one of the "
+		"two"},
+	{ALL "m tencent.com/vcuda-core=30\nm tencent.com/vcuda-memory=1\nm aliyun.com/gpu-mem=256",
+		"!container main: gpushare says"},
+	{ALL "c a\nc b\nm nvidia.com/gpumem=256\na kubeshare/gpu_request=0.5\n"
+	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1Gi",
+		"a request=0.5 limit=1 memory=1Gi; b request=0.001 limit=1 memory=256Mi; "
+		"-b/nvidia.com/gpumem=256"},
+	/* divvy.gpu/container speaks for other dialects' annotations too */
+	{ALL "c side\nc b\na divvy.gpu/default-container=b\na kubeshare/gpu_request=0.5\n"
+	     "a kubeshare/gpu_limit=0.5\na kubeshare/gpu_mem=1024",
+		"b request=0.5 limit=0.5 memory=1Ki"},
+	/* A foreign resource says by itself whose it is. */
+	{ALL "c side\nc b\nm nvidia.com/gpu=1\na divvy.gpu/default-container=side",
+		"b request=1 limit=1 exclusive; -b/nvidia.com/gpu=1"},
+	{ALL "c a\nc b\na divvy.gpu/container=b\na kubeshare/gpu_request=0.5\n"
+	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1Gi",
+		"b request=0.5 limit=1 memory=1Gi"},
+	/* groups of other schedulers */
+	{ALL "l scheduling.x-k8s.io/pod-group=nginx\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=nginx 0 1 scheduling.x-k8s.io"},
+	{"a scheduling.k8s.io/group-name=podgroup-1\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=podgroup-1 0 1 scheduling.volcano.sh"},
+	{"l pod-group.scheduling.sigs.k8s.io=g\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=g 0 1 scheduling.sigs.k8s.io"},
+	{"l pod-group.scheduling.sigs.k8s.io/name=nginx\n"
+	 "l pod-group.scheduling.sigs.k8s.io/min-available=2\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1; group=nginx 2 1"},
+	{"l pod-group.scheduling.sigs.k8s.io/name=nginx\na divvy.gpu/request=0.5",
+		"main request=0.5 limit=1"},
+	{"l pod-group.scheduling.sigs.k8s.io/name=nginx\n"
+	 "l pod-group.scheduling.sigs.k8s.io/min-available=x",
+		"!min-available 'x': allowed is 1 to 65536"},
+	{"l scheduling.x-k8s.io/pod-group=g\na divvy.gpu/group=g\na divvy.gpu/group-size=3\n"
+	 "a divvy.gpu/group-threshold=0.5",
+		"group=g 3 0.5"},
+	{"l scheduling.x-k8s.io/pod-group=g\na divvy.gpu/group=g",
+		"group=g 0 1 scheduling.x-k8s.io"},
+	{"l scheduling.x-k8s.io/pod-group=g\na divvy.gpu/group=h\na divvy.gpu/group-size=3",
+		"!scheduling.x-k8s.io/pod-group 'g': the pod is in group 'h' already"},
+	{ALL "l sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\nl sharedgpu/group_headcount=3\n"
+	     "l sharedgpu/group_threshold=0.5\na divvy.gpu/group=g\na divvy.gpu/group-size=4",
+		"!sharedgpu/group_name 'g': 4 members of which 100% start, and 3 of which 50%"},
+	/* what was written when the pod was made counts */
+	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100",
+		"main request=0.001 limit=1 memory=100Mi; -main/nvidia.com/gpumem=100"},
+	{"d hami\na divvy.gpu/dialects=\nm nvidia.com/gpumem=100", ""},
+	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100\n"
+	 "m nvidia.com/gpumem=200",
+		"!nvidia.com/gpumem 200: it was 100 when the pod was made"},
+	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=many",
+		"!divvy.gpu/translated-from: 'many' is no quantity"},
+	{"a divvy.gpu/dialects=kubeshar", "!divvy.gpu/dialects 'kubeshar'"},
+	{ALL "n n1\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\na kubeshare/gpu_mem=1\n"
+	     "a kubeshare/GPUID=abcde\na gpushare/gpu_request=0.5\na gpushare/gpu_limit=1\n"
+	     "a gpushare/gpu_memory=1\na gpushare/resource_priority=1\na gpushare/GPUID=fghij",
+		"!gpushare/GPUID 'fghij': the pod names vGPU 'abcde' already"},
+	{ALL "q nvidia.com/gpumem=1\nm nvidia.com/gpumem=2", "!have to be equal"},
+	{ALL "q nvidia.com/gpumem=x", "!no quantity"},
+};
+
+static void mixed_and_contradictory(void **state)
+{
+	check(mixed, ARRAY_SIZE(mixed));
+}
+
+static void lists_of_dialects(void **state)
+{
+	static const char *const fine[] = {"", "hami", "gpushare", "gpushare=MiB", "deepomatic=100",
+		"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia"};
+	static const struct row wrong[] = {
+		{"kubernetes", "there are kubeshare, kubeshare2"},
+		{"hami=3", "it takes no value"},
+		{"gpushare=KiB", "allowed is GiB or MiB"},
+		{"deepomatic=0", "allowed is 1 to 1000"},
+		{"deepomatic=1001", "allowed is 1 to 1000"},
+		{"=", "there are kubeshare"},
+	};
+	struct dialect_config config, again;
+
+	for (size_t i = 0; i < ARRAY_SIZE(fine); i++) {
+		_cleanup_buf_ struct buf out = BUF_INIT(256);
+
+		assert_ok(dialect_config_parse(str_from(fine[i]), &config, NULL));
+		assert_ok(dialect_config_format(&config, &out));
+		assert_string_equal(buf_text(&out), fine[i]);
+	}
+	assert_ok(dialect_config_parse(STR(" hami , ,nvidia,"), &config, NULL));
+	assert_ok(dialect_config_parse(STR("nvidia,hami"), &again, NULL));
+	assert_int_equal(config.enabled, again.enabled);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		struct error err;
+
+		assert_int_equal(
+			dialect_config_parse(str_from(wrong[i].pod), &config, &err), -EINVAL);
+		assert_contains(err.msg, wrong[i].means);
+	}
+}
+
+/* What the user should hear although nothing is refused. */
+static void notes(void **state)
+{
+	static const struct row rows[] = {
+		{"m nvidia.com/gpumem=5", "dialect hami is not switched on"},
+		{"a kubeshare/gpu_request=0.5", "dialect kubeshare is not switched on"},
+		{"d hami\nm nvidia.com/gpu=1\na hami.io/gpu-scheduler-policy=spread",
+			"the cluster's placement policy decides"},
+		{"c a\nc b\nd gemini\na gemini/gpu_request=0.1\na gemini/gpu_limit=1\n"
+		 "a gemini/gpu_mem=1",
+			"only container a gets a share"},
+		{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g", "in no group"},
+		{"d kubeshare2\na sharedgpu/gpu_limit=1", "is read as a label only"},
+		{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/colour=red",
+			"'sharedgpu/colour' is unknown in dialect kubeshare2"},
+		{"d wang\na gpushare/taskid=a/b", "the pod's own name"},
+		{"l pod-group.scheduling.sigs.k8s.io/name=g", "it is no group"},
+		{"l divvy.gpu/request=0.5", "divvy.gpu/request: is read as an annotation only"},
+	};
+	_cleanup_dialect_ struct dialect_result quiet;
+	_cleanup_free_ char *none = translate("m nvidia.com/gpu=1", &quiet);
+
+	assert_string_equal(none, "");
+	assert_int_equal(quiet.n_notes, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		_cleanup_dialect_ struct dialect_result result;
+		_cleanup_free_ char *means = translate(rows[i].pod, &result);
+
+		if (result.n_notes != 1)
+			fail_msg("%s: %u notes, %s", rows[i].pod, result.n_notes, means);
+		assert_contains(result.note[0], rows[i].means);
+	}
+}
+
+/* Every upper bound, once at it and once above. */
+static void limits(void **state)
+{
+	char pod[16384];
+	size_t n = 0;
+	_cleanup_dialect_ struct dialect_result at, above, text, record;
+	char *shown;
+
+	for (unsigned int i = 0; i < DIALECT_TENANTS_MAX; i++)
+		n += (size_t)snprintf(
+			pod + n, sizeof(pod) - n, "c c%u\nm nvidia.com/gpumem=1\n", i);
+	snprintf(pod + n, sizeof(pod) - n, "d hami");
+	shown = translate(pod, &at);
+	assert_int_equal(at.n_tenants, DIALECT_TENANTS_MAX);
+	free(shown);
+	snprintf(pod + n, sizeof(pod) - n, "c more\nm nvidia.com/gpumem=1\nd hami");
+	shown = translate(pod, &above);
+	assert_contains(shown, "!more than 64 containers");
+	free(shown);
+	n = (size_t)snprintf(pod, sizeof(pod), "a divvy.gpu/request=");
+	memset(pod + n, '1', DIALECT_VALUE_MAX);
+	pod[n + DIALECT_VALUE_MAX] = '\0';
+	shown = translate(pod, &text);
+	assert_contains(shown, "!divvy.gpu/request: 512 characters, at most 511");
+	free(shown);
+	n = (size_t)snprintf(pod, sizeof(pod), "a divvy.gpu/translated-from=");
+	memset(pod + n, ',', sizeof(pod) - n - 1);
+	pod[sizeof(pod) - 1] = '\0';
+	{
+		_cleanup_free_ char *huge = calloc(1, 2 * DIALECT_RECORD_MAX);
+
+		memset(huge, ',', DIALECT_RECORD_MAX + n + 1);
+		memcpy(huge, pod, n);
+		shown = translate(huge, &record);
+	}
+	assert_contains(shown, "!divvy.gpu/translated-from: 16385 characters, at most 16384");
+	free(shown);
+}
+
+static void names_of_containers_are_counted(void **state)
+{
+	_cleanup_buf_ struct buf pod = BUF_INIT(4096);
+	_cleanup_dialect_ struct dialect_result at, above;
+	_cleanup_free_ char *fits = NULL, *does_not = NULL;
+
+	buf_add_text(&pod, "a divvy.gpu/request=0.5\na divvy.gpu/container=main");
+	for (unsigned int i = 1; i < MANIFEST_CONTAINERS_MAX; i++)
+		buf_add_text(&pod, ",main");
+	fits = translate(buf_text(&pod), &at);
+	assert_string_equal(fits, "main request=0.5 limit=1");
+	buf_add_text(&pod, ",main");
+	does_not = translate(buf_text(&pod), &above);
+	assert_string_equal(does_not, "!divvy.gpu/container: more than 256 names");
+}
+
+/* Quotas count a pod as Kubernetes counts one. */
+static void needs(void **state)
+{
+	static struct manifest_text t;
+	struct dialect_config config;
+	_cleanup_dialect_ struct dialect_result result;
+	struct dialect_need need;
+
+	manifest_text_parse(
+		STR("c prepare init\nm nvidia.com/gpumem=3000\nm nvidia.com/gpucores=90\n"
+		    "c log sidecar\nm nvidia.com/gpumem=100\nm nvidia.com/gpucores=10\n"
+		    "c a\nm nvidia.com/gpumem=1000\nm nvidia.com/gpucores=30\n"
+		    "m nvidia.com/gpu=2\nc b\nc c\nm nvidia.com/gpumem=500\n"),
+		&t);
+	assert_ok(dialect_config_parse(STR("hami"), &config, NULL));
+	assert_ok(dialect_translate(&t.pod, &config, &result, NULL));
+	assert_ok(dialect_need(&t.pod, &result, &need, NULL));
+	assert_int_equal(need.slots, 3);   /* log, a, c */
+	assert_int_equal(need.milli, 900); /* prepare, before log has started */
+	assert_int_equal(need.memory_bytes,
+		UINT64_C(3000) << 20); /* prepare; 100 + 2 x 1000 + 500 is less */
+}
+
+static void keys_that_are_divvys(void **state)
+{
+	assert_true(dialect_is_given(STR("divvy.gpu/devices")));
+	assert_true(dialect_is_given(STR("main.divvy.gpu/granted-memory")));
+	assert_true(dialect_is_given(STR("divvy.gpu/granted-by-a-later-release")));
+	assert_true(dialect_is_given(STR("divvy.gpu/remote-node")));
+	assert_false(dialect_is_given(STR(DIALECT_RECORD_KEY)));
+	assert_true(dialect_is_recorded(STR(DIALECT_RECORD_KEY)));
+	assert_true(dialect_is_recorded(STR(DIALECT_LIST_KEY)));
+	assert_true(dialect_is_recorded(STR(MANIFEST_DEFAULT_KEY)));
+	assert_false(dialect_is_given(STR(MANIFEST_DEFAULT_KEY)));
+	assert_false(dialect_is_recorded(STR("divvy.gpu/devices")));
+	assert_false(dialect_is_given(STR("divvy.gpu/request")));
+	assert_false(dialect_is_given(STR("kubeshare/GPUID")));
+	assert_false(dialect_is_given(STR("devices")));
+	assert_false(dialect_is_given(STR("xdivvy.gpu/devices")));
+}
+
+/* What the documentation says is read stands in some pod above. */
+static void every_key_is_tried(void **state)
+{
+	static const struct {
+		const struct row *row;
+		size_t n;
+	} all[] = {{own, ARRAY_SIZE(own)}, {kubeshare, ARRAY_SIZE(kubeshare)},
+		{kubeshare2, ARRAY_SIZE(kubeshare2)}, {gemini, ARRAY_SIZE(gemini)},
+		{gpushare, ARRAY_SIZE(gpushare)}, {gaiagpu, ARRAY_SIZE(gaiagpu)},
+		{deepomatic, ARRAY_SIZE(deepomatic)}, {hami, ARRAY_SIZE(hami)},
+		{wang, ARRAY_SIZE(wang)}, {nvidia, ARRAY_SIZE(nvidia)}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		for (const struct dialect_key *k = dialect_at(i)->keys; k->key; k++) {
+			bool is_tried = k->use == DIALECT_GIVES || k->use == DIALECT_IGNORES;
+			char needle[128];
+
+			snprintf(needle, sizeof(needle), " %s=", k->key);
+			for (size_t j = 0; j < all[i].n && !is_tried; j++)
+				is_tried = strstr(all[i].row[j].pod, needle);
+			if (!is_tried)
+				fail_msg("%s: %s", dialect_at(i)->name, k->key);
+		}
+	assert_null(dialect_at(ARRAY_SIZE(all)));
+}
+
+UNIT_MAIN(UNIT(divvys_own), UNIT(kubeshare_1), UNIT(kubeshare_2),
+	UNIT(kubeshare_2_rounds_as_it_did), UNIT(the_others), UNIT(mixed_and_contradictory),
+	UNIT(lists_of_dialects), UNIT(notes), UNIT(limits), UNIT(names_of_containers_are_counted),
+	UNIT(needs), UNIT(keys_that_are_divvys), UNIT(every_key_is_tried))
