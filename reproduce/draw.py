@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures as SVG: lines, bars, steps over time, heat maps. Colours, font and frame are those of
-`divvy sim` and `divvy plot` (src/cli/svg.c). Pure: numbers in, text out."""
+`divvy sim` and `divvy plot` (src/cmdline/svg.c). Pure: numbers in, text out."""
 
 import math
 from html import escape

@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 
 #define CLIENT_ANSWER_MAX (64u << 20)
 /* A daemon that is alive answers in milliseconds; a stopped one is reported, not waited for. */

@@ -7,9 +7,9 @@
 
 #include "base/cleanup.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/start.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {
 	{"file", 'f', CLI_VALUE, "FILE", NULL, "the resource configuration"},

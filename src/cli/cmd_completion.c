@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {{0}};
 

@@ -24,9 +24,9 @@
 #include "cli/commands.h"
 #include "cli/container.h"
 #include "cli/elf_file.h"
-#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/start.h"
+#include "cmdline/output.h"
 #include "wire/msg.h"
 
 #define ENGINE_NS (10 * NSEC_PER_SEC)

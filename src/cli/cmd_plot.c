@@ -7,10 +7,10 @@
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/parse.h"
-#include "cli/chart.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cmdline/chart.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {
 	{"out", 'o', CLI_VALUE, "FILE", NULL,

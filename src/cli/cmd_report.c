@@ -8,8 +8,8 @@
 #include "base/format.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "cli/places.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {
 	{"since", 's', CLI_VALUE, "TIME", NULL,

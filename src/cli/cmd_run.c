@@ -17,7 +17,7 @@
 #include "base/parse.h"
 #include "cli/commands.h"
 #include "cli/container.h"
-#include "cli/output.h"
+#include "cmdline/output.h"
 #include "cli/places.h"
 #include "cli/remote.h"
 #include "cli/start.h"

@@ -15,10 +15,10 @@
 #include "base/beside.h"
 #include "base/cleanup.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "cli/places.h"
 #include "cli/remote.h"
 #include "cli/wish.h"
+#include "cmdline/output.h"
 
 #define KEY_BYTES 32u
 #define WAITING 64

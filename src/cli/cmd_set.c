@@ -5,8 +5,8 @@
 #include "base/format.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "cli/wish.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {
 	WISH_OPTIONS_LIVE,

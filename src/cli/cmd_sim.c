@@ -11,9 +11,9 @@
 #include "base/fd.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/sim.h"
+#include "cmdline/output.h"
 #include "replay/scheme.h"
+#include "simcli/sim.h"
 
 static const struct cli_option options[] = {
 	{"nodes", 'n', CLI_VALUE, "FILE", NULL,

@@ -15,7 +15,7 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/frame.h"
-#include "cli/output.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {
 	{"once", '1', CLI_FLAG, NULL, NULL, "print one plain frame and end"},

@@ -3,7 +3,7 @@
 
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cmdline/output.h"
 #include "wire/msg.h"
 
 static const struct cli_option options[] = {CLI_SOCKET_OPTION, {0}};

@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
 

@@ -2,7 +2,7 @@
 /* The list of commands, in the order of `divvy help`; each has a file cmd_<name>.c. */
 #pragma once
 
-#include "cli/option.h"
+#include "cmdline/option.h"
 
 #define CLI_COMMANDS(X) \
 	X(run) \

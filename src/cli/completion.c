@@ -2,7 +2,7 @@
 /* Completions of bash, zsh and fish, made of the tables. Tenants are asked from `divvy ps -q`. */
 #include <errno.h>
 
-#include "cli/option.h"
+#include "cmdline/option.h"
 
 #define TENANTS "divvy ps -q 2>/dev/null"
 

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "cli/option.h"
+#include "cmdline/option.h"
 #include "spec/spec.h"
 
 /* The numbers that may change while the tenant runs ... */

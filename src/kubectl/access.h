@@ -6,7 +6,7 @@
 #ifndef KUBECTL_ACCESS_H
 #define KUBECTL_ACCESS_H
 
-#include "cli/option.h"
+#include "cmdline/option.h"
 #include "kube/ask.h"
 #include "kube/discovery.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kubectl/commands.h"
 #include "kubectl/cordon.h"
 #include "kubectl/evict.h"

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kubectl/commands.h"
 #include "kubectl/cordon.h"
 #include "kubectl/evict.h"

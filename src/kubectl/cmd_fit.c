@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/rand.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kube/time.h"
 #include "kube/yaml.h"
 #include "kubectl/commands.h"

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "cli/json.h"
-#include "cli/output.h"
+#include "cmdline/json.h"
+#include "cmdline/output.h"
 #include "kube/time.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"

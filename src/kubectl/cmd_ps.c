@@ -2,8 +2,8 @@
 #include <errno.h>
 
 #include "base/format.h"
-#include "cli/json.h"
-#include "cli/output.h"
+#include "cmdline/json.h"
+#include "cmdline/output.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
 #include "kubectl/report.h"

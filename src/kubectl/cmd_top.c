@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/output.h"
+#include "cmdline/output.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
 #include "kubectl/draw.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
 

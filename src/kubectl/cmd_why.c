@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/format.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kubectl/commands.h"
 #include "kubectl/report.h"
 #include "kubectl/throttle.h"

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "cli/json.h"
+#include "cmdline/json.h"
 
 #define TRIES 8
 

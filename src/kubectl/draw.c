@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "spec/spec.h"
 
 static uint32_t cells(uint32_t permille)

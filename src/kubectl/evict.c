@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kubectl/report.h"
 
 #define LOOK_NS (1 * NSEC_PER_SEC)  /* whether it has gone */

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kube/json.h"
 #include "manifest/asked-json.h"
 

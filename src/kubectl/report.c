@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kube/json.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"

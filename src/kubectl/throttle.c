@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/format.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kube/json.h"
 #include "spec/spec.h"
 

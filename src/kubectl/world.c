@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/parse.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "scheduler/decide.h"
 #include "scheduler/source.h"
 

@@ -6,7 +6,7 @@
 #ifndef KUBECTL_WORLD_H
 #define KUBECTL_WORLD_H
 
-#include "cli/output.h"
+#include "cmdline/output.h"
 #include "kubectl/access.h"
 #include "scheduler/sched.h"
 

@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "cli/sim.h"
+#include "simcli/sim.h"
 #include "fuzz-yaml.h"
 #include "fuzz.h"
 

@@ -19,7 +19,7 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "base/table.h"
-#include "cli/chart.h"
+#include "cmdline/chart.h"
 #include "simgpu/trace.h"
 
 #define TENANTS_MAX CHART_SERIES_MAX

@@ -8,7 +8,7 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/frame.h"
-#include "cli/output.h"
+#include "cmdline/output.h"
 
 static void writes_yaml(void **state)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "cli/bundle.h"
-#include "cli/json.h"
 #include "cli/tar.h"
+#include "cmdline/json.h"
 
 /* The archive is what tar(1) reads: listed, and a file taken out again. */
 static void tar_reads_it(void **state)

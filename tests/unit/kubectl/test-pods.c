@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kube/json.h"
 #include "kube/yaml.h"
 #include "kubectl/pods.h"

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "cli/json.h"
+#include "cmdline/json.h"
 #include "kube/json.h"
 #include "kube/time.h"
 #include "kube/yaml.h"

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/plot.h"
+#include "cmdline/plot.h"
 
 #define N 11
 

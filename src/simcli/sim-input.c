@@ -10,8 +10,8 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "base/rand.h"
-#include "cli/sim.h"
 #include "replay/openb.h"
+#include "simcli/sim.h"
 
 #define PATH_MAX_BYTES 4096
 #define SEED_WORD "SEED"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/option.h"
+#include "cmdline/option.h"
 
 #include <assert.h>
 #include <errno.h>

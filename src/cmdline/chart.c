@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/chart.h"
+#include "cmdline/chart.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/format.h"
-#include "cli/svg.h"
+#include "cmdline/svg.h"
 
 #define WIDTH 960.0
 #define HEIGHT 440.0

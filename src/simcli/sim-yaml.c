@@ -22,10 +22,10 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "cli/sim.h"
 #include "kube/yaml.h"
 #include "place/place-gang.h"
 #include "place/place-queue.h"
+#include "simcli/sim.h"
 
 #define VALUE_MAX 128
 #define COPIES_MAX 100000u

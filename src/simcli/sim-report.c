@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "cli/output.h"
-#include "cli/sim.h"
+#include "cmdline/output.h"
 #include "replay/stats.h"
+#include "simcli/sim.h"
 
 enum unit { PERCENT, SECONDS, NUMBER };
 

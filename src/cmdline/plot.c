@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/plot.h"
+#include "cmdline/plot.h"
 
 #include <errno.h>
 #include <math.h>

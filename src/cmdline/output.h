@@ -9,7 +9,7 @@
 
 #include "base/str.h"
 #include "base/table.h"
-#include "cli/option.h"
+#include "cmdline/option.h"
 
 #define OUTPUT_MAX (64u << 20)
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/chart.h"
+#include "cmdline/chart.h"
 
 #define POINTS 50
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "base/fd.h"
-#include "cli/plot.h"
-#include "cli/sim.h"
+#include "cmdline/plot.h"
 #include "replay/stats.h"
+#include "simcli/sim.h"
 
 #define GRID 201 /* points of a curve over time */
 #define HUNDREDTHS 101

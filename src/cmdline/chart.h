@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "cli/svg.h"
+#include "cmdline/svg.h"
 
 #define CHART_SERIES_MAX SVG_LABELS_MAX
 #define CHART_POINTS_MAX 20000

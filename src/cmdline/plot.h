@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "cli/svg.h"
+#include "cmdline/svg.h"
 
 #define PLOT_SERIES_MAX 24
 #define PLOT_POINTS_MAX 4096

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/sim.h"
+#include "simcli/sim.h"
 
 static const char *plural(uint32_t n)
 {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "cli/option.h"
+#include "cmdline/option.h"
 
 #define HELP_COLUMN 30
 #define HELP_WIDTH 96

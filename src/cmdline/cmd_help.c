@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
-#include "cli/option.h"
-#include "cli/output.h"
+#include "cmdline/option.h"
+#include "cmdline/output.h"
 
 static const struct cli_option options[] = {{0}};
 

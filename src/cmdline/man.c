@@ -5,7 +5,7 @@
 
 #include "base/fd.h"
 #include "base/man.h"
-#include "cli/option.h"
+#include "cmdline/option.h"
 
 static void add_option(struct buf *out, const struct cli_option *o)
 {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/option.h"
-#include "cli/output.h"
+#include "cmdline/option.h"
+#include "cmdline/output.h"
 
 const struct cli_command *cli_command_find(const char *name)
 {
