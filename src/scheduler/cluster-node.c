@@ -144,17 +144,19 @@ void cnode_release(struct cluster *c, struct cnode *node)
 static void capacities(
 	struct cluster *c, struct cnode *node, uint32_t *ret_cpu, uint64_t *ret_memory)
 {
+	const int at = view_find_node(c->view, node->name);
+	const struct resources *allocatable, *used;
 	int64_t cpu = 0, memory = 0;
-	struct view_node *seen;
 	const struct cpod *pod;
 
 	*ret_cpu = 0;
 	*ret_memory = 0;
-	HASH_FIND_STR(c->view->by_name, node->name, seen);
-	if (!seen || !seen->node)
+	if (at < 0)
 		return;
-	cpu = seen->node->allocatable.cpu_milli - seen->used.cpu_milli;
-	memory = seen->node->allocatable.memory_bytes - seen->used.memory_bytes;
+	allocatable = &view_node(c->view, (uint32_t)at)->allocatable;
+	used = view_node_used(c->view, (uint32_t)at);
+	cpu = allocatable->cpu_milli - used->cpu_milli;
+	memory = allocatable->memory_bytes - used->memory_bytes;
 	DL_FOREACH(node->pods, pod) {
 		if (pod->n_tenants) {
 			cpu += pod->cpu_milli;

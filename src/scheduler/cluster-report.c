@@ -127,14 +127,25 @@ static json_t *queues_of(const struct report *r, const struct cpolicy *p)
 	return list;
 }
 
+struct selection {
+	const struct cluster *cluster;
+	const struct cpolicy *policy;
+	int n;
+};
+
+static void selection_count(void *data, const struct object *space)
+{
+	struct selection *s = data;
+
+	s->n += cpolicy_selects(s->cluster, s->policy, space->name);
+}
+
 static int n_selected(const struct cluster *c, const struct cpolicy *p)
 {
-	const struct view_entry *entry;
-	int n = 0;
+	struct selection s = {.cluster = c, .policy = p};
 
-	for (entry = c->view->tables[OBJECT_NAMESPACE]; entry; entry = entry->hh.next)
-		n += cpolicy_selects(c, p, entry->object->name);
-	return n;
+	view_for_each(c->view, OBJECT_NAMESPACE, selection_count, &s);
+	return s.n;
 }
 
 /* ---- whether it can hold ---- */

@@ -414,6 +414,20 @@ int view_find_node(const struct view *view, const char *name)
 	return node && node->node ? (int)node->index : -ENOENT;
 }
 
+const struct resources *view_node_used(const struct view *view, uint32_t node)
+{
+	return &view->nodes[node]->used;
+}
+
+void view_for_each(const struct view *view, enum object_kind kind,
+	void (*visit)(void *data, const struct object *object), void *data)
+{
+	const struct view_entry *entry;
+
+	for (entry = view->tables[kind]; entry; entry = entry->hh.next)
+		visit(data, entry->object);
+}
+
 struct domain {
 	uint32_t number;
 	UT_hash_handle hh;

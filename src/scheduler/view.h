@@ -53,4 +53,11 @@ const struct node *view_node(const struct view *view, uint32_t node);
 /* -ENOENT, or the number. */
 int view_find_node(const struct view *view, const char *name);
 
+/* The sum of what the pods on that node request. Borrowed until the view changes. */
+const struct resources *view_node_used(const struct view *view, uint32_t node);
+
+/* Calls visit for each object of that kind, in the order in which they came. */
+void view_for_each(const struct view *view, enum object_kind kind,
+	void (*visit)(void *data, const struct object *object), void *data);
+
 #endif
