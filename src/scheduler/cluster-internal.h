@@ -3,6 +3,14 @@
 #ifndef SCHEDULER_CLUSTER_INTERNAL_H
 #define SCHEDULER_CLUSTER_INTERNAL_H
 
+/*
+ * As in view-internal.h: uthash's own function falls through cases, as only gcc can see from
+ * comments, and without memory the caller of HASH_ADD sees an element without a table.
+ */
+#define HASH_FUNCTION HASH_FNV
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
 #include "place/place-mode.h"
 #include "place/place.h"
 #include "scheduler/cluster.h"
@@ -10,7 +18,7 @@
 #include "scheduler/gpunode.h"
 #include "scheduler/labels.h"
 #include "scheduler/stages.h"
-#include "scheduler/view-internal.h"
+#include "scheduler/view.h"
 
 #define LEASE_DURATION_DEFAULT_NS (UINT64_C(40) * 1000000000)
 

@@ -9,7 +9,7 @@
 #include <utlist.h>
 
 #include "scheduler/decide-internal.h"
-#include "scheduler/fit-internal.h"
+#include "scheduler/fit.h"
 
 bool decide_is_leaving(const struct cpod *pod)
 {

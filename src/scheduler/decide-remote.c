@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "scheduler/decide-internal.h"
-#include "scheduler/fit-internal.h"
+#include "scheduler/fit.h"
 
 /* Of the devices: where the pod runs it does not use them. */
 const char *const remote_spared[] = {"divvy.gpu/milli", "divvy.gpu/memory-mib", NULL};

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide-internal.h"
-#include "scheduler/fit-internal.h"
+#include "scheduler/fit.h"
 
 /* ---- the filter: kube-scheduler's rules, and what the place does not know of devices ---- */
 
@@ -477,25 +477,12 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 	return r;
 }
 
-/* Claims that wait are of classes that make volumes, and no volume that is there would do. */
-static bool are_made(const struct fit *fit)
-{
-	for (uint32_t i = 0; i < fit->n_claims; i++) {
-		const struct fit_claim *claim = &fit->claims[i];
-
-		if (claim->own || claim->n_volumes || !claim->class || !claim->class->provisioner ||
-			!strcmp(claim->class->provisioner, "kubernetes.io/no-provisioner"))
-			return false;
-	}
-	return true;
-}
-
 /* 1, and its place is free again: "NODE CLAIM ...". */
 static int name_claims(struct attempt *a, struct buf *why)
 {
 	buf_add_text(why, attempt_site(a)->name);
-	for (uint32_t i = 0; i < a->fit->n_claims; i++)
-		buf_addf(why, " %s", a->fit->claims[i].claim->object.name);
+	for (uint32_t i = 0; i < fit_n_claims(a->fit); i++)
+		buf_addf(why, " %s", fit_claim_name(a->fit, i));
 	while (a->n_taken)
 		place_remove(a->cluster->place, a->taken[--a->n_taken]);
 	if (a->way.has_client)
@@ -528,14 +515,14 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		return fail(err, ENOMEM, "out of memory");
 	if (r < 0)
 		return wait_for(why, ret, unfit.msg);
-	if (!are_made(a.fit)) {
+	if (!fit_is_provisioned(a.fit)) {
 		fit_free(a.fit);
 		return wait_for(why, ret,
 			"a claim waits for its first consumer, and a volume that is there for it: "
 			"this scheduler has volumes made, and binds none");
 	}
 	/* Nobody has to leave before there is a volume. */
-	if (a.fit->n_claims)
+	if (fit_n_claims(a.fit))
 		victims = NULL;
 	a.may_be_remote = !remote_refusal(c, pod);
 	place_set_filter(c->place, attempt_filter, &a);
@@ -545,7 +532,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		decide_explain(&a, why);
 		cluster_queue_explain(c, pod, why);
 		cpod_explain_refusal(c, pod, kept_text, why);
-	} else if (r == 0 && a.fit->n_claims) {
+	} else if (r == 0 && fit_n_claims(a.fit)) {
 		r = name_claims(&a, why);
 	}
 	fit_free(a.fit);

@@ -204,6 +204,28 @@ int fit_volumes_prepare(struct fit *fit, struct error *err)
 	return r;
 }
 
+uint32_t fit_n_claims(const struct fit *fit)
+{
+	return fit->n_claims;
+}
+
+const char *fit_claim_name(const struct fit *fit, uint32_t claim)
+{
+	return fit->claims[claim].claim->object.name;
+}
+
+bool fit_is_provisioned(const struct fit *fit)
+{
+	for (uint32_t i = 0; i < fit->n_claims; i++) {
+		const struct fit_claim *claim = &fit->claims[i];
+
+		if (claim->own || claim->n_volumes || !claim->class || !claim->class->provisioner ||
+			!strcmp(claim->class->provisioner, NO_PROVISIONER))
+			return false;
+	}
+	return true;
+}
+
 static bool have_monitor_in_common(const struct disk *a, const struct disk *b)
 {
 	for (uint32_t i = 0; i < a->monitors.n; i++)

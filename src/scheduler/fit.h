@@ -10,6 +10,7 @@
 #ifndef SCHEDULER_FIT_H
 #define SCHEDULER_FIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -51,6 +52,15 @@ struct fit_answer fit_node_without(struct fit *fit, uint32_t node, const char *c
 
 /* All nodes: answers is of view_n_nodes(). The number of nodes that fit. */
 uint32_t fit_nodes(struct fit *fit, struct fit_answer *answers);
+
+/*
+ * Claims of the pod that wait for their first consumer, and the name of each (borrowed from the
+ * view). is_provisioned: every one of them gets a new volume, since its class has a provisioner and
+ * no volume of the view would do.
+ */
+uint32_t fit_n_claims(const struct fit *fit);
+const char *fit_claim_name(const struct fit *fit, uint32_t claim);
+bool fit_is_provisioned(const struct fit *fit);
 
 /* "too little cpu"; "fits". */
 void fit_format(struct fit_answer answer, struct buf *out);
