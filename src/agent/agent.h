@@ -110,11 +110,10 @@ struct agent {
 	int lock_fd; /* of the runtime folder */
 
 	/* in a cluster (door.h) */
-	bool has_pods;                 /* they have shares by their slots alone */
-	const struct kube_cache *pods; /* of the node; NULL: none is known yet */
-	const char *pod_cgroups;       /* the kubelet's; NULL: wherever kubelets have them */
-	bool has_read_pods;            /* it was read of some process which pod it is in */
-	bool is_cgroup_hidden;         /* it could not: pods' cgroups are not seen from ours */
+	bool has_pods;           /* they have shares by their slots alone */
+	const char *pod_cgroups; /* the kubelet's; NULL: wherever kubelets have them */
+	bool has_read_pods;      /* it was read of some process which pod it is in */
+	bool is_cgroup_hidden;   /* it could not: pods' cgroups are not seen from ours */
 };
 
 /* Where the socket and the state live. DIVVY_RUNTIME_DIR wins. 0 or -errno. */

@@ -16,15 +16,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "access/page.h"
 #include "agent/metrics.h"
 #include "agent/side-thread.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "http/server.h"
-#include "kube/cache.h"
-#include "kube/client.h"
-#include "kube/config.h"
 
 #define TEXT_MAX (16u << 20)
 #define CONNECTIONS_MAX 64u
@@ -32,8 +28,6 @@
 #define REQUEST_NS (10 * NSEC_PER_SEC)
 #define BEAT_NS NSEC_PER_SEC
 #define STACK_BYTES (512u << 10)
-/* Requests that wait for the text: each has a connection. */
-#define WAITING_MAX (CONNECTIONS_MAX + PAGE_CONNECTIONS_MAX)
 
 struct text {
 	struct buf buf;
@@ -42,6 +36,7 @@ struct text {
 struct metrics_thread {
 	/* the daemon's loop */
 	struct agent *agent;
+	struct metrics_server server; /* without functions: none */
 	struct loop_io asked;
 	struct loop_timer beat;
 
@@ -58,11 +53,8 @@ struct metrics_thread {
 	struct loop *loop;
 	struct loop_io told;
 	struct http_server *local;
-	struct kube_config *config;
-	struct kube_client *client;
-	struct page *page;
-	struct http_request *waiting[WAITING_MAX];
-	size_t n_waiting;
+	struct http_request **waiting; /* for the text: each has a connection */
+	size_t n_waiting, max_waiting;
 };
 
 static void poke(int fd)
@@ -97,7 +89,7 @@ static void on_beat(struct loop_timer *timer, uint64_t now)
 	struct metrics_thread *t = timer->data;
 
 	atomic_store(&t->beat_ns, now);
-	atomic_store(&t->is_ready, t->agent->pods && kube_cache_is_synced(t->agent->pods));
+	atomic_store(&t->is_ready, t->server.is_ready && t->server.is_ready(t->server.data));
 	loop_set_timer(timer, now + BEAT_NS);
 }
 
@@ -148,11 +140,11 @@ static void on_told(struct loop_io *io, uint32_t events)
 	atomic_store(&t->used, text);
 }
 
-static void on_metrics(void *data, struct http_request *request)
+void metrics_thread_answer(void *thread, struct http_request *request)
 {
-	struct metrics_thread *t = data;
+	struct metrics_thread *t = thread;
 
-	if (t->n_waiting == WAITING_MAX) {
+	if (t->n_waiting == t->max_waiting) {
 		http_answer(request, 503, HTTP_TEXT, STR("too many requests\n"));
 		return;
 	}
@@ -163,9 +155,9 @@ static void on_metrics(void *data, struct http_request *request)
 	poke(t->to_agent);
 }
 
-static void on_health(void *data, struct http_request *request)
+void metrics_thread_answer_health(void *thread, struct http_request *request)
 {
-	const struct metrics_thread *t = data;
+	const struct metrics_thread *t = thread;
 	const uint64_t silent_ns = clock_since_ns(clock_now_ns(), atomic_load(&t->beat_ns));
 	char text[96];
 
@@ -174,12 +166,12 @@ static void on_health(void *data, struct http_request *request)
 	if (silent_ns > METRICS_BEAT_MAX_NS)
 		http_answer(request, 503, HTTP_TEXT, str_from(text));
 	else
-		http_answer_ok(data, request);
+		http_answer_ok(thread, request);
 }
 
-static void on_ready(void *data, struct http_request *request)
+void metrics_thread_answer_ready(void *thread, struct http_request *request)
 {
-	const struct metrics_thread *t = data;
+	const struct metrics_thread *t = thread;
 
 	http_answer_ready(
 		request, atomic_load(&t->is_ready), "it has not seen the pods of its node yet");
@@ -196,19 +188,8 @@ static void *thread_main(void *data)
 /* ---- both ---- */
 
 static const struct http_route local_routes[] = {
-	{"GET", "/healthz", on_health},
-	{"GET", "/metrics", on_metrics},
-};
-
-static const struct http_route health_routes[] = {
-	{"GET", "/healthz", on_health},
-	{"GET", "/readyz", on_ready},
-};
-
-static const struct http_route guarded_routes[] = {
-	{"GET", "/healthz", on_health},
-	{"GET", "/readyz", on_ready},
-	{"GET", "/metrics", on_metrics, .is_guarded = true},
+	{"GET", "/healthz", metrics_thread_answer_health},
+	{"GET", "/metrics", metrics_thread_answer},
 };
 
 static int serve_local(struct metrics_thread *t, const char *address, struct error *err)
@@ -231,24 +212,6 @@ static int serve_local(struct metrics_thread *t, const char *address, struct err
 	}
 	r = http_server_new(t->loop, &options, &t->local, err);
 	return r < 0 ? fail_within(err, r, "--metrics") : 0;
-}
-
-static int serve_page(struct metrics_thread *t, const struct node_options *node, struct error *err)
-{
-	const struct kube_config_source source = {.files = node->kubeconfig};
-	const struct page_options page = {.address = node->listen,
-		.name = "divvyd",
-		.host = node->name,
-		.routes = guarded_routes,
-		.n_routes = ARRAY_SIZE(guarded_routes),
-		.health = node->health_listen,
-		.health_routes = health_routes,
-		.n_health_routes = ARRAY_SIZE(health_routes),
-		.data = t};
-	int r = kube_config_load(node->kubeconfig ? &source : NULL, &t->config, err);
-
-	r = r < 0 ? r : kube_client_new(t->loop, t->config, NULL, &t->client, err);
-	return r < 0 ? r : page_new(t->client, &page, &t->page, err);
 }
 
 static int start_thread(struct metrics_thread *t)
@@ -282,13 +245,17 @@ int metrics_thread_new(struct agent *agent, const struct metrics_thread_options 
 	if (!t)
 		return fail(err, ENOMEM, "out of memory");
 	t->agent = agent;
+	if (options->server)
+		t->server = *options->server;
 	t->to_agent = t->to_thread = -1;
 	t->asked.data = t->beat.data = t->told.data = t;
-	r = join_loops(t, err);
+	t->max_waiting = CONNECTIONS_MAX + t->server.max_connections;
+	t->waiting = calloc(t->max_waiting, sizeof(*t->waiting));
+	r = t->waiting ? join_loops(t, err) : fail(err, ENOMEM, "out of memory");
 	if (r >= 0 && options->local)
 		r = serve_local(t, options->local, err);
-	if (r >= 0 && options->node)
-		r = serve_page(t, options->node, err);
+	if (r >= 0 && t->server.start)
+		r = t->server.start(t->server.data, t, t->loop, err);
 	if (r >= 0) {
 		on_beat(&t->beat, clock_now_ns());
 		r = start_thread(t);
@@ -313,10 +280,9 @@ void metrics_thread_free(struct metrics_thread *t)
 		pthread_join(t->thread, NULL);
 	}
 	answer_waiting(t, NULL);
-	page_free(t->page);
+	if (t->server.stop)
+		t->server.stop(t->server.data);
 	http_server_free(t->local);
-	kube_client_free(t->client);
-	kube_config_free(t->config);
 	loop_remove_io(&t->told);
 	loop_remove_io(&t->asked);
 	loop_remove_timer(&t->beat);
@@ -325,5 +291,6 @@ void metrics_thread_free(struct metrics_thread *t)
 	fd_close(t->to_thread);
 	text_free(atomic_exchange(&t->fresh, NULL));
 	text_free(atomic_exchange(&t->used, NULL));
+	free(t->waiting);
 	free(t);
 }

@@ -38,6 +38,7 @@ struct identities; /* node-identity.c */
 struct held_identity;
 struct node_peers;   /* node-peers.c */
 struct gang;         /* node-gang.c */
+struct node_page;    /* node-page.c */
 struct allocation;   /* node-allocate.c */
 struct unknown_slot; /* node-unknown.c */
 
@@ -91,7 +92,7 @@ struct node {
 	struct kube_cache *wishes; /* its GPUNode */
 	struct kube_cache *policies;
 
-	struct metrics_thread *metrics; /* NULL: nothing is served */
+	struct node_page *page; /* NULL: nothing is served */
 	struct plugin *plugin;
 	char plugin_reason[128]; /* why the kubelet does not know us */
 	struct podres *podres;
@@ -342,6 +343,12 @@ bool node_pool_is_open(const struct node *node, const struct device *device);
 bool node_pool_is_native(const struct node *node, const struct device *device);
 /* Name of the pod that holds it; NULL: none does, or no pool. */
 const char *node_pool_placeholder(const struct node *node, const struct device *device);
+
+/* ---- node-page.c ---- */
+
+/* Serves at options.listen, in a thread of its own. */
+int node_page_new(struct node *node, struct error *err);
+void node_page_free(struct node *node);
 
 /* ---- node-status.c ---- */
 

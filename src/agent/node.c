@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "agent/device.h"
-#include "agent/metrics-thread.h"
 #include "agent/node-identity.h"
 #include "agent/node-internal.h"
 #include "agent/node-peers.h"
@@ -627,13 +626,6 @@ static int start_serving(struct node *node, struct error *err)
 	return r < 0 || !node->serve ? r : node_need_own_identity(node, err);
 }
 
-static int serve_metrics(struct node *node, struct error *err)
-{
-	const struct metrics_thread_options options = {.node = &node->options};
-
-	return metrics_thread_new(node->agent, &options, &node->metrics, err);
-}
-
 static int start(struct node *node, struct error *err)
 {
 	const struct device_set *set = node->agent->devices;
@@ -669,9 +661,8 @@ static int start(struct node *node, struct error *err)
 	if (r >= 0)
 		look_at_namespaces(node);
 	r = r < 0 ? r : start_plugin(node, err);
-	node->agent->pods = node->pods;
 	if (r >= 0 && node->options.listen)
-		r = serve_metrics(node, err);
+		r = node_page_new(node, err);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < set->n; i++)
@@ -709,7 +700,7 @@ void node_free(struct node *node)
 {
 	if (!node)
 		return;
-	metrics_thread_free(node->metrics);
+	node_page_free(node);
 	allocate_free_all(node);
 	unknown_free_all(node);
 	start_free_all(node);
