@@ -114,7 +114,7 @@ static void on_signal(int signal_number)
 
 static void start_daemon(struct rig *rig, const char *const *args)
 {
-	const char *argv[WORDS_MAX] = {bench_built("src/agent/divvyd")};
+	const char *argv[WORDS_MAX] = {bench_built("src/divvyd/divvyd")};
 	char path[128];
 	uint64_t deadline = clock_now_ns() + START_TIMEOUT_NS;
 	size_t n = 1;

@@ -84,7 +84,7 @@ class Node:
         try:
             with open(os.path.join(self.folder, "log"), "wb") as log:
                 self.daemon = spawn(
-                    [self.build / "src/agent/divvyd", "--simulate", self.devices, "--policy", self.policy,
+                    [self.build / "src/divvyd/divvyd", "--simulate", self.devices, "--policy", self.policy,
                      "--ready-fd", str(write)],
                     env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write])
         finally:

@@ -98,7 +98,7 @@ struct agent {
 	TAILQ_HEAD(, user) turns;   /* users with a waiting request */
 	uint32_t n_tenants, n_processes, n_conns;
 	uint64_t n_refused_grants;  /* containers of pods that were not let start */
-	uint32_t n_missing_devices; /* node-faults.c */
+	uint32_t n_missing_devices; /* node/node-faults.c */
 	struct log_limit refusals;  /* of processes */
 	uint32_t next_tenant;       /* id */
 	bool has_dead;              /* agent_reap() has something to do */

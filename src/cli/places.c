@@ -66,7 +66,8 @@ int places_runtime(char *ret_path, size_t size, struct error *err)
 
 int places_daemon(char *ret_path, size_t size, struct error *err)
 {
-	static const char *const folders[] = {"../agent", ".", "../sbin", "../libexec/divvy", NULL};
+	static const char *const folders[] = {
+		"../divvyd", ".", "../sbin", "../libexec/divvy", NULL};
 	const char *set = getenv("DIVVYD");
 
 	if (set && set[0]) {

@@ -19,7 +19,7 @@ from cluster import patience, wait_for
 
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
-DIVVYD = os.environ.get("DIVVY_TEST_DIVVYD") or os.path.join(BUILD, "src/agent/divvyd")
+DIVVYD = os.environ.get("DIVVY_TEST_DIVVYD") or os.path.join(BUILD, "src/divvyd/divvyd")
 DIVVY = os.path.join(BUILD, "src/cli/divvy")
 SPIN = os.path.join(BUILD, "tests/programs/spin")
 USAGE = os.path.join(BUILD, "tests/programs/usage-from-trace")

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/node-identity.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "kube/config.h"
 #include "kube/json.h"
+#include "node/node-identity.h"
 
 static void on_change(void *data, struct held_identity *held)
 {

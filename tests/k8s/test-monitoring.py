@@ -71,7 +71,7 @@ def of_divvyd():
                 s.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
                 return b"".join(iter(lambda: s.recv(1 << 16), b"")).decode().partition("\r\n\r\n")[2]
             return ""
-        start(os.path.join(BUILD, "src/agent/divvyd"), "--simulate", "1xTest-80Gi", "--metrics", "unix:" + address)
+        start(os.path.join(BUILD, "src/divvyd/divvyd"), "--simulate", "1xTest-80Gi", "--metrics", "unix:" + address)
         wait_for(said, "divvyd serves its metrics")
         spin = os.path.join(BUILD, "tests/programs/spin")
         # Each of the first three ends with out-of-memory; what they have counted stays with the tenant.

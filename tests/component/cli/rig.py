@@ -19,7 +19,7 @@ from tap import PATIENCE_S, Skip, alive, main, patience, wait_for  # noqa: E402,
 BUILD = os.environ["DIVVY_BUILD"]
 SOURCE = os.environ["DIVVY_SOURCE"]
 DIVVY = os.path.join(BUILD, "src/cli/divvy")
-DIVVYD = os.path.join(BUILD, "src/agent/divvyd")
+DIVVYD = os.path.join(BUILD, "src/divvyd/divvyd")
 SPIN = os.path.join(BUILD, "tests/programs/spin")
 USAGE = os.path.join(BUILD, "tests/programs/usage-from-trace")
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* divvyd's command line and divvyd(8). One thread. */
+#ifndef DIVVYD_OPTIONS_H
+#define DIVVYD_OPTIONS_H
+
+#include "agent/agent.h"
+#include "base/program.h"
+#include "node/node.h"
+
+struct options {
+	struct agent_options agent; /* borrows from argv */
+	struct node_options node;   /* in a cluster; the same */
+	bool is_cluster;
+	int ready_fd; /* -1: none */
+};
+
+/* What holds where the command line says nothing. */
+void options_init(struct options *options);
+
+extern const struct program options_program;
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/network.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "base/str.h"
+#include "spec/quantity.h"
+
+#define VALUE_MAX 4096u /* as sysfs writes at most */
+#define MBIT_MAX UINT64_C(1000000000)
+#define ETHERNET 1u /* of linux/if_arp.h */
+#define INFINIBAND 32u
+#define PORTS_MAX 8u
+
+const char *network_kind_name(enum network_kind kind)
+{
+	static const char *const names[] = {
+		[NETWORK_HOST] = "host",
+		[NETWORK_SRIOV] = "sriov",
+		[NETWORK_RDMA] = "rdma",
+		[NETWORK_OVERLAY] = "overlay",
+	};
+
+	return names[kind];
+}
+
+/* ---- one file ---- */
+
+/* The text of folder/name without white space around it; "": there is none. */
+static struct str read_text(const char *folder, const char *name, struct buf *into)
+{
+	char path[PATH_MAX];
+
+	buf_clear(into);
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) >= sizeof(path) ||
+		file_read(path, into, NULL) < 0)
+		return STR("");
+	return str_trim(buf_str(into));
+}
+
+static bool is_text(const char *folder, const char *name, const char *text)
+{
+	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
+
+	return str_is(read_text(folder, name, &buf), text);
+}
+
+/* 0 where there is no such number: a speed may be -1, or no text at all. */
+static uint32_t read_number(const char *folder, const char *name)
+{
+	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
+	uint64_t n;
+
+	return parse_uint(read_text(folder, name, &buf), 0, MBIT_MAX, &n, NULL) < 0 ? 0
+										    : (uint32_t)n;
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) < sizeof(path) &&
+		access(path, F_OK) == 0;
+}
+
+/* DEVTYPE=TYPE in its uevent. */
+static bool is_type(const char *folder, const char *type)
+{
+	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
+	struct str rest = read_text(folder, "uevent", &buf), word;
+
+	while (str_word(&rest, &word))
+		if (str_has_prefix(word, STR("DEVTYPE=")) &&
+			str_is((struct str){word.p + 8, word.n - 8}, type))
+			return true;
+	return false;
+}
+
+/* The first entry of folder/name that begins so, or ""; without what it begins with. */
+static void first_entry(
+	const char *folder, const char *name, const char *prefix, char ret[static GIVEN_NETWORK])
+{
+	const size_t n = strlen(prefix);
+	char path[PATH_MAX], least[GIVEN_NETWORK] = "";
+	struct dirent *e;
+	DIR *dir = NULL;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) < sizeof(path))
+		dir = opendir(path);
+	while (dir && (e = readdir(dir))) {
+		const struct str text = str_from(e->d_name + strnlen(e->d_name, n));
+
+		if (e->d_name[0] == '.' || strncmp(e->d_name, prefix, n) != 0 ||
+			!given_is_network(text))
+			continue;
+		if (!least[0] || strcmp(text.p, least) < 0)
+			str_copy(least, sizeof(least), text);
+	}
+	if (dir)
+		closedir(dir);
+	memcpy(ret, least, sizeof(least));
+}
+
+/* ---- cards and what is over them ---- */
+
+/* A bond, or a card that is a part of none. */
+static bool is_card(const char *folder)
+{
+	if (is_there(folder, "bonding"))
+		return true;
+	return is_there(folder, "device") && !is_there(folder, "master/bonding");
+}
+
+/* The card, or the bond of cards, that carries that one: of a function the whole. */
+static void find_port(const char *net, const char *name, char ret[static GIVEN_NETWORK])
+{
+	char path[PATH_MAX], whole[GIVEN_NETWORK], *target, *last;
+
+	str_copy(ret, GIVEN_NETWORK, str_from(name));
+	snprintf(path, sizeof(path), "%s/%s/device/physfn", net, ret);
+	first_entry(path, "net", "", whole);
+	if (whole[0])
+		str_copy(ret, GIVEN_NETWORK, str_from(whole));
+	snprintf(path, sizeof(path), "%s/%s", net, ret);
+	if (!is_there(path, "master/bonding"))
+		return;
+	snprintf(path, sizeof(path), "%s/%s/master", net, ret);
+	target = realpath(path, NULL);
+	last = target ? strrchr(target, '/') : NULL;
+	if (last && given_is_network(str_from(last + 1)))
+		str_copy(ret, GIVEN_NETWORK, str_from(last + 1));
+	free(target);
+}
+
+static void set_link(struct network_device *one, const char *net, const char *carrier)
+{
+	char port[GIVEN_NETWORK];
+
+	find_port(net, carrier, port);
+	if (strcmp(port, one->name) != 0)
+		memcpy(one->link, port, sizeof(one->link));
+}
+
+static bool read_card(const char *net, const char *folder, struct network_device *ret)
+{
+	const uint32_t type = read_number(folder, "type");
+
+	if ((type != ETHERNET && type != INFINIBAND) || !is_text(folder, "operstate", "up"))
+		return false;
+	ret->mbit = read_number(folder, "speed");
+	ret->kind = is_there(folder, "device/physfn") ? NETWORK_SRIOV : NETWORK_HOST;
+	set_link(ret, net, ret->name);
+	return true;
+}
+
+/* Its capacity is that of what carries it. Of a tunnel nobody says that it is up. */
+static bool read_overlay(const char *net, const char *folder, struct network_device *ret)
+{
+	char carrier[GIVEN_NETWORK], lower[PATH_MAX];
+
+	first_entry(folder, "", "lower_", carrier);
+	if (!carrier[0] || is_text(folder, "operstate", "down") ||
+		(!is_type(folder, "vxlan") && !is_type(folder, "geneve")))
+		return false;
+	snprintf(lower, sizeof(lower), "%s/%s", net, carrier);
+	if (!is_card(lower) || !is_text(lower, "operstate", "up"))
+		return false;
+	ret->kind = NETWORK_OVERLAY;
+	ret->mbit = read_number(lower, "speed");
+	set_link(ret, net, carrier);
+	return true;
+}
+
+static void add(struct network_set *set, const struct network_device *one)
+{
+	if (one->mbit && set->n < NETWORKS_MAX)
+		set->v[set->n++] = *one;
+}
+
+static void add_net(struct network_set *set, const char *net, const char *name)
+{
+	struct network_device one = {.mbit = 0};
+	char folder[PATH_MAX];
+
+	if (!given_is_network(str_from(name)) ||
+		(size_t)snprintf(folder, sizeof(folder), "%s/%s", net, name) >= sizeof(folder))
+		return;
+	str_copy(one.name, sizeof(one.name), str_from(name));
+	if (is_card(folder) ? read_card(net, folder, &one) : read_overlay(net, folder, &one))
+		add(set, &one);
+}
+
+/* ---- RDMA ---- */
+
+/* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)" */
+static uint32_t read_rate(const char *folder)
+{
+	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
+	struct str rest = read_text(folder, "rate", &buf), number, unit;
+	uint64_t mbit;
+
+	if (!str_word(&rest, &number) || !str_word(&rest, &unit) || !str_is(unit, "Gb/sec") ||
+		quantity_parse(number, 1000, &mbit, NULL) < 0 || mbit > MBIT_MAX)
+		return 0;
+	return (uint32_t)mbit;
+}
+
+static int is_shown(const struct dirent *e)
+{
+	return e->d_name[0] != '.';
+}
+
+/* The card of an RDMA device's port; "": none is known. */
+static void find_card(
+	const char *net, const char *device, unsigned port, char ret[static GIVEN_NETWORK])
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(VALUE_MAX);
+	char path[PATH_MAX + 64];
+	struct dirent **entry = NULL;
+	struct str name;
+	int n;
+
+	ret[0] = '\0';
+	snprintf(path, sizeof(path), "%s/ports/%u", device, port);
+	name = read_text(path, "gid_attrs/ndevs/0", &text);
+	if (given_is_network(name)) {
+		str_copy(ret, GIVEN_NETWORK, name);
+		return;
+	}
+	/* InfiniBand says it the other way round only. */
+	snprintf(path, sizeof(path), "%s/device/net", device);
+	n = scandir(path, &entry, is_shown, alphasort);
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%.63s", net, entry[i]->d_name);
+		if (!ret[0] && given_is_network(str_from(entry[i]->d_name)) &&
+			read_number(path, "dev_port") == port - 1)
+			str_copy(ret, GIVEN_NETWORK, str_from(entry[i]->d_name));
+		free(entry[i]);
+	}
+	free(entry);
+}
+
+static void add_port(struct network_set *set, const char *net, const char *device, const char *name,
+	unsigned port)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(VALUE_MAX);
+	struct network_device one = {.kind = NETWORK_RDMA};
+	char folder[PATH_MAX], card[GIVEN_NETWORK];
+
+	if ((size_t)snprintf(folder, sizeof(folder), "%s/ports/%u", device, port) >=
+			sizeof(folder) ||
+		!is_text(folder, "state", "4: ACTIVE"))
+		return;
+	find_card(net, device, port, card);
+	if (card[0])
+		set_link(&one, net, card);
+	buf_addf(&text, port == 1 ? "%s" : "%s:%u", name, port);
+	if (!given_is_network(buf_str(&text)))
+		return;
+	str_copy(one.name, sizeof(one.name), buf_str(&text));
+	one.mbit = read_rate(folder);
+	add(set, &one);
+}
+
+static void add_rdma(
+	struct network_set *set, const char *net, const char *infiniband, const char *name)
+{
+	char device[PATH_MAX];
+
+	/* One that is made of software has no device. */
+	if ((size_t)snprintf(device, sizeof(device), "%s/%s", infiniband, name) >= sizeof(device) ||
+		!is_there(device, "device"))
+		return;
+	for (unsigned port = 1; port <= PORTS_MAX; port++)
+		add_port(set, net, device, name, port);
+}
+
+/* ---- all ---- */
+
+void network_find(const char *sys, struct network_set *ret)
+{
+	char net[PATH_MAX / 4], infiniband[PATH_MAX / 4];
+	struct dirent **entry = NULL;
+	int n;
+
+	ret->n = 0;
+	if ((size_t)snprintf(net, sizeof(net), "%s/class/net", sys) >= sizeof(net))
+		return;
+	snprintf(infiniband, sizeof(infiniband), "%s/class/infiniband", sys);
+	n = scandir(net, &entry, is_shown, alphasort);
+	for (int i = 0; i < n; i++) {
+		add_net(ret, net, entry[i]->d_name);
+		free(entry[i]);
+	}
+	free(TAKE_PTR(entry));
+	n = scandir(infiniband, &entry, is_shown, alphasort);
+	for (int i = 0; i < n; i++) {
+		add_rdma(ret, net, infiniband, entry[i]->d_name);
+		free(entry[i]);
+	}
+	free(entry);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Faults of the node as a whole. Devices that GPUNode.status had and that the driver does not list
+ * any more are missing: a card did not come back after a restart, or the driver did not load. A
+ * missing device stays in status.missingDevices until it is back, or until its GPUNode is deleted;
+ * while an administrator has it in spec.cordoned it is no fault. Simulated devices come and go with
+ * GPUNode.spec.simulate, and MIG instances with their device's configuration: neither is missing.
+ *
+ * The simulated driver is a set of files that containers mount: without them, or without the
+ * engine's socket, no program gets to a device.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/device.h"
+#include "base/log.h"
+#include "kube/json.h"
+#include "node/node-internal.h"
+#include "simgpu/proto.h"
+
+#define NAMED_MAX 4u /* of missing devices in a sentence */
+
+/* ---- devices that are missing ---- */
+
+static bool is_device_or_parent(const struct device_set *set, const char *uuid)
+{
+	for (uint32_t i = 0; i < set->n; i++)
+		if (!strcmp(set->devices[i].info.uuid, uuid) ||
+			!strcmp(set->devices[i].info.parent, uuid))
+			return true;
+	return false;
+}
+
+static bool is_missing(const struct node *node, const json_t *one)
+{
+	const char *uuid = kube_json_text_at(one, "uuid", NULL),
+		   *parent = kube_json_text_at(one, "parent", NULL);
+	const struct device_set *set = node->agent->devices;
+
+	return uuid && !json_is_true(json_object_get(one, "simulated")) &&
+		!is_device_or_parent(set, uuid) && !(parent && is_device_or_parent(set, parent));
+}
+
+static bool is_noted(const struct node *node, const char *uuid)
+{
+	for (uint32_t i = 0; i < node->n_missing; i++)
+		if (!strcmp(node->missing[i], uuid))
+			return true;
+	return false;
+}
+
+static void note_missing(struct node *node, json_t *all)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *uuid = kube_json_text_at(one, "uuid", NULL);
+
+		if (!is_missing(node, one) || is_noted(node, uuid) ||
+			node->n_missing == ARRAY_SIZE(node->missing))
+			continue;
+		if (str_copy(node->missing[node->n_missing], SPEC_LABEL, str_from(uuid)) >= 0)
+			node->n_missing++;
+	}
+}
+
+bool faults_is_missing(const struct node *node, const char *uuid)
+{
+	return is_noted(node, uuid);
+}
+
+uint32_t faults_n_missing(const struct node *node)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < node->n_missing; i++)
+		n += !node_is_cordoned(node, node->missing[i]);
+	return n;
+}
+
+/* "2 devices that were here are missing: GPU-a, GPU-b" */
+static void describe_missing(const struct node *node, uint32_t n, struct buf *out)
+{
+	uint32_t named = 0;
+
+	buf_addf(out, "%u device%s that %s here before %s missing:", n, n == 1 ? "" : "s",
+		n == 1 ? "was" : "were", n == 1 ? "is" : "are");
+	for (uint32_t i = 0; i < node->n_missing && named < NAMED_MAX; i++)
+		if (!node_is_cordoned(node, node->missing[i]))
+			buf_addf(out, "%s %s", named++ ? "," : "", node->missing[i]);
+	if (n > named)
+		buf_addf(out, " and %u more", n - named);
+	buf_add_text(out, "; see nvidia-smi and the kernel log on the node");
+}
+
+void faults_seen(struct node *node, const json_t *status)
+{
+	note_missing(node, json_object_get(status, "devices"));
+	note_missing(node, json_object_get(status, "missingDevices"));
+	faults_look(node);
+}
+
+void faults_forget(struct node *node)
+{
+	node->n_missing = 0;
+	node->agent->n_missing_devices = 0;
+	node->missing_note[0] = '\0';
+}
+
+json_t *faults_missing_json(const struct node *node)
+{
+	json_t *all;
+
+	if (!node->n_missing)
+		return json_null();
+	all = json_array();
+	for (uint32_t i = 0; i < node->n_missing; i++)
+		json_array_append_new(all, json_pack("{s:s}", "uuid", node->missing[i]));
+	return all;
+}
+
+/* ---- the simulated driver ---- */
+
+static void look_at_driver(const struct node *node, struct buf *out)
+{
+	const struct device_set *set = node->agent->devices;
+	char path[PATH_MAX + 64];
+	struct stat st;
+
+	if (!set->is_simulated)
+		return;
+	snprintf(path, sizeof(path), "%s/driver/libcuda.so.1", node->library);
+	if (access(path, R_OK) < 0) {
+		buf_addf(out, "the simulated driver '%.120s' is missing: restart divvyd", path);
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/" SIM_FILE_SOCKET, set->sim_dir);
+	if (stat(path, &st) < 0 || !S_ISSOCK(st.st_mode) || (st.st_mode & 0666) != 0666)
+		buf_addf(out,
+			"programs cannot connect to the simulated driver at '%.120s': restart "
+			"divvyd",
+			path);
+}
+
+/* ---- what is said of them ---- */
+
+static void say(
+	struct node *node, char note[static NODE_NOTE], const char *reason, const struct buf *text)
+{
+	if (!strncmp(note, buf_text(text), NODE_NOTE - 1))
+		return;
+	snprintf(note, NODE_NOTE, "%s", buf_text(text));
+	if (note[0]) {
+		log_warn("%s", note);
+		node_event(node, true, reason, "%s", note);
+	}
+	node_status_touch(node);
+}
+
+void faults_look(struct node *node)
+{
+	_cleanup_buf_ struct buf missing = BUF_INIT(1024), driver = BUF_INIT(1024);
+	const uint32_t n = faults_n_missing(node);
+
+	/* An Event is about the GPUNode, which has to be known. */
+	if (!kube_cache_find(node->wishes, NULL, node->options.name))
+		return;
+	if (n)
+		describe_missing(node, n, &missing);
+	look_at_driver(node, &driver);
+	node->agent->n_missing_devices = n;
+	say(node, node->missing_note, "DevicesMissing", &missing);
+	say(node, node->driver_note, "DriverUnreachable", &driver);
+}

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each held identity goes round: REST until it is to be renewed, CREATING its request, ASKING for
+ * the answer, by name and again and again (a right to watch would be one to watch all of them),
+ * until it is there or PATIENCE_NS have gone. The one so far stays in use meanwhile.
+ */
+#include "node/node-identity.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "identity/crt.h"
+#include "identity/request.h"
+#include "kube/base64.h"
+#include "kube/cache.h"
+#include "kube/write.h"
+
+#define GROUP "certificates.k8s.io/v1"
+#define RESOURCE "certificatesigningrequests"
+#define BUNDLE_KEY "ca.crt"
+#define MANAGER "divvyd"
+#define CALL_NS (10 * NSEC_PER_SEC)
+#define PATIENCE_NS (120 * NSEC_PER_SEC)
+#define ASK_FIRST_NS (50 * NSEC_PER_MSEC)
+#define ASK_MOST_NS (5 * NSEC_PER_SEC)
+#define AGAIN_FIRST_NS (2 * NSEC_PER_SEC)
+#define AGAIN_MOST_NS (600 * NSEC_PER_SEC)
+/* Wall clocks are set: none of our waits for one is longer. */
+#define LOOK_NS (600 * NSEC_PER_SEC)
+#define RANDOM_BYTES 16
+
+enum phase { PHASE_REST, PHASE_CREATING, PHASE_ASKING };
+
+struct held_identity {
+	LIST_ENTRY(held_identity) link;
+	struct identities *all;
+	struct identity_name name;
+	char uri[IDENTITY_URI];
+	held_identity_fn *changed;
+	void *data;
+	enum phase phase;
+	struct loop_timer timer; /* of the phase */
+	struct kube_call *call;
+	struct backoff again, ask;
+	struct identity now; /* crt NULL: none */
+	struct identity_facts facts;
+	char why[256];
+	bool is_told; /* what is now */
+	/* The request under way. */
+	char *key;
+	char request[64]; /* its object's name */
+	uint64_t until_ns;
+};
+
+struct identities {
+	struct kube_client *client;
+	struct kube_cache *maps;
+	char space[254];
+	char *bundle; /* NULL: not known yet, or nothing that could be one */
+	LIST_HEAD(, held_identity) held;
+};
+
+static void rest(struct held_identity *h, uint64_t delay_ns)
+{
+	h->phase = PHASE_REST;
+	str_wipe(&h->key);
+	loop_set_timer(&h->timer, clock_now_ns() + delay_ns);
+}
+
+static struct rand *its_rand(const struct held_identity *h)
+{
+	return kube_client_rand(h->all->client);
+}
+
+/* Not told here: who changes something calls this last, and the callback may release it. */
+static void tell(struct held_identity *h)
+{
+	if (!h->is_told) {
+		h->is_told = true;
+		h->changed(h->data, h);
+	}
+}
+
+static void set_why(struct held_identity *h, const char *why)
+{
+	if (!strcmp(h->why, why))
+		return;
+	snprintf(h->why, sizeof(h->why), "%s", why);
+	h->is_told = false;
+	if (why[0])
+		log_warn("%s: %s", h->uri, why);
+}
+
+static void fail_and_rest(struct held_identity *h, const char *why)
+{
+	rest(h, backoff_next_ns(&h->again, its_rand(h)));
+	set_why(h, why);
+	tell(h);
+}
+
+static void drop(struct held_identity *h)
+{
+	if (!h->now.crt)
+		return;
+	identity_done(&h->now);
+	h->is_told = false;
+}
+
+/* ---- what is there ---- */
+
+/* Nanoseconds until it is to be renewed, at two thirds of its life; 0: now. */
+static uint64_t renew_in_ns(const struct held_identity *h, uint64_t real_ns)
+{
+	const uint64_t length = clock_since_ns(h->facts.to_ns, h->facts.from_ns);
+
+	return clock_since_ns(h->facts.from_ns + length / 3 * 2, real_ns);
+}
+
+/* The certificate with what is believed now: taken if others would believe it. */
+static int take(struct held_identity *h, const char *crt, const char *key, struct error *err)
+{
+	const struct identity shown = {(char *)crt, (char *)key, h->all->bundle};
+	struct identity_facts facts;
+	struct identity copy;
+	int r;
+
+	if (!h->all->bundle)
+		return fail(err, EKEYREJECTED,
+			"ConfigMap %s/" IDENTITY_AUTHORITY " has no " BUNDLE_KEY, h->all->space);
+	r = identity_check(&shown, clock_real_ns(), &facts, err);
+	if (r < 0)
+		return r;
+	if (!identity_name_is_same(&facts.name, &h->name))
+		return fail(err, EINVAL, "the certificate is of somebody else");
+	if (identity_copy(&shown, &copy) < 0)
+		return fail(err, ENOMEM, "out of memory");
+	identity_done(&h->now);
+	h->now = copy;
+	h->facts = facts;
+	h->is_told = false;
+	return 0;
+}
+
+/* ---- a request ---- */
+
+static void ask_in(struct held_identity *h, uint64_t delay_ns)
+{
+	h->phase = PHASE_ASKING;
+	loop_set_timer(&h->timer, clock_now_ns() + delay_ns);
+}
+
+static void refused(struct held_identity *h, const char *how, const json_t *condition)
+{
+	const char *message = kube_json_text_at(condition, "message", NULL);
+	struct error err;
+
+	fail(&err, EACCES, "the certificate was %s: %s", how,
+		message ? message : "without a reason");
+	fail_and_rest(h, err.msg);
+}
+
+/* Signed; but by whom we may hear a moment later. */
+static void on_signed(struct held_identity *h, const char *encoded)
+{
+	_cleanup_buf_ struct buf crt = BUF_INIT(CRT_PEM_MAX);
+	struct error err;
+	int r = base64_decode(str_from(encoded), &crt) < 0
+		? fail(&err, EINVAL, "the certificate is not in base64")
+		: take(h, buf_text(&crt), h->key, &err);
+
+	if (r == -EKEYREJECTED && clock_now_ns() < h->until_ns) {
+		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
+		return;
+	}
+	if (r < 0) {
+		fail_and_rest(h, err.msg);
+		return;
+	}
+	log_info("%s: a certificate for %llu minutes", h->uri,
+		(unsigned long long)(clock_since_ns(h->facts.to_ns, clock_real_ns()) /
+			(60 * NSEC_PER_SEC)));
+	backoff_reset(&h->again);
+	rest(h, MIN(renew_in_ns(h, clock_real_ns()), LOOK_NS));
+	set_why(h, "");
+	tell(h);
+}
+
+static void on_asked(void *data, const struct kube_answer *answer)
+{
+	struct held_identity *h = data;
+	_cleanup_json_ json_t *object = NULL;
+	const json_t *denied, *failed;
+	struct error err;
+	const char *crt;
+
+	h->call = NULL;
+	if (answer->result < 0) {
+		kube_answer_explain(answer, "the request for a certificate cannot be read", &err);
+		fail_and_rest(h, err.msg);
+		return;
+	}
+	if (kube_json_parse(answer->body, &object, NULL) < 0) {
+		fail_and_rest(h, "the API server has not answered in JSON");
+		return;
+	}
+	denied = kube_json_condition(object, "Denied");
+	failed = kube_json_condition(object, "Failed");
+	crt = kube_json_text_at(object, "status", "certificate", NULL);
+	if (denied || failed)
+		refused(h, denied ? "denied" : "not made", denied ? denied : failed);
+	else if (crt && crt[0])
+		on_signed(h, crt);
+	else if (clock_now_ns() < h->until_ns)
+		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
+	else
+		fail_and_rest(h, "nobody signs certificates: is divvy-controller running?");
+}
+
+static void ask(struct held_identity *h)
+{
+	const struct kube_write read = {
+		.target = {.group_version = GROUP, .resource = RESOURCE, .name = h->request},
+		.timeout_ns = CALL_NS,
+		.done = on_asked,
+		.data = h,
+		.ret_call = &h->call};
+	struct error err;
+
+	if (kube_read(h->all->client, &read, &err) < 0)
+		fail_and_rest(h, err.msg);
+}
+
+static void on_created(void *data, const struct kube_answer *answer)
+{
+	struct held_identity *h = data;
+	struct error err;
+
+	h->call = NULL;
+	if (kube_answer_explain(answer, "no certificate can be requested", &err) < 0)
+		fail_and_rest(h, err.msg);
+	else
+		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
+}
+
+static json_t *request_object(const struct held_identity *h, const char *request)
+{
+	_cleanup_buf_ struct buf encoded = BUF_INIT(2 * REQUEST_PEM_MAX);
+	json_t *usages = json_pack("[s, s, s*]", "digital signature", "client auth",
+		h->name.kind == IDENTITY_OF_NODE ? "server auth" : NULL);
+
+	if (base64_encode(str_from(request), &encoded) < 0) {
+		json_decref(usages);
+		return NULL;
+	}
+	return json_pack("{s:s, s:s, s:{s:s}, s:{s:s, s:s, s:o}}", "apiVersion", GROUP, "kind",
+		"CertificateSigningRequest", "metadata", "name", h->request, "spec", "request",
+		buf_text(&encoded), "signerName", IDENTITY_SIGNER, "usages", usages);
+}
+
+static int create(struct held_identity *h, struct error *err)
+{
+	const struct kube_write write = {.target = {.group_version = GROUP, .resource = RESOURCE},
+		.field_manager = MANAGER,
+		.timeout_ns = CALL_NS,
+		.done = on_created,
+		.data = h,
+		.ret_call = &h->call};
+	_cleanup_json_ json_t *object = NULL;
+	_cleanup_free_ char *request = NULL;
+	uint8_t bytes[RANDOM_BYTES];
+	int r, n;
+
+	str_wipe(&h->key);
+	r = request_make(&h->name, &request, &h->key, err);
+	if (r < 0)
+		return r;
+	r = random_bytes(bytes, sizeof(bytes));
+	if (r < 0)
+		return fail_errno(err, -r, "random numbers");
+	n = snprintf(h->request, sizeof(h->request), "divvy-remote-");
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		n += snprintf(h->request + n, sizeof(h->request) - (size_t)n, "%02x", bytes[i]);
+	object = request_object(h, request);
+	return object ? kube_create(h->all->client, &write, object, err)
+		      : fail(err, ENOMEM, "out of memory");
+}
+
+static void begin(struct held_identity *h)
+{
+	struct error err;
+	int r;
+
+	h->phase = PHASE_CREATING;
+	h->until_ns = clock_now_ns() + PATIENCE_NS;
+	h->ask = (struct backoff){.base_ns = ASK_FIRST_NS, .max_ns = ASK_MOST_NS};
+	r = create(h, &err);
+	if (r < 0)
+		fail_and_rest(h, err.msg);
+	else
+		tell(h);
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct held_identity *h = timer->data;
+	const uint64_t real = clock_real_ns();
+
+	if (h->call)
+		return;
+	if (h->phase == PHASE_ASKING) {
+		ask(h);
+		return;
+	}
+	if (h->now.crt && real >= h->facts.to_ns) {
+		drop(h);
+		set_why(h, "its certificate has ended, and no other has come");
+	}
+	/* (With a clock that is behind, a certificate may begin later than now.) */
+	if (h->now.crt && renew_in_ns(h, real)) {
+		rest(h, MIN(renew_in_ns(h, real), LOOK_NS));
+		tell(h);
+	} else {
+		begin(h);
+	}
+}
+
+/* ---- whom to believe ---- */
+
+static int keep(void *data, const struct kube_object *object, void **ret_own, struct error *err)
+{
+	const char *bundle = kube_json_text_at(object->json, "data", BUNDLE_KEY, NULL);
+	gnutls_x509_crt_t list[CRT_LIST_MAX];
+	unsigned int n = crt_list_read(bundle, list);
+	char *copy;
+
+	crt_list_done(list, n);
+	if (!n)
+		return bundle ? fail(err, EINVAL,
+					"ConfigMap " IDENTITY_AUTHORITY ": " BUNDLE_KEY
+					" has no certificates, or more than %u",
+					CRT_LIST_MAX)
+			      : -ENOENT;
+	copy = str_dup(str_from(bundle));
+	if (!copy)
+		return fail(err, ENOMEM, "out of memory");
+	*ret_own = copy;
+	return 0;
+}
+
+/* All that is held, with the bundle of now; what that does not vouch for is asked for anew. */
+static void on_bundle(struct identities *all, const char *bundle)
+{
+	struct held_identity *h;
+
+	free(all->bundle);
+	all->bundle = bundle ? str_dup(str_from(bundle)) : NULL;
+	LIST_FOREACH(h, &all->held, link) {
+		struct error err;
+		struct identity had = h->now;
+
+		if (had.crt) {
+			h->now = (struct identity){0};
+			h->is_told = false;
+			if (take(h, had.crt, had.key, &err) < 0)
+				log_info("%s: asked for anew: %s", h->uri, err.msg);
+			identity_done(&had);
+		}
+		if (h->phase == PHASE_REST && !h->now.crt) {
+			backoff_reset(&h->again);
+			loop_set_timer(&h->timer, 0);
+		}
+	}
+	/* From the first each time: who is told may hold and release any. */
+	for (h = LIST_FIRST(&all->held); h;) {
+		if (h->is_told) {
+			h = LIST_NEXT(h, link);
+		} else {
+			tell(h);
+			h = LIST_FIRST(&all->held);
+		}
+	}
+}
+
+static void bundle_is(void *data, const struct kube_entry *entry)
+{
+	on_bundle(data, entry->object);
+}
+
+static void bundle_becomes(void *data, const struct kube_entry *entry, void *old)
+{
+	const struct identities *all = data;
+
+	if (!all->bundle || strcmp(all->bundle, entry->object))
+		on_bundle(data, entry->object);
+}
+
+/* Nobody has said that those of before are wrong: what is held stays. */
+static void bundle_is_gone(void *data, const struct kube_entry *entry)
+{
+	log_warn("ConfigMap " IDENTITY_AUTHORITY " is gone: it comes with the manifests");
+}
+
+static void trouble(void *data, const struct error *err)
+{
+	log_warn("%s", err->msg);
+}
+
+int identities_new(struct kube_client *client, const char *space, struct identities **ret_all,
+	struct error *err)
+{
+	struct identities *all = calloc(1, sizeof(*all));
+	const struct kube_cache_handler handler = {.project = keep,
+		.release = free,
+		.added = bundle_is,
+		.updated = bundle_becomes,
+		.deleted = bundle_is_gone,
+		.trouble = trouble,
+		.data = all};
+	char path[320];
+	const struct kube_reflect_options options = {
+		.path = path, .field_selector = "metadata.name=" IDENTITY_AUTHORITY};
+	int r;
+
+	if (!all)
+		return fail(err, ENOMEM, "out of memory");
+	all->client = client;
+	snprintf(all->space, sizeof(all->space), "%s", space);
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/configmaps", all->space);
+	r = kube_cache_new(client, &options, &handler, &all->maps, err);
+	if (r < 0) {
+		free(all);
+		return r;
+	}
+	*ret_all = all;
+	return 0;
+}
+
+void identities_free(struct identities *all)
+{
+	struct held_identity *h;
+
+	if (!all)
+		return;
+	while ((h = LIST_FIRST(&all->held)))
+		identity_release(h);
+	kube_cache_free(all->maps);
+	free(all->bundle);
+	free(all);
+}
+
+int identity_hold(struct identities *all, const struct identity_name *name,
+	held_identity_fn *changed, void *data, struct held_identity **ret_held, struct error *err)
+{
+	struct held_identity *h = calloc(1, sizeof(*h));
+	int r;
+
+	if (!h)
+		return fail(err, ENOMEM, "out of memory");
+	h->all = all;
+	h->name = *name;
+	h->changed = changed;
+	h->data = data;
+	h->is_told = true;
+	h->timer.data = h;
+	h->again = (struct backoff){.base_ns = AGAIN_FIRST_NS, .max_ns = AGAIN_MOST_NS};
+	r = identity_name_format(name, h->uri) < 0
+		? fail(err, EINVAL, "no node, pod or container can have that name")
+		: loop_add_timer(kube_client_loop(all->client), &h->timer, on_timer);
+	if (r < 0) {
+		free(h);
+		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : r;
+	}
+	snprintf(h->why, sizeof(h->why), "asked for, and not there yet");
+	LIST_INSERT_HEAD(&all->held, h, link);
+	loop_set_timer(&h->timer, 0);
+	*ret_held = h;
+	return 0;
+}
+
+void identity_release(struct held_identity *held)
+{
+	if (!held)
+		return;
+	LIST_REMOVE(held, link);
+	kube_call_cancel(held->call);
+	loop_remove_timer(&held->timer);
+	identity_done(&held->now);
+	str_wipe(&held->key);
+	free(held);
+}
+
+const struct identity *held_identity_get(const struct held_identity *held)
+{
+	return held->now.crt && clock_real_ns() < held->facts.to_ns ? &held->now : NULL;
+}
+
+const char *held_identity_why(const struct held_identity *held)
+{
+	return held->why;
+}
+
+const struct identity_name *held_identity_name(const struct held_identity *held)
+{
+	return &held->name;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node's Lease: that divvyd lives, and what it has measured of the last 10 s. The scheduler
+ * binds to no node whose Lease is stale.
+ *
+ * What has changed by more than measured_differs() allows is written within a second, so that
+ * autoscalers and people see a load when it comes. Of such writes there are LEASE_EARLY_MAX at a
+ * time and one each LEASE_REFILL_NS, whatever the tenants do. A node whose tenants do the same as
+ * before, or nothing, writes its renewals alone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/memory.h"
+#include "agent/usage.h"
+#include "base/log.h"
+#include "kube/time.h"
+#include "node/node-internal.h"
+#include "spec/measured.h"
+
+#define LEASE_RENEW_EACH_NS (10 * NSEC_PER_SEC)
+#define LEASE_AGAIN_NS (2 * NSEC_PER_SEC)
+#define LEASE_EARLY_MAX 10u
+#define LEASE_REFILL_NS (5 * NSEC_PER_SEC)
+#define LEASE_SECONDS 40
+#define LEASE_GROUP "coordination.k8s.io/v1"
+
+/* The Node, as the GPUNode's owner has it: we may not read nodes. NULL: not known. */
+static json_t *owners(const struct node *node)
+{
+	const struct kube_entry *entry = kube_cache_find(node->wishes, NULL, node->options.name);
+	json_t *all = entry ? kube_json_at(entry->object, "metadata", "ownerReferences", NULL)
+			    : NULL,
+	       *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *kind = kube_json_text_at(one, "kind", NULL),
+			   *uid = kube_json_text_at(one, "uid", NULL);
+
+		if (kind && uid && !strcmp(kind, "Node"))
+			return json_pack("[{s:s, s:s, s:s, s:s}]", "apiVersion", "v1", "kind",
+				"Node", "name", node->options.name, "uid", uid);
+	}
+	return NULL;
+}
+
+/* In the order of the GPUNode's tenants: spec/measured.h. What does not fit is left out. */
+static void add_measured(struct node *node, uint64_t now, struct buf *out)
+{
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct tenant *t = node_tenant(node, &node->slots[i]);
+		struct measured m;
+
+		if (!t)
+			continue;
+		m = (struct measured){.uid = str_from(t->pod->uid),
+			.container = str_from(t->pod->container),
+			.n = MIN(t->n, SPEC_DEVICES_MAX)};
+		for (uint32_t k = 0; k < m.n; k++)
+			m.device[k] = (struct measured_device){
+				usage_permille(&t->devices[k], LEASE_RENEW_EACH_NS, now),
+				memory_used(&t->devices[k])};
+		if (measured_format(&m, out) < 0)
+			return;
+	}
+}
+
+/* Without a tenant: null, which takes it out of a Lease that is there. NULL: nothing to say. */
+static json_t *annotations(struct node *node, uint64_t now)
+{
+	_cleanup_buf_ struct buf measured = BUF_INIT(MEASURED_MAX);
+
+	add_measured(node, now, &measured);
+	free(node->lease_measured);
+	node->lease_measured = str_dup(buf_str(&measured));
+	if (!measured.n && node->is_lease_missing)
+		return NULL;
+	return json_pack("{s:s?}", MEASURED_KEY, measured.n ? buf_text(&measured) : NULL);
+}
+
+void node_lease_look(struct node *node, uint64_t now)
+{
+	_cleanup_buf_ struct buf measured = BUF_INIT(MEASURED_MAX);
+
+	if (now >= node->lease_refill_ns) {
+		node->lease_early = MIN(node->lease_early + 1, LEASE_EARLY_MAX);
+		node->lease_refill_ns = now + LEASE_REFILL_NS;
+	}
+	/* A server that did not take the last one is tried again after its pause. */
+	if (!node->lease_early || node->lease_call || !node->is_lease_current)
+		return;
+	add_measured(node, now, &measured);
+	if (!measured_differs(
+		    str_from(node->lease_measured ? node->lease_measured : ""), buf_str(&measured)))
+		return;
+	node->lease_early--;
+	loop_set_timer(&node->lease_timer, now);
+}
+
+static void on_done(void *data, const struct kube_answer *answer)
+{
+	struct node *node = data;
+
+	node->lease_call = NULL;
+	node->is_lease_missing = answer->result == -ENOENT;
+	node->is_lease_current = answer->result == 0;
+	if (answer->result < 0 && !node->is_lease_missing)
+		log_warn("Lease: %s", answer->error.msg);
+	loop_set_timer(&node->lease_timer,
+		clock_now_ns() +
+			(answer->result == 0                     ? LEASE_RENEW_EACH_NS
+					: node->is_lease_missing ? 0
+								 : LEASE_AGAIN_NS));
+}
+
+static void on_timer(struct loop_timer *timer, uint64_t now)
+{
+	struct node *node = timer->data;
+	const struct node_options *o = &node->options;
+	struct kube_write write = {
+		.target = {LEASE_GROUP, "leases", o->lease_space, o->name, NULL},
+		.field_manager = NODE_FIELD_MANAGER,
+		.timeout_ns = LEASE_RENEW_EACH_NS,
+		.done = on_done,
+		.data = node,
+		.ret_call = &node->lease_call,
+	};
+	_cleanup_json_ json_t *lease = NULL;
+	struct error err;
+	int r;
+
+	if (node->lease_call)
+		return;
+	lease = json_pack("{s:s, s:s, s:{s:s, s:s, s:o*, s:o*}, s:{s:s, s:i, s:s}}", "apiVersion",
+		LEASE_GROUP, "kind", "Lease", "metadata", "name", o->name, "namespace",
+		o->lease_space, "ownerReferences", owners(node), "annotations",
+		annotations(node, now), "spec", "holderIdentity", o->pod ? o->pod : o->name,
+		"leaseDurationSeconds", LEASE_SECONDS, "renewTime",
+		kube_time_format_micro(clock_real_ns()).s);
+	if (node->is_lease_missing)
+		write.target.name = NULL;
+	r = !lease ? fail(&err, ENOMEM, "no memory")
+		: node->is_lease_missing
+		? kube_create(node->client, &write, lease, &err)
+		: kube_patch(node->client, &write, KUBE_PATCH_MERGE, lease, &err);
+	if (r < 0) {
+		log_warn("Lease: %s", err.msg);
+		loop_set_timer(timer, now + LEASE_AGAIN_NS);
+	}
+}
+
+int node_lease_new(struct node *node)
+{
+	int r;
+
+	node->lease_timer.data = node;
+	node->lease_early = LEASE_EARLY_MAX;
+	r = loop_add_timer(node->agent->loop, &node->lease_timer, on_timer);
+	if (r >= 0)
+		loop_set_timer(&node->lease_timer, 0);
+	return r;
+}
+
+void node_lease_free(struct node *node)
+{
+	kube_call_cancel(node->lease_call);
+	loop_remove_timer(&node->lease_timer);
+	free(node->lease_measured);
+}

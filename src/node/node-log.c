@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The grant log: what containers were given and have given back, an object a line, each with one
+ * write at the end of the file. Unlike GPUNode.status it has what was in force for a moment only,
+ * so that an audit can add it up: between two lines of a daemon nothing else is granted.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/device.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "node/node-internal.h"
+
+/* Half a line is cut off again: the next one would be lost with it. */
+static int add_line(int fd, struct str line)
+{
+	const int64_t size = fd_size(fd);
+	int r = size < 0 ? (int)size : fd_write_all(fd, line.p, line.n);
+
+	if (r < 0 && size >= 0 && ftruncate(fd, (off_t)size) < 0)
+		log_warn("grant log: half a line stays: %s", strerror(errno));
+	return r;
+}
+
+static void append(const char *path, json_t *line)
+{
+	_cleanup_free_ char *text = json_dumps(line, JSON_COMPACT);
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	_cleanup_buf_ struct buf b = BUF_INIT(1 << 16);
+	int r;
+
+	if (!text || fd < 0) {
+		log_warn("grant log '%s': %s", path, strerror(text ? errno : ENOMEM));
+		return;
+	}
+	buf_addf(&b, "%s\n", text);
+	r = add_line(fd, buf_str(&b));
+	if (r < 0)
+		log_warn("grant log '%s': a line is missing: %s", path, strerror(-r));
+}
+
+void node_log(const struct node *node, const char *what, const struct tenant *t)
+{
+	_cleanup_json_ json_t *line = NULL;
+	json_t *devices, *memory;
+
+	if (!node->options.grant_log)
+		return;
+	devices = json_array();
+	memory = json_array();
+	for (uint32_t i = 0; i < t->n; i++) {
+		json_array_append_new(devices, json_string(t->devices[i].device->info.uuid));
+		json_array_append_new(memory, json_integer((json_int_t)t->devices[i].quota_bytes));
+	}
+	line = json_pack("{s:I, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:o, s:s, s:I}",
+		"at", (json_int_t)clock_real_ns(), "what", what, "daemon", (int)getpid(), "podUID",
+		t->pod->uid, "namespace", t->pod->space, "pod", t->pod->name, "container",
+		t->pod->container, "slot", t->pod->slot, "devices", devices, "request",
+		(int)t->spec.request, "limit", (int)t->spec.limit, "memoryBytes", memory, "mode",
+		t->spec.mode == SPEC_MODE_REMOTE ? "remote"
+			: t->spec.exclusive      ? "exclusive"
+						 : "local",
+		"epoch", (json_int_t)t->pod->epoch);
+	append(node->options.grant_log, line);
+}

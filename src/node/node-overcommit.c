@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory that is promised more than once: of wait and swap tenants, as far as the least of
+ * their namespaces' policies said when each was granted, or as GPUNode.spec says where it does.
+ * What was promised stays promised, whatever is said later.
+ */
+#include <errno.h>
+
+#include "agent/device.h"
+#include "core/ledger.h"
+#include "manifest/policy.h"
+#include "node/node-internal.h"
+
+int overcommit_of(
+	const struct node *node, const json_t *space, uint32_t *ret_overcommit, struct error *err)
+{
+	const char *name = kube_json_text_at(space, "metadata", "name", NULL);
+	const json_t *labels = kube_json_at(space, "metadata", "labels", NULL);
+	const struct kube_entry *e = NULL;
+	uint32_t least = 0;
+
+	if (!kube_cache_is_synced(node->policies))
+		return fail(err, EAGAIN, "the cluster's GPUPolicies are not known yet");
+	while (name && (e = kube_cache_next(node->policies, e))) {
+		const json_t *spec = json_object_get(e->object, "spec");
+		const uint32_t says = policy_overcommit_memory(spec);
+
+		if (says && (!least || says < least) && policy_selects(spec, name, labels))
+			least = says;
+	}
+	*ret_overcommit = least ? least : POLICY_OVERCOMMIT_ONCE;
+	return 0;
+}
+
+static bool is_on(const struct tenant *t, const struct device *device)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		if (t->devices[i].device == device)
+			return true;
+	return false;
+}
+
+void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit)
+{
+	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	const uint32_t fixed = wish
+		? policy_overcommit_memory(json_object_get(wish->object, "spec"))
+		: 0;
+	uint32_t least = overcommit;
+	const struct tenant *t;
+	bool is_shared = overcommit;
+
+	LIST_FOREACH(t, &node->agent->tenants, link) {
+		if (t->is_ending || !t->pod || t->spec.memory_policy == SPEC_MEMORY_FAIL ||
+			!is_on(t, device))
+			continue;
+		is_shared = true;
+		if (t->pod->overcommit && (!least || t->pod->overcommit < least))
+			least = t->pod->overcommit;
+	}
+	/* Of tenants from before such notes were taken only the scheduler knows. */
+	ledger_set_oversubscribe(device->ledger,
+		fixed               ? fixed
+			: least     ? least
+			: is_shared ? POLICY_OVERCOMMIT_MAX
+				    : POLICY_OVERCOMMIT_ONCE);
+}

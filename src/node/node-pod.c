@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of a pod's object matters on its node, and Events about it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kube/json.h"
+#include "manifest/manifest-json.h"
+#include "node/node-internal.h"
+
+int node_given(
+	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err)
+{
+	_cleanup_given_ struct given given = {0};
+	const struct given_container *is;
+	int r = node_given_all(pod, &given, err);
+
+	if (r < 0)
+		return r;
+	is = given_find(&given, container);
+	if (!is)
+		return fail(err, ENOENT,
+			GIVEN_DEVICES_KEY ": nothing was given to container '%.63s'", container);
+	r = given_spec(is, &ret_given->spec, err);
+	if (r < 0)
+		return r;
+	ret_given->is = *is;
+	ret_given->group = given.group;
+	ret_given->epoch = given.epoch;
+	return 0;
+}
+
+int node_given_all(const json_t *pod, struct given *ret_given, struct error *err)
+{
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
+
+	return r < 0 ? r : given_parse(manifest.pod.annotations, ret_given, err);
+}
+
+int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err)
+{
+	_cleanup_manifest_json_ struct manifest_json manifest = {0};
+	int r = manifest_json_read(json_object_get(pod, "metadata"), NULL, STR(""), &manifest, err);
+
+	return r < 0 ? r : given_parse_group(manifest.pod.annotations, ret_group, err);
+}
+
+bool node_has_given(const json_t *pod)
+{
+	return kube_json_text_at(pod, "metadata", "annotations", GIVEN_DEVICES_KEY, NULL) != NULL;
+}
+
+static const json_t *status_of(const json_t *pod, const char *list, const char *container)
+{
+	const json_t *all = kube_json_at(pod, "status", list, NULL), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *name = kube_json_text_at(one, "name", NULL);
+
+		if (name && !strcmp(name, container))
+			return one;
+	}
+	return NULL;
+}
+
+bool node_is_over(const json_t *pod, const char *container)
+{
+	const char *phase = kube_json_text_at(pod, "status", "phase", NULL),
+		   *policy = kube_json_text_at(pod, "spec", "restartPolicy", NULL);
+	const json_t *status, *ended;
+	bool is_well;
+
+	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
+		return true;
+	status = status_of(pod, "containerStatuses", container);
+	ended = kube_json_at(status, "state", "terminated", NULL);
+	is_well = ended && json_integer_value(json_object_get(ended, "exitCode")) == 0;
+	if (ended && policy &&
+		(!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && is_well)))
+		return true;
+	/* An init container that has done its work; a sidecar does not end like that. */
+	status = status_of(pod, "initContainerStatuses", container);
+	ended = kube_json_at(status, "state", "terminated", NULL);
+	return ended && json_integer_value(json_object_get(ended, "exitCode")) == 0 &&
+		json_is_true(json_object_get(status, "ready"));
+}
+
+bool node_is_leaving(const json_t *pod)
+{
+	return kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL) != NULL;
+}
+
+static bool is_named(const json_t *pod, const char *list, const char *name)
+{
+	const json_t *all = kube_json_at(pod, "spec", list, NULL), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		const char *its = kube_json_text_at(one, "name", NULL);
+
+		if (its && !strcmp(its, name))
+			return true;
+	}
+	return false;
+}
+
+bool node_is_init(const json_t *pod, const char *container)
+{
+	return is_named(pod, "initContainers", container);
+}
+
+bool node_has_prepared(const json_t *pod)
+{
+	const json_t *all = kube_json_at(pod, "status", "initContainerStatuses", NULL), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one) {
+		if (kube_json_at(one, "state", "terminated", NULL))
+			return true;
+	}
+	return false;
+}
+
+const char *node_who_starts(
+	const json_t *pod, const char *const *names, size_t n, const char *has_tenant)
+{
+	const char *last = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *status = status_of(pod, "initContainerStatuses", names[i]),
+			     *ended = kube_json_at(status, "state", "terminated", NULL);
+		/* It waits to start again: what is said here is no older than its start. */
+		const bool is_again = kube_json_at(status, "state", "waiting", NULL) &&
+			kube_json_at(status, "lastState", "terminated", NULL);
+
+		last = names[i];
+		if (!node_is_init(pod, names[i]))
+			break;
+		if (!ended && !is_again && has_tenant && !strcmp(has_tenant, names[i]))
+			return NULL;
+		if (!ended || json_integer_value(json_object_get(ended, "exitCode")) != 0)
+			return names[i];
+	}
+	return last;
+}
+
+static void record(struct node *node, struct kube_event *event, const char *fmt, va_list ap)
+{
+	char message[EVENT_MESSAGE_MAX];
+
+	vsnprintf(message, sizeof(message), fmt, ap);
+	event->message = message;
+	kube_record(node->recorder, event);
+}
+
+void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_warning,
+	const char *reason, const char *fmt, ...)
+{
+	struct kube_event event = {
+		.type = is_warning ? "Warning" : "Normal",
+		.reason = reason,
+		.object = {"v1", "Pod", pod->space, pod->name, pod->uid},
+	};
+	va_list ap;
+
+	va_start(ap, fmt);
+	record(node, &event, fmt, ap);
+	va_end(ap);
+}
+
+void node_event(struct node *node, bool is_warning, const char *reason, const char *fmt, ...)
+{
+	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
+	struct kube_event event = {
+		.type = is_warning ? "Warning" : "Normal",
+		.reason = reason,
+		.object = {"divvy.gpu/v1", "GPUNode", NULL, node->options.name,
+			wish ? wish->uid : NULL},
+	};
+	va_list ap;
+
+	va_start(ap, fmt);
+	record(node, &event, fmt, ap);
+	va_end(ap);
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A container with devices elsewhere has a socket in its slot's folder, where a link listens
+ * (src/remote/far-reach.c): it shows the certificate of this container to the node of the devices,
+ * and none of it is ever in the container. That node decides; here it is only known which one it
+ * is, and where (its GPUNode says it, and is watched as long as the slot is in use).
+ */
+#include "node/node-remote.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "kube/json.h"
+#include "node/helper.h"
+#include "node/node-identity.h"
+#include "node/node-internal.h"
+#include "node/node-serve.h"
+#include "wire/serve.h"
+
+#define AGAIN_NS (NSEC_PER_SEC / 2)
+#define BACKLOG 64
+
+enum remote_state {
+	REMOTE_WAITS, /* for a certificate and an address, or for its time */
+	REMOTE_ASKS,  /* the node of the devices */
+	REMOTE_READY,
+	REMOTE_REFUSED,
+};
+
+struct remote {
+	struct node *node;
+	struct slot *slot;
+	struct tenant_pod pod;
+	char server[GIVEN_NODE];
+	enum remote_state state;
+	struct error why; /* not READY: of what it waits for, or was refused */
+	bool was_ready;   /* a link that is started again is not asked after */
+	uint64_t again_ns;
+
+	struct kube_cache *gpunode; /* the server's; NULL: this node's own devices */
+	struct address at;          /* by that; host "": it does not serve */
+	struct held_identity *held;
+
+	int listen_fd;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct helper *helper;
+};
+
+const struct tenant_pod *remote_pod(const struct remote *remote)
+{
+	return &remote->pod;
+}
+
+bool remote_is_ready(const struct remote *remote)
+{
+	return remote->state == REMOTE_READY;
+}
+
+static bool is_local(const struct remote *r)
+{
+	return !r->gpunode;
+}
+
+/* ---- the link ---- */
+
+static void set_waiting(struct remote *remote, uint64_t after_ns)
+{
+	helper_free(TAKE_PTR(remote->helper));
+	remote->state = REMOTE_WAITS;
+	remote->again_ns = clock_now_ns() + after_ns;
+}
+
+static bool will_pass(int status)
+{
+	return status == -EAGAIN || status == -ENOSPC || status == -EBUSY || status == -ENOMEM;
+}
+
+static void on_said(void *data, const void *packet, size_t n)
+{
+	struct remote *remote = data;
+	const struct serve_reply *reply = packet;
+
+	if (n != sizeof(*reply) || reply->magic != SERVE_MAGIC ||
+		!memchr(reply->text, '\0', sizeof(reply->text)))
+		return;
+	if (reply->status == 0) {
+		remote->state = REMOTE_READY;
+		remote->was_ready = true;
+		remote->why = (struct error){0};
+		node_status_touch(remote->node);
+		return;
+	}
+	fail(&remote->why, reply->status < 0 ? -reply->status : EIO, "%s", reply->text);
+	/* Its programs may come; each is told why not. */
+	if (remote->was_ready) {
+		remote->state = REMOTE_READY;
+		log_warn("slot %s: %s", remote->slot->id, remote->why.msg);
+		return;
+	}
+	set_waiting(remote, AGAIN_NS);
+	if (!will_pass(reply->status))
+		remote->state = REMOTE_REFUSED;
+}
+
+static void on_ended(void *data)
+{
+	struct remote *remote = data;
+
+	log_warn(
+		"slot %s: divvy-remote-far reach has ended: it is started again", remote->slot->id);
+	fail(&remote->why, EAGAIN, "the link to node %s has ended", remote->server);
+	set_waiting(remote, AGAIN_NS);
+}
+
+static const char *cgroup_root(const struct agent *agent)
+{
+	return agent->pod_cgroups ? agent->pod_cgroups : "*";
+}
+
+static int start_link(struct remote *remote, struct error *err)
+{
+	const char *const argv[] = {"reach", is_local(remote) ? "" : remote->at.host,
+		remote->at.port, remote->server, remote->pod.uid, remote->pod.container,
+		remote->pod.space, remote->pod.name, cgroup_root(remote->node->agent), NULL};
+	_cleanup_close_ int identity_fd = identity_to_fd(held_identity_get(remote->held));
+	struct serve_env env;
+	const struct helper_options options = {
+		.name = "divvy-remote-far",
+		.argv = argv,
+		.env = env.list,
+		.fds = {remote->listen_fd, -1, identity_fd},
+		.n_fds = 3,
+		.control_at = 1,
+		.said = on_said,
+		.ended = on_ended,
+		.data = remote,
+	};
+	struct helper *helper;
+	int r;
+
+	if (identity_fd < 0)
+		return fail_errno(err, -identity_fd, "hand over a certificate");
+	serve_env_fill(remote->node, &env);
+	r = helper_start(remote->node->agent->loop, &options, &helper, err);
+	if (r < 0)
+		return r;
+	/* The one before goes when it hears that; whom it serves, stays. */
+	helper_free(remote->helper);
+	remote->helper = helper;
+	return 0;
+}
+
+/* Starts it as soon as all is there, or says what is not. */
+static void try(struct remote *remote)
+{
+	const char *why;
+
+	if (!is_local(remote) && !kube_cache_is_synced(remote->gpunode)) {
+		fail(&remote->why, EAGAIN, "where node %s serves is not known yet", remote->server);
+	} else if (!is_local(remote) && !remote->at.host[0]) {
+		fail(&remote->why, EAGAIN, "node %s does not serve its devices to other nodes",
+			remote->server);
+	} else if (!held_identity_get(remote->held)) {
+		why = held_identity_why(remote->held);
+		fail(&remote->why, EAGAIN, "its certificate is not there yet%s%s",
+			why[0] ? ": " : "", why);
+	} else if (start_link(remote, &remote->why) < 0) {
+		remote->why.code = EAGAIN;
+	} else {
+		remote->state = remote->was_ready ? REMOTE_READY : REMOTE_ASKS;
+		if (!remote->was_ready)
+			fail(&remote->why, EAGAIN, "node %s has not answered yet", remote->server);
+		return;
+	}
+	remote->again_ns = clock_now_ns() + AGAIN_NS;
+}
+
+static void renew(struct remote *remote)
+{
+	/* What it asks with is good still: the next one comes with the next start. */
+	if (remote->state == REMOTE_ASKS || remote->state == REMOTE_REFUSED)
+		return;
+	try(remote);
+}
+
+static void on_identity(void *data, struct held_identity *held)
+{
+	renew(data);
+}
+
+/* ---- where the server is ---- */
+
+static int project(void *data, const struct kube_object *object, void **ret, struct error *err)
+{
+	const char *address = kube_json_text_at(object->json, "status", "remote", "address", NULL);
+
+	*ret = str_dup(str_from(address ? address : ""));
+	return *ret ? 0 : -ENOMEM;
+}
+
+static void release(void *own)
+{
+	free(own);
+}
+
+static void set_address(struct remote *remote, const char *address)
+{
+	struct address at = {0};
+	struct error err;
+
+	if (address[0] && serve_address_parse(address, &at, &err) < 0)
+		log_warn("GPUNode %s: status.remote.address %s", remote->server, err.msg);
+	if (!strcmp(at.host, remote->at.host) && at.number == remote->at.number)
+		return;
+	remote->at = at;
+	/* One that does not serve for a moment, as while it is updated, is still the one. */
+	if (at.host[0])
+		renew(remote);
+}
+
+static void on_added(void *data, const struct kube_entry *entry)
+{
+	set_address(data, entry->object);
+}
+
+static void on_updated(void *data, const struct kube_entry *entry, void *old)
+{
+	set_address(data, entry->object);
+}
+
+static void on_deleted(void *data, const struct kube_entry *entry)
+{
+	set_address(data, "");
+}
+
+static void on_trouble(void *data, const struct error *err)
+{
+	log_warn("%s", err->msg);
+}
+
+static int watch_server(struct remote *remote, struct error *err)
+{
+	char selector[GIVEN_NODE + 32];
+	const struct kube_reflect_options options = {.path = "/apis/divvy.gpu/v1/gpunodes",
+		.field_selector = selector,
+		.max_pause_ns = 5 * NSEC_PER_SEC};
+	const struct kube_cache_handler handler = {.project = project,
+		.release = release,
+		.added = on_added,
+		.updated = on_updated,
+		.deleted = on_deleted,
+		.trouble = on_trouble,
+		.data = remote};
+
+	snprintf(selector, sizeof(selector), "metadata.name=%s", remote->server);
+	return kube_cache_new(remote->node->client, &options, &handler, &remote->gpunode, err);
+}
+
+/* ---- the slot ---- */
+
+/* Whoever has the folder mounted may come: the container, whatever users it has. */
+static int listen_at(struct remote *remote, struct error *err)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char folder[PATH_MAX];
+	int r = node_slot_folder(remote->node, remote->slot, folder, sizeof(folder));
+
+	if (r < 0 ||
+		(size_t)snprintf(remote->path, sizeof(remote->path), "%s/" SLOT_REMOTE, folder) >=
+			sizeof(remote->path))
+		return fail(err, ENAMETOOLONG, "the slot's path is too long");
+	r = folder_make(folder, 0755, err);
+	r = r < 0 ? r : slot_preload_write(folder, true, err);
+	if (r < 0)
+		return r;
+	memcpy(address.sun_path, remote->path, sizeof(remote->path));
+	unlink(remote->path);
+	remote->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (remote->listen_fd < 0 ||
+		bind(remote->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		chmod(remote->path, 0666) < 0 || listen(remote->listen_fd, BACKLOG) < 0)
+		return fail_errno(err, errno, "listen on %s", remote->path);
+	return 0;
+}
+
+static int make(struct node *node, struct slot *slot, const struct tenant_pod *pod,
+	const char *server, struct error *err)
+{
+	struct identity_name name = {.kind = IDENTITY_OF_TENANT};
+	struct remote *remote = calloc(1, sizeof(*remote));
+	int r = 0;
+
+	if (!remote)
+		return fail(err, ENOMEM, "no memory");
+	remote->node = node;
+	remote->slot = slot;
+	remote->pod = *pod;
+	remote->listen_fd = -1;
+	snprintf(remote->server, sizeof(remote->server), "%s", server);
+	slot->remote = remote;
+	if (str_copy(name.uid, sizeof(name.uid), str_from(pod->uid)) < 0 ||
+		str_copy(name.container, sizeof(name.container), str_from(pod->container)) < 0)
+		r = fail(err, EINVAL, "pod UID '%s' is too long", pod->uid);
+	if (r >= 0 && strcmp(server, node->options.name) != 0)
+		r = watch_server(remote, err);
+	r = r < 0 ? r : listen_at(remote, err);
+	r = r < 0 ? r : node_need_identities(node, err);
+	r = r < 0 ? r
+		  : identity_hold(node->identities, &name, on_identity, remote, &remote->held, err);
+	if (r < 0)
+		remote_free(TAKE_PTR(slot->remote));
+	else
+		try(remote);
+	return r;
+}
+
+int remote_open(struct node *node, struct slot *slot, const struct tenant_pod *pod,
+	const char *server, struct error *err)
+{
+	struct remote *remote = slot->remote;
+	int r;
+
+	if (remote &&
+		(strcmp(remote->pod.uid, pod->uid) != 0 ||
+			strcmp(remote->pod.container, pod->container) != 0 ||
+			strcmp(remote->server, server) != 0)) {
+		remote_free(TAKE_PTR(slot->remote));
+		remote = NULL;
+	}
+	r = remote ? 0 : make(node, slot, pod, server, err);
+	if (r < 0)
+		return r;
+	remote = slot->remote;
+	if (remote->state == REMOTE_READY)
+		return 0;
+	if (remote->state != REMOTE_REFUSED)
+		return fail(err, EAGAIN, "%s", remote->why.msg);
+	/* Whoever comes next asks again. */
+	r = fail(err, EPERM, "%s", remote->why.msg);
+	remote_free(TAKE_PTR(slot->remote));
+	return r;
+}
+
+void remote_leave(struct remote *remote)
+{
+	if (!remote)
+		return;
+	helper_free(remote->helper);
+	identity_release(remote->held);
+	kube_cache_free(remote->gpunode);
+	fd_close(remote->listen_fd);
+	free(remote);
+}
+
+void remote_free(struct remote *remote)
+{
+	if (remote && remote->listen_fd >= 0)
+		unlink(remote->path);
+	remote_leave(remote);
+}
+
+void remote_tick(struct remote *remote, uint64_t now)
+{
+	if (remote->state == REMOTE_WAITS && now >= remote->again_ns)
+		try(remote);
+}
+
+/* ---- after a restart ---- */
+
+static void resume(struct node *node, const struct podres_container *c, const char *id)
+{
+	const struct kube_entry *entry = kube_cache_find(node->pods, c->space, c->pod);
+	struct slot *slot = node_slot(node, id);
+	struct tenant_pod pod = {.uid = ""};
+	struct node_given g;
+	struct error err;
+
+	if (!entry || !slot || slot->tenant || slot->remote || start_has_slot(node, slot) ||
+		node_given(entry->object, c->name, &g, NULL) < 0 ||
+		g.spec.mode != SPEC_MODE_REMOTE || node_is_over(entry->object, c->name))
+		return;
+	if (str_copy(pod.uid, sizeof(pod.uid), str_from(entry->uid)) < 0 ||
+		str_copy(pod.space, sizeof(pod.space), str_from(c->space)) < 0 ||
+		str_copy(pod.name, sizeof(pod.name), str_from(c->pod)) < 0 ||
+		str_copy(pod.container, sizeof(pod.container), str_from(c->name)) < 0)
+		return;
+	memcpy(pod.slot, slot->id, sizeof(pod.slot));
+	if (make(node, slot, &pod, g.is.remote_node, &err) < 0) {
+		log_warn("slot %s: %s", slot->id, err.msg);
+		return;
+	}
+	/* It runs: its programs come when they like. */
+	slot->remote->was_ready = true;
+	slot->since_ns = clock_now_ns();
+	log_info("slot %s: %s/%s %s has devices of node %s still", slot->id, pod.space, pod.name,
+		pod.container, g.is.remote_node);
+}
+
+void remote_resume(struct node *node, const struct podres_list *list)
+{
+	for (size_t i = 0; i < list->n_containers; i++) {
+		const struct podres_container *c = &list->containers[i];
+
+		for (size_t k = 0; k < c->n_devices; k++)
+			if (!strcmp(c->devices[k].resource, NODE_RESOURCE))
+				resume(node, c, c->devices[k].id);
+	}
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What nobody has asked for but somebody should hear of: a tenant whose allocations are refused, a
+ * device that is lost or does not answer, a process that uses a device and belongs to no tenant.
+ * Each is told once when it comes, and not more often than people read.
+ */
+#include <stdlib.h>
+
+#include "agent/audit.h"
+#include "agent/device.h"
+#include "agent/memory.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "node/node-internal.h"
+
+#define OVER_AGAIN_NS (60 * NSEC_PER_SEC)
+#define STRANGERS_TOLD_MAX 8u /* in one look */
+/* Programs end by a lost device's errors before it is known to be lost. */
+#define HURT_NS (60 * NSEC_PER_SEC)
+
+/* ---- memory ---- */
+
+static void tell_over(struct node *node, const struct slot *slot, const struct tenant *t)
+{
+	const struct tenant_device *td = &t->devices[0];
+
+	/* The one with least room left is the one that it was. */
+	for (uint32_t i = 1; i < t->n; i++)
+		if (t->devices[i].quota_bytes -
+				MIN(memory_used(&t->devices[i]), t->devices[i].quota_bytes) <
+			td->quota_bytes - MIN(memory_used(td), td->quota_bytes))
+			td = &t->devices[i];
+	log_info("slot %s: %s/%s %s: an allocation was refused", slot->id, t->pod->space,
+		t->pod->name, t->pod->container);
+	node_pod_event(node, t->pod, true, "OverMemory",
+		"container %s: an allocation was refused: it may use %s of %s and uses %s",
+		t->pod->container, format_bytes(td->quota_bytes).s, td->device->info.uuid,
+		format_bytes(memory_used(td)).s);
+}
+
+static void look_at_memory(struct node *node, struct slot *slot)
+{
+	const struct tenant *t = node_tenant(node, slot);
+	uint64_t denied = 0, now = clock_now_ns();
+
+	for (uint32_t i = 0; t && i < t->n; i++)
+		denied += memory_denied(&t->devices[i]);
+	if (!t || denied == slot->denied)
+		return;
+	slot->denied = denied;
+	if (slot->over_ns && clock_since_ns(now, slot->over_ns) < OVER_AGAIN_NS)
+		return;
+	slot->over_ns = now;
+	tell_over(node, slot, t);
+}
+
+void watch_slot_ends(struct node *node, struct slot *slot)
+{
+	const struct tenant *t = node_tenant(node, slot);
+
+	look_at_memory(node, slot);
+	if (!t)
+		return;
+	slot->last = *t->pod;
+	slot->last_devices = 0;
+	slot->last_ns = clock_now_ns();
+	for (uint32_t i = 0; i < t->n; i++)
+		slot->last_devices |= 1ull << t->devices[i].device->index;
+}
+
+void watch_tick(struct node *node)
+{
+	for (uint32_t i = 0; i < node->n_slots; i++)
+		if (node->slots[i].tenant)
+			look_at_memory(node, &node->slots[i]);
+	audit_tick(node->agent, clock_now_ns());
+}
+
+/* ---- devices ---- */
+
+static bool was_hurt(const struct slot *slot, const struct device *d)
+{
+	return slot->last_ns && slot->last_devices & 1ull << d->index &&
+		clock_since_ns(clock_now_ns(), slot->last_ns) < HURT_NS;
+}
+
+static void tell_health(struct node *node, const struct device *d)
+{
+	const bool is_ill = device_is_ill(d);
+	const char *reason = d->is_lost ? "DeviceGone"
+		: is_ill                ? "DeviceUnhealthy"
+					: "DeviceHealthy",
+		   *what = is_ill ? device_ailment(d) : "answers again";
+
+	log_warn("device %s %s", d->info.uuid, what);
+	node_event(node, is_ill, reason, "device %s %s", d->info.uuid, what);
+	for (uint32_t i = 0; i < node->n_slots; i++) {
+		const struct slot *slot = &node->slots[i];
+		const struct tenant *t = node_tenant(node, slot);
+
+		for (uint32_t k = 0; t && k < t->n; k++)
+			if (t->devices[k].device == d)
+				node_pod_event(node, t->pod, is_ill, reason, "device %s %s",
+					d->info.uuid, what);
+		if (is_ill && was_hurt(slot, d))
+			node_pod_event(node, &slot->last, true, reason,
+				"container %s has ended on device %s, which %s",
+				slot->last.container, d->info.uuid, what);
+	}
+}
+
+static void look_at_devices(struct node *node)
+{
+	const struct device_set *set = node->agent->devices;
+	bool has_changed = false;
+
+	for (uint32_t i = 0; i < set->n; i++) {
+		const struct device *d = &set->devices[i];
+		const uint64_t bit = 1ull << i;
+
+		if (device_is_ill(d) == !!(node->ill & bit) && d->is_lost == !!(node->lost & bit))
+			continue;
+		node->ill = (node->ill & ~bit) | (device_is_ill(d) ? bit : 0);
+		node->lost = (node->lost & ~bit) | (d->is_lost ? bit : 0);
+		tell_health(node, d);
+		has_changed = true;
+	}
+	if (has_changed)
+		node_offer(node);
+	if (set->n)
+		memory_refresh(node->agent);
+}
+
+/* ---- strangers ---- */
+
+static void look_at_strangers(struct node *node)
+{
+	struct audit_stranger s;
+
+	for (uint32_t n = 0; n < STRANGERS_TOLD_MAX && audit_take_stranger(node->agent, &s); n++)
+		node_event(node, true, "Stranger",
+			"process %d (%s) uses device %s and belongs to no tenant", (int)s.pid,
+			s.name, node->agent->devices->devices[s.device].info.uuid);
+}
+
+void watch_look(struct node *node)
+{
+	look_at_devices(node);
+	look_at_strangers(node);
+	/* The GPUNode that it is about may not have been known at the start. */
+	if (node->is_insecure && !node->is_insecure_told &&
+		kube_cache_find(node->wishes, NULL, node->options.name)) {
+		node->is_insecure_told = true;
+		node_event(node, true, "RuntimeInsecure", "%s", NODE_INSECURE);
+	}
+}
+
+void watch_start(struct node *node)
+{
+	/* Outside of a pod the devices are ours by right. */
+	node->is_insecure = node->options.pod &&
+		slot_is_runtime_insecure(getenv("NVIDIA_VISIBLE_DEVICES"), "/dev");
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/peers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+
+#define ROUND_TRIP_MAX_US UINT32_C(1000000000) /* as GPUNode has it at most */
+#define BITS_MAX (UINT64_C(1000000) * 1000000000)
+#define NOISE_US 10u /* less than that is none */
+
+void peers_init(struct peers *peers, const char *own, uint32_t max, struct rand *rand)
+{
+	*peers = (struct peers){.max = MIN(max, PEERS_MAX), .rand = rand};
+	str_copy(peers->own, sizeof(peers->own), str_from(own));
+}
+
+/* A quarter more or less, so that nodes that were started together do not stay so. */
+static uint64_t about(struct peers *peers, uint64_t ns)
+{
+	return ns - ns / 4 + rand_below(peers->rand, ns / 2);
+}
+
+bool peers_is_due(const struct peers *peers, uint64_t now_ns)
+{
+	return peers->max && !peers->is_running && now_ns >= peers->due_ns;
+}
+
+/* ---- who is taken ---- */
+
+static uint64_t hash(uint64_t h, const char *text)
+{
+	for (; *text; text++)
+		h = (h ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+	return h * UINT64_C(0x100000001b3); /* between two texts: a byte 0 */
+}
+
+/* FNV-1a of both names, well mixed. */
+static uint64_t weight_of(const char *own, const char *name)
+{
+	struct rand mixed = rand_seeded(hash(hash(UINT64_C(0xcbf29ce484222325), own), name));
+
+	return rand_u64(&mixed);
+}
+
+static struct peer *heaviest(struct peers *peers)
+{
+	struct peer *most = &peers->fresh[0];
+
+	for (uint32_t i = 1; i < peers->n_fresh; i++)
+		if (peers->fresh[i].weight > most->weight)
+			most = &peers->fresh[i];
+	return most;
+}
+
+void peers_offer(struct peers *peers, const char *name, const struct address *at)
+{
+	struct peer one = {.weight = weight_of(peers->own, name), .at = *at};
+
+	if (!name[0] || !strcmp(name, peers->own) || !peers->max ||
+		str_copy(one.name, sizeof(one.name), str_from(name)) < 0)
+		return;
+	for (uint32_t i = 0; i < peers->n_fresh; i++)
+		if (!strcmp(peers->fresh[i].name, name))
+			return;
+	if (peers->n_fresh < peers->max)
+		peers->fresh[peers->n_fresh++] = one;
+	else if (one.weight < heaviest(peers)->weight)
+		*heaviest(peers) = one;
+}
+
+static int compare(const void *pa, const void *pb)
+{
+	const struct peer *a = pa, *b = pb;
+
+	return strcmp(a->name, b->name);
+}
+
+void peers_begin(struct peers *peers)
+{
+	uint32_t n_kept = 0, n_told = 0;
+
+	qsort(peers->fresh, peers->n_fresh, sizeof(*peers->fresh), compare);
+	for (uint32_t i = 0; i < peers->n; i++) {
+		const struct peer *old = &peers->v[i];
+		struct peer *new = bsearch(
+			old, peers->fresh, peers->n_fresh, sizeof(*peers->fresh), compare);
+
+		n_told += old->told.round_trip_us != 0;
+		if (!new)
+			continue;
+		n_kept += old->told.round_trip_us != 0;
+		new->now = old->now;
+		new->told = old->told;
+		new->failures = old->failures;
+		new->transfer_ns = old->transfer_ns;
+	}
+	peers->has_lost |= n_kept < n_told;
+	memcpy(peers->v, peers->fresh, sizeof(peers->v));
+	peers->n = peers->n_fresh;
+	peers->n_fresh = 0;
+	peers->is_running = true;
+}
+
+void peers_give_up(struct peers *peers, uint64_t now_ns)
+{
+	peers->n_fresh = 0;
+	peers->due_ns = now_ns + about(peers, PEERS_EMPTY_NS);
+}
+
+/* ---- a round ---- */
+
+struct peer *peers_next(struct peers *peers)
+{
+	for (uint32_t i = 0; peers->is_running && i < peers->n; i++)
+		if (!peers->v[i].is_done)
+			return &peers->v[i];
+	return NULL;
+}
+
+bool peers_wants_transfer(const struct peer *peer, uint64_t now_ns)
+{
+	return now_ns >= peer->transfer_ns;
+}
+
+void peers_measured(struct peers *peers, struct peer *peer, uint64_t round_trip_ns, uint64_t bits,
+	uint64_t now_ns, uint64_t real_ns)
+{
+	const uint64_t us = round_trip_ns / 1000 + (round_trip_ns % 1000 != 0);
+
+	peer->is_done = true;
+	peer->failures = 0;
+	peer->now.round_trip_us = (uint32_t)MIN(MAX(us, UINT64_C(1)), (uint64_t)ROUND_TRIP_MAX_US);
+	peer->now.real_ns = real_ns;
+	if (!bits)
+		return;
+	peer->now.bits_per_second = MIN(bits, BITS_MAX);
+	peer->transfer_ns = now_ns + about(peers, PEERS_TRANSFER_NS);
+}
+
+void peers_failed(struct peer *peer)
+{
+	peer->is_done = true;
+	if (++peer->failures >= PEERS_FAILURES)
+		peer->now = (struct peer_found){.round_trip_us = 0};
+}
+
+/* More than a quarter of what was told. */
+static bool is_other(uint64_t now, uint64_t told, uint64_t noise)
+{
+	const uint64_t apart = now > told ? now - told : told - now;
+
+	return !now != !told || (apart > told / 4 && apart > noise);
+}
+
+bool peers_end(struct peers *peers, uint64_t now_ns)
+{
+	bool is_news = peers->has_lost || !peers->has_told;
+
+	if (!peers->is_running || peers_next(peers))
+		return false;
+	for (uint32_t i = 0; i < peers->n; i++) {
+		const struct peer *p = &peers->v[i];
+
+		is_news |= is_other(p->now.round_trip_us, p->told.round_trip_us, NOISE_US) ||
+			is_other(p->now.bits_per_second, p->told.bits_per_second, 0);
+	}
+	for (uint32_t i = 0; is_news && i < peers->n; i++)
+		peers->v[i].told = peers->v[i].now;
+	peers->has_lost = false;
+	peers->has_told |= is_news;
+	peers->is_running = false;
+	peers->due_ns = now_ns + about(peers, peers->n ? PEERS_ROUND_NS : PEERS_EMPTY_NS);
+	return is_news;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a container with a slot gets: nothing that it could write, and nothing of the host's own. */
+#include "unit.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "node/node-slot.h"
+
+#define SLOT "/run/divvy/slots/7"
+#define LIBRARY "/var/lib/divvy/lib/1"
+#define SIM "/run/divvy/sim"
+
+static const struct plugin_mount *find(const struct slot_edits *e, const char *place)
+{
+	for (size_t i = 0; i < e->edits.n_mounts; i++)
+		if (!strcmp(e->edits.mounts[i].container_path, place))
+			return &e->edits.mounts[i];
+	return NULL;
+}
+
+static void all_is_read_only_and_its_own(void **state)
+{
+	static const char *const below[] = {SLOT, LIBRARY, SLOT ".preload", SIM};
+	const struct slot_plan plan[] = {
+		{.folder = SLOT, .library = LIBRARY},
+		{.folder = SLOT, .library = LIBRARY, .sim = SIM},
+	};
+
+	for (size_t k = 0; k < ARRAY_SIZE(plan); k++) {
+		struct slot_edits e;
+
+		slot_edits_fill(&plan[k], &e);
+		assert_int_equal(e.edits.n_mounts, 3 + k);
+		for (size_t i = 0; i < e.edits.n_mounts; i++) {
+			assert_true(e.edits.mounts[i].is_read_only);
+			assert_string_equal(e.edits.mounts[i].host_path,
+				below[i]); /* never a folder above, which has everybody's */
+		}
+		/* No device, no annotation: a pod of the restricted profile may have these. */
+		assert_int_equal(e.edits.n_nodes, 0);
+		assert_int_equal(e.edits.n_annotations, 0);
+		assert_string_equal(find(&e, "/run/divvy")->host_path, SLOT);
+		assert_string_equal(find(&e, "/etc/ld.so.preload")->host_path, SLOT ".preload");
+		assert_string_equal(find(&e, "/opt/divvy")->host_path, LIBRARY);
+	}
+}
+
+static void the_loader_is_told_as_the_container_starts(void **state)
+{
+	char top[] = "/tmp/divvy-slot-XXXXXX", slot[64], list[80];
+	_cleanup_buf_ struct buf text = BUF_INIT(4096);
+	struct stat first, again, other;
+	struct error err;
+
+	assert_non_null(mkdtemp(top));
+	snprintf(slot, sizeof(slot), "%s/7", top);
+	snprintf(list, sizeof(list), "%s.preload", slot);
+	assert_int_equal(slot_preload_write(slot, false, &err), 0);
+	assert_int_equal(stat(list, &first), 0);
+	assert_int_equal(file_read(list, &text, &err), 0);
+	assert_string_equal(
+		buf_text(&text), "/opt/divvy/libdivvy-cuda.so\n/opt/divvy/libdivvy-nvml.so\n");
+	/* Who runs has the file mounted: it is not touched. */
+	assert_int_equal(slot_preload_write(slot, false, &err), 0);
+	assert_int_equal(stat(list, &again), 0);
+	assert_int_equal(again.st_ino, first.st_ino);
+	assert_int_equal(slot_preload_write(slot, true, &err), 0);
+	assert_int_equal(stat(list, &other), 0);
+	assert_int_not_equal(other.st_ino, first.st_ino);
+	buf_clear(&text);
+	assert_int_equal(file_read(list, &text, &err), 0);
+	assert_string_equal(buf_text(&text),
+		"/opt/divvy/libdivvy-remote.so\n/opt/divvy/libdivvy-remote-nvml.so\n");
+	/* A runtime has mounted what was not there. */
+	unlink(list);
+	assert_int_equal(mkdir(list, 0755), 0);
+	assert_int_equal(slot_preload_write(slot, false, &err), 0);
+	assert_int_equal(stat(list, &other), 0);
+	assert_true(S_ISREG(other.st_mode));
+	unlink(list);
+	rmdir(top);
+}
+
+static void the_environment_has_no_secret(void **state)
+{
+	struct slot_edits e;
+
+	slot_edits_fill(&(struct slot_plan){.folder = SLOT, .library = LIBRARY}, &e);
+	assert_int_equal(e.edits.n_env, 1);
+	assert_string_equal(e.edits.env[0].name, "DIVVY_ABSENT");
+	assert_string_equal(e.edits.env[0].value, "closed");
+}
+
+/* ---- real devices ---- */
+
+static void real_devices_come_by_the_slots_name(void **state)
+{
+	struct slot_plan plan = {.folder = SLOT, .library = LIBRARY, .number = 7};
+	struct slot_edits e;
+
+	slot_edits_fill(&plan, &e);
+	assert_int_equal(e.edits.n_cdi, 1);
+	assert_string_equal(e.edits.cdi[0], "divvy.gpu/slot=7");
+	plan.sim = SIM;
+	slot_edits_fill(&plan, &e);
+	assert_int_equal(e.edits.n_cdi, 0);
+}
+
+static void without_cdi_they_come_by_the_environment(void **state)
+{
+	const struct slot_plan plan = {
+		.folder = SLOT, .library = LIBRARY, .number = 7, .is_by_environment = true};
+	struct slot_edits e;
+
+	slot_edits_fill(&plan, &e);
+	assert_int_equal(e.edits.n_cdi, 0);
+	assert_int_equal(e.edits.n_env, 3);
+	assert_string_equal(e.edits.env[1].name, "NVIDIA_VISIBLE_DEVICES");
+	assert_string_equal(e.edits.env[1].value, "all");
+	assert_string_equal(e.edits.env[2].name, "NVIDIA_DRIVER_CAPABILITIES");
+}
+
+static char dev[64];
+
+static void make_file(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dev, name);
+	assert_ok(file_replace(path, STR(""), 0600, NULL));
+}
+
+static int make_dev(void **state)
+{
+	snprintf(dev, sizeof(dev), "/tmp/divvy-dev-XXXXXX");
+	return mkdtemp(dev) ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static int remove_dev(void **state)
+{
+	return nftw(dev, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void a_container_gets_the_files_of_its_devices(void **state)
+{
+	static const char *const want[] = {
+		"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia3", "/dev/nvidia12"};
+	const int32_t minor[] = {3, 12}, unknown[] = {3, -1}, missing[] = {4};
+	_cleanup_buf_ struct buf text = BUF_INIT(CDI_MAX);
+	struct slot_nodes nodes;
+	struct error err = {0};
+
+	assert_int_equal(slot_nodes_find(dev, minor, 2, &nodes, &err), -ENOENT);
+	assert_contains(err.msg, "nvidiactl is not there");
+	make_file("nvidiactl");
+	make_file("nvidia-uvm");
+	for (int i = 0; i < 4; i++)
+		make_file(i == 0         ? "nvidia0"
+				: i == 1 ? "nvidia3"
+				: i == 2 ? "nvidia12"
+					 : "nvidia1");
+	assert_ok(slot_nodes_find(dev, minor, 2, &nodes, &err));
+	assert_int_equal(nodes.n, ARRAY_SIZE(want));
+	for (size_t i = 0; i < nodes.n; i++) {
+		assert_string_equal(nodes.nodes[i].host_path, want[i]);
+		assert_string_equal(nodes.nodes[i].container_path, want[i]);
+		assert_string_equal(nodes.nodes[i].permissions, "rw"); /* none is made */
+	}
+	assert_ok(
+		cdi_format(&(struct cdi_slot){.slot = 7, .nodes = nodes.nodes, .n_nodes = nodes.n},
+			&text, &err));
+	assert_null(strstr(buf_text(&text), "nvidia0"));
+	make_file("nvidia-uvm-tools");
+	assert_ok(slot_nodes_find(dev, minor, 2, &nodes, &err));
+	assert_int_equal(nodes.n, ARRAY_SIZE(want) + 1);
+	assert_int_equal(slot_nodes_find(dev, missing, 1, &nodes, &err), -ENOENT);
+	assert_contains(err.msg, "nvidia4 is not there");
+	assert_int_equal(slot_nodes_find(dev, unknown, 2, &nodes, &err), -EINVAL);
+	assert_contains(err.msg, "does not say");
+}
+
+static void a_runtime_that_obeys_a_variable_is_seen(void **state)
+{
+	assert_false(slot_is_runtime_insecure("all", dev));
+	make_file("nvidiactl");
+	assert_true(slot_is_runtime_insecure("all", dev));
+	assert_true(slot_is_runtime_insecure("0,1", dev));
+	/* Then they are there for another reason. */
+	assert_false(slot_is_runtime_insecure(NULL, dev));
+	assert_false(slot_is_runtime_insecure("", dev));
+	assert_false(slot_is_runtime_insecure("void", dev));
+	assert_false(slot_is_runtime_insecure("none", dev));
+}
+
+#define DEV(fn) cmocka_unit_test_setup_teardown(fn, make_dev, remove_dev)
+
+UNIT_MAIN(UNIT(all_is_read_only_and_its_own), UNIT(the_loader_is_told_as_the_container_starts),
+	UNIT(the_environment_has_no_secret), UNIT(real_devices_come_by_the_slots_name),
+	UNIT(without_cdi_they_come_by_the_environment),
+	DEV(a_container_gets_the_files_of_its_devices),
+	DEV(a_runtime_that_obeys_a_variable_is_seen))
