@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "bench/bench.h"
-#include "scheduler/fit.h"
+#include "kuberules/fit.h"
 
 static uint32_t n_nodes = 5000, n_pods = 30000;
 

@@ -11,14 +11,14 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "kuberules/fit.h"
+#include "kuberules/labels.h"
+#include "kuberules/view.h"
 #include "place/place-mode.h"
 #include "place/place.h"
 #include "scheduler/cluster.h"
-#include "scheduler/fit.h"
 #include "scheduler/gpunode.h"
-#include "scheduler/labels.h"
 #include "scheduler/stages.h"
-#include "scheduler/view.h"
 
 #define LEASE_DURATION_DEFAULT_NS (UINT64_C(40) * 1000000000)
 

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "kuberules/object.h"
 #include "place/place-policy.h"
-#include "scheduler/object.h"
 #include "scheduler/tenancy.h"
 #include "spec/given.h"
 

@@ -8,8 +8,8 @@
 
 #include <utlist.h>
 
+#include "kuberules/fit.h"
 #include "scheduler/decide-internal.h"
-#include "scheduler/fit.h"
 
 bool decide_is_leaving(const struct cpod *pod)
 {

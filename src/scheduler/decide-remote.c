@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "kuberules/fit.h"
 #include "scheduler/decide-internal.h"
-#include "scheduler/fit.h"
 
 /* Of the devices: where the pod runs it does not use them. */
 const char *const remote_spared[] = {"divvy.gpu/milli", "divvy.gpu/memory-mib", NULL};

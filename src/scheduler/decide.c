@@ -9,9 +9,9 @@
 #include <utlist.h>
 
 #include "base/cleanup.h"
+#include "kuberules/fit.h"
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide-internal.h"
-#include "scheduler/fit.h"
 
 /* ---- the filter: kube-scheduler's rules, and what the place does not know of devices ---- */
 

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "fuzz.h"
-#include "scheduler/fit.h"
+#include "kuberules/fit.h"
 
 #define OBJECTS_MAX 64 /* per kind: more only takes longer */
 

@@ -2,7 +2,7 @@
 """Random clusters and pods for test-fit.py: what an API server takes, with every field that placing looks at.
 
 A world is a list of (kind, object); objects are complete as created, with their status. Kinds are those of
-src/scheduler. The same seed gives the same world.
+src/kuberules. The same seed gives the same world.
 """
 import random
 

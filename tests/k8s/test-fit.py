@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes that src/scheduler finds feasible for a pod are those that kube-scheduler does.
+"""The nodes that src/kuberules finds feasible for a pod are those that kube-scheduler does.
 
 Random clusters and pods (fit_world.py) are made on a real API server without kubelets or a controller manager. The
 real kube-scheduler is configured with an extender of ours, which it sends, for each pod, the nodes that have passed

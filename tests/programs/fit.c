@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What src/scheduler says of pods, for tests that compare it with others: reads
+ * What src/kuberules says of pods, for tests that compare it with others: reads
  *     {"minor": 20, "objects": {KIND: [OBJECT...], ...}, "pods": ["namespace/name"...]}
  * from stdin and prints, for each of these pods of the objects,
  *     {"namespace/name": {"nodes": [NAME...], "why": SENTENCE, "not": {NAME: PHRASE...},
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "scheduler/fit.h"
+#include "kuberules/fit.h"
 
 static int fill(struct view *view, json_t *objects, struct error *err)
 {
@@ -40,7 +40,7 @@ static int fill(struct view *view, json_t *objects, struct error *err)
 static const char *const rules[FIT_WHYS] = {
 	[FIT_OK] = "OK",
 #define WHY(name, phrase) [FIT_##name] = #name,
-#include "scheduler/fit-why.def"
+#include "kuberules/fit-why.def"
 #undef WHY
 };
 

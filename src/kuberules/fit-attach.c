@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many volumes a node can have attached, by their driver. What the pod would add is what it
+ * names that no pod there names yet.
+ */
+#include "kuberules/fit-internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+
+/* The drivers that were part of Kubernetes. Their limits have names of their own, and defaults. */
+static const struct in_tree {
+	enum disk_kind disk;
+	const char *provisioner; /* what they counted as before the migration */
+	const char *csi;         /* ... and since */
+	const char *limit;       /* in the node's allocatable resources */
+	int64_t most;
+} in_tree[] = {
+	{DISK_EBS, "kubernetes.io/aws-ebs", "ebs.csi.aws.com", "attachable-volumes-aws-ebs", 39},
+	{DISK_GCE, "kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "attachable-volumes-gce-pd",
+		16},
+	{DISK_AZURE, "kubernetes.io/azure-disk", "disk.csi.azure.com",
+		"attachable-volumes-azure-disk", 16},
+	/* Not counted before the migration: -1. */
+	{DISK_CINDER, "kubernetes.io/cinder", "cinder.csi.openstack.org",
+		"attachable-volumes-cinder", -1},
+};
+
+#define EBS_MOST_NITRO 25
+
+static bool is_migrated(const struct fit *fit)
+{
+	return fit->view->minor >= RULES_CSI_MIGRATION;
+}
+
+static const char *driver_of_disk(const struct fit *fit, const struct disk *disk)
+{
+	if (disk->kind == DISK_CSI)
+		return disk->driver;
+	for (size_t i = 0; i < ARRAY_SIZE(in_tree); i++)
+		if (in_tree[i].disk == disk->kind)
+			return is_migrated(fit) ? in_tree[i].csi : in_tree[i].provisioner;
+	return NULL;
+}
+
+/* As the class says: what a claim without a volume will have. */
+static const char *driver_of_class(const struct fit *fit, const struct claim *claim)
+{
+	const struct storage_class *class = (const struct storage_class *)view_find(
+		fit->view, OBJECT_CLASS, "", claim->class);
+
+	for (size_t i = 0; class && i < ARRAY_SIZE(in_tree); i++)
+		if (!strcmp(in_tree[i].provisioner, class->provisioner))
+			return is_migrated(fit) ? in_tree[i].csi : in_tree[i].provisioner;
+	return class && *class->provisioner ? class->provisioner : NULL;
+}
+
+static int add(struct fit_attachments *list, struct fit_attachment attachment)
+{
+	int r = array_grow(&list->v, &list->room, list->n + 1, sizeof(*list->v));
+
+	if (r == 0)
+		list->v[list->n++] = attachment;
+	return r;
+}
+
+static int add_volume(const struct fit *fit, const struct pod *pod, const struct pod_volume *volume,
+	struct fit_attachments *list)
+{
+	const struct disk *disk = &volume->disk;
+	const struct volume *bound = NULL;
+	const struct claim *claim;
+	const char *driver;
+
+	if (volume->claim) {
+		claim = (const struct claim *)view_find(
+			fit->view, OBJECT_CLAIM, pod->object.ns, volume->claim);
+		if (!claim)
+			return 0;
+		if (*claim->volume)
+			bound = (const struct volume *)view_find(
+				fit->view, OBJECT_VOLUME, "", claim->volume);
+		if (!bound) {
+			driver = driver_of_class(fit, claim);
+			return driver ? add(list,
+						(struct fit_attachment){driver, claim->object.name,
+							claim->object.ns})
+				      : 0;
+		}
+		disk = &bound->disk;
+	} else if (disk->kind == DISK_CSI) {
+		/* Made by the kubelet for this pod: nothing is attached. */
+		return 0;
+	}
+	driver = driver_of_disk(fit, disk);
+	return driver && *disk->id ? add(list, (struct fit_attachment){driver, disk->id, ""}) : 0;
+}
+
+static int add_pod(const struct fit *fit, const struct pod *pod, struct fit_attachments *list)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < pod->volumes.n; i++)
+		r = add_volume(fit, pod, &pod->volumes.v[i], list);
+	return r;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct fit_attachment *x = a, *y = b;
+	int order = strcmp(x->driver, y->driver);
+
+	if (!order)
+		order = strcmp(x->claim_ns, y->claim_ns);
+	return order ? order : strcmp(x->id, y->id);
+}
+
+/* Sorted, each once. */
+static void settle(struct fit_attachments *list)
+{
+	uint32_t n = 0;
+
+	if (list->n)
+		qsort(list->v, list->n, sizeof(*list->v), compare);
+	for (uint32_t i = 0; i < list->n; i++)
+		if (!n || compare(&list->v[n - 1], &list->v[i]) != 0)
+			list->v[n++] = list->v[i];
+	list->n = n;
+}
+
+int fit_attach_prepare(struct fit *fit)
+{
+	int r = add_pod(fit, fit->pod, &fit->wanted);
+
+	settle(&fit->wanted);
+	return r;
+}
+
+/* Machines of some families take fewer, as their name says. */
+static int64_t ebs_most(const struct node *node, int64_t most)
+{
+	static const char *const labels[] = {
+		"beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(labels); i++) {
+		const char *type = labels_get(&node->object.labels, labels[i]);
+
+		if (type &&
+			((strchr("cmr", type[0]) && type[0] && type[1] == '5') ||
+				strstr(type, "t3") || strstr(type, "z1d")))
+			return EBS_MOST_NITRO;
+	}
+	return most;
+}
+
+static const int64_t *find_allocatable(
+	const struct node *node, const char *prefix, const char *name)
+{
+	size_t n = strlen(prefix);
+
+	for (uint32_t i = 0; i < node->allocatable.n_others; i++) {
+		const struct resource *other = &node->allocatable.others[i];
+
+		if (!strncmp(other->name, prefix, n) && !strcmp(other->name + n, name))
+			return &other->n;
+	}
+	return NULL;
+}
+
+/* -1: as many as there are. */
+static int64_t find_limit(const struct fit *fit, const struct node *node, const char *driver)
+{
+	const struct csi_node *csi = (const struct csi_node *)view_find(
+		fit->view, OBJECT_CSI_NODE, "", node->object.name);
+	const int64_t *allocatable;
+
+	for (size_t i = 0; !is_migrated(fit) && i < ARRAY_SIZE(in_tree); i++) {
+		if (strcmp(in_tree[i].provisioner, driver) != 0)
+			continue;
+		allocatable = find_allocatable(node, in_tree[i].limit, "");
+		if (in_tree[i].most < 0)
+			return -1;
+		if (allocatable)
+			return *allocatable;
+		return in_tree[i].disk == DISK_EBS ? ebs_most(node, in_tree[i].most)
+						   : in_tree[i].most;
+	}
+	for (uint32_t i = 0; csi && i < csi->drivers.n; i++)
+		if (!strcmp(csi->drivers.v[i].driver, driver) && csi->drivers.v[i].count >= 0)
+			return csi->drivers.v[i].count;
+	/* The kubelet said it in the node before there were CSINodes. */
+	allocatable = is_migrated(fit) ? NULL
+				       : find_allocatable(node, "attachable-volumes-csi-", driver);
+	return allocatable ? *allocatable : -1;
+}
+
+/* Before the migration a node above its limit took not even what it had attached already. */
+static bool counts_all(const struct fit *fit, const char *driver)
+{
+	for (size_t i = 0; !is_migrated(fit) && i < ARRAY_SIZE(in_tree); i++)
+		if (!strcmp(in_tree[i].provisioner, driver))
+			return true;
+	return false;
+}
+
+static bool is_attached(const struct fit *fit, const struct fit_attachment *attachment)
+{
+	return fit->attached.n &&
+		bsearch(attachment, fit->attached.v, fit->attached.n, sizeof(*fit->attached.v),
+			compare);
+}
+
+struct fit_answer fit_check_attach(struct fit *fit, const struct fit_site *site)
+{
+	fit->attached.n = 0;
+	for (uint32_t p = 0; fit->wanted.n && p < site_n_pods(site); p++)
+		if (add_pod(fit, site_pod(site, p), &fit->attached) < 0)
+			return FIT_NO(NODE_UNCLEAR, "out of memory");
+	settle(&fit->attached);
+	for (uint32_t i = 0, next; i < fit->wanted.n; i = next) {
+		const char *driver = fit->wanted.v[i].driver;
+		int64_t limit = find_limit(fit, site->node->node, driver), n = 0;
+		bool is_new = counts_all(fit, driver);
+
+		for (next = i; next < fit->wanted.n && !strcmp(fit->wanted.v[next].driver, driver);
+			next++)
+			if (!is_attached(fit, &fit->wanted.v[next])) {
+				n++;
+				is_new = true;
+			}
+		for (uint32_t k = 0; k < fit->attached.n; k++)
+			n += !strcmp(fit->attached.v[k].driver, driver);
+		if (is_new && limit >= 0 && n > limit)
+			return FIT_NO(VOLUME_COUNT, driver);
+	}
+	return FIT_YES;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a node itself and what is taken of it say: taints, affinity, ports, resources. */
+#include "kuberules/fit-internal.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+
+const struct taint *fit_untolerated(const struct fit *fit, const struct node *node)
+{
+	for (uint32_t i = 0; i < node->taints.n; i++) {
+		const struct taint *taint = &node->taints.v[i];
+
+		if (taint->effect != TAINT_PREFER && !tolerates(&fit->pod->tolerations, taint))
+			return taint;
+	}
+	return NULL;
+}
+
+struct fit_answer fit_check_node(struct fit *fit, const struct fit_site *site)
+{
+	static const struct taint cordon = {
+		"node.kubernetes.io/unschedulable", "", TAINT_NO_SCHEDULE};
+	const struct node *node = site->node->node;
+	const struct pod *pod = fit->pod;
+	const struct taint *taint;
+
+	if (node->object.refusal.code)
+		return FIT_NO(NODE_UNCLEAR, node->object.refusal.msg);
+	if (node->is_unschedulable && !tolerates(&pod->tolerations, &cordon))
+		return FIT_NO(CORDONED, NULL);
+	if (*pod->node && strcmp(pod->node, node->object.name) != 0)
+		return FIT_NO(OTHER_NODE, NULL);
+	taint = fit_untolerated(fit, node);
+	if (taint)
+		return FIT_NO(TAINT, taint->key);
+	if (!pod_selects_node(pod, node))
+		return FIT_NO(NODE_AFFINITY, NULL);
+	return FIT_YES;
+}
+
+struct fit_answer fit_check_ports(struct fit *fit, const struct fit_site *site)
+{
+	const struct host_ports *wanted = &fit->pod->ports;
+
+	for (uint32_t p = 0; wanted->n && p < site_n_pods(site); p++) {
+		const struct host_ports *taken = &site_pod(site, p)->ports;
+
+		for (uint32_t i = 0; i < taken->n; i++)
+			for (uint32_t k = 0; k < wanted->n; k++)
+				if (host_port_conflicts(&wanted->v[k], &taken->v[i]))
+					return FIT_NO(PORT, NULL);
+	}
+	return FIT_YES;
+}
+
+/* What is taken of one resource, with what the others there will take. */
+static int64_t taken(const struct fit_site *site, int64_t used,
+	int64_t (*get)(const struct resources *, const char *), const char *name)
+{
+	for (uint32_t i = 0; i < site->n_extra; i++)
+		used = resource_add(used, get(&site->extra[i]->request, name));
+	return used;
+}
+
+static int64_t get_cpu(const struct resources *r, const char *name)
+{
+	return r->cpu_milli;
+}
+
+static int64_t get_memory(const struct resources *r, const char *name)
+{
+	return r->memory_bytes;
+}
+
+static int64_t get_ephemeral(const struct resources *r, const char *name)
+{
+	return r->ephemeral_bytes;
+}
+
+static const struct {
+	const char *name;
+	int64_t (*get)(const struct resources *r, const char *name);
+} fixed_resources[] = {
+	{"cpu", get_cpu},
+	{"memory", get_memory},
+	{"ephemeral-storage", get_ephemeral},
+};
+
+static bool is_spared(const struct fit *fit, const struct resources *have, const char *name)
+{
+	const char *const *one = fit->spared;
+
+	while (one && *one && strcmp(*one, name) != 0)
+		one++;
+	if (!one || !*one)
+		return false;
+	for (uint32_t i = 0; i < have->n_others; i++)
+		if (!strcmp(have->others[i].name, name))
+			return false;
+	return true;
+}
+
+struct fit_answer fit_check_resources(struct fit *fit, const struct fit_site *site)
+{
+	const struct resources *want = &fit->pod->request, *used = &site->node->used;
+	const struct resources *have = &site->node->node->allocatable;
+	bool is_only_wanted = fit->view->minor >= RULES_ONLY_WANTED;
+
+	if ((int64_t)site_n_pods(site) + 1 > have->pods)
+		return FIT_NO(PODS, NULL);
+	if (!want->cpu_milli && !want->memory_bytes && !want->ephemeral_bytes && !want->n_others)
+		return FIT_YES;
+	for (size_t i = 0; i < ARRAY_SIZE(fixed_resources); i++) {
+		int64_t (*get)(const struct resources *, const char *) = fixed_resources[i].get;
+		const char *name = fixed_resources[i].name;
+		int64_t n = get(want, name);
+
+		if ((n || !is_only_wanted) &&
+			get(have, name) < resource_add(n, taken(site, get(used, name), get, name)))
+			return FIT_NO(RESOURCE, name);
+	}
+	for (uint32_t i = 0; i < want->n_others; i++) {
+		const char *name = want->others[i].name;
+		int64_t n = want->others[i].n;
+
+		if ((!n && is_only_wanted) || is_spared(fit, have, name))
+			continue;
+		if (resources_other(have, name) <
+			resource_add(
+				n, taken(site, resources_other(used, name), resources_other, name)))
+			return FIT_NO(RESOURCE, name);
+	}
+	return FIT_YES;
+}

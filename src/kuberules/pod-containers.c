@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the containers of a pod ask for: see pod-containers.h. */
+#include "kuberules/pod-containers.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "kuberules/read.h"
+
+static const char *const protocol_words[] = {
+	[PORT_TCP] = "TCP",
+	[PORT_UDP] = "UDP",
+	[PORT_SCTP] = "SCTP",
+};
+
+static int read_protocol(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	return read_word(value, protocol_words, PORT_PROTOCOLS, into, err);
+}
+
+static const struct read_field port_fields[] = {
+	READ_FIELD(struct host_port, ip, "hostIP", read_text),
+	READ_FIELD(struct host_port, protocol, "protocol", read_protocol),
+	READ_FIELD(struct host_port, port, "hostPort", read_number),
+	READ_NOTHING("containerPort"),
+	READ_NOTHING("name"),
+};
+
+READ_OBJECT(read_port, struct host_port, port_fields)
+READ_LIST(read_ports, struct host_port, read_port)
+
+struct container {
+	const char *name;
+	struct resources request;
+	struct host_ports ports;
+	bool is_sidecar;
+};
+
+struct containers {
+	struct container *v;
+	uint32_t n;
+};
+
+struct demand {
+	json_t *requests, *limits; /* borrowed */
+};
+
+static int read_borrowed(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	if (!json_is_object(value))
+		return fail(err, EINVAL, "is no map");
+	*(json_t **)into = value;
+	return 0;
+}
+
+static int read_device_claims(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	if (json_array_size(value))
+		return fail(err, ENOTSUP,
+			"devices by dynamic resource allocation are nothing this scheduler places");
+	return 0;
+}
+
+static const struct read_field demand_fields[] = {
+	READ_FIELD(struct demand, requests, "requests", read_borrowed),
+	READ_FIELD(struct demand, limits, "limits", read_borrowed),
+	{"claims", read_device_claims, 0},
+};
+
+/* The requests, and where there is none the limit: as the API server fills them in. */
+static json_t *demand_merge(const struct demand *demand)
+{
+	json_t *merged = json_object();
+
+	if (!merged || (demand->limits && json_object_update(merged, demand->limits) < 0) ||
+		(demand->requests && json_object_update(merged, demand->requests) < 0)) {
+		json_decref(merged);
+		return NULL;
+	}
+	return merged;
+}
+
+static int read_demand(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	struct demand demand = {0};
+	int r = read_fields(arena, value, demand_fields, ARRAY_SIZE(demand_fields), &demand, err);
+	json_t *merged = demand_merge(&demand);
+	int second;
+
+	if (!merged)
+		return fail(r < 0 ? NULL : err, ENOMEM, "out of memory");
+	second = resources_read(arena, merged, into, r < 0 ? NULL : err);
+	if (second < 0 && r == 0)
+		r = fail_within(err, second, "requests");
+	json_decref(merged);
+	return r;
+}
+
+static const char *const restart_words[] = {"Always", "OnFailure", "Never"};
+
+static int read_restart(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	int word = 1;
+	int r = read_word(value, restart_words, ARRAY_SIZE(restart_words), &word, err);
+
+	*(bool *)into = word == 0;
+	return r;
+}
+
+static const struct read_field container_fields[] = {
+	READ_FIELD(struct container, name, "name", read_text),
+	READ_FIELD(struct container, request, "resources", read_demand),
+	READ_FIELD(struct container, ports, "ports", read_ports),
+	READ_FIELD(struct container, is_sidecar, "restartPolicy", read_restart),
+	READ_NOTHING("args"),
+	READ_NOTHING("command"),
+	READ_NOTHING("env"),
+	READ_NOTHING("envFrom"),
+	READ_NOTHING("image"),
+	READ_NOTHING("imagePullPolicy"),
+	READ_NOTHING("lifecycle"),
+	READ_NOTHING("livenessProbe"),
+	READ_NOTHING("readinessProbe"),
+	READ_NOTHING("resizePolicy"),
+	READ_NOTHING("restartPolicyRules"),
+	READ_NOTHING("securityContext"),
+	READ_NOTHING("startupProbe"),
+	READ_NOTHING("stdin"),
+	READ_NOTHING("stdinOnce"),
+	READ_NOTHING("terminationMessagePath"),
+	READ_NOTHING("terminationMessagePolicy"),
+	READ_NOTHING("tty"),
+	READ_NOTHING("volumeDevices"),
+	READ_NOTHING("volumeMounts"),
+	READ_NOTHING("workingDir"),
+};
+
+READ_OBJECT(read_container, struct container, container_fields)
+READ_LIST(read_container_list, struct container, read_container)
+
+static int read_containers(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	if (json_array_size(value) > POD_CONTAINERS_MAX)
+		return fail(err, E2BIG, "has %zu containers: at most %d", json_array_size(value),
+			POD_CONTAINERS_MAX);
+	return read_container_list(arena, value, into, err);
+}
+
+/* What one container's status says that it holds. */
+static const struct read_field held_fields[] = {
+	READ_FIELD(struct demand, requests, "requests", read_borrowed),
+};
+
+static int raise_to_held(
+	struct pod *pod, struct resources *request, json_t *held, struct error *err)
+{
+	struct resources amounts = {0};
+	int r;
+
+	if (!held)
+		return 0;
+	r = resources_read(&pod->object.arena, held, &amounts, err);
+	if (r == 0 && resources_raise(&pod->object.arena, request, &amounts) < 0)
+		r = fail(err, ENOMEM, "out of memory");
+	return r;
+}
+
+/* A resize that the node can never grant does not count as asked for. */
+static bool is_resize_infeasible(json_t *status)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "conditions"), i, one) {
+		const char *type = json_string_value(json_object_get(one, "type"));
+		const char *reason = json_string_value(json_object_get(one, "reason"));
+
+		if (type && reason && !strcmp(type, "PodResizePending") &&
+			!strcmp(reason, "Infeasible"))
+			return true;
+	}
+	return false;
+}
+
+static int apply_status(struct pod *pod, struct containers *containers, json_t *statuses,
+	bool is_infeasible, struct error *err)
+{
+	json_t *one;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(statuses, i, one) {
+		const char *name = json_string_value(json_object_get(one, "name"));
+		json_t *resources = json_object_get(one, "resources");
+		struct demand held = {0};
+
+		/* In their order, as a rule; so this is no square of their number. */
+		if (!name || i >= containers->n || !containers->v[i].name ||
+			strcmp(containers->v[i].name, name) != 0 || !json_is_object(resources))
+			continue;
+		r = read_some(&pod->object.arena, resources, held_fields, ARRAY_SIZE(held_fields),
+			&held, err);
+		if (r < 0)
+			return r;
+		if (is_infeasible)
+			containers->v[i].request = (struct resources){0};
+		r = raise_to_held(pod, &containers->v[i].request, held.requests, err);
+		if (r == 0)
+			r = raise_to_held(pod, &containers->v[i].request,
+				json_object_get(one, "allocatedResources"), err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int add_ports(
+	struct pod *pod, const struct containers *containers, bool is_init, struct error *err)
+{
+	struct host_ports *all = &pod->ports;
+
+	for (uint32_t i = 0; i < containers->n; i++) {
+		const struct container *container = &containers->v[i];
+
+		for (uint32_t k = 0; k < container->ports.n; k++) {
+			struct host_port port = container->ports.v[k];
+
+			/* An init container's ports are free again when the pod runs. */
+			if (port.port <= 0 || (is_init && !container->is_sidecar))
+				continue;
+			if (all->n == POD_PORTS_MAX)
+				return fail(err, E2BIG, "more than %d ports on the host",
+					POD_PORTS_MAX);
+			if (!port.ip || !*port.ip)
+				port.ip = "0.0.0.0";
+			all->v[all->n++] = port;
+		}
+	}
+	return 0;
+}
+
+static int make_room_for_ports(struct pod *pod, const struct containers *containers,
+	const struct containers *inits, struct error *err)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < containers->n; i++)
+		n += containers->v[i].ports.n;
+	for (uint32_t i = 0; i < inits->n; i++)
+		n += inits->v[i].ports.n;
+	pod->ports.v = n ? arena_take_array(&pod->object.arena, MIN(n, (size_t)POD_PORTS_MAX),
+				   sizeof(*pod->ports.v))
+			 : NULL;
+	return n && !pod->ports.v ? fail(err, ENOMEM, "out of memory") : 0;
+}
+
+/* What runs together, and the most that any moment of the start needs. */
+static int sum_up(
+	struct pod *pod, const struct containers *containers, const struct containers *inits)
+{
+	struct arena *arena = &pod->object.arena;
+	struct resources sidecars = {0}, moment;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < containers->n; i++)
+		r = resources_add(arena, &pod->request, &containers->v[i].request);
+	for (uint32_t i = 0; r == 0 && i < inits->n; i++)
+		if (inits->v[i].is_sidecar)
+			r = resources_add(arena, &pod->request, &inits->v[i].request);
+	for (uint32_t i = 0; r == 0 && i < inits->n; i++) {
+		moment = (struct resources){0};
+		r = resources_add(arena, &moment, &sidecars);
+		if (r == 0)
+			r = resources_add(arena, &moment, &inits->v[i].request);
+		if (r == 0)
+			r = resources_raise(arena, &pod->request, &moment);
+		if (r == 0 && inits->v[i].is_sidecar)
+			r = resources_add(arena, &sidecars, &inits->v[i].request);
+	}
+	return r;
+}
+
+/* The pod's own resources, where given, stand in place of its containers'. */
+static int apply_pod_level(
+	struct pod *pod, const struct resources *level, json_t *resources, struct error *err)
+{
+	static const char *const fields[] = {"requests", "limits"};
+	struct arena *arena = &pod->object.arena;
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		json_t *map = json_object_get(resources, fields[i]);
+
+		if (json_object_get(map, "cpu"))
+			r = resources_set(arena, &pod->request, "cpu", level->cpu_milli);
+		if (json_object_get(map, "memory"))
+			r = resources_set(arena, &pod->request, "memory", level->memory_bytes);
+	}
+	for (uint32_t i = 0; r == 0 && i < level->n_others; i++) {
+		if (!str_has_prefix(str_from(level->others[i].name), STR("hugepages-")))
+			return fail(err, ENOTSUP,
+				"resources: %.64s: a pod as a whole asks for cpu, memory and "
+				"hugepages alone",
+				level->others[i].name);
+		r = resources_set(arena, &pod->request, level->others[i].name, level->others[i].n);
+	}
+	return r < 0 ? fail(err, -r, "out of memory") : 0;
+}
+
+struct demands {
+	struct containers containers, inits;
+	struct resources overhead, level;
+};
+
+static const struct read_field demands_fields[] = {
+	READ_FIELD(struct demands, containers, "containers", read_containers),
+	READ_FIELD(struct demands, inits, "initContainers", read_containers),
+	READ_FIELD(struct demands, overhead, "overhead", resources_read),
+	READ_FIELD(struct demands, level, "resources", read_demand),
+};
+
+int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct error *err)
+{
+	struct arena *arena = &pod->object.arena;
+	struct demands all = {0};
+	bool is_infeasible = is_resize_infeasible(status);
+	int r, second;
+
+	r = read_some(arena, spec, demands_fields, ARRAY_SIZE(demands_fields), &all, err);
+	/* What follows is done in any case, for what the pod holds where it runs already. */
+#define ALSO(call) \
+	do { \
+		second = (call); \
+		if (second < 0 && r == 0) \
+			r = second; \
+	} while (0)
+#define ERR (r < 0 ? NULL : err)
+	ALSO(apply_status(pod, &all.containers, json_object_get(status, "containerStatuses"),
+		is_infeasible, ERR));
+	ALSO(apply_status(pod, &all.inits, json_object_get(status, "initContainerStatuses"),
+		is_infeasible, ERR));
+	ALSO(make_room_for_ports(pod, &all.containers, &all.inits, ERR));
+	if (pod->ports.v) {
+		ALSO(add_ports(pod, &all.containers, false, ERR));
+		ALSO(add_ports(pod, &all.inits, true, ERR));
+	}
+	if (sum_up(pod, &all.containers, &all.inits) < 0)
+		return fail(err, ENOMEM, "out of memory");
+	ALSO(apply_pod_level(pod, &all.level, json_object_get(spec, "resources"), ERR));
+	if (resources_add(arena, &pod->request, &all.overhead) < 0)
+		return fail(err, ENOMEM, "out of memory");
+#undef ERR
+#undef ALSO
+	return r;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pod, as far as placing it (and others beside it) needs it. Every field of its spec is either
+ * read, or known to be of no concern to placing, or stands in the refusal.
+ */
+#ifndef KUBERULES_POD_H
+#define KUBERULES_POD_H
+
+#include "kuberules/node.h"
+#include "kuberules/object.h"
+#include "kuberules/resources.h"
+#include "kuberules/storage.h"
+
+#define POD_CONTAINERS_MAX 1024 /* of each kind */
+#define POD_PORTS_MAX 4096      /* on the host, of all containers */
+
+enum port_protocol { PORT_TCP, PORT_UDP, PORT_SCTP, PORT_PROTOCOLS };
+
+struct host_port {
+	const char *ip; /* "0.0.0.0": every address of the node */
+	int protocol;
+	int64_t port;
+};
+
+struct host_ports {
+	struct host_port *v;
+	uint32_t n;
+};
+
+enum toleration_op { TOLERATION_EQUAL, TOLERATION_EXISTS };
+
+struct toleration {
+	const char *key; /* "": every key */
+	const char *value;
+	int op;
+	int effect; /* -1: every effect */
+};
+
+struct tolerations {
+	struct toleration *v;
+	uint32_t n;
+};
+
+/* One required term of pod affinity or anti-affinity. */
+struct pod_term {
+	struct selector pods;
+	struct texts namespaces;
+	struct selector namespace_selector;
+	const char *topology_key;
+	struct texts match_keys, mismatch_keys; /* already in `pods` */
+};
+
+struct pod_terms {
+	struct pod_term *v;
+	uint32_t n;
+};
+
+/* A topology spread constraint that must be kept; ScheduleAnyway is only a score. */
+struct spread {
+	const char *topology_key;
+	struct selector pods;
+	struct texts match_keys; /* already in `pods` */
+	int64_t max_skew, min_domains;
+	int when;            /* 0: DoNotSchedule */
+	int affinity_policy; /* 0: nodes that the pod's own affinity refuses do not count */
+	int taints_policy;   /* 0: nodes whose taints it does not tolerate do not count */
+};
+
+struct spreads {
+	struct spread *v;
+	uint32_t n;
+};
+
+/* A volume that placing has rules for: by a claim, or a disk named in the pod itself. */
+struct pod_volume {
+	const char *claim; /* NULL: none */
+	bool is_ephemeral; /* the claim is made for this pod and must belong to it */
+	struct disk disk;
+};
+
+struct pod_volumes {
+	struct pod_volume *v;
+	uint32_t n;
+};
+
+struct pod {
+	struct object object;
+	const char *scheduler;
+	const char *node;           /* "": not bound yet */
+	const char *nominated_node; /* "": none */
+	int64_t priority;
+	int64_t grace_s; /* terminationGracePeriodSeconds, for who must wait for its end */
+	bool is_never_preempting;
+	bool is_over;   /* Succeeded or Failed: holds nothing any more */
+	bool is_done;   /* Succeeded */
+	bool is_hidden; /* view_hide() */
+	struct texts gates;
+	struct resources request;
+	struct host_ports ports;
+	struct labels node_labels; /* nodeSelector */
+	struct node_terms nodes;   /* required node affinity */
+	struct tolerations tolerations;
+	struct pod_terms affinity, anti_affinity;
+	bool is_anti_affinity_unclear; /* it has one that could not be understood */
+	struct spreads spreads;
+	struct pod_volumes volumes;
+};
+
+/* Whether one of the tolerations covers the taint. */
+bool tolerates(const struct tolerations *tolerations, const struct taint *taint);
+
+/* Whether both cannot be on one node. */
+bool host_port_conflicts(const struct host_port *a, const struct host_port *b);
+
+/* nodeSelector and required node affinity. */
+bool pod_selects_node(const struct pod *pod, const struct node *node);
+
+/* Whether `other` is what this term of `owner` speaks of; ns_labels are those of its namespace. */
+bool pod_term_matches(const struct pod_term *term, const struct pod *owner, const struct pod *other,
+	const struct labels *ns_labels);
+
+static inline const struct pod *pod_of(const struct object *object)
+{
+	return (const struct pod *)object;
+}
+
+#endif
