@@ -50,7 +50,7 @@ int beside_find(const char *const *folders, const char *name, int mode, char *re
 int beside_find_program(const char *name, char *ret_path, size_t size, struct error *err)
 {
 	/* Where it is built, and where it is installed. */
-	static const char *const folders[] = {"../remote", "../libexec/divvy", NULL};
+	static const char *const folders[] = {"../remote", "../link", "../libexec/divvy", NULL};
 	const int r = beside_find(folders, name, X_OK, ret_path, size);
 
 	if (r == -ENOENT)

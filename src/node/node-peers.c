@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is measured to other nodes (peers.h says which and when): a process of its own does it
- * (src/remote/far-probe.c), one after the other, with this node's certificate. Who serves is asked
+ * (src/link/far-probe.c), one after the other, with this node's certificate. Who serves is asked
  * once a round, as the table of GPUNodes that people see too: a watch of all of them on every node
  * would cost a cluster more than all the rest.
  */

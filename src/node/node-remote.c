@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A container with devices elsewhere has a socket in its slot's folder, where a link listens
- * (src/remote/far-reach.c): it shows the certificate of this container to the node of the devices,
+ * (src/link/far-reach.c): it shows the certificate of this container to the node of the devices,
  * and none of it is ever in the container. That node decides; here it is only known which one it
  * is, and where (its GPUNode says it, and is watched as long as the slot is in use).
  */

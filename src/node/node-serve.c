@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of this node for pods of other nodes. Links (src/remote/far-serve.c) know by certificates
+ * Devices of this node for pods of other nodes. Links (src/link/far-serve.c) know by certificates
  * whom they speak for, and ask here what it has; the answer is a tenant like any pod's, in a slot
  * that the kubelet knows nothing of. Its pod is watched by its name, one watch for each pod that is
  * served: what that costs grows with the tenants of the node, not with the pods of the cluster.

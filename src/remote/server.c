@@ -21,7 +21,7 @@
 #include "base/parse.h"
 #include "base/process.h"
 #include "remote/host-access.h"
-#include "remote/link.h"
+#include "remote/start.h"
 
 #define WORKERS_MAX 1024u
 #define LOOK_MS 100

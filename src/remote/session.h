@@ -8,9 +8,9 @@
  *
  * up: from the program to the worker. Lane 0 is the reverse lane: there the worker asks and the
  * program answers. Each other lane belongs to one thread of the program.
- * Over a network a link (link.c) on each side holds one end of a session and copies ring to ring:
- * neither the program nor the worker knows. Without a link the program's page-locked memory is
- * shared as well: each piece of it, a window, is a memfd of its own that goes with a note.
+ * Over a network a link (link/link.h) on each side holds one end of a session and copies ring to
+ * ring: neither the program nor the worker knows. Without a link the program's page-locked memory
+ * is shared as well: each piece of it, a window, is a memfd of its own that goes with a note.
  * Both ends are of the same architecture: numbers and structures of the driver API are as they are
  * in memory, which the HELLO checks. What the other side writes is copied before it is looked at.
  */

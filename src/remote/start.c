@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions and workers: link.h. Any thread. */
+/* Sessions and workers: start.h. Any thread. */
+#include "remote/start.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include "base/beside.h"
 #include "base/inherit.h"
 #include "base/parse.h"
-#include "remote/link.h"
 #include "remote/store.h"
 
 int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd)
@@ -50,13 +51,14 @@ void workers_begin(void)
 
 void worker_become(int sock)
 {
-	static const char *const here[] = {".", NULL};
+	/* Where it is installed, and where it is built. */
+	static const char *const folders[] = {".", "../remote", NULL};
 	const char *preload = getenv("DIVVY_REMOTE_HOOKS"), *store = getenv(STORE_ENV);
 	const char *more[2] = {NULL}, *env[INHERIT_MAX + 1];
 	char path[PATH_MAX], number[16], text[2 * PATH_MAX + 16];
 	uint64_t fd;
 
-	if (beside_find(here, "divvy-remote-worker", X_OK, path, sizeof(path)) < 0)
+	if (beside_find(folders, "divvy-remote-worker", X_OK, path, sizeof(path)) < 0)
 		return;
 	snprintf(number, sizeof(number), "%d", sock);
 	fd_set_cloexec(sock, false);

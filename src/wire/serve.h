@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between divvyd and its links to other nodes (src/remote/far.h), which are of the same build.
+ * Between divvyd and its links to other nodes (src/link/far.h), which are of the same build.
  *
  * What a link asks for a container of another node goes over divvyd's socket for that
  * (SERVE_SOCKET, SOCK_SEQPACKET, root's alone): one packet, one answer. The connection stays as

@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 
 #include "fuzz.h"
-#include "remote/link.h"
-#include "remote/pieces.h"
+#include "link/link.h"
+#include "link/pieces.h"
 #include "remote/ring.h"
 
 enum { STREAMS = 3, LANES = 2 };

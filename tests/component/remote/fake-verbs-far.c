@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The adapter of tests/unit/remote/fake-verbs.c between processes: a library that is found as
+ * The adapter of tests/unit/link/fake-verbs.c between processes: a library that is found as
  * libibverbs.so.1. A queue pair is a socket named by its number in $FAKE_VERBS; of what arrives
  * the bytes are counted in the file `bytes` there, for all processes together.
  */
@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../../unit/remote/fake-verbs.h"
+#include "../../unit/link/fake-verbs.h"
 #include "base/fd.h"
 
 #define MESSAGE_MAX (1u << 20)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote/door.h"
+#include "link/door.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote/bulk.h"
+#include "link/bulk.h"
 
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "remote/door.h"
-#include "remote/net.h"
-#include "remote/secure.h"
+#include "link/door.h"
+#include "link/net.h"
+#include "link/secure.h"
 
 /* No record of TLS begins with 'D'. */
 static const char opening[4] = {'D', 'V', 'B', 'K'};

@@ -13,7 +13,7 @@
 
 #include "base/rand.h"
 #include "fake-verbs.h"
-#include "remote/stream-verbs.h"
+#include "link/stream-verbs.h"
 
 #define MIB (1u << 20)
 #define SILENT_MS 20000u

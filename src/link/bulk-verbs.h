@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "remote/stream.h"
+#include "link/stream.h"
 
 struct gnutls_session_int;
 struct verbs;

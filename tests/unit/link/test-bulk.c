@@ -17,11 +17,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/rand.h"
-#include "remote/bulk.h"
-#include "remote/door.h"
-#include "remote/link.h"
-#include "remote/secure.h"
-#include "remote/stream.h"
+#include "link/bulk.h"
+#include "link/door.h"
+#include "link/link.h"
+#include "link/secure.h"
+#include "link/stream.h"
 
 static const uint8_t right[SECURE_KEY_BYTES] = {1, 2, 3}, wrong[SECURE_KEY_BYTES] = {1, 2, 4};
 

@@ -13,7 +13,7 @@
 #include <sys/time.h>
 
 #include "base/clock.h"
-#include "remote/stream.h"
+#include "link/stream.h"
 
 /* To be called once more with the very same arguments. */
 static bool is_to_repeat(ssize_t said)

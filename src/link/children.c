@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-#include "remote/children.h"
+#include "link/children.h"
 
 struct children *children_new(void)
 {

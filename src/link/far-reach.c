@@ -21,12 +21,13 @@
 #include "base/str.h"
 #include "cuda/types.h"
 #include "kubelet/cgroup.h"
-#include "remote/children.h"
-#include "remote/far.h"
-#include "remote/link.h"
-#include "remote/net.h"
-#include "remote/secure.h"
-#include "remote/stream.h"
+#include "link/children.h"
+#include "link/far.h"
+#include "link/link.h"
+#include "link/net.h"
+#include "link/secure.h"
+#include "link/stream.h"
+#include "remote/start.h"
 
 #define LOOK_MS 1000
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote/verbs.h"
+#include "link/verbs.h"
 
 #include <endian.h>
 #include <errno.h>

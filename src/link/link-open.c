@@ -17,10 +17,11 @@
 
 #include "base/process.h"
 #include "cuda/types.h"
-#include "remote/bulk-verbs.h"
-#include "remote/link.h"
-#include "remote/secure.h"
-#include "remote/stream.h"
+#include "link/bulk-verbs.h"
+#include "link/link.h"
+#include "link/secure.h"
+#include "link/stream.h"
+#include "remote/start.h"
 
 #define COUNT_BITS 7
 #define VERBS_BIT (1u << COUNT_BITS)

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "remote/children.h"
+#include "link/children.h"
 
 static pid_t sleeper(void)
 {

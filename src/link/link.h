@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session over a network: on each side a process holds one end of a session in shared memory and
- * copies what is written into its rings to the other side's, over TLS. Also what all processes
- * around a session share: making one, starting a worker.
+ * copies what is written into its rings to the other side's, over TLS.
  */
 #pragma once
 
 #include "base/fd.h"
-#include "remote/bulk.h"
-#include "remote/door.h"
+#include "link/bulk.h"
+#include "link/door.h"
+#include "link/stream.h"
 #include "remote/session.h"
-#include "remote/stream.h"
 
 struct gnutls_session_int;
 
@@ -28,21 +27,6 @@ struct link_end {
 	int sock;
 	_Atomic uint64_t *alive_ns; /* children.h: where it says that it is; may be NULL */
 };
-
-/* A sealed session, mapped, and its descriptor. 0 or -errno. */
-int session_new(enum remote_hub hub, struct map *ret_map, int *ret_fd);
-
-/* Before the first worker is started: what they have in common, in our environment. */
-void workers_begin(void);
-
-/* Room in its command line, into which the worker writes the pid of its program. */
-#define WORKER_WHOSE "               "
-
-/*
- * Becomes divvy-remote-worker for the program at the other end of the socket, with the libraries
- * of $DIVVY_REMOTE_HOOKS before the driver. Returns only on failure.
- */
-void worker_become(int sock);
 
 /* Copies until one of the sides is gone, and ends the process. */
 _Noreturn void link_run(const struct link_end *end, enum remote_hub hub);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/rand.h"
-#include "remote/pieces.h"
+#include "link/pieces.h"
 
 #define RING ((uint64_t)REMOTE_RING)
 #define LONG PIECES_BULK_MIN

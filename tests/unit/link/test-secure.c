@@ -11,7 +11,7 @@
 #include "../identity/made.h"
 #include "base/fd.h"
 #include "identity/tls.h"
-#include "remote/secure.h"
+#include "link/secure.h"
 
 #define WORD "a word"
 

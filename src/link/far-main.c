@@ -21,10 +21,10 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "base/parse.h"
+#include "base/process.h"
+#include "link/far.h"
 #include "remote/confine.h"
-#include "remote/far.h"
 
 /* ---- what both sides do ---- */
 

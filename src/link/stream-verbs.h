@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-#include "remote/stream.h"
-#include "remote/verbs.h"
+#include "link/stream.h"
+#include "link/verbs.h"
 
 #define VERBS_SECRET_BYTES 32u
 /* Of the receives; what gives credits back needs the others. */

@@ -9,8 +9,8 @@
 
 #include <sys/resource.h>
 
-#include "remote/bulk.h"
-#include "remote/children.h"
+#include "link/bulk.h"
+#include "link/children.h"
 
 struct door {
 	rlim_t files;              /* of descriptors, as it was before us */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote/secure.h"
+#include "link/secure.h"
 
 #include <errno.h>
 #include <gnutls/gnutls.h>

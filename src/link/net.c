@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote/net.h"
+#include "link/net.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -7,7 +7,7 @@
 #include <sys/time.h>
 
 #include "base/fd.h"
-#include "remote/secure.h"
+#include "link/secure.h"
 
 int net_dial(const char *host, const char *port)
 {

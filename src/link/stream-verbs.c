@@ -5,7 +5,7 @@
  * receive. So there are two sequences of records each way, each with its key. A credit stands for
  * half the slots: two of them are under way at most, and have slots of their own there.
  */
-#include "remote/stream-verbs.h"
+#include "link/stream-verbs.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -4,17 +4,17 @@
  * one, then, when both are, whether what was sent for a trial has come. Each says every one of
  * these, whatever has gone wrong with it, so that both always know where they are.
  */
-#include "remote/bulk-verbs.h"
+#include "link/bulk-verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "remote/bulk.h"
-#include "remote/secure.h"
-#include "remote/stream-verbs.h"
-#include "remote/verbs.h"
+#include "link/bulk.h"
+#include "link/secure.h"
+#include "link/stream-verbs.h"
+#include "link/verbs.h"
 
 struct verbs *bulk_verbs_open(void)
 {

@@ -21,11 +21,12 @@
 #include "base/fd.h"
 #include "base/listener.h"
 #include "base/str.h"
-#include "remote/children.h"
-#include "remote/far.h"
-#include "remote/link.h"
-#include "remote/secure.h"
-#include "remote/stream.h"
+#include "link/children.h"
+#include "link/far.h"
+#include "link/link.h"
+#include "link/secure.h"
+#include "link/stream.h"
+#include "remote/start.h"
 
 #define LOOK_MS 1000
 

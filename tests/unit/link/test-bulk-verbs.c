@@ -13,10 +13,10 @@
 
 #include "base/fd.h"
 #include "fake-verbs.h"
-#include "remote/bulk-verbs.h"
-#include "remote/secure.h"
-#include "remote/stream-verbs.h"
-#include "remote/verbs.h"
+#include "link/bulk-verbs.h"
+#include "link/secure.h"
+#include "link/stream-verbs.h"
+#include "link/verbs.h"
 
 static const uint8_t bytes[SECURE_KEY_BYTES] = {1, 2, 3};
 

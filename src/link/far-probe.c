@@ -19,8 +19,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "remote/far.h"
-#include "remote/stream.h"
+#include "link/far.h"
+#include "link/stream.h"
 
 #define PROBE_S 20 /* of a process of either side, connecting included */
 #define ECHOES 15

@@ -10,7 +10,7 @@
  * one (the caller's is the first's) that receives, each further one another one that sends. The end
  * of any of them, or its silence, is the session's.
  */
-#include "remote/link.h"
+#include "link/link.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -21,10 +21,10 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "remote/pieces.h"
+#include "link/pieces.h"
+#include "link/secure.h"
+#include "link/stream.h"
 #include "remote/ring.h"
-#include "remote/secure.h"
-#include "remote/stream.h"
 
 #define PIECE (256u << 10)
 /*

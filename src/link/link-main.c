@@ -36,12 +36,13 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/process.h"
-#include "remote/children.h"
-#include "remote/link.h"
-#include "remote/net.h"
-#include "remote/report.h"
-#include "remote/secure.h"
-#include "remote/stream.h"
+#include "link/children.h"
+#include "link/link.h"
+#include "link/net.h"
+#include "link/report.h"
+#include "link/secure.h"
+#include "link/stream.h"
+#include "remote/start.h"
 
 #define KEY_BYTES SECURE_KEY_BYTES
 #define LOOK_MS 100

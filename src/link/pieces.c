@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote/pieces.h"
+#include "link/pieces.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "remote/report.h"
+#include "link/report.h"
 
 #include <errno.h>
 #include <inttypes.h>
