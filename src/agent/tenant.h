@@ -68,6 +68,7 @@ struct tenant_device {
 	uint64_t turn_ends_ns, began_ns; /* as its pages say */
 	uint64_t closed_ns;
 	uint64_t look_ns;                  /* when to look again; UINT64_MAX: not watched */
+	uint64_t looked_ns;                /* the last look; of an opening: its time */
 	uint64_t done;                     /* sum of done markers at the last look of a drain */
 	TAILQ_ENTRY(tenant_device) active; /* open or draining */
 

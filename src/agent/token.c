@@ -36,6 +36,7 @@
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
 #define LATE_SPREADS 4 /* an error of a prediction is seldom as many times the mean one */
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
+#define HINT_SAVES_NS (150 * NSEC_PER_USEC) /* so late a look finds a beginning or an end */
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
 #define ACTIONS 64
@@ -59,6 +60,7 @@ struct look {
 	uint64_t unfinished; /* markers issued and not done */
 	uint64_t done;       /* sum of all done ones: changes when work ends */
 	uint64_t longest_ns, rest_ns, spread_ns;
+	uint64_t queued_at_ns, ends_ns; /* last marker's time, and when its work was to end */
 	uint32_t want;
 };
 
@@ -138,6 +140,8 @@ static struct look look_at(struct process_device *pd, uint64_t began, uint64_t n
 	look.longest_ns = hint_ns(&up->longest_ns);
 	look.spread_ns = hint_ns(&up->spread_ns);
 	look.rest_ns = rest_of(up, look.unfinished, began, now);
+	look.queued_at_ns = MIN(atomic_load_explicit(&up->queued_at_ns, memory_order_acquire), now);
+	look.ends_ns = clock_add_ns(MAX(look.queued_at_ns, began), hint_ns(&up->queued_ns));
 	return look;
 }
 
@@ -188,6 +192,7 @@ struct view {
 	bool is_known;  /* all that is in flight has a marker behind it */
 	uint64_t done;
 	uint64_t longest_ns, rest_ns, spread_ns;
+	uint64_t queued_at_ns, ends_ns; /* of the process whose work was to end last */
 };
 
 static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
@@ -223,6 +228,10 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 		 */
 		sum_ns = clock_add_ns(sum_ns, look.rest_ns);
 		view.rest_ns = MAX(view.rest_ns, look.rest_ns);
+		if (look.ends_ns >= view.ends_ns) {
+			view.ends_ns = look.ends_ns;
+			view.queued_at_ns = look.queued_at_ns;
+		}
 		if (look.is_in_launch || is_open)
 			view.rest_ns = REST_UNKNOWN;
 	}
@@ -314,6 +323,30 @@ static uint64_t next_look(const struct view *view)
 	return MIN(MAX(view->rest_ns, LOOK_IDLE_NS), LOOK_BUSY_MAX_NS);
 }
 
+/*
+ * Work that began or ended since the look before did so in between. The client's page says when: a
+ * hint, which saves the client no more than HINT_SAVES_NS of what this daemon saw.
+ */
+static void observe(struct tenant_device *td, const struct view *view, uint64_t now)
+{
+	struct arbiter *arbiter = td->tenant->agent->arbiter;
+	const uint32_t device = td->device->index;
+	const arbiter_id id = td->tenant->id;
+	const uint64_t latest = MIN(td->looked_ns + HINT_SAVES_NS, now);
+	const uint64_t begin = MIN(MAX(view->queued_at_ns, td->looked_ns), latest);
+	const uint64_t earliest = MAX(begin, clock_since_ns(now, HINT_SAVES_NS));
+
+	/* Used since the last look, and idle now: both are news. */
+	if (view->has_moved && !view->is_busy) {
+		arbiter_observe(arbiter, id, device, true, view->longest_ns, 0, now);
+		arbiter_observe_at(arbiter, id, device, begin, now);
+	}
+	arbiter_observe(arbiter, id, device, view->is_busy, view->longest_ns,
+		view->rest_ns == REST_UNKNOWN ? 0 : view->rest_ns, now);
+	arbiter_observe_at(arbiter, id, device,
+		view->is_busy ? begin : MIN(MAX(view->ends_ns, earliest), now), now);
+}
+
 /* Reports one look to the arbiter, and says when to look again. */
 static void look(struct tenant_device *td, uint64_t now)
 {
@@ -344,12 +377,9 @@ static void look(struct tenant_device *td, uint64_t now)
 	}
 	/* It yields before one of which more than half would be late, as far as it can tell. */
 	arbiter_late(arbiter, id, device, view.longest_ns / 2 + LATE_SPREADS * view.spread_ns);
-	/* Used since the last look, and idle now: both are news. */
-	if (td->is_open && view.has_moved && !view.is_busy)
-		arbiter_observe(arbiter, id, device, true, view.longest_ns, 0, now);
 	if (td->is_open)
-		arbiter_observe(arbiter, id, device, view.is_busy, view.longest_ns,
-			view.rest_ns == REST_UNKNOWN ? 0 : view.rest_ns, now);
+		observe(td, &view, now);
+	td->looked_ns = now;
 	td->look_ns = td->is_open && arbiter_watches(arbiter, device) ? now + next_look(&view)
 								      : CLOCK_NEVER;
 }
@@ -410,7 +440,8 @@ static void open_gates(struct tenant_device *td, const struct arbiter_action *ac
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)
 			open_page(&p->devices[td->at]);
-	td->look_ns = clock_now_ns() + LOOK_IDLE_NS;
+	td->looked_ns = clock_now_ns();
+	td->look_ns = td->looked_ns + LOOK_IDLE_NS;
 	usage_wake(token->agent);
 }
 

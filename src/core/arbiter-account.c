@@ -336,6 +336,39 @@ void seat_refund(struct seat *seat, uint64_t end)
 	}
 }
 
+/*
+ * The device is the seat's alone: what another one drains or runs beside it is measured by that
+ * one's end. Work that began: from its opening on, a seat that has not used its turn is charged;
+ * later, one without work is not.
+ */
+void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now)
+{
+	struct device *device = seat->device;
+	uint64_t at = MIN(MAX(at_ns, seat->opened_at), now);
+	uint64_t over;
+
+	if (device->n_waiting || seat->is_overlapped || seat->is_offered)
+		return;
+	for (uint32_t i = 0; i < device->n_active; i++)
+		if (device->active[i] != seat && device->active[i]->state != SEAT_CLOSED)
+			return;
+	if (seat->idle_since) { /* ended */
+		over = MIN(now - at, seat->turn_ns);
+		if (over)
+			charge(seat, -(int64_t)over, at, now);
+		return;
+	}
+	at = MAX(at, seat->unchanged_from);
+	if (seat->unchanged_from != seat->opened_at) {
+		if (at < now)
+			charge(seat, (int64_t)(now - at), at, now);
+		return;
+	}
+	over = MIN(at - seat->opened_at, seat->turn_ns);
+	if (over)
+		charge(seat, -(int64_t)over, seat->opened_at, at);
+}
+
 /* ---- coming and going ---- */
 
 static void seat_go_away(struct seat *seat, uint64_t now)

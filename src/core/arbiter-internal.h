@@ -47,13 +47,15 @@ struct seat {
 	uint64_t wants_since;
 	uint64_t opened_at; /* its turn began */
 	uint64_t gate_opened_at;
-	bool has_used;         /* was busy in this turn */
-	uint64_t idle_since;   /* seen without work; 0: busy */
-	bool gives_way;        /* arbiter_release */
-	bool yields;           /* arbiter_yield */
-	uint64_t turn_ends_at; /* OPEN while others wait: its work is to end then; 0: not known */
-	bool is_overlapped;    /* opened while the last one ended: not charged until then */
-	bool is_offered;       /* OPEN and unused for so long that others were opened, too */
+	bool has_used;           /* was busy in this turn */
+	uint64_t idle_since;     /* seen without work; 0: busy */
+	uint64_t changed_at;     /* a look saw work begin or end; 0: that time is settled */
+	uint64_t unchanged_from; /* without work from then until changed_at, if work began */
+	bool gives_way;          /* arbiter_release */
+	bool yields;             /* arbiter_yield */
+	uint64_t turn_ends_at;   /* OPEN while others wait: its work is to end then; 0: not known */
+	bool is_overlapped;      /* opened while the last one ended: not charged until then */
+	bool is_offered;         /* OPEN and unused for so long that others were opened, too */
 	bool is_corun;
 
 	bool is_unbounded; /* DRAINING: was closed with no bound on what was queued */
@@ -218,6 +220,8 @@ void seat_update_active(struct seat *seat, uint64_t now);
 void device_leave_idle(struct device *device, uint64_t now);
 /* The seat's work ended at `end`, which was before what has been charged. */
 void seat_refund(struct seat *seat, uint64_t end);
+/* What a look at `now` saw begin or end did so at at_ns: charges or refunds the difference. */
+void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now);
 void seat_update_limits(struct seat *seat, uint64_t now);
 uint64_t seat_window_ns(const struct seat *seat, uint64_t now);
 uint64_t seat_quantum_ns(const struct seat *seat); /* longest turn while others wait */

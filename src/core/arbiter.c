@@ -337,6 +337,10 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	if (seat->state != SEAT_OPEN)
 		return;
 	device_account(seat->device, now);
+	if (busy != (seat->has_used && seat->idle_since == 0)) {
+		seat->changed_at = now;
+		seat->unchanged_from = seat->has_used ? seat->idle_since : seat->opened_at;
+	}
 	if (busy) {
 		if (!seat->has_used)
 			seat_note_woken(seat, now);
@@ -348,6 +352,18 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	} else if (seat->has_used && seat->idle_since == 0) {
 		seat->idle_since = now;
 	}
+}
+
+void arbiter_observe_at(
+	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t at_ns, uint64_t now)
+{
+	struct seat *seat = seat_find(arbiter, tenant, device);
+
+	if (!seat || seat->state != SEAT_OPEN || seat->changed_at != now)
+		return;
+	seat->changed_at = 0;
+	device_account(seat->device, now);
+	seat_correct(seat, at_ns, now);
 }
 
 void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t now)

@@ -179,6 +179,10 @@ static void event(struct world *world, uint8_t what, uint8_t value)
 	case 1:
 		arbiter_observe(world->arbiter, id, d, value & 1, (value >> 1) * 300 * US,
 			(value & 0xf) * 500 * US, world->now);
+		if (value & 2)
+			arbiter_observe_at(world->arbiter, id, d,
+				world->now - MIN(world->now, (value & 0xfu) * 200 * US),
+				world->now);
 		break;
 	case 2:
 		if (value < 128)

@@ -535,6 +535,54 @@ static void slow_drains_make_no_pair(void **state)
 	arbiter_free(both.hand.arbiter);
 }
 
+static void charges_from_the_time_at_which_work_began_to_the_one_at_which_it_ended(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+
+	add(&hand, 1, "0.2", "0.3", NULL, 1);
+	want(&hand, 1);
+	step(&hand, 0);
+	assert_true(did(&hand, ARBITER_OPEN, 1));
+	hand.now += 3 * MS; /* its first work is 2 ms late, and seen after another one */
+	busy(&hand, 1, MS, 0);
+	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS, hand.now);
+	assert_int_equal(usage(&hand, 1, 0).used_ns, 1 * MS);
+	hand.now += 2 * MS;
+	arbiter_observe(hand.arbiter, 1, 0, false, MS, 0, hand.now);
+	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS / 2, hand.now);
+	assert_int_equal(usage(&hand, 1, 0).used_ns, 2 * MS + MS / 2);
+	hand.now += 5 * MS; /* it pauses */
+	busy(&hand, 1, MS, 0);
+	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS / 4, hand.now);
+	assert_int_equal(usage(&hand, 1, 0).used_ns, 2 * MS + 3 * (MS / 4));
+	/* Nothing began or ended since. */
+	hand.now += MS;
+	busy(&hand, 1, MS, 0);
+	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS / 4, hand.now);
+	assert_int_equal(usage(&hand, 1, 0).used_ns, 3 * MS + 3 * (MS / 4));
+	arbiter_free(hand.arbiter);
+}
+
+static void charges_a_pause_while_others_wait(void **state)
+{
+	struct hand hand = hand_new(NULL, 1);
+	uint64_t used_ns;
+
+	add(&hand, 1, "0.2", "0.3", NULL, 1);
+	add(&hand, 2, "0.2", NULL, NULL, 1);
+	want(&hand, 1);
+	step(&hand, 0);
+	busy(&hand, 1, MS, 0);
+	want(&hand, 2);
+	step(&hand, MS);
+	used_ns = usage(&hand, 1, 0).used_ns;
+	assert_int_equal(used_ns, 1 * MS);
+	arbiter_observe(hand.arbiter, 1, 0, false, MS, 0, hand.now);
+	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS / 2, hand.now);
+	assert_int_equal(usage(&hand, 1, 0).used_ns, used_ns);
+	arbiter_free(hand.arbiter);
+}
+
 static void limit_holds_alone(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
@@ -931,11 +979,12 @@ UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
 	UNIT(dead_holder_is_passed_at_once), UNIT(frozen_holder_is_passed),
 	UNIT(who_is_late_at_times_costs_little), UNIT(standstill_makes_no_pair),
 	UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
-	UNIT(change_takes_effect_while_it_runs), UNIT(debts_are_exact),
-	UNIT(late_word_takes_back_what_was_charged), UNIT(usage_survives_a_restart),
-	UNIT(leaving_and_coming_back_gives_no_credit), UNIT(idle_tenants_cost_nothing),
-	UNIT(every_policy_serves_everyone), UNIT(gate_off_enforces_nothing),
-	UNIT(latency_beside_opportunistic), UNIT(latency_back_to_back_loses_nothing),
-	UNIT(standard_is_not_starved), UNIT(bursty_tenants_fill_each_others_gaps),
-	UNIT(gangs_reach_most_of_the_ideal), UNIT(gang_beside_single_tenants),
-	UNIT(ranks_of_two_tenants_co_run))
+	UNIT(charges_from_the_time_at_which_work_began_to_the_one_at_which_it_ended),
+	UNIT(charges_a_pause_while_others_wait), UNIT(change_takes_effect_while_it_runs),
+	UNIT(debts_are_exact), UNIT(late_word_takes_back_what_was_charged),
+	UNIT(usage_survives_a_restart), UNIT(leaving_and_coming_back_gives_no_credit),
+	UNIT(idle_tenants_cost_nothing), UNIT(every_policy_serves_everyone),
+	UNIT(gate_off_enforces_nothing), UNIT(latency_beside_opportunistic),
+	UNIT(latency_back_to_back_loses_nothing), UNIT(standard_is_not_starved),
+	UNIT(bursty_tenants_fill_each_others_gaps), UNIT(gangs_reach_most_of_the_ideal),
+	UNIT(gang_beside_single_tenants), UNIT(ranks_of_two_tenants_co_run))
