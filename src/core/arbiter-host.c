@@ -64,8 +64,12 @@ uint32_t seat_wide_us(const struct seat *seat, uint64_t turn_ns)
 	uint64_t most = MIN(turn_ns, WIDE_MAX_NS);
 	uint64_t wide = config->window_us * NSEC_PER_USEC + seat->dry_ns;
 
-	/* A latency tenant that comes back must find no more in flight than is configured. */
-	if (seat->device->n_latency || seat->dry_ns < DRY_MIN_NS)
+	/*
+	 * A latency tenant that comes back must find no more in flight than is configured. A tenant
+	 * that shares with nobody loses nothing while it is idle, and with a wider window its
+	 * library learns the ends of its work less exactly.
+	 */
+	if (seat->device->n_latency || seat->device->n_active < 2 || seat->dry_ns < DRY_MIN_NS)
 		return config->window_us;
 	if (seat->member->spec.limit < SPEC_SHARE_ONE)
 		most = MIN(most, (uint64_t)MAX(seat->budget, INT64_C(0)) / MILLI / 2);

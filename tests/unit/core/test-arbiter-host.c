@@ -161,6 +161,24 @@ static int64_t credit_after(uint64_t away_ns)
 	return before;
 }
 
+/* Its pauses are its own, and nobody else could use the device meanwhile. */
+static void the_window_of_a_tenant_that_shares_with_nobody_stays(void **state)
+{
+	struct vm *vm = vm_new(1, SWITCH_NS, 3);
+	struct arbiter_config config;
+
+	arbiter_config_init(&config);
+	vm->n_programs = 1;
+	vm->program[0].request = vm->program[0].limit = "0.3";
+	vm->program[0].pattern = VM_DUTY;
+	vm->program[0].kernel_ns = vm->program[0].busy_ns = 1 * MS;
+	vm->program[0].period_ns = 2 * MS;
+	vm_run(vm, 5 * SEC);
+	assert_true(vm->grants > 10); /* it reaches its limit */
+	assert_int_equal(vm->program[0].on[0].widest_us, config.window_us);
+	vm_free(vm);
+}
+
 static void a_short_absence_comes_back(void **state)
 {
 	/* 0.6 of the time that tenant 2 had used. */
@@ -202,4 +220,6 @@ static void absences_are_not_paid_for_twice(void **state)
 }
 
 UNIT_MAIN(UNIT(absences_are_not_paid_for_twice), UNIT(shares_hold_beside_endless_loops),
-	UNIT(the_window_is_wider_on_a_busy_host_alone), UNIT(a_short_absence_comes_back))
+	UNIT(the_window_is_wider_on_a_busy_host_alone),
+	UNIT(the_window_of_a_tenant_that_shares_with_nobody_stays),
+	UNIT(a_short_absence_comes_back))
