@@ -36,7 +36,7 @@
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
 #define LATE_SPREADS 4 /* an error of a prediction is seldom as many times the mean one */
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
-#define HINT_SAVES_NS (150 * NSEC_PER_USEC) /* so late a look finds a beginning or an end */
+#define HINT_SAVES_NS (220 * NSEC_PER_USEC) /* a look finds a beginning or an end so late */
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
 #define ACTIONS 64
