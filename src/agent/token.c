@@ -325,7 +325,8 @@ static uint64_t next_look(const struct view *view)
 
 /*
  * Work that began or ended since the look before did so in between. The client's page says when: a
- * hint, which saves the client no more than HINT_SAVES_NS of what this daemon saw.
+ * hint, which saves the client no more than HINT_SAVES_NS of what this daemon saw. After a time
+ * without looks (arbiter_watches) the page says too little: the look itself counts.
  */
 static void observe(struct tenant_device *td, const struct view *view, uint64_t now)
 {
@@ -335,16 +336,19 @@ static void observe(struct tenant_device *td, const struct view *view, uint64_t 
 	const uint64_t latest = MIN(td->looked_ns + HINT_SAVES_NS, now);
 	const uint64_t begin = MIN(MAX(view->queued_at_ns, td->looked_ns), latest);
 	const uint64_t earliest = MAX(begin, clock_since_ns(now, HINT_SAVES_NS));
+	const bool is_close = clock_since_ns(now, td->looked_ns) <= 2 * LOOK_BUSY_MAX_NS;
 
 	/* Used since the last look, and idle now: both are news. */
 	if (view->has_moved && !view->is_busy) {
 		arbiter_observe(arbiter, id, device, true, view->longest_ns, 0, now);
-		arbiter_observe_at(arbiter, id, device, begin, now);
+		if (is_close)
+			arbiter_observe_at(arbiter, id, device, begin, now);
 	}
 	arbiter_observe(arbiter, id, device, view->is_busy, view->longest_ns,
 		view->rest_ns == REST_UNKNOWN ? 0 : view->rest_ns, now);
-	arbiter_observe_at(arbiter, id, device,
-		view->is_busy ? begin : MIN(MAX(view->ends_ns, earliest), now), now);
+	if (is_close)
+		arbiter_observe_at(arbiter, id, device,
+			view->is_busy ? begin : MIN(MAX(view->ends_ns, earliest), now), now);
 }
 
 /* Reports one look to the arbiter, and says when to look again. */
