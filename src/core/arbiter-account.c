@@ -288,6 +288,8 @@ void device_account(struct device *device, uint64_t now)
 	for (uint32_t i = 0; i < device->n_active; i++)
 		n += is_charged(device->active[i], overlap, from);
 	device->n_charged = n;
+	if (n)
+		device->charged_until = now;
 	for (uint32_t i = 0, k = 0; i < device->n_active; i++) {
 		struct seat *seat = device->active[i];
 
@@ -358,10 +360,12 @@ void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now)
 			charge(seat, -(int64_t)over, at, now);
 		return;
 	}
-	at = MAX(at, seat->unchanged_from);
 	if (seat->unchanged_from != seat->opened_at) {
+		/* No time is charged twice: another one may have had the device meanwhile. */
+		at = MAX(at, MAX(seat->unchanged_from, device->charged_until));
 		if (at < now)
 			charge(seat, (int64_t)(now - at), at, now);
+		device->charged_until = now;
 		return;
 	}
 	over = MIN(at - seat->opened_at, seat->turn_ns);

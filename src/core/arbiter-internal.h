@@ -135,12 +135,13 @@ struct device {
 	uint64_t class_used_ns[SPEC_OPPORTUNISTIC + 1];
 
 	uint64_t accounted_at;
-	uint32_t n_charged;  /* who shared the time accounted last */
-	bool is_stale;       /* entitlements: somebody came or went */
-	uint32_t n_waiting;  /* who could be opened now, and is not */
-	bool is_dirty;       /* decide at the next step */
-	uint64_t next_at;    /* decide then though nothing happens */
-	uint64_t decided_at; /* and how often at that instant */
+	uint64_t charged_until; /* accounted_at when somebody was last charged */
+	uint32_t n_charged;     /* who shared the time accounted last */
+	bool is_stale;          /* entitlements: somebody came or went */
+	uint32_t n_waiting;     /* who could be opened now, and is not */
+	bool is_dirty;          /* decide at the next step */
+	uint64_t next_at;       /* decide then though nothing happens */
+	uint64_t decided_at;    /* and how often at that instant */
 	uint32_t n_decided;
 
 	struct {
