@@ -123,9 +123,9 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	uint64_t longest_ns, uint64_t queued_ns, uint64_t now);
 
 /*
- * The holder's work that the last arbiter_observe, at `now`, saw begin or end did so at at_ns, which
- * lies behind the look before that one. Charges or refunds the time between at_ns and now, unless
- * the time is charged in any case because others wait. Without a change at `now` does nothing.
+ * The holder's work that the last arbiter_observe, at `now`, saw begin or end did so at at_ns,
+ * after the look before that one. Charges or refunds the time between at_ns and now, unless the
+ * time is charged in any case because others wait. Without a change at `now` does nothing.
  */
 void arbiter_observe_at(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, uint64_t at_ns, uint64_t now);
