@@ -63,14 +63,20 @@ static bool add_group(struct host *host)
 	return false;
 }
 
-static void loop_on(int processor)
+/* From now on the calling thread runs on that processor only. */
+static void stay_on(int processor)
 {
 	cpu_set_t set;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CPU_ZERO(&set);
 	CPU_SET((size_t)processor, &set);
 	sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void loop_on(int processor)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	stay_on(processor);
 	for (volatile unsigned int i = 0;; i++)
 		;
 }
@@ -198,11 +204,8 @@ static void *watch_run(void *data)
 {
 	struct watch *watch = data;
 	uint64_t last;
-	cpu_set_t set;
 
-	CPU_ZERO(&set);
-	CPU_SET((size_t)watch->processor, &set);
-	sched_setaffinity(0, sizeof(set), &set);
+	stay_on(watch->processor);
 	last = clock_now_ns();
 	while (!__atomic_load_n(&is_watch_ended, __ATOMIC_RELAXED)) {
 		uint64_t late;

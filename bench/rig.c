@@ -112,16 +112,26 @@ static void on_signal(int signal_number)
 	_exit(130);
 }
 
+static char *slurp(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	char *text = NULL;
+	size_t n = 0;
+	ssize_t got = f ? getdelim(&text, &n, '\0', f) : -1;
+
+	if (!f || (got < 0 && ferror(f)))
+		bench_die("read '%s': %s", path, strerror(errno));
+	fclose(f);
+	if (got >= 0)
+		return text;
+	free(text); /* of an empty file, getdelim leaves what was in that memory before */
+	return strdup("");
+}
+
 /* Prints the daemon's log, which goes with the rig's folder, and ends the bench. */
 static void die_of_daemon(const char *log)
 {
-	FILE *f = fopen(log, "re");
-	int c;
-
-	while (f && (c = fgetc(f)) != EOF)
-		fputc(c, stderr);
-	if (f)
-		fclose(f);
+	fputs(slurp(log), stderr);
 	bench_die("divvyd did not start; its log is above");
 }
 
@@ -335,18 +345,6 @@ void rig_end(struct rig *rig, pid_t pid)
 		return;
 	end_pid(pid);
 	rig->program[i] = -pid;
-}
-
-static char *slurp(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	char *text = NULL;
-	size_t n = 0;
-
-	if (!f || (getdelim(&text, &n, '\0', f) < 0 && ferror(f)))
-		bench_die("read '%s': %s", path, strerror(errno));
-	fclose(f);
-	return text ? text : strdup("");
 }
 
 char *rig_output(struct rig *rig, pid_t pid)

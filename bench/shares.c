@@ -175,17 +175,18 @@ static double idle_part(struct crowd *c)
 		(double)switching_ns / (double)(c->t1 - c->t0);
 }
 
-static double worst_pp(
-	const struct crowd *c, const struct sim_busy *busy, uint64_t window_ns, uint64_t entitled)
+static double worst_pp(const struct sim_busy *busy, uint64_t from, uint64_t to, uint64_t window_ns,
+	uint64_t entitled)
 {
-	return (double)sim_busy_worst_window(
-		       busy, c->t0, c->t1, window_ns, STEP_NS, entitled, NULL) /
+	return (double)sim_busy_worst_window(busy, from, to, window_ns, STEP_NS, entitled, NULL) /
 		MILLION * 100;
 }
 
 static double worst_pp_10s(const struct crowd *c, const struct sim_busy *busy, uint64_t entitled)
 {
-	return worst_pp(c, busy, bench_quick() ? c->t1 - c->t0 : 10 * NSEC_PER_SEC, entitled);
+	const uint64_t window_ns = bench_quick() ? c->t1 - c->t0 : 10 * NSEC_PER_SEC;
+
+	return worst_pp(busy, c->t0, c->t1, window_ns, entitled);
 }
 
 /* The worst window between stalls, in points; -1: there is none of that length. */
@@ -200,10 +201,7 @@ static double worst_unstalled(
 		uint64_t to = stall ? MIN(stall->end_ns - stall->ns, c->t1) : c->t1;
 
 		if (to >= from + window_ns)
-			worst = MAX(worst,
-				(double)sim_busy_worst_window(
-					busy, from, to, window_ns, STEP_NS, entitled, NULL) /
-					MILLION * 100);
+			worst = MAX(worst, worst_pp(busy, from, to, window_ns, entitled));
 		if (stall)
 			from = MAX(from, stall->end_ns + AFTER_STALL_NS);
 	}
@@ -224,6 +222,7 @@ static void judge(
 	struct crowd *c, const struct mix *mix, const struct load *load, struct worsts *ret)
 {
 	const uint64_t t0 = c->t0, t1 = c->t1;
+	const double idle = idle_part(c);
 	double here1 = 0, here10 = 0;
 
 	for (size_t i = 0; i < mix->n; i++) {
@@ -231,7 +230,7 @@ static void judge(
 		double pp1, pp10, over_ms;
 
 		rig_busy(&c->rig, c->pid[i], 0, t0, t1, &busy);
-		pp1 = worst_pp(c, &busy, NSEC_PER_SEC, mix->entitled[i]);
+		pp1 = worst_pp(&busy, t0, t1, NSEC_PER_SEC, mix->entitled[i]);
 		pp10 = worst_pp_10s(c, &busy, mix->entitled[i]);
 		over_ms = (double)sim_busy_max_window(&busy, t0, t1, NSEC_PER_SEC, STEP_NS) / 1e6 -
 			(double)mix->limit[i];
@@ -250,12 +249,12 @@ static void judge(
 		here10 = pp10 > here10 ? pp10 : here10;
 		sim_busy_done(&busy);
 	}
-	keep(&ret->idle, idle_part(c), mix, load, 0);
+	keep(&ret->idle, idle, mix, load, 0);
 	ret->n++;
 	bench_note("%s, %s kernels%s: %.2f pp over 1 s, %.2f pp over 10 s, device busy %.4f, idle "
 		   "%.4f, stalls %zu",
 		mix->name, load->name, c->rig.mode == RIG_BARE ? ", unshared" : "", here1, here10,
-		rig_share(&c->rig, 0, 0, t0, t1), idle_part(c), c->n_stalls);
+		rig_share(&c->rig, 0, 0, t0, t1), idle, c->n_stalls);
 }
 
 static bool is_wanted(const struct mix *mix, const struct load *load)
