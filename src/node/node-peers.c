@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is measured to other nodes (peers.h says which and when): a process of its own does it
- * (src/link/far-probe.c), one after the other, with this node's certificate. Who serves is asked
- * once a round, as the table of GPUNodes that people see too: a watch of all of them on every node
- * would cost a cluster more than all the rest.
+ * (src/link/far-probe.c), one after the other, with this node's certificate. Once a round this node
+ * asks the API server for the table of GPUNodes, which names the nodes that serve: a watch of all
+ * GPUNodes on every node would cost a cluster more than all the rest.
  */
 #include "node/node-peers.h"
 

@@ -26,11 +26,13 @@
  * whole device, tasks of one device are moved together so that devices become free. A move is done
  * at once and costs the task some of its work.
  *
- * With preemption (place/place-preempt.h) tasks of lower priority have to go and wait again, for
- * who comes and for who waits where somebody has left. With queues (place/place-queue.h) a task
- * of a queue starts as that admits it, the queue that has least beyond its quota first; what
- * others have borrowed is reclaimed from tasks, which wait again and go on where they were, unless
- * preemption says otherwise. Priorities matter within a queue, and among those of none.
+ * With preemption (place/place-preempt.h) tasks of lower priority are evicted and wait again. The
+ * preemptor is a task that arrives, or one that waits when another task has ended.
+ *
+ * With queues (place/place-queue.h) a task of a queue starts as that admits it, the queue that has
+ * least beyond its quota first. What others have borrowed is reclaimed from tasks, which wait
+ * again and go on where they were, unless preemption says otherwise. Priorities matter within a
+ * queue, and among tasks of no queue.
  *
  * With a time of grace a task that has to go runs on until that is over or it ends; who has come
  * for it has its place, which nobody else gets, and waits until all that have to go for it have
