@@ -107,6 +107,7 @@ struct agent {
 	struct listener listen, programs;
 	struct loop_timer tick; /* once a second while anything lives: lifetimes, idle exit */
 	uint64_t idle_since_ns;
+	struct clock_listener listener; /* to connections that say or read nothing */
 	int lock_fd; /* of the runtime folder */
 
 	/* in a cluster (door.h) */

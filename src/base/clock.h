@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "base/cleanup.h"
+
 #define NSEC_PER_USEC UINT64_C(1000)
 #define NSEC_PER_MSEC UINT64_C(1000000)
 #define NSEC_PER_SEC UINT64_C(1000000000)
@@ -45,6 +47,31 @@ static inline uint64_t clock_since_ns(uint64_t now_ns, uint64_t then_ns)
 static inline uint64_t clock_add_ns(uint64_t t_ns, uint64_t delta_ns)
 {
 	return delta_ns > CLOCK_NEVER - t_ns ? CLOCK_NEVER : t_ns + delta_ns;
+}
+
+/*
+ * The state of a thread that waits for signs of life from others, and looks for them more often
+ * than every CLOCK_PAUSE_NS. Begins as all 0. One thread.
+ */
+struct clock_listener {
+	uint64_t looked_ns; /* at the last look; 0: there was none */
+	uint64_t from_ns;   /* silence before this time does not count */
+};
+
+#define CLOCK_PAUSE_NS (2 * NSEC_PER_SEC)
+
+/*
+ * How long a peer that was last heard at then_ns has been silent, in nanoseconds. When the listener
+ * itself has not run for longer than CLOCK_PAUSE_NS (the machine stood still, or gave it no
+ * processor), its peers may have had the same pause: their silence counts from now on.
+ */
+static inline uint64_t clock_silent_ns(
+	struct clock_listener *listener, uint64_t now_ns, uint64_t then_ns)
+{
+	if (listener->looked_ns && clock_since_ns(now_ns, listener->looked_ns) > CLOCK_PAUSE_NS)
+		listener->from_ns = now_ns;
+	listener->looked_ns = now_ns;
+	return clock_since_ns(now_ns, MAX(then_ns, listener->from_ns));
 }
 
 #endif

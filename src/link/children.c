@@ -89,7 +89,7 @@ void children_watch(struct children *c, uint64_t now_ns, unsigned silent_ms)
 			       last_ns = atomic_load(&one->is_known) ? alive_ns : one->since_ns;
 
 		if (one->pid && last_ns &&
-			clock_since_ns(now_ns, last_ns) > silent_ms * NSEC_PER_MSEC)
+			clock_silent_ns(&c->listener, now_ns, last_ns) > silent_ms * NSEC_PER_MSEC)
 			kill(one->pid, SIGKILL);
 	}
 }

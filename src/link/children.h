@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
+
 #define CHILDREN_MAX 4096u
 #define STRANGERS_MAX 64u /* the oldest of more is sent away */
 
@@ -26,6 +28,7 @@ struct child {
 
 struct children {
 	uint64_t turn;
+	struct clock_listener listener; /* of children_watch() */
 	struct child v[CHILDREN_MAX];
 };
 
@@ -43,7 +46,8 @@ pid_t children_fork(struct children *children, int *ret_at);
 /*
  * Ends whoever is a stranger for longer than silent_ms; and whoever has not said for longer than
  * that that it is alive: somebody has stopped it, its peer has given it up, and what it holds would
- * be held for as long.
+ * be held for as long. To be called more often than every CLOCK_PAUSE_NS: after a longer pause all
+ * have as long again.
  */
 void children_watch(struct children *children, uint64_t now_ns, unsigned silent_ms);
 /* That process has ended: its place is free, which is returned; -1: it had none. */

@@ -39,13 +39,15 @@ static int tls_send(struct stream s, const void *p, size_t n)
 static int tls_receive(struct stream s, void *p, size_t n)
 {
 	uint64_t heard = clock_now_ns();
+	struct clock_listener listener = {.looked_ns = heard};
 
 	while (n) {
 		const ssize_t done = gnutls_record_recv(s.own, p, n);
 
 		/* It also says so of what TLS says for itself. */
 		if (done == GNUTLS_E_AGAIN && s.silent_ms &&
-			clock_now_ns() - heard > s.silent_ms * NSEC_PER_MSEC)
+			clock_silent_ns(&listener, clock_now_ns(), heard) >
+				s.silent_ms * NSEC_PER_MSEC)
 			return -ETIMEDOUT;
 		if (is_to_repeat(done))
 			continue;
@@ -53,7 +55,7 @@ static int tls_receive(struct stream s, void *p, size_t n)
 			return -EPIPE;
 		p = (uint8_t *)p + done;
 		n -= (size_t)done;
-		heard = clock_now_ns();
+		listener.looked_ns = heard = clock_now_ns();
 	}
 	return 0;
 }

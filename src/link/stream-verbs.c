@@ -239,9 +239,11 @@ static void await_change(struct verbs_stream *v, unsigned timeout_ms)
 static int await(struct verbs_stream *v, const unsigned *number, unsigned silent_ms)
 {
 	const uint64_t since = clock_now_ns();
+	struct clock_listener listener = {.looked_ns = since};
 
 	while (!*number) {
-		const uint64_t waited_ms = (clock_now_ns() - since) / NSEC_PER_MSEC;
+		const uint64_t waited_ms =
+			clock_silent_ns(&listener, clock_now_ns(), since) / NSEC_PER_MSEC;
 		unsigned left_ms = LOOK_MS;
 
 		if (v->ended)

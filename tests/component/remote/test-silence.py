@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli"))
 
@@ -16,6 +17,8 @@ from tap import patience, stat_of  # noqa: E402
 
 CALLER = sys.argv[1]
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
+PAUSE_S = 13  # SECURE_PEER_MS and some more
+SETTLE_S = 3  # by then whoever has counted the pause has given up
 WISH = ("--request", "0.05", "--memory", "1Gi")
 
 
@@ -100,6 +103,27 @@ def a_stopped_machine():
             one.is_freed()
 
 
+def a_machine_that_stood_still():
+    """Both sides at once, as when a virtual machine is paused: longer than any silence may last, and nothing ends."""
+    def everything(one):
+        return [one.server.pid, *descendants(one.server.pid), *joined_by(one.child.pid), one.child.pid]
+    with Rig() as rig:
+        running = [Running(rig, call) for call in ("synchronise", "copy-in", "copy-out", "copy-later", "wait-long")]
+        stopped = [pid for one in running for pid in everything(one)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(PAUSE_S)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(SETTLE_S)
+        for one in running:
+            assert one.child.poll() is None, (one.call, one.child.communicate())
+            assert workers(rig, one.call) == [one.worker] and alive(one.link), one.call
+            one.child.kill()
+            one.child.communicate()
+            one.is_freed()
+
+
 def a_network_that_swallows():
     after(("synchronise", "copy-in", "copy-out", "copy-later", "wait-long", "threads"), lambda one: one.shim.say("stall"))
 
@@ -121,5 +145,5 @@ def a_program_that_does_nothing_is_no_silence():
             other.is_freed()
 
 
-main(a_stopped_link_of_the_device, a_stopped_link_of_the_program, a_stopped_machine, a_network_that_swallows,
-     a_program_that_does_nothing_is_no_silence)
+main(a_stopped_link_of_the_device, a_stopped_link_of_the_program, a_stopped_machine, a_machine_that_stood_still,
+     a_network_that_swallows, a_program_that_does_nothing_is_no_silence)

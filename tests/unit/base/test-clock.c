@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -42,5 +43,42 @@ static void differences_do_not_wrap(void **state)
 	assert_true(clock_add_ns(10, CLOCK_NEVER - 5) == CLOCK_NEVER);
 }
 
-UNIT_MAIN(UNIT(time_goes_forward), UNIT(sleeps_until_the_deadline),
+/* As seconds: looks at `from`, from + 1 and so on below `to`; whether the last one was too late. */
+static bool gives_up(struct clock_listener *l, uint64_t from, uint64_t to, uint64_t heard)
+{
+	bool is_silent = false;
+
+	for (uint64_t s = from; s < to; s++)
+		is_silent = clock_silent_ns(l, s * NSEC_PER_SEC, heard * NSEC_PER_SEC) >
+			8 * NSEC_PER_SEC;
+	return is_silent;
+}
+
+static void silence_counts_while_somebody_listens(void **state)
+{
+	struct clock_listener l = {0};
+
+	assert_false(gives_up(&l, 1, 10, 1));
+	assert_true(gives_up(&l, 10, 11, 1));
+	/* It was heard again. */
+	assert_false(gives_up(&l, 11, 13, 10));
+}
+
+static void a_pause_of_the_listener_is_no_silence(void **state)
+{
+	struct clock_listener l = {0};
+
+	assert_false(gives_up(&l, 1, 5, 1));
+	assert_false(gives_up(&l, 20, 29, 1));
+	assert_true(gives_up(&l, 29, 30, 1));
+	/* Nor of another one that was not heard since. */
+	assert_false(gives_up(&l, 40, 41, 30));
+	/* A look that is 2 s after the last one is in time. */
+	assert_false(gives_up(&l, 42, 43, 30));
+	assert_false(gives_up(&l, 44, 45, 30));
+	assert_true(gives_up(&l, 45, 50, 30));
+}
+
+UNIT_MAIN(UNIT(silence_counts_while_somebody_listens), UNIT(a_pause_of_the_listener_is_no_silence),
+	UNIT(time_goes_forward), UNIT(sleeps_until_the_deadline),
 	UNIT(slack_is_set_and_zero_refused), UNIT(differences_do_not_wrap))

@@ -86,6 +86,11 @@ static void who_has_stopped_is_ended(void **state)
 		/* The first has said nothing yet, and may take as long as it likes. */
 		atomic_store(&c->v[at].alive_ns, (uint64_t)i * 1000000000);
 	}
+	/* A watcher that has not run for so long itself has ended nobody. */
+	children_watch(c, 1000000000, 10000);
+	children_watch(c, 20000000000, 10000);
+	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
+	c->listener = (struct clock_listener){0};
 	children_watch(c, 11000000000, 10000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
 	children_watch(c, 11000000001, 10000);
