@@ -27,6 +27,10 @@ class Ended(Exception):
     """Because of that."""
 
 
+class TooBusy(RuntimeError):
+    """The machine did so much else that a run shows nothing; another run may."""
+
+
 def spawn(command, **options):
     """Popen; once all is to end nothing is started any more, and what just was is told so."""
     if ENDED.is_set():

@@ -31,7 +31,7 @@ import traceback
 
 import judge
 import page
-from node import ENDED, Ended, Node
+from node import ENDED, Ended, Node, TooBusy
 from one_cluster import OneCluster, Skipped
 from place import Place
 
@@ -44,6 +44,7 @@ SEEDS = {"virtual": 20, "clock": 20}
 SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4, "clock": 2}
 QUICK_SEEDS_OF_OTHERS = 1
+TRIES = 3          # of an experiment that the machine is too busy for
 HALF = 2           # processors that those on a node need, and those on a cluster
 PER_PROCESSOR = 2  # so many on a node at once: each keeps one busy for a tenth of the time, or a third of it at most
 
@@ -152,11 +153,22 @@ def chosen(goals, is_paced=False):
     return [name for name in goals if name in (wanted or there)]
 
 
+def run_module(name, world):
+    """Once more, and once more, where the machine was too busy for a fair run."""
+    for left in reversed(range(TRIES)):
+        try:
+            return module_of(name).run(world)
+        except TooBusy as error:
+            if not left:
+                raise
+            print(f"{name}: {error}; once more", flush=True)
+
+
 def perform(name, experiment, folder, cluster, quick, is_paced):
     """The line of the experiment."""
     world = World(name, experiment, folder, cluster, quick, is_paced)
     began = time.monotonic()
-    module_of(name).run(world)
+    run_module(name, world)
     world.note("")
     provenance = subprocess.run([ROOT / "scripts/provenance"], capture_output=True, text=True, check=True)
     return judged({"experiment": name, "simulated": True, "quick": quick, "seeds": world.seeds,

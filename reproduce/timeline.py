@@ -5,7 +5,7 @@ import time
 from typing import NamedTuple
 
 from draw import Axis, Line, lines
-from node import Program, curve, distance, wait_until
+from node import Program, TooBusy, curve, distance, wait_until
 
 
 class Act(NamedTuple):
@@ -31,8 +31,8 @@ def judged(ran, programs, least_phases, name):
     """How far that run was from the rule, if it has so many steady phases."""
     off = distance(ran, programs)
     if off.n_phases < least_phases:
-        raise RuntimeError(f"only {off.n_phases} steady phases in {name}, {least_phases} are expected: "
-                           "the machine is too busy to tell")
+        raise TooBusy(f"only {off.n_phases} steady phases in {name}, {least_phases} are expected: "
+                      "the machine is too busy to tell")
     return off
 
 

@@ -4,7 +4,7 @@
 from alone import overheads, spinning
 from draw import Axis, Line, bars, lines
 from judge import estimate
-from node import SETTLE_S, busy, curve
+from node import SETTLE_S, TooBusy, busy, curve
 
 # As long as the steps of such trainings are on a device of today, 2 s each.
 KINDS = {
@@ -47,7 +47,7 @@ def soft_limit(world):
     while busy(ran["stays"], left + at, left + at + LOOK_S) < USED * LOOK_S:
         at += 0.001
         if left + at + LOOK_S > end:
-            raise RuntimeError("what was left idle was never used: the machine is too busy to tell")
+            raise TooBusy("what was left idle was never used: the machine is too busy to tell")
     return at, ran
 
 

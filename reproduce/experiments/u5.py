@@ -3,7 +3,7 @@
 
 import timeline
 from experiments import g7
-from node import Program, busy, spells
+from node import Program, TooBusy, busy, spells
 from timeline import Act
 
 A, B, C = Program("A", 0.5, 1.0), Program("B", 0.3, 1.0), Program("C", 0.2, 1.0)
@@ -43,7 +43,7 @@ def run(world):
         all_off.append(timeline.judged(ran, [A, B, C], 1 if world.quick else 4, world.name).from_rule)
         times = returns(ran, B)
         if not times:
-            raise RuntimeError("B has not come back beside both others: the machine is too busy to tell")
+            raise TooBusy("B has not come back beside both others: the machine is too busy to tell")
         back.append(max(times))
         lent.append(g7.edge(world)[1])
     world.measure(from_rule=all_off, given_back_s=back, memory_lent=lent)

@@ -243,6 +243,22 @@ def left_counts_what_is_missing_too():
     assert [left([200], 1), left([], 0), left([200], 0), left([200, 200], 1), left([200, 200], 2)] == [0, 1, 2, 1, 1]
 
 
+def an_experiment_gets_another_run_on_a_busy_machine():
+    def module(busy_runs):
+        runs = itertools.chain([node.TooBusy("too busy")] * busy_runs, itertools.repeat(None))
+        return unittest.mock.Mock(run=unittest.mock.Mock(side_effect=runs))
+    for busy_runs in range(run.TRIES + 1):
+        experiment = module(busy_runs)
+        with unittest.mock.patch.object(run, "module_of", return_value=experiment):
+            is_raised = False
+            try:
+                run.run_module("X", None)
+            except node.TooBusy:
+                is_raised = True
+        assert is_raised == (busy_runs == run.TRIES), busy_runs
+        assert experiment.run.call_count == min(busy_runs + 1, run.TRIES), busy_runs
+
+
 def says_what_it_cannot_run():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         there = {path.stem.upper() for path in (SOURCE / "reproduce/experiments").glob("*.py")}
@@ -393,7 +409,7 @@ def orders_of_waiting_are_reckoned():
 main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
      an_index_is_jains, processors_are_for_both_or_divided,
      quiet_ones_have_nothing_beside_them, one_cluster_is_there_for_all_that_ask, a_service_has_grown_when_all_is_answered,
-     left_counts_what_is_missing_too, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
+     left_counts_what_is_missing_too, an_experiment_gets_another_run_on_a_busy_machine, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
      every_experiment_has_goals_that_can_be_judged, an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
      a_run_at_the_slower_pace_agrees_or_not, a_ratio_of_means_varies_with_both, the_slower_pace_is_of_what_is_compressed,
      the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once, orders_of_waiting_are_reckoned)
