@@ -32,7 +32,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))

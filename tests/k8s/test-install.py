@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
 from cluster import ApiError, Skip, main, open_cluster, patience, skip_all, unique, wait_for  # noqa: E402
-from manifests import DEPLOY, base, differences, index, key, load, overlay, pod_spec  # noqa: E402
+from manifests import DEPLOY, base, differences, index, load, overlay, pod_spec  # noqa: E402
 
 SYSTEM, LEASES = "divvy-system", "divvy-node-lease"
 GROUPS = {"Namespace": "/api/v1", "ServiceAccount": "/api/v1", "Service": "/api/v1", "Secret": "/api/v1", "ConfigMap": "/api/v1",

@@ -10,7 +10,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import threading
 import time
 

@@ -299,7 +299,7 @@ def gpu_nodes():
             assert error.code == 422 and "status." in str(error), error
             continue
         all_serve()
-    cluster.patch(f"/api/v1/nodes/n2/status", {"status": {"allocatable": {"divvy.gpu/slot": "9223372036854775807"}}}, "strategic")
+    cluster.patch("/api/v1/nodes/n2/status", {"status": {"allocatable": {"divvy.gpu/slot": "9223372036854775807"}}}, "strategic")
     for measured in ("½", "x" * 100000, "u/main=" + "9" * 400 + ":1", "u/main=-1:-1", "\u0000"):
         cluster.patch(f"{NODE_LEASES}/n2", {"metadata": {"annotations": {"divvy.gpu/measured": measured}}})
     cluster.patch(f"{NODE_LEASES}/n2", {"spec": {"renewTime": "9999-12-31T23:59:59.999999Z", "leaseDurationSeconds": (1 << 31) - 1}})
