@@ -108,7 +108,7 @@ struct agent {
 	struct loop_timer tick; /* once a second while anything lives: lifetimes, idle exit */
 	uint64_t idle_since_ns;
 	struct clock_listener listener; /* to connections that say or read nothing */
-	int lock_fd; /* of the runtime folder */
+	int lock_fd;                    /* of the runtime folder */
 
 	/* in a cluster (door.h) */
 	bool has_pods;           /* they have shares by their slots alone */
