@@ -242,9 +242,6 @@ static const char *const environment[][2] = {
 	{"DIVVY_LOG", "error, warn, info or debug, where --log says nothing"},
 	{"DIVVY_DRIVER",
 		"folder of the driver's libnvidia-ml.so.1, where the loader does not find it"},
-	{"DIVVY_REMOTE_VERBS",
-		"the RDMA adapter for long copies of links to other nodes, or off; else the first "
-		"with an active port"},
 	{"STATE_DIRECTORY", "see --usage-dir"},
 	{"DIVVY_SIM", "folder of the simulated machine (default: sim in the runtime folder)"},
 	{"DIVVY_SIM_COSTS", "what things cost there, such as switch_us=450,slice_us=1000"},

@@ -39,7 +39,8 @@ unsigned bulk_wish(void)
 	return processors < 2 ? 2 : (unsigned)processors;
 }
 
-int bulk_secret(gnutls_session_t tls, const char *label, void *ret, size_t n)
+/* n bytes by that label, which both ends compute from the connection's secrets. 0 or -EIO. */
+static int bulk_secret(gnutls_session_t tls, const char *label, void *ret, size_t n)
 {
 	return gnutls_prf_rfc5705(tls, strlen(label), label, 0, NULL, n, ret) < 0 ? -EIO : 0;
 }

@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct gnutls_session_int;
@@ -24,9 +23,6 @@ unsigned bulk_wish(void);
 
 /* Of the session with that first connection. 0 or -EIO. */
 int bulk_name(struct gnutls_session_int *first, struct bulk_name *ret_name);
-
-/* Other keys of that session, for what is no TLS: n bytes by that label. 0 or -EIO. */
-int bulk_secret(struct gnutls_session_int *first, const char *label, void *ret, size_t n);
 
 /*
  * The side of the program: one more to where the first one leads, in and authenticated; the

@@ -2,9 +2,8 @@
 /*
  * How a session over a network begins, on each side: link.h. The program's HELLO and the worker's
  * WELCOME go over the first connection; in `lane`, which neither of them uses, the links say which
- * version they speak, how many further connections each would have (the smaller number counts), and
- * whether it has an RDMA adapter, which when both have one takes their place. The session begins
- * when all of them are there. One thread.
+ * version they speak, and how many further connections each would have (the smaller number counts).
+ * The session begins when all of them are there. One thread.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -17,19 +16,18 @@
 
 #include "base/process.h"
 #include "cuda/types.h"
-#include "link/bulk-verbs.h"
 #include "link/link.h"
 #include "link/secure.h"
 #include "link/stream.h"
 #include "remote/start.h"
 
 #define COUNT_BITS 7
-#define VERBS_BIT (1u << COUNT_BITS)
+/* The bit between count and version stays 0: a link that sets it offers an RDMA adapter (0033). */
 #define ABI_SHIFT (COUNT_BITS + 1)
 
-static void say(struct remote_note *note, unsigned connections, const struct verbs *verbs)
+static void say(struct remote_note *note, unsigned connections)
 {
-	note->lane = LINK_ABI << ABI_SHIFT | (verbs ? VERBS_BIT : 0) | connections;
+	note->lane = LINK_ABI << ABI_SHIFT | connections;
 }
 
 /* How many further connections there are to be, or -EPROTO. */
@@ -40,12 +38,6 @@ static int hear(const struct remote_note *note, unsigned most)
 	if (note->lane >> ABI_SHIFT != LINK_ABI)
 		return -EPROTO;
 	return (int)(other < most ? other : most);
-}
-
-/* Whether the other side has an adapter, of a note that was heard. */
-static bool has_verbs(const struct remote_note *note)
-{
-	return note->lane & VERBS_BIT;
 }
 
 static void refuse(struct remote_note *note, const char *why)
@@ -114,27 +106,13 @@ static int accept_further(
 	return r;
 }
 
-/* What goes beside the first connection: one stream over RDMA, or so many over TLS. */
-static int begin_bulk(gnutls_session_t first, const struct link_place *at, unsigned wanted,
-	struct verbs *verbs, struct link_end *end)
-{
-	const int r = bulk_verbs_agree(first, verbs, verbs != NULL, false, &end->stream[end->n]);
-
-	if (r <= 0)
-		return r < 0 ? r : accept_further(first, at, wanted, end);
-	end->n++;
-	return 0;
-}
-
 int link_open_worker(
 	struct gnutls_session_int *tls, const struct link_place *at, struct link_end *ret_end)
 {
 	struct link_end end = {
 		.stream = {stream_tls(tls, SECURE_SILENT_MS)}, .n = 1, .map = MAP_NONE};
-	struct verbs *verbs = NULL;
 	struct remote_note note;
 	struct bulk_name name;
-	bool is_offered;
 	int further, r;
 
 	if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
@@ -146,21 +124,18 @@ int link_open_worker(
 		stream_send(end.stream[0], &note, sizeof(note));
 		return further;
 	}
-	is_offered = further > 0 && has_verbs(&note);
 	r = start_worker(&note, &end);
 	if (r < 0)
 		return r;
 	if (bulk_name(tls, &name) < 0)
 		return -EIO;
 	door_name(at->door, at->place, &name);
-	if (note.type == REMOTE_WELCOME && is_offered)
-		verbs = bulk_verbs_open();
 	if (note.type == REMOTE_WELCOME)
-		say(&note, (unsigned)further, verbs);
+		say(&note, (unsigned)further);
 	if (stream_send(end.stream[0], &note, sizeof(note)) < 0 || note.type != REMOTE_WELCOME)
 		return -EPIPE;
 	end.alive_ns = &at->door->children->v[at->place].alive_ns;
-	r = begin_bulk(tls, at, (unsigned)further, verbs, &end);
+	r = accept_further(tls, at, (unsigned)further, &end);
 	door_shut(at->door, at->place, at->own);
 	if (r == 0)
 		*ret_end = end;
@@ -169,37 +144,23 @@ int link_open_worker(
 
 /* ---- the side of the program ---- */
 
-static void reach_further(
-	gnutls_session_t first, unsigned wanted, struct remote_note *note, struct link_end *end)
+/* The further connections that the welcome says, or it becomes a refusal. */
+static void reach_further(gnutls_session_t first, struct remote_note *note, struct link_end *end)
 {
+	const int wanted = hear(note, BULK_MAX);
 	gnutls_session_t tls;
 
-	while (end->n <= wanted) {
+	if (wanted < 0) {
+		refuse(note, other_version);
+		return;
+	}
+	while (end->n <= (unsigned)wanted) {
 		if (bulk_reach(first, &tls) < 0) {
 			refuse(note, "the other machine takes no further connections");
 			return;
 		}
 		end->stream[end->n++] = stream_tls(tls, SECURE_SILENT_MS);
 	}
-}
-
-/* As begin_bulk() of the other side, to which it has said so; or it becomes a refusal. */
-static int follow_bulk(
-	gnutls_session_t first, struct verbs *verbs, struct remote_note *note, struct link_end *end)
-{
-	const int wanted = hear(note, BULK_MAX);
-	int r;
-
-	if (wanted < 0) {
-		refuse(note, other_version);
-		return 0;
-	}
-	r = bulk_verbs_agree(first, verbs, has_verbs(note), true, &end->stream[end->n]);
-	if (r > 0)
-		end->n++;
-	else if (r == 0)
-		reach_further(first, (unsigned)wanted, note, end);
-	return r < 0 ? r : 0;
 }
 
 int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,
@@ -210,23 +171,20 @@ int link_open_program(struct gnutls_session_int *tls, const struct link_program 
 		.map = MAP_NONE,
 		.sock = program->sock,
 		.alive_ns = program->alive_ns};
-	struct verbs *verbs = NULL;
 	struct remote_note note;
 	int memory = -1;
 
 	if (fd_recv(end.sock, &note, sizeof(note), NULL, 0) != sizeof(note))
 		return -EPIPE;
-	if (note.type != REMOTE_HELLO_NVML)
-		verbs = bulk_verbs_open();
-	say(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish(), verbs);
+	say(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
 	if (stream_send(end.stream[0], &note, sizeof(note)) < 0)
 		return -EPIPE;
 	do {
 		if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
 			return -EPIPE;
 	} while (note.type == REMOTE_BEAT);
-	if (note.type == REMOTE_WELCOME && follow_bulk(tls, verbs, &note, &end) < 0)
-		return -EPIPE;
+	if (note.type == REMOTE_WELCOME)
+		reach_further(tls, &note, &end);
 	if (note.type == REMOTE_WELCOME && session_new(REMOTE_HUB_SERVER, &end.map, &memory) < 0)
 		return -ENOMEM;
 	if (note.type == REMOTE_WELCOME)

@@ -264,6 +264,40 @@ static void a_worker_of_an_older_link_is_refused_in_words(void **state)
 	end_done(&client);
 }
 
+/* Of the same version, from the time of RDMA: it has said that it has an adapter. */
+#define OFFER (1u << 7)
+#define LANE(connections) (LINK_ABI << 8 | (connections))
+
+static void a_link_that_offers_an_adapter_is_understood(void **state)
+{
+	struct remote_note note = {.type = REMOTE_WELCOME, .abi = REMOTE_ABI, .lane = LANE(OFFER)};
+	struct remote_note hello = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
+	_cleanup_fd_list_ struct fd_list fds = {.n = 0};
+	struct link_program program = {0};
+	struct end server, client;
+	struct link_end end;
+	int pair[2];
+
+	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	program.sock = pair[1];
+	meet(&key_right, &server, &client);
+	assert_int_equal(send(pair[0], &hello, sizeof(hello), 0), sizeof(hello));
+	assert_ok(stream_send(stream_tls(server.tls, 0), &note, sizeof(note)));
+	assert_ok(link_open_program(client.tls, &program, &end));
+	assert_int_equal(end.n, 1);
+	/* Our side offers none. */
+	assert_ok(stream_receive(stream_tls(server.tls, 0), &hello, sizeof(hello)));
+	assert_int_equal(hello.lane, LANE(bulk_wish()));
+	assert_int_equal(fd_recv(pair[0], &note, sizeof(note), &fds, 0), sizeof(note));
+	assert_int_equal(note.type, REMOTE_WELCOME);
+	assert_int_equal(note.lane, 0);
+	map_done(&end.map);
+	fd_close(pair[0]);
+	fd_close(pair[1]);
+	end_done(&server);
+	end_done(&client);
+}
+
 /* ---- read and sent ahead ---- */
 
 #define MANY (3u << 20)
@@ -347,4 +381,5 @@ UNIT_MAIN(UNIT(what_is_sent_ahead_is_what_comes), UNIT(a_key_lets_in_who_knows_i
 	UNIT(both_ends_know_the_sessions_name), UNIT(a_listener_tells_them_from_others),
 	UNIT(a_door_leads_to_the_session_of_that_name),
 	UNIT(a_program_of_an_older_link_is_refused_in_words),
-	UNIT(a_worker_of_an_older_link_is_refused_in_words))
+	UNIT(a_worker_of_an_older_link_is_refused_in_words),
+	UNIT(a_link_that_offers_an_adapter_is_understood))
