@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "cuda/copy.h"
 #include "remote/worker.h"
 
 /* ---- copies ---- */
@@ -24,36 +25,25 @@ static struct near packed(const struct remote_copy *c, const uint8_t *p)
 
 static CUDA_MEMCPY3D describe(const struct remote_copy *c, const struct near *n, bool is_in)
 {
-	CUDA_MEMCPY3D d = {.WidthInBytes = c->width, .Height = c->height, .Depth = c->depth};
+	const CUDA_MEMCPY3D d = {
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = n->p,
+		.srcPitch = n->pitch,
+		.srcHeight = n->rows,
+		.dstMemoryType = c->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE,
+		.dstArray = (CUarray)(uintptr_t)c->array,
+		.dstDevice = c->address,
+		.dstPitch = c->pitch,
+		.dstHeight = c->pitch ? c->slice / c->pitch : 0,
+		.dstXInBytes = c->x,
+		.dstY = c->y,
+		.dstZ = c->z,
+		.WidthInBytes = c->width,
+		.Height = c->height,
+		.Depth = c->depth,
+	};
 
-	if (is_in) {
-		d.srcMemoryType = CU_MEMORYTYPE_HOST;
-		d.srcHost = n->p;
-		d.srcPitch = n->pitch;
-		d.srcHeight = n->rows;
-		d.dstMemoryType = c->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
-		d.dstArray = (CUarray)(uintptr_t)c->array;
-		d.dstDevice = c->address;
-		d.dstPitch = c->pitch;
-		d.dstHeight = c->pitch ? c->slice / c->pitch : 0;
-		d.dstXInBytes = c->x;
-		d.dstY = c->y;
-		d.dstZ = c->z;
-	} else {
-		d.dstMemoryType = CU_MEMORYTYPE_HOST;
-		d.dstHost = n->p;
-		d.dstPitch = n->pitch;
-		d.dstHeight = n->rows;
-		d.srcMemoryType = c->array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
-		d.srcArray = (CUarray)(uintptr_t)c->array;
-		d.srcDevice = c->address;
-		d.srcPitch = c->pitch;
-		d.srcHeight = c->pitch ? c->slice / c->pitch : 0;
-		d.srcXInBytes = c->x;
-		d.srcY = c->y;
-		d.srcZ = c->z;
-	}
-	return d;
+	return is_in ? d : memcpy_3d_turned(&d);
 }
 
 static CUresult run_near(
