@@ -364,42 +364,36 @@ struct later {
 	bool is_once;
 };
 
-static void fetch(void *argument)
+/* The stream got there: all pieces between the program's memory and the stage. */
+static void later_move(struct later *l, bool is_fetch)
 {
-	struct later *l = argument;
-
 	for (size_t at = 0; at < l->bytes;) {
 		const size_t n = l->bytes - at < REMOTE_PIECE ? l->bytes - at : REMOTE_PIECE;
+		uint8_t *p = stage_memory(l->stage) + at;
 		struct remote_reverse head = {.work = l->work,
 			.offset = at,
 			.bytes = n,
 			.is_last = at + n == l->bytes,
 			.is_free = l->is_once};
 
-		reverse_ask(REMOTE_PULL, &head, stage_memory(l->stage) + at, n);
+		if (is_fetch)
+			reverse_ask(REMOTE_PULL, &head, p, n);
+		else
+			reverse_push(&head, p, n);
 		at += n;
 	}
 	if (l->is_once)
 		free(l);
 }
 
-static void bring(void *argument)
+static void later_fetch(void *argument)
 {
-	struct later *l = argument;
+	later_move(argument, true);
+}
 
-	for (size_t at = 0; at < l->bytes;) {
-		const size_t n = l->bytes - at < REMOTE_PIECE ? l->bytes - at : REMOTE_PIECE;
-		const struct remote_reverse head = {.work = l->work,
-			.offset = at,
-			.bytes = n,
-			.is_last = at + n == l->bytes,
-			.is_free = l->is_once};
-
-		reverse_push(&head, stage_memory(l->stage) + at, n);
-		at += n;
-	}
-	if (l->is_once)
-		free(l);
+static void later_push(void *argument)
+{
+	later_move(argument, false);
 }
 
 /* With its graph, which the driver says; that thread must not call it. */
@@ -409,18 +403,6 @@ static void forget_later(void *argument)
 
 	reverse_cancel(l->work);
 	stage_return(l->stage);
-	free(l);
-}
-
-/* Nothing comes of it. A stream's stage may have earlier copies in it; a graph's is its own. */
-static void drop_later(struct later *l, CUstream stream, CUgraph graph)
-{
-	if (graph) {
-		forget_later(l);
-		return;
-	}
-	reverse_cancel(l->work);
-	stage_release_after(l->stage, stream);
 	free(l);
 }
 
@@ -442,43 +424,34 @@ static struct later *later_new(const struct remote_copy *c, size_t bytes, CUgrap
 }
 
 /*
- * graph: of which it is a part; NULL: of none. What is in the stream comes to the program, also
- * when there is no copy behind it.
+ * graph: of which it is a part; NULL: of none. A source is fetched also when there is no copy
+ * behind that. A graph's stage is its own, a stream's may have earlier copies in it.
  */
-static CUresult copy_fetch(const struct remote_copy *c, struct later *l, CUgraph graph)
+static CUresult later_begin(
+	unsigned op, const struct remote_copy *c, struct later *l, CUgraph graph)
 {
 	CUstream const stream = (CUstream)(uintptr_t)c->stream;
 	struct stage *const stage = l->stage;
-	CUresult r = driver.cuLaunchHostFunc(stream, fetch, l);
+	const bool is_fetch = op == REMOTE_COPY_FETCH;
+	const CUresult first = is_fetch ? driver.cuLaunchHostFunc(stream, later_fetch, l)
+					: run(c, stream, stage_memory(stage), false);
+	CUresult r = first;
 
-	if (r) {
-		drop_later(l, stream, graph);
-		return r;
-	}
-	r = run(c, stream, stage_memory(stage), true);
+	if (!first)
+		r = is_fetch ? run(c, stream, stage_memory(stage), true)
+			     : driver.cuLaunchHostFunc(stream, later_push, l);
+	if (graph && first)
+		forget_later(l);
+	else if (graph)
+		graph_keep(graph, forget_later, l);
 	if (graph)
-		graph_keep(graph, forget_later, l);
-	else
-		stage_release_after(stage, stream);
-	return r;
-}
-
-static CUresult copy_push(const struct remote_copy *c, struct later *l, CUgraph graph)
-{
-	CUstream const stream = (CUstream)(uintptr_t)c->stream;
-	struct stage *const stage = l->stage;
-	CUresult r = run(c, stream, stage_memory(stage), false);
-
-	if (!r)
-		r = driver.cuLaunchHostFunc(stream, bring, l);
-	if (graph) {
-		graph_keep(graph, forget_later, l);
 		return r;
+	/* Else the stream moves the data and frees l. */
+	if (is_fetch ? first : r) {
+		reverse_cancel(l->work);
+		free(l);
 	}
-	if (r)
-		drop_later(l, stream, NULL);
-	else
-		stage_release_after(stage, stream);
+	stage_release_after(stage, stream);
 	return r;
 }
 
@@ -493,7 +466,7 @@ static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t byte
 	graph = graph_captured_by((CUstream)(uintptr_t)c->stream);
 	l = later_new(c, bytes, graph);
 	if (l)
-		r = op == REMOTE_COPY_FETCH ? copy_fetch(c, l, graph) : copy_push(c, l, graph);
+		r = later_begin(op, c, l, graph);
 	else
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	graphs_unlock();
