@@ -70,11 +70,6 @@ CUresult call_wait_cached(struct call *c);
 /* The next field of the answer, at `to` unless that is NULL; false when the answer is too short. */
 bool call_take(struct call *c, void *to, size_t n);
 void call_end(struct call *c);
-/* Not sent. */
-static inline void call_cancel(struct call *c)
-{
-}
-
 /* As the second half of call_wait, of an answer from which the program learns nothing of others. */
 CUresult call_receive_quietly(struct call *c);
 /* A request sent without waiting: its answers are taken later, in order, on the same lane. */

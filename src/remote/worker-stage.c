@@ -161,10 +161,16 @@ static struct stage *take_free(size_t room)
 	return NULL;
 }
 
-static struct stage *take_new(size_t room)
+/* With the lock held: a free one, else a new one, for which free ones of other sizes may go. */
+static struct stage *take_any(size_t room, size_t counted, size_t most)
 {
-	struct stage *s = stages.bytes + room <= STAGES_BOUND ? stage_new(room) : NULL;
+	struct stage *s = take_free(room);
 
+	if (s)
+		return s;
+	if (counted + room > most && stages.free)
+		trim();
+	s = stages.bytes + room <= STAGES_BOUND ? stage_new(room) : NULL;
 	stages.bytes += s ? room : 0;
 	return s;
 }
@@ -177,10 +183,7 @@ struct stage *stage_get(size_t bytes)
 	pthread_mutex_lock(&stages.lock);
 	reclaim();
 	if (stages.along + room <= STAGES_MAX) {
-		s = take_free(room);
-		if (!s && stages.bytes - stages.later + room > STAGES_KEPT)
-			trim();
-		s = s ? s : take_new(room);
+		s = take_any(room, stages.bytes - stages.later, STAGES_KEPT);
 		stages.along += s ? room : 0;
 	}
 	pthread_mutex_unlock(&stages.lock);
@@ -207,7 +210,7 @@ static bool is_same(const struct line *a, const struct line *b)
 		a->thread == b->thread;
 }
 
-static struct stage *get_later(const struct line *line, size_t bytes)
+static struct stage *get_later(const struct line *line, size_t bytes, bool is_beyond)
 {
 	const size_t room = remote_stage_room(bytes);
 	struct stage *s;
@@ -220,15 +223,14 @@ static struct stage *get_later(const struct line *line, size_t bytes)
 			break;
 		}
 	if (!s) {
-		s = take_free(room);
-		if (!s && stages.bytes + room > STAGES_BOUND && stages.free)
-			trim();
-		s = s ? s : take_new(room);
+		s = take_any(room, stages.bytes, STAGES_BOUND);
 		stages.later += s ? room : 0;
 	}
 	if (s) {
 		s->is_later = true;
+		s->is_beyond = is_beyond;
 		s->line = *line;
+		stages.beyond += is_beyond ? s->room : 0;
 	}
 	pthread_mutex_unlock(&stages.lock);
 	return s;
@@ -238,25 +240,17 @@ struct stage *stage_of_stream(CUstream stream, size_t bytes)
 {
 	const struct line line = line_of(stream);
 
-	return get_later(&line, bytes);
+	return get_later(&line, bytes, false);
 }
 
 struct stage *stage_of_graph(size_t bytes)
 {
-	return get_later(&(struct line){0}, bytes);
+	return get_later(&(struct line){0}, bytes, false);
 }
 
 struct stage *stage_beyond(size_t bytes)
 {
-	struct stage *s = stage_of_graph(bytes);
-
-	if (!s)
-		return NULL;
-	pthread_mutex_lock(&stages.lock);
-	s->is_beyond = true;
-	stages.beyond += s->room;
-	pthread_mutex_unlock(&stages.lock);
-	return s;
+	return get_later(&(struct line){0}, bytes, true);
 }
 
 void stage_becomes_a_graphs(struct stage *s)
