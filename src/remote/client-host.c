@@ -557,10 +557,7 @@ bool work_writes(void)
 
 static bool box_touches(const struct box *box, const uint8_t *p, size_t bytes)
 {
-	const size_t extent = (box->depth - 1) * box->slice + (box->height - 1) * box->pitch +
-		box->width;
-
-	return box->base < p + bytes && p < box->base + extent;
+	return box->base < p + bytes && p < box->base + box_extent(box);
 }
 
 /* With the lock held. */

@@ -129,12 +129,10 @@ static CUresult window_new(size_t bytes, void **ret_p, uint32_t *ret_window)
 
 bool is_in_window(const struct box *box, struct remote_window *ret_window)
 {
-	const uint64_t bytes = (box->depth - 1) * box->slice + (box->height - 1) * box->pitch +
-		box->width;
 	struct range range;
 
 	if (!ranges_find(&pinned, (uintptr_t)box->base, &range) || !(range.note >> WINDOW_SHIFT) ||
-		bytes > range.base + range.size - (uintptr_t)box->base)
+		box_extent(box) > range.base + range.size - (uintptr_t)box->base)
 		return false;
 	*ret_window = (struct remote_window){.window = range.note >> WINDOW_SHIFT,
 		.offset = (uintptr_t)box->base - range.base,

@@ -133,6 +133,12 @@ struct box {
 	size_t width, height, depth; /* bytes, rows, slices */
 };
 
+/* From the first byte of its first row to the last one of its last row. */
+static inline size_t box_extent(const struct box *box)
+{
+	return (box->depth - 1) * box->slice + (box->height - 1) * box->pitch + box->width;
+}
+
 /* Whether the worker has mapped all of the box, and where it has. */
 bool is_in_window(const struct box *box, struct remote_window *ret_window);
 /* `bytes` of the box as packed from `offset` on. */
