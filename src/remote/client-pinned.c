@@ -202,13 +202,25 @@ void pinned_gone(CUcontext context)
 	} while (g.n == ARRAY_SIZE(g.base));
 }
 
-/* The calling thread's, which may have been ended by another one. */
-static CUresult context_of_ours(CUcontext *ret_context)
+/* The calling thread's. Nobody says which one it is when the server has just ended. */
+static CUresult context_find(CUcontext *ret_context)
 {
-	CUdevice device;
+	CUresult r;
 
 	*ret_context = context_now();
-	return *ret_context ? cuCtxGetDevice(&device) : CUDA_ERROR_INVALID_CONTEXT;
+	if (*ret_context)
+		return CUDA_SUCCESS;
+	r = session_check();
+	return r ? r : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* The same, which may have been ended by another thread. */
+static CUresult context_of_ours(CUcontext *ret_context)
+{
+	const CUresult r = context_find(ret_context);
+	CUdevice device;
+
+	return r ? r : cuCtxGetDevice(&device);
 }
 
 REMOTE_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
@@ -277,14 +289,16 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 REMOTE_EXPORT CUresult cuMemFreeHost(void *p)
 {
 	struct range range;
+	CUcontext context;
 	CUresult r = session_check();
 
 	if (r)
 		return r;
-	if (!context_now())
-		return CUDA_ERROR_INVALID_CONTEXT;
-	r = p ? forget_pinned(p, true, &range) : CUDA_SUCCESS;
-	if (!r && p)
+	r = context_find(&context);
+	if (r || !p)
+		return r;
+	r = forget_pinned(p, true, &range);
+	if (!r)
 		munmap(p, range.size);
 	return r;
 }
@@ -311,10 +325,12 @@ REMOTE_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned i
 REMOTE_EXPORT CUresult cuMemHostUnregister(void *p)
 {
 	struct range range;
+	CUcontext context;
 	CUresult r = session_check();
 
-	if (!r && !context_now())
-		r = CUDA_ERROR_INVALID_CONTEXT;
+	if (r)
+		return r;
+	r = context_find(&context);
 	return r ? r : forget_pinned(p, false, &range);
 }
 
