@@ -8,10 +8,10 @@
 
 #include "cuda/nvml_types.h"
 
-#define NVML(abi, action, device, params, args) \
+#define NVML(abi, hook, remote, simgpu, params, args) \
 	nvmlReturn_t abi params; \
 	typedef nvmlReturn_t PFN_##abi params;
-#define NVML_OTHER(type, abi, action, device, params, args) \
+#define NVML_OTHER(type, abi, hook, remote, simgpu, params, args) \
 	type abi params; \
 	typedef type PFN_##abi params;
 #include "cuda/nvml.def"

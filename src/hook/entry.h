@@ -4,7 +4,8 @@
  * what a call of it runs), and a weak definition that is one jump through the slot. A slot starts
  * at code that saves every argument register, asks hook_resolve() and goes on there, so that any
  * function may be the first one called. A strong definition in C, of a name that we do something
- * about, wins over the weak one at link time, and calls the driver through the same slot.
+ * about, wins over the weak one at link time, and calls the driver through the same slot. A list
+ * that says itself which names are defined in C uses ENTRY_SLOT and ENTRY_JUMP in place of ENTRY.
  */
 #pragma once
 
@@ -41,7 +42,7 @@
 	".size hook_first,.-hook_first\n"                                                          \
 	".popsection\n"
 
-#define ENTRY(name)                                                                                \
+#define ENTRY_SLOT(name)                                                                           \
 	".pushsection .data.hook_slots,\"aw\",@progbits\n"                                         \
 	".globl hook_slot_" #name "\n.hidden hook_slot_" #name "\n"                                \
 	"hook_slot_" #name ": .quad hook_first_" #name "\n"                                        \
@@ -49,10 +50,12 @@
 	".pushsection .text.hook_first,\"ax\",@progbits\n"                                         \
 	"hook_first_" #name ": pushq $(hook_slot_" #name " - hook_slots) / 8\n"                    \
 	"	jmp hook_first\n"                                                                      \
-	".popsection\n"                                                                            \
+	".popsection\n"
+
+#define ENTRY_JUMP(name, binding)                                                                  \
 	".pushsection .text.hook_entry,\"ax\",@progbits\n"                                         \
 	".balign 8\n"                                                                              \
-	".weak " #name "\n.type " #name ",@function\n"                                             \
+	binding " " #name "\n.type " #name ",@function\n"                                          \
 	#name ": jmp *hook_slot_" #name "(%rip)\n"                                                 \
 	".size " #name ",.-" #name "\n"                                                            \
 	".popsection\n"
@@ -82,7 +85,7 @@
 	".size hook_first,.-hook_first\n"                                                          \
 	".popsection\n"
 
-#define ENTRY(name)                                                                                \
+#define ENTRY_SLOT(name)                                                                           \
 	".pushsection .data.hook_slots,\"aw\",@progbits\n"                                         \
 	".globl hook_slot_" #name "\n.hidden hook_slot_" #name "\n"                                \
 	"hook_slot_" #name ": .quad hook_first_" #name "\n"                                        \
@@ -90,10 +93,12 @@
 	".pushsection .text.hook_first,\"ax\",@progbits\n"                                         \
 	"hook_first_" #name ": mov w17, #((hook_slot_" #name " - hook_slots) / 8)\n"               \
 	"	b hook_first\n"                                                                        \
-	".popsection\n"                                                                            \
+	".popsection\n"
+
+#define ENTRY_JUMP(name, binding)                                                                  \
 	".pushsection .text.hook_entry,\"ax\",@progbits\n"                                         \
 	".balign 16\n"                                                                             \
-	".weak " #name "\n.type " #name ",%function\n"                                             \
+	binding " " #name "\n.type " #name ",%function\n"                                          \
 	#name ": adrp x16, hook_slot_" #name "\n"                                                  \
 	"	ldr x16, [x16, #:lo12:hook_slot_" #name "]\n	br x16\n"                              \
 	".size " #name ",.-" #name "\n"                                                            \
@@ -102,6 +107,7 @@
 #else
 #error "this architecture has no entries yet"
 #endif
+#define ENTRY(name) ENTRY_SLOT(name) ENTRY_JUMP(name, ".weak")
 
 /* The table, in the order of the .def list. */
 extern void *_Atomic hook_slots[] __attribute__((visibility("hidden")));

@@ -14,29 +14,31 @@
 #include "hook/entry.h"
 #include "hook/system.h"
 
-#define NVML_OTHER(type, name, action, device, params, args) \
-	NVML(name, action, device, params, args)
+#define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
+/* By its column in nvml.def: of FILTER the export is in C. */
+#define ENTRY_PASS(name) ENTRY_SLOT(name) ENTRY_JUMP(name, ".globl")
+#define ENTRY_FILTER(name) ENTRY_SLOT(name)
 
 __asm__(ENTRY_HEAD
-#define NVML(name, action, device, params, args) ENTRY(name)
+#define NVML(name, hook, ...) ENTRY_##hook(name)
 #include "cuda/nvml.def"
 #undef NVML
 );
 
 struct names {
-#define NVML(name, action, device, params, args) char name[sizeof #name];
+#define NVML(name, ...) char name[sizeof #name];
 #include "cuda/nvml.def"
 #undef NVML
 };
 
 static const struct names names = {
-#define NVML(name, action, device, params, args) #name,
+#define NVML(name, ...) #name,
 #include "cuda/nvml.def"
 #undef NVML
 };
 
 static const uint16_t name_at[] = {
-#define NVML(name, action, device, params, args) offsetof(struct names, name),
+#define NVML(name, ...) offsetof(struct names, name),
 #include "cuda/nvml.def"
 #undef NVML
 };

@@ -2,16 +2,13 @@
 /* Between the files of libdivvy-nvml.so. Any thread. */
 #pragma once
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-answer.h"
 #include "hook/link.h"
 
-#define NVML_EXPORT __attribute__((visibility("default")))
 #define NVML_DEVICES_MAX 16u
 
-#define NVML_OTHER(type, name, action, device, params, args) \
-	NVML(name, action, device, params, args)
-#define NVML(name, action, device, params, args) \
-	extern PFN_##name *hook_slot_##name __attribute__((visibility("hidden")));
+#define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
+#define NVML(name, ...) extern PFN_##name *hook_slot_##name __attribute__((visibility("hidden")));
 #include "cuda/nvml.def"
 #undef NVML
 #undef NVML_OTHER

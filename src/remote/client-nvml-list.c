@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "cuda/nvml_proto.h"
 #include "remote/client-nvml.h"
 
 static nvmlReturn_t list_processes(

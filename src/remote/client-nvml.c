@@ -21,7 +21,6 @@
 #include "base/preloaded.h"
 #include "base/str.h"
 #include "base/thread.h"
-#include "cuda/nvml_proto.h"
 #include "remote/client-nvml.h"
 
 #define DEVICES_MAX 16u

@@ -2,14 +2,8 @@
 /* Inside libdivvy-remote-nvml.so. Any thread. */
 #pragma once
 
-#include <stdbool.h>
-
+#include "cuda/nvml-answer.h"
 #include "remote/nvml.h"
-
-#define NVML_EXPORT __attribute__((visibility("default")))
-
-/* Between nvmlInit and nvmlShutdown. */
-bool nvml_is_begun(void);
 
 /* The caller's; an entry's first bytes are taken where it is smaller than what is asked for. */
 struct nvml_array {

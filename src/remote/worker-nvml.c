@@ -15,28 +15,17 @@
 #include "remote/nvml.h"
 #include "remote/worker.h"
 
-#define ASKED(X) \
-	X(nvmlInit_v2) \
-	X(nvmlDeviceGetCount_v2) \
-	X(nvmlDeviceGetHandleByIndex_v2) \
-	X(nvmlDeviceGetName) \
-	X(nvmlDeviceGetUUID) \
-	X(nvmlDeviceGetCudaComputeCapability) \
-	X(nvmlDeviceGetPciInfo_v3) \
-	X(nvmlDeviceGetMemoryInfo) \
-	X(nvmlDeviceGetUtilizationRates) \
-	X(nvmlDeviceGetComputeRunningProcesses_v3) \
-	X(nvmlDeviceGetGraphicsRunningProcesses_v3) \
-	X(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
-	X(nvmlDeviceGetProcessUtilization) \
-	X(nvmlSystemGetDriverVersion) \
-	X(nvmlSystemGetNVMLVersion) \
-	X(nvmlSystemGetCudaDriverVersion_v2)
+/* By the column `remote` of nvml.def. */
+#define ASKED_DEVICE(X, name) X(name)
+#define ASKED_OWN(X, name)
+#define ASKED_NONE(X, name)
 
 static struct {
-#define X(name) PFN_##name *name;
-	ASKED(X)
-#undef X
+	PFN_nvmlInit_v2 *nvmlInit_v2;
+#define MEMBER(name) PFN_##name *name;
+#define NVML(abi, hook, remote, ...) ASKED_##remote(MEMBER, abi)
+#include "cuda/nvml.def"
+#undef NVML
 } nvml;
 
 static nvmlReturn_t load(void)
@@ -45,12 +34,14 @@ static nvmlReturn_t load(void)
 
 	if (!library)
 		return NVML_ERROR_LIBRARY_NOT_FOUND;
-#define X(name) \
+#define FIND(name) \
 	nvml.name = (PFN_##name *)(uintptr_t)dlsym(library, #name); \
 	if (!nvml.name) \
 		return NVML_ERROR_FUNCTION_NOT_FOUND;
-	ASKED(X)
-#undef X
+#define NVML(abi, hook, remote, ...) ASKED_##remote(FIND, abi)
+	FIND(nvmlInit_v2)
+#include "cuda/nvml.def"
+#undef NVML
 	return nvml.nvmlInit_v2();
 }
 

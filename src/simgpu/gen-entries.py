@@ -3,7 +3,7 @@
 """Completes the simulated driver: writes what cuda.def names and the sources do not define.
 
 usage: gen-entries.py --c OUT.c CUDA.DEF SOURCE...     the missing entry points, in C
-       gen-entries.py --docs CUDA.DEF NVML.DEF CU_SOURCE... -- NVML_SOURCE...   the list, Markdown
+       gen-entries.py --docs CUDA.DEF NVML.DEF CU_SOURCE...   the list, Markdown
 
 A per-thread form (_ptds, _ptsz) calls the plain one with the thread's default stream; an older or
 newer form with the same parameters calls the one that is defined; the rest answers
@@ -34,6 +34,7 @@ class Entry:
         self.since = int(fields[1]) if not nvml and fields[1].isdigit() else 0
         self.variant = 'NONE' if nvml else fields[2]
         self.params, self.args = fields[-2], fields[-1]
+        self.simgpu = fields[3] if nvml else None  # how the simulated library answers
         self.base = re.sub(r'(_v\d+)?(_pt[ds][sz])?$', '', self.name)
         self.plain = re.sub(r'_pt[ds][sz]$', '', self.name)
 
@@ -47,15 +48,14 @@ def read_def(path, macro):
     return entries
 
 
-def read_defined(paths, result):
+def read_defined(paths):
     """Names of the entry points that the sources define, macros that define two included."""
     defined = set()
     for path in paths:
         text = open(path).read()
-        defined |= set(re.findall(r'^\s*(?:CU|NVML)_EXPORT %s (\w+)\(' % result, text, re.M))
+        defined |= set(re.findall(r'^\s*CU_EXPORT CUresult (\w+)\(', text, re.M))
         for macro, args in re.findall(r'^(FILL(?:_2D)?)\((\w+),', text, re.M):
             defined |= {'cuMemset%s_v2' % args, 'cuMemset%sAsync' % args}
-        defined |= {'nvmlDevice' + name for name in re.findall(r'^VALUE\((\w+),', text, re.M)}
     return defined
 
 
@@ -118,33 +118,25 @@ def write_docs(title, entries, made):
     print('%d entry points: %d simulated, %d other forms of these, %d answer "not supported".\n' %
           (len(entries), len(kinds['simulated']), len(kinds['forwarded']), len(kinds['stubbed'])))
     print('### Simulated\n\n' + columns(kinds['simulated']))
-    print('### Other forms\n\n' + columns(n + '`)' if '(as' in n else n
-                                           for n in kinds['forwarded']).replace('`)`', '`)'))
+    if kinds['forwarded']:
+        print('### Other forms\n\n' + columns(n + '`)' if '(as' in n else n
+                                               for n in kinds['forwarded']).replace('`)`', '`)'))
     print('### Not supported\n\n' + columns(kinds['stubbed']))
 
 
 def main(argv):
     if argv[0] == '--c':
         entries = read_def(argv[2], 'CU')
-        write_c(argv[1], entries, plan(entries, read_defined(argv[3:], 'CUresult')))
+        write_c(argv[1], entries, plan(entries, read_defined(argv[3:])))
         return 0
-    cut = argv.index('--')
     entries = read_def(argv[1], 'CU')
     nvml = read_def(argv[2], 'NVML')
     print('# The simulated driver\n')
     print('Made by scripts/gen-sim-docs from src/cuda/*.def and src/simgpu. What is in neither list '
           'is absent.\n')
-    write_docs('libcuda.so.1', entries, plan(entries, read_defined(argv[3:cut], 'CUresult')))
-    defined = read_defined(argv[cut + 1:], 'nvmlReturn_t')
-    made = {}
-    for e in nvml:
-        made[e.name] = 'defined' if e.name in defined else None
-        if not made[e.name]:
-            for other in nvml:
-                if (re.sub(r'_v\d+$', '', other.name) == re.sub(r'_v\d+$', '', e.name) and
-                        other.name in defined and other.params == e.params):
-                    made[e.name] = other.name
-    write_docs('libnvidia-ml.so.1', nvml, made)
+    write_docs('libcuda.so.1', entries, plan(entries, read_defined(argv[3:])))
+    write_docs('libnvidia-ml.so.1', nvml,
+               {e.name: None if e.simgpu == 'NONE' else 'defined' for e in nvml})
     return 0
 
 

@@ -8,10 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-answer.h"
 #include "simgpu/proto.h"
 
-#define NVML_EXPORT __attribute__((visibility("default")))
 #define NVML_SIM_DRIVER "580.00.simulated"
 #define NVML_SIM_CUDA 13000
 

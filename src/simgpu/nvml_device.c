@@ -27,6 +27,11 @@ const struct sim_state *nvml_state(void)
 	return __atomic_load_n(&the_link.state, __ATOMIC_ACQUIRE);
 }
 
+bool nvml_is_begun(void)
+{
+	return nvml_state() && users != 0;
+}
+
 nvmlDevice_t nvml_handle(unsigned index)
 {
 	return (nvmlDevice_t)(uintptr_t)(HANDLE_BASE + index + 1);
@@ -38,7 +43,7 @@ nvmlReturn_t nvml_device(
 	const struct sim_state *state = nvml_state();
 	uintptr_t number = (uintptr_t)handle - HANDLE_BASE - 1;
 
-	NVML_CHECK(state && users != 0, NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(number < state->device_count, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(!state->devices[number].lost, NVML_ERROR_GPU_IS_LOST);
 	*ret_device = &state->devices[number];
@@ -123,22 +128,17 @@ static nvmlReturn_t give_text(char *to, unsigned room, const char *text)
 	return NVML_SUCCESS;
 }
 
-static nvmlReturn_t started(void)
-{
-	return nvml_state() && users != 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
-}
-
 /* ---- the system ---- */
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	return give_text(version, length, NVML_SIM_DRIVER);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	return give_text(version, length, "13." NVML_SIM_DRIVER);
 }
 
@@ -160,7 +160,7 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, 
 	size_t n;
 	FILE *f;
 
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(name && length != 0, NVML_ERROR_INVALID_ARGUMENT);
 	snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
 	f = fopen(path, "re");
@@ -176,7 +176,7 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetHicVersion(
 	unsigned int *hwbcCount, nvmlHwbcEntry_t *hwbcEntries)
 {
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(hwbcCount, NVML_ERROR_INVALID_ARGUMENT);
 	*hwbcCount = 0;
 	return NVML_SUCCESS;
@@ -186,7 +186,7 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetHicVersion(
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 {
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(deviceCount, NVML_ERROR_INVALID_ARGUMENT);
 	*deviceCount = nvml_state()->device_count;
 	return NVML_SUCCESS;
@@ -199,7 +199,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(device && index < nvml_state()->device_count, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(!nvml_state()->devices[index].lost, NVML_ERROR_GPU_IS_LOST);
 	*device = nvml_handle(index);
@@ -213,7 +213,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevi
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
 	for (unsigned i = 0; i < nvml_state()->device_count; i++)
 		if (strcasecmp(nvml_state()->devices[i].uuid, uuid) == 0)
@@ -223,7 +223,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
 {
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
 	NVML_CHECK(uuid->version == NVML_STRUCT_VERSION(UUID, 1),
 		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
@@ -240,7 +240,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
 {
 	unsigned domain, bus, slot;
 
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(pciBusId && device, NVML_ERROR_INVALID_ARGUMENT);
 	if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
 		domain = 0;
@@ -273,7 +273,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDev
 {
 	char text[16];
 
-	NVML_TRY(started());
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(serial && device, NVML_ERROR_INVALID_ARGUMENT);
 	for (unsigned i = 0; i < nvml_state()->device_count; i++) {
 		serial_of(&nvml_state()->devices[i], text);

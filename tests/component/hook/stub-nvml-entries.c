@@ -5,12 +5,12 @@
  */
 #include "cuda/nvml_proto.h"
 
-#define NVML(name, action, device, params, args) \
+#define NVML(name, hook, remote, simgpu, params, args) \
 	__attribute__((weak, visibility("default"))) nvmlReturn_t name params \
 	{ \
 		return NVML_SUCCESS; \
 	}
-#define NVML_OTHER(type, name, action, device, params, args) \
+#define NVML_OTHER(type, name, hook, remote, simgpu, params, args) \
 	__attribute__((weak, visibility("default"))) type name params \
 	{ \
 		return "a sentence"; \

@@ -16,8 +16,8 @@
 #include "cuda/nvml_proto.h"
 
 static struct {
-#define NVML(abi, action, device, params, args) PFN_##abi *abi;
-#define NVML_OTHER(type, abi, action, device, params, args) PFN_##abi *abi;
+#define NVML(abi, ...) PFN_##abi *abi;
+#define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
 #include "cuda/nvml.def"
 #undef NVML
 #undef NVML_OTHER
@@ -37,9 +37,8 @@ static bool open_nvml(void)
 
 	if (!library)
 		return false;
-#define NVML(abi, action, device, params, args) ml.abi = (PFN_##abi *)dlsym(library, #abi);
-#define NVML_OTHER(type, abi, action, device, params, args) \
-	ml.abi = (PFN_##abi *)dlsym(library, #abi);
+#define NVML(abi, ...) ml.abi = (PFN_##abi *)dlsym(library, #abi);
+#define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
 #include "cuda/nvml.def"
 #undef NVML
 #undef NVML_OTHER

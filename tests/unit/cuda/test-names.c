@@ -206,7 +206,7 @@ static void results_have_names(void **state)
 static void nvml_is_in_order(void **state)
 {
 	static const char *const names[] = {
-#define NVML(abi, action, device, params, args) #abi,
+#define NVML(abi, ...) #abi,
 #include "cuda/nvml.def"
 #undef NVML
 	};
