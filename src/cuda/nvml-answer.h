@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves the libraries that are a libnvidia-ml.so.1 of ours: exports, and the functions of nvml.def
- * that a library does not have. Any thread.
+ * Serves the libraries that are a libnvidia-ml.so.1 of ours: exports, checks of arguments, texts,
+ * and the functions of nvml.def that a library does not have. Any thread; nothing blocks.
  */
 #ifndef CUDA_NVML_ANSWER_H
 #define CUDA_NVML_ANSWER_H
@@ -11,6 +11,27 @@
 #include "cuda/nvml_proto.h"
 
 #define NVML_EXPORT __attribute__((visibility("default")))
+
+#define NVML_TRY(expression) \
+	do { \
+		const nvmlReturn_t nvml_try_ = (expression); \
+		if (nvml_try_ != NVML_SUCCESS) \
+			return nvml_try_; \
+	} while (0)
+
+#define NVML_CHECK(condition, code) \
+	do { \
+		if (!(condition)) \
+			return code; \
+	} while (0)
+
+/* The caller's nvml<name>_v<n>_t, which says its size and version itself. */
+#define NVML_CHECK_VERSION(pointer, name, n) \
+	do { \
+		NVML_CHECK(pointer, NVML_ERROR_INVALID_ARGUMENT); \
+		NVML_CHECK((pointer)->version == NVML_STRUCT_VERSION(name, n), \
+			NVML_ERROR_ARGUMENT_VERSION_MISMATCH); \
+	} while (0)
 
 /* Each library with stubs defines it: true between nvmlInit and nvmlShutdown. */
 bool nvml_is_begun(void);
@@ -23,5 +44,14 @@ bool nvml_is_begun(void);
 	{ \
 		return nvml_is_begun() ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED; \
 	}
+
+/* The text with its end, or NVML_ERROR_INSUFFICIENT_SIZE and nothing. ret_text may be NULL. */
+nvmlReturn_t nvml_text_give(const char *text, char *ret_text, unsigned int room);
+
+/* "0000:1b:00.0": the domain may be left out, or have four digits or eight. */
+struct nvml_bus_id {
+	unsigned int domain, bus, slot;
+};
+nvmlReturn_t nvml_bus_id_parse(const char *text, struct nvml_bus_id *ret_id);
 
 #endif

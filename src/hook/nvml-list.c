@@ -158,14 +158,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(
 		      : NVML_ERROR_NOT_FOUND;
 }
 
-/* Of what says its size and version itself. NULL: the program has given none. */
-static nvmlReturn_t check_version(const unsigned int *version, unsigned int right)
-{
-	if (!version)
-		return NVML_ERROR_INVALID_ARGUMENT;
-	return *version == right ? NVML_SUCCESS : NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-}
-
 static nvmlReturn_t fetch_details(const struct query *query, unsigned int *count, void *entries)
 {
 	nvmlProcessDetailList_t list = {.version = NVML_STRUCT_VERSION(ProcessDetailList, 1),
@@ -184,12 +176,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(
 	static const struct list list = {fetch_details, sizeof(nvmlProcessDetail_v1_t),
 		offsetof(nvmlProcessDetail_v1_t, pid)};
 
-	const nvmlReturn_t r = check_version(
-		plist ? &plist->version : NULL, NVML_STRUCT_VERSION(ProcessDetailList, 1));
-
-	return r ? r
-		 : list_own(&list, &(struct query){.device = device, .mode = plist->mode},
-			   &plist->numProcArrayEntries, plist->procArray);
+	NVML_CHECK_VERSION(plist, ProcessDetailList, 1);
+	return list_own(&list, &(struct query){.device = device, .mode = plist->mode},
+		&plist->numProcArrayEntries, plist->procArray);
 }
 
 /* ---- utilisation ---- */
@@ -238,8 +227,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 		offsetof(nvmlProcessUtilizationInfo_v1_t, pid)};
 	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
 
-	if (!info || info->version != NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1))
-		return info ? NVML_ERROR_ARGUMENT_VERSION_MISMATCH : NVML_ERROR_INVALID_ARGUMENT;
+	NVML_CHECK_VERSION(info, ProcessesUtilizationInfo, 1);
 	return or_nobody(
 		list_own(&list, &(struct query){.device = device, .since = info->lastSeenTimeStamp},
 			&info->processSamplesCount, info->procUtilArray),

@@ -67,8 +67,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 
 	if (!nvml_is_begun())
 		return NVML_ERROR_UNINITIALIZED;
-	if (!info || info->version != NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1))
-		return info ? NVML_ERROR_ARGUMENT_VERSION_MISMATCH : NVML_ERROR_INVALID_ARGUMENT;
+	NVML_CHECK_VERSION(info, ProcessesUtilizationInfo, 1);
 	samples = calloc(REMOTE_NVML_ENTRIES, sizeof(*samples));
 	if (!samples)
 		return NVML_ERROR_MEMORY;

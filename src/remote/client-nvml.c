@@ -8,7 +8,6 @@
  */
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -36,19 +35,6 @@ static struct {
 	struct remote_nvml_system system;
 	struct remote_nvml_device device[DEVICES_MAX];
 } nvml = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
-
-#define TRY(expression) \
-	do { \
-		const nvmlReturn_t try_ = (expression); \
-		if (try_ != NVML_SUCCESS) \
-			return try_; \
-	} while (0)
-
-#define CHECK(condition, code) \
-	do { \
-		if (!(condition)) \
-			return code; \
-	} while (0)
 
 /* ---- the other side ---- */
 
@@ -127,7 +113,7 @@ static nvmlReturn_t ask_with(enum remote_question question, unsigned device,
 		.machine = (uint16_t)question};
 	NOT_CANCELLED;
 
-	CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
+	NVML_CHECK(has_session(), NVML_ERROR_GPU_IS_LOST);
 	memcpy(note.text, with, sizeof(*with));
 	if (fd_send(nvml.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note) ||
 		fd_recv(nvml.sock, &note, sizeof(note), NULL, 0) != sizeof(note) ||
@@ -152,15 +138,23 @@ bool nvml_is_begun(void)
 	return __atomic_load_n(&nvml.users, __ATOMIC_ACQUIRE) != 0;
 }
 
+/* Nothing else ends a text that the other side has sent. */
+#define END_TEXT(array) (array)[sizeof(array) - 1] = '\0'
+
 /* With the lock held. */
 static nvmlReturn_t begin(void)
 {
-	CHECK(has_session(), NVML_ERROR_DRIVER_NOT_LOADED);
-	TRY(ask(REMOTE_NVML_SYSTEM, 0, &nvml.system, sizeof(nvml.system)));
+	NVML_CHECK(has_session(), NVML_ERROR_DRIVER_NOT_LOADED);
+	NVML_TRY(ask(REMOTE_NVML_SYSTEM, 0, &nvml.system, sizeof(nvml.system)));
+	END_TEXT(nvml.system.driver);
+	END_TEXT(nvml.system.nvml);
 	if (nvml.system.devices > DEVICES_MAX)
 		nvml.system.devices = DEVICES_MAX;
-	for (unsigned i = 0; i < nvml.system.devices; i++)
-		TRY(ask(REMOTE_NVML_DEVICE, i, &nvml.device[i], sizeof(nvml.device[i])));
+	for (unsigned i = 0; i < nvml.system.devices; i++) {
+		NVML_TRY(ask(REMOTE_NVML_DEVICE, i, &nvml.device[i], sizeof(nvml.device[i])));
+		END_TEXT(nvml.device[i].name);
+		END_TEXT(nvml.device[i].uuid);
+	}
 	return NVML_SUCCESS;
 }
 
@@ -168,7 +162,7 @@ NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
 	nvmlReturn_t r = NVML_SUCCESS;
 
-	CHECK((flags & ~3u) == 0, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK((flags & ~3u) == 0, NVML_ERROR_INVALID_ARGUMENT);
 	pthread_mutex_lock(&nvml.lock);
 	if (!nvml.users)
 		r = begin();
@@ -225,43 +219,32 @@ NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 
 /* ---- what is known ---- */
 
-static nvmlReturn_t give_text(char *to, unsigned room, const char *text, size_t most)
-{
-	const size_t n = strnlen(text, most - 1);
-
-	CHECK(to, NVML_ERROR_INVALID_ARGUMENT);
-	CHECK(n < room, NVML_ERROR_INSUFFICIENT_SIZE);
-	memcpy(to, text, n);
-	to[n] = '\0';
-	return NVML_SUCCESS;
-}
-
 static nvmlReturn_t find(nvmlDevice_t handle, unsigned *ret_index)
 {
 	const uintptr_t number = (uintptr_t)handle - HANDLE_BASE - 1;
 
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	CHECK(number < nvml.system.devices, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(number < nvml.system.devices, NVML_ERROR_INVALID_ARGUMENT);
 	*ret_index = (unsigned)number;
 	return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	return give_text(version, length, nvml.system.driver, sizeof(nvml.system.driver));
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	return nvml_text_give(nvml.system.driver, version, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	return give_text(version, length, nvml.system.nvml, sizeof(nvml.system.nvml));
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	return nvml_text_give(nvml.system.nvml, version, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
 {
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	CHECK(cudaDriverVersion, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(cudaDriverVersion, NVML_ERROR_INVALID_ARGUMENT);
 	*cudaDriverVersion = nvml.system.cuda;
 	return NVML_SUCCESS;
 }
@@ -273,8 +256,8 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 {
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	CHECK(deviceCount, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(deviceCount, NVML_ERROR_INVALID_ARGUMENT);
 	*deviceCount = nvml.system.devices;
 	return NVML_SUCCESS;
 }
@@ -286,8 +269,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	CHECK(device && index < nvml.system.devices, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(device && index < nvml.system.devices, NVML_ERROR_INVALID_ARGUMENT);
 	*device = (nvmlDevice_t)(uintptr_t)(HANDLE_BASE + index + 1);
 	return NVML_SUCCESS;
 }
@@ -299,30 +282,26 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevi
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	CHECK(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
 	for (unsigned i = 0; i < nvml.system.devices; i++)
-		if (!strncasecmp(nvml.device[i].uuid, uuid, sizeof(nvml.device[i].uuid)))
+		if (!strcasecmp(nvml.device[i].uuid, uuid))
 			return nvmlDeviceGetHandleByIndex_v2(i, device);
 	return NVML_ERROR_NOT_FOUND;
 }
 
-/* The domain may be left out, or have four digits or eight. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
 	const char *pciBusId, nvmlDevice_t *device)
 {
-	unsigned domain = 0, bus, slot;
+	struct nvml_bus_id id;
 
-	CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	CHECK(pciBusId && device, NVML_ERROR_INVALID_ARGUMENT);
-	if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
-		domain = 0;
-		CHECK(sscanf(pciBusId, "%x:%x", &bus, &slot) == 2, NVML_ERROR_INVALID_ARGUMENT);
-	}
+	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
+	NVML_CHECK(pciBusId && device, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_TRY(nvml_bus_id_parse(pciBusId, &id));
 	for (unsigned i = 0; i < nvml.system.devices; i++) {
 		const nvmlPciInfo_t *pci = &nvml.device[i].pci;
 
-		if (pci->domain == domain && pci->bus == bus && pci->device == slot)
+		if (pci->domain == id.domain && pci->bus == id.bus && pci->device == id.slot)
 			return nvmlDeviceGetHandleByIndex_v2(i, device);
 	}
 	return NVML_ERROR_NOT_FOUND;
@@ -337,8 +316,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 {
 	unsigned i;
 
-	TRY(find(device, &i));
-	CHECK(index, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_TRY(find(device, &i));
+	NVML_CHECK(index, NVML_ERROR_INVALID_ARGUMENT);
 	*index = i;
 	return NVML_SUCCESS;
 }
@@ -347,16 +326,16 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsi
 {
 	unsigned i;
 
-	TRY(find(device, &i));
-	return give_text(name, length, nvml.device[i].name, sizeof(nvml.device[i].name));
+	NVML_TRY(find(device, &i));
+	return nvml_text_give(nvml.device[i].name, name, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
 	unsigned i;
 
-	TRY(find(device, &i));
-	return give_text(uuid, length, nvml.device[i].uuid, sizeof(nvml.device[i].uuid));
+	NVML_TRY(find(device, &i));
+	return nvml_text_give(nvml.device[i].uuid, uuid, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(
@@ -364,8 +343,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(
 {
 	unsigned i;
 
-	TRY(find(device, &i));
-	CHECK(major && minor, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_TRY(find(device, &i));
+	NVML_CHECK(major && minor, NVML_ERROR_INVALID_ARGUMENT);
 	*major = nvml.device[i].major;
 	*minor = nvml.device[i].minor;
 	return NVML_SUCCESS;
@@ -375,8 +354,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
 {
 	unsigned i;
 
-	TRY(find(device, &i));
-	CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_TRY(find(device, &i));
+	NVML_CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
 	*pci = nvml.device[i].pci;
 	return NVML_SUCCESS;
 }
@@ -388,7 +367,7 @@ static nvmlReturn_t use_of(nvmlDevice_t device, struct remote_nvml_use *ret_use)
 	nvmlReturn_t r;
 	unsigned i;
 
-	TRY(find(device, &i));
+	NVML_TRY(find(device, &i));
 	pthread_mutex_lock(&nvml.lock);
 	r = ask(REMOTE_NVML_USE, i, ret_use, sizeof(*ret_use));
 	pthread_mutex_unlock(&nvml.lock);
@@ -399,8 +378,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory
 {
 	struct remote_nvml_use use;
 
-	TRY(use_of(device, &use));
-	CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_TRY(use_of(device, &use));
+	NVML_CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
 	if (use.memory_result == NVML_SUCCESS)
 		*memory = use.memory;
 	return use.memory_result;
@@ -410,10 +389,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
 {
 	nvmlMemory_t plain;
 
-	CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
-	CHECK(memory->version == NVML_STRUCT_VERSION(Memory, 2),
-		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-	TRY(nvmlDeviceGetMemoryInfo(device, &plain));
+	NVML_CHECK_VERSION(memory, Memory, 2);
+	NVML_TRY(nvmlDeviceGetMemoryInfo(device, &plain));
 	memory->total = plain.total;
 	memory->reserved = 0;
 	memory->free = plain.free;
@@ -426,8 +403,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
 {
 	struct remote_nvml_use use;
 
-	TRY(use_of(device, &use));
-	CHECK(utilization, NVML_ERROR_INVALID_ARGUMENT);
+	NVML_TRY(use_of(device, &use));
+	NVML_CHECK(utilization, NVML_ERROR_INVALID_ARGUMENT);
 	if (use.utilisation_result == NVML_SUCCESS)
 		*utilization = use.utilisation;
 	return use.utilisation_result;
@@ -443,12 +420,12 @@ static nvmlReturn_t take_pages(
 	struct remote_nvml_list page;
 
 	do {
-		TRY(ask_with(REMOTE_NVML_LIST, device, with, &page, sizeof(page)));
-		CHECK(page.here <= sizeof(page.entries) / size, NVML_ERROR_UNKNOWN);
+		NVML_TRY(ask_with(REMOTE_NVML_LIST, device, with, &page, sizeof(page)));
+		NVML_CHECK(page.here <= sizeof(page.entries) / size, NVML_ERROR_UNKNOWN);
 		*ret_n = page.n;
 		if (page.n > to->room)
 			return NVML_ERROR_INSUFFICIENT_SIZE;
-		CHECK(with->from + page.here <= page.n, NVML_ERROR_UNKNOWN);
+		NVML_CHECK(with->from + page.here <= page.n, NVML_ERROR_UNKNOWN);
 		for (unsigned i = 0; i < page.here; i++)
 			memcpy((char *)to->entries + (with->from + i) * to->size,
 				page.entries + i * size, to->size);
@@ -463,7 +440,7 @@ nvmlReturn_t nvml_list(nvmlDevice_t device, struct remote_nvml_ask *with, struct
 	nvmlReturn_t r;
 	unsigned i;
 
-	TRY(find(device, &i));
+	NVML_TRY(find(device, &i));
 	pthread_mutex_lock(&nvml.lock);
 	r = take_pages(i, with, to, ret_n);
 	pthread_mutex_unlock(&nvml.lock);

@@ -26,16 +26,3 @@ nvmlDevice_t nvml_handle(unsigned index);
 unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room);
 /* Whether utilisation was computed lately; else it reads as nothing. */
 bool nvml_is_fresh(const struct sim_state_device *device);
-
-#define NVML_TRY(expression) \
-	do { \
-		nvmlReturn_t nvml_try_ = (expression); \
-		if (nvml_try_ != NVML_SUCCESS) \
-			return nvml_try_; \
-	} while (0)
-
-#define NVML_CHECK(condition, code) \
-	do { \
-		if (!(condition)) \
-			return code; \
-	} while (0)

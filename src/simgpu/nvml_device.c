@@ -120,26 +120,18 @@ NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 	return "Unknown error";
 }
 
-static nvmlReturn_t give_text(char *to, unsigned room, const char *text)
-{
-	NVML_CHECK(to, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(strlen(text) < room, NVML_ERROR_INSUFFICIENT_SIZE);
-	memcpy(to, text, strlen(text) + 1);
-	return NVML_SUCCESS;
-}
-
 /* ---- the system ---- */
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	return give_text(version, length, NVML_SIM_DRIVER);
+	return nvml_text_give(NVML_SIM_DRIVER, version, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
-	return give_text(version, length, "13." NVML_SIM_DRIVER);
+	return nvml_text_give("13." NVML_SIM_DRIVER, version, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
@@ -225,8 +217,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvml
 {
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(uuid->version == NVML_STRUCT_VERSION(UUID, 1),
-		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NVML_CHECK_VERSION(uuid, UUID, 1);
 	if (uuid->type == 1)
 		return nvmlDeviceGetHandleByUUID(uuid->value.str, device);
 	for (unsigned i = 0; i < nvml_state()->device_count; i++)
@@ -238,19 +229,15 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvml
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
 	const char *pciBusId, nvmlDevice_t *device)
 {
-	unsigned domain, bus, slot;
+	struct nvml_bus_id id;
 
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(pciBusId && device, NVML_ERROR_INVALID_ARGUMENT);
-	if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &slot) != 3) {
-		domain = 0;
-		NVML_CHECK(
-			sscanf(pciBusId, "%x:%x", &bus, &slot) == 2, NVML_ERROR_INVALID_ARGUMENT);
-	}
+	NVML_TRY(nvml_bus_id_parse(pciBusId, &id));
 	for (unsigned i = 0; i < nvml_state()->device_count; i++) {
 		const struct sim_state_device *d = &nvml_state()->devices[i];
 
-		if (d->pci_domain == domain && d->pci_bus == bus && d->pci_device == slot)
+		if (d->pci_domain == id.domain && d->pci_bus == id.bus && d->pci_device == id.slot)
 			return nvmlDeviceGetHandleByIndex_v2(i, device);
 	}
 	return NVML_ERROR_NOT_FOUND;
@@ -332,7 +319,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsi
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	return give_text(name, length, d->name);
+	return nvml_text_give(d->name, name, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
@@ -340,7 +327,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsi
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	return give_text(uuid, length, d->uuid);
+	return nvml_text_give(d->uuid, uuid, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
@@ -350,7 +337,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, 
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	serial_of(d, text);
-	return give_text(serial, length, text);
+	return nvml_text_give(text, serial, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(
@@ -359,7 +346,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	return give_text(version, length, "simulated");
+	return nvml_text_give("simulated", version, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(
@@ -368,7 +355,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	return give_text(partNumber, length, "simulated");
+	return nvml_text_give("simulated", partNumber, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(
@@ -377,7 +364,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	return give_text(version, length, "simulated");
+	return nvml_text_give("simulated", version, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(
@@ -491,9 +478,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInf
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(pci->version == NVML_STRUCT_VERSION(PciInfoExt, 1),
-		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NVML_CHECK_VERSION(pci, PciInfoExt, 1);
 	pci->domain = d->pci_domain;
 	pci->bus = d->pci_bus;
 	pci->device = d->pci_device;
@@ -703,9 +688,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(mode, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(
-		mode->version == (sizeof(*mode) | 1u << 24), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NVML_CHECK_VERSION(mode, DeviceAddressingMode, 1);
 	mode->value = d->host_access; /* numbered alike */
 	return NVML_SUCCESS;
 }

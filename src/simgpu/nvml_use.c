@@ -81,9 +81,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
 {
 	nvmlMemory_t plain;
 
-	NVML_CHECK(memory, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(memory->version == (sizeof(nvmlMemory_v2_t) | 2u << 24),
-		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NVML_CHECK_VERSION(memory, Memory, 2);
 	NVML_TRY(nvmlDeviceGetMemoryInfo(device, &plain));
 	memory->total = plain.total;
 	memory->used = plain.used;
@@ -265,9 +263,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 	unsigned room;
 	nvmlReturn_t r;
 
-	NVML_CHECK(info, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(info->version == NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1),
-		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NVML_CHECK_VERSION(info, ProcessesUtilizationInfo, 1);
 	room = info->procUtilArray ? info->processSamplesCount : 0;
 	if (room != 0)
 		samples = calloc(room, sizeof(*samples));
@@ -397,9 +393,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(
 	const struct sim_state_device *d;
 
 	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(temperature, NVML_ERROR_INVALID_ARGUMENT);
-	NVML_CHECK(temperature->version == NVML_STRUCT_VERSION(Temperature, 1),
-		NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	NVML_CHECK_VERSION(temperature, Temperature, 1);
 	temperature->temperature = TEMPERATURE;
 	return NVML_SUCCESS;
 }
