@@ -39,6 +39,7 @@ bool nvml_is_begun(void);
 /* NVML_STUB_<column of nvml.def>(abi, params) defines what no other file of the library does. */
 #define NVML_STUB_DEVICE(abi, params)
 #define NVML_STUB_OWN(abi, params)
+#define NVML_STUB_FORM(abi, params)
 #define NVML_STUB_NONE(abi, params) \
 	NVML_EXPORT nvmlReturn_t abi params \
 	{ \
@@ -53,5 +54,11 @@ struct nvml_bus_id {
 	unsigned int domain, bus, slot;
 };
 nvmlReturn_t nvml_bus_id_parse(const char *text, struct nvml_bus_id *ret_id);
+
+/*
+ * Answers nvmlDeviceGetProcessesUtilizationInfo by nvmlDeviceGetProcessUtilization, which knows
+ * nothing of JPEG and optical flow. In nvml-forms.c.
+ */
+nvmlReturn_t nvml_utilization_info(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info);
 
 #endif

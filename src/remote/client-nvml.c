@@ -2,9 +2,9 @@
 /*
  * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1: what the devices are and how they are
  * used is asked of the other side, with a session of its own, so that it needs no context there.
- * Lists of processes are in client-nvml-list.c; all else answers NVML_ERROR_NOT_SUPPORTED
- * (client-nvml-rest.c). Any thread, one question at a time; a forked child begins a
- * session of its own.
+ * Lists of processes are in client-nvml-list.c, other forms in cuda/nvml-forms.c; all else answers
+ * NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c). Any thread, one question at a time; a forked child
+ * begins a session of its own.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -172,16 +172,6 @@ NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 	return r;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlInit_v2(void)
-{
-	return nvmlInitWithFlags(0);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlInit(void)
-{
-	return nvmlInitWithFlags(0);
-}
-
 NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
 {
 	nvmlReturn_t r = NVML_ERROR_UNINITIALIZED;
@@ -249,11 +239,6 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersio
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
-{
-	return nvmlSystemGetCudaDriverVersion_v2(cudaDriverVersion);
-}
-
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 {
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
@@ -262,22 +247,12 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
-{
-	return nvmlDeviceGetCount_v2(deviceCount);
-}
-
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
 	NVML_CHECK(device && index < nvml.system.devices, NVML_ERROR_INVALID_ARGUMENT);
 	*device = (nvmlDevice_t)(uintptr_t)(HANDLE_BASE + index + 1);
 	return NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
-{
-	return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
@@ -305,11 +280,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
 			return nvmlDeviceGetHandleByIndex_v2(i, device);
 	}
 	return NVML_ERROR_NOT_FOUND;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
-{
-	return nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
@@ -383,19 +353,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory
 	if (use.memory_result == NVML_SUCCESS)
 		*memory = use.memory;
 	return use.memory_result;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
-{
-	nvmlMemory_t plain;
-
-	NVML_CHECK_VERSION(memory, Memory, 2);
-	NVML_TRY(nvmlDeviceGetMemoryInfo(device, &plain));
-	memory->total = plain.total;
-	memory->reserved = 0;
-	memory->free = plain.free;
-	memory->used = plain.used;
-	return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(

@@ -18,6 +18,7 @@
 /* By the column `remote` of nvml.def. */
 #define ASKED_DEVICE(X, name) X(name)
 #define ASKED_OWN(X, name)
+#define ASKED_FORM(X, name)
 #define ASKED_NONE(X, name)
 
 static struct {

@@ -68,16 +68,6 @@ NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 	return r;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlInit_v2(void)
-{
-	return nvmlInitWithFlags(0);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlInit(void)
-{
-	return nvmlInitWithFlags(0);
-}
-
 NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
 {
 	nvmlReturn_t r = NVML_ERROR_UNINITIALIZED;
@@ -141,11 +131,6 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersio
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
-{
-	return nvmlSystemGetCudaDriverVersion_v2(cudaDriverVersion);
-}
-
 NVML_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
 	char path[64], text[256];
@@ -184,11 +169,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
-{
-	return nvmlDeviceGetCount_v2(deviceCount);
-}
-
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
 	NVML_CHECK(nvml_is_begun(), NVML_ERROR_UNINITIALIZED);
@@ -196,11 +176,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlD
 	NVML_CHECK(!nvml_state()->devices[index].lost, NVML_ERROR_GPU_IS_LOST);
 	*device = nvml_handle(index);
 	return NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
-{
-	return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
@@ -241,11 +216,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(
 			return nvmlDeviceGetHandleByIndex_v2(i, device);
 	}
 	return NVML_ERROR_NOT_FOUND;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
-{
-	return nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device);
 }
 
 static void serial_of(const struct sim_state_device *d, char text[16])

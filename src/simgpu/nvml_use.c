@@ -77,19 +77,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
-{
-	nvmlMemory_t plain;
-
-	NVML_CHECK_VERSION(memory, Memory, 2);
-	NVML_TRY(nvmlDeviceGetMemoryInfo(device, &plain));
-	memory->total = plain.total;
-	memory->used = plain.used;
-	memory->free = plain.free;
-	memory->reserved = 0;
-	return NVML_SUCCESS;
-}
-
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(
 	nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
 {
@@ -103,38 +90,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(
 
 /* ---- processes ---- */
 
-/* The three layouts begin alike; the later ones have two more members, unset without MIG. */
-static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, void *infos, size_t size)
-{
-	const struct sim_state_device *d;
-	struct sim_state_proc *procs;
-	unsigned index, n;
-
-	NVML_TRY(nvml_device(device, &d, &index));
-	NVML_CHECK(count && (infos || *count == 0), NVML_ERROR_INVALID_ARGUMENT);
-	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
-	NVML_CHECK(procs, NVML_ERROR_MEMORY);
-	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
-	if (n > *count) {
-		free(procs);
-		*count = n;
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	}
-	for (unsigned i = 0; i < n; i++) {
-		nvmlProcessInfo_t info = {
-			.pid = procs[i].pid,
-			.usedGpuMemory = procs[i].mem_used,
-			.gpuInstanceId = 0xffffffff,
-			.computeInstanceId = 0xffffffff,
-		};
-
-		memcpy((char *)infos + i * size, &info, size);
-	}
-	free(procs);
-	*count = n;
-	return NVML_SUCCESS;
-}
-
 static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned *count)
 {
 	const struct sim_state_device *d;
@@ -145,50 +100,34 @@ static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned *count)
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(
-	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
-{
-	return list_processes(device, infoCount, infos, sizeof(*infos));
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(
-	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
-{
-	return list_processes(device, infoCount, infos, sizeof(*infos));
-}
-
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
 	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
 {
-	return list_processes(device, infoCount, infos, sizeof(*infos));
-}
+	const struct sim_state_device *d;
+	struct sim_state_proc *procs;
+	unsigned index, n;
+	nvmlReturn_t r;
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(
-	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
-{
-	return list_nothing(device, infoCount);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(
-	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
-{
-	return list_nothing(device, infoCount);
+	NVML_TRY(nvml_device(device, &d, &index));
+	NVML_CHECK(infoCount && (infos || *infoCount == 0), NVML_ERROR_INVALID_ARGUMENT);
+	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
+	NVML_CHECK(procs, NVML_ERROR_MEMORY);
+	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
+	for (unsigned i = 0; i < n && n <= *infoCount; i++)
+		infos[i] = (nvmlProcessInfo_t){
+			.pid = procs[i].pid,
+			.usedGpuMemory = procs[i].mem_used,
+			.gpuInstanceId = 0xffffffff,
+			.computeInstanceId = 0xffffffff,
+		};
+	free(procs);
+	r = n <= *infoCount ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+	*infoCount = n;
+	return r;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(
 	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
-{
-	return list_nothing(device, infoCount);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(
-	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
-{
-	return list_nothing(device, infoCount);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(
-	nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
 {
 	return list_nothing(device, infoCount);
 }
@@ -258,26 +197,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 	nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
 {
-	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
-	nvmlProcessUtilizationSample_t *samples = NULL;
-	unsigned room;
-	nvmlReturn_t r;
-
-	NVML_CHECK_VERSION(info, ProcessesUtilizationInfo, 1);
-	room = info->procUtilArray ? info->processSamplesCount : 0;
-	if (room != 0)
-		samples = calloc(room, sizeof(*samples));
-	info->processSamplesCount = room;
-	r = nvmlDeviceGetProcessUtilization(
-		device, samples, &info->processSamplesCount, info->lastSeenTimeStamp);
-	for (unsigned i = 0; samples && r == NVML_SUCCESS && i < info->processSamplesCount; i++)
-		info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){
-			.timeStamp = samples[i].timeStamp,
-			.pid = samples[i].pid,
-			.smUtil = samples[i].smUtil,
-		};
-	free(samples);
-	return r;
+	return nvml_utilization_info(device, procesesUtilInfo);
 }
 
 static nvmlReturn_t codec(nvmlDevice_t device, unsigned *utilization, unsigned *period)
@@ -758,10 +678,4 @@ NVML_EXPORT nvmlReturn_t nvmlEventSetWait_v2(
 				? now + POLL_MS * NSEC_PER_MSEC
 				: deadline);
 	}
-}
-
-NVML_EXPORT nvmlReturn_t nvmlEventSetWait(
-	nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeoutms)
-{
-	return nvmlEventSetWait_v2(set, data, timeoutms);
 }
