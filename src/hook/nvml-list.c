@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cuda/nvml-entries.h"
 #include "hook/nvml.h"
 #include "hook/own.h"
 
@@ -30,16 +31,8 @@ typedef nvmlReturn_t fetch_fn(const struct query *query, unsigned int *count, vo
 
 struct list {
 	fetch_fn *fetch;
-	size_t size, pid_at; /* of an entry */
+	struct nvml_entry entry;
 };
-
-static unsigned int pid_of(const struct list *list, const char *entry)
-{
-	unsigned int pid;
-
-	memcpy(&pid, entry + list->pid_at, sizeof(pid));
-	return pid;
-}
 
 /* All of the device's, on the heap. */
 static nvmlReturn_t fetch_all(
@@ -62,7 +55,7 @@ static nvmlReturn_t fetch_all(
 			break;
 		free(all);
 		room = (n < ENTRIES_MAX ? n : ENTRIES_MAX) + MORE;
-		all = calloc(room, list->size);
+		all = calloc(room, list->entry.size);
 		if (!all)
 			return NVML_ERROR_MEMORY;
 		r = NVML_ERROR_INSUFFICIENT_SIZE;
@@ -71,22 +64,9 @@ static nvmlReturn_t fetch_all(
 	return r == NVML_ERROR_INSUFFICIENT_SIZE ? NVML_ERROR_UNKNOWN : r;
 }
 
-/* Puts the tenant's own first. */
-static unsigned int keep_own(const struct list *list, char *all, unsigned int n)
+static unsigned int keep_own(const void *own, unsigned int pid)
 {
-	unsigned int kept = 0;
-	struct own own;
-
-	own_init(&own);
-	for (unsigned int i = 0; i < n; i++) {
-		const char *entry = all + i * list->size;
-
-		if (!own_has(&own, pid_of(list, entry)))
-			continue;
-		memmove(all + kept * list->size, entry, list->size);
-		kept++;
-	}
-	return kept;
+	return own_has(own, pid) ? pid : 0;
 }
 
 static nvmlReturn_t list_own(
@@ -95,20 +75,19 @@ static nvmlReturn_t list_own(
 	struct link_device devices[NVML_DEVICES_MAX];
 	_cleanup_free_ char *all = NULL;
 	const int saved = errno;
-	unsigned int room, n;
+	struct own own;
+	unsigned int n;
 	nvmlReturn_t r;
 
 	if (!count || nvml_tenant_devices(devices) < 0)
 		return list->fetch(query, count, entries);
-	room = entries ? *count : 0;
 	r = fetch_all(list, query, &all, &n);
 	if (r == NVML_SUCCESS) {
-		n = keep_own(list, all, n);
-		*count = n;
-		if (n > room)
-			r = NVML_ERROR_INSUFFICIENT_SIZE;
-		else if (n)
-			memcpy(entries, all, n * list->size);
+		own_init(&own);
+		n = nvml_entries_keep(&list->entry, all, n, keep_own, &own);
+		r = nvml_entries_fit(n, entries, count);
+		if (r == NVML_SUCCESS && n)
+			memcpy(entries, all, n * list->entry.size);
 	}
 	errno = saved;
 	return r;
@@ -122,7 +101,7 @@ static nvmlReturn_t list_own(
 	} \
 	NVML_EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned int *count, type *entries) \
 	{ \
-		static const struct list list = {fetch_##name, sizeof(type), 0}; \
+		static const struct list list = {fetch_##name, {sizeof(type), 0}}; \
 \
 		return list_own(&list, &(struct query){.device = device}, count, entries); \
 	}
@@ -173,8 +152,8 @@ static nvmlReturn_t fetch_details(const struct query *query, unsigned int *count
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(
 	nvmlDevice_t device, nvmlProcessDetailList_t *plist)
 {
-	static const struct list list = {fetch_details, sizeof(nvmlProcessDetail_v1_t),
-		offsetof(nvmlProcessDetail_v1_t, pid)};
+	static const struct list list = {fetch_details,
+		{sizeof(nvmlProcessDetail_v1_t), offsetof(nvmlProcessDetail_v1_t, pid)}};
 
 	NVML_CHECK_VERSION(plist, ProcessDetailList, 1);
 	return list_own(&list, &(struct query){.device = device, .mode = plist->mode},
@@ -182,12 +161,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(
 }
 
 /* ---- utilisation ---- */
-
-/* Nobody of the tenant's has used it since: as if nobody had. */
-static nvmlReturn_t or_nobody(nvmlReturn_t r, unsigned int count)
-{
-	return r == NVML_SUCCESS && !count ? NVML_ERROR_NOT_FOUND : r;
-}
 
 static nvmlReturn_t fetch_samples(const struct query *query, unsigned int *count, void *entries)
 {
@@ -198,13 +171,13 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 	nvmlProcessUtilizationSample_t *utilization, unsigned int *processSamplesCount,
 	unsigned long long lastSeenTimeStamp)
 {
-	static const struct list list = {
-		fetch_samples, sizeof(*utilization), offsetof(nvmlProcessUtilizationSample_t, pid)};
+	static const struct list list = {fetch_samples,
+		{sizeof(*utilization), offsetof(nvmlProcessUtilizationSample_t, pid)}};
 	const nvmlReturn_t r = list_own(&list,
 		&(struct query){.device = device, .since = lastSeenTimeStamp}, processSamplesCount,
 		utilization);
 
-	return processSamplesCount ? or_nobody(r, *processSamplesCount) : r;
+	return processSamplesCount ? nvml_entries_or_none(r, *processSamplesCount) : r;
 }
 
 static nvmlReturn_t fetch_used(const struct query *query, unsigned int *count, void *entries)
@@ -223,12 +196,13 @@ static nvmlReturn_t fetch_used(const struct query *query, unsigned int *count, v
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 	nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
 {
-	static const struct list list = {fetch_used, sizeof(nvmlProcessUtilizationInfo_v1_t),
-		offsetof(nvmlProcessUtilizationInfo_v1_t, pid)};
+	static const struct list list = {fetch_used,
+		{sizeof(nvmlProcessUtilizationInfo_v1_t),
+			offsetof(nvmlProcessUtilizationInfo_v1_t, pid)}};
 	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
 
 	NVML_CHECK_VERSION(info, ProcessesUtilizationInfo, 1);
-	return or_nobody(
+	return nvml_entries_or_none(
 		list_own(&list, &(struct query){.device = device, .since = info->lastSeenTimeStamp},
 			&info->processSamplesCount, info->procUtilArray),
 		info->processSamplesCount);

@@ -20,6 +20,7 @@
 #include "base/preloaded.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "cuda/nvml-entries.h"
 #include "remote/client-nvml.h"
 
 #define DEVICES_MAX 16u
@@ -371,35 +372,34 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
 
 /* Page by page, with the lock held. */
 static nvmlReturn_t take_pages(
-	unsigned device, struct remote_nvml_ask *with, struct nvml_array *to, unsigned *ret_n)
+	unsigned device, struct remote_nvml_ask *with, char *entries, unsigned int *count)
 {
 	const size_t size = remote_nvml_entry_size(with->kind);
+	const unsigned int room = *count;
 	struct remote_nvml_list page;
 
 	do {
 		NVML_TRY(ask_with(REMOTE_NVML_LIST, device, with, &page, sizeof(page)));
 		NVML_CHECK(page.here <= sizeof(page.entries) / size, NVML_ERROR_UNKNOWN);
-		*ret_n = page.n;
-		if (page.n > to->room)
-			return NVML_ERROR_INSUFFICIENT_SIZE;
+		*count = room;
+		NVML_TRY(nvml_entries_fit(page.n, entries, count));
 		NVML_CHECK(with->from + page.here <= page.n, NVML_ERROR_UNKNOWN);
-		for (unsigned i = 0; i < page.here; i++)
-			memcpy((char *)to->entries + (with->from + i) * to->size,
-				page.entries + i * size, to->size);
+		if (page.here)
+			memcpy(entries + with->from * size, page.entries, page.here * size);
 		with->from += page.here;
 	} while (page.here && with->from < page.n);
 	return with->from == page.n ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
-nvmlReturn_t nvml_list(nvmlDevice_t device, struct remote_nvml_ask *with, struct nvml_array *to,
-	unsigned int *ret_n)
+nvmlReturn_t nvml_ask_list(
+	nvmlDevice_t device, struct remote_nvml_ask *with, void *entries, unsigned int *count)
 {
 	nvmlReturn_t r;
 	unsigned i;
 
 	NVML_TRY(find(device, &i));
 	pthread_mutex_lock(&nvml.lock);
-	r = take_pages(i, with, to, ret_n);
+	r = take_pages(i, with, entries, count);
 	pthread_mutex_unlock(&nvml.lock);
 	return r;
 }

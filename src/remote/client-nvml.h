@@ -5,16 +5,9 @@
 #include "cuda/nvml-answer.h"
 #include "remote/nvml.h"
 
-/* The caller's; an entry's first bytes are taken where it is smaller than what is asked for. */
-struct nvml_array {
-	void *entries;
-	unsigned int room;
-	size_t size; /* of an entry */
-};
-
 /*
- * A list of the program's own processes, from its first entry on. ret_n is how many there are, also
- * with NVML_ERROR_INSUFFICIENT_SIZE: then nothing is written.
+ * Gets the program's own processes, from the first entry on. nvml_entries_fit() says what count
+ * is; remote_nvml_entry_size() is the size of an entry.
  */
-nvmlReturn_t nvml_list(nvmlDevice_t device, struct remote_nvml_ask *with, struct nvml_array *to,
-	unsigned int *ret_n);
+nvmlReturn_t nvml_ask_list(
+	nvmlDevice_t device, struct remote_nvml_ask *with, void *entries, unsigned int *count);

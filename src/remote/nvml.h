@@ -42,7 +42,7 @@ struct remote_nvml_use {
 
 /* Lists of the program's own processes, with the pids that they have over there. */
 enum remote_nvml_kind {
-	REMOTE_NVML_COMPUTE, /* of nvmlProcessInfo_t, whose older forms begin as it does */
+	REMOTE_NVML_COMPUTE, /* of nvmlProcessInfo_t */
 	REMOTE_NVML_GRAPHICS,
 	REMOTE_NVML_MPS,
 	REMOTE_NVML_USED, /* of nvmlProcessUtilizationSample_t */

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/str.h"
+#include "cuda/nvml-entries.h"
 #include "cuda/nvml_proto.h"
 #include "remote/confine.h"
 #include "remote/nvml.h"
@@ -82,7 +83,7 @@ static struct {
 } list;
 
 /* Whose worker a process is: worker-main.c. 0: none's. */
-static unsigned int program_of(unsigned int worker)
+static unsigned int program_of(const void *context, unsigned int worker)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(PATH_MAX + 64);
 	struct str rest, name, fd, whose;
@@ -125,25 +126,12 @@ static nvmlReturn_t fetch_list(nvmlDevice_t device, const struct remote_nvml_ask
  */
 static nvmlReturn_t make_list(nvmlDevice_t device, const struct remote_nvml_ask *ask)
 {
-	const size_t size = remote_nvml_entry_size(ask->kind);
+	const struct nvml_entry entry = {remote_nvml_entry_size(ask->kind), 0};
 	const nvmlReturn_t r = fetch_list(device, ask);
-	const unsigned int all = r ? 0 : list.n;
 
-	list.n = 0;
+	list.n = nvml_entries_keep(&entry, list.entries, r ? 0 : list.n, program_of, NULL);
 	list.kind = ask->kind;
-	for (unsigned int i = 0; i < all; i++) {
-		char *entry = list.entries + i * size;
-		unsigned int pid;
-
-		memcpy(&pid, entry, sizeof(pid));
-		pid = program_of(pid);
-		if (!pid)
-			continue;
-		memcpy(entry, &pid, sizeof(pid));
-		memmove(list.entries + list.n++ * size, entry, size);
-	}
-	return r == NVML_SUCCESS && !list.n && ask->kind == REMOTE_NVML_USED ? NVML_ERROR_NOT_FOUND
-									     : r;
+	return ask->kind == REMOTE_NVML_USED ? nvml_entries_or_none(r, list.n) : r;
 }
 _Static_assert(!offsetof(nvmlProcessInfo_t, pid) && !offsetof(nvmlProcessUtilizationSample_t, pid),
 	"make_list");

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "cuda/nvml-entries.h"
 
 enum {
 	FRESH_NS = 1000000000, /* utilisation older than this reads as nothing */
@@ -113,7 +114,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
 	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
 	NVML_CHECK(procs, NVML_ERROR_MEMORY);
 	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
-	for (unsigned i = 0; i < n && n <= *infoCount; i++)
+	r = nvml_entries_fit(n, infos, infoCount);
+	for (unsigned i = 0; r == NVML_SUCCESS && i < n; i++)
 		infos[i] = (nvmlProcessInfo_t){
 			.pid = procs[i].pid,
 			.usedGpuMemory = procs[i].mem_used,
@@ -121,8 +123,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(
 			.computeInstanceId = 0xffffffff,
 		};
 	free(procs);
-	r = n <= *infoCount ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
-	*infoCount = n;
 	return r;
 }
 
@@ -170,28 +170,27 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
 {
 	const struct sim_state_device *d;
 	struct sim_state_proc *procs;
-	unsigned index, n, room;
+	unsigned index, n;
+	nvmlReturn_t r;
 	uint64_t at;
 
 	NVML_TRY(nvml_device(device, &d, &index));
 	NVML_CHECK(processSamplesCount, NVML_ERROR_INVALID_ARGUMENT);
-	room = utilization ? *processSamplesCount : 0;
 	at = sample_us(d);
 	procs = calloc(SIM_MAX_STATE_PROCS, sizeof(*procs));
 	NVML_CHECK(procs, NVML_ERROR_MEMORY);
 	n = nvml_processes(index, procs, SIM_MAX_STATE_PROCS);
 	if (at <= lastSeenTimeStamp)
 		n = 0;
-	*processSamplesCount = n;
-	for (unsigned i = 0; i < n && n <= room; i++)
+	r = nvml_entries_fit(n, utilization, processSamplesCount);
+	for (unsigned i = 0; r == NVML_SUCCESS && i < n; i++)
 		utilization[i] = (nvmlProcessUtilizationSample_t){
 			.pid = procs[i].pid,
 			.timeStamp = at,
 			.smUtil = percent(d, procs[i].sm_permille),
 		};
 	free(procs);
-	NVML_CHECK(n <= room, NVML_ERROR_INSUFFICIENT_SIZE);
-	return n != 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+	return nvml_entries_or_none(r, n);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
