@@ -13,12 +13,11 @@
 #include <strings.h>
 
 #include "cuda/types.h"
+#include "cuda/uuid.h"
 #include "hook/elf.h"
 #include "hook/link.h"
 #include "hook/nvml.h"
 #include "hook/system.h"
-
-#define UUID_TEXT 96u
 
 typedef CUresult export_table_fn(const void **table, const CUuuid *id);
 
@@ -70,38 +69,29 @@ int nvml_tenant_devices(struct link_device devices[static NVML_DEVICES_MAX])
 	return n;
 }
 
-static void uuid_format(const char *prefix, const uint8_t u[static 16], char ret[static UUID_TEXT])
-{
-	int at = snprintf(ret, UUID_TEXT, "%s", prefix);
-
-	for (int i = 0; i < 16; i++)
-		at += snprintf(ret + at, UUID_TEXT - (size_t)at, "%s%02x",
-			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
-}
-
 static nvmlReturn_t handle_of(const struct link_device *d, nvmlDevice_t *ret_device)
 {
-	char text[UUID_TEXT];
+	char text[4 + CUDA_UUID_TEXT] = "GPU-";
 	nvmlReturn_t r;
 
-	uuid_format("GPU-", d->uuid, text);
+	cuda_uuid_format(d->uuid, text + 4);
 	r = REAL(nvmlDeviceGetHandleByUUID)(text, ret_device);
 	if (r != NVML_ERROR_NOT_FOUND && r != NVML_ERROR_INVALID_ARGUMENT)
 		return r;
-	uuid_format("MIG-", d->uuid, text);
+	memcpy(text, "MIG-", 4);
 	return REAL(nvmlDeviceGetHandleByUUID)(text, ret_device);
 }
 
 /* Its index among the tenant's; -1: not one of them. */
 static int index_of(nvmlDevice_t device, const struct link_device *devices, int n)
 {
-	char own[UUID_TEXT], text[UUID_TEXT];
+	char own[CUDA_UUID_TEXT], text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
 
 	if (REAL(nvmlDeviceGetUUID)(device, text, sizeof text) != NVML_SUCCESS || strlen(text) < 5)
 		return -1;
 	for (int i = 0; i < n; i++) {
-		uuid_format("GPU-", devices[i].uuid, own);
-		if (!strcasecmp(own + 4, text + 4))
+		cuda_uuid_format(devices[i].uuid, own);
+		if (!strcasecmp(own, text + 4))
 			return i;
 	}
 	return -1;

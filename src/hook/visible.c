@@ -6,32 +6,23 @@
  */
 #include "hook/visible.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "cuda/uuid.h"
 
 #define NAME "CUDA_VISIBLE_DEVICES="
-#define UUID_TEXT 37
-
-static void format_uuid(const uint8_t u[static 16], char ret[static UUID_TEXT])
-{
-	snprintf(ret, UUID_TEXT,
-		"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
-		u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
-		u[15]);
-}
 
 static bool names(const struct hook *h, uint32_t i, const char *text, size_t n)
 {
-	char uuid[UUID_TEXT];
+	char uuid[CUDA_UUID_TEXT];
 
 	if (n > 4 && (!strncasecmp(text, "GPU-", 4) || !strncasecmp(text, "MIG-", 4))) {
-		format_uuid(h->device[i].uuid, uuid);
-		return n - 4 < UUID_TEXT && !strncasecmp(uuid, text + 4, n - 4);
+		cuda_uuid_format(h->device[i].uuid, uuid);
+		return n - 4 < CUDA_UUID_TEXT && !strncasecmp(uuid, text + 4, n - 4);
 	}
 	if (n && strspn(text, "0123456789") >= n && n < 4)
 		return (uint32_t)strtoul(text, NULL, 10) == i;
@@ -90,7 +81,7 @@ bool visible_begin(struct visible *ret_visible, struct hook *h)
 	while (environ && environ[vars])
 		vars++;
 	copy = malloc((vars + 3) * sizeof *copy);
-	text = malloc(sizeof NAME + n * (UUID_TEXT + 5));
+	text = malloc(sizeof NAME + n * (CUDA_UUID_TEXT + 5));
 	if (!copy || !text) {
 		free(copy);
 		free(text);
@@ -108,8 +99,8 @@ bool visible_begin(struct visible *ret_visible, struct hook *h)
 	memcpy(text, NAME, at);
 	for (uint32_t i = 0; i < n; i++) {
 		memcpy(text + at, mig ? "MIG-" : "GPU-", 4);
-		format_uuid(h->device[index[i]].uuid, text + at + 4);
-		at += 4 + UUID_TEXT - 1;
+		cuda_uuid_format(h->device[index[i]].uuid, text + at + 4);
+		at += 4 + CUDA_UUID_TEXT - 1;
 		text[at++] = ',';
 	}
 	text[at - 1] = '\0';

@@ -4,9 +4,8 @@
  * UUID: what they hold cannot be carried. Refused, and said on stderr, each once: the program will
  * hardly say why it does not start.
  */
-#include <stdio.h>
-
 #include "base/cleanup.h"
+#include "cuda/uuid.h"
 #include "remote/client.h"
 
 #define TABLES_MAX 32u /* more are refused without a word */
@@ -49,12 +48,9 @@ static bool is_new(const CUuuid *id)
 
 static void complain(const CUuuid *id)
 {
-	char text[40];
-	int at = 0;
+	char text[CUDA_UUID_TEXT];
 
-	for (unsigned i = 0; i < sizeof(*id); i++)
-		at += snprintf(text + at, sizeof(text) - (size_t)at, "%s%02x",
-			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", ((const uint8_t *)id)[i]);
+	cuda_uuid_format((const uint8_t *)id, text);
 	session_say("cuGetExportTable %s (%s): not there for a GPU on another machine; programs of "
 		    "the CUDA runtime do not work with --remote, those of the driver API do",
 		text, name_of(id));

@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "cuda/uuid.h"
 
 #define SAMPLE_NS (100 * NSEC_PER_MSEC)
 #define ROOM_STEP (256u << 10) /* asked of the file system at a time: some 4000 records */
@@ -128,10 +129,8 @@ static void make_uuid(const struct engine *e, uint32_t i, struct sim_state_devic
 	}
 	u[6] = (uint8_t)((u[6] & 0x0f) | 0x40);
 	u[8] = (uint8_t)((u[8] & 0x3f) | 0x80);
-	snprintf(d->uuid, sizeof(d->uuid),
-		"GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
-		u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
-		u[14], u[15]);
+	memcpy(d->uuid, "GPU-", 4);
+	cuda_uuid_format(u, d->uuid + 4);
 }
 
 static void init_device(struct engine *e, uint32_t i)

@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #include "cuda/nvml_proto.h"
+#include "cuda/uuid.h"
 
 #define API __attribute__((visibility("default")))
 #define DEVICES 4u
@@ -27,12 +28,11 @@ static unsigned int number_of(nvmlDevice_t device)
 static void uuid_text(unsigned int index, char *text, unsigned int length)
 {
 	uint8_t u[16] = "divvystub";
+	char digits[CUDA_UUID_TEXT];
 
 	u[15] = (uint8_t)(DEVICES - index);
-	snprintf(text, length,
-		"GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
-		u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
-		u[14], u[15]);
+	cuda_uuid_format(u, digits);
+	snprintf(text, length, "GPU-%s", digits);
 }
 
 API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
