@@ -26,3 +26,41 @@ nvmlDevice_t nvml_handle(unsigned index);
 unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room);
 /* Whether utilisation was computed lately; else it reads as nothing. */
 bool nvml_is_fresh(const struct sim_state_device *device);
+
+/* Defines nvmlDevice<name>, which answers with one value; it may use d and index. */
+#define NVML_VALUE(name, type, value) \
+	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
+	{ \
+		const struct sim_state_device *d; \
+		unsigned index; \
+\
+		NVML_TRY(nvml_device(device, &d, &index)); \
+		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT); \
+		*out = value; \
+		return NVML_SUCCESS; \
+	}
+
+/* With two values of a type. */
+#define NVML_PAIR(name, type, value_a, value_b) \
+	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *a, type *b) \
+	{ \
+		const struct sim_state_device *d; \
+\
+		NVML_TRY(nvml_device(device, &d, NULL)); \
+		NVML_CHECK(a, NVML_ERROR_INVALID_ARGUMENT); \
+		NVML_CHECK(b, NVML_ERROR_INVALID_ARGUMENT); \
+		*a = value_a; \
+		*b = value_b; \
+		return NVML_SUCCESS; \
+	}
+
+/* With a text. */
+#define NVML_TEXT(name, text) \
+	NVML_EXPORT nvmlReturn_t nvmlDevice##name( \
+		nvmlDevice_t device, char *out, unsigned int length) \
+	{ \
+		const struct sim_state_device *d; \
+\
+		NVML_TRY(nvml_device(device, &d, NULL)); \
+		return nvml_text_give(text, out, length); \
+	}

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,63 +243,41 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDev
 
 /* ---- what a device is ---- */
 
-/* Entry points that answer with one value: NAME(device, TYPE *out) { *out = VALUE; } */
-#define VALUE(name, type, value) \
-	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
-	{ \
-		const struct sim_state_device *d; \
-		unsigned index; \
-\
-		NVML_TRY(nvml_device(device, &d, &index)); \
-		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT); \
-		*out = value; \
-		return NVML_SUCCESS; \
-	}
-
-VALUE(GetIndex, unsigned int, index)
-VALUE(GetMinorNumber, unsigned int, index)
-VALUE(GetModuleId, unsigned int, index + 1)
-VALUE(GetBoardId, unsigned int, d->pci_bus << 8)
-VALUE(GetMultiGpuBoard, unsigned int, 0)
-VALUE(GetBrand, nvmlBrandType_t, NVML_BRAND_NVIDIA)
-VALUE(GetNumGpuCores, unsigned int, d->sm_count * 128)
-VALUE(GetNumaNodeId, unsigned int, d->numa)
-VALUE(GetMemoryBusWidth, unsigned int, d->mem_bus_bits)
-VALUE(GetBusType, nvmlBusType_t, NVML_BUS_TYPE_PCIE)
-VALUE(GetArchitecture, nvmlDeviceArchitecture_t,
+NVML_VALUE(GetIndex, unsigned int, index)
+NVML_VALUE(GetMinorNumber, unsigned int, index)
+NVML_VALUE(GetModuleId, unsigned int, index + 1)
+NVML_VALUE(GetBoardId, unsigned int, d->pci_bus << 8)
+NVML_VALUE(GetMultiGpuBoard, unsigned int, 0)
+NVML_VALUE(GetBrand, nvmlBrandType_t, NVML_BRAND_NVIDIA)
+NVML_VALUE(GetNumGpuCores, unsigned int, d->sm_count * 128)
+NVML_VALUE(GetNumaNodeId, unsigned int, d->numa)
+NVML_VALUE(GetMemoryBusWidth, unsigned int, d->mem_bus_bits)
+NVML_VALUE(GetBusType, nvmlBusType_t, NVML_BUS_TYPE_PCIE)
+NVML_VALUE(GetArchitecture, nvmlDeviceArchitecture_t,
 	d->cc_major >= 9                               ? NVML_DEVICE_ARCH_HOPPER
 		: d->cc_major == 8 && d->cc_minor == 9 ? NVML_DEVICE_ARCH_ADA
 		: d->cc_major == 8                     ? NVML_DEVICE_ARCH_AMPERE
 						       : NVML_DEVICE_ARCH_TURING)
-VALUE(GetMaxPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
-VALUE(GetCurrPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
-VALUE(GetMaxPcieLinkWidth, unsigned int, 16)
-VALUE(GetCurrPcieLinkWidth, unsigned int, 16)
-VALUE(GetPcieReplayCounter, unsigned int, 0)
-VALUE(GetIrqNum, unsigned int, 64 + index)
-VALUE(GetDisplayMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
-VALUE(GetDisplayActive, nvmlEnableState_t, NVML_FEATURE_DISABLED)
-VALUE(GetMaxMigDeviceCount, unsigned int, 0)
-VALUE(IsMigDeviceHandle, unsigned int, 0)
-VALUE(GetVirtualizationMode, nvmlGpuVirtualizationMode_t, NVML_GPU_VIRTUALIZATION_MODE_NONE)
-VALUE(GetRetiredPagesPendingStatus, nvmlEnableState_t, NVML_FEATURE_DISABLED)
-VALUE(GetInforomConfigurationChecksum, unsigned int, 0x51u + index)
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	return nvml_text_give(d->name, name, length);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	return nvml_text_give(d->uuid, uuid, length);
-}
+NVML_VALUE(GetMaxPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
+NVML_VALUE(GetCurrPcieLinkGeneration, unsigned int, d->cc_major >= 9 ? 5 : 4)
+NVML_VALUE(GetMaxPcieLinkWidth, unsigned int, 16)
+NVML_VALUE(GetCurrPcieLinkWidth, unsigned int, 16)
+NVML_VALUE(GetPcieReplayCounter, unsigned int, 0)
+NVML_VALUE(GetIrqNum, unsigned int, 64 + index)
+NVML_VALUE(GetDisplayMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+NVML_VALUE(GetDisplayActive, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+NVML_VALUE(GetMaxMigDeviceCount, unsigned int, 0)
+NVML_VALUE(IsMigDeviceHandle, unsigned int, 0)
+NVML_VALUE(GetVirtualizationMode, nvmlGpuVirtualizationMode_t, NVML_GPU_VIRTUALIZATION_MODE_NONE)
+NVML_VALUE(GetRetiredPagesPendingStatus, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+NVML_VALUE(GetInforomConfigurationChecksum, unsigned int, 0x51u + index)
+NVML_PAIR(GetCudaComputeCapability, int, (int)d->cc_major, (int)d->cc_minor)
+NVML_PAIR(GetMigMode, unsigned int, 0, 0)
+NVML_TEXT(GetName, d->name)
+NVML_TEXT(GetUUID, d->uuid)
+NVML_TEXT(GetVbiosVersion, "simulated")
+NVML_TEXT(GetBoardPartNumber, "simulated")
+NVML_TEXT(GetInforomImageVersion, "simulated")
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length)
 {
@@ -308,56 +287,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	serial_of(d, text);
 	return nvml_text_give(text, serial, length);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(
-	nvmlDevice_t device, char *version, unsigned int length)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	return nvml_text_give("simulated", version, length);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(
-	nvmlDevice_t device, char *partNumber, unsigned int length)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	return nvml_text_give("simulated", partNumber, length);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(
-	nvmlDevice_t device, char *version, unsigned int length)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	return nvml_text_give("simulated", version, length);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(
-	nvmlDevice_t device, int *major, int *minor)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(major && minor, NVML_ERROR_INVALID_ARGUMENT);
-	*major = (int)d->cc_major;
-	*minor = (int)d->cc_minor;
-	return NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(
-	nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(currentMode && pendingMode, NVML_ERROR_INVALID_ARGUMENT);
-	*currentMode = *pendingMode = 0;
-	return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(
@@ -381,12 +310,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-static void legacy_bus_id(const struct sim_state_device *d, char text[16])
-{
-	snprintf(text, 16, "%04X:%02X:%02X.0", d->pci_domain & 0xffff, d->pci_bus & 0xff,
-		d->pci_device & 0xff);
-}
-
 static void bus_id(const struct sim_state_device *d, char text[32])
 {
 	snprintf(text, 32, "%08X:%02X:%02X.0", d->pci_domain, d->pci_bus, d->pci_device);
@@ -405,42 +328,35 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
 		.pciDeviceId = d->pci_vendor_device,
 		.pciSubSystemId = d->pci_vendor_device,
 	};
-	legacy_bus_id(d, pci->busIdLegacy);
+	snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0",
+		d->pci_domain & 0xffff, d->pci_bus & 0xff, d->pci_device & 0xff);
 	bus_id(d, pci->busId);
+	return NVML_SUCCESS;
+}
+
+/* The older versions are the beginning of the newest, which begins with their form of the id. */
+_Static_assert(offsetof(nvmlPciInfo_v1_t, pciDeviceId) == offsetof(nvmlPciInfo_t, pciDeviceId) &&
+		offsetof(nvmlPciInfo_v2_t, pciSubSystemId) ==
+			offsetof(nvmlPciInfo_t, pciSubSystemId),
+	"older versions of nvmlPciInfo_t");
+
+static nvmlReturn_t pci_info(nvmlDevice_t device, void *pci, size_t size)
+{
+	nvmlPciInfo_t newest;
+
+	NVML_TRY(nvmlDeviceGetPciInfo_v3(device, pci ? &newest : NULL));
+	memcpy(pci, &newest, size);
 	return NVML_SUCCESS;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
 {
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
-	*pci = (nvmlPciInfo_v2_t){
-		.domain = d->pci_domain,
-		.bus = d->pci_bus,
-		.device = d->pci_device,
-		.pciDeviceId = d->pci_vendor_device,
-		.pciSubSystemId = d->pci_vendor_device,
-	};
-	legacy_bus_id(d, pci->busId);
-	return NVML_SUCCESS;
+	return pci_info(device, pci, sizeof(*pci));
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v1_t *pci)
 {
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(pci, NVML_ERROR_INVALID_ARGUMENT);
-	*pci = (nvmlPciInfo_v1_t){
-		.domain = d->pci_domain,
-		.bus = d->pci_bus,
-		.device = d->pci_device,
-		.pciDeviceId = d->pci_vendor_device,
-	};
-	legacy_bus_id(d, pci->busId);
-	return NVML_SUCCESS;
+	return pci_info(device, pci, sizeof(*pci));
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *pci)

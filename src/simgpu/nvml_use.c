@@ -199,28 +199,9 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 	return nvml_utilization_info(device, procesesUtilInfo);
 }
 
-static nvmlReturn_t codec(nvmlDevice_t device, unsigned *utilization, unsigned *period)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(utilization && period, NVML_ERROR_INVALID_ARGUMENT);
-	*utilization = 0;
-	*period = 100000;
-	return NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(
-	nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
-{
-	return codec(device, utilization, samplingPeriodUs);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(
-	nvmlDevice_t device, unsigned int *utilization, unsigned int *samplingPeriodUs)
-{
-	return codec(device, utilization, samplingPeriodUs);
-}
+/* Percent, and the period in microseconds. */
+NVML_PAIR(GetEncoderUtilization, unsigned int, 0, 100000)
+NVML_PAIR(GetDecoderUtilization, unsigned int, 0, 100000)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
 	unsigned long long lastSeenTimeStamp, nvmlValueType_t *sampleValType,
@@ -251,49 +232,28 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingT
 
 /* ---- power, temperature, clocks ---- */
 
-#define VALUE(name, type, value) \
-	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
-	{ \
-		const struct sim_state_device *d; \
-\
-		NVML_TRY(nvml_device(device, &d, NULL)); \
-		NVML_CHECK(out, NVML_ERROR_INVALID_ARGUMENT); \
-		*out = value; \
-		return NVML_SUCCESS; \
-	}
-
 /* A device that does nothing draws about a sixth of its limit. */
-VALUE(GetPowerUsage, unsigned int, d->power_limit_mw / 6)
-VALUE(GetPowerManagementLimit, unsigned int, d->power_limit_mw)
-VALUE(GetPowerManagementDefaultLimit, unsigned int, d->power_limit_mw)
-VALUE(GetEnforcedPowerLimit, unsigned int, d->power_limit_mw)
-VALUE(GetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
-VALUE(GetPersistenceMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
-VALUE(GetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
-VALUE(GetPerformanceState, nvmlPstates_t, NVML_PSTATE_0)
-VALUE(GetPowerState, nvmlPstates_t, NVML_PSTATE_0)
-VALUE(GetDefaultEccMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
-VALUE(GetAccountingMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
-VALUE(GetCurrentClocksThrottleReasons, unsigned long long, 0)
-VALUE(GetCurrentClocksEventReasons, unsigned long long, 0)
-VALUE(GetSupportedClocksThrottleReasons, unsigned long long, 0)
-VALUE(GetSupportedClocksEventReasons, unsigned long long, 0)
-VALUE(GetSupportedEventTypes, unsigned long long,
+NVML_VALUE(GetPowerUsage, unsigned int, d->power_limit_mw / 6)
+NVML_VALUE(GetPowerManagementLimit, unsigned int, d->power_limit_mw)
+NVML_VALUE(GetPowerManagementDefaultLimit, unsigned int, d->power_limit_mw)
+NVML_VALUE(GetEnforcedPowerLimit, unsigned int, d->power_limit_mw)
+NVML_VALUE(GetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+NVML_VALUE(GetPersistenceMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+NVML_VALUE(GetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
+NVML_VALUE(GetPerformanceState, nvmlPstates_t, NVML_PSTATE_0)
+NVML_VALUE(GetPowerState, nvmlPstates_t, NVML_PSTATE_0)
+NVML_VALUE(GetDefaultEccMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
+NVML_VALUE(GetAccountingMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
+NVML_VALUE(GetCurrentClocksThrottleReasons, unsigned long long, 0)
+NVML_VALUE(GetCurrentClocksEventReasons, unsigned long long, 0)
+NVML_VALUE(GetSupportedClocksThrottleReasons, unsigned long long, 0)
+NVML_VALUE(GetSupportedClocksEventReasons, unsigned long long, 0)
+NVML_VALUE(GetSupportedEventTypes, unsigned long long,
 	nvmlEventTypeDoubleBitEccError | nvmlEventTypeXidCriticalError)
-VALUE(GetTotalEnergyConsumption, unsigned long long,
+NVML_VALUE(GetTotalEnergyConsumption, unsigned long long,
 	clock_boot_ns() / NSEC_PER_MSEC * d->power_limit_mw / 6 / 1000)
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(
-	nvmlDevice_t device, unsigned int *minLimit, unsigned int *maxLimit)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(minLimit && maxLimit, NVML_ERROR_INVALID_ARGUMENT);
-	*minLimit = d->power_limit_mw / 7 * 2;
-	*maxLimit = d->power_limit_mw;
-	return NVML_SUCCESS;
-}
+NVML_PAIR(GetPowerManagementLimitConstraints, unsigned int, d->power_limit_mw / 7 * 2,
+	d->power_limit_mw)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetTemperature(
 	nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp)
@@ -346,32 +306,20 @@ static nvmlReturn_t clock_of(nvmlDevice_t device, nvmlClockType_t type, unsigned
 	return NVML_SUCCESS;
 }
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(
-	nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
-{
-	return clock_of(device, type, clock);
-}
+#define CLOCK(name) \
+	NVML_EXPORT nvmlReturn_t nvmlDevice##name( \
+		nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock) \
+	{ \
+		return clock_of(device, type, clock); \
+	}
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(
-	nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock)
-{
-	return clock_of(device, type, clock);
-}
+CLOCK(GetClockInfo)
+CLOCK(GetMaxClockInfo)
+CLOCK(GetApplicationsClock)
+CLOCK(GetDefaultApplicationsClock)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType,
 	nvmlClockId_t clockId, unsigned int *clockMHz)
-{
-	return clock_of(device, clockType, clockMHz);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(
-	nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
-{
-	return clock_of(device, clockType, clockMHz);
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(
-	nvmlDevice_t device, nvmlClockType_t clockType, unsigned int *clockMHz)
 {
 	return clock_of(device, clockType, clockMHz);
 }
@@ -403,16 +351,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int 
 
 /* ---- errors ---- */
 
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetEccMode(
-	nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
-{
-	const struct sim_state_device *d;
-
-	NVML_TRY(nvml_device(device, &d, NULL));
-	NVML_CHECK(current && pending, NVML_ERROR_INVALID_ARGUMENT);
-	*current = *pending = NVML_FEATURE_ENABLED;
-	return NVML_SUCCESS;
-}
+NVML_PAIR(GetEccMode, nvmlEnableState_t, NVML_FEATURE_ENABLED, NVML_FEATURE_ENABLED)
 
 static unsigned long long ecc_count(const struct sim_state_device *d, nvmlMemoryErrorType_t type)
 {
