@@ -200,10 +200,10 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
 		{sizeof(nvmlProcessUtilizationInfo_v1_t),
 			offsetof(nvmlProcessUtilizationInfo_v1_t, pid)}};
 	nvmlProcessesUtilizationInfo_t *info = procesesUtilInfo;
+	nvmlReturn_t r;
 
 	NVML_CHECK_VERSION(info, ProcessesUtilizationInfo, 1);
-	return nvml_entries_or_none(
-		list_own(&list, &(struct query){.device = device, .since = info->lastSeenTimeStamp},
-			&info->processSamplesCount, info->procUtilArray),
-		info->processSamplesCount);
+	r = list_own(&list, &(struct query){.device = device, .since = info->lastSeenTimeStamp},
+		&info->processSamplesCount, info->procUtilArray);
+	return nvml_entries_or_none(r, info->processSamplesCount);
 }

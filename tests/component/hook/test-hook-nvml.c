@@ -202,6 +202,9 @@ static int processes(void *arg)
 	check(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &n, NULL) == NVML_SUCCESS &&
 		n == 0);
 	check(NVML(nvmlDeviceGetProcessUtilization)(device, NULL, &n, 0) == NVML_ERROR_NOT_FOUND);
+	used.processSamplesCount = 2;
+	check(NVML(nvmlDeviceGetProcessesUtilizationInfo)(device, &used) == NVML_ERROR_NOT_FOUND &&
+		used.processSamplesCount == 0);
 	rig_stop(d);
 	return 0;
 }
