@@ -4,7 +4,7 @@
  *
  * One lock (cu_lock) guards all client state; every entry point takes it with CU_ENTER() and
  * blocking waits drop it (cu_wait). Handles given to programs are numbers, not addresses: kind,
- * generation and slot (cu_handle.c), so that a wrong or destroyed one is always recognised.
+ * generation and slot (cu-handle.c), so that a wrong or destroyed one is always recognised.
  * Everything that a stream may do is a struct cu_op first, built by a cu_build_* function and
  * then either put into the ring, made a node of a captured graph, or kept in a graph.
  *
@@ -21,7 +21,7 @@
 #include "base/cleanup.h"
 #include "cuda/types.h"
 #include "cuda/proto.h"
-#include "simgpu/cu_image.h"
+#include "simgpu/cu-image.h"
 #include "simgpu/link.h"
 #include "simgpu/proto.h"
 

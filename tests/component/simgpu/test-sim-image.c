@@ -10,7 +10,7 @@
 
 #include "driver.h"
 
-#include "simgpu/cu_image.h"
+#include "simgpu/cu-image.h"
 
 static const char head[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
 

@@ -8,7 +8,7 @@
  * device's major architecture and at most its minor one, else the newest PTX that the device runs.
  * All offsets are checked against the file's size. Pure code, any thread.
  */
-#include "simgpu/cu_image.h"
+#include "simgpu/cu-image.h"
 
 #include <elf.h>
 #include <stdbool.h>

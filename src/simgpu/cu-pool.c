@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "simgpu/cu_graph.h"
+#include "simgpu/cu-graph.h"
 
 /* The engine keeps everything; when it goes back is decided here. */
 static void keep_everything(const struct cu_pool *pool)

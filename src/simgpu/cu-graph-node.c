@@ -3,7 +3,7 @@
  * Parameters of graph nodes: checked and copied when set, given back when read. Every typed entry
  * point goes through CUgraphNodeParams, the form that has all of them.
  */
-#include "simgpu/cu_graph.h"
+#include "simgpu/cu-graph.h"
 
 #include <stdlib.h>
 #include <string.h>

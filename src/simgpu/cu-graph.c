@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs and nodes: structure, dependencies, copies. Parameters are in cu_graph_node.c,
- * executable graphs in cu_graph_exec.c.
+ * Graphs and nodes: structure, dependencies, copies. Parameters are in cu-graph-node.c,
+ * executable graphs in cu-graph-exec.c.
  */
-#include "simgpu/cu_graph.h"
+#include "simgpu/cu-graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * inherits it locked.
  */
 #include "simgpu/cu.h"
-#include "simgpu/cu_graph.h"
+#include "simgpu/cu-graph.h"
 
 #include <stdlib.h>
 #include <string.h>

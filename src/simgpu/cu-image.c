@@ -3,7 +3,7 @@
  * The container of parsed modules, and the choice of a parser by an image's first bytes.
  * Pure code, any thread.
  */
-#include "simgpu/cu_image.h"
+#include "simgpu/cu-image.h"
 
 #include <elf.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * Parameter layout as the PTX ISA says: each parameter at the next multiple of its alignment
  * (its type's size unless .align says otherwise). Pure code, any thread.
  */
-#include "simgpu/cu_image.h"
+#include "simgpu/cu-image.h"
 
 #include <ctype.h>
 #include <stdbool.h>

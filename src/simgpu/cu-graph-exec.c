@@ -8,7 +8,7 @@
  * Graph memory is reserved addresses: an allocation node has its address from the beginning, the
  * memory behind it comes with the first launch and stays until it is trimmed.
  */
-#include "simgpu/cu_graph.h"
+#include "simgpu/cu-graph.h"
 
 #include <stdlib.h>
 #include <string.h>

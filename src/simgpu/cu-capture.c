@@ -7,7 +7,7 @@
  * as they were. A call that capture forbids fails and invalidates the capture, which then only
  * waits to be ended. All under the client's lock.
  */
-#include "simgpu/cu_graph.h"
+#include "simgpu/cu-graph.h"
 
 #include <stdlib.h>
 #include <string.h>

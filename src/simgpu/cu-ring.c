@@ -8,7 +8,7 @@
  * sleep on the engine's futex, and look once a second whether the engine is still there.
  */
 #include "simgpu/cu.h"
-#include "simgpu/cu_graph.h"
+#include "simgpu/cu-graph.h"
 
 #include <errno.h>
 #include <limits.h>

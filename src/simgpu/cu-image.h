@@ -20,7 +20,7 @@ enum {
 	IMAGE_PARAM_BYTES_MAX = 32764,
 };
 
-/* Why an image was refused; cu_module.c turns it into a CUresult. */
+/* Why an image was refused; cu-module.c turns it into a CUresult. */
 enum image_status {
 	IMAGE_OK,
 	IMAGE_BAD_PTX,         /* text that is not PTX */
