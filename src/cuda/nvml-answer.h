@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 
 #define NVML_EXPORT __attribute__((visibility("default")))
 

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "cuda/nvml_types.h"
+#include "cuda/nvml-types.h"
 
 /* An entry: its pid is an unsigned int at that offset. */
 struct nvml_entry {

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 #include "hook/entry.h"
 #include "hook/system.h"
 

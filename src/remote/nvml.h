@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cuda/nvml_types.h"
+#include "cuda/nvml-types.h"
 #include "remote/session.h"
 
 enum remote_question {

@@ -11,7 +11,7 @@
 #include "base/parse.h"
 #include "base/str.h"
 #include "cuda/nvml-entries.h"
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 #include "remote/confine.h"
 #include "remote/nvml.h"
 #include "remote/worker.h"

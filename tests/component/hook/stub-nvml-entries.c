@@ -3,7 +3,7 @@
  * Every entry of NVML, doing nothing and saying so. Those that stub-nvml.c defines win at link
  * time.
  */
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 
 #define NVML(name, hook, remote, simgpu, params, args) \
 	__attribute__((weak, visibility("default"))) nvmlReturn_t name params \

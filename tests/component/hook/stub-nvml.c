@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 #include "cuda/uuid.h"
 
 #define API __attribute__((visibility("default")))

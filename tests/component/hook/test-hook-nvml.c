@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 
 #define NVML(name) ((PFN_##name *)(uintptr_t)dlsym(RTLD_DEFAULT, #name))
 

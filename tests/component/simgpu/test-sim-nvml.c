@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 
 static struct {
 #define NVML(abi, ...) PFN_##abi *abi;

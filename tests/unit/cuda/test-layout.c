@@ -6,7 +6,7 @@
  */
 #include "unit.h"
 
-#include "cuda/nvml_types.h"
+#include "cuda/nvml-types.h"
 #include "cuda/types.h"
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "size of " #type)

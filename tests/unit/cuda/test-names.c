@@ -6,7 +6,7 @@
 
 #include "unit.h"
 
-#include "cuda/nvml_proto.h"
+#include "cuda/nvml-proto.h"
 #include "cuda/proto.h"
 
 #define LEGACY CU_GET_PROC_ADDRESS_LEGACY_STREAM

@@ -6,7 +6,7 @@
 #ifndef DIVVY_NVML_PROTO_H
 #define DIVVY_NVML_PROTO_H
 
-#include "cuda/nvml_types.h"
+#include "cuda/nvml-types.h"
 
 #define NVML(abi, hook, remote, simgpu, params, args) \
 	nvmlReturn_t abi params; \
