@@ -23,7 +23,7 @@
 #include "agent/worker.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 
 #define LISTED_MAX 4096u
 #define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)

@@ -27,7 +27,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 
 #define UP_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 

@@ -19,7 +19,7 @@
 #include "agent/memory.h"
 #include "base/cleanup.h"
 #include "base/rand.h"
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 
 #define BUCKETS 4096u
 

@@ -4,7 +4,7 @@
  *
  * 1. The counter of a tenant on a device (struct page_tenant.word): a lock-free reserve that any
  *    process of the tenant makes by itself, exact under SIGKILL at every instant. Header-only so
- *    that the hook library has no more than this of core (ledger_counter.h).
+ *    that the hook library has no more than this of core (ledger-counter.h).
  * 2. The device's book (this file), in the daemon: quotas of fail tenants sum to what is usable at
  *    most; wait and swap tenants share the rest, with a queue, deadlock detection and
  *    oversubscription.

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 #include "hook/memory.h"
 #include "hook/relax.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 #include "hook/relax.h"
 #include "hook/share.h"
 

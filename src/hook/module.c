@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 #include "cuda/image.h"
 #include "hook/hook.h"
 #include "hook/memory.h"

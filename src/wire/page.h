@@ -106,7 +106,7 @@ struct page_line {
 };
 
 /*
- * What this process holds of the tenant's counter; core/ledger_counter.h has the sequence.
+ * What this process holds of the tenant's counter; core/ledger-counter.h has the sequence.
  * `settled` carries the number of the last change that is in it, so that one store both adds and
  * settles.
  */

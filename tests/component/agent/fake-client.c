@@ -22,7 +22,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/process.h"
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 #include "../../patience.h"
 
 #define DIE(...) \

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 #include "../../patience.h"
 
 static char folder[64], path[80];

@@ -17,7 +17,7 @@
 
 static void at_point(int n);
 #define LEDGER_KILLPOINT(n) at_point(n)
-#include "core/ledger_counter.h"
+#include "core/ledger-counter.h"
 
 #define POINTS 7 /* of a change; 8 and 9 are the recount's */
 #define PROCESSES 4u
