@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One picture of `divvy top`, as text. Pure: the daemon's answers go in; lines with style marks
- * come out, which frame_plain and frame_ansi (and the ncurses of cmd_top.c) show. A mark is the
+ * come out, which frame_plain and frame_ansi (and the ncurses of cmd-top.c) show. A mark is the
  * byte FRAME_MARK and 'A' + enum frame_style; names from outside never contain one.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/elf_file.h"
+#include "cli/elf-file.h"
 
 #include <elf.h>
 #include <errno.h>

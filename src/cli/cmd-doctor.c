@@ -23,7 +23,7 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/container.h"
-#include "cli/elf_file.h"
+#include "cli/elf-file.h"
 #include "cli/places.h"
 #include "cli/start.h"
 #include "cmdline/output.h"
