@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/programs/cuda_min.h"
+#include "tests/programs/cuda-min.h"
 
 /* Says that it is ready, waits for the other end of `go` to close, then starts. */
 static int child(int go, int ready)

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tests/programs/spin_kernel.h"
+#include "tests/programs/spin-kernel.h"
 
 #define KERNEL_NS 1000000u
 #define KERNELS 5

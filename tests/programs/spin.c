@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spin_kernel.h"
+#include "spin-kernel.h"
 
 #define STREAMS_MAX 1024u
 #define NSEC_PER_SEC UINT64_C(1000000000)

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spin_kernel.h"
+#include "spin-kernel.h"
 
 static struct spin_kernel kernel;
 static cu_handle stream;

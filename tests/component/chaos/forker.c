@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda_min.h"
+#include "cuda-min.h"
 #include "kernels.h"
 
 #define KERNEL_NS UINT64_C(100000)

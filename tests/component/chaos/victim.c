@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cuda_min.h"
+#include "cuda-min.h"
 #include "phases.h"
 
 #define LAUNCHES 24

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "cuda_min.h"
+#include "cuda-min.h"
 #include "kernels.h"
 
 struct spin_kernel {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cuda_min.h"
+#include "cuda-min.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
