@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small PyTorch programs that tests/gpu/run starts as tenants: `torch_jobs.py NAME SECONDS`.
+"""Small PyTorch programs that tests/gpu/run starts as tenants: `torch-jobs.py NAME SECONDS`.
 
 Each works for that long and prints one JSON line: {"job": NAME, "steps": n, "seconds": s, ...}. They
 use nothing of divvy: what they do under it is what any program would do.
@@ -158,5 +158,5 @@ JOBS = {f.__name__: f for f in (train, infer, graphs, compiled, expandable, load
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in JOBS:
-        sys.exit(f"usage: torch_jobs.py {'|'.join(JOBS)} SECONDS")
+        sys.exit(f"usage: torch-jobs.py {'|'.join(JOBS)} SECONDS")
     print(json.dumps({"job": sys.argv[1], **JOBS[sys.argv[1]](float(sys.argv[2]))}), flush=True)
