@@ -2,10 +2,10 @@
 /*
  * The event loop: see loop.h.
  *
- * Invariants: heap[0..armed) is a binary heap by (deadline, order), heap[armed..timers) holds the
- * timers that are not armed, and heap[t->index] == t for each; so arming is a swap and a sift, and
- * never allocates. ready[at..n) are the events of the batch not yet dispatched: NULL for a removed
- * source, the loop itself for the timerfd. wakeup_ns is what the timerfd is set to.
+ * Invariants: the heap of armed timers, by (deadline, order), has room for all timers, so arming
+ * never allocates; armed.v[t->index] == t for each armed timer. ready[at..n) are the events of the
+ * batch not yet dispatched: NULL for a removed source, the loop itself for the timerfd. wakeup_ns
+ * is what the timerfd is set to.
  */
 #include "base/loop.h"
 
@@ -16,8 +16,11 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/heap.h"
 
 #define BATCH_MAX 64
+
+HEAP_HEAD(timers, struct loop_timer *);
 
 struct loop {
 	int epoll_fd;
@@ -27,8 +30,8 @@ struct loop {
 	uint64_t batch;
 	uint64_t next_order;
 
-	struct loop_timer **heap;
-	size_t armed, timers, capacity;
+	struct timers armed;
+	uint32_t n_timers;
 
 	struct epoll_event ready[BATCH_MAX];
 	int at, n;
@@ -36,6 +39,20 @@ struct loop {
 	bool stopped;
 	int result;
 };
+
+static bool timer_is_before(const struct loop_timer *a, const struct loop_timer *b)
+{
+	if (a->deadline_ns != b->deadline_ns)
+		return a->deadline_ns < b->deadline_ns;
+	return a->order < b->order;
+}
+
+static void timer_set_index(struct loop_timer *timer, uint32_t index)
+{
+	timer->index = index;
+}
+
+HEAP_DEFINE(timers, struct loop_timer *, timer_is_before, timer_set_index)
 
 int loop_new(struct loop **ret_loop)
 {
@@ -67,7 +84,7 @@ void loop_free(struct loop *loop)
 		return;
 	fd_close(loop->epoll_fd);
 	fd_close(loop->timer_fd);
-	free(loop->heap);
+	free(loop->armed.v);
 	free(loop);
 }
 
@@ -115,96 +132,44 @@ void loop_remove_io(struct loop_io *io)
 	io->loop = NULL;
 }
 
-static bool is_before(const struct loop_timer *a, const struct loop_timer *b)
-{
-	if (a->deadline_ns != b->deadline_ns)
-		return a->deadline_ns < b->deadline_ns;
-	return a->order < b->order;
-}
-
-static void place(struct loop *loop, size_t i, struct loop_timer *t)
-{
-	loop->heap[i] = t;
-	t->index = i;
-}
-
-static void swap(struct loop *loop, size_t i, size_t j)
-{
-	struct loop_timer *t = loop->heap[i];
-
-	place(loop, i, loop->heap[j]);
-	place(loop, j, t);
-}
-
-/* Restores the heap around i, whose deadline has changed in either direction. */
-static void sift(struct loop *loop, size_t i)
-{
-	size_t child;
-
-	while (i > 0 && is_before(loop->heap[i], loop->heap[(i - 1) / 2])) {
-		swap(loop, i, (i - 1) / 2);
-		i = (i - 1) / 2;
-	}
-	while ((child = 2 * i + 1) < loop->armed) {
-		if (child + 1 < loop->armed && is_before(loop->heap[child + 1], loop->heap[child]))
-			child++;
-		if (!is_before(loop->heap[child], loop->heap[i]))
-			break;
-		swap(loop, i, child);
-		i = child;
-	}
-}
-
 int loop_add_timer(struct loop *loop, struct loop_timer *timer, loop_timer_fn *fn)
 {
-	struct loop_timer **grown;
-	size_t capacity;
-
-	if (loop->timers == loop->capacity) {
-		capacity = MAX(loop->capacity * 2, (size_t)16);
-		grown = reallocarray(loop->heap, capacity, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		loop->heap = grown;
-		loop->capacity = capacity;
-	}
+	if (timers_reserve(&loop->armed, loop->n_timers + 1ul) < 0)
+		return -ENOMEM;
+	loop->n_timers++;
 	timer->loop = loop;
 	timer->fn = fn;
 	timer->deadline_ns = CLOCK_NEVER;
 	timer->batch = 0;
-	place(loop, loop->timers++, timer);
 	return 0;
 }
 
 void loop_cancel_timer(struct loop_timer *timer)
 {
-	struct loop *loop = timer->loop;
-	size_t i = timer->index;
-
 	if (!loop_timer_is_armed(timer))
 		return;
 	timer->deadline_ns = CLOCK_NEVER;
-	swap(loop, i, --loop->armed);
-	if (i < loop->armed)
-		sift(loop, i);
+	timers_remove(&timer->loop->armed, timer->index);
 }
 
 void loop_set_timer(struct loop_timer *timer, uint64_t deadline_ns)
 {
+	const bool was_armed = loop_timer_is_armed(timer);
 	struct loop *loop = timer->loop;
 
 	if (deadline_ns == CLOCK_NEVER) {
 		loop_cancel_timer(timer);
 		return;
 	}
-	if (!loop_timer_is_armed(timer))
-		swap(loop, timer->index, loop->armed++);
 	/* What fired just now comes last: set to the past again and again, it holds up no other. */
 	if (timer->batch == loop->batch)
 		deadline_ns = MAX(deadline_ns, loop->now_ns);
 	timer->deadline_ns = deadline_ns;
 	timer->order = loop->next_order++;
-	sift(loop, timer->index);
+	if (was_armed)
+		timers_moved(&loop->armed, timer->index);
+	else
+		timers_add(&loop->armed, timer);
 }
 
 void loop_remove_timer(struct loop_timer *timer)
@@ -214,7 +179,7 @@ void loop_remove_timer(struct loop_timer *timer)
 	if (!loop)
 		return;
 	loop_cancel_timer(timer);
-	swap(loop, timer->index, --loop->timers);
+	loop->n_timers--;
 	timer->loop = NULL;
 }
 
@@ -242,8 +207,8 @@ static int wait_for_events(struct loop *loop, uint64_t deadline_ns)
 	int timeout_ms = -1;
 	int r = 0;
 
-	if (loop->armed)
-		deadline_ns = MIN(deadline_ns, loop->heap[0]->deadline_ns);
+	if (loop->armed.n)
+		deadline_ns = MIN(deadline_ns, loop->armed.v[0]->deadline_ns);
 	if (deadline_ns == 0 || deadline_ns <= clock_now_ns())
 		timeout_ms = 0;
 	else
@@ -296,8 +261,8 @@ static int dispatch_timers(struct loop *loop)
 	struct loop_timer *timer;
 	int called = 0;
 
-	while (loop->armed) {
-		timer = loop->heap[0];
+	while (loop->armed.n) {
+		timer = loop->armed.v[0];
 		if (timer->deadline_ns > loop->now_ns || timer->batch == batch)
 			break;
 		timer->batch = batch;

@@ -46,7 +46,7 @@ struct loop_timer {
 	uint64_t deadline_ns; /* CLOCK_NEVER: not armed */
 	uint64_t order;
 	uint64_t batch;
-	size_t index;
+	uint32_t index;
 };
 
 int loop_new(struct loop **ret_loop);
