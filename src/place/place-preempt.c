@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/heap.h"
 #include "place/place-held.h"
 #include "place/place-internal.h"
 #include "place/place-queue.h"
@@ -26,6 +27,8 @@ struct cost {
 	uint64_t late; /* UINT64_MAX less the earliest start; 0 where that does not matter */
 	uint32_t node;
 };
+
+HEAP_HEAD(node_bounds, struct cost);
 
 struct candidate {
 	const struct holder *h;
@@ -49,8 +52,7 @@ struct search {
 
 	struct cost best;
 	uint32_t *victims, victims_size; /* best.n of them */
-	struct cost *heap;
-	uint32_t heap_n, heap_size;
+	struct node_bounds bounds; /* of the nodes that are not searched yet, cheapest first */
 };
 
 static void search_done(struct search *s)
@@ -59,7 +61,7 @@ static void search_done(struct search *s)
 	free(s->gone_of_budget);
 	free(s->victims);
 	free(s->gone);
-	free(s->heap);
+	free(s->bounds.v);
 }
 
 static int compare(const struct cost *a, const struct cost *b)
@@ -76,6 +78,9 @@ static int compare(const struct cost *a, const struct cost *b)
 #undef BY
 	return 0;
 }
+
+#define IS_CHEAPER(a, b) (compare(&(a), &(b)) < 0)
+HEAP_DEFINE(node_bounds, struct cost, IS_CHEAPER, HEAP_NO_PLACE)
 
 /* ---- who may go ---- */
 
@@ -386,21 +391,6 @@ static bool bound(const struct search *s, uint32_t node, struct cost *ret)
 	return true;
 }
 
-static void heap_down(struct search *s, uint32_t i)
-{
-	struct cost moved = s->heap[i];
-	uint32_t down;
-
-	while ((down = 2 * i + 1) < s->heap_n) {
-		down += down + 1 < s->heap_n && compare(&s->heap[down + 1], &s->heap[down]) < 0;
-		if (compare(&moved, &s->heap[down]) <= 0)
-			break;
-		s->heap[i] = s->heap[down];
-		i = down;
-	}
-	s->heap[i] = moved;
-}
-
 /* Whether the first on the node may go, and costs no more than the best. */
 static bool is_worth_it(const struct search *s, const struct held *held)
 {
@@ -645,14 +635,14 @@ static int search_node(struct search *s, const struct cost *least)
  * The bounds of all nodes that could be better than the best. The first few that promise most are
  * searched at once: what they cost spares most of the others their bound.
  */
-static int heap_fill(struct search *s)
+static int fill_bounds(struct search *s)
 {
 	struct cost least = {.violations = UINT32_MAX}, cost;
 	uint32_t n_early = 0;
 	int r;
 
-	s->heap_n = 0;
-	r = array_grow(&s->heap, &s->heap_size, s->place->n_nodes, sizeof(*s->heap));
+	s->bounds.n = 0;
+	r = node_bounds_reserve(&s->bounds, s->place->n_nodes);
 	for (uint32_t node = 0; r == 0 && node < s->place->n_nodes; node++) {
 		const struct held *held = &s->place->held[node];
 
@@ -667,24 +657,21 @@ static int heap_fill(struct search *s)
 			n_early++;
 			r = search_node(s, &cost);
 		} else {
-			s->heap[s->heap_n++] = cost;
+			s->bounds.v[s->bounds.n++] = cost;
 		}
 	}
-	for (uint32_t i = s->heap_n / 2; r == 0 && i-- > 0;)
-		heap_down(s, i);
+	if (r == 0)
+		node_bounds_order(&s->bounds);
 	return r;
 }
 
 static int search_all(struct search *s)
 {
-	int r = heap_fill(s);
+	int r = fill_bounds(s);
 
-	while (r == 0 && s->heap_n && compare(&s->heap[0], &s->best) < 0) {
-		const struct cost least = s->heap[0];
+	while (r == 0 && s->bounds.n && compare(&s->bounds.v[0], &s->best) < 0) {
+		const struct cost least = node_bounds_take(&s->bounds);
 
-		s->heap[0] = s->heap[--s->heap_n];
-		if (s->heap_n)
-			heap_down(s, 0);
 		r = search_node(s, &least);
 	}
 	return r;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/heap.h"
 #include "place/place-apart.h"
 #include "place/place-bounds.h"
 #include "place/place-internal.h"
@@ -16,9 +17,13 @@
 
 #define EXACT 15u /* in the place of a level */
 
+/* Keys, the greatest first. */
+#define IS_GREATER(a, b) ((a) > (b))
+HEAP_HEAD(keys, uint64_t);
+HEAP_DEFINE(keys, uint64_t, IS_GREATER, HEAP_NO_PLACE)
+
 struct place_search {
-	uint64_t *heap;
-	uint32_t heap_n, heap_size;
+	struct keys keys;
 
 	uint32_t *stamp; /* by node: the run that visited it last */
 	uint32_t run, n_stamps;
@@ -34,7 +39,7 @@ void place_search_free(struct place_search *s)
 {
 	if (!s)
 		return;
-	free(s->heap);
+	free(s->keys.v);
 	free(s->stamp);
 	free(s);
 }
@@ -50,34 +55,10 @@ static uint64_t key_of(int32_t grade, uint32_t first, uint32_t level)
 
 static int push(struct place_search *s, uint64_t key)
 {
-	uint32_t i = s->heap_n, up;
-
-	if (i == s->heap_size && array_grow(&s->heap, &s->heap_size, i + 1ul, sizeof(*s->heap)) < 0)
+	if (keys_reserve(&s->keys, s->keys.n + 1ul) < 0)
 		return -ENOMEM;
-	for (s->heap_n++; i; i = up) {
-		up = (i - 1) / 2;
-		if (s->heap[up] >= key)
-			break;
-		s->heap[i] = s->heap[up];
-	}
-	s->heap[i] = key;
+	keys_add(&s->keys, key);
 	return 0;
-}
-
-static uint64_t pop(struct place_search *s)
-{
-	uint64_t top = s->heap[0], last = s->heap[--s->heap_n];
-	uint32_t i = 0, down;
-
-	while ((down = 2 * i + 1) < s->heap_n) {
-		down += down + 1 < s->heap_n && s->heap[down + 1] > s->heap[down];
-		if (s->heap[down] <= last)
-			break;
-		s->heap[i] = s->heap[down];
-		i = down;
-	}
-	s->heap[i] = last;
-	return top;
 }
 
 /* What is looked for, and the best that was found. */
@@ -268,15 +249,16 @@ static void expect(const struct quest *q, uint64_t key)
 static int step(struct quest *q)
 {
 	const struct place_bounds *bounds = q->place->bounds;
-	const uint64_t key = pop(q->place->search);
+	struct keys *keys = &q->place->search->keys;
+	const uint64_t key = keys_take(keys);
 	const uint32_t node = node_of(key), level = key & 15;
 	const uint32_t pool = place_bounds_pool_of(bounds, node);
 
 	if (level)
 		return expand(q, pool, level - 1,
 			place_bounds_row_of(bounds, node) >> (FAN_BITS * level));
-	if (q->place->search->heap_n && !(q->place->search->heap[0] & 15))
-		expect(q, q->place->search->heap[0]);
+	if (keys->n && !(keys->v[0] & 15))
+		expect(q, keys->v[0]);
 	if (place_bounds_is_guess(bounds, node, q->column[pool]))
 		return look_closer(q, pool, node);
 	visit(q, node);
@@ -314,7 +296,7 @@ static int search_class(struct quest *q)
 	struct place_class of = place_bounds_class(q->place->bounds, &q->class);
 	int r = 0;
 
-	s->heap_n = 0;
+	s->keys.n = 0;
 	for (uint32_t i = 0; i < N_POOLS && r == 0; i++) {
 		const struct pool *g = place_bounds_pool(q->place->bounds, i);
 
@@ -331,7 +313,7 @@ static int search_class(struct quest *q)
 	}
 	if (r == 0 && q->is_drawn)
 		r = expand_drawn(q);
-	while (r == 0 && s->heap_n && s->heap[0] > q->best)
+	while (r == 0 && s->keys.n && s->keys.v[0] > q->best)
 		r = step(q);
 	return r;
 }
