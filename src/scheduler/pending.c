@@ -12,11 +12,9 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/heap.h"
 
 enum state { ACTIVE, BACKING_OFF, RESTING, OUT, N_STATES };
-
-/* An entry may be in one heap of each kind. */
-enum heap_kind { OF_STATE, OF_WAITING, N_HEAP_KINDS };
 
 struct entry {
 	UT_hash_handle hh;
@@ -24,23 +22,21 @@ struct entry {
 	struct pending_rank rank;
 	enum state state;
 	uint64_t until_ns; /* of the pause, which may be over; of the rest */
-	uint32_t tries, at[N_HEAP_KINDS];
-	bool has_failed; /* it pauses, whatever happens */
-	bool is_doubted; /* see pending_doubt_all() */
+	uint32_t tries;
+	uint32_t at_state, at_waiting; /* its places: in its state's heap, in its line's waiting */
+	bool has_failed;               /* it pauses, whatever happens */
+	bool is_doubted;               /* see pending_doubt_all() */
 	char name[];
 };
 
-struct heap {
-	struct entry **v;
-	uint32_t n, room;
-	enum heap_kind kind;
-	bool (*is_before)(const struct entry *a, const struct entry *b);
-};
+HEAP_HEAD(active, struct entry *);
+HEAP_HEAD(waiting, struct entry *);
+HEAP_HEAD(backing_off, struct entry *);
 
 struct line {
-	struct heap active;
-	struct heap waiting; /* those that back off or rest and may be tried before their time */
-	uint32_t n;          /* entries that stand in it, in whatever state */
+	struct active active;
+	struct waiting waiting; /* those that back off or rest and may be tried before their time */
+	uint32_t n;             /* entries that stand in it, in whatever state */
 };
 
 struct pending {
@@ -48,59 +44,13 @@ struct pending {
 	struct line *lines;
 	uint32_t n_lines, lines_room;
 	struct pending_lines known;
-	struct heap backing_off;
+	struct backing_off backing_off;
 	struct entry *resting;
 	uint32_t n_of[N_STATES];
 	struct rand *rand;
 };
 
-/* ---- heaps: the least on top ---- */
-
-static void heap_put(struct heap *h, struct entry *e, uint32_t at)
-{
-	h->v[at] = e;
-	e->at[h->kind] = at;
-}
-
-static void heap_up(struct heap *h, struct entry *e)
-{
-	uint32_t at = e->at[h->kind];
-
-	for (; at && h->is_before(e, h->v[(at - 1) / 2]); at = (at - 1) / 2)
-		heap_put(h, h->v[(at - 1) / 2], at);
-	heap_put(h, e, at);
-}
-
-static void heap_down(struct heap *h, struct entry *e)
-{
-	uint32_t at = e->at[h->kind], down;
-
-	while ((down = 2 * at + 1) < h->n) {
-		down += down + 1 < h->n && h->is_before(h->v[down + 1], h->v[down]);
-		if (!h->is_before(h->v[down], e))
-			break;
-		heap_put(h, h->v[down], at);
-		at = down;
-	}
-	heap_put(h, e, at);
-}
-
-static void heap_add(struct heap *h, struct entry *e)
-{
-	e->at[h->kind] = h->n++;
-	heap_up(h, e);
-}
-
-static void heap_remove(struct heap *h, struct entry *e)
-{
-	struct entry *last = h->v[--h->n];
-
-	if (last == e)
-		return;
-	heap_put(h, last, e->at[h->kind]);
-	heap_up(h, last);
-	heap_down(h, last);
-}
+/* ---- heaps ---- */
 
 static bool is_first(const struct entry *a, const struct entry *b)
 {
@@ -118,6 +68,20 @@ static bool is_sooner(const struct entry *a, const struct entry *b)
 	return a->until_ns != b->until_ns ? a->until_ns < b->until_ns : is_first(a, b);
 }
 
+static void set_at_state(struct entry *e, uint32_t at)
+{
+	e->at_state = at;
+}
+
+static void set_at_waiting(struct entry *e, uint32_t at)
+{
+	e->at_waiting = at;
+}
+
+HEAP_DEFINE(active, struct entry *, is_first, set_at_state)
+HEAP_DEFINE(waiting, struct entry *, is_first, set_at_waiting)
+HEAP_DEFINE(backing_off, struct entry *, is_sooner, set_at_state)
+
 /* ---- states ---- */
 
 static bool may_be_hurried(const struct entry *e)
@@ -128,12 +92,12 @@ static bool may_be_hurried(const struct entry *e)
 static void leave_state(struct pending *p, struct entry *e)
 {
 	if (may_be_hurried(e))
-		heap_remove(&p->lines[e->rank.line].waiting, e);
+		waiting_remove(&p->lines[e->rank.line].waiting, e->at_waiting);
 	p->n_of[e->state]--;
 	if (e->state == ACTIVE)
-		heap_remove(&p->lines[e->rank.line].active, e);
+		active_remove(&p->lines[e->rank.line].active, e->at_state);
 	else if (e->state == BACKING_OFF)
-		heap_remove(&p->backing_off, e);
+		backing_off_remove(&p->backing_off, e->at_state);
 	else if (e->state == RESTING)
 		DL_DELETE(p->resting, e);
 }
@@ -143,13 +107,13 @@ static void enter_state(struct pending *p, struct entry *e, enum state state)
 	e->state = state;
 	p->n_of[state]++;
 	if (state == ACTIVE)
-		heap_add(&p->lines[e->rank.line].active, e);
+		active_add(&p->lines[e->rank.line].active, e);
 	else if (state == BACKING_OFF)
-		heap_add(&p->backing_off, e);
+		backing_off_add(&p->backing_off, e);
 	else if (state == RESTING)
 		DL_APPEND(p->resting, e);
 	if (may_be_hurried(e))
-		heap_add(&p->lines[e->rank.line].waiting, e);
+		waiting_add(&p->lines[e->rank.line].waiting, e);
 }
 
 static void set_state(struct pending *p, struct entry *e, enum state state)
@@ -173,7 +137,6 @@ int pending_new(struct rand *rand, const struct pending_lines *lines, struct pen
 	if (!p)
 		return -ENOMEM;
 	p->known = *lines;
-	p->backing_off.is_before = is_sooner;
 	p->rand = rand;
 	*ret = p;
 	return 0;
@@ -198,11 +161,6 @@ void pending_free(struct pending *p)
 	free(p);
 }
 
-static int grow(struct heap *h, size_t n)
-{
-	return array_grow(&h->v, &h->room, n, sizeof(*h->v));
-}
-
 /* That line has room for one more, so that moving between states cannot fail. */
 static int reserve(struct pending *p, uint32_t at)
 {
@@ -214,15 +172,14 @@ static int reserve(struct pending *p, uint32_t at)
 		return -ENOMEM;
 	r = array_grow(&p->lines, &p->lines_room, at + 1ul, sizeof(*p->lines));
 	while (r == 0 && p->n_lines <= at)
-		p->lines[p->n_lines++] = (struct line){
-			.active = {.kind = OF_STATE, .is_before = is_first},
-			.waiting = {.kind = OF_WAITING, .is_before = is_first}};
+		p->lines[p->n_lines++] = (struct line){.n = 0};
 	if (r < 0)
 		return r;
 	line = &p->lines[at];
-	if (grow(&line->active, line->n + 1ul) < 0 || grow(&line->waiting, line->n + 1ul) < 0)
+	if (active_reserve(&line->active, line->n + 1ul) < 0 ||
+		waiting_reserve(&line->waiting, line->n + 1ul) < 0)
 		return -ENOMEM;
-	return grow(&p->backing_off, n);
+	return backing_off_reserve(&p->backing_off, n);
 }
 
 /* Also from one line into another. */
@@ -380,7 +337,7 @@ void pending_put_back_until(struct pending *p, const char *name, uint64_t until_
 static void wake_owed(struct pending *p)
 {
 	for (uint32_t i = 1; i < p->n_lines; i++) {
-		struct heap *waiting = &p->lines[i].waiting;
+		struct waiting *waiting = &p->lines[i].waiting;
 
 		if (!waiting->n || !p->known.is_owed(p->known.arg, i))
 			continue;
@@ -402,7 +359,7 @@ static struct entry *first_waiting(const struct pending *p)
 	struct entry *first = NULL;
 
 	for (uint32_t i = 0; i < p->n_lines; i++) {
-		const struct heap *waiting = &p->lines[i].waiting;
+		const struct waiting *waiting = &p->lines[i].waiting;
 
 		if (waiting->n && (!first || is_first(waiting->v[0], first)))
 			first = waiting->v[0];
