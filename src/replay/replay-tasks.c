@@ -9,46 +9,30 @@
 #include "base/clock.h"
 #include "core/water-fill.h"
 
-/* ---- departures to come: a binary heap, with entries that nobody minds any more ---- */
+/* ---- departures to come ---- */
 
-static bool is_before(const struct event *a, const struct event *b)
+static bool is_before(struct event a, struct event b)
 {
-	return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->slot < b->slot;
+	return a.at_ns != b.at_ns ? a.at_ns < b.at_ns : a.slot < b.slot;
 }
+
+HEAP_DEFINE(departures, struct event, is_before, HEAP_NO_PLACE)
 
 static int push(struct tasks *t, struct event event)
 {
-	uint32_t i = t->n_heap;
-
-	if (array_grow(&t->heap, &t->heap_room, i + 1, sizeof(*t->heap)) < 0)
+	if (departures_reserve(&t->departures, t->departures.n + 1ul) < 0)
 		return -ENOMEM;
-	t->n_heap++;
-	for (; i && is_before(&event, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		t->heap[i] = t->heap[(i - 1) / 2];
-	t->heap[i] = event;
+	departures_add(&t->departures, event);
 	return 0;
-}
-
-static void pop(struct tasks *t)
-{
-	const struct event last = t->heap[--t->n_heap];
-	uint32_t i = 0, child;
-
-	while ((child = 2 * i + 1) < t->n_heap) {
-		child += child + 1 < t->n_heap && is_before(&t->heap[child + 1], &t->heap[child]);
-		if (!is_before(&t->heap[child], &last))
-			break;
-		t->heap[i] = t->heap[child];
-		i = child;
-	}
-	t->heap[i] = last;
 }
 
 const struct event *tasks_next(struct tasks *t)
 {
-	while (t->n_heap && t->slots[t->heap[0].slot].version != t->heap[0].version)
-		pop(t);
-	return t->n_heap ? &t->heap[0] : NULL;
+	struct departures *d = &t->departures;
+
+	while (d->n && t->slots[d->v[0].slot].version != d->v[0].version)
+		departures_take(d);
+	return d->n ? &d->v[0] : NULL;
 }
 
 /* ---- shares ---- */
@@ -159,7 +143,7 @@ void tasks_done(struct tasks *t)
 	free(t->slots);
 	free(t->free_slots);
 	free(t->slot_of);
-	free(t->heap);
+	free(t->departures.v);
 	free(t->water);
 }
 

@@ -7,6 +7,7 @@
 #ifndef REPLAY_REPLAY_TASKS_H
 #define REPLAY_REPLAY_TASKS_H
 
+#include "base/heap.h"
 #include "replay/replay-internal.h"
 
 struct running {
@@ -15,7 +16,7 @@ struct running {
 	uint32_t task, tenant, node, n;
 	uint32_t got;     /* permille of each of its devices */
 	uint32_t longer;  /* permille: so much longer all takes while another of its kind is near */
-	uint32_t version; /* of its entry in the heap */
+	uint32_t version; /* of its entry in departures */
 	uint32_t device[SPEC_DEVICES_MAX];
 	uint32_t due[SPEC_DEVICES_MAX]; /* what each device would give */
 };
@@ -24,6 +25,8 @@ struct event {
 	uint64_t at_ns; /* CLOCK_NEVER: beyond all time there is */
 	uint32_t slot, version;
 };
+
+HEAP_HEAD(departures, struct event);
 
 /* Those on a device: slots. */
 struct crowd {
@@ -40,9 +43,8 @@ struct tasks {
 	uint32_t n_free, free_room;
 	uint32_t *slot_of; /* by tenant */
 	uint32_t slot_of_room;
-	struct event *heap;
-	uint32_t n_heap, heap_room;
-	struct crowd *crowds; /* by device */
+	struct departures departures; /* with entries of versions that are over */
+	struct crowd *crowds;         /* by device */
 	struct water_share *water;
 	uint32_t water_room;
 };
