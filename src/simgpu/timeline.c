@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/heap.h"
 
 /* `to` does not start before `from` is done; in the lists of both. */
 struct tl_edge {
@@ -38,6 +39,8 @@ struct device {
 	struct copy_engine copy[2];
 };
 
+HEAP_HEAD(arrivals, struct tl_op *);
+
 struct timeline {
 	struct tl_params p;
 	struct tl_hooks hooks;
@@ -46,8 +49,7 @@ struct timeline {
 	bool in_step, recheck;
 	uint64_t live; /* operations */
 	struct device dev[TL_MAX_DEVICES];
-	struct tl_op **heap; /* arrivals by ready_ns, order */
-	uint32_t heap_n, heap_cap;
+	struct arrivals arrivals; /* by ready_ns, order; has room for all live operations */
 	struct tl_op *work, **work_tail;
 	struct tl_link waits;
 	struct tl_link visible;
@@ -94,84 +96,17 @@ static void list_del(struct tl_link *l)
 
 /* ---- arrival heap ---- */
 
-static bool heap_less(const struct tl_op *a, const struct tl_op *b)
+static bool is_earlier(const struct tl_op *a, const struct tl_op *b)
 {
 	return a->ready_ns != b->ready_ns ? a->ready_ns < b->ready_ns : a->order < b->order;
 }
 
-static void heap_set(struct timeline *tl, uint32_t i, struct tl_op *op)
+static void set_heap_index(struct tl_op *op, uint32_t at)
 {
-	tl->heap[i] = op;
-	op->heap_index = i;
+	op->heap_index = at;
 }
 
-static void heap_up(struct timeline *tl, uint32_t i)
-{
-	struct tl_op *op = tl->heap[i];
-
-	while (i && heap_less(op, tl->heap[(i - 1) / 2])) {
-		heap_set(tl, i, tl->heap[(i - 1) / 2]);
-		i = (i - 1) / 2;
-	}
-	heap_set(tl, i, op);
-}
-
-static void heap_down(struct timeline *tl, uint32_t i)
-{
-	struct tl_op *op = tl->heap[i];
-
-	for (;;) {
-		uint32_t child = 2 * i + 1;
-
-		if (child >= tl->heap_n)
-			break;
-		if (child + 1 < tl->heap_n && heap_less(tl->heap[child + 1], tl->heap[child]))
-			child++;
-		if (!heap_less(tl->heap[child], op))
-			break;
-		heap_set(tl, i, tl->heap[child]);
-		i = child;
-	}
-	heap_set(tl, i, op);
-}
-
-static void heap_push(struct timeline *tl, struct tl_op *op)
-{
-	heap_set(tl, tl->heap_n++, op);
-	heap_up(tl, tl->heap_n - 1);
-}
-
-static void heap_remove(struct timeline *tl, struct tl_op *op)
-{
-	uint32_t i = op->heap_index;
-	struct tl_op *last = tl->heap[--tl->heap_n];
-
-	if (last == op)
-		return;
-	heap_set(tl, i, last);
-	heap_up(tl, i);
-	heap_down(tl, last->heap_index);
-}
-
-/* Room for every live operation, so that an operation's arrival cannot fail later. */
-static int heap_reserve(struct timeline *tl, uint64_t n)
-{
-	struct tl_op **heap;
-	uint64_t cap = tl->heap_cap ? tl->heap_cap : 256;
-
-	if (n <= tl->heap_cap)
-		return 0;
-	while (cap < n)
-		cap *= 2;
-	if (cap > UINT32_MAX / 2)
-		return -ENOMEM;
-	heap = realloc(tl->heap, cap * sizeof(*heap));
-	if (!heap)
-		return -ENOMEM;
-	tl->heap = heap;
-	tl->heap_cap = (uint32_t)cap;
-	return 0;
-}
+HEAP_DEFINE(arrivals, struct tl_op *, is_earlier, set_heap_index)
 
 /* ---- life ---- */
 
@@ -210,7 +145,7 @@ void tl_free(struct timeline *tl)
 		tl->free_edges = e->next_free;
 		free(e);
 	}
-	free(tl->heap);
+	free(tl->arrivals.v);
 	free(tl);
 }
 
@@ -272,7 +207,7 @@ static void unblock(struct timeline *tl, struct tl_op *op)
 	op->ready_ns = MAX(tl->now, earliest);
 	if (op->ready_ns > tl->now) {
 		op->state = TL_ARRIVING;
-		heap_push(tl, op);
+		arrivals_add(&tl->arrivals, op);
 	} else {
 		push_work(tl, op);
 	}
@@ -588,7 +523,7 @@ static uint64_t device_next(const struct device *dev)
 
 uint64_t tl_next_event(const struct timeline *tl)
 {
-	uint64_t t = tl->heap_n ? tl->heap[0]->ready_ns : TL_NEVER;
+	uint64_t t = tl->arrivals.n ? tl->arrivals.v[0]->ready_ns : TL_NEVER;
 
 	for (uint32_t i = 0; i < tl->p.devices; i++)
 		t = MIN(t, device_next(&tl->dev[i]));
@@ -693,12 +628,8 @@ static void step(struct timeline *tl, uint64_t t)
 			if (dev->contended && t >= dev->slice_end)
 				dev->dirty = true;
 		}
-		while (tl->heap_n && tl->heap[0]->ready_ns <= t) {
-			struct tl_op *op = tl->heap[0];
-
-			heap_remove(tl, op);
-			push_work(tl, op);
-		}
+		while (tl->arrivals.n && tl->arrivals.v[0]->ready_ns <= t)
+			push_work(tl, arrivals_take(&tl->arrivals));
 		do {
 			run_work(tl);
 			if (tl->recheck)
@@ -782,7 +713,7 @@ static void drop_op(struct timeline *tl, struct tl_op *op)
 
 	op->aborted = true;
 	switch (op->state) {
-	case TL_ARRIVING: heap_remove(tl, op); break;
+	case TL_ARRIVING: arrivals_remove(&tl->arrivals, op->heap_index); break;
 	case TL_READY:
 		if (linked(&op->queue)) {
 			list_del(&op->queue);
@@ -1015,7 +946,7 @@ int tl_submit(struct timeline *tl, struct tl_stream *stream, struct tl_op *op)
 	op_init(op);
 	op->stream = stream;
 	op->priority = stream->priority;
-	r = heap_reserve(tl, tl->live + 1 + op->nodes_left);
+	r = arrivals_reserve(&tl->arrivals, tl->live + 1 + op->nodes_left);
 	if (r >= 0)
 		r = depend_on_streams(tl, stream, op);
 	if (r < 0) {
