@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "controller/placeholder.h"
 #include "controller/share-pod.h"
-#include "kube/base64.h"
 
 #define PATCH_MAX (4u << 20)
 

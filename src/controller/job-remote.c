@@ -15,7 +15,6 @@
 #include "controller/secret.h"
 #include "controller/sign.h"
 #include "identity/identity.h"
-#include "kube/base64.h"
 
 #define STEPS_MAX 3
 #define LOOK_NS (AUTHORITY_OVERLAP_NS / 4)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "controller/secret.h"
 
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "controller/certificate.h"
-#include "kube/base64.h"
 #include "kube/json.h"
 
 char *secret_decode(const char *text)

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "identity/identity.h"
-#include "kube/base64.h"
 #include "kube/json.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/parse.h"
-#include "kube/base64.h"
 #include "kube/yaml.h"
 
 /* One file, parsed. */

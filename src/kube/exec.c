@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/process.h"
 #include "base/spawn.h"
-#include "kube/base64.h"
 #include "kube/time.h"
 
 /* What the child writes into. */

@@ -12,12 +12,12 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/rand.h"
 #include "identity/crt.h"
 #include "identity/request.h"
-#include "kube/base64.h"
 #include "kube/cache.h"
 #include "kube/write.h"
 

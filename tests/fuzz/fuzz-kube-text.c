@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "fuzz-yaml.h"
 #include "fuzz.h"
-#include "kube/base64.h"
 #include "kube/cache.h"
 #include "kube/config.h"
 #include "kube/discovery.h"

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "controller/sign.h"
 #include "fuzz.h"
 #include "identity/crt.h"
 #include "identity/identity.h"
-#include "kube/base64.h"
 #include "kube/json.h"
 
 #define NOW (UINT64_C(1700000000) * 1000000000)

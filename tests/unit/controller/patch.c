@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/str.h"
-#include "kube/base64.h"
 #include "kube/json.h"
 
 static void unescape(struct str step, char *out, size_t size)

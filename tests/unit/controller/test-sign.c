@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
 #include "controller/sign.h"
 #include "identity/identity.h"
-#include "kube/base64.h"
 #include "kube/json.h"
 #include "kube/time.h"
 #include "unit-json.h"

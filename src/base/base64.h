@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Base64 as JSON carries bytes: with padding; white space between is ignored when read. */
-#ifndef KUBE_BASE64_H
-#define KUBE_BASE64_H
+#ifndef BASE_BASE64_H
+#define BASE_BASE64_H
 
 #include "base/str.h"
 

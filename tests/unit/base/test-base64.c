@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
+#include "base/base64.h"
 #include "base/rand.h"
-#include "kube/base64.h"
 
 static void reads_and_writes_the_known(void **state)
 {
