@@ -198,12 +198,20 @@ void str_wipe(char **text)
 
 uint64_t str_hash(struct str s)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-	size_t i;
+	return str_hash_append(STR_HASH_START, s);
+}
 
-	for (i = 0; i < s.n; i++)
-		h = (h ^ (unsigned char)s.p[i]) * UINT64_C(0x100000001b3);
-	return h;
+uint64_t str_hash_append(uint64_t hash, struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		hash = (hash ^ (unsigned char)s.p[i]) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+uint64_t str_hash_text(uint64_t hash, const char *text)
+{
+	text = text ? text : "";
+	return str_hash_append(hash, (struct str){text, strlen(text) + 1});
 }
 
 void buf_init(struct buf *b, size_t max_bytes)

@@ -94,8 +94,13 @@ void str_blank_controls(char *p, size_t n);
 /* Overwrites what is there, frees it and leaves NULL: for secrets. Of NULL, nothing. */
 void str_wipe(char **text);
 
-/* FNV-1a, for tables whose keys no stranger chooses. */
+/* FNV-1a. For tables whose keys users choose there is base/hash.h. */
+#define STR_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t str_hash(struct str s);
+/* Goes on from the hash of what precedes s. */
+uint64_t str_hash_append(uint64_t hash, struct str s);
+/* The same over a terminated text and its 0, which parts it from the next; NULL is "". */
+uint64_t str_hash_text(uint64_t hash, const char *text);
 
 struct buf {
 	char *p; /* n bytes and a 0; NULL while empty and never grown */

@@ -6,9 +6,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/parse.h"
 #include "controller/placeholder.h"
-#include "kube/hash.h"
 #include "kube/time.h"
 #include "manifest/cordon.h"
 #include "spec/given.h"

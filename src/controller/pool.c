@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/str.h"
-#include "kube/hash.h"
 
 #define TRIES_MAX 16u
 

@@ -10,8 +10,8 @@
 #include <sys/queue.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "kube/backoff.h"
-#include "kube/hash.h"
 
 enum place { IDLE, READY, LATER };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "kube/hash.h"
+#include "base/hash.h"
 
 #define NOTHING UINT16_MAX /* as a share: more than 16 devices have */
 #define MIB (1u << 20)

@@ -7,7 +7,7 @@
 #include <sys/queue.h>
 
 #include "base/cleanup.h"
-#include "kube/hash.h"
+#include "base/hash.h"
 #include "kube/json.h"
 
 static const char *const kind_names[WEB_N_KINDS] = {"nodes", "use", "waiting", "totals"};

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/hash.h"
 #include "base/rand.h"
 #include "controller/web-internal.h"
 #include "controller/web-view.h"
-#include "kube/hash.h"
 #include "kube/time.h"
 #include "spec/measured.h"
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "kube/hash.h"
+#include "base/hash.h"
 
 #define KEY_MAX 1024u
 

@@ -4,10 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/str.h"
 #include "kube/event.h"
-
-#include "kube/hash.h"
 
 /* One Event that was written: by the hash of what makes it the same. */
 struct said {
@@ -91,20 +90,13 @@ void event_memory_free(struct event_memory *memory)
 	free(memory);
 }
 
-static uint64_t hash_of(uint64_t seed, const char *text)
-{
-	const uint64_t h = str_hash(str_from(text));
-
-	return (seed ^ h) * UINT64_C(0x9e3779b97f4a7c15) + (h >> 31);
-}
-
 static uint64_t object_key(const struct kube_event *e)
 {
-	uint64_t key = hash_of(1, e->object.kind);
+	uint64_t key = str_hash_text(STR_HASH_START, e->object.kind);
 
-	key = hash_of(key, e->object.namespace_name);
-	key = hash_of(key, e->object.name);
-	return hash_of(key, e->object.uid);
+	key = str_hash_text(key, e->object.namespace_name);
+	key = str_hash_text(key, e->object.name);
+	return str_hash_text(key, e->object.uid);
 }
 
 /* Whether the object has something left to say. */
@@ -151,8 +143,8 @@ void event_decide(struct event_memory *memory, const struct kube_event *event, u
 	uint64_t real_ns, struct event_decision *ret)
 {
 	const uint64_t object = object_key(event);
-	const uint64_t reason = hash_of(hash_of(object, event->type), event->reason);
-	const uint64_t message = hash_of(reason, event->message);
+	const uint64_t reason = str_hash_text(str_hash_text(object, event->type), event->reason);
+	const uint64_t message = str_hash_text(reason, event->message);
 	struct said *said;
 	uint64_t key;
 	bool is_new;

@@ -3,11 +3,9 @@
 #ifndef KUBERULES_VIEW_INTERNAL_H
 #define KUBERULES_VIEW_INTERNAL_H
 
-/* The usual one falls through cases, as only gcc can see from comments. */
-#define HASH_FUNCTION HASH_FNV
 #define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 
+#include "base/hash.h"
 #include "kuberules/view.h"
 
 #define TOPOLOGY_NONE UINT32_MAX

@@ -31,17 +31,10 @@ bool peers_is_due(const struct peers *peers, uint64_t now_ns)
 
 /* ---- who is taken ---- */
 
-static uint64_t hash(uint64_t h, const char *text)
-{
-	for (; *text; text++)
-		h = (h ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-	return h * UINT64_C(0x100000001b3); /* between two texts: a byte 0 */
-}
-
-/* FNV-1a of both names, well mixed. */
+/* A hash of both names, well mixed. */
 static uint64_t weight_of(const char *own, const char *name)
 {
-	struct rand mixed = rand_seeded(hash(hash(UINT64_C(0xcbf29ce484222325), own), name));
+	struct rand mixed = rand_seeded(str_hash_text(str_hash_text(STR_HASH_START, own), name));
 
 	return rand_u64(&mixed);
 }

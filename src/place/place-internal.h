@@ -5,13 +5,10 @@
 
 #include <stddef.h>
 
-/* The usual one falls through cases, as only gcc can see from comments. */
-#define HASH_FUNCTION HASH_FNV
-/* Without it uthash exits. What could not be added has hh.tbl == NULL. */
 #define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "place/place-draw.h"
 #include "place/place.h"
 

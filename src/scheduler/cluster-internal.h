@@ -3,14 +3,9 @@
 #ifndef SCHEDULER_CLUSTER_INTERNAL_H
 #define SCHEDULER_CLUSTER_INTERNAL_H
 
-/*
- * As in view-internal.h: uthash's own function falls through cases, as only gcc can see from
- * comments, and without memory the caller of HASH_ADD sees an element without a table.
- */
-#define HASH_FUNCTION HASH_FNV
 #define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 
+#include "base/hash.h"
 #include "kuberules/fit.h"
 #include "kuberules/labels.h"
 #include "kuberules/view.h"

@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The usual one falls through cases, as only gcc can see from comments. */
-#define HASH_FUNCTION HASH_FNV
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
+
+#define HASH_NONFATAL_OOM 1
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/heap.h"
 
 enum state { ACTIVE, BACKING_OFF, RESTING, OUT, N_STATES };

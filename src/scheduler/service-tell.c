@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
-#include "kube/hash.h"
 #include "kube/time.h"
 
 #define SLOW_NS (NSEC_PER_SEC / 10)

@@ -96,12 +96,24 @@ static void copies_or_says_that_it_does_not_fit(void **state)
 	assert_string_equal(dst, "");
 }
 
+static void hashes_texts_apart_from_one_another(void **state)
+{
+	const uint64_t a = str_hash_text(STR_HASH_START, "a"), none = str_hash(STR("\0"));
+
+	assert_true(a == str_hash(STR("a\0")));
+	assert_true(str_hash_text(a, "b") == str_hash(STR("a\0b\0")));
+	assert_true(str_hash_text(a, "b") != str_hash_text(STR_HASH_START, "ab"));
+	assert_true(str_hash_text(STR_HASH_START, NULL) == none);
+	assert_true(str_hash_text(STR_HASH_START, "") == none);
+}
+
 static void hashes_as_published(void **state)
 {
 	/* FNV-1a's own test vectors. */
 	assert_true(str_hash(STR("")) == UINT64_C(0xcbf29ce484222325));
 	assert_true(str_hash(STR("a")) == UINT64_C(0xaf63dc4c8601ec8c));
 	assert_true(str_hash(STR("foobar")) == UINT64_C(0x85944171f73967e8));
+	assert_true(str_hash_append(str_hash(STR("foo")), STR("bar")) == str_hash(STR("foobar")));
 }
 
 static void a_buffer_grows_to_its_maximum_and_no_further(void **state)
@@ -218,6 +230,6 @@ static void tells_how_far_apart_words_are(void **state)
 UNIT_MAIN(UNIT(compares_pieces), UNIT(skips_prefix_and_suffix), UNIT(splits_with_empty_pieces),
 	UNIT(does_not_read_behind_the_piece), UNIT(finds_words), UNIT(measures_characters),
 	UNIT(tells_how_far_apart_words_are), UNIT(trims), UNIT(copies_or_says_that_it_does_not_fit),
-	UNIT(hashes_as_published), UNIT(a_buffer_grows_to_its_maximum_and_no_further),
-	UNIT(a_buffer_remembers_its_failure), UNIT(formats_into_a_buffer),
-	UNIT(consumes_from_the_front), UNIT(hands_its_memory_over))
+	UNIT(hashes_as_published), UNIT(hashes_texts_apart_from_one_another),
+	UNIT(a_buffer_grows_to_its_maximum_and_no_further), UNIT(a_buffer_remembers_its_failure),
+	UNIT(formats_into_a_buffer), UNIT(consumes_from_the_front), UNIT(hands_its_memory_over))

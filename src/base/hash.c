@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/hash.h"
+#include "base/hash.h"
 
 #include <stdatomic.h>
 
 #include "base/rand.h"
+#include "base/str.h"
 
 /* FNV-1a from a random beginning, and mixed at the end. */
-uint32_t kube_hash(const void *p, size_t n)
+uint32_t hash_seeded(const void *p, size_t n)
 {
-	static _Atomic uint64_t seed; /* clients may have threads */
-	const unsigned char *bytes = p;
+	static _Atomic uint64_t seed;
 	uint64_t h = seed, none = 0;
 
 	if (!h) {
@@ -18,8 +18,7 @@ uint32_t kube_hash(const void *p, size_t n)
 		if (!atomic_compare_exchange_strong(&seed, &none, h))
 			h = none;
 	}
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+	h = str_hash_append(h, (struct str){p, n});
 	h ^= h >> 29;
 	return (uint32_t)((h * UINT64_C(0xbf58476d1ce4e5b9)) >> 32);
 }
