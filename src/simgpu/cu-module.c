@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/str.h"
 
 enum { IMAGE_FILE_MAX = 1 << 30, PTX_NEWEST = 90 };
 
@@ -207,15 +208,6 @@ static uint32_t sim_kernel_of(const struct image_kernel *kernel)
 	return SIM_KERNEL_OTHER;
 }
 
-static uint32_t name_hash(const char *name)
-{
-	uint32_t hash = 2166136261u;
-
-	for (; *name; name++)
-		hash = (hash ^ (uint8_t)*name) * 16777619u;
-	return hash;
-}
-
 void cu_module_free(struct cu_module *module)
 {
 	struct sim_request request = {.type = SIM_MSG_MODULE_UNLOAD};
@@ -264,7 +256,7 @@ CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 		function->module = module;
 		function->kernel = &image->image.kernels[i];
 		function->sim_kernel = sim_kernel_of(function->kernel);
-		function->name_id = name_hash(function->kernel->name);
+		function->name_id = (uint32_t)str_hash(str_from(function->kernel->name));
 		function->cache_config = CU_FUNC_CACHE_PREFER_NONE;
 		for (size_t j = 0; j < ARRAY_SIZE(function->attributes); j++)
 			function->attributes[j] = -1;
