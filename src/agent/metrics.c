@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "agent/audit.h"
 #include "agent/client.h"
@@ -10,185 +11,207 @@
 #include "agent/memory.h"
 #include "agent/tenant.h"
 #include "agent/usage.h"
+#include "base/array.h"
+#include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/prom.h"
 #include "http/listen.h"
 
-/* One value of a tenant on a device. */
-struct value {
+/* A tenant on a device. */
+struct tenant_sample {
 	const struct tenant_device *td;
-	const struct arbiter_usage *usage;
-	uint64_t now;
+	struct arbiter_usage usage;
+	uint64_t memory_bytes, quota_bytes, denied;
+	uint32_t share, request, limit; /* permille */
+	bool is_simulated, holds, wants;
 };
 
-static double used_seconds(const struct value *v)
-{
-	return (double)v->usage->used_ns / NSEC_PER_SEC;
-}
-static double waited_seconds(const struct value *v)
-{
-	return (double)v->usage->waited_ns / NSEC_PER_SEC;
-}
-static double share(const struct value *v)
-{
-	return usage_permille(v->td, NSEC_PER_SEC, v->now) / 1000.0;
-}
-static double request(const struct value *v)
-{
-	return v->td->tenant->spec.request / 1000.0;
-}
-static double limit(const struct value *v)
-{
-	return v->td->tenant->spec.limit / 1000.0;
-}
-static double memory(const struct value *v)
-{
-	return (double)memory_used(v->td);
-}
-static double quota(const struct value *v)
-{
-	return (double)v->td->quota_bytes;
-}
-static double denied(const struct value *v)
-{
-	return (double)memory_denied(v->td);
-}
-static double holds(const struct value *v)
-{
-	return v->td->is_open;
-}
-static double wants(const struct value *v)
-{
-	return v->td->does_want;
-}
+#define FIELD(member) PROM_FIELD(struct tenant_sample, member)
 
-static const struct tenant_metric {
-	const char *name, *type, *help;
-	double (*get)(const struct value *v);
-} tenant_metrics[] = {
-	{"divvy_tenant_gpu_seconds_total", "counter", "Device time charged.", used_seconds},
-	{"divvy_tenant_waited_seconds_total", "counter",
-		"Time it wanted the device and did not hold it.", waited_seconds},
-	{"divvy_tenant_share", "gauge", "Share of the device in the last second.", share},
-	{"divvy_tenant_request", "gauge", "Share that is guaranteed.", request},
-	{"divvy_tenant_limit", "gauge", "Most it may take.", limit},
-	{"divvy_tenant_memory_bytes", "gauge", "Device memory in use.", memory},
-	{"divvy_tenant_memory_quota_bytes", "gauge", "Device memory it may use.", quota},
-	{"divvy_tenant_memory_denied_total", "counter",
-		"Allocations refused for the quota, as its processes count them.", denied},
-	{"divvy_tenant_holds", "gauge", "1 while it holds the device.", holds},
-	{"divvy_tenant_wants", "gauge", "1 while it wants the device.", wants},
+static const struct prom_metric tenant_metrics[] = {
+	{"divvy_tenant_gpu_seconds_total", PROM_COUNTER, "Device time charged.",
+		FIELD(usage.used_ns), NSEC_PER_SEC},
+	{"divvy_tenant_waited_seconds_total", PROM_COUNTER,
+		"Time it wanted the device and did not hold it.", FIELD(usage.waited_ns),
+		NSEC_PER_SEC},
+	{"divvy_tenant_share", PROM_GAUGE, "Share of the device in the last second.", FIELD(share),
+		SPEC_SHARE_ONE},
+	{"divvy_tenant_request", PROM_GAUGE, "Share that is guaranteed.", FIELD(request),
+		SPEC_SHARE_ONE},
+	{"divvy_tenant_limit", PROM_GAUGE, "Most it may take.", FIELD(limit), SPEC_SHARE_ONE},
+	{"divvy_tenant_memory_bytes", PROM_GAUGE, "Device memory in use.", FIELD(memory_bytes)},
+	{"divvy_tenant_memory_quota_bytes", PROM_GAUGE, "Device memory it may use.",
+		FIELD(quota_bytes)},
+	{"divvy_tenant_memory_denied_total", PROM_COUNTER,
+		"Allocations refused for the quota, as its processes count them.", FIELD(denied)},
+	{"divvy_tenant_holds", PROM_GAUGE, "1 while it holds the device.", FIELD(holds)},
+	{"divvy_tenant_wants", PROM_GAUGE, "1 while it wants the device.", FIELD(wants)},
 };
 
-static double device_memory(const struct device *d)
-{
-	return (double)d->info.memory_bytes;
-}
-static double device_used(const struct device *d)
-{
-	return (double)d->used_bytes;
-}
-static double device_room(const struct device *d)
-{
-	return (double)ledger_room(d->ledger, SPEC_MEMORY_FAIL);
-}
+#undef FIELD
 
-static double device_healthy(const struct device *d)
+static void label_tenant(struct buf *out, const void *of)
 {
-	return !device_is_ill(d);
-}
-
-static double device_xids(const struct device *d)
-{
-	return (double)d->n_xids;
-}
-
-static double device_xid(const struct device *d)
-{
-	return (double)d->xid;
-}
-
-static const struct device_metric {
-	const char *name, *type, *help;
-	double (*get)(const struct device *d);
-} device_metrics[] = {
-	{"divvy_device_memory_bytes", "gauge", "Memory of the device.", device_memory},
-	{"divvy_device_memory_used_bytes", "gauge", "Memory in use on it, as it says.",
-		device_used},
-	{"divvy_device_memory_free_bytes", "gauge", "Memory that could still be promised.",
-		device_room},
-	{"divvy_device_healthy", "gauge",
-		"0 where the driver does not answer for it, or has told of an error that is no "
-		"program's.",
-		device_healthy},
-	{"divvy_device_xids_total", "counter",
-		"Errors (Xids) that the driver has told of since the daemon's start.", device_xids},
-	{"divvy_device_xid", "gauge",
-		"The first Xid that is no program's since the daemon's start; 0: none.",
-		device_xid},
-};
-
-static void add_tenants(struct agent *agent, struct buf *out, const struct tenant_metric *metric)
-{
-	uint64_t now = clock_now_ns();
-	const struct tenant *t;
+	const struct tenant_sample *sample = of;
+	const struct tenant *t = sample->td->tenant;
 	char id[16];
 
-	prom_head(out, metric->name, metric->type, metric->help);
-	LIST_FOREACH(t, &agent->tenants, link)
-		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
-			struct arbiter_usage usage = {0};
-			struct value v = {&t->devices[i], &usage, now};
-
-			arbiter_usage_get(
-				agent->arbiter, t->id, t->devices[i].device->index, now, &usage);
-			snprintf(id, sizeof(id), "%u", t->id);
-			prom_begin(out, metric->name);
-			prom_label(out, "tenant", id);
-			prom_label(out, "name", t->name);
-			prom_label(out, "class", spec_class_name(t->spec.class));
-			prom_label(out, "device", t->devices[i].device->info.uuid);
-			prom_label(out, "simulated", agent->devices->is_simulated ? "1" : "0");
-			if (t->pod) {
-				prom_label(out, "namespace", t->pod->space);
-				prom_label(out, "pod", t->pod->name);
-				prom_label(out, "container", t->pod->container);
-			}
-			prom_end(out, metric->get(&v));
-		}
+	snprintf(id, sizeof(id), "%u", t->id);
+	prom_label(out, "tenant", id);
+	prom_label(out, "name", t->name);
+	prom_label(out, "class", spec_class_name(t->spec.class));
+	prom_label(out, "device", sample->td->device->info.uuid);
+	prom_label(out, "simulated", sample->is_simulated ? "1" : "0");
+	if (t->pod) {
+		prom_label(out, "namespace", t->pod->space);
+		prom_label(out, "pod", t->pod->name);
+		prom_label(out, "container", t->pod->container);
+	}
 }
 
-static void add_devices(struct agent *agent, struct buf *out, const struct device_metric *metric)
+static struct tenant_sample sample_of(
+	const struct agent *agent, const struct tenant_device *td, uint64_t now)
 {
-	prom_head(out, metric->name, metric->type, metric->help);
-	for (uint32_t k = 0; k < agent->devices->n; k++) {
-		const struct device *d = &agent->devices->devices[k];
+	struct tenant_sample sample = {.td = td,
+		.memory_bytes = memory_used(td),
+		.quota_bytes = td->quota_bytes,
+		.denied = memory_denied(td),
+		.share = usage_permille(td, NSEC_PER_SEC, now),
+		.request = td->tenant->spec.request,
+		.limit = td->tenant->spec.limit,
+		.is_simulated = agent->devices->is_simulated,
+		.holds = td->is_open,
+		.wants = td->does_want};
 
-		prom_begin(out, metric->name);
-		prom_label(out, "device", d->info.uuid);
-		prom_label(out, "model", d->info.model);
-		prom_label(out, "simulated", agent->devices->is_simulated ? "1" : "0");
-		prom_end(out, metric->get(d));
+	arbiter_usage_get(agent->arbiter, td->tenant->id, td->device->index, now, &sample.usage);
+	return sample;
+}
+
+static void add_tenants(struct agent *agent, struct buf *out)
+{
+	static const struct prom_table table = {tenant_metrics, ARRAY_SIZE(tenant_metrics),
+		sizeof(struct tenant_sample), label_tenant};
+	_cleanup_free_ struct tenant_sample *samples = NULL;
+	const uint64_t now = clock_now_ns();
+	uint32_t n = 0, room = 0;
+	const struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link) {
+		if (t->is_ending)
+			continue;
+		if (array_grow(&samples, &room, n + (size_t)t->n, sizeof(*samples)) < 0) {
+			out->error = -ENOMEM;
+			return;
+		}
+		for (uint32_t i = 0; i < t->n; i++)
+			samples[n++] = sample_of(agent, &t->devices[i], now);
 	}
+	prom_add_table(out, &table, samples, n);
+}
+
+struct device_sample {
+	const struct device *device;
+	uint64_t memory_bytes, used_bytes, free_bytes, n_xids, xid;
+	bool is_simulated, is_healthy;
+};
+
+#define FIELD(member) PROM_FIELD(struct device_sample, member)
+
+static const struct prom_metric device_metrics[] = {
+	{"divvy_device_memory_bytes", PROM_GAUGE, "Memory of the device.", FIELD(memory_bytes)},
+	{"divvy_device_memory_used_bytes", PROM_GAUGE, "Memory in use on it, as it says.",
+		FIELD(used_bytes)},
+	{"divvy_device_memory_free_bytes", PROM_GAUGE, "Memory that could still be promised.",
+		FIELD(free_bytes)},
+	{"divvy_device_healthy", PROM_GAUGE,
+		"0 where the driver does not answer for it, or has told of an error that is no "
+		"program's.",
+		FIELD(is_healthy)},
+	{"divvy_device_xids_total", PROM_COUNTER,
+		"Errors (Xids) that the driver has told of since the daemon's start.",
+		FIELD(n_xids)},
+	{"divvy_device_xid", PROM_GAUGE,
+		"The first Xid that is no program's since the daemon's start; 0: none.",
+		FIELD(xid)},
+};
+
+#undef FIELD
+
+static void label_device(struct buf *out, const void *of)
+{
+	const struct device_sample *sample = of;
+
+	prom_label(out, "device", sample->device->info.uuid);
+	prom_label(out, "model", sample->device->info.model);
+	prom_label(out, "simulated", sample->is_simulated ? "1" : "0");
+}
+
+static void add_devices(const struct device_set *set, struct buf *out)
+{
+	static const struct prom_table table = {device_metrics, ARRAY_SIZE(device_metrics),
+		sizeof(struct device_sample), label_device};
+	_cleanup_free_ struct device_sample *samples = NULL;
+	uint32_t room = 0;
+
+	if (array_grow(&samples, &room, set->n, sizeof(*samples)) < 0) {
+		out->error = -ENOMEM;
+		return;
+	}
+	for (uint32_t i = 0; i < set->n; i++) {
+		const struct device *d = &set->devices[i];
+
+		samples[i] = (struct device_sample){.device = d,
+			.memory_bytes = d->info.memory_bytes,
+			.used_bytes = d->used_bytes,
+			.free_bytes = ledger_room(d->ledger, SPEC_MEMORY_FAIL),
+			.n_xids = d->n_xids,
+			.xid = d->xid,
+			.is_simulated = set->is_simulated,
+			.is_healthy = !device_is_ill(d)};
+	}
+	prom_add_table(out, &table, samples, set->n);
+}
+
+struct daemon_sample {
+	uint32_t n_tenants, n_processes, n_strangers, n_missing_devices;
+	uint64_t n_refused_grants, uptime_ns;
+};
+
+#define FIELD(member) PROM_FIELD(struct daemon_sample, member)
+
+static const struct prom_metric daemon_metrics[] = {
+	{"divvy_tenants", PROM_GAUGE, "Tenants.", FIELD(n_tenants)},
+	{"divvy_processes", PROM_GAUGE, "Registered processes.", FIELD(n_processes)},
+	{"divvy_strangers", PROM_GAUGE, "Processes on devices that belong to no tenant.",
+		FIELD(n_strangers)},
+	{"divvy_devices_missing", PROM_GAUGE,
+		"Devices that this node had before and that the driver does not list any more.",
+		FIELD(n_missing_devices)},
+	{"divvy_grants_refused_total", PROM_COUNTER, "Containers of pods that were not let start.",
+		FIELD(n_refused_grants)},
+	{"divvy_uptime_seconds", PROM_GAUGE, "Since the daemon has started.", FIELD(uptime_ns),
+		NSEC_PER_SEC},
+};
+
+static void add_daemon(const struct agent *agent, struct buf *out)
+{
+	static const struct prom_table table = {
+		daemon_metrics, ARRAY_SIZE(daemon_metrics), sizeof(struct daemon_sample), NULL};
+	const struct daemon_sample sample = {.n_tenants = agent->n_tenants,
+		.n_processes = agent->n_processes,
+		.n_strangers = audit_strangers(agent),
+		.n_missing_devices = agent->n_missing_devices,
+		.n_refused_grants = agent->n_refused_grants,
+		.uptime_ns = clock_since_ns(clock_now_ns(), agent->started_ns)};
+
+	prom_add_table(out, &table, &sample, 1);
 }
 
 int metrics_format(struct agent *agent, struct buf *out)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(tenant_metrics); i++)
-		add_tenants(agent, out, &tenant_metrics[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(device_metrics); i++)
-		add_devices(agent, out, &device_metrics[i]);
-	prom_add(out, "divvy_tenants", "gauge", "Tenants.", agent->n_tenants);
-	prom_add(out, "divvy_processes", "gauge", "Registered processes.", agent->n_processes);
-	prom_add(out, "divvy_strangers", "gauge", "Processes on devices that belong to no tenant.",
-		audit_strangers(agent));
-	prom_add(out, "divvy_devices_missing", "gauge",
-		"Devices that this node had before and that the driver does not list any more.",
-		agent->n_missing_devices);
-	prom_add(out, "divvy_grants_refused_total", "counter",
-		"Containers of pods that were not let start.", (double)agent->n_refused_grants);
-	prom_add(out, "divvy_uptime_seconds", "gauge", "Since the daemon has started.",
-		(double)clock_since_ns(clock_now_ns(), agent->started_ns) / NSEC_PER_SEC);
+	add_tenants(agent, out);
+	add_devices(agent->devices, out);
+	add_daemon(agent, out);
 	return buf_error(out);
 }
 

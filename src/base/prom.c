@@ -24,16 +24,6 @@ static const struct {
 	{100 * NSEC_PER_SEC, "100"},
 };
 
-void prom_head(struct buf *out, const char *name, const char *type, const char *help)
-{
-	buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-void prom_begin(struct buf *out, const char *name)
-{
-	buf_add_text(out, name);
-}
-
 void prom_label(struct buf *out, const char *key, const char *value)
 {
 	const bool is_first = !out->n || out->p[out->n - 1] != '"';
@@ -50,18 +40,6 @@ void prom_label(struct buf *out, const char *key, const char *value)
 	buf_add_byte(out, '"');
 }
 
-void prom_end(struct buf *out, double value)
-{
-	buf_addf(out, "%s %.15g\n", out->n && out->p[out->n - 1] == '"' ? "}" : "", value);
-}
-
-void prom_add(struct buf *out, const char *name, const char *type, const char *help, double value)
-{
-	prom_head(out, name, type, help);
-	prom_begin(out, name);
-	prom_end(out, value);
-}
-
 void prom_observe(struct prom_histogram *histogram, uint64_t duration_ns)
 {
 	uint32_t i = 0;
@@ -72,12 +50,10 @@ void prom_observe(struct prom_histogram *histogram, uint64_t duration_ns)
 	histogram->sum_ns += duration_ns;
 }
 
-void prom_add_histogram(
-	struct buf *out, const char *name, const char *help, const struct prom_histogram *histogram)
+static void add_histogram(struct buf *out, const char *name, const struct prom_histogram *histogram)
 {
 	uint64_t n = 0;
 
-	prom_head(out, name, "histogram", help);
 	for (uint32_t i = 0; i <= PROM_BUCKETS; i++) {
 		n += histogram->n[i];
 		buf_addf(out, "%s_bucket{le=\"%s\"} %" PRIu64 "\n", name,
@@ -85,4 +61,50 @@ void prom_add_histogram(
 	}
 	buf_addf(out, "%s_sum %.9g\n%s_count %" PRIu64 "\n", name,
 		(double)histogram->sum_ns / NSEC_PER_SEC, name, n);
+}
+
+static double value_of(const struct prom_metric *metric, const char *field)
+{
+	double value = 0;
+
+	if (metric->field == PROM_BOOL)
+		value = *(const bool *)field;
+	else if (metric->field == PROM_UINT32)
+		value = *(const uint32_t *)(const void *)field;
+	else
+		value = (double)*(const uint64_t *)(const void *)field;
+	return metric->per != 0 ? value / metric->per : value;
+}
+
+static void add_sample(struct buf *out, const struct prom_metric *metric,
+	void (*label)(struct buf *out, const void *sample), const void *sample)
+{
+	const char *field = (const char *)sample + metric->at;
+
+	if (metric->field == PROM_DURATIONS) {
+		add_histogram(out, metric->name,
+			*(const struct prom_histogram *const *)(const void *)field);
+		return;
+	}
+	buf_add_text(out, metric->name);
+	if (label)
+		label(out, sample);
+	buf_addf(out, "%s %.15g\n", label ? "}" : "", value_of(metric, field));
+}
+
+void prom_add_table(
+	struct buf *out, const struct prom_table *table, const void *samples, size_t n_samples)
+{
+	static const char *const types[] = {
+		[PROM_GAUGE] = "gauge", [PROM_COUNTER] = "counter", [PROM_HISTOGRAM] = "histogram"};
+
+	for (size_t i = 0; i < table->n; i++) {
+		const struct prom_metric *metric = &table->metrics[i];
+
+		buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help,
+			metric->name, types[metric->type]);
+		for (size_t k = 0; k < n_samples; k++)
+			add_sample(out, metric, table->label,
+				(const char *)samples + k * table->sample_bytes);
+	}
 }

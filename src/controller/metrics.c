@@ -1,137 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "controller/metrics.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/prom.h"
 #include "controller/web-view.h"
 
-static double leads(const struct controller *c)
-{
-	return c->is_leading;
-}
-static double ready(const struct controller *c)
-{
-	return c->is_ready;
-}
-static double refused(const struct controller *c)
-{
-	return (double)c->n_reviews[0];
-}
-static double allowed(const struct controller *c)
-{
-	return (double)c->n_reviews[1];
-}
-static double taken(const struct controller *c)
-{
-	return (double)queue_counts(c->queue).n_taken;
-}
-static double failed(const struct controller *c)
-{
-	return (double)queue_counts(c->queue).n_failed;
-}
-static double waiting(const struct controller *c)
-{
-	return queue_counts(c->queue).n_waiting;
-}
-static double share_pods(const struct controller *c)
-{
-	return (double)kube_cache_count(c->watched[CACHE_SHARE_PODS].cache);
-}
-static double nodes(const struct controller *c)
-{
-	return (double)kube_cache_count(c->watched[CACHE_GPU_NODES].cache);
-}
-static double pods_waiting(const struct controller *c)
-{
-	return web_counts(c->web).n_waiting;
-}
-static double nodes_silent(const struct controller *c)
-{
-	return web_counts(c->web).n_silent;
-}
-static double viewers(const struct controller *c)
-{
-	return web_counts(c->web).n_viewers;
-}
-static double certificates_issued(const struct controller *c)
-{
-	return (double)c->n_certificates[1];
-}
-static double certificates_refused(const struct controller *c)
-{
-	return (double)c->n_certificates[0];
-}
-static double calls(const struct controller *c)
-{
-	return (double)kube_client_counts(c->client).n_tries;
-}
-static double calls_failed(const struct controller *c)
-{
-	return (double)kube_client_counts(c->client).n_failures;
-}
-static double events(const struct controller *c)
-{
-	return (double)kube_recorder_counts(c->recorder).n_written;
-}
-static double uptime(const struct controller *c)
-{
-	return (double)clock_since_ns(clock_now_ns(), c->started_ns) / NSEC_PER_SEC;
-}
-
-static const struct {
-	const char *name, *type, *help;
-	double (*get)(const struct controller *c);
-} metrics[] = {
-	{"divvy_controller_leads", "gauge", "1 where it reconciles.", leads},
-	{"divvy_controller_ready", "gauge", "1 where API servers trust its webhook.", ready},
-	{"divvy_controller_reviews_refused_total", "counter", "Admission reviews refused.",
-		refused},
-	{"divvy_controller_reviews_allowed_total", "counter", "Admission reviews allowed.",
-		allowed},
-	{"divvy_controller_reconciles_total", "counter", "Objects looked at.", taken},
-	{"divvy_controller_reconcile_errors_total", "counter", "Those that failed, and come again.",
-		failed},
-	{"divvy_controller_reconciles_waiting", "gauge", "Objects to be looked at.", waiting},
-	{"divvy_controller_share_pods", "gauge", "SharePods there are.", share_pods},
-	{"divvy_controller_gpu_nodes", "gauge", "GPUNodes there are.", nodes},
-	{"divvy_controller_gpu_nodes_silent", "gauge", "Those whose daemon has not been heard.",
-		nodes_silent},
-	{"divvy_controller_pods_waiting", "gauge", "Pods that wait for a place or their start.",
-		pods_waiting},
-	{"divvy_controller_page_viewers", "gauge", "Who looks at the page.", viewers},
-	{"divvy_controller_certificates_issued_total", "counter",
-		"Certificates given to nodes' daemons.", certificates_issued},
-	{"divvy_controller_certificates_refused_total", "counter",
-		"Requests for certificates that were refused.", certificates_refused},
-	{"divvy_controller_api_calls_total", "counter", "Requests to the API server.", calls},
-	{"divvy_controller_api_call_errors_total", "counter", "Those that failed.", calls_failed},
-	{"divvy_controller_events_total", "counter", "Events written.", events},
-	{"divvy_controller_uptime_seconds", "gauge", "Since it has started.", uptime},
+/* What the metrics are read from. */
+struct sample {
+	struct queue_counts queue;
+	struct web_counts web;
+	struct kube_client_counts client;
+	struct kube_recorder_counts events;
+	uint64_t n_reviews[2], n_certificates[2]; /* refused, and the others */
+	uint64_t n_share_pods, n_gpu_nodes, uptime_ns;
+	bool is_leading, is_ready;
 };
 
-/* What pods ask for, in whole devices: what the webhook has put in. */
-static void add_asked(const struct controller *c, struct buf *out)
-{
-	static const char name[] = "divvy_pod_asked_share";
-	const struct kube_entry *e = NULL;
+#define FIELD(member) PROM_FIELD(struct sample, member)
 
-	prom_head(out, name, "gauge", "Devices that a pod asks for, of those not ended.");
+static const struct prom_metric metrics[] = {
+	{"divvy_controller_leads", PROM_GAUGE, "1 where it reconciles.", FIELD(is_leading)},
+	{"divvy_controller_ready", PROM_GAUGE, "1 where API servers trust its webhook.",
+		FIELD(is_ready)},
+	{"divvy_controller_reviews_refused_total", PROM_COUNTER, "Admission reviews refused.",
+		FIELD(n_reviews[0])},
+	{"divvy_controller_reviews_allowed_total", PROM_COUNTER, "Admission reviews allowed.",
+		FIELD(n_reviews[1])},
+	{"divvy_controller_reconciles_total", PROM_COUNTER, "Objects looked at.",
+		FIELD(queue.n_taken)},
+	{"divvy_controller_reconcile_errors_total", PROM_COUNTER,
+		"Those that failed, and come again.", FIELD(queue.n_failed)},
+	{"divvy_controller_reconciles_waiting", PROM_GAUGE, "Objects to be looked at.",
+		FIELD(queue.n_waiting)},
+	{"divvy_controller_share_pods", PROM_GAUGE, "SharePods there are.", FIELD(n_share_pods)},
+	{"divvy_controller_gpu_nodes", PROM_GAUGE, "GPUNodes there are.", FIELD(n_gpu_nodes)},
+	{"divvy_controller_gpu_nodes_silent", PROM_GAUGE, "Those whose daemon has not been heard.",
+		FIELD(web.n_silent)},
+	{"divvy_controller_pods_waiting", PROM_GAUGE, "Pods that wait for a place or their start.",
+		FIELD(web.n_waiting)},
+	{"divvy_controller_page_viewers", PROM_GAUGE, "Who looks at the page.",
+		FIELD(web.n_viewers)},
+	{"divvy_controller_certificates_issued_total", PROM_COUNTER,
+		"Certificates given to nodes' daemons.", FIELD(n_certificates[1])},
+	{"divvy_controller_certificates_refused_total", PROM_COUNTER,
+		"Requests for certificates that were refused.", FIELD(n_certificates[0])},
+	{"divvy_controller_api_calls_total", PROM_COUNTER, "Requests to the API server.",
+		FIELD(client.n_tries)},
+	{"divvy_controller_api_call_errors_total", PROM_COUNTER, "Those that failed.",
+		FIELD(client.n_failures)},
+	{"divvy_controller_events_total", PROM_COUNTER, "Events written.", FIELD(events.n_written)},
+	{"divvy_controller_uptime_seconds", PROM_GAUGE, "Since it has started.", FIELD(uptime_ns),
+		NSEC_PER_SEC},
+};
+
+static void add_own(const struct controller *c, struct buf *out)
+{
+	static const struct prom_table table = {
+		metrics, ARRAY_SIZE(metrics), sizeof(struct sample), NULL};
+	const struct sample sample = {
+		.queue = queue_counts(c->queue),
+		.web = web_counts(c->web),
+		.client = kube_client_counts(c->client),
+		.events = kube_recorder_counts(c->recorder),
+		.n_reviews = {c->n_reviews[0], c->n_reviews[1]},
+		.n_certificates = {c->n_certificates[0], c->n_certificates[1]},
+		.n_share_pods = kube_cache_count(c->watched[CACHE_SHARE_PODS].cache),
+		.n_gpu_nodes = kube_cache_count(c->watched[CACHE_GPU_NODES].cache),
+		.uptime_ns = clock_since_ns(clock_now_ns(), c->started_ns),
+		.is_leading = c->is_leading,
+		.is_ready = c->is_ready,
+	};
+
+	prom_add_table(out, &table, &sample, 1);
+}
+
+/* What a pod requests in whole devices, as the webhook wrote it. */
+struct pod_sample {
+	const struct kube_entry *pod;
+	uint64_t milli;
+};
+
+static const struct prom_metric pod_metrics[] = {
+	{"divvy_pod_asked_share", PROM_GAUGE, "Devices that a pod asks for, of those not ended.",
+		PROM_FIELD(struct pod_sample, milli), 1000},
+};
+
+static void label_pod(struct buf *out, const void *of)
+{
+	const struct pod_sample *sample = of;
+
+	prom_label(out, "namespace", sample->pod->namespace_name);
+	prom_label(out, "pod", sample->pod->name);
+}
+
+static void add_pods(const struct controller *c, struct buf *out)
+{
+	static const struct prom_table table = {
+		pod_metrics, ARRAY_SIZE(pod_metrics), sizeof(struct pod_sample), label_pod};
+	_cleanup_free_ struct pod_sample *samples = NULL;
+	const struct kube_entry *e = NULL;
+	uint32_t n = 0, room = 0;
+
 	while ((e = controller_next(c, CACHE_PODS, e))) {
 		const uint64_t milli = web_view_asked_milli(e->object);
 
 		if (!milli)
 			continue;
-		prom_begin(out, name);
-		prom_label(out, "namespace", e->namespace_name);
-		prom_label(out, "pod", e->name);
-		prom_end(out, (double)milli / 1000.0);
+		if (array_grow(&samples, &room, n + 1ul, sizeof(*samples)) < 0) {
+			out->error = -ENOMEM;
+			return;
+		}
+		samples[n++] = (struct pod_sample){e, milli};
 	}
+	prom_add_table(out, &table, samples, n);
 }
 
 int controller_metrics(const struct controller *c, struct buf *out)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(metrics); i++)
-		prom_add(out, metrics[i].name, metrics[i].type, metrics[i].help, metrics[i].get(c));
-	add_asked(c, out);
+	add_own(c, out);
+	add_pods(c, out);
 	return buf_error(out);
 }

@@ -7,82 +7,103 @@
 
 #define TEXT_MAX (1u << 20)
 
-static void add_metrics(const struct service *s, struct buf *out)
-{
-	const struct kube_client_counts client = kube_client_counts(s->client);
-	const struct http_counts http = http_server_counts(page_server(s->page));
-	struct sched_counts n = {0};
+/* What the metrics are read from. */
+struct sample {
+	struct sched_counts sched;
+	struct kube_client_counts client;
+	struct kube_recorder_counts events;
+	struct http_counts http;
+	const struct prom_histogram *answer_time, *bind_time, *decide_time;
+	uint64_t epoch, n_bound, n_asked, n_asked_in_vain;
+	uint32_t n_binds;
+	bool is_leading;
+};
 
-	if (s->sched)
-		n = sched_counts(s->sched);
-	prom_add(out, "divvy_scheduler_leading", "gauge", "1 while it decides.",
-		service_may_write(s));
-	prom_add(out, "divvy_scheduler_epoch", "gauge", "Transitions of the Lease.",
-		(double)s->epoch);
-	prom_add(out, "divvy_scheduler_pods_active", "gauge", "Pods and groups whose turn it is.",
-		n.pending.n_active);
-	prom_add(out, "divvy_scheduler_pods_backing_off", "gauge",
-		"Pods and groups that pause after a try.", n.pending.n_backing_off);
-	prom_add(out, "divvy_scheduler_pods_unschedulable", "gauge",
-		"Pods and groups that fit nowhere now.", n.pending.n_resting);
-	prom_add(out, "divvy_scheduler_pods_holding", "gauge",
-		"Pods that wait for others to leave their place.", n.n_holding);
-	prom_add(
-		out, "divvy_scheduler_binds_in_flight", "gauge", "Bindings under way.", s->n_binds);
-	prom_add(out, "divvy_scheduler_decisions_total", "counter", "Pods looked at.",
-		(double)n.n_decisions);
-	prom_add(out, "divvy_scheduler_placed_total", "counter", "Decisions that found a place.",
-		(double)n.n_placed);
-	prom_add(out, "divvy_scheduler_unschedulable_total", "counter",
-		"Decisions that found none.", (double)n.n_nowhere);
-	prom_add(out, "divvy_scheduler_bound_total", "counter", "Bindings that were made.",
-		(double)s->n_bound);
-	prom_add(out, "divvy_scheduler_bind_failures_total", "counter", "Bindings that failed.",
-		(double)n.n_bind_failures);
-	prom_add(out, "divvy_scheduler_evictions_total", "counter",
-		"Pods told to leave for others.", (double)n.n_evictions);
-	prom_add(out, "divvy_scheduler_reclaims_total", "counter",
-		"Evictions that took back what a queue is guaranteed.", (double)n.n_reclaimed);
-	prom_add(out, "divvy_scheduler_group_timeouts_total", "counter",
-		"Members of groups that gave back what they held.", (double)n.n_timeouts);
-	prom_add(out, "divvy_scheduler_wishes_granted_total", "counter",
-		"Live changes that were granted.", (double)n.n_granted);
-	prom_add(out, "divvy_scheduler_wishes_denied_total", "counter",
-		"Live changes that were refused.", (double)n.n_denied);
-	prom_add(out, "divvy_scheduler_extender_requests_total", "counter",
-		"What another scheduler has asked the extender.", (double)s->n_asked);
-	prom_add(out, "divvy_scheduler_extender_failures_total", "counter",
-		"Of those the ones that had no answer.", (double)s->n_asked_in_vain);
-	prom_add(out, "divvy_scheduler_extender_forgone_total", "counter",
-		"Places kept for pods that were not bound there in time.", (double)n.n_forgone);
-	prom_add(out, "divvy_scheduler_pods_offered", "gauge",
-		"Pods of another scheduler for which a place is kept.", n.n_offered);
-	prom_add_histogram(out, "divvy_scheduler_extender_seconds",
-		"How long answers of the extender took.", &s->answer_time);
-	prom_add(out, "divvy_scheduler_events_dropped_total", "counter",
-		"Events that were too many to be written.",
-		(double)kube_recorder_counts(s->recorder).n_dropped);
-	prom_add(out, "divvy_scheduler_requests_refused_total", "counter",
+#define FIELD(member) PROM_FIELD(struct sample, member)
+
+static const struct prom_metric metrics[] = {
+	{"divvy_scheduler_leading", PROM_GAUGE, "1 while it decides.", FIELD(is_leading)},
+	{"divvy_scheduler_epoch", PROM_GAUGE, "Transitions of the Lease.", FIELD(epoch)},
+	{"divvy_scheduler_pods_active", PROM_GAUGE, "Pods and groups whose turn it is.",
+		FIELD(sched.pending.n_active)},
+	{"divvy_scheduler_pods_backing_off", PROM_GAUGE, "Pods and groups that pause after a try.",
+		FIELD(sched.pending.n_backing_off)},
+	{"divvy_scheduler_pods_unschedulable", PROM_GAUGE, "Pods and groups that fit nowhere now.",
+		FIELD(sched.pending.n_resting)},
+	{"divvy_scheduler_pods_holding", PROM_GAUGE,
+		"Pods that wait for others to leave their place.", FIELD(sched.n_holding)},
+	{"divvy_scheduler_binds_in_flight", PROM_GAUGE, "Bindings under way.", FIELD(n_binds)},
+	{"divvy_scheduler_decisions_total", PROM_COUNTER, "Pods looked at.",
+		FIELD(sched.n_decisions)},
+	{"divvy_scheduler_placed_total", PROM_COUNTER, "Decisions that found a place.",
+		FIELD(sched.n_placed)},
+	{"divvy_scheduler_unschedulable_total", PROM_COUNTER, "Decisions that found none.",
+		FIELD(sched.n_nowhere)},
+	{"divvy_scheduler_bound_total", PROM_COUNTER, "Bindings that were made.", FIELD(n_bound)},
+	{"divvy_scheduler_bind_failures_total", PROM_COUNTER, "Bindings that failed.",
+		FIELD(sched.n_bind_failures)},
+	{"divvy_scheduler_evictions_total", PROM_COUNTER, "Pods told to leave for others.",
+		FIELD(sched.n_evictions)},
+	{"divvy_scheduler_reclaims_total", PROM_COUNTER,
+		"Evictions that took back what a queue is guaranteed.", FIELD(sched.n_reclaimed)},
+	{"divvy_scheduler_group_timeouts_total", PROM_COUNTER,
+		"Members of groups that gave back what they held.", FIELD(sched.n_timeouts)},
+	{"divvy_scheduler_wishes_granted_total", PROM_COUNTER, "Live changes that were granted.",
+		FIELD(sched.n_granted)},
+	{"divvy_scheduler_wishes_denied_total", PROM_COUNTER, "Live changes that were refused.",
+		FIELD(sched.n_denied)},
+	{"divvy_scheduler_extender_requests_total", PROM_COUNTER,
+		"What another scheduler has asked the extender.", FIELD(n_asked)},
+	{"divvy_scheduler_extender_failures_total", PROM_COUNTER,
+		"Of those the ones that had no answer.", FIELD(n_asked_in_vain)},
+	{"divvy_scheduler_extender_forgone_total", PROM_COUNTER,
+		"Places kept for pods that were not bound there in time.", FIELD(sched.n_forgone)},
+	{"divvy_scheduler_pods_offered", PROM_GAUGE,
+		"Pods of another scheduler for which a place is kept.", FIELD(sched.n_offered)},
+	{"divvy_scheduler_extender_seconds", PROM_HISTOGRAM,
+		"How long answers of the extender took.", FIELD(answer_time)},
+	{"divvy_scheduler_events_dropped_total", PROM_COUNTER,
+		"Events that were too many to be written.", FIELD(events.n_dropped)},
+	{"divvy_scheduler_requests_refused_total", PROM_COUNTER,
 		"Requests to it that were too large, too slow, too many, or without the "
 		"certificate that they need.",
-		(double)http.n_refused);
-	prom_add_histogram(
-		out, "divvy_scheduler_bind_seconds", "How long Bindings took.", &s->bind_time);
-	prom_add_histogram(
-		out, "divvy_scheduler_decide_seconds", "How long decisions took.", &s->decide_time);
-	prom_add(out, "divvy_scheduler_api_requests_total", "counter",
-		"Requests to the API server.", (double)client.n_tries);
-	prom_add(out, "divvy_scheduler_api_retries_total", "counter",
-		"Requests that were tried again.", (double)client.n_retries);
-	prom_add(out, "divvy_scheduler_api_failures_total", "counter", "Requests that failed.",
-		(double)client.n_failures);
-}
+		FIELD(http.n_refused)},
+	{"divvy_scheduler_bind_seconds", PROM_HISTOGRAM, "How long Bindings took.",
+		FIELD(bind_time)},
+	{"divvy_scheduler_decide_seconds", PROM_HISTOGRAM, "How long decisions took.",
+		FIELD(decide_time)},
+	{"divvy_scheduler_api_requests_total", PROM_COUNTER, "Requests to the API server.",
+		FIELD(client.n_tries)},
+	{"divvy_scheduler_api_retries_total", PROM_COUNTER, "Requests that were tried again.",
+		FIELD(client.n_retries)},
+	{"divvy_scheduler_api_failures_total", PROM_COUNTER, "Requests that failed.",
+		FIELD(client.n_failures)},
+};
 
 static void on_metrics(void *data, struct http_request *request)
 {
+	static const struct prom_table table = {
+		metrics, ARRAY_SIZE(metrics), sizeof(struct sample), NULL};
+	const struct service *s = data;
+	struct sample sample = {
+		.client = kube_client_counts(s->client),
+		.events = kube_recorder_counts(s->recorder),
+		.http = http_server_counts(page_server(s->page)),
+		.answer_time = &s->answer_time,
+		.bind_time = &s->bind_time,
+		.decide_time = &s->decide_time,
+		.epoch = s->epoch,
+		.n_bound = s->n_bound,
+		.n_asked = s->n_asked,
+		.n_asked_in_vain = s->n_asked_in_vain,
+		.n_binds = s->n_binds,
+		.is_leading = service_may_write(s),
+	};
 	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
 
-	add_metrics(data, &text);
+	if (s->sched)
+		sample.sched = sched_counts(s->sched);
+	prom_add_table(&text, &table, &sample, 1);
 	http_answer_buf(request, HTTP_METRICS, &text);
 }
 

@@ -4,42 +4,96 @@
 #include "base/clock.h"
 #include "base/prom.h"
 
+struct sample {
+	const char *pod, *node;
+	const struct prom_histogram *durations;
+	uint64_t n, bytes, time_ns;
+	uint32_t n_small;
+	bool is_on;
+};
+
+static void label(struct buf *out, const void *of)
+{
+	const struct sample *sample = of;
+
+	prom_label(out, "pod", sample->pod);
+	prom_label(out, "node", sample->node);
+}
+
 static void samples_are_as_prometheus_reads_them(void **state)
 {
+	static const struct prom_metric all[] = {
+		{"a_total", PROM_COUNTER, "All of them.", PROM_FIELD(struct sample, n)},
+		{"a_small", PROM_GAUGE, "Few.", PROM_FIELD(struct sample, n_small)},
+		{"a_on", PROM_GAUGE, "1 while on.", PROM_FIELD(struct sample, is_on)},
+		{"a_seconds", PROM_GAUGE, "Time.", PROM_FIELD(struct sample, time_ns),
+			NSEC_PER_SEC},
+	};
+	static const struct prom_metric each[] = {
+		{"b_bytes", PROM_GAUGE, "Some.", PROM_FIELD(struct sample, bytes), 4}};
+	const struct prom_table one = {all, ARRAY_SIZE(all), sizeof(struct sample), NULL};
+	const struct prom_table more = {each, ARRAY_SIZE(each), sizeof(struct sample), label};
+	const struct sample samples[] = {
+		{.pod = "x", .node = "", .n = 12345678901, .bytes = 1, .is_on = true},
+		{.pod = "y", .node = "z", .bytes = 8},
+	};
+	const struct sample small = {.n_small = UINT32_MAX, .time_ns = 1500 * NSEC_PER_MSEC};
 	_cleanup_buf_ struct buf out = BUF_INIT(4096);
 
-	prom_add(&out, "a_total", "counter", "All of them.", 12345678901.0);
-	prom_head(&out, "b_bytes", "gauge", "Some.");
-	prom_begin(&out, "b_bytes");
-	prom_label(&out, "pod", "x");
-	prom_label(&out, "node", "");
-	prom_end(&out, 0.25);
+	prom_add_table(&out, &one, samples, 1);
+	prom_add_table(&out, &more, samples, 2);
 	assert_string_equal(buf_text(&out),
 		"# HELP a_total All of them.\n# TYPE a_total counter\na_total 12345678901\n"
-		"# HELP b_bytes Some.\n# TYPE b_bytes gauge\nb_bytes{pod=\"x\",node=\"\"} 0.25\n");
+		"# HELP a_small Few.\n# TYPE a_small gauge\na_small 0\n"
+		"# HELP a_on 1 while on.\n# TYPE a_on gauge\na_on 1\n"
+		"# HELP a_seconds Time.\n# TYPE a_seconds gauge\na_seconds 0\n"
+		"# HELP b_bytes Some.\n# TYPE b_bytes gauge\n"
+		"b_bytes{pod=\"x\",node=\"\"} 0.25\nb_bytes{pod=\"y\",node=\"z\"} 2\n");
+	buf_clear(&out);
+	prom_add_table(&out, &one, &small, 1);
+	assert_contains(buf_text(&out), "\na_small 4294967295\n");
+	assert_contains(buf_text(&out), "\na_on 0\n");
+	assert_contains(buf_text(&out), "\na_seconds 1.5\n");
+}
+
+static void a_metric_without_samples_has_its_head(void **state)
+{
+	static const struct prom_metric each[] = {
+		{"b_bytes", PROM_GAUGE, "Some.", PROM_FIELD(struct sample, bytes)}};
+	const struct prom_table table = {each, 1, sizeof(struct sample), label};
+	_cleanup_buf_ struct buf out = BUF_INIT(4096);
+
+	prom_add_table(&out, &table, NULL, 0);
+	assert_string_equal(buf_text(&out), "# HELP b_bytes Some.\n# TYPE b_bytes gauge\n");
 }
 
 static void a_label_stays_within_its_quotes(void **state)
 {
+	static const struct prom_metric each[] = {
+		{"a", PROM_GAUGE, "Some.", PROM_FIELD(struct sample, n)}};
+	const struct prom_table table = {each, 1, sizeof(struct sample), label};
+	const struct sample sample = {.pod = "\"} 1\nb{x=\"\\", .node = "\"", .n = 1};
 	_cleanup_buf_ struct buf out = BUF_INIT(4096);
 
-	prom_begin(&out, "a");
-	prom_label(&out, "k", "\"} 1\nb{x=\"\\");
-	prom_label(&out, "l", "\"");
-	prom_end(&out, 1);
-	assert_string_equal(buf_text(&out), "a{k=\"\\\"} 1\\nb{x=\\\"\\\\\",l=\"\\\"\"} 1\n");
+	prom_add_table(&out, &table, &sample, 1);
+	assert_contains(
+		buf_text(&out), "gauge\na{pod=\"\\\"} 1\\nb{x=\\\"\\\\\",node=\"\\\"\"} 1\n");
 }
 
 static void durations_are_counted_up_to_each_bound(void **state)
 {
+	static const struct prom_metric all[] = {
+		{"t_seconds", PROM_HISTOGRAM, "Time.", PROM_FIELD(struct sample, durations)}};
+	const struct prom_table table = {all, 1, sizeof(struct sample), NULL};
 	_cleanup_buf_ struct buf out = BUF_INIT(4096);
 	struct prom_histogram h = {0};
+	const struct sample sample = {.durations = &h};
 
 	prom_observe(&h, 0);
 	prom_observe(&h, NSEC_PER_MSEC);
 	prom_observe(&h, NSEC_PER_MSEC + 1);
 	prom_observe(&h, 1000 * NSEC_PER_SEC);
-	prom_add_histogram(&out, "t_seconds", "Time.", &h);
+	prom_add_table(&out, &table, &sample, 1);
 	assert_contains(buf_text(&out), "# TYPE t_seconds histogram\n");
 	assert_contains(buf_text(&out), "t_seconds_bucket{le=\"0.0001\"} 1\n");
 	assert_contains(buf_text(&out), "t_seconds_bucket{le=\"0.001\"} 2\n");
@@ -49,5 +103,5 @@ static void durations_are_counted_up_to_each_bound(void **state)
 	assert_contains(buf_text(&out), "t_seconds_sum 1000.002\nt_seconds_count 4\n");
 }
 
-UNIT_MAIN(UNIT(samples_are_as_prometheus_reads_them), UNIT(a_label_stays_within_its_quotes),
-	UNIT(durations_are_counted_up_to_each_bound))
+UNIT_MAIN(UNIT(samples_are_as_prometheus_reads_them), UNIT(a_metric_without_samples_has_its_head),
+	UNIT(a_label_stays_within_its_quotes), UNIT(durations_are_counted_up_to_each_bound))
