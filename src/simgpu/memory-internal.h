@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 #include "simgpu/memory.h"
@@ -25,8 +26,10 @@ struct mem_block {
 	enum block_state state;
 	uint64_t order, ticket; /* LEAVING: freed in this stream */
 	struct mem_region *region;
-	struct mem_block *next, *prev; /* LEAVING or FREE: in the heap's list */
+	LIST_ENTRY(mem_block) link; /* LEAVING or FREE: in the heap's list */
 };
+
+LIST_HEAD(mem_blocks, mem_block);
 
 /* Cuts regions into blocks: for small allocations and for pools. */
 struct mem_heap {
@@ -35,9 +38,9 @@ struct mem_heap {
 	uint32_t device, ctx;
 	enum sim_mem_kind kind;
 	uint64_t grow_bytes;
-	struct mem_block *free, *leaving;
-	struct mem_region *regions;
-	struct mem_heap *next;
+	struct mem_blocks free, leaving;
+	LIST_HEAD(, mem_region) regions;
+	LIST_ENTRY(mem_heap) link; /* in its owner's; a pool's own is in none */
 };
 
 struct mem_pool {
@@ -46,14 +49,16 @@ struct mem_pool {
 	bool destroyed;
 	uint64_t max_bytes, threshold;
 	uint64_t reserved, reserved_high, used, used_high;
-	struct mem_pool *next;
+	LIST_ENTRY(mem_pool) link;
 };
 
 struct mem_ref {
 	struct mem_owner *owner;
 	uint32_t count;
-	struct mem_ref *next;
+	LIST_ENTRY(mem_ref) link;
 };
+
+LIST_HEAD(mem_refs, mem_ref);
 
 struct mem_phys {
 	uint64_t id;
@@ -63,8 +68,8 @@ struct mem_phys {
 	uint32_t exports;
 	uint64_t bytes;
 	int fd;
-	struct mem_ref *refs;
-	struct mem_phys *next;
+	struct mem_refs refs;
+	LIST_ENTRY(mem_phys) link;
 };
 
 /*
@@ -75,7 +80,7 @@ struct mem_export {
 	struct mem_phys *phys;
 	int read_end;
 	ino_t ino;
-	struct mem_export *next;
+	LIST_ENTRY(mem_export) link;
 };
 
 struct mem_region {
@@ -84,12 +89,12 @@ struct mem_region {
 	enum sim_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
-	struct mem_region *next, *prev; /* the owner's */
-	struct mem_region *special_next, *special_prev;
+	LIST_ENTRY(mem_region) link; /* the owner's */
+	LIST_ENTRY(mem_region) special_link;
 	bool special; /* in the machine's list of those that are looked for */
 	/* blocks, sorted by address; NULL: one allocation */
 	struct mem_heap *heap;
-	struct mem_region *heap_next;
+	LIST_ENTRY(mem_region) heap_link;
 	struct mem_block **blocks;
 	uint32_t nblocks, cap, used_blocks;
 	/* managed: where it is (device, or -1: host), and when it was used */
@@ -100,7 +105,7 @@ struct mem_region {
 	struct mem_region *within; /* the reservation */
 	uint32_t mappings;         /* reservations */
 	uint8_t access[SIM_MAX_DEVICES];
-	struct mem_ref *importers;
+	struct mem_refs importers;
 	uint64_t ipc_key;
 	bool is_orphan; /* freed by its maker: it lasts until the last importer has closed it */
 };
@@ -111,10 +116,10 @@ struct memory {
 	struct mem_region **table;
 	uint64_t next; /* granule to look at next */
 	uint64_t wrap; /* addresses begin again here; grows when nothing below is free */
-	struct mem_region *special; /* managed, or opened by other processes, or mappings */
+	LIST_HEAD(, mem_region) special; /* managed, or opened by other processes, or mappings */
 	uint64_t next_id, next_ticket, use, use_begin;
-	struct mem_phys *phys;
-	struct mem_export *exports;
+	LIST_HEAD(, mem_phys) phys;
+	LIST_HEAD(, mem_export) exports;
 	int exports_epoll;       /* of the reading ends */
 	struct mem_owner nobody; /* of what only descriptors keep: their maker has ended */
 	mem_account_fn *account;
@@ -151,10 +156,10 @@ void mem_region_free(struct memory *m, struct mem_region *r);
 void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
 /* As that, unless other processes have it open: then it is theirs from now on. */
 void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
-struct mem_ref *mem_ref_find(struct mem_ref *refs, const struct mem_owner *o);
-int mem_ref_add(struct mem_ref **refs, struct mem_owner *o);
+struct mem_ref *mem_ref_find(const struct mem_refs *refs, const struct mem_owner *o);
+int mem_ref_add(struct mem_refs *refs, struct mem_owner *o);
 /* True when the owner's last one went. */
-bool mem_ref_drop(struct mem_ref **refs, const struct mem_owner *o, bool all);
+bool mem_ref_drop(struct mem_refs *refs, const struct mem_owner *o, bool all);
 
 /* ---- memory-pool.c ---- */
 

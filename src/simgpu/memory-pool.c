@@ -17,26 +17,6 @@ static void pool_settle(struct memory *m, struct mem_pool *pool, uint64_t keep);
 
 /* ---- blocks ---- */
 
-static void block_list_del(struct mem_block **head, struct mem_block *b)
-{
-	if (b->prev)
-		b->prev->next = b->next;
-	else
-		*head = b->next;
-	if (b->next)
-		b->next->prev = b->prev;
-	b->next = b->prev = NULL;
-}
-
-static void block_list_add(struct mem_block **head, struct mem_block *b)
-{
-	b->prev = NULL;
-	b->next = *head;
-	if (b->next)
-		b->next->prev = b;
-	*head = b;
-}
-
 /* Index of the block that holds the address. */
 static uint32_t block_index(const struct mem_region *r, uint64_t addr)
 {
@@ -75,7 +55,7 @@ static int block_insert(struct mem_region *r, uint32_t at, uint64_t addr, uint64
 	memmove(&r->blocks[at + 1], &r->blocks[at], (r->nblocks - at) * sizeof(struct mem_block *));
 	r->blocks[at] = b;
 	r->nblocks++;
-	block_list_add(&r->heap->free, b);
+	LIST_INSERT_HEAD(&r->heap->free, b, link);
 	return 0;
 }
 
@@ -104,8 +84,7 @@ static int heap_grow(struct memory *m, struct mem_heap *h, uint64_t bytes)
 		mem_region_release(m, r, SIM_ACCOUNT_FREE);
 		return ret;
 	}
-	r->heap_next = h->regions;
-	h->regions = r;
+	LIST_INSERT_HEAD(&h->regions, r, heap_link);
 	if (h->pool) {
 		h->pool->reserved += r->bytes;
 		h->pool->reserved_high = MAX(h->pool->reserved_high, h->pool->reserved);
@@ -115,14 +94,9 @@ static int heap_grow(struct memory *m, struct mem_heap *h, uint64_t bytes)
 
 static void heap_shrink(struct memory *m, struct mem_heap *h, struct mem_region *r)
 {
-	struct mem_region **p = &h->regions;
-
-	while (*p != r)
-		p = &(*p)->heap_next;
-	*p = r->heap_next;
+	LIST_REMOVE(r, heap_link);
 	for (uint32_t i = 0; i < r->nblocks; i++)
-		block_list_del(r->blocks[i]->state == BLOCK_LEAVING ? &h->leaving : &h->free,
-			r->blocks[i]);
+		LIST_REMOVE(r->blocks[i], link);
 	if (h->pool)
 		h->pool->reserved -= r->bytes;
 	mem_region_release(m, r, h->pool ? SIM_ACCOUNT_POOL : SIM_ACCOUNT_FREE);
@@ -134,7 +108,7 @@ static int heap_take(struct mem_heap *h, uint64_t bytes, struct mem_block **ret_
 	struct mem_block *b;
 	uint32_t at;
 
-	for (b = h->free; b; b = b->next)
+	LIST_FOREACH(b, &h->free, link)
 		if (b->bytes >= need)
 			break;
 	if (!b)
@@ -145,7 +119,7 @@ static int heap_take(struct mem_heap *h, uint64_t bytes, struct mem_block **ret_
 			return -ENOMEM;
 		b->bytes = need;
 	}
-	block_list_del(&h->free, b);
+	LIST_REMOVE(b, link);
 	b->state = BLOCK_USED;
 	b->asked = b->reach = bytes;
 	b->region->used_blocks++;
@@ -164,7 +138,7 @@ static void block_free(struct mem_block *b)
 	r->used_blocks--;
 	if (at + 1 < r->nblocks && r->blocks[at + 1]->state == BLOCK_FREE) {
 		b->bytes += r->blocks[at + 1]->bytes;
-		block_list_del(&h->free, r->blocks[at + 1]);
+		LIST_REMOVE(r->blocks[at + 1], link);
 		block_remove(r, at + 1);
 	}
 	if (at && r->blocks[at - 1]->state == BLOCK_FREE) {
@@ -174,7 +148,7 @@ static void block_free(struct mem_block *b)
 		block_remove(r, at);
 		return;
 	}
-	block_list_add(&h->free, b);
+	LIST_INSERT_HEAD(&h->free, b, link);
 }
 
 struct mem_heap *mem_heap_get(
@@ -182,19 +156,15 @@ struct mem_heap *mem_heap_get(
 {
 	struct mem_heap *h;
 
-	for (h = o->heaps; h; h = h->next)
+	LIST_FOREACH(h, &o->heaps, link)
 		if (h->ctx == ctx && h->device == device && h->kind == kind)
 			return h;
 	h = calloc(1, sizeof(*h));
 	if (!h)
 		return NULL;
-	*h = (struct mem_heap){.owner = o,
-		.device = device,
-		.ctx = ctx,
-		.kind = kind,
-		.grow_bytes = SIM_GRANULE,
-		.next = o->heaps};
-	o->heaps = h;
+	*h = (struct mem_heap){
+		.owner = o, .device = device, .ctx = ctx, .kind = kind, .grow_bytes = SIM_GRANULE};
+	LIST_INSERT_HEAD(&o->heaps, h, link);
 	return h;
 }
 
@@ -229,7 +199,7 @@ void mem_block_free(struct memory *m, struct mem_block *b)
 
 	if (h->pool) {
 		if (b->state == BLOCK_LEAVING)
-			block_list_del(&h->leaving, b);
+			LIST_REMOVE(b, link);
 		h->pool->used -= b->bytes;
 		block_free(b);
 		pool_settle(m, h->pool, h->pool->destroyed ? 0 : h->pool->threshold);
@@ -242,16 +212,13 @@ void mem_block_free(struct memory *m, struct mem_block *b)
 
 void mem_heaps_free(struct mem_owner *o, uint32_t ctx, bool all)
 {
-	struct mem_heap **p = &o->heaps;
+	struct mem_heap *h, *next;
 
-	while (*p) {
-		struct mem_heap *h = *p;
-
-		if (!all && h->ctx != ctx) {
-			p = &h->next;
+	for (h = LIST_FIRST(&o->heaps); h; h = next) {
+		next = LIST_NEXT(h, link);
+		if (!all && h->ctx != ctx)
 			continue;
-		}
-		*p = h->next;
+		LIST_REMOVE(h, link);
 		free(h);
 	}
 }
@@ -262,8 +229,9 @@ static struct mem_pool *pool_find(const struct mem_owner *o, uint64_t id)
 {
 	struct mem_pool *p;
 
-	for (p = o->pools; p && (p->id != id || p->destroyed); p = p->next)
-		;
+	LIST_FOREACH(p, &o->pools, link)
+		if (p->id == id && !p->destroyed)
+			break;
 	return p;
 }
 
@@ -286,8 +254,7 @@ static int pool_new(struct memory *m, struct mem_owner *o, uint64_t id, uint32_t
 		.kind = SIM_MEM_POOL,
 		.grow_bytes = MIN(chunk_bytes, mem_round_up(m->total[device] / 64, SIM_GRANULE)),
 	};
-	p->next = o->pools;
-	o->pools = p;
+	LIST_INSERT_HEAD(&o->pools, p, link);
 	*ret_pool = p;
 	return 0;
 }
@@ -318,28 +285,20 @@ int mem_pool_get(struct memory *m, struct mem_owner *o, uint64_t id, uint64_t ch
 	return 0;
 }
 
-static void pool_forget(struct mem_pool *pool)
-{
-	struct mem_pool **p = &pool->heap.owner->pools;
-
-	while (*p != pool)
-		p = &(*p)->next;
-	*p = pool->next;
-	free(pool);
-}
-
 /* Gives back regions that nothing uses while more than keep is reserved. */
 static void pool_settle(struct memory *m, struct mem_pool *pool, uint64_t keep)
 {
 	struct mem_region *r, *next;
 
-	for (r = pool->heap.regions; r; r = next) {
-		next = r->heap_next;
+	for (r = LIST_FIRST(&pool->heap.regions); r; r = next) {
+		next = LIST_NEXT(r, heap_link);
 		if (!r->used_blocks && pool->reserved > keep)
 			heap_shrink(m, &pool->heap, r);
 	}
-	if (pool->destroyed && !pool->heap.regions)
-		pool_forget(pool);
+	if (pool->destroyed && LIST_EMPTY(&pool->heap.regions)) {
+		LIST_REMOVE(pool, link);
+		free(pool);
+	}
 }
 
 void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes)
@@ -349,7 +308,7 @@ void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes)
 
 bool mem_pool_is_leaving(const struct mem_pool *pool)
 {
-	return pool->heap.leaving != NULL;
+	return !LIST_EMPTY(&pool->heap.leaving);
 }
 
 int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id)
@@ -394,11 +353,12 @@ int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_valu
 static struct mem_block *take_leaving(struct mem_heap *h, uint64_t order, uint64_t bytes)
 {
 	uint64_t need = mem_round_up(bytes, MEM_ALIGN);
+	struct mem_block *b;
 
-	for (struct mem_block *b = h->leaving; b; b = b->next) {
+	LIST_FOREACH(b, &h->leaving, link) {
 		if (b->order != order || b->bytes < need || b->bytes / 2 > need)
 			continue;
-		block_list_del(&h->leaving, b);
+		LIST_REMOVE(b, link);
 		b->state = BLOCK_USED;
 		b->asked = bytes;
 		b->reach = MAX(b->reach, bytes);
@@ -472,7 +432,7 @@ int mem_free_later(
 	b->state = BLOCK_LEAVING;
 	b->order = order;
 	b->ticket = ++m->next_ticket;
-	block_list_add(&r->heap->leaving, b);
+	LIST_INSERT_HEAD(&r->heap->leaving, b, link);
 	*ret_ticket = b->ticket;
 	return 0;
 }

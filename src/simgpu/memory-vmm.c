@@ -60,21 +60,18 @@ static struct mem_phys *phys_find(const struct memory *m, uint64_t id)
 {
 	struct mem_phys *p;
 
-	for (p = m->phys; p && p->id != id; p = p->next)
-		;
+	LIST_FOREACH(p, &m->phys, link)
+		if (p->id == id)
+			break;
 	return p;
 }
 
 static void phys_settle(struct memory *m, struct mem_phys *p)
 {
-	struct mem_phys **at = &m->phys;
-
-	if (p->refs || p->maps || p->exports)
+	if (!LIST_EMPTY(&p->refs) || p->maps || p->exports)
 		return;
 	mem_count(m, p->charged, p->device, -(int64_t)p->bytes, SIM_ACCOUNT_VMM);
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
+	LIST_REMOVE(p, link);
 	close(p->fd);
 	free(p);
 }
@@ -104,8 +101,7 @@ int mem_phys_create(
 	p->device = device;
 	p->bytes = bytes;
 	p->charged = o;
-	p->next = m->phys;
-	m->phys = p;
+	LIST_INSERT_HEAD(&m->phys, p, link);
 	mem_count(m, o, device, (int64_t)bytes, SIM_ACCOUNT_VMM);
 	*ret_id = p->id;
 	return 0;
@@ -115,7 +111,7 @@ static struct mem_phys *phys_of(const struct memory *m, const struct mem_owner *
 {
 	struct mem_phys *p = phys_find(m, id);
 
-	return p && mem_ref_find(p->refs, o) ? p : NULL;
+	return p && mem_ref_find(&p->refs, o) ? p : NULL;
 }
 
 int mem_phys_release(struct memory *m, struct mem_owner *o, uint64_t id)
@@ -168,9 +164,8 @@ int mem_phys_export(struct memory *m, const struct mem_owner *o, uint64_t id)
 		free(x);
 		return -ENOMEM;
 	}
-	*x = (struct mem_export){
-		.phys = p, .read_end = ends[0], .ino = st.st_ino, .next = m->exports};
-	m->exports = x;
+	*x = (struct mem_export){.phys = p, .read_end = ends[0], .ino = st.st_ino};
+	LIST_INSERT_HEAD(&m->exports, x, link);
 	p->exports++;
 	return ends[1];
 }
@@ -182,11 +177,7 @@ int mem_exports_fd(const struct memory *m)
 
 static void export_end(struct memory *m, struct mem_export *x)
 {
-	struct mem_export **at = &m->exports;
-
-	while (*at != x)
-		at = &(*at)->next;
-	*at = x->next;
+	LIST_REMOVE(x, link);
 	x->phys->exports--;
 	phys_settle(m, x->phys);
 	close(x->read_end);
@@ -203,8 +194,8 @@ void mem_phys_settle(struct memory *m)
 
 void mem_exports_free(struct memory *m)
 {
-	while (m->exports)
-		export_end(m, m->exports);
+	while (!LIST_EMPTY(&m->exports))
+		export_end(m, LIST_FIRST(&m->exports));
 }
 
 static void phys_move(struct memory *m, struct mem_phys *p, struct mem_owner *to)
@@ -216,14 +207,15 @@ static void phys_move(struct memory *m, struct mem_phys *p, struct mem_owner *to
 
 int mem_phys_import(struct memory *m, struct mem_owner *o, int fd, uint64_t *ret_id)
 {
-	struct mem_export *x = m->exports;
+	struct mem_export *x;
 	struct stat st;
 	int r;
 
 	if (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
 		return -EINVAL;
-	while (x && x->ino != st.st_ino)
-		x = x->next;
+	LIST_FOREACH(x, &m->exports, link)
+		if (x->ino == st.st_ino)
+			break;
 	if (!x)
 		return -EINVAL;
 	r = mem_ref_add(&x->phys->refs, o);
@@ -381,7 +373,7 @@ int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr)
 {
 	struct mem_region *r = mem_region_at(m, ptr);
 
-	if (!r || !mem_ref_find(r->importers, o))
+	if (!r || !mem_ref_find(&r->importers, o))
 		return -EINVAL;
 	if (mem_ref_drop(&r->importers, o, false) && r->is_orphan && r->owner == o)
 		mem_region_leave(m, r, SIM_ACCOUNT_FREE);
@@ -393,7 +385,9 @@ int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr)
 /* Some process that has it mapped; there is one while p->maps is not 0. */
 static struct mem_owner *find_mapper(const struct memory *m, const struct mem_phys *p)
 {
-	for (const struct mem_region *r = m->special; r; r = r->special_next)
+	const struct mem_region *r;
+
+	LIST_FOREACH(r, &m->special, special_link)
 		if (r->phys == p)
 			return r->owner;
 	assert(false);
@@ -404,15 +398,15 @@ void mem_drop_handles(struct memory *m, struct mem_owner *o)
 {
 	struct mem_phys *p, *next;
 
-	for (p = m->phys; p; p = next) {
-		next = p->next;
+	for (p = LIST_FIRST(&m->phys); p; p = next) {
+		next = LIST_NEXT(p, link);
 		mem_ref_drop(&p->refs, o, true);
 		/* Others still hold it: it is theirs from now on. */
-		if (p->charged == o && (p->refs || p->maps || p->exports))
+		if (p->charged == o && (!LIST_EMPTY(&p->refs) || p->maps || p->exports))
 			phys_move(m, p,
-				p->refs           ? p->refs->owner
-					: p->maps ? find_mapper(m, p)
-						  : &m->nobody);
+				!LIST_EMPTY(&p->refs) ? LIST_FIRST(&p->refs)->owner
+					: p->maps     ? find_mapper(m, p)
+						      : &m->nobody);
 		phys_settle(m, p);
 	}
 }

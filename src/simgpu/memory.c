@@ -105,9 +105,9 @@ static void region_evict(struct memory *m, struct mem_region *r)
 /* Least recently used managed memory on the device that the present use does not need. */
 static struct mem_region *find_victim(const struct memory *m, uint32_t device)
 {
-	struct mem_region *victim = NULL;
+	struct mem_region *victim = NULL, *r;
 
-	for (struct mem_region *r = m->special; r; r = r->special_next)
+	LIST_FOREACH(r, &m->special, special_link)
 		if (r->kind == SIM_MEM_MANAGED && r->resident == (int)device &&
 			r->use <= m->use_begin && (!victim || r->use < victim->use))
 			victim = r;
@@ -231,21 +231,7 @@ void mem_unback(uint64_t base, uint64_t bytes)
 void mem_region_link(struct mem_owner *o, struct mem_region *r)
 {
 	r->owner = o;
-	r->prev = NULL;
-	r->next = o->regions;
-	if (r->next)
-		r->next->prev = r;
-	o->regions = r;
-}
-
-static void owner_unlink(struct mem_region *r)
-{
-	if (r->prev)
-		r->prev->next = r->next;
-	else
-		r->owner->regions = r->next;
-	if (r->next)
-		r->next->prev = r->prev;
+	LIST_INSERT_HEAD(&o->regions, r, link);
 }
 
 /* Addresses without memory. */
@@ -275,14 +261,10 @@ int mem_region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64
 	return 0;
 }
 
-static void refs_free(struct mem_ref **refs)
+static void ref_free(struct mem_ref *ref)
 {
-	while (*refs) {
-		struct mem_ref *ref = *refs;
-
-		*refs = ref->next;
-		free(ref);
-	}
+	LIST_REMOVE(ref, link);
+	free(ref);
 }
 
 /* Into the list of those that are looked for by something else than an address. */
@@ -291,35 +273,20 @@ void mem_region_list(struct memory *m, struct mem_region *r)
 	if (r->special)
 		return;
 	r->special = true;
-	r->special_prev = NULL;
-	r->special_next = m->special;
-	if (r->special_next)
-		r->special_next->special_prev = r;
-	m->special = r;
-}
-
-static void special_del(struct memory *m, struct mem_region *r)
-{
-	if (!r->special)
-		return;
-	if (r->special_prev)
-		r->special_prev->special_next = r->special_next;
-	else
-		m->special = r->special_next;
-	if (r->special_next)
-		r->special_next->special_prev = r->special_prev;
-	r->special = false;
+	LIST_INSERT_HEAD(&m->special, r, special_link);
 }
 
 void mem_region_free(struct memory *m, struct mem_region *r)
 {
 	mem_region_map(m, r, r->within);
-	owner_unlink(r);
-	special_del(m, r);
+	LIST_REMOVE(r, link);
+	if (r->special)
+		LIST_REMOVE(r, special_link);
 	for (uint32_t i = 0; i < r->nblocks; i++)
 		free(r->blocks[i]);
 	free(r->blocks);
-	refs_free(&r->importers);
+	while (!LIST_EMPTY(&r->importers))
+		ref_free(LIST_FIRST(&r->importers));
 	free(r);
 }
 
@@ -360,61 +327,58 @@ void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account
 void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason)
 {
 	struct mem_owner *heir = NULL;
+	const struct mem_ref *ref;
 
 	/* Regions with blocks go block by block, each with its own end. */
-	for (const struct mem_ref *ref = r->importers; ref && !r->heap && !heir; ref = ref->next)
-		if (ref->owner != r->owner)
+	LIST_FOREACH(ref, &r->importers, link)
+		if (ref->owner != r->owner && !r->heap && !heir)
 			heir = ref->owner;
 	if (!heir || r->kind == SIM_MEM_MANAGED) {
 		mem_region_release(m, r, reason);
 		return;
 	}
 	mem_count(m, r->owner, r->device, -(int64_t)r->bytes, reason);
-	owner_unlink(r);
+	LIST_REMOVE(r, link);
 	mem_region_link(heir, r);
 	mem_count(m, heir, r->device, (int64_t)r->bytes, SIM_ACCOUNT_ALLOC);
 	r->ctx = MEM_NO_CTX;
 	r->is_orphan = true;
 }
 
-struct mem_ref *mem_ref_find(struct mem_ref *refs, const struct mem_owner *o)
+struct mem_ref *mem_ref_find(const struct mem_refs *refs, const struct mem_owner *o)
 {
-	while (refs && refs->owner != o)
-		refs = refs->next;
-	return refs;
+	struct mem_ref *ref;
+
+	LIST_FOREACH(ref, refs, link)
+		if (ref->owner == o)
+			break;
+	return ref;
 }
 
-int mem_ref_add(struct mem_ref **refs, struct mem_owner *o)
+int mem_ref_add(struct mem_refs *refs, struct mem_owner *o)
 {
-	struct mem_ref *ref = mem_ref_find(*refs, o);
+	struct mem_ref *ref = mem_ref_find(refs, o);
 
 	if (!ref) {
 		ref = calloc(1, sizeof(*ref));
 		if (!ref)
 			return -ENOMEM;
 		ref->owner = o;
-		ref->next = *refs;
-		*refs = ref;
+		LIST_INSERT_HEAD(refs, ref, link);
 	}
 	ref->count++;
 	return 0;
 }
 
 /* True when the last one went. */
-bool mem_ref_drop(struct mem_ref **refs, const struct mem_owner *o, bool all)
+bool mem_ref_drop(struct mem_refs *refs, const struct mem_owner *o, bool all)
 {
-	for (struct mem_ref **p = refs; *p; p = &(*p)->next) {
-		struct mem_ref *ref = *p;
+	struct mem_ref *ref = mem_ref_find(refs, o);
 
-		if (ref->owner != o)
-			continue;
-		if (!all && --ref->count)
-			return false;
-		*p = ref->next;
-		free(ref);
-		return true;
-	}
-	return false;
+	if (!ref || (!all && --ref->count))
+		return false;
+	ref_free(ref);
+	return true;
 }
 
 /* ---- plain allocations ---- */
@@ -472,14 +436,6 @@ int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t devi
 	return 0;
 }
 
-static bool is_imported(const struct mem_region *r, const struct mem_owner *o)
-{
-	for (const struct mem_ref *ref = r->importers; ref; ref = ref->next)
-		if (ref->owner == o)
-			return true;
-	return false;
-}
-
 int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr)
 {
 	struct mem_region *r = mem_region_at(m, ptr);
@@ -506,8 +462,8 @@ void mem_free_ctx(struct memory *m, struct mem_owner *o, uint32_t ctx)
 {
 	struct mem_region *r, *next;
 
-	for (r = o->regions; r; r = next) {
-		next = r->next;
+	for (r = LIST_FIRST(&o->regions); r; r = next) {
+		next = LIST_NEXT(r, link);
 		if (r->ctx == ctx)
 			mem_region_leave(m, r, SIM_ACCOUNT_FREE);
 	}
@@ -571,7 +527,7 @@ int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device
 		} else if (mem_query(m, addr, &info) < 0) {
 			return -EFAULT;
 		}
-		if (r->owner != o && !is_imported(r, o))
+		if (r->owner != o && !mem_ref_find(&r->importers, o))
 			return -EFAULT;
 		if (r->kind == SIM_MEM_RESERVED)
 			return -EFAULT;
@@ -629,29 +585,26 @@ void mem_evict(struct memory *m, uint64_t addr, uint64_t *ret_moved)
 void mem_free_owner(struct memory *m, struct mem_owner *o)
 {
 	struct mem_region *r, *next;
+	struct mem_pool *p;
 
-	for (r = o->regions; r; r = next) {
-		next = r->next;
+	for (r = LIST_FIRST(&o->regions); r; r = next) {
+		next = LIST_NEXT(r, link);
 		if (r->kind == SIM_MEM_VMM)
 			mem_unmap_region(m, r);
 	}
 	mem_drop_handles(m, o);
 	/* What it had opened of others. */
-	for (r = m->special; r; r = r->special_next)
-		if (r->importers)
-			mem_ref_drop(&r->importers, o, true);
-	while (o->regions) {
-		r = o->regions;
+	LIST_FOREACH(r, &m->special, special_link)
+		mem_ref_drop(&r->importers, o, true);
+	while ((r = LIST_FIRST(&o->regions))) {
 		if (r->kind == SIM_MEM_RESERVED)
 			mem_region_free(m, r);
 		else
 			mem_region_leave(m, r, SIM_ACCOUNT_DEATH);
 	}
 	mem_heaps_free(o, 0, true);
-	while (o->pools) {
-		struct mem_pool *p = o->pools;
-
-		o->pools = p->next;
+	while ((p = LIST_FIRST(&o->pools))) {
+		LIST_REMOVE(p, link);
 		free(p);
 	}
 	for (uint32_t d = 0; d < m->devices; d++)

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "simgpu/proto.h"
 #include "simgpu/trace.h"
@@ -35,9 +36,9 @@ struct mem_pool;
 struct mem_owner {
 	uint32_t pid;
 	uint64_t used[SIM_MAX_DEVICES];
-	struct mem_region *regions;
-	struct mem_pool *pools;
-	struct mem_heap *heaps;
+	LIST_HEAD(, mem_region) regions;
+	LIST_HEAD(, mem_pool) pools;
+	LIST_HEAD(, mem_heap) heaps;
 	void *user;
 };
 
