@@ -20,9 +20,7 @@
 /* Name services are other people's code, which is not written for small ones. */
 #define STACK_BYTES (1u << 20)
 
-struct queue {
-	struct worker_job *first, *last;
-};
+STAILQ_HEAD(queue, worker_job);
 
 struct worker {
 	pthread_t thread;
@@ -34,25 +32,12 @@ struct worker {
 	struct loop_io io;
 };
 
-static void queue_add(struct queue *q, struct worker_job *job)
-{
-	job->next = NULL;
-	if (q->last)
-		q->last->next = job;
-	else
-		q->first = job;
-	q->last = job;
-}
-
 static struct worker_job *queue_take(struct queue *q)
 {
-	struct worker_job *job = q->first;
+	struct worker_job *job = STAILQ_FIRST(q);
 
-	if (job) {
-		q->first = job->next;
-		if (!q->first)
-			q->last = NULL;
-	}
+	if (job)
+		STAILQ_REMOVE_HEAD(q, link);
 	return job;
 }
 
@@ -74,7 +59,7 @@ static void *worker_main(void *arg)
 		pthread_mutex_unlock(&w->lock);
 		job->run(job);
 		pthread_mutex_lock(&w->lock);
-		queue_add(&w->finished, job);
+		STAILQ_INSERT_TAIL(&w->finished, job, link);
 		if (write(w->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
 			w->is_ending = true;
 	}
@@ -119,6 +104,8 @@ int worker_new(struct loop *loop, struct worker **ret_worker)
 		free(w);
 		return r;
 	}
+	STAILQ_INIT(&w->todo);
+	STAILQ_INIT(&w->finished);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
 	w->io.data = w;
@@ -142,7 +129,7 @@ int worker_new(struct loop *loop, struct worker **ret_worker)
 void worker_submit(struct worker *w, struct worker_job *job)
 {
 	pthread_mutex_lock(&w->lock);
-	queue_add(&w->todo, job);
+	STAILQ_INSERT_TAIL(&w->todo, job, link);
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 }

@@ -6,6 +6,8 @@
 #ifndef AGENT_WORKER_H
 #define AGENT_WORKER_H
 
+#include <sys/queue.h>
+
 #include "base/loop.h"
 
 struct worker;
@@ -14,7 +16,7 @@ struct worker_job {
 	void (*run)(
 		struct worker_job *job); /* worker's thread; touches only the job's own memory */
 	void (*done)(struct worker_job *job); /* loop's thread; may free the job */
-	struct worker_job *next;
+	STAILQ_ENTRY(worker_job) link;
 };
 
 int worker_new(struct loop *loop, struct worker **ret_worker);
