@@ -115,7 +115,7 @@ void serve_accept(struct engine *e)
 		p->pid = cred.pid;
 		p->mem.pid = (uint32_t)cred.pid;
 		p->mem.user = p;
-		p->cb_wait_tail = &p->cb_wait;
+		TAILQ_INIT(&p->cb_wait);
 		for (int i = 0; i < SIM_MAX_DEVICES; i++)
 			p->state_slot[i] = -1;
 		process_start_ticks(cred.pid, &p->start_time);
@@ -133,6 +133,7 @@ static void ctx_free(struct ectx *ctx)
 {
 	struct proc *p = ctx->proc;
 	struct engine *e = p->engine;
+	struct module *m;
 
 	submit_fail(ctx, SIM_INVALID_CONTEXT);
 	submit_drop_streams(p, ctx);
@@ -141,10 +142,8 @@ static void ctx_free(struct ectx *ctx)
 	mem_uncharge(e->mem, &p->mem, ctx->device, ctx->code_bytes, SIM_ACCOUNT_MODULE);
 	mem_uncharge(e->mem, &p->mem, ctx->device, ctx->reserve_bytes, SIM_ACCOUNT_CONTEXT);
 	mem_uncharge(e->mem, &p->mem, ctx->device, ctx->context_bytes, SIM_ACCOUNT_CONTEXT);
-	while (ctx->modules) {
-		struct module *m = ctx->modules;
-
-		ctx->modules = m->next;
+	while ((m = LIST_FIRST(&ctx->modules))) {
+		LIST_REMOVE(m, link);
 		free(m);
 	}
 	record_contexts(p, ctx->device, -1);
@@ -395,23 +394,21 @@ static uint32_t do_module_load(struct call *c)
 	}
 	m->bytes = c->q->arg[0];
 	m->id = c->a->id = ++c->p->engine->next_id;
-	m->next = ctx->modules;
-	ctx->modules = m;
+	LIST_INSERT_HEAD(&ctx->modules, m, link);
 	return SIM_OK;
 }
 
 static uint32_t do_module_unload(struct call *c)
 {
 	struct ectx *ctx = ctx_of(c);
+	struct module *m;
 
 	if (!ctx)
 		return SIM_INVALID_CONTEXT;
-	for (struct module **at = &ctx->modules; *at; at = &(*at)->next) {
-		struct module *m = *at;
-
+	LIST_FOREACH(m, &ctx->modules, link) {
 		if (m->id != c->q->id)
 			continue;
-		*at = m->next;
+		LIST_REMOVE(m, link);
 		recharge(ctx, &ctx->code_bytes, ctx->code_bytes - m->bytes, SIM_ACCOUNT_MODULE);
 		free(m);
 		return SIM_OK;
@@ -675,8 +672,7 @@ static uint32_t do_ipc_get_event(struct call *c)
 		return SIM_INVALID_VALUE;
 	if (!ev->ipc_key) {
 		ev->ipc_key = ++e->next_id;
-		ev->ipc_next = e->ipc_events;
-		e->ipc_events = ev;
+		LIST_INSERT_HEAD(&e->ipc_events, ev, ipc_link);
 	}
 	c->a->arg[0] = ev->ipc_key;
 	return SIM_OK;
@@ -688,7 +684,7 @@ static uint32_t do_ipc_open_event(struct call *c)
 
 	if (c->q->arg[1] >= SIM_MAX_EVENTS || !c->p->events || c->p->events[c->q->arg[1]])
 		return SIM_INVALID_VALUE;
-	for (ev = c->p->engine->ipc_events; ev; ev = ev->ipc_next)
+	LIST_FOREACH(ev, &c->p->engine->ipc_events, ipc_link)
 		if (ev->ipc_key == c->q->arg[0])
 			return status_of(submit_event_bind(c->p, (uint32_t)c->q->arg[1], ev));
 	return SIM_INVALID_VALUE;

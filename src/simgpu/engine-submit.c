@@ -45,12 +45,8 @@ void submit_event_unref(struct engine *e, struct eevent *ev)
 {
 	if (!ev || --ev->refs)
 		return;
-	for (struct eevent **p = &e->ipc_events; *p; p = &(*p)->ipc_next) {
-		if (*p == ev) {
-			*p = ev->ipc_next;
-			break;
-		}
-	}
+	if (ev->ipc_key)
+		LIST_REMOVE(ev, ipc_link);
 	free(ev);
 }
 
@@ -62,8 +58,7 @@ int submit_event_bind(struct proc *p, uint32_t slot, struct eevent *ev)
 		return -ENOMEM;
 	s->proc = p;
 	s->slot = slot;
-	s->next = ev->slots;
-	ev->slots = s;
+	LIST_INSERT_HEAD(&ev->slots, s, link);
 	ev->refs++;
 	p->events[slot] = ev;
 	return 0;
@@ -72,19 +67,17 @@ int submit_event_bind(struct proc *p, uint32_t slot, struct eevent *ev)
 void submit_event_unbind(struct proc *p, uint32_t slot)
 {
 	struct eevent *ev = p->events[slot];
+	struct event_slot *s;
 
 	if (!ev)
 		return;
 	p->events[slot] = NULL;
-	for (struct event_slot **at = &ev->slots; *at; at = &(*at)->next) {
-		struct event_slot *s = *at;
-
-		if (s->proc != p || s->slot != slot)
-			continue;
-		*at = s->next;
-		free(s);
-		break;
-	}
+	LIST_FOREACH(s, &ev->slots, link)
+		if (s->proc == p && s->slot == slot)
+			break;
+	if (s)
+		LIST_REMOVE(s, link);
+	free(s);
 	submit_event_unref(p->engine, ev);
 }
 
@@ -109,8 +102,9 @@ struct eevent *submit_event_get(struct proc *p, uint32_t slot)
 static void event_done(struct eop *op, uint64_t t)
 {
 	struct eevent *ev = op->event;
+	const struct event_slot *s;
 
-	for (struct event_slot *s = ev->slots; s; s = s->next) {
+	LIST_FOREACH(s, &ev->slots, link) {
 		struct sim_event *out = &s->proc->shm->events[s->slot];
 
 		store(&out->time_ns, t);
@@ -141,12 +135,7 @@ static void free_stream(struct estream *s)
 {
 	struct proc *p = s->proc;
 
-	for (struct estream **at = &p->stream_list; *at; at = &(*at)->next) {
-		if (*at == s) {
-			*at = s->next;
-			break;
-		}
-	}
+	LIST_REMOVE(s, link);
 	tl_stream_remove(p->engine->tl, &s->tl);
 	__atomic_store_n((uint32_t *)&p->shm->streams[s->slot].live, 0, __ATOMIC_RELEASE);
 	if (p->streams[s->slot] == s)
@@ -157,6 +146,7 @@ static void free_stream(struct estream *s)
 void submit_fail(struct ectx *ctx, uint32_t error)
 {
 	struct proc *p = ctx->proc;
+	struct estream *s;
 
 	if (ctx->error)
 		return;
@@ -164,7 +154,7 @@ void submit_fail(struct ectx *ctx, uint32_t error)
 	ctx->error = error;
 	__atomic_store_n((uint32_t *)&p->shm->contexts[ctx->slot].error, error, __ATOMIC_RELEASE);
 	tl_ctx_fail(p->engine->tl, &ctx->tl);
-	for (struct estream *s = p->stream_list; s; s = s->next)
+	LIST_FOREACH(s, &p->stream_list, link)
 		if (s->ctx == ctx)
 			stream_completed(s, s->submitted);
 	p->wake = true;
@@ -175,8 +165,8 @@ void submit_drop_streams(struct proc *p, const struct ectx *ctx)
 {
 	struct estream *s, *next;
 
-	for (s = p->stream_list; s; s = next) {
-		next = s->next;
+	for (s = LIST_FIRST(&p->stream_list); s; s = next) {
+		next = LIST_NEXT(s, link);
 		if (!ctx || s->ctx == ctx)
 			free_stream(s);
 	}
@@ -210,26 +200,22 @@ static void start_callback(struct eop *op)
 		give_callback(op);
 		return;
 	}
-	op->cb_next = NULL;
-	*p->cb_wait_tail = op;
-	p->cb_wait_tail = &op->cb_next;
+	TAILQ_INSERT_TAIL(&p->cb_wait, op, cb_link);
 }
 
 static void forget_callback(struct eop *op)
 {
 	struct proc *p = op->proc;
+	const struct eop *waiting;
 
 	for (uint32_t i = 0; i < SIM_MAX_CALLBACKS; i++)
 		if (p->cb[i] == op)
 			p->cb[i] = NULL;
-	for (struct eop **at = &p->cb_wait; *at; at = &(*at)->cb_next) {
-		if (*at != op)
-			continue;
-		*at = op->cb_next;
-		if (!*at)
-			p->cb_wait_tail = at;
-		break;
-	}
+	TAILQ_FOREACH(waiting, &p->cb_wait, cb_link)
+		if (waiting == op)
+			break;
+	if (waiting)
+		TAILQ_REMOVE(&p->cb_wait, op, cb_link);
 }
 
 /* Host functions that have returned. */
@@ -246,11 +232,9 @@ static void look_callbacks(struct proc *p)
 		p->cb_done++;
 		if (op)
 			tl_finish_external(p->engine->tl, &op->tl, MIN(t, clock_now_ns()));
-		if (p->cb_wait) {
-			op = p->cb_wait;
-			p->cb_wait = op->cb_next;
-			if (!p->cb_wait)
-				p->cb_wait_tail = &p->cb_wait;
+		op = TAILQ_FIRST(&p->cb_wait);
+		if (op) {
+			TAILQ_REMOVE(&p->cb_wait, op, cb_link);
 			give_callback(op);
 		}
 	}
@@ -565,8 +549,7 @@ static void take_stream(struct proc *p, const struct sim_entry *entry)
 	s->tl.blocking = !(entry->stream_new.flags & SIM_STREAM_NON_BLOCKING);
 	s->tl.priority = entry->stream_new.priority;
 	s->submitted = load(&p->shm->streams[s->slot].completed);
-	s->next = p->stream_list;
-	p->stream_list = s;
+	LIST_INSERT_HEAD(&p->stream_list, s, link);
 	p->streams[s->slot] = s;
 	tl_stream_add(p->engine->tl, &s->tl, &ctx->tl);
 	__atomic_store_n((uint32_t *)&p->shm->streams[s->slot].live, 1, __ATOMIC_RELEASE);
@@ -665,8 +648,10 @@ bool submit_ingest(struct proc *p)
 
 void submit_look(struct proc *p)
 {
+	struct estream *s;
+
 	look_callbacks(p);
-	for (struct estream *s = p->stream_list; s; s = s->next) {
+	LIST_FOREACH(s, &p->stream_list, link) {
 		const struct sim_stream *shared = &p->shm->streams[s->slot];
 
 		if (load(&shared->await_seq) > load(&shared->completed))

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -46,7 +47,7 @@ struct eop;
 
 struct module {
 	uint64_t id, bytes;
-	struct module *next;
+	LIST_ENTRY(module) link;
 };
 
 struct ectx {
@@ -58,7 +59,7 @@ struct ectx {
 	uint32_t error;
 	uint32_t peers; /* devices that it may reach */
 	uint64_t context_bytes, reserve_bytes, code_bytes;
-	struct module *modules;
+	LIST_HEAD(, module) modules;
 };
 
 struct estream {
@@ -70,22 +71,22 @@ struct estream {
 	uint32_t ops; /* submitted and not yet released */
 	bool leaving;
 	uint64_t submitted;
-	uint64_t turn;        /* the last turn that published its bound */
-	struct estream *next; /* of the process */
+	uint64_t turn;            /* the last turn that published its bound */
+	LIST_ENTRY(estream) link; /* of the process */
 };
 
 struct event_slot {
 	struct proc *proc;
 	uint32_t slot;
-	struct event_slot *next;
+	LIST_ENTRY(event_slot) link;
 };
 
 struct eevent {
 	uint32_t refs;    /* slots and operations */
 	struct eop *last; /* latest record that is not done */
-	struct event_slot *slots;
-	uint64_t ipc_key;
-	struct eevent *ipc_next;
+	LIST_HEAD(, event_slot) slots;
+	uint64_t ipc_key; /* 0: not in the engine's list */
+	LIST_ENTRY(eevent) ipc_link;
 };
 
 struct graph_node {
@@ -111,7 +112,7 @@ struct eop {
 	uint64_t id;
 	struct eevent *event;
 	uint64_t ticket;
-	struct eop *cb_next;
+	TAILQ_ENTRY(eop) cb_link;
 	struct egraph *graph;
 	uint64_t moved; /* bytes that had to be moved in before */
 	struct sim_entry e;
@@ -138,12 +139,12 @@ struct proc {
 	struct mem_owner mem;
 	struct ectx *ctx[SIM_MAX_CONTEXTS];
 	struct estream **streams; /* by slot */
-	struct estream *stream_list;
+	LIST_HEAD(, estream) stream_list;
 	struct eevent **events; /* by slot */
 	struct egraph *graphs[SIM_MAX_GRAPHS];
 	uint64_t cb_given, cb_done;
 	struct eop *cb[SIM_MAX_CALLBACKS];
-	struct eop *cb_wait, **cb_wait_tail;
+	TAILQ_HEAD(, eop) cb_wait;
 	int state_slot[SIM_MAX_DEVICES]; /* -1 */
 	struct proc *next, *active_next;
 };
@@ -169,7 +170,7 @@ struct engine {
 	uint64_t start_ns, empty_since_ns;
 	uint64_t next_op, next_id, turns;
 	uint32_t next_ctx, next_stream, next_proc;
-	struct eevent *ipc_events;
+	LIST_HEAD(, eevent) ipc_events;
 	/* waiting for host memory */
 	bool host_wait;
 	uint64_t host_wait_since;
