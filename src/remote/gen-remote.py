@@ -40,8 +40,14 @@ UNFIXED = {'CUDA_MEMCPY3D', 'CUDA_RESOURCE_DESC', 'CUDA_GRAPH_INSTANTIATE_PARAMS
 WORDS = ('in', 'inout', 'gone', 'again', 'free', 'address', 'number', 'text')
 # Arrays that need not be there.
 OPTIONAL = ('edgeData', 'dependencyData')
-# Device memory that a call gives, and what is noted about it.
-ALLOCS = {'alloc': 'RANGE_PLAIN', 'reserve': 'RANGE_RESERVED', 'module': 'RANGE_OF_MODULE'}
+# What the worker does around a call: the layout's word, and its bits of enum serve_trait.
+TRAITS = {'ends=streams': 'SERVE_ENDS_STREAMS | SERVE_ENDS_WATCHES',
+          'ends=watches': 'SERVE_ENDS_WATCHES', 'changes=graphs': 'SERVE_CHANGES_GRAPHS',
+          'settles=all': 'SERVE_SETTLES_ALL', 'settles=modules': 'SERVE_SETTLES_MODULES'}
+# Device memory that a call gives: what is noted about it, and what gives it back.
+ALLOCS = {'alloc': ('RANGE_PLAIN', 'cuMemFree_v2(held[n])'),
+          'reserve': ('RANGE_RESERVED', 'cuMemAddressFree(held[n], %s)'),
+          'module': ('RANGE_OF_MODULE', None)}
 
 
 def inside(word, name):
@@ -62,10 +68,11 @@ class Param:
         self.word = layout.get(self.name, '')
         self.count = layout.get(self.name + '[]')
         self.reach = inside(self.word, 'reach')
-        self.alloc, self.note = None, None
-        for name, note in ALLOCS.items():
+        self.alloc, self.note, self.free = None, None, None
+        for name, (note, free) in ALLOCS.items():
             if inside(self.word, name):
                 self.alloc, self.note = inside(self.word, name), note
+                self.free = free and free.replace('%s', self.alloc)
         if self.stars == 0:
             self.way = 'value'
         elif self.word in ('address', 'number'):
@@ -94,7 +101,7 @@ class Function:
     def __init__(self, entry, travel, layout):
         self.entry, self.name, self.travel, self.layout = entry, entry.name, travel, layout
         self.hand = layout == 'hand' or travel in ('LOCAL', 'DATA', 'CALL')
-        self.params, self.always = [], False
+        self.params, self.always, self.early, self.traits = [], False, False, []
         self.before, self.then, self.after, self.by, self.only = None, None, None, None, None
         if self.hand or travel == 'REFUSED':
             return
@@ -107,7 +114,9 @@ class Function:
                     words[match.group(1)] = match.group(3)
                 continue
             key, value = item.split('=', 1)
-            if key == 'then':
+            if item in TRAITS:
+                self.traits.append(TRAITS[item])
+            elif key == 'then':
                 self.then = value
             elif key == 'after':
                 self.after = value
@@ -117,6 +126,8 @@ class Function:
                 self.by = value
             elif key == 'if':
                 self.only = value
+            elif item == 'asks=early':
+                self.early = True
             elif key == 'outs':
                 self.always = True
             elif value in WORDS or re.match(r'(%s|reach)\(' % '|'.join(ALLOCS), value):
@@ -242,7 +253,7 @@ def client_function(f, w):
         rooms.append('8')
     if f.before:
         w('\t%s;\n' % f.before)
-    begin = 'call_begin_early' if f.name == 'cuDriverGetVersion' else 'call_begin'
+    begin = 'call_begin_early' if f.early else 'call_begin'
     w('\tr = %s(&c, REMOTE_OP_%s, %s);\n\tif (r)\n\t\treturn r;\n'
       % (begin, f.name, ' + '.join(rooms) or '0'))
     if pointers:
@@ -288,11 +299,9 @@ def streams_of(f):
 
 def client_alloc(f, p, w):
     """Where the program has memory at the address that it was given, another one is asked for."""
-    free = {'cuMemAddressReserve': 'cuMemAddressFree(held[n], size)'}.get(
-        f.name, 'cuMemFree_v2(held[n])' if 'Mem' in f.name else None)
     w('REMOTE_EXPORT CUresult %s%s\n{\n' % (f.name, f.entry.params))
     call = 'once_%s%s' % (f.name, f.entry.args)
-    if not free:
+    if not p.free:
         # The program may not ask for the size; we need it.
         size = p.alloc.lstrip('*')
         w('\tsize_t own = 0, *const size = %s ? %s : &own;\n' % (size, size))
@@ -304,7 +313,7 @@ def client_alloc(f, p, w):
       '\tfor (;;) {\n\t\tr = %s;\n\t\tif (r || device_given(*%s, %s, %s))\n\t\t\tbreak;\n'
       '\t\theld[n++] = *%s;\n\t\tif (n == sizeof(held) / sizeof(held[0])) {\n'
       '\t\t\tr = CUDA_ERROR_OUT_OF_MEMORY;\n\t\t\tbreak;\n\t\t}\n\t}\n'
-      '\twhile (n-- > 0)\n\t\t%s;\n' % (call, p.name, p.alloc, p.note, p.name, free))
+      '\twhile (n-- > 0)\n\t\t%s;\n' % (call, p.name, p.alloc, p.note, p.name, p.free))
     if streams_of(f):
         w('\tif (!r && is_capturing())\n\t\tdevice_of_graph(*%s);\n' % p.name)
     w('\treturn r;\n}\n\n')
@@ -487,6 +496,10 @@ def write_worker(out, functions, sources):
         w('const serve_fn serve_table[REMOTE_OPS] = {\n')
         for f in carried:
             w('\t[REMOTE_OP_%s] = serve_%s,\n' % (f.name, f.name))
+        w('};\n\nconst uint8_t serve_traits[REMOTE_OPS] = {\n')
+        for f in functions:
+            if f.traits:
+                w('\t[REMOTE_OP_%s] = %s,\n' % (f.name, ' | '.join(f.traits)))
         w('};\n')
 
 

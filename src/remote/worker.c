@@ -83,87 +83,26 @@ static bool has_bulk(unsigned op)
 	return op == REMOTE_COPY_IN || op == REMOTE_COPY_PART || op == REMOTE_BLOB;
 }
 
-/* end_begin() */
-static bool ends_streams(unsigned op)
-{
-	switch (op) {
-	case REMOTE_OP_cuStreamDestroy_v2:
-	case REMOTE_OP_cuCtxDestroy_v2:
-	case REMOTE_OP_cuCtxDetach:
-	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
-	case REMOTE_OP_cuDevicePrimaryCtxReset_v2: return true;
-	default: return false;
-	}
-}
-
-/* What other threads of ours may not look at while, or after, it is done. */
-static bool ends_watches(unsigned op)
-{
-	switch (op) {
-	case REMOTE_OP_cuEventDestroy_v2:
-	case REMOTE_OP_cuStreamBeginCapture:
-	case REMOTE_OP_cuStreamBeginCapture_v2:
-	case REMOTE_OP_cuStreamBeginCaptureToGraph: return true;
-	default: return ends_streams(op);
-	}
-}
-
-/* graphs_lock(): of those that have no hand-written part that takes it. */
-static bool changes_graphs(unsigned op)
-{
-	switch (op) {
-	case REMOTE_OP_cuGraphAddChildGraphNode:
-	case REMOTE_OP_cuGraphClone:
-	case REMOTE_OP_cuGraphDestroy:
-	case REMOTE_OP_cuGraphDestroyNode:
-	case REMOTE_OP_cuGraphExecChildGraphNodeSetParams:
-	case REMOTE_OP_cuGraphExecDestroy:
-	case REMOTE_OP_cuGraphExecUpdate:
-	case REMOTE_OP_cuGraphExecUpdate_v2:
-	case REMOTE_OP_cuGraphInstantiate_v2:
-	case REMOTE_OP_cuGraphInstantiateWithFlags:
-	case REMOTE_OP_cuGraphInstantiateWithParams:
-	case REMOTE_OP_cuStreamBeginCapture:
-	case REMOTE_OP_cuStreamBeginCapture_v2:
-	case REMOTE_OP_cuStreamBeginCaptureToGraph:
-	case REMOTE_OP_cuStreamEndCapture: return true;
-	default: return false;
-	}
-}
-
-/* Memory that it was given may be no more, though nobody has given it back. */
-static void settle(unsigned op)
-{
-	switch (op) {
-	case REMOTE_OP_cuCtxDestroy_v2:
-	case REMOTE_OP_cuCtxDetach:
-	case REMOTE_OP_cuDevicePrimaryCtxRelease_v2:
-	case REMOTE_OP_cuDevicePrimaryCtxReset_v2: addresses_settle(true); break;
-	case REMOTE_OP_cuModuleUnload:
-	case REMOTE_OP_cuLibraryUnload: addresses_settle(false); break;
-	default: break;
-	}
-}
-
 static CUresult serve_function(struct serve *s, unsigned op)
 {
-	const bool is_graphs = changes_graphs(op), is_end = ends_streams(op);
+	const unsigned traits = serve_traits[op];
 	CUresult r;
 
-	if (is_end)
+	if (traits & SERVE_ENDS_STREAMS)
 		end_begin();
-	if (ends_watches(op))
+	if (traits & SERVE_ENDS_WATCHES)
 		watches_end();
-	if (is_graphs) {
+	if (traits & SERVE_CHANGES_GRAPHS) {
 		graphs_lock();
 		graphs_used();
 	}
 	r = serve_table[op] ? serve_table[op](s) : CUDA_ERROR_NOT_SUPPORTED;
-	if (is_graphs)
+	if (traits & SERVE_CHANGES_GRAPHS)
 		graphs_unlock();
-	if (is_end)
+	if (traits & SERVE_ENDS_STREAMS)
 		end_done();
-	settle(op);
+	if (traits & (SERVE_SETTLES_ALL | SERVE_SETTLES_MODULES))
+		addresses_settle(traits & SERVE_SETTLES_ALL);
 	return r;
 }
 

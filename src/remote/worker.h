@@ -107,6 +107,15 @@ struct serve {
 
 typedef CUresult (*serve_fn)(struct serve *s);
 extern const serve_fn serve_table[REMOTE_OPS];
+/* What a call needs around it, as remote.def says of its function: bits. */
+enum serve_trait {
+	SERVE_ENDS_STREAMS = 1,     /* end_begin() before it and end_done() after it */
+	SERVE_ENDS_WATCHES = 2,     /* watches_end() before it */
+	SERVE_CHANGES_GRAPHS = 4,   /* graphs_lock() */
+	SERVE_SETTLES_ALL = 8,      /* addresses_settle(true) after it */
+	SERVE_SETTLES_MODULES = 16, /* addresses_settle(false) after it */
+};
+extern const uint8_t serve_traits[REMOTE_OPS];
 #define REMOTE(name, travel, layout) CUresult serve_##name(struct serve *s);
 #include "cuda/remote.def"
 #undef REMOTE
