@@ -113,7 +113,7 @@ EXPORT CUresult cuInit(unsigned int Flags)
 
 /* ---- current context ---- */
 
-#define FORGETS(name, params, args) \
+#define FORGETS(name, variant, stream, params, args) \
 	EXPORT CUresult name params \
 	{ \
 		CUresult r = REAL(name) args; \
@@ -121,12 +121,6 @@ EXPORT CUresult cuInit(unsigned int Flags)
 		thread_forget_context(); \
 		return r; \
 	}
-
-FORGETS(cuCtxPopCurrent, (CUcontext * pctx), (pctx))
-FORGETS(cuCtxPopCurrent_v2, (CUcontext * pctx), (pctx))
-FORGETS(cuCtxPushCurrent, (CUcontext ctx), (ctx))
-FORGETS(cuCtxPushCurrent_v2, (CUcontext ctx), (ctx))
-FORGETS(cuCtxSetCurrent, (CUcontext ctx), (ctx))
 
 /* ---- streams ---- */
 
@@ -181,17 +175,11 @@ static CUresult synced(CUresult r)
 	return r;
 }
 
-#define SYNCS(name, params, args) \
+#define SYNCS(name, variant, stream, params, args) \
 	EXPORT CUresult name params \
 	{ \
 		return synced(REAL(name) args); \
 	}
-
-SYNCS(cuCtxSynchronize, (void), ())
-SYNCS(cuCtxSynchronize_v2, (CUcontext ctx), (ctx))
-SYNCS(cuEventSynchronize, (CUevent hEvent), (hEvent))
-SYNCS(cuStreamSynchronize, (CUstream hStream), (hStream))
-SYNCS(cuStreamSynchronize_ptsz, (CUstream hStream), (hStream))
 
 /* ---- capture ---- */
 
@@ -264,34 +252,12 @@ static CUresult capture_ended(bool was, CUresult r)
 	return r;
 }
 
-static uintptr_t own(CUstream stream)
-{
-	return stream ? (uintptr_t)stream : STREAM_PER_THREAD;
-}
-
-#define BEGINS(name, handle, params, args) \
+#define BEGINS(name, variant, stream, params, args) \
 	EXPORT CUresult name params \
 	{ \
-		capture_begins(handle); \
+		capture_begins(stream_handle(HOOK_PER_THREAD_##variant, stream)); \
 		return capture_began(REAL(name) args); \
 	}
-
-BEGINS(cuStreamBeginCapture, (uintptr_t)hStream, (CUstream hStream), (hStream))
-BEGINS(cuStreamBeginCapture_ptsz, own(hStream), (CUstream hStream), (hStream))
-BEGINS(cuStreamBeginCapture_v2, (uintptr_t)hStream, (CUstream hStream, CUstreamCaptureMode mode),
-	(hStream, mode))
-BEGINS(cuStreamBeginCapture_v2_ptsz, own(hStream), (CUstream hStream, CUstreamCaptureMode mode),
-	(hStream, mode))
-BEGINS(cuStreamBeginCaptureToGraph, (uintptr_t)hStream,
-	(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-		const CUgraphEdgeData *dependencyData, size_t numDependencies,
-		CUstreamCaptureMode mode),
-	(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
-BEGINS(cuStreamBeginCaptureToGraph_ptsz, own(hStream),
-	(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-		const CUgraphEdgeData *dependencyData, size_t numDependencies,
-		CUstreamCaptureMode mode),
-	(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
 
 static bool captures(uintptr_t handle)
 {
@@ -300,16 +266,18 @@ static bool captures(uintptr_t handle)
 	return h && atomic_load(&h->captures) && capture_active(handle);
 }
 
-EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
-{
-	bool was = captures((uintptr_t)hStream);
+#define ENDS(name, variant, stream, params, args) \
+	EXPORT CUresult name params \
+	{ \
+		bool was = captures(stream_handle(HOOK_PER_THREAD_##variant, stream)); \
+\
+		return capture_ended(was, REAL(name) args); \
+	}
 
-	return capture_ended(was, REAL(cuStreamEndCapture)(hStream, phGraph));
-}
-
-EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
-{
-	bool was = captures(own(hStream));
-
-	return capture_ended(was, REAL(cuStreamEndCapture_ptsz)(hStream, phGraph));
-}
+#define DO_CAPTURE_BEGINS ~, BEGINS
+#define DO_CAPTURE_ENDS ~, ENDS
+#define DO_CTX ~, FORGETS
+#define DO_SYNC ~, SYNCS
+#define CU HOOK_DO
+#include "cuda/cuda.def"
+#undef CU

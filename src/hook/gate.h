@@ -12,20 +12,6 @@
 
 #include "hook/hook.h"
 
-/* PICK(X, y): what X says after a tilde and a comma if it is such a macro, else y. */
-#define PICK(...) PICK_SECOND(__VA_ARGS__, ~)
-#define PICK_SECOND(first, second, ...) second
-
-/*
- * Where the stream's name is not that of a parameter; where the export is not the function made
- * here.
- */
-#define STREAM_OF_cuLaunchKernelEx ~, (config ? config->hStream : NULL)
-#define STREAM_OF_cuLaunchKernelEx_ptsz STREAM_OF_cuLaunchKernelEx
-#define STREAM_OF_cuLaunchCooperativeKernelMultiDevice \
-	~, (launchParamsList && numDevices ? launchParamsList[0].hStream : NULL)
-#define none ((CUstream)NULL)
-
 /*
  * The record of a stream for the fast path; hook_no_stream sends to the slow one. Only the place
  * where the handle belongs and the next one are looked at: the map is a quarter full at most, so
@@ -81,17 +67,16 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 
 /*
  * What follows a check, either way. rests: the host has waited for the device when it returns.
+ * `handle` is an expression of the parameters, by stream_handle().
  * `key` tells kinds of submissions apart (estimate.h).
  */
-#define GATED_PARTS(name, rests, per_thread, target, key, params, args) \
+#define GATED_PARTS(name, rests, handle, key, params, args) \
 	static NOINLINE USED CUresult slow_##name params \
 	{ \
-		uintptr_t handle = (uintptr_t)(target); \
 		struct pass pass; \
 		CUresult r; \
 \
-		if (!gate_enter( \
-			    &pass, (per_thread) && !handle ? STREAM_PER_THREAD : handle, (key))) \
+		if (!gate_enter(&pass, handle, (key))) \
 			return CUDA_ERROR_DEVICE_UNAVAILABLE; \
 		r = REAL(name) args; \
 		gate_leave(&pass); \
@@ -106,16 +91,10 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 		return (rests) ? gate_copied(r) : r; \
 	}
 
-/*
- * `scope` is EXPORT or static; `target` the stream; per_thread: the default stream is the thread's.
- */
-#define GATED_CHECK(scope, function, name, per_thread, target, params, args) \
+/* `scope` is EXPORT or static. */
+#define GATED_CHECK(scope, function, name, handle, params, args) \
 	scope CUresult function params \
 	{ \
-		uintptr_t handle = (uintptr_t)(target); \
-\
-		if ((per_thread) && !handle) \
-			handle = STREAM_PER_THREAD; \
 		if (unlikely(!gate_try(&hook_thread, handle))) \
 			return slow_##name args; \
 		return go_##name args; \

@@ -280,6 +280,28 @@ void hook_complain_at_end(const char *format, ...) __attribute__((format(printf,
 #include "cuda/cuda.def"
 #undef CU
 
+/*
+ * A file makes exports of all lines of cuda.def with one action: it says `#define DO_SYNC ~, SYNCS`
+ * of each such action and includes the list with CU defined as HOOK_DO. SYNCS then has the
+ * parameters (name, variant, stream, params, args).
+ */
+#define HOOK_DO(name, since, variant, action, stream, params, args) \
+	HOOK_PICK(DO_##action, HOOK_NOTHING)(name, variant, stream, params, args)
+/* HOOK_PICK(X, y): what X says after a tilde and a comma if it is such a macro, else y. */
+#define HOOK_PICK(...) HOOK_PICK_SECOND(__VA_ARGS__, ~)
+#define HOOK_PICK_SECOND(first, second, ...) second
+#define HOOK_NOTHING(...)
+#define HOOK_PER_THREAD_NONE false
+#define HOOK_PER_THREAD_PTDS true
+#define HOOK_PER_THREAD_PTSZ true
+
+/* The handle that `stream` means in a form where the default stream is, or is not, the thread's. */
+static inline __attribute__((always_inline)) uintptr_t stream_handle(
+	bool is_per_thread, CUstream stream)
+{
+	return is_per_thread && !stream ? STREAM_PER_THREAD : (uintptr_t)stream;
+}
+
 /* The driver's function of that name or NULL; opens the driver if need be. */
 void *hook_driver_symbol(const char *name);
 bool hook_driver_present(void);
