@@ -309,7 +309,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 /* In the order of cuda.def, as cuda_names is. */
 static void *const entries[] = {
-#define CU(name, since, variant, action, stream, params, args) (void *)name,
+#define CU(name, since, variant, action, stream, params, args, ...) (void *)name,
 #include "cuda/cuda.def"
 #undef CU
 };

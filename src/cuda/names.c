@@ -14,7 +14,7 @@
 #define STREAM_stream 1
 
 const struct cuda_name cuda_names[CUDA_ENTRIES] = {
-#define CU(name, version, form, what, stream, params, args) \
+#define CU(name, version, form, what, stream, params, args, ...) \
 	{.abi = #name, \
 		.since = version, \
 		.variant = CUDA_VARIANT_##form, \

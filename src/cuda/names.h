@@ -39,7 +39,7 @@ enum cuda_action {
 
 /* CUDA_ENTRY_<abi_name> is the place of an entry in cuda.def, and so in cuda_names. */
 enum cuda_entry {
-#define CU(abi, since, variant, action, stream, params, args) CUDA_ENTRY_##abi,
+#define CU(abi, since, variant, action, stream, params, args, ...) CUDA_ENTRY_##abi,
 #include "cuda/cuda.def"
 #undef CU
 	CUDA_ENTRIES

@@ -9,7 +9,7 @@
 
 #include "cuda/types.h"
 
-#define CU(abi, since, variant, action, stream, params, args) \
+#define CU(abi, since, variant, action, stream, params, args, ...) \
 	CUresult abi params; \
 	typedef CUresult PFN_##abi params;
 #include "cuda/cuda.def"

@@ -15,7 +15,7 @@
 #include "hook/system.h"
 
 __asm__(ENTRY_HEAD
-#define CU(name, since, variant, action, stream, params, args) ENTRY(name)
+#define CU(name, since, variant, action, stream, params, args, ...) ENTRY(name)
 #include "cuda/cuda.def"
 #undef CU
 );

@@ -275,7 +275,7 @@ void hook_complain_at_end(const char *format, ...) __attribute__((format(printf,
 
 /* REAL(cuInit)(0): the driver's function, or one that answers that there is none. */
 #define REAL(name) (hook_slot_##name)
-#define CU(name, since, variant, action, stream, params, args) \
+#define CU(name, since, variant, action, stream, params, args, ...) \
 	extern PFN_##name *hook_slot_##name __attribute__((visibility("hidden")));
 #include "cuda/cuda.def"
 #undef CU
@@ -285,7 +285,7 @@ void hook_complain_at_end(const char *format, ...) __attribute__((format(printf,
  * of each such action and includes the list with CU defined as HOOK_DO. SYNCS then has the
  * parameters (name, variant, stream, params, args).
  */
-#define HOOK_DO(name, since, variant, action, stream, params, args) \
+#define HOOK_DO(name, since, variant, action, stream, params, args, ...) \
 	HOOK_PICK(DO_##action, HOOK_NOTHING)(name, variant, stream, params, args)
 /* HOOK_PICK(X, y): what X says after a tilde and a comma if it is such a macro, else y. */
 #define HOOK_PICK(...) HOOK_PICK_SECOND(__VA_ARGS__, ~)

@@ -17,7 +17,7 @@
  * Our exports, in the order of cuda.def; relative to us, the linker binds them here (-Bsymbolic).
  */
 static void *const exports[CUDA_ENTRIES] = {
-#define CU(name, since, variant, action, stream, params, args) (void *)name,
+#define CU(name, since, variant, action, stream, params, args, ...) (void *)name,
 #include "cuda/cuda.def"
 #undef CU
 };

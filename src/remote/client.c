@@ -732,7 +732,7 @@ uint64_t handle_new(enum kind kind)
 /* ---- names ---- */
 
 static void *const entries[] = {
-#define CU(abi, since, variant, action, stream, params, args) (void *)abi,
+#define CU(abi, since, variant, action, stream, params, args, ...) (void *)abi,
 #include "cuda/cuda.def"
 #undef CU
 };

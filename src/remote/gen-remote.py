@@ -23,14 +23,7 @@ entries_module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(entries_module)
 
 # What stands for an object of the server's, and what a call says of one that there is not.
-KINDS = {
-    'CUcontext': 'INVALID_CONTEXT', 'CUmodule': 'INVALID_HANDLE', 'CUfunction': 'INVALID_HANDLE',
-    'CUlibrary': 'INVALID_HANDLE', 'CUkernel': 'INVALID_HANDLE', 'CUarray': 'INVALID_HANDLE',
-    'CUmipmappedArray': 'INVALID_HANDLE', 'CUevent': 'INVALID_HANDLE',
-    'CUstream': 'INVALID_HANDLE', 'CUgraph': 'INVALID_VALUE', 'CUgraphNode': 'INVALID_VALUE',
-    'CUgraphExec': 'INVALID_VALUE', 'CUmemoryPool': 'INVALID_VALUE',
-    'CUlinkState': 'INVALID_HANDLE', 'CUmemGenericAllocationHandle': 'INVALID_VALUE',
-}
+KINDS = {kind: handle[0] for kind, handle in entries_module.HANDLES.items()}
 # Structures with handles, addresses or pointers inside: worker.h has fix_T (in) and unfix_T (out).
 FIXED = {'CUDA_MEMCPY3D', 'CUDA_MEMCPY3D_PEER', 'CUDA_RESOURCE_DESC', 'CUDA_MEMSET_NODE_PARAMS',
          'CUDA_GRAPH_INSTANTIATE_PARAMS', 'CUmemAllocationProp', 'CUmemPoolProps',

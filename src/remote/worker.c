@@ -37,7 +37,7 @@ int driver_load(struct driver *d)
 
 	if (!library)
 		return -ENOENT;
-#define CU(abi, since, variant, action, stream, params, args) \
+#define CU(abi, since, variant, action, stream, params, args, ...) \
 	d->abi = (PFN_##abi *)(uintptr_t)dlsym(library, #abi); \
 	if (!d->abi) \
 		d->abi = (PFN_##abi *)(uintptr_t)not_there;

@@ -23,7 +23,7 @@
 #include "remote/ring.h"
 
 struct driver {
-#define CU(abi, since, variant, action, stream, params, args) PFN_##abi *abi;
+#define CU(abi, since, variant, action, stream, params, args, ...) PFN_##abi *abi;
 #include "cuda/cuda.def"
 #undef CU
 };

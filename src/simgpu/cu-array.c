@@ -164,11 +164,10 @@ static CUresult array_get(CUarray handle, struct cu_array **ret)
 	return *ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CU_EXPORT CUresult cuArrayDestroy(CUarray hArray)
+CUresult simgpu_cuArrayDestroy(CUarray hArray)
 {
 	struct cu_array *array;
 
-	CU_ENTER();
 	CU_TRY(array_get(hArray, &array));
 	CU_CHECK(!array->mipmap, CUDA_ERROR_INVALID_HANDLE);
 	CU_TRY(cu_capture_check_unsafe());
@@ -178,13 +177,9 @@ CU_EXPORT CUresult cuArrayDestroy(CUarray hArray)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+CUresult simgpu_cuArrayGetDescriptor_v2(
+	CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, struct cu_array *array)
 {
-	struct cu_array *array;
-
-	CU_ENTER();
-	CU_CHECK(pArrayDescriptor, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(array_get(hArray, &array));
 	*pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){
 		.Width = array->desc.Width,
 		.Height = array->desc.Height,
@@ -194,28 +189,16 @@ CU_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescript
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuArray3DGetDescriptor_v2(
-	CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
+CUresult simgpu_cuArray3DGetDescriptor_v2(
+	CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, struct cu_array *array)
 {
-	struct cu_array *array;
-
-	CU_ENTER();
-	CU_CHECK(pArrayDescriptor, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(array_get(hArray, &array));
 	*pArrayDescriptor = array->desc;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuArrayGetMemoryRequirements(
-	CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device)
+CUresult simgpu_cuArrayGetMemoryRequirements(
+	CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, struct cu_array *a, struct cu_device *d)
 {
-	struct cu_device *d;
-	struct cu_array *a;
-
-	CU_ENTER();
-	CU_CHECK(memoryRequirements, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(array_get(array, &a));
-	CU_TRY(cu_device_get(device, &d));
 	memset(memoryRequirements, 0, sizeof(*memoryRequirements));
 	memoryRequirements->size = a->bytes;
 	memoryRequirements->alignment = CU_TEXTURE_ALIGN;
@@ -238,15 +221,13 @@ static size_t at_level(size_t n, unsigned level)
 	return n == 0 ? 0 : n >> level ? n >> level : 1;
 }
 
-CU_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+CUresult simgpu_cuMipmappedArrayCreate(struct cu_context *ctx, CUmipmappedArray *pHandle,
 	const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned int numMipmapLevels)
 {
 	struct cu_mipmap *mipmap;
 	size_t largest;
 	CUresult r;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pHandle && pMipmappedArrayDesc, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(check_desc(pMipmappedArrayDesc));
 	CU_TRY(cu_capture_check_unsafe());
 	largest = pMipmappedArrayDesc->Width;
@@ -304,24 +285,21 @@ static CUresult mipmap_get(CUmipmappedArray handle, struct cu_mipmap **ret)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMipmappedArrayGetLevel(
+CUresult simgpu_cuMipmappedArrayGetLevel(
 	CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level)
 {
 	struct cu_mipmap *mipmap;
 
-	CU_ENTER();
-	CU_CHECK(pLevelArray, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(mipmap_get(hMipmappedArray, &mipmap));
 	CU_CHECK(level < mipmap->n_levels, CUDA_ERROR_INVALID_VALUE);
 	*pLevelArray = mipmap->levels[level]->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+CUresult simgpu_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
 	struct cu_mipmap *mipmap;
 
-	CU_ENTER();
 	CU_TRY(mipmap_get(hMipmappedArray, &mipmap));
 	CU_TRY(cu_capture_check_unsafe());
 	CU_TRY(cu_wait_context(mipmap->context));
@@ -331,15 +309,13 @@ CU_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(
+CUresult simgpu_cuMipmappedArrayGetMemoryRequirements(
 	CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap,
 	CUdevice device)
 {
 	struct cu_mipmap *m;
 	struct cu_device *d;
 
-	CU_ENTER();
-	CU_CHECK(memoryRequirements, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(mipmap_get(mipmap, &m));
 	CU_TRY(cu_device_get(device, &d));
 	memset(memoryRequirements, 0, sizeof(*memoryRequirements));
@@ -388,9 +364,6 @@ static CUresult new_object(enum cu_kind kind, const CUDA_RESOURCE_DESC *resource
 {
 	struct object *object;
 
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	CU_CHECK(ret && resource && (texture || kind == CU_KIND_SURFACE), CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(check_resource(resource, kind == CU_KIND_SURFACE));
 	object = calloc(1, sizeof(*object));
 	CU_CHECK(object, CUDA_ERROR_OUT_OF_MEMORY);
@@ -414,76 +387,68 @@ static CUresult destroy_object(unsigned long long handle, enum cu_kind kind)
 {
 	struct object *object;
 
-	CU_ENTER();
 	CU_TRY(object_get(handle, kind, &object));
 	cu_handle_free((void *)(uintptr_t)handle);
 	free(object);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
-	const CUDA_TEXTURE_DESC *pTexDesc, const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+CUresult simgpu_cuTexObjectCreate(struct cu_context *ctx, CUtexObject *pTexObject,
+	const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc,
+	const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
 	return new_object(CU_KIND_TEXTURE, pResDesc, pTexDesc, pResViewDesc, pTexObject);
 }
 
-CU_EXPORT CUresult cuTexObjectDestroy(CUtexObject texObject)
+CUresult simgpu_cuTexObjectDestroy(CUtexObject texObject)
 {
 	return destroy_object(texObject, CU_KIND_TEXTURE);
 }
 
-CU_EXPORT CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
+CUresult simgpu_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
 {
 	struct object *object;
 
-	CU_ENTER();
-	CU_CHECK(pResDesc, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(object_get(texObject, CU_KIND_TEXTURE, &object));
 	*pResDesc = object->resource;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
+CUresult simgpu_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
 	struct object *object;
 
-	CU_ENTER();
-	CU_CHECK(pTexDesc, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(object_get(texObject, CU_KIND_TEXTURE, &object));
 	*pTexDesc = object->texture;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuTexObjectGetResourceViewDesc(
+CUresult simgpu_cuTexObjectGetResourceViewDesc(
 	CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
 	struct object *object;
 
-	CU_ENTER();
-	CU_CHECK(pResViewDesc, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(object_get(texObject, CU_KIND_TEXTURE, &object));
 	CU_CHECK(object->has_view, CUDA_ERROR_INVALID_VALUE);
 	*pResViewDesc = object->view;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+CUresult simgpu_cuSurfObjectCreate(
+	struct cu_context *ctx, CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
 {
 	return new_object(CU_KIND_SURFACE, pResDesc, NULL, NULL, pSurfObject);
 }
 
-CU_EXPORT CUresult cuSurfObjectDestroy(CUsurfObject surfObject)
+CUresult simgpu_cuSurfObjectDestroy(CUsurfObject surfObject)
 {
 	return destroy_object(surfObject, CU_KIND_SURFACE);
 }
 
-CU_EXPORT CUresult cuSurfObjectGetResourceDesc(
-	CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
+CUresult simgpu_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
 {
 	struct object *object;
 
-	CU_ENTER();
-	CU_CHECK(pResDesc, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(object_get(surfObject, CU_KIND_SURFACE, &object));
 	*pResDesc = object->resource;
 	return CUDA_SUCCESS;

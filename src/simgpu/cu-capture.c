@@ -278,12 +278,9 @@ static CUresult begin(struct cu_stream *stream, CUstreamCaptureMode mode, struct
 	return set_deps(stream, deps, n_deps);
 }
 
-CU_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+CUresult simgpu_cuStreamBeginCapture_v2(
+	struct cu_context *ctx, struct cu_stream *stream, CUstreamCaptureMode mode)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	return begin(stream, mode, NULL, NULL, 0);
 }
 
@@ -292,18 +289,12 @@ CU_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
 	return cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-CU_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
-	const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
-	size_t numDependencies, CUstreamCaptureMode mode)
+CUresult simgpu_cuStreamBeginCaptureToGraph(struct cu_context *ctx, struct cu_stream *stream,
+	struct cu_graph *graph, const CUgraphNode *dependencies,
+	const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 {
 	_cleanup_free_ struct cu_node **deps = NULL;
-	struct cu_stream *stream;
-	struct cu_graph *graph;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
-	graph = cu_handle_get(hGraph, CU_KIND_GRAPH);
-	CU_CHECK(graph, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(!graph->capture, CUDA_ERROR_ILLEGAL_STATE);
 	CU_TRY(cu_graph_nodes_from(graph, dependencies, numDependencies, &deps));
 	return begin(stream, mode, graph, deps, numDependencies);
@@ -328,14 +319,12 @@ static bool is_joined(const struct cu_capture *capture)
 	return true;
 }
 
-CU_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+CUresult simgpu_cuStreamEndCapture(struct cu_context *ctx, CUstream hStream, CUgraph *phGraph)
 {
 	struct cu_capture *capture;
 	struct cu_stream *stream;
 	CUresult r = CUDA_SUCCESS;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(phGraph, CUDA_ERROR_INVALID_VALUE);
 	*phGraph = NULL;
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	capture = stream->capture;
@@ -365,13 +354,9 @@ static CUstreamCaptureStatus status_of(const struct cu_stream *stream)
 					: CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-CU_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+CUresult simgpu_cuStreamIsCapturing(
+	struct cu_context *ctx, struct cu_stream *stream, CUstreamCaptureStatus *captureStatus)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(captureStatus, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->legacy) {
 		/* The question about the legacy stream is itself an implicit use of it, but one
 		 * that does not invalidate. */
@@ -383,15 +368,12 @@ CU_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *
 	return CUDA_SUCCESS;
 }
 
-static CUresult capture_info(CUstream hStream, CUstreamCaptureStatus *status, cuuint64_t *id,
-	CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n)
+static CUresult capture_info(struct cu_stream *stream, CUstreamCaptureStatus *status,
+	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
+	size_t *n)
 {
 	static _Thread_local CUgraphNode *handles;
-	struct cu_stream *stream;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(status, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->legacy)
 		CU_LIST_EACH(struct cu_stream, link, &stream->context->streams, other)
 	if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
@@ -420,37 +402,34 @@ static CUresult capture_info(CUstream hStream, CUstreamCaptureStatus *status, cu
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetCaptureInfo(
-	CUstream hStream, CUstreamCaptureStatus *captureStatus, cuuint64_t *id)
+CUresult simgpu_cuStreamGetCaptureInfo(struct cu_context *ctx, struct cu_stream *stream,
+	CUstreamCaptureStatus *captureStatus, cuuint64_t *id)
 {
-	return capture_info(hStream, captureStatus, id, NULL, NULL, NULL, NULL);
+	return capture_info(stream, captureStatus, id, NULL, NULL, NULL, NULL);
 }
 
-CU_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream,
+CUresult simgpu_cuStreamGetCaptureInfo_v2(struct cu_context *ctx, struct cu_stream *stream,
 	CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
 	const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
-	return capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, NULL,
+	return capture_info(stream, captureStatus_out, id_out, graph_out, dependencies_out, NULL,
 		numDependencies_out);
 }
 
-CU_EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
+CUresult simgpu_cuStreamGetCaptureInfo_v3(struct cu_context *ctx, struct cu_stream *stream,
 	CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out, CUgraph *graph_out,
 	const CUgraphNode **dependencies_out, const CUgraphEdgeData **edgeData_out,
 	size_t *numDependencies_out)
 {
-	return capture_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
+	return capture_info(stream, captureStatus_out, id_out, graph_out, dependencies_out,
 		edgeData_out, numDependencies_out);
 }
 
-static CUresult update_deps(CUstream hStream, CUgraphNode *dependencies, size_t n, unsigned flags)
+static CUresult update_deps(
+	struct cu_stream *stream, CUgraphNode *dependencies, size_t n, unsigned flags)
 {
 	_cleanup_free_ struct cu_node **deps = NULL;
-	struct cu_stream *stream;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	CU_CHECK(stream->capture, CUDA_ERROR_ILLEGAL_STATE);
 	CU_CHECK(!stream->capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	CU_TRY(cu_graph_nodes_from(stream->capture->graph, dependencies, n, &deps));
@@ -459,25 +438,23 @@ static CUresult update_deps(CUstream hStream, CUgraphNode *dependencies, size_t 
 	return join_deps(stream, deps, n);
 }
 
-CU_EXPORT CUresult cuStreamUpdateCaptureDependencies(
-	CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
+CUresult simgpu_cuStreamUpdateCaptureDependencies(struct cu_context *ctx, struct cu_stream *stream,
+	CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
 {
-	return update_deps(hStream, dependencies, numDependencies, flags);
+	return update_deps(stream, dependencies, numDependencies, flags);
 }
 
-CU_EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
-	const CUgraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags)
+CUresult simgpu_cuStreamUpdateCaptureDependencies_v2(struct cu_context *ctx,
+	struct cu_stream *stream, CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+	size_t numDependencies, unsigned int flags)
 {
-	return update_deps(hStream, dependencies, numDependencies, flags);
+	return update_deps(stream, dependencies, numDependencies, flags);
 }
 
-CU_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+CUresult simgpu_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
 	CUstreamCaptureMode before;
 
-	CU_ENTER();
-	CU_CHECK(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED,
-		CUDA_ERROR_INVALID_VALUE);
 	before = cu_thread.capture_mode;
 	cu_thread.capture_mode = *mode;
 	*mode = before;

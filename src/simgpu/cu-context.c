@@ -161,11 +161,10 @@ CU_EXPORT CUresult cuCtxCreate_v4(
 	return create(pctx, flags, dev);
 }
 
-CU_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
+CUresult simgpu_cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct cu_context *context;
 
-	CU_ENTER();
 	CU_CHECK(ctx, CUDA_ERROR_INVALID_VALUE);
 	context = cu_context_get(ctx);
 	CU_CHECK(context && !context->primary, CUDA_ERROR_INVALID_CONTEXT);
@@ -176,10 +175,8 @@ CU_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
+CUresult simgpu_cuCtxAttach(struct cu_context *ctx, CUcontext *pctx, unsigned int flags)
 {
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pctx && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	*pctx = ctx->handle;
 	return CUDA_SUCCESS;
 }
@@ -189,17 +186,15 @@ CU_EXPORT CUresult cuCtxDetach(CUcontext ctx)
 	return cuCtxDestroy_v2(ctx);
 }
 
-CU_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+CUresult simgpu_cuCtxPushCurrent_v2(CUcontext ctx)
 {
-	CU_ENTER();
 	CU_CHECK(ctx, CUDA_ERROR_INVALID_CONTEXT);
 	CU_CHECK(cu_context_get(ctx), CUDA_ERROR_INVALID_CONTEXT);
 	return push(ctx);
 }
 
-CU_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
+CUresult simgpu_cuCtxPopCurrent_v2(CUcontext *pctx)
 {
-	CU_ENTER();
 	CU_CHECK(cu_thread.depth != 0, CUDA_ERROR_INVALID_CONTEXT);
 	cu_thread.depth--;
 	if (pctx)
@@ -207,9 +202,8 @@ CU_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx)
+CUresult simgpu_cuCtxSetCurrent(CUcontext ctx)
 {
-	CU_ENTER();
 	if (!ctx) {
 		if (cu_thread.depth != 0)
 			cu_thread.depth--;
@@ -222,21 +216,14 @@ CU_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx)
+CUresult simgpu_cuCtxGetCurrent(CUcontext *pctx)
 {
-	CU_ENTER();
-	CU_CHECK(pctx, CUDA_ERROR_INVALID_VALUE);
 	*pctx = cu_thread.depth == 0 ? NULL : cu_thread.stack[cu_thread.depth - 1];
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+CUresult simgpu_cuCtxGetDevice(struct cu_context *ctx, CUdevice *device)
 {
-	struct cu_context *ctx;
-
-	CU_ENTER();
-	CU_CHECK(device, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_current_any(&ctx));
 	*device = cu_device_number(ctx->device);
 	return CUDA_SUCCESS;
 }
@@ -250,61 +237,48 @@ static CUresult given_or_current(CUcontext handle, struct cu_context **ret)
 	return *ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CU_EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+CUresult simgpu_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
 	struct cu_context *context;
 
-	CU_ENTER();
-	CU_CHECK(device, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(given_or_current(ctx, &context));
 	*device = cu_device_number(context->device);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
+CUresult simgpu_cuCtxGetFlags(struct cu_context *ctx, unsigned int *flags)
 {
-	struct cu_context *ctx;
-
-	CU_ENTER();
-	CU_CHECK(flags, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_current_any(&ctx));
 	*flags = ctx->flags;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
+CUresult simgpu_cuCtxSetFlags(struct cu_context *ctx, unsigned int flags)
 {
-	CU_ENTER_CONTEXT(ctx);
 	CU_CHECK(flags_are_valid(flags), CUDA_ERROR_INVALID_VALUE);
 	ctx->flags = flags;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+CUresult simgpu_cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
 	struct cu_context *context;
 
-	CU_ENTER();
-	CU_CHECK(ctxId, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(given_or_current(ctx, &context));
 	*ctxId = context->id;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+CUresult simgpu_cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
 	struct cu_context *context;
 
-	CU_ENTER();
-	CU_CHECK(version, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(given_or_current(ctx, &context));
 	*version = context->api_version;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxSynchronize(void)
+CUresult simgpu_cuCtxSynchronize(struct cu_context *ctx)
 {
-	CU_ENTER_CONTEXT(ctx);
 	if (ctx->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	CU_TRY(cu_capture_check_unsafe());
@@ -313,11 +287,10 @@ CU_EXPORT CUresult cuCtxSynchronize(void)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
+CUresult simgpu_cuCtxSynchronize_v2(CUcontext ctx)
 {
 	struct cu_context *context;
 
-	CU_ENTER();
 	CU_TRY(given_or_current(ctx, &context));
 	CU_TRY(cu_context_error(context));
 	if (context->captures != 0)
@@ -346,15 +319,13 @@ static uint64_t limit_bytes(const struct cu_context *context)
 	return bytes;
 }
 
-CU_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+CUresult simgpu_cuCtxSetLimit(struct cu_context *ctx, CUlimit limit, size_t value)
 {
 	struct sim_request request = {.type = SIM_MSG_CTX_RESERVE};
 	struct sim_reply reply;
 	uint64_t before;
 	CUresult r;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK((size_t)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK((size_t)limit < ARRAY_SIZE(limits), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	/* Removed with compute capability 9.0. */
 	CU_CHECK(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
@@ -373,10 +344,8 @@ CU_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	return r;
 }
 
-CU_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+CUresult simgpu_cuCtxGetLimit(struct cu_context *ctx, size_t *pvalue, CUlimit limit)
 {
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pvalue && (size_t)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK((size_t)limit < ARRAY_SIZE(limits), CUDA_ERROR_UNSUPPORTED_LIMIT);
 	CU_CHECK(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
 			cu_device_state(ctx->device)->cc_major < 9,
@@ -385,42 +354,33 @@ CU_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+CUresult simgpu_cuCtxGetCacheConfig(struct cu_context *ctx, CUfunc_cache *pconfig)
 {
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pconfig, CUDA_ERROR_INVALID_VALUE);
 	*pconfig = ctx->cache_config;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+CUresult simgpu_cuCtxSetCacheConfig(struct cu_context *ctx, CUfunc_cache config)
 {
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK((unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
 	ctx->cache_config = config;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+CUresult simgpu_cuCtxGetSharedMemConfig(struct cu_context *ctx, CUsharedconfig *pConfig)
 {
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pConfig, CUDA_ERROR_INVALID_VALUE);
 	*pConfig = ctx->shared_config;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+CUresult simgpu_cuCtxSetSharedMemConfig(struct cu_context *ctx, CUsharedconfig config)
 {
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK((unsigned)config <= 2, CUDA_ERROR_INVALID_VALUE);
 	ctx->shared_config = config;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+CUresult simgpu_cuCtxGetStreamPriorityRange(
+	struct cu_context *ctx, int *leastPriority, int *greatestPriority)
 {
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
 	if (leastPriority)
 		*leastPriority = 0;
 	if (greatestPriority)
@@ -428,17 +388,14 @@ CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatest
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxResetPersistingL2Cache(void)
+CUresult simgpu_cuCtxResetPersistingL2Cache(struct cu_context *ctx)
 {
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
+CUresult simgpu_cuCtxGetExecAffinity(
+	struct cu_context *ctx, CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
 {
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pExecAffinity && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, CUDA_ERROR_INVALID_VALUE);
 	pExecAffinity->type = type;
 	pExecAffinity->param.smCount.val = cu_device_state(ctx->device)->sm_count;
 	return CUDA_SUCCESS;
@@ -455,14 +412,10 @@ CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_con
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+CUresult simgpu_cuDevicePrimaryCtxRetain(CUcontext *pctx, struct cu_device *device)
 {
 	struct cu_context *context;
-	struct cu_device *device;
 
-	CU_ENTER();
-	CU_CHECK(pctx, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_device_get(dev, &device));
 	CU_TRY(cu_device_primary(device, &context));
 	device->retained++;
 	*pctx = context->handle;
@@ -477,12 +430,8 @@ static CUresult drop_primary(struct cu_device *device)
 	return context ? cu_context_destroy(context) : CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+CUresult simgpu_cuDevicePrimaryCtxRelease_v2(struct cu_device *device)
 {
-	struct cu_device *device;
-
-	CU_ENTER();
-	CU_TRY(cu_device_get(dev, &device));
 	CU_CHECK(device->retained != 0, CUDA_ERROR_INVALID_CONTEXT);
 	CU_TRY(cu_capture_check_unsafe());
 	if (--device->retained != 0)
@@ -490,21 +439,15 @@ CU_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	return drop_primary(device);
 }
 
-CU_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+CUresult simgpu_cuDevicePrimaryCtxReset_v2(struct cu_device *device)
 {
-	struct cu_device *device;
-
-	CU_ENTER();
-	CU_TRY(cu_device_get(dev, &device));
-	CU_TRY(cu_capture_check_unsafe());
 	return drop_primary(device);
 }
 
-CU_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+CUresult simgpu_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
 	struct cu_device *device;
 
-	CU_ENTER();
 	CU_CHECK(flags_are_valid(flags), CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_device_get(dev, &device));
 	device->primary_flags = flags;
@@ -513,13 +456,9 @@ CU_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flag
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+CUresult simgpu_cuDevicePrimaryCtxGetState(
+	struct cu_device *device, unsigned int *flags, int *active)
 {
-	struct cu_device *device;
-
-	CU_ENTER();
-	CU_CHECK(flags && active, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_device_get(dev, &device));
 	*flags = device->primary_flags;
 	*active = device->primary != NULL;
 	return CUDA_SUCCESS;

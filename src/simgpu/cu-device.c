@@ -11,19 +11,15 @@
 #include <string.h>
 #include <strings.h>
 
-CU_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+CUresult simgpu_cuDeviceGet(CUdevice *device, int ordinal)
 {
-	CU_ENTER();
-	CU_CHECK(device, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(ordinal >= 0 && ordinal < cu.n_devices, CUDA_ERROR_INVALID_DEVICE);
 	*device = ordinal;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetCount(int *count)
+CUresult simgpu_cuDeviceGetCount(int *count)
 {
-	CU_ENTER();
-	CU_CHECK(count, CUDA_ERROR_INVALID_VALUE);
 	*count = cu.n_devices;
 	return CUDA_SUCCESS;
 }
@@ -37,24 +33,18 @@ static CUresult state_of(CUdevice number, const struct sim_state_device **ret)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+CUresult simgpu_cuDeviceGetName(char *name, int len, struct cu_device *device)
 {
-	const struct sim_state_device *d;
+	const struct sim_state_device *d = cu_device_state(device->engine);
 
-	CU_ENTER();
-	CU_CHECK(name && len > 0, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(state_of(dev, &d));
 	snprintf(name, (size_t)len, "%s", d->name);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+CUresult simgpu_cuDeviceGetUuid_v2(CUuuid *uuid, struct cu_device *device)
 {
-	const struct sim_state_device *d;
+	const struct sim_state_device *d = cu_device_state(device->engine);
 
-	CU_ENTER();
-	CU_CHECK(uuid, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(state_of(dev, &d));
 	memcpy(uuid->bytes, d->uuid_bytes, sizeof(uuid->bytes));
 	return CUDA_SUCCESS;
 }
@@ -64,36 +54,27 @@ CU_EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 	return cuDeviceGetUuid_v2(uuid, dev);
 }
 
-CU_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+CUresult simgpu_cuDeviceTotalMem_v2(size_t *bytes, struct cu_device *device)
 {
-	const struct sim_state_device *d;
+	const struct sim_state_device *d = cu_device_state(device->engine);
 
-	CU_ENTER();
-	CU_CHECK(bytes, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(state_of(dev, &d));
 	*bytes = d->mem_total;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+CUresult simgpu_cuDeviceComputeCapability(int *major, int *minor, struct cu_device *device)
 {
-	const struct sim_state_device *d;
+	const struct sim_state_device *d = cu_device_state(device->engine);
 
-	CU_ENTER();
-	CU_CHECK(major && minor, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(state_of(dev, &d));
 	*major = (int)d->cc_major;
 	*minor = (int)d->cc_minor;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+CUresult simgpu_cuDeviceGetProperties(CUdevprop *prop, struct cu_device *device)
 {
-	const struct sim_state_device *d;
+	const struct sim_state_device *d = cu_device_state(device->engine);
 
-	CU_ENTER();
-	CU_CHECK(prop, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(state_of(dev, &d));
 	*prop = (CUdevprop){
 		.maxThreadsPerBlock = 1024,
 		.maxThreadsDim = {1024, 1024, 64},
@@ -219,12 +200,10 @@ static uint64_t shared_per_sm(const struct sim_state_device *d)
 	return (d->cc_major >= 9 ? 228u : d->cc_minor == 0 ? 164u : 100u) * 1024u;
 }
 
-CU_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
 	const struct sim_state_device *d;
 
-	CU_ENTER();
-	CU_CHECK(pi && attrib > 0 && attrib < CU_DEVICE_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(state_of(dev, &d));
 	*pi = 0;
 	switch ((int)attrib) {
@@ -276,24 +255,19 @@ CU_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUde
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+CUresult simgpu_cuDeviceGetPCIBusId(char *pciBusId, int len, struct cu_device *device)
 {
-	const struct sim_state_device *d;
+	const struct sim_state_device *d = cu_device_state(device->engine);
 
-	CU_ENTER();
-	CU_CHECK(pciBusId && len > 0, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(state_of(dev, &d));
 	snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", d->pci_domain, d->pci_bus,
 		d->pci_device);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+CUresult simgpu_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
 	unsigned domain = 0, bus, device, function = 0;
 
-	CU_ENTER();
-	CU_CHECK(dev && pciBusId, CUDA_ERROR_INVALID_VALUE);
 	if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &device, &function) < 3) {
 		domain = 0;
 		CU_CHECK(sscanf(pciBusId, "%x:%x.%x", &bus, &device, &function) >= 2,
@@ -310,52 +284,40 @@ CU_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 	return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CU_EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(
+CUresult simgpu_cuDeviceGetTexture1DLinearMaxWidth(
 	size_t *maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev)
 {
 	unsigned bytes = cu_array_element_bytes(format, numChannels);
 	const struct sim_state_device *d;
 
-	CU_ENTER();
-	CU_CHECK(maxWidthInElements && bytes != 0, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(bytes != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(state_of(dev, &d));
 	*maxWidthInElements = 268435456u;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
+CUresult simgpu_cuDeviceGetExecAffinitySupport(
+	int *pi, CUexecAffinityType type, struct cu_device *device)
 {
-	const struct sim_state_device *d;
-
-	CU_ENTER();
-	CU_CHECK(pi && type == CU_EXEC_AFFINITY_TYPE_SM_COUNT, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(state_of(dev, &d));
 	*pi = 0;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+CUresult simgpu_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
 	const struct sim_state_device *d, *peer;
 
-	CU_ENTER();
-	CU_CHECK(canAccessPeer, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(state_of(dev, &d));
 	CU_TRY(state_of(peerDev, &peer));
 	*canAccessPeer = dev != peerDev;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetP2PAttribute(
-	int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice)
+CUresult simgpu_cuDeviceGetP2PAttribute(
+	int *value, CUdevice_P2PAttribute attrib, struct cu_device *src, struct cu_device *dst)
 {
-	struct cu_device *src, *dst;
 	bool linked;
 
-	CU_ENTER();
-	CU_CHECK(value, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_device_get(srcDevice, &src));
-	CU_TRY(cu_device_get(dstDevice, &dst));
 	CU_CHECK(src != dst, CUDA_ERROR_INVALID_DEVICE);
 	linked = cu_device_state(src->engine)->nvlinks[dst->engine] != 0;
 	switch ((int)attrib) {
@@ -395,22 +357,20 @@ static CUresult set_peer(struct cu_context *context, struct cu_context *peer, bo
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+CUresult simgpu_cuCtxEnablePeerAccess(
+	struct cu_context *ctx, CUcontext peerContext, unsigned int Flags)
 {
 	struct cu_context *peer;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(Flags == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(find_peer(ctx, peerContext, &peer));
 	CU_CHECK((ctx->peers & 1u << peer->device) == 0, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 	return set_peer(ctx, peer, true);
 }
 
-CU_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
+CUresult simgpu_cuCtxDisablePeerAccess(struct cu_context *ctx, CUcontext peerContext)
 {
 	struct cu_context *peer;
 
-	CU_ENTER_CONTEXT(ctx);
 	CU_TRY(find_peer(ctx, peerContext, &peer));
 	CU_CHECK((ctx->peers & 1u << peer->device) != 0, CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
 	return set_peer(ctx, peer, false);

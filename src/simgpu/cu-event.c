@@ -60,12 +60,11 @@ struct cu_event *cu_event_get(CUevent handle)
 	return cu_handle_get(handle, CU_KIND_EVENT);
 }
 
-CU_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+CUresult simgpu_cuEventCreate(struct cu_context *ctx, CUevent *phEvent, unsigned int Flags)
 {
 	struct cu_event *event;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(phEvent && (Flags & ~(unsigned)FLAGS_KNOWN) == 0, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK((Flags & ~(unsigned)FLAGS_KNOWN) == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK((Flags & CU_EVENT_INTERPROCESS) == 0 || (Flags & CU_EVENT_DISABLE_TIMING) != 0,
 		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(new_event(ctx, Flags, &event));
@@ -73,13 +72,8 @@ CU_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
+CUresult simgpu_cuEventDestroy_v2(struct cu_event *event)
 {
-	struct cu_event *event;
-
-	CU_ENTER();
-	event = cu_event_get(hEvent);
-	CU_CHECK(event, CUDA_ERROR_INVALID_HANDLE);
 	cu_event_free(event);
 	return CUDA_SUCCESS;
 }
@@ -103,16 +97,9 @@ CUresult cu_event_record_on(struct cu_stream *stream, struct cu_event *event)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+CUresult simgpu_cuEventRecordWithFlags(struct cu_context *ctx, struct cu_event *event,
+	struct cu_stream *stream, unsigned int flags)
 {
-	struct cu_stream *stream;
-	struct cu_event *event;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK((flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) == 0, CUDA_ERROR_INVALID_VALUE);
-	event = cu_event_get(hEvent);
-	CU_CHECK(event, CUDA_ERROR_INVALID_HANDLE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	CU_CHECK(event->context == stream->context, CUDA_ERROR_INVALID_HANDLE);
 	if (stream->capture)
 		return cu_capture_event_record(stream, event, flags);
@@ -137,16 +124,9 @@ CUresult cu_event_wait_on(struct cu_stream *stream, struct cu_event *event)
 	return cu_submit(stream, &op);
 }
 
-CU_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+CUresult simgpu_cuStreamWaitEvent(struct cu_context *ctx, struct cu_stream *stream,
+	struct cu_event *event, unsigned int Flags)
 {
-	struct cu_stream *stream;
-	struct cu_event *event;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK((Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) == 0, CUDA_ERROR_INVALID_VALUE);
-	event = cu_event_get(hEvent);
-	CU_CHECK(event, CUDA_ERROR_INVALID_HANDLE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture || event->capture)
 		return cu_capture_event_wait(stream, event, Flags);
 	if (stream->legacy)
@@ -154,17 +134,11 @@ CU_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned 
 	return cu_event_wait_on(stream, event);
 }
 
-CU_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+CUresult simgpu_cuCtxRecordEvent(struct cu_context *context, struct cu_event *event)
 {
-	struct cu_context *context;
-	struct cu_event *event;
 	struct cu_stream *stream;
 
-	CU_ENTER();
-	context = cu_context_get(hCtx);
-	event = cu_event_get(hEvent);
-	CU_CHECK(context, CUDA_ERROR_INVALID_CONTEXT);
-	CU_CHECK(event && event->context == context, CUDA_ERROR_INVALID_HANDLE);
+	CU_CHECK(event->context == context, CUDA_ERROR_INVALID_HANDLE);
 	if (context->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	/* All activities of the context: a legacy stream that waits for every other one. */
@@ -183,16 +157,8 @@ CU_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 	return cu_event_record_on(stream, event);
 }
 
-CU_EXPORT CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+CUresult simgpu_cuCtxWaitEvent(struct cu_context *context, struct cu_event *event)
 {
-	struct cu_context *context;
-	struct cu_event *event;
-
-	CU_ENTER();
-	context = cu_context_get(hCtx);
-	event = cu_event_get(hEvent);
-	CU_CHECK(context, CUDA_ERROR_INVALID_CONTEXT);
-	CU_CHECK(event, CUDA_ERROR_INVALID_HANDLE);
 	if (context->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
@@ -233,11 +199,10 @@ static CUresult event_for_host(CUevent handle, struct cu_event **ret)
 	return cu_context_error((*ret)->context);
 }
 
-CU_EXPORT CUresult cuEventQuery(CUevent hEvent)
+CUresult simgpu_cuEventQuery(CUevent hEvent)
 {
 	struct cu_event *event;
 
-	CU_ENTER();
 	CU_TRY(event_for_host(hEvent, &event));
 	if (event->imported || event->exported)
 		return shared_event(event, false);
@@ -245,11 +210,10 @@ CU_EXPORT CUresult cuEventQuery(CUevent hEvent)
 	return cu_context_error(event->context);
 }
 
-CU_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
+CUresult simgpu_cuEventSynchronize(CUevent hEvent)
 {
 	struct cu_event *event;
 
-	CU_ENTER();
 	CU_TRY(event_for_host(hEvent, &event));
 	if (event->imported || event->exported)
 		return shared_event(event, true);
@@ -258,16 +222,12 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+CUresult simgpu_cuEventElapsedTime(
+	float *pMilliseconds, struct cu_event *start, struct cu_event *end)
 {
-	struct cu_event *start, *end;
 	uint64_t from, to;
 
-	CU_ENTER();
-	CU_CHECK(pMilliseconds, CUDA_ERROR_INVALID_VALUE);
-	start = cu_event_get(hStart);
-	end = cu_event_get(hEnd);
-	CU_CHECK(start && end && start->recorded && end->recorded, CUDA_ERROR_INVALID_HANDLE);
+	CU_CHECK(start->recorded && end->recorded, CUDA_ERROR_INVALID_HANDLE);
 	CU_CHECK(((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) == 0,
 		CUDA_ERROR_INVALID_HANDLE);
 	CU_CHECK(start->context == end->context, CUDA_ERROR_INVALID_HANDLE);
@@ -282,16 +242,11 @@ CU_EXPORT CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUev
 
 /* ---- between processes ---- */
 
-CU_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+CUresult simgpu_cuIpcGetEventHandle(CUipcEventHandle *pHandle, struct cu_event *e)
 {
 	struct sim_request request = {.type = SIM_MSG_IPC_GET_EVENT};
 	struct sim_reply reply;
-	struct cu_event *e;
 
-	CU_ENTER();
-	CU_CHECK(pHandle, CUDA_ERROR_INVALID_VALUE);
-	e = cu_event_get(event);
-	CU_CHECK(e, CUDA_ERROR_INVALID_HANDLE);
 	CU_CHECK((e->flags & CU_EVENT_INTERPROCESS) != 0, CUDA_ERROR_INVALID_HANDLE);
 	request.context = e->context->slot;
 	request.arg[0] = e->slot;
@@ -302,15 +257,14 @@ CU_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+CUresult simgpu_cuIpcOpenEventHandle(
+	struct cu_context *ctx, CUevent *phEvent, CUipcEventHandle handle)
 {
 	struct sim_request request = {.type = SIM_MSG_IPC_OPEN_EVENT};
 	struct sim_reply reply;
 	struct cu_event *event;
 	CUresult r;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(phEvent, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(new_event(ctx, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS, &event));
 	memcpy(&request.arg[0], &handle, sizeof(request.arg[0]));
 	request.context = ctx->slot;

@@ -111,13 +111,10 @@ static void unback(struct cu_range *range)
 	device_of(range)->graph_reserved -= bytes;
 }
 
-CU_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
+CUresult simgpu_cuDeviceGraphMemTrim(struct cu_device *d)
 {
-	struct cu_device *d;
 	struct cu_range *range;
 
-	CU_ENTER();
-	CU_TRY(cu_device_get(device, &d));
 	for (uint64_t from = 0; (range = cu_range_next(&cu.device_memory, from));) {
 		from = range->base + 1;
 		if (range->kind == CU_MEM_GRAPH && range->device == d->engine && range->opens == 0)
@@ -126,14 +123,9 @@ CU_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetGraphMemAttribute(
-	CUdevice device, CUgraphMem_attribute attr, void *value)
+CUresult simgpu_cuDeviceGetGraphMemAttribute(
+	struct cu_device *d, CUgraphMem_attribute attr, void *value)
 {
-	struct cu_device *d;
-
-	CU_ENTER();
-	CU_CHECK(value, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_device_get(device, &d));
 	switch ((int)attr) {
 	case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
 		*(cuuint64_t *)value = d->graph_used;
@@ -151,12 +143,11 @@ CU_EXPORT CUresult cuDeviceGetGraphMemAttribute(
 	}
 }
 
-CU_EXPORT CUresult cuDeviceSetGraphMemAttribute(
+CUresult simgpu_cuDeviceSetGraphMemAttribute(
 	CUdevice device, CUgraphMem_attribute attr, void *value)
 {
 	struct cu_device *d;
 
-	CU_ENTER();
 	/* Only the high-water marks, and only back to nothing. */
 	CU_CHECK(value && *(cuuint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_device_get(device, &d));
@@ -664,36 +655,21 @@ CU_EXPORT CUresult cuGraphInstantiateWithParams(
 	return r;
 }
 
-CU_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+CUresult simgpu_cuGraphExecDestroy(struct cu_exec *exec)
 {
-	struct cu_exec *exec;
-
-	CU_ENTER();
-	exec = exec_get(hGraphExec);
-	CU_CHECK(exec, CUDA_ERROR_INVALID_VALUE);
 	free_exec(exec);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
+CUresult simgpu_cuGraphExecGetFlags(struct cu_exec *exec, cuuint64_t *flags)
 {
-	struct cu_exec *exec;
-
-	CU_ENTER();
-	exec = exec_get(hGraphExec);
-	CU_CHECK(exec && flags, CUDA_ERROR_INVALID_VALUE);
 	*flags = exec->flags;
 	return CUDA_SUCCESS;
 }
 
 /* Unique in the process: the slot of an executable graph is of no meaning to others. */
-CU_EXPORT CUresult cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
+CUresult simgpu_cuGraphExecGetId(struct cu_exec *exec, unsigned int *graphId)
 {
-	struct cu_exec *exec;
-
-	CU_ENTER();
-	exec = exec_get(hGraphExec);
-	CU_CHECK(exec && graphId, CUDA_ERROR_INVALID_VALUE);
 	*graphId = exec->graph->id;
 	return CUDA_SUCCESS;
 }
@@ -788,15 +764,9 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
+CUresult simgpu_cuGraphLaunch(
+	struct cu_context *ctx, struct cu_exec *exec, struct cu_stream *stream)
 {
-	struct cu_stream *stream;
-	struct cu_exec *exec;
-
-	CU_ENTER_CONTEXT(ctx);
-	exec = exec_get(hGraph);
-	CU_CHECK(exec, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture) {
 		struct cu_node *node;
 		CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
@@ -811,15 +781,9 @@ CU_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 	return cu_exec_launch(exec, stream);
 }
 
-CU_EXPORT CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
+CUresult simgpu_cuGraphUpload(
+	struct cu_context *ctx, struct cu_exec *exec, struct cu_stream *stream)
 {
-	struct cu_stream *stream;
-	struct cu_exec *exec;
-
-	CU_ENTER_CONTEXT(ctx);
-	exec = exec_get(hGraph);
-	CU_CHECK(exec, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture)
 		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node)
@@ -978,13 +942,12 @@ static bool can_disable(const struct cu_node *node)
 		node->type == CU_GRAPH_NODE_TYPE_MEMCPY;
 }
 
-CU_EXPORT CUresult cuGraphNodeSetEnabled(
+CUresult simgpu_cuGraphNodeSetEnabled(
 	CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
 	struct cu_exec *exec;
 	struct cu_node *node;
 
-	CU_ENTER();
 	CU_TRY(exec_node(hGraphExec, hNode, &exec, &node));
 	CU_CHECK(can_disable(node), CUDA_ERROR_INVALID_VALUE);
 	exec->dirty = exec->dirty || node->disabled == (isEnabled != 0);
@@ -992,14 +955,12 @@ CU_EXPORT CUresult cuGraphNodeSetEnabled(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetEnabled(
+CUresult simgpu_cuGraphNodeGetEnabled(
 	CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
 	struct cu_exec *exec;
 	struct cu_node *node;
 
-	CU_ENTER();
-	CU_CHECK(isEnabled, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(exec_node(hGraphExec, hNode, &exec, &node));
 	CU_CHECK(can_disable(node), CUDA_ERROR_INVALID_VALUE);
 	*isEnabled = !node->disabled;

@@ -749,13 +749,11 @@ static CUresult kernel_node(CUgraphNode handle, struct cu_node **ret)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeGetAttribute(
+CUresult simgpu_cuGraphKernelNodeGetAttribute(
 	CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value_out)
 {
 	struct cu_node *node;
 
-	CU_ENTER();
-	CU_CHECK(value_out && (unsigned)attr < CU_LAUNCH_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(kernel_node(hNode, &node));
 	memset(value_out, 0, sizeof(*value_out));
 	if (node->attributes)
@@ -763,22 +761,19 @@ CU_EXPORT CUresult cuGraphKernelNodeGetAttribute(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeSetAttribute(
+CUresult simgpu_cuGraphKernelNodeSetAttribute(
 	CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value)
 {
 	struct cu_node *node;
 
-	CU_ENTER();
-	CU_CHECK(value && (unsigned)attr < CU_LAUNCH_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(kernel_node(hNode, &node));
 	return set_attribute(node, attr, value);
 }
 
-CU_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
+CUresult simgpu_cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 {
 	struct cu_node *to, *from;
 
-	CU_ENTER();
 	CU_TRY(kernel_node(dst, &to));
 	CU_TRY(kernel_node(src, &from));
 	for (int id = 0; id < CU_LAUNCH_ATTRIBUTE_MAX; id++)
@@ -787,13 +782,8 @@ CU_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode 
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+CUresult simgpu_cuGraphNodeGetParams(struct cu_node *node, CUgraphNodeParams *nodeParams)
 {
-	struct cu_node *node;
-
-	CU_ENTER();
-	node = cu_handle_get(hNode, CU_KIND_NODE);
-	CU_CHECK(node && nodeParams, CUDA_ERROR_INVALID_VALUE);
 	cu_node_get(node, nodeParams);
 	return CUDA_SUCCESS;
 }

@@ -184,51 +184,37 @@ CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret)
 
 /* ---- entry points: graphs ---- */
 
-CU_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+CUresult simgpu_cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 {
 	struct cu_graph *graph;
 
-	CU_ENTER();
-	CU_CHECK(phGraph && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	graph = cu_graph_new();
 	CU_CHECK(graph, CUDA_ERROR_OUT_OF_MEMORY);
 	*phGraph = graph->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
+CUresult simgpu_cuGraphDestroy(struct cu_graph *graph)
 {
-	struct cu_graph *graph;
-
-	CU_ENTER();
-	graph = cu_graph_get(hGraph);
-	CU_CHECK(graph && !graph->parent && !graph->capture, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(!graph->parent && !graph->capture, CUDA_ERROR_INVALID_VALUE);
 	cu_graph_free(graph);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+CUresult simgpu_cuGraphClone(CUgraph *phGraphClone, struct cu_graph *graph)
 {
-	struct cu_graph *graph, *clone;
+	struct cu_graph *clone;
 
-	CU_ENTER();
-	graph = cu_graph_get(originalGraph);
-	CU_CHECK(phGraphClone && graph, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(!cu_graph_has_allocations(graph), CUDA_ERROR_NOT_SUPPORTED);
 	CU_TRY(cu_graph_clone(graph, &clone));
 	*phGraphClone = clone->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeFindInClone(
-	CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
+CUresult simgpu_cuGraphNodeFindInClone(
+	CUgraphNode *phNode, CUgraphNode hOriginalNode, struct cu_graph *graph)
 {
-	struct cu_graph *graph;
-
-	CU_ENTER();
-	graph = cu_graph_get(hClonedGraph);
-	CU_CHECK(phNode && node_get(hOriginalNode) && graph && graph->origin,
-		CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(node_get(hOriginalNode) && graph->origin, CUDA_ERROR_INVALID_VALUE);
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
 	{
 		if (node->origin == hOriginalNode) {
@@ -239,46 +225,26 @@ CU_EXPORT CUresult cuGraphNodeFindInClone(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-CU_EXPORT CUresult cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
+CUresult simgpu_cuGraphGetId(struct cu_graph *graph, unsigned int *graphId)
 {
-	struct cu_graph *graph;
-
-	CU_ENTER();
-	graph = cu_graph_get(hGraph);
-	CU_CHECK(graph && graphId, CUDA_ERROR_INVALID_VALUE);
 	*graphId = graph->id;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
+CUresult simgpu_cuGraphNodeGetContainingGraph(struct cu_node *node, CUgraph *phGraph)
 {
-	struct cu_node *node;
-
-	CU_ENTER();
-	node = node_get(hNode);
-	CU_CHECK(node && phGraph, CUDA_ERROR_INVALID_VALUE);
 	*phGraph = node->graph->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
+CUresult simgpu_cuGraphNodeGetLocalId(struct cu_node *node, unsigned int *nodeId)
 {
-	struct cu_node *node;
-
-	CU_ENTER();
-	node = node_get(hNode);
-	CU_CHECK(node && nodeId, CUDA_ERROR_INVALID_VALUE);
 	*nodeId = node->local_id;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
+CUresult simgpu_cuGraphNodeGetToolsId(struct cu_node *node, unsigned long long *toolsNodeId)
 {
-	struct cu_node *node;
-
-	CU_ENTER();
-	node = node_get(hNode);
-	CU_CHECK(node && toolsNodeId, CUDA_ERROR_INVALID_VALUE);
 	*toolsNodeId = (unsigned long long)node->graph->id << 32 | node->local_id;
 	return CUDA_SUCCESS;
 }
@@ -297,15 +263,11 @@ static CUresult give_list(struct cu_node *const *nodes, size_t n, CUgraphNode *t
 	return CUDA_SUCCESS;
 }
 
-static CUresult graph_nodes(CUgraph hGraph, bool roots, CUgraphNode *to, size_t *room)
+static CUresult graph_nodes(struct cu_graph *graph, bool roots, CUgraphNode *to, size_t *room)
 {
 	_cleanup_free_ struct cu_node **nodes = NULL;
-	struct cu_graph *graph;
 	size_t n = 0;
 
-	CU_ENTER();
-	graph = cu_graph_get(hGraph);
-	CU_CHECK(graph && room, CUDA_ERROR_INVALID_VALUE);
 	nodes = calloc(graph->n_nodes + 1, sizeof(struct cu_node *));
 	CU_CHECK(nodes, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
@@ -314,25 +276,22 @@ static CUresult graph_nodes(CUgraph hGraph, bool roots, CUgraphNode *to, size_t 
 	return give_list(nodes, n, to, room);
 }
 
-CU_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+CUresult simgpu_cuGraphGetNodes(struct cu_graph *graph, CUgraphNode *nodes, size_t *numNodes)
 {
-	return graph_nodes(hGraph, false, nodes, numNodes);
+	return graph_nodes(graph, false, nodes, numNodes);
 }
 
-CU_EXPORT CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+CUresult simgpu_cuGraphGetRootNodes(
+	struct cu_graph *graph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-	return graph_nodes(hGraph, true, rootNodes, numRootNodes);
+	return graph_nodes(graph, true, rootNodes, numRootNodes);
 }
 
-static CUresult graph_edges(
-	CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *room)
+static CUresult graph_edges(struct cu_graph *graph, CUgraphNode *from, CUgraphNode *to,
+	CUgraphEdgeData *data, size_t *room)
 {
-	struct cu_graph *graph;
 	size_t n = 0;
 
-	CU_ENTER();
-	graph = cu_graph_get(hGraph);
-	CU_CHECK(graph && room && !from == !to, CUDA_ERROR_INVALID_VALUE);
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
 	{
 		for (size_t i = 0; i < node->n_deps; i++, n++) {
@@ -351,28 +310,24 @@ static CUresult graph_edges(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphGetEdges(
-	CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
+CUresult simgpu_cuGraphGetEdges(
+	struct cu_graph *graph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 {
-	return graph_edges(hGraph, from, to, NULL, numEdges);
+	return graph_edges(graph, from, to, NULL, numEdges);
 }
 
-CU_EXPORT CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
+CUresult simgpu_cuGraphGetEdges_v2(struct cu_graph *graph, CUgraphNode *from, CUgraphNode *to,
 	CUgraphEdgeData *edgeData, size_t *numEdges)
 {
-	return graph_edges(hGraph, from, to, edgeData, numEdges);
+	return graph_edges(graph, from, to, edgeData, numEdges);
 }
 
 static CUresult neighbours(
-	CUgraphNode hNode, bool after, CUgraphNode *to, CUgraphEdgeData *data, size_t *room)
+	struct cu_node *node, bool after, CUgraphNode *to, CUgraphEdgeData *data, size_t *room)
 {
 	_cleanup_free_ struct cu_node **nodes = NULL;
-	struct cu_node *node;
 	size_t n = 0;
 
-	CU_ENTER();
-	node = node_get(hNode);
-	CU_CHECK(node && room, CUDA_ERROR_INVALID_VALUE);
 	if (data && to)
 		memset(data, 0, *room * sizeof(*data));
 	if (!after)
@@ -386,28 +341,28 @@ static CUresult neighbours(
 	return give_list(nodes, n, to, room);
 }
 
-CU_EXPORT CUresult cuGraphNodeGetDependencies(
-	CUgraphNode hNode, CUgraphNode *dependencies, size_t *numDependencies)
+CUresult simgpu_cuGraphNodeGetDependencies(
+	struct cu_node *node, CUgraphNode *dependencies, size_t *numDependencies)
 {
-	return neighbours(hNode, false, dependencies, NULL, numDependencies);
+	return neighbours(node, false, dependencies, NULL, numDependencies);
 }
 
-CU_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
+CUresult simgpu_cuGraphNodeGetDependencies_v2(struct cu_node *node, CUgraphNode *dependencies,
 	CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
-	return neighbours(hNode, false, dependencies, edgeData, numDependencies);
+	return neighbours(node, false, dependencies, edgeData, numDependencies);
 }
 
-CU_EXPORT CUresult cuGraphNodeGetDependentNodes(
-	CUgraphNode hNode, CUgraphNode *dependentNodes, size_t *numDependentNodes)
+CUresult simgpu_cuGraphNodeGetDependentNodes(
+	struct cu_node *node, CUgraphNode *dependentNodes, size_t *numDependentNodes)
 {
-	return neighbours(hNode, true, dependentNodes, NULL, numDependentNodes);
+	return neighbours(node, true, dependentNodes, NULL, numDependentNodes);
 }
 
-CU_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
+CUresult simgpu_cuGraphNodeGetDependentNodes_v2(struct cu_node *node, CUgraphNode *dependentNodes,
 	CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
-	return neighbours(hNode, true, dependentNodes, edgeData, numDependentNodes);
+	return neighbours(node, true, dependentNodes, edgeData, numDependentNodes);
 }
 
 static size_t find_dep(const struct cu_node *node, const struct cu_node *dep)
@@ -420,13 +375,9 @@ static size_t find_dep(const struct cu_node *node, const struct cu_node *dep)
 }
 
 static CUresult change_edges(
-	CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool add)
+	struct cu_graph *graph, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool add)
 {
-	struct cu_graph *graph;
-
-	CU_ENTER();
-	graph = cu_graph_get(hGraph);
-	CU_CHECK(graph && (n == 0 || (from && to)), CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(n == 0 || (from && to), CUDA_ERROR_INVALID_VALUE);
 	for (size_t i = 0; i < n; i++) {
 		struct cu_node *dep = node_get(from[i]), *node = node_get(to[i]);
 
@@ -448,38 +399,35 @@ static CUresult change_edges(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphAddDependencies(
-	CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+CUresult simgpu_cuGraphAddDependencies(struct cu_graph *graph, const CUgraphNode *from,
+	const CUgraphNode *to, size_t numDependencies)
 {
-	return change_edges(hGraph, from, to, numDependencies, true);
+	return change_edges(graph, from, to, numDependencies, true);
 }
 
-CU_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+CUresult simgpu_cuGraphAddDependencies_v2(struct cu_graph *graph, const CUgraphNode *from,
 	const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-	return change_edges(hGraph, from, to, numDependencies, true);
+	return change_edges(graph, from, to, numDependencies, true);
 }
 
-CU_EXPORT CUresult cuGraphRemoveDependencies(
-	CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to, size_t numDependencies)
+CUresult simgpu_cuGraphRemoveDependencies(struct cu_graph *graph, const CUgraphNode *from,
+	const CUgraphNode *to, size_t numDependencies)
 {
-	return change_edges(hGraph, from, to, numDependencies, false);
+	return change_edges(graph, from, to, numDependencies, false);
 }
 
-CU_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
+CUresult simgpu_cuGraphRemoveDependencies_v2(struct cu_graph *graph, const CUgraphNode *from,
 	const CUgraphNode *to, const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-	return change_edges(hGraph, from, to, numDependencies, false);
+	return change_edges(graph, from, to, numDependencies, false);
 }
 
-CU_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode)
+CUresult simgpu_cuGraphDestroyNode(struct cu_node *node)
 {
 	struct cu_graph *graph;
-	struct cu_node *node;
 
-	CU_ENTER();
-	node = node_get(hNode);
-	CU_CHECK(node && node->graph && !node->graph->capture, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(node->graph && !node->graph->capture, CUDA_ERROR_INVALID_VALUE);
 	graph = node->graph;
 	CU_CHECK(!cu_graph_has_allocations(graph), CUDA_ERROR_NOT_SUPPORTED);
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, other)
@@ -494,18 +442,13 @@ CU_EXPORT CUresult cuGraphDestroyNode(CUgraphNode hNode)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
+CUresult simgpu_cuGraphNodeGetType(struct cu_node *node, CUgraphNodeType *type)
 {
-	struct cu_node *node;
-
-	CU_ENTER();
-	node = node_get(hNode);
-	CU_CHECK(node && type, CUDA_ERROR_INVALID_VALUE);
 	*type = node->type;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
+CUresult simgpu_cuGraphDebugDotPrint(struct cu_graph *graph, const char *path, unsigned int flags)
 {
 	static const char *const names[] = {
 		"kernel",
@@ -524,12 +467,8 @@ CU_EXPORT CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsign
 		"conditional",
 	};
 	_cleanup_fclose_ FILE *f = NULL;
-	struct cu_graph *graph;
 	uint32_t n = 0;
 
-	CU_ENTER();
-	graph = cu_graph_get(hGraph);
-	CU_CHECK(graph && path, CUDA_ERROR_INVALID_VALUE);
 	f = fopen(path, "we");
 	CU_CHECK(f, CUDA_ERROR_OPERATING_SYSTEM);
 	fprintf(f, "digraph simulated {\n");
@@ -582,13 +521,12 @@ void cu_user_objects_reap(void)
 	}
 }
 
-CU_EXPORT CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
+CUresult simgpu_cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
 	unsigned int initialRefcount, unsigned int flags)
 {
 	struct cu_user_object *object;
 
-	CU_ENTER();
-	CU_CHECK(object_out && destroy && initialRefcount != 0 && initialRefcount <= INT32_MAX &&
+	CU_CHECK(initialRefcount != 0 && initialRefcount <= INT32_MAX &&
 			flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC,
 		CUDA_ERROR_INVALID_VALUE);
 	object = calloc(1, sizeof(*object));
@@ -608,38 +546,31 @@ static CUresult user_object_get(CUuserObject handle, unsigned count, struct cu_u
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuUserObjectRetain(CUuserObject object, unsigned int count)
+CUresult simgpu_cuUserObjectRetain(CUuserObject object, unsigned int count)
 {
 	struct cu_user_object *o;
 
-	CU_ENTER();
 	CU_TRY(user_object_get(object, count, &o));
 	o->refs += count;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
+CUresult simgpu_cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
 	struct cu_user_object *o;
 
-	CU_ENTER();
 	CU_TRY(user_object_get(object, count, &o));
 	CU_CHECK(count <= o->refs, CUDA_ERROR_INVALID_VALUE);
 	cu_user_object_unref(o, count);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphRetainUserObject(
-	CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+CUresult simgpu_cuGraphRetainUserObject(
+	struct cu_graph *g, CUuserObject object, unsigned int count, unsigned int flags)
 {
 	struct cu_user_object *o;
 	struct cu_user_ref *bigger;
-	struct cu_graph *g;
 
-	CU_ENTER();
-	g = cu_graph_get(graph);
-	CU_CHECK(
-		g && (flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(user_object_get(object, count, &o));
 	bigger = realloc(g->objects, (g->n_objects + 1) * sizeof(*bigger));
 	CU_CHECK(bigger, CUDA_ERROR_OUT_OF_MEMORY);
@@ -650,14 +581,11 @@ CU_EXPORT CUresult cuGraphRetainUserObject(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
+CUresult simgpu_cuGraphReleaseUserObject(
+	struct cu_graph *g, CUuserObject object, unsigned int count)
 {
 	struct cu_user_object *o;
-	struct cu_graph *g;
 
-	CU_ENTER();
-	g = cu_graph_get(graph);
-	CU_CHECK(g, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(user_object_get(object, count, &o));
 	for (size_t i = 0; i < g->n_objects; i++) {
 		if (g->objects[i].object != o || g->objects[i].count < count)

@@ -187,10 +187,10 @@ static CUresult launch_in(
 	return cu_stream_do(stream, &op);
 }
 
-CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-	unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-	unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
-	void **extra)
+CUresult simgpu_cuLaunchKernel(struct cu_context *ctx, CUfunction f, unsigned int gridDimX,
+	unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+	unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
+	CUstream hStream, void **kernelParams, void **extra)
 {
 	struct cu_launch l = {
 		.grid = {gridDimX, gridDimY, gridDimZ},
@@ -200,12 +200,11 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned 
 		.extra = extra,
 	};
 
-	CU_ENTER_CONTEXT(ctx);
 	return launch_in(ctx, f, hStream, &l);
 }
 
-CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
-	unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+CUresult simgpu_cuLaunchCooperativeKernel(struct cu_context *ctx, CUfunction f,
+	unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
 	unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
 	CUstream hStream, void **kernelParams)
 {
@@ -217,17 +216,15 @@ CU_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX
 		.cooperative = true,
 	};
 
-	CU_ENTER_CONTEXT(ctx);
 	return launch_in(ctx, f, hStream, &l);
 }
 
-CU_EXPORT CUresult cuLaunchKernelEx(
-	const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+CUresult simgpu_cuLaunchKernelEx(struct cu_context *ctx, const CUlaunchConfig *config, CUfunction f,
+	void **kernelParams, void **extra)
 {
 	struct cu_launch l;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(config && (config->numAttrs == 0 || config->attrs), CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(config->numAttrs == 0 || config->attrs, CUDA_ERROR_INVALID_VALUE);
 	l = (struct cu_launch){
 		.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
 		.block = {config->blockDimX, config->blockDimY, config->blockDimZ},
@@ -252,12 +249,10 @@ CU_EXPORT CUresult cuLaunchKernelEx(
 	return launch_in(ctx, f, config->hStream, &l);
 }
 
-CU_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(
+CUresult simgpu_cuLaunchCooperativeKernelMultiDevice(
 	CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices, unsigned int flags)
 {
-	CU_ENTER();
-	CU_CHECK(launchParamsList && numDevices != 0 && numDevices <= (unsigned)cu.n_devices &&
-			(flags & ~3u) == 0,
+	CU_CHECK(numDevices != 0 && numDevices <= (unsigned)cu.n_devices && (flags & ~3u) == 0,
 		CUDA_ERROR_INVALID_VALUE);
 	for (unsigned i = 0; i < numDevices; i++) {
 		const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
@@ -308,13 +303,12 @@ struct old_launch {
 static struct old_launch **old_launches;
 static size_t n_old_launches;
 
-static CUresult old_get(CUfunction f, struct old_launch **ret, struct cu_context **ret_context)
+static CUresult old_get(struct cu_context *ctx, CUfunction f, struct old_launch **ret)
 {
 	struct cu_function *function;
 	struct old_launch **bigger, *old;
 
-	CU_TRY(cu_current(ret_context));
-	CU_TRY(cu_function_get(f, *ret_context, &function));
+	CU_TRY(cu_function_get(f, ctx, &function));
 	for (size_t i = 0; i < n_old_launches; i++) {
 		if (old_launches[i]->function == function) {
 			*ret = old_launches[i];
@@ -333,13 +327,11 @@ static CUresult old_get(CUfunction f, struct old_launch **ret, struct cu_context
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
+CUresult simgpu_cuFuncSetBlockShape(struct cu_context *ctx, CUfunction hfunc, int x, int y, int z)
 {
-	struct cu_context *ctx;
 	struct old_launch *old;
 
-	CU_ENTER();
-	CU_TRY(old_get(hfunc, &old, &ctx));
+	CU_TRY(old_get(ctx, hfunc, &old));
 	CU_CHECK(x > 0 && y > 0 && z > 0 && x <= 1024 && y <= 1024 && z <= 64 &&
 			(int64_t)x * y * z <= 1024,
 		CUDA_ERROR_INVALID_VALUE);
@@ -349,36 +341,31 @@ CU_EXPORT CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
+CUresult simgpu_cuFuncSetSharedSize(struct cu_context *ctx, CUfunction hfunc, unsigned int bytes)
 {
-	struct cu_context *ctx;
 	struct old_launch *old;
 
-	CU_ENTER();
-	CU_TRY(old_get(hfunc, &old, &ctx));
+	CU_TRY(old_get(ctx, hfunc, &old));
 	old->shared_bytes = bytes;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
+CUresult simgpu_cuParamSetSize(struct cu_context *ctx, CUfunction hfunc, unsigned int numbytes)
 {
-	struct cu_context *ctx;
 	struct old_launch *old;
 
-	CU_ENTER();
-	CU_TRY(old_get(hfunc, &old, &ctx));
+	CU_TRY(old_get(ctx, hfunc, &old));
 	CU_CHECK(numbytes <= sizeof(old->params), CUDA_ERROR_INVALID_VALUE);
 	old->param_bytes = numbytes;
 	return CUDA_SUCCESS;
 }
 
-static CUresult old_param(CUfunction f, int offset, const void *from, size_t n)
+static CUresult old_param(
+	struct cu_context *ctx, CUfunction f, int offset, const void *from, size_t n)
 {
-	struct cu_context *ctx;
 	struct old_launch *old;
 
-	CU_ENTER();
-	CU_TRY(old_get(f, &old, &ctx));
+	CU_TRY(old_get(ctx, f, &old));
 	CU_CHECK(from && offset >= 0 && n <= sizeof(old->params) &&
 			(size_t)offset <= sizeof(old->params) - n,
 		CUDA_ERROR_INVALID_VALUE);
@@ -386,28 +373,29 @@ static CUresult old_param(CUfunction f, int offset, const void *from, size_t n)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value)
+CUresult simgpu_cuParamSeti(
+	struct cu_context *ctx, CUfunction hfunc, int offset, unsigned int value)
 {
-	return old_param(hfunc, offset, &value, sizeof(value));
+	return old_param(ctx, hfunc, offset, &value, sizeof(value));
 }
 
-CU_EXPORT CUresult cuParamSetf(CUfunction hfunc, int offset, float value)
+CUresult simgpu_cuParamSetf(struct cu_context *ctx, CUfunction hfunc, int offset, float value)
 {
-	return old_param(hfunc, offset, &value, sizeof(value));
+	return old_param(ctx, hfunc, offset, &value, sizeof(value));
 }
 
-CU_EXPORT CUresult cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
+CUresult simgpu_cuParamSetv(
+	struct cu_context *ctx, CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
 {
-	return old_param(hfunc, offset, ptr, numbytes);
+	return old_param(ctx, hfunc, offset, ptr, numbytes);
 }
 
-static CUresult old_run(CUfunction f, int width, int height, CUstream hStream)
+static CUresult old_run(
+	struct cu_context *ctx, CUfunction f, int width, int height, CUstream hStream)
 {
-	struct cu_context *ctx;
 	struct old_launch *old;
 
-	CU_ENTER();
-	CU_TRY(old_get(f, &old, &ctx));
+	CU_TRY(old_get(ctx, f, &old));
 	CU_CHECK(width > 0 && height > 0, CUDA_ERROR_INVALID_VALUE);
 	void *extra[] = {
 		CU_LAUNCH_PARAM_BUFFER_POINTER,
@@ -426,32 +414,28 @@ static CUresult old_run(CUfunction f, int width, int height, CUstream hStream)
 	return launch_in(ctx, f, hStream, &l);
 }
 
-CU_EXPORT CUresult cuLaunch(CUfunction f)
+CUresult simgpu_cuLaunch(struct cu_context *ctx, CUfunction f)
 {
-	return old_run(f, 1, 1, NULL);
+	return old_run(ctx, f, 1, 1, NULL);
 }
 
-CU_EXPORT CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+CUresult simgpu_cuLaunchGrid(struct cu_context *ctx, CUfunction f, int grid_width, int grid_height)
 {
-	return old_run(f, grid_width, grid_height, NULL);
+	return old_run(ctx, f, grid_width, grid_height, NULL);
 }
 
-CU_EXPORT CUresult cuLaunchGridAsync(
-	CUfunction f, int grid_width, int grid_height, CUstream hStream)
+CUresult simgpu_cuLaunchGridAsync(
+	struct cu_context *ctx, CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
-	return old_run(f, grid_width, grid_height, hStream);
+	return old_run(ctx, f, grid_width, grid_height, hStream);
 }
 
 /* ---- occupancy ---- */
 
-CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-	int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
+CUresult simgpu_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(struct cu_context *ctx,
+	int *numBlocks, struct cu_function *f, int blockSize, size_t dynamicSMemSize,
+	unsigned int flags)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(numBlocks && blockSize > 0 && (flags & ~1u) == 0, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(func, ctx, &f));
 	*numBlocks = blockSize > 1024 ? 0
 				      : (int)blocks_per_sm(cu_device_state(ctx->device), f,
 						(unsigned)blockSize, dynamicSMemSize);
@@ -465,18 +449,13 @@ CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
 		numBlocks, func, blockSize, dynamicSMemSize, 0);
 }
 
-CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
-	CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-	int blockSizeLimit, unsigned int flags)
+CUresult simgpu_cuOccupancyMaxPotentialBlockSizeWithFlags(struct cu_context *ctx, int *minGridSize,
+	int *blockSize, struct cu_function *f, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+	size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags)
 {
 	const struct sim_state_device *d;
-	struct cu_function *f;
 	unsigned best = 0, best_size = 32, limit;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(minGridSize && blockSize && blockSizeLimit >= 0 && (flags & ~1u) == 0,
-		CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(func, ctx, &f));
 	d = cu_device_state(ctx->device);
 	limit = f->kernel->max_threads ? f->kernel->max_threads : 1024;
 	if (blockSizeLimit != 0 && (unsigned)blockSizeLimit < limit)
@@ -504,15 +483,13 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *block
 		blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
 }
 
-CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(
+CUresult simgpu_cuOccupancyAvailableDynamicSMemPerBlock(struct cu_context *ctx,
 	size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)
 {
 	struct cu_function *f;
 	unsigned per_block, fixed;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(dynamicSmemSize && numBlocks > 0 && blockSize > 0 && blockSize <= 1024,
-		CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(numBlocks > 0 && blockSize > 0 && blockSize <= 1024, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_function_get(func, ctx, &f));
 	CU_CHECK((int)blocks_per_sm(cu_device_state(ctx->device), f, (unsigned)blockSize, 0) >=
 			numBlocks,
@@ -528,14 +505,9 @@ static unsigned gpc_sms(const struct sim_state_device *d)
 	return d->sm_count >= 16 ? 16 : d->sm_count;
 }
 
-CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(
-	int *clusterSize, CUfunction func, const CUlaunchConfig *config)
+CUresult simgpu_cuOccupancyMaxPotentialClusterSize(struct cu_context *ctx, int *clusterSize,
+	struct cu_function *f, const CUlaunchConfig *config)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(clusterSize && config, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(func, ctx, &f));
 	CU_CHECK(cu_device_state(ctx->device)->cc_major >= 9, CUDA_ERROR_NOT_SUPPORTED);
 	*clusterSize = f->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] > 0
 		? CLUSTER_MAX
@@ -543,16 +515,14 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuOccupancyMaxActiveClusters(
-	int *numClusters, CUfunction func, const CUlaunchConfig *config)
+CUresult simgpu_cuOccupancyMaxActiveClusters(
+	struct cu_context *ctx, int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
 	const struct sim_state_device *d;
 	unsigned size = 1, per_sm;
 	struct cu_function *f;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(numClusters && config && (config->numAttrs == 0 || config->attrs),
-		CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(config->numAttrs == 0 || config->attrs, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_function_get(func, ctx, &f));
 	d = cu_device_state(ctx->device);
 	CU_CHECK(d->cc_major >= 9, CUDA_ERROR_NOT_SUPPORTED);

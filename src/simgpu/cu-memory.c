@@ -79,13 +79,11 @@ CUresult cu_check_device_range(uint64_t address, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc(CUdeviceptr *dptr, size_t bytes)
+static CUresult alloc(struct cu_context *ctx, CUdeviceptr *dptr, size_t bytes)
 {
 	struct cu_range *range;
 	uint64_t address;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(dptr && bytes != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_capture_check_unsafe());
 	CU_TRY(cu_memory_alloc(ctx, SIM_MEM_LINEAR, bytes, &address));
 	CU_TRY(add_range(ctx, CU_MEM_DEVICE, address, bytes, &range));
@@ -93,32 +91,25 @@ static CUresult alloc(CUdeviceptr *dptr, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+CUresult simgpu_cuMemAlloc_v2(struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize)
 {
-	return alloc(dptr, bytesize);
+	return alloc(ctx, dptr, bytesize);
 }
 
-CU_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
-	size_t Height, unsigned int ElementSizeBytes)
+CUresult simgpu_cuMemAllocPitch_v2(struct cu_context *ctx, CUdeviceptr *dptr, size_t *pPitch,
+	size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
 	size_t pitch = (WidthInBytes + CU_PITCH_ALIGN - 1) & ~(size_t)(CU_PITCH_ALIGN - 1);
 
-	{
-		CU_ENTER_CONTEXT(ctx);
-		(void)ctx;
-		CU_CHECK(dptr && pPitch && WidthInBytes != 0 && Height != 0,
-			CUDA_ERROR_INVALID_VALUE);
-		CU_CHECK(ElementSizeBytes == 4 || ElementSizeBytes == 8 || ElementSizeBytes == 16,
-			CUDA_ERROR_INVALID_VALUE);
-		CU_CHECK(WidthInBytes <= 2147483647u, CUDA_ERROR_INVALID_VALUE);
-		CU_CHECK(Height <= SIZE_MAX / pitch, CUDA_ERROR_OUT_OF_MEMORY);
-	}
-	CU_TRY(alloc(dptr, pitch * Height));
+	CU_CHECK(WidthInBytes <= 2147483647u, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(Height <= SIZE_MAX / pitch, CUDA_ERROR_OUT_OF_MEMORY);
+	CU_TRY(alloc(ctx, dptr, pitch * Height));
 	*pPitch = pitch;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+CUresult simgpu_cuMemAllocManaged(
+	struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
 	struct sim_request request = {.type = SIM_MSG_MEM_ALLOC, .kind = SIM_MEM_MANAGED};
 	_cleanup_close_ int fd = -1;
@@ -126,11 +117,6 @@ CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigne
 	struct cu_range *range;
 	void *at;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(dptr && bytesize != 0, CUDA_ERROR_INVALID_VALUE);
-	CU_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST,
-		CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_capture_check_unsafe());
 	request.context = ctx->slot;
 	request.arg[0] = bytesize;
 	CU_TRY(cu_call_fd(&request, -1, &reply, &fd));
@@ -160,12 +146,11 @@ static void drop_range(struct cu_range *range)
 	cu_range_remove(&cu.device_memory, range);
 }
 
-CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
+CUresult simgpu_cuMemFree_v2(struct cu_context *ctx, CUdeviceptr dptr)
 {
 	struct cu_range *range;
 	CUresult r;
 
-	CU_ENTER_CONTEXT(ctx);
 	if (dptr == 0)
 		return CUDA_SUCCESS;
 	range = cu_range_find(&cu.device_memory, dptr);
@@ -190,13 +175,11 @@ CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 	return r;
 }
 
-CU_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+CUresult simgpu_cuMemGetInfo_v2(struct cu_context *ctx, size_t *free, size_t *total)
 {
 	struct sim_request request = {.type = SIM_MSG_MEM_INFO};
 	struct sim_reply reply;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(free && total, CUDA_ERROR_INVALID_VALUE);
 	request.device = ctx->device;
 	CU_TRY(cu_call(&request, &reply));
 	*free = reply.arg[0];
@@ -204,12 +187,11 @@ CU_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+CUresult simgpu_cuMemGetAddressRange_v2(
+	struct cu_context *ctx, CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
 	range = cu_range_find(&cu.device_memory, dptr);
 	if (!range)
 		range = cu_range_find(&cu.host_memory, dptr);
@@ -248,13 +230,12 @@ void cu_memory_forget_context(struct cu_context *context)
 
 /* ---- host memory ---- */
 
-CU_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+CUresult simgpu_cuMemHostAlloc(
+	struct cu_context *ctx, void **pp, size_t bytesize, unsigned int Flags)
 {
 	struct cu_range *range;
 	void *p;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pp && bytesize != 0 && (Flags & ~7u) == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(bytesize < 1ull << 46, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_TRY(cu_capture_check_unsafe());
 	p = mmap(NULL, page_round(bytesize), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -288,11 +269,10 @@ static CUresult host_range(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemFreeHost(void *p)
+CUresult simgpu_cuMemFreeHost(struct cu_context *ctx, void *p)
 {
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
 	if (!p)
 		return CUDA_SUCCESS;
 	CU_TRY(host_range(p, CU_MEM_HOST, CUDA_ERROR_INVALID_VALUE, &range));
@@ -304,13 +284,12 @@ CU_EXPORT CUresult cuMemFreeHost(void *p)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+CUresult simgpu_cuMemHostRegister_v2(
+	struct cu_context *ctx, void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t base = (uintptr_t)p;
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(p && bytesize != 0 && (Flags & ~15u) == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(bytesize < 1ull << 47 && base < 1ull << 47, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK((Flags & CU_MEMHOSTREGISTER_IOMEMORY) == 0, CUDA_ERROR_NOT_SUPPORTED);
 	CU_TRY(cu_capture_check_unsafe());
@@ -327,12 +306,10 @@ CU_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int F
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemHostUnregister(void *p)
+CUresult simgpu_cuMemHostUnregister(struct cu_context *ctx, void *p)
 {
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(p, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(host_range(p, CU_MEM_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, &range));
 	CU_TRY(cu_capture_check_unsafe());
 	CU_TRY(cu_wait_context(range->context ? range->context : ctx));
@@ -341,23 +318,18 @@ CU_EXPORT CUresult cuMemHostUnregister(void *p)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+CUresult simgpu_cuMemHostGetDevicePointer_v2(
+	struct cu_context *ctx, CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	CU_CHECK(pdptr && p && Flags == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(cu_range_find(&cu.host_memory, (uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
 	*pdptr = (uintptr_t)p;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+CUresult simgpu_cuMemHostGetFlags(struct cu_context *ctx, unsigned int *pFlags, void *p)
 {
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	CU_CHECK(pFlags && p, CUDA_ERROR_INVALID_VALUE);
 	range = cu_range_find(&cu.host_memory, (uintptr_t)p);
 	CU_CHECK(range && range->kind == CU_MEM_HOST, CUDA_ERROR_INVALID_VALUE);
 	/* With one address space every allocation is mapped. */
@@ -562,11 +534,9 @@ static CUresult range_attribute(
 	}
 }
 
-CU_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *dataSizes,
+CUresult simgpu_cuMemRangeGetAttributes(void **data, size_t *dataSizes,
 	CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
-	CU_ENTER();
-	CU_CHECK(data && dataSizes && attributes && numAttributes != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(managed_range(devPtr, count));
 	for (size_t i = 0; i < numAttributes; i++)
 		CU_TRY(range_attribute(data[i], dataSizes[i], attributes[i],
@@ -657,12 +627,10 @@ static const struct cu_range *known_range(uint64_t address)
 	return range && !range->freed && range->kind != CU_MEM_ARRAY ? range : NULL;
 }
 
-CU_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+CUresult simgpu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	const struct cu_range *range;
 
-	CU_ENTER();
-	CU_CHECK(data, CUDA_ERROR_INVALID_VALUE);
 	range = known_range(ptr);
 	CU_CHECK(range, CUDA_ERROR_INVALID_VALUE);
 	return pointer_attribute(data, attribute, range, ptr);
@@ -686,13 +654,11 @@ static size_t attribute_size(CUpointer_attribute attribute)
 	}
 }
 
-CU_EXPORT CUresult cuPointerGetAttributes(
+CUresult simgpu_cuPointerGetAttributes(
 	unsigned int numAttributes, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
 {
 	const struct cu_range *range;
 
-	CU_ENTER();
-	CU_CHECK(numAttributes != 0 && attributes && data, CUDA_ERROR_INVALID_VALUE);
 	range = known_range(ptr);
 	for (unsigned i = 0; i < numAttributes; i++) {
 		CU_CHECK(attributes[i] >= CU_POINTER_ATTRIBUTE_CONTEXT &&
@@ -709,13 +675,11 @@ CU_EXPORT CUresult cuPointerGetAttributes(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuPointerSetAttribute(
+CUresult simgpu_cuPointerSetAttribute(
 	const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	struct cu_range *range;
 
-	CU_ENTER();
-	CU_CHECK(value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CUDA_ERROR_INVALID_VALUE);
 	range = cu_range_find(&cu.device_memory, ptr);
 	CU_CHECK(range && !range->freed, CUDA_ERROR_INVALID_VALUE);
 	range->sync_memops = *(const unsigned *)value != 0;
@@ -724,15 +688,12 @@ CU_EXPORT CUresult cuPointerSetAttribute(
 
 /* ---- between processes ---- */
 
-CU_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+CUresult simgpu_cuIpcGetMemHandle(struct cu_context *ctx, CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	struct sim_request request = {.type = SIM_MSG_IPC_GET_MEM, .ptr = dptr};
 	struct sim_reply reply;
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	CU_CHECK(pHandle, CUDA_ERROR_INVALID_VALUE);
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->kind == CU_MEM_DEVICE, CUDA_ERROR_INVALID_VALUE);
 	request.ptr = range->base;
@@ -742,15 +703,13 @@ CU_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuIpcOpenMemHandle_v2(
-	CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+CUresult simgpu_cuIpcOpenMemHandle_v2(
+	struct cu_context *ctx, CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	struct sim_request request = {.type = SIM_MSG_IPC_OPEN_MEM};
 	struct sim_reply reply;
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pdptr && Flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CUDA_ERROR_INVALID_VALUE);
 	memcpy(&request.arg[0], &handle, sizeof(request.arg[0]));
 	request.context = ctx->slot;
 	CU_TRY(cu_call(&request, &reply));
@@ -769,13 +728,12 @@ CU_EXPORT CUresult cuIpcOpenMemHandle_v2(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+CUresult simgpu_cuIpcCloseMemHandle(struct cu_context *ctx, CUdeviceptr dptr)
 {
 	struct sim_request request = {.type = SIM_MSG_IPC_CLOSE_MEM, .ptr = dptr};
 	struct sim_reply reply;
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->base == dptr && range->kind == CU_MEM_IPC,
 		CUDA_ERROR_INVALID_VALUE);

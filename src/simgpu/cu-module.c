@@ -341,12 +341,11 @@ CU_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 	return load_module(module, bytes);
 }
 
-CU_EXPORT CUresult cuModuleUnload(CUmodule hmod)
+CUresult simgpu_cuModuleUnload(CUmodule hmod)
 {
 	struct cu_module *module;
 	struct cu_context *context;
 
-	CU_ENTER();
 	module = cu_handle_get(hmod, CU_KIND_MODULE);
 	CU_CHECK(module && !module->library, CUDA_ERROR_INVALID_HANDLE);
 	context = module->context;
@@ -359,10 +358,8 @@ CU_EXPORT CUresult cuModuleUnload(CUmodule hmod)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+CUresult simgpu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
-	CU_ENTER();
-	CU_CHECK(mode, CUDA_ERROR_INVALID_VALUE);
 	*mode = CU_MODULE_EAGER_LOADING;
 	return CUDA_SUCCESS;
 }
@@ -376,42 +373,24 @@ static CUresult function_handle(struct cu_function *function, CUfunction *ret)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+CUresult simgpu_cuModuleGetFunction(
+	struct cu_context *ctx, CUfunction *hfunc, struct cu_module *module, const char *name)
 {
-	struct cu_module *module;
-
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	CU_CHECK(hfunc && name, CUDA_ERROR_INVALID_VALUE);
-	module = cu_handle_get(hmod, CU_KIND_MODULE);
-	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
 	for (size_t i = 0; i < module->image->image.n_kernels; i++)
 		if (strcmp(module->functions[i].kernel->name, name) == 0)
 			return function_handle(&module->functions[i], hfunc);
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-CU_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
+CUresult simgpu_cuModuleGetFunctionCount(unsigned int *count, struct cu_module *module)
 {
-	struct cu_module *module;
-
-	CU_ENTER();
-	CU_CHECK(count, CUDA_ERROR_INVALID_VALUE);
-	module = cu_handle_get(mod, CU_KIND_MODULE);
-	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
 	*count = (unsigned)module->image->image.n_kernels;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuModuleEnumerateFunctions(
-	CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+CUresult simgpu_cuModuleEnumerateFunctions(
+	CUfunction *functions, unsigned int numFunctions, struct cu_module *module)
 {
-	struct cu_module *module;
-
-	CU_ENTER();
-	CU_CHECK(functions, CUDA_ERROR_INVALID_VALUE);
-	module = cu_handle_get(mod, CU_KIND_MODULE);
-	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
 	for (size_t i = 0; i < numFunctions && i < module->image->image.n_kernels; i++)
 		CU_TRY(function_handle(&module->functions[i], &functions[i]));
 	return CUDA_SUCCESS;
@@ -434,16 +413,9 @@ static CUresult find_global(
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-CU_EXPORT CUresult cuModuleGetGlobal_v2(
-	CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+CUresult simgpu_cuModuleGetGlobal_v2(struct cu_context *ctx, CUdeviceptr *dptr, size_t *bytes,
+	struct cu_module *module, const char *name)
 {
-	struct cu_module *module;
-
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	CU_CHECK(name && (dptr || bytes), CUDA_ERROR_INVALID_VALUE);
-	module = cu_handle_get(hmod, CU_KIND_MODULE);
-	CU_CHECK(module, CUDA_ERROR_INVALID_HANDLE);
 	return find_global(module, name, dptr, bytes);
 }
 
@@ -523,14 +495,8 @@ CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNam
 	return load_library(library, bytes);
 }
 
-CU_EXPORT CUresult cuLibraryUnload(CUlibrary library)
+CUresult simgpu_cuLibraryUnload(struct cu_library *l)
 {
-	struct cu_library *l;
-
-	CU_ENTER();
-	l = cu_handle_get(library, CU_KIND_LIBRARY);
-	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
-	CU_TRY(cu_capture_check_unsafe());
 	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
 		struct cu_context *context = cu.contexts[i];
 
@@ -566,113 +532,69 @@ static CUresult kernel_handle(struct cu_kernel *kernel, CUkernel *ret)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+CUresult simgpu_cuLibraryGetKernel(CUkernel *pKernel, struct cu_library *l, const char *name)
 {
-	struct cu_library *l;
-
-	CU_ENTER();
-	CU_CHECK(pKernel && name, CUDA_ERROR_INVALID_VALUE);
-	l = cu_handle_get(library, CU_KIND_LIBRARY);
-	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
 	for (size_t i = 0; i < l->image->image.n_kernels; i++)
 		if (strcmp(l->image->image.kernels[i].name, name) == 0)
 			return kernel_handle(&l->kernels[i], pKernel);
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-CU_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+CUresult simgpu_cuLibraryGetKernelCount(unsigned int *count, struct cu_library *l)
 {
-	struct cu_library *l;
-
-	CU_ENTER();
-	CU_CHECK(count, CUDA_ERROR_INVALID_VALUE);
-	l = cu_handle_get(lib, CU_KIND_LIBRARY);
-	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
 	*count = (unsigned)l->image->image.n_kernels;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLibraryEnumerateKernels(
-	CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+CUresult simgpu_cuLibraryEnumerateKernels(
+	CUkernel *kernels, unsigned int numKernels, struct cu_library *l)
 {
-	struct cu_library *l;
-
-	CU_ENTER();
-	CU_CHECK(kernels, CUDA_ERROR_INVALID_VALUE);
-	l = cu_handle_get(lib, CU_KIND_LIBRARY);
-	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
 	for (size_t i = 0; i < numKernels && i < l->image->image.n_kernels; i++)
 		CU_TRY(kernel_handle(&l->kernels[i], &kernels[i]));
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+CUresult simgpu_cuLibraryGetModule(struct cu_context *ctx, CUmodule *pMod, struct cu_library *l)
 {
 	struct cu_module *module;
-	struct cu_library *l;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pMod, CUDA_ERROR_INVALID_VALUE);
-	l = cu_handle_get(library, CU_KIND_LIBRARY);
-	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
 	CU_TRY(library_module(l, ctx, &module));
 	*pMod = module->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLibraryGetGlobal(
-	CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+CUresult simgpu_cuLibraryGetGlobal(struct cu_context *ctx, CUdeviceptr *dptr, size_t *bytes,
+	struct cu_library *l, const char *name)
 {
 	struct cu_module *module;
-	struct cu_library *l;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(name && (dptr || bytes), CUDA_ERROR_INVALID_VALUE);
-	l = cu_handle_get(library, CU_KIND_LIBRARY);
-	CU_CHECK(l, CUDA_ERROR_INVALID_HANDLE);
 	CU_TRY(library_module(l, ctx, &module));
 	return find_global(module, name, dptr, bytes);
 }
 
-CU_EXPORT CUresult cuLibraryGetManaged(
-	CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+CUresult simgpu_cuLibraryGetManaged(
+	CUdeviceptr *dptr, size_t *bytes, struct cu_library *library, const char *name)
 {
-	CU_ENTER();
-	CU_CHECK(name && (dptr || bytes), CUDA_ERROR_INVALID_VALUE);
-	CU_CHECK(cu_handle_get(library, CU_KIND_LIBRARY), CUDA_ERROR_INVALID_HANDLE);
 	/* Images that are read here never declare managed variables. */
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-CU_EXPORT CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+CUresult simgpu_cuLibraryGetUnifiedFunction(
+	void **fptr, struct cu_library *library, const char *symbol)
 {
-	CU_ENTER();
-	CU_CHECK(fptr && symbol, CUDA_ERROR_INVALID_VALUE);
-	CU_CHECK(cu_handle_get(library, CU_KIND_LIBRARY), CUDA_ERROR_INVALID_HANDLE);
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-CU_EXPORT CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+CUresult simgpu_cuKernelGetLibrary(CUlibrary *pLib, struct cu_kernel *k)
 {
-	struct cu_kernel *k;
-
-	CU_ENTER();
-	CU_CHECK(pLib, CUDA_ERROR_INVALID_VALUE);
-	k = cu_handle_get(kernel, CU_KIND_KERNEL);
-	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
 	*pLib = k->library->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+CUresult simgpu_cuKernelGetFunction(struct cu_context *ctx, CUfunction *pFunc, struct cu_kernel *k)
 {
 	struct cu_module *module;
-	struct cu_kernel *k;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pFunc, CUDA_ERROR_INVALID_VALUE);
-	k = cu_handle_get(kernel, CU_KIND_KERNEL);
-	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
 	CU_TRY(library_module(k->library, ctx, &module));
 	return function_handle(&module->functions[k->index], pFunc);
 }
@@ -756,133 +678,79 @@ static CUresult check_attribute(
 	}
 }
 
-CU_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+CUresult simgpu_cuFuncGetAttribute(
+	struct cu_context *ctx, int *pi, CUfunction_attribute attrib, struct cu_function *f)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pi, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(hfunc, ctx, &f));
 	return kernel_attribute(f->kernel, &f->module->image->image, f->attributes, attrib,
 		device_sm(ctx->device), pi);
 }
 
-CU_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+CUresult simgpu_cuFuncSetAttribute(
+	struct cu_context *ctx, struct cu_function *f, CUfunction_attribute attrib, int value)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_function_get(hfunc, ctx, &f));
 	CU_TRY(check_attribute(f->kernel, device_sm(ctx->device), attrib, value));
 	f->attributes[attrib] = value;
 	return CUDA_SUCCESS;
 }
 
-static CUresult kernel_on_device(
-	CUkernel handle, CUdevice dev, struct cu_kernel **ret, struct cu_device **ret_device)
+CUresult simgpu_cuKernelGetAttribute(
+	int *pi, CUfunction_attribute attrib, struct cu_kernel *k, struct cu_device *device)
 {
-	*ret = cu_handle_get(handle, CU_KIND_KERNEL);
-	CU_CHECK(*ret, CUDA_ERROR_INVALID_HANDLE);
-	return cu_device_get(dev, ret_device);
-}
-
-CU_EXPORT CUresult cuKernelGetAttribute(
-	int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
-{
-	struct cu_device *device;
-	struct cu_kernel *k;
-
-	CU_ENTER();
-	CU_CHECK(pi, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(kernel_on_device(kernel, dev, &k, &device));
 	return kernel_attribute(&k->library->image->image.kernels[k->index],
 		&k->library->image->image, k->attributes[device->engine], attrib,
 		device_sm(device->engine), pi);
 }
 
-CU_EXPORT CUresult cuKernelSetAttribute(
-	CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
+CUresult simgpu_cuKernelSetAttribute(
+	CUfunction_attribute attrib, int val, struct cu_kernel *k, struct cu_device *device)
 {
-	struct cu_device *device;
-	struct cu_kernel *k;
-
-	CU_ENTER();
-	CU_TRY(kernel_on_device(kernel, dev, &k, &device));
 	CU_TRY(check_attribute(&k->library->image->image.kernels[k->index],
 		device_sm(device->engine), attrib, val));
 	k->attributes[device->engine][attrib] = val;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+CUresult simgpu_cuKernelSetCacheConfig(
+	struct cu_kernel *k, CUfunc_cache config, struct cu_device *device)
 {
-	struct cu_device *device;
-	struct cu_kernel *k;
-
-	CU_ENTER();
-	CU_CHECK((unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
-	return kernel_on_device(kernel, dev, &k, &device);
+	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+CUresult simgpu_cuFuncSetCacheConfig(
+	struct cu_context *ctx, struct cu_function *f, CUfunc_cache config)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK((unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(hfunc, ctx, &f));
 	f->cache_config = config;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
+CUresult simgpu_cuFuncSetSharedMemConfig(
+	struct cu_context *ctx, struct cu_function *f, CUsharedconfig config)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK((unsigned)config <= 2, CUDA_ERROR_INVALID_VALUE);
-	return cu_function_get(hfunc, ctx, &f);
+	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+CUresult simgpu_cuFuncGetModule(struct cu_context *ctx, CUmodule *hmod, struct cu_function *f)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(hmod, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(hfunc, ctx, &f));
 	*hmod = f->module->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+CUresult simgpu_cuFuncGetName(struct cu_context *ctx, const char **name, struct cu_function *f)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(name, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(hfunc, ctx, &f));
 	*name = f->kernel->name;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+CUresult simgpu_cuFuncIsLoaded(
+	struct cu_context *ctx, CUfunctionLoadingState *state, struct cu_function *f)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(state, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(function, ctx, &f));
 	*state = CU_FUNCTION_LOADING_STATE_LOADED;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncLoad(CUfunction function)
+CUresult simgpu_cuFuncLoad(struct cu_context *ctx, struct cu_function *f)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	return cu_function_get(function, ctx, &f);
+	return CUDA_SUCCESS;
 }
 
 static CUresult param_info(
@@ -895,59 +763,34 @@ static CUresult param_info(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuFuncGetParamInfo(
-	CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+CUresult simgpu_cuFuncGetParamInfo(struct cu_context *ctx, struct cu_function *f, size_t paramIndex,
+	size_t *paramOffset, size_t *paramSize)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_function_get(func, ctx, &f));
 	return param_info(f->kernel, paramIndex, paramOffset, paramSize);
 }
 
-CU_EXPORT CUresult cuKernelGetParamInfo(
-	CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+CUresult simgpu_cuKernelGetParamInfo(
+	struct cu_kernel *k, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-	struct cu_kernel *k;
-
-	CU_ENTER();
-	k = cu_handle_get(kernel, CU_KIND_KERNEL);
-	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
 	return param_info(
 		&k->library->image->image.kernels[k->index], paramIndex, paramOffset, paramSize);
 }
 
-CU_EXPORT CUresult cuFuncGetParamCount(CUfunction func, size_t *paramCount)
+CUresult simgpu_cuFuncGetParamCount(
+	struct cu_context *ctx, struct cu_function *f, size_t *paramCount)
 {
-	struct cu_function *f;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(paramCount, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_function_get(func, ctx, &f));
 	*paramCount = f->kernel->n_params;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+CUresult simgpu_cuKernelGetParamCount(struct cu_kernel *k, size_t *paramCount)
 {
-	struct cu_kernel *k;
-
-	CU_ENTER();
-	CU_CHECK(paramCount, CUDA_ERROR_INVALID_VALUE);
-	k = cu_handle_get(kernel, CU_KIND_KERNEL);
-	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
 	*paramCount = k->library->image->image.kernels[k->index].n_params;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+CUresult simgpu_cuKernelGetName(const char **name, struct cu_kernel *k)
 {
-	struct cu_kernel *k;
-
-	CU_ENTER();
-	CU_CHECK(name, CUDA_ERROR_INVALID_VALUE);
-	k = cu_handle_get(hfunc, CU_KIND_KERNEL);
-	CU_CHECK(k, CUDA_ERROR_INVALID_HANDLE);
 	*name = k->library->image->image.kernels[k->index].name;
 	return CUDA_SUCCESS;
 }
@@ -961,14 +804,11 @@ struct linker {
 	size_t n;
 };
 
-CU_EXPORT CUresult cuLinkCreate_v2(
-	unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
+CUresult simgpu_cuLinkCreate_v2(struct cu_context *ctx, unsigned int numOptions,
+	CUjit_option *options, void **optionValues, CUlinkState *stateOut)
 {
 	struct linker *linker;
 
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	CU_CHECK(stateOut, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(take_options(numOptions, options, optionValues));
 	linker = calloc(1, sizeof(*linker));
 	CU_CHECK(linker, CUDA_ERROR_OUT_OF_MEMORY);
@@ -1015,16 +855,10 @@ static CUresult link_text(struct linker *linker, const char *data, size_t size)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
-	const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues)
+CUresult simgpu_cuLinkAddData_v2(struct cu_context *ctx, struct linker *linker, CUjitInputType type,
+	void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options,
+	void **optionValues)
 {
-	struct linker *linker;
-
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	linker = cu_handle_get(state, CU_KIND_LINK);
-	CU_CHECK(linker, CUDA_ERROR_INVALID_HANDLE);
-	CU_CHECK(data && size != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(take_options(numOptions, options, optionValues));
 	/* Machine code cannot be joined here; nothing else looks into it either. */
 	CU_CHECK(type == CU_JIT_INPUT_PTX, CUDA_ERROR_NOT_SUPPORTED);
@@ -1042,15 +876,9 @@ CU_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, cons
 		state, type, bytes, strlen(bytes) + 1, path, numOptions, options, optionValues);
 }
 
-CU_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+CUresult simgpu_cuLinkComplete(
+	struct cu_context *ctx, struct linker *linker, void **cubinOut, size_t *sizeOut)
 {
-	struct linker *linker;
-
-	CU_ENTER_CONTEXT(ctx);
-	(void)ctx;
-	linker = cu_handle_get(state, CU_KIND_LINK);
-	CU_CHECK(linker, CUDA_ERROR_INVALID_HANDLE);
-	CU_CHECK(cubinOut, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(linker->text, CUDA_ERROR_INVALID_IMAGE);
 	*cubinOut = linker->text;
 	if (sizeOut)
@@ -1058,11 +886,10 @@ CU_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *si
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuLinkDestroy(CUlinkState state)
+CUresult simgpu_cuLinkDestroy(CUlinkState state)
 {
 	struct linker *linker;
 
-	CU_ENTER();
 	linker = cu_handle_get(state, CU_KIND_LINK);
 	CU_CHECK(linker, CUDA_ERROR_INVALID_HANDLE);
 	cu_handle_free(state);

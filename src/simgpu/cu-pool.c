@@ -77,12 +77,6 @@ CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool)
 	return CUDA_SUCCESS;
 }
 
-static CUresult pool_get(CUmemoryPool handle, struct cu_pool **ret)
-{
-	*ret = cu_handle_get(handle, CU_KIND_POOL);
-	return *ret ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 void cu_pool_free(struct cu_pool *pool)
 {
 	struct cu_range *range;
@@ -109,16 +103,14 @@ static CUresult location_device(const CUmemLocation *location, struct cu_device 
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+CUresult simgpu_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
 	struct sim_request request = {.type = SIM_MSG_POOL_CREATE};
 	struct cu_device *device;
 	struct sim_reply reply;
 	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_CHECK(pool && poolProps && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED,
-		CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(location_device(&poolProps->location, &device));
 	CU_CHECK(poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
 	request.device = device->engine;
@@ -129,14 +121,11 @@ CU_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poo
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+CUresult simgpu_cuMemPoolDestroy(struct cu_pool *p)
 {
 	struct sim_request request = {.type = SIM_MSG_POOL_DESTROY};
 	struct sim_reply reply;
-	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_TRY(pool_get(pool, &p));
 	CU_CHECK(!p->is_default, CUDA_ERROR_INVALID_VALUE);
 	request.id = p->engine_id;
 	CU_TRY(cu_call(&request, &reply));
@@ -144,40 +133,26 @@ CU_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+CUresult simgpu_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, struct cu_device *device)
 {
-	struct cu_device *device;
 	struct cu_pool *pool;
 
-	CU_ENTER();
-	CU_CHECK(pool_out, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_device_get(dev, &device));
 	CU_TRY(cu_pool_default(device, &pool));
 	*pool_out = pool->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+CUresult simgpu_cuDeviceGetMemPool(CUmemoryPool *pool, struct cu_device *device)
 {
-	struct cu_device *device;
 	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_CHECK(pool, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_device_get(dev, &device));
 	CU_TRY(cu_pool_default(device, &p));
 	*pool = device->pool->handle;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+CUresult simgpu_cuDeviceSetMemPool(struct cu_device *device, struct cu_pool *p)
 {
-	struct cu_device *device;
-	struct cu_pool *p;
-
-	CU_ENTER();
-	CU_TRY(cu_device_get(dev, &device));
-	CU_TRY(pool_get(pool, &p));
 	CU_CHECK(p->device == device->engine, CUDA_ERROR_INVALID_VALUE);
 	device->pool = p;
 	return CUDA_SUCCESS;
@@ -207,27 +182,20 @@ CU_EXPORT CUresult cuMemSetMemPool(
 	return cuDeviceSetMemPool(location->id, pool);
 }
 
-CU_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+CUresult simgpu_cuMemPoolTrimTo(struct cu_pool *p, size_t minBytesToKeep)
 {
 	struct sim_request request = {.type = SIM_MSG_POOL_TRIM, .arg = {minBytesToKeep}};
 	struct sim_reply reply;
-	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_TRY(pool_get(pool, &p));
 	request.id = p->engine_id;
 	return cu_call(&request, &reply);
 }
 
-CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+CUresult simgpu_cuMemPoolSetAttribute(struct cu_pool *p, CUmemPool_attribute attr, void *value)
 {
 	struct sim_request request = {.type = SIM_MSG_POOL_SET};
 	struct sim_reply reply;
-	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_CHECK(value, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(pool_get(pool, &p));
 	request.id = p->engine_id;
 	request.arg[0] = attr;
 	switch ((int)attr) {
@@ -248,15 +216,11 @@ CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute 
 	}
 }
 
-CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+CUresult simgpu_cuMemPoolGetAttribute(struct cu_pool *p, CUmemPool_attribute attr, void *value)
 {
 	struct sim_request request = {.type = SIM_MSG_POOL_GET};
 	struct sim_reply reply;
-	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_CHECK(value, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(pool_get(pool, &p));
 	if (attr >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
 		attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
 		*(int *)value = (int)p->reuse[attr - 1];
@@ -275,14 +239,10 @@ CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute 
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+CUresult simgpu_cuMemPoolSetAccess(struct cu_pool *p, const CUmemAccessDesc *map, size_t count)
 {
 	struct cu_device *device;
-	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_CHECK(map && count != 0, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(pool_get(pool, &p));
 	for (size_t i = 0; i < count; i++) {
 		CU_TRY(location_device(&map[i].location, &device));
 		/* The device that owns the memory cannot lose access to it. */
@@ -300,15 +260,11 @@ CU_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemPoolGetAccess(
-	CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+CUresult simgpu_cuMemPoolGetAccess(
+	CUmemAccess_flags *flags, struct cu_pool *p, CUmemLocation *location)
 {
 	struct cu_device *device;
-	struct cu_pool *p;
 
-	CU_ENTER();
-	CU_CHECK(flags, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(pool_get(memPool, &p));
 	CU_TRY(location_device(location, &device));
 	*flags = (CUmemAccess_flags)p->access[device->engine];
 	return CUDA_SUCCESS;
@@ -365,30 +321,20 @@ static CUresult alloc_from(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+CUresult simgpu_cuMemAllocAsync(
+	struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize, struct cu_stream *stream)
 {
-	struct cu_stream *stream;
 	struct cu_device *device;
 	struct cu_pool *pool;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(dptr && bytesize != 0, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	device = &cu.devices[cu_device_number(stream->context->device)];
 	CU_TRY(cu_pool_default(device, &pool));
 	return alloc_from(stream, device->pool, bytesize, dptr);
 }
 
-CU_EXPORT CUresult cuMemAllocFromPoolAsync(
-	CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+CUresult simgpu_cuMemAllocFromPoolAsync(struct cu_context *ctx, CUdeviceptr *dptr, size_t bytesize,
+	struct cu_pool *p, struct cu_stream *stream)
 {
-	struct cu_stream *stream;
-	struct cu_pool *p;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(dptr && bytesize != 0, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
-	CU_TRY(pool_get(pool, &p));
 	return alloc_from(stream, p, bytesize, dptr);
 }
 
@@ -426,13 +372,10 @@ CUresult cu_free_async(struct cu_stream *stream, struct cu_range *range)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+CUresult simgpu_cuMemFreeAsync(struct cu_context *ctx, CUdeviceptr dptr, struct cu_stream *stream)
 {
-	struct cu_stream *stream;
 	struct cu_range *range;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->base == dptr && !range->freed, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(range->kind == CU_MEM_ASYNC || range->kind == CU_MEM_DEVICE ||

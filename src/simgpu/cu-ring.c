@@ -302,12 +302,8 @@ static bool stream_poll(struct cu_stream *stream, uint64_t seq)
 	return cu_stream_done(stream, seq);
 }
 
-CU_EXPORT CUresult cuStreamQuery(CUstream hStream)
+CUresult simgpu_cuStreamQuery(struct cu_context *ctx, struct cu_stream *stream)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture)
 		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	if (stream->legacy)
@@ -318,12 +314,8 @@ CU_EXPORT CUresult cuStreamQuery(CUstream hStream)
 	return cu_context_error(stream->context);
 }
 
-CU_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
+CUresult simgpu_cuStreamSynchronize(struct cu_context *ctx, struct cu_stream *stream)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture)
 		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	if (stream->legacy) {

@@ -77,13 +77,10 @@ CUresult cu_stream_get_own(CUstream handle, struct cu_context *context, struct c
 	return (*ret)->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult create(CUstream *phStream, unsigned flags, int priority)
+static CUresult create(struct cu_context *ctx, CUstream *phStream, unsigned flags, int priority)
 {
 	struct cu_stream *stream;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(phStream && (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) == 0,
-		CUDA_ERROR_INVALID_VALUE);
 	/* Outside the range a priority is clamped, as documented. */
 	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
 	CU_TRY(cu_stream_new(ctx, flags, priority, false, &stream));
@@ -91,21 +88,21 @@ static CUresult create(CUstream *phStream, unsigned flags, int priority)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+CUresult simgpu_cuStreamCreate(struct cu_context *ctx, CUstream *phStream, unsigned int Flags)
 {
-	return create(phStream, Flags, 0);
+	return create(ctx, phStream, Flags, 0);
 }
 
-CU_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+CUresult simgpu_cuStreamCreateWithPriority(
+	struct cu_context *ctx, CUstream *phStream, unsigned int flags, int priority)
 {
-	return create(phStream, flags, priority);
+	return create(ctx, phStream, flags, priority);
 }
 
-CU_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
+CUresult simgpu_cuStreamDestroy_v2(CUstream hStream)
 {
 	struct cu_stream *stream;
 
-	CU_ENTER();
 	CU_CHECK((uintptr_t)hStream > 2, CUDA_ERROR_INVALID_HANDLE);
 	stream = cu_handle_get(hStream, CU_KIND_STREAM);
 	CU_CHECK(stream, CUDA_ERROR_INVALID_HANDLE);
@@ -113,46 +110,28 @@ CU_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
+CUresult simgpu_cuStreamGetPriority(struct cu_context *ctx, struct cu_stream *stream, int *priority)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(priority, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	*priority = stream->priority;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+CUresult simgpu_cuStreamGetFlags(
+	struct cu_context *ctx, struct cu_stream *stream, unsigned int *flags)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(flags, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	*flags = stream->flags;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+CUresult simgpu_cuStreamGetId(
+	struct cu_context *ctx, struct cu_stream *stream, unsigned long long *streamId)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(streamId, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	*streamId = stream->id;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+CUresult simgpu_cuStreamGetCtx(struct cu_context *ctx, struct cu_stream *stream, CUcontext *pctx)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(pctx, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	*pctx = stream->context->handle;
 	return CUDA_SUCCESS;
 }
@@ -165,37 +144,24 @@ CU_EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenC
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
+CUresult simgpu_cuStreamGetDevice(
+	struct cu_context *ctx, struct cu_stream *stream, CUdevice *device)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(device, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	*device = cu_device_number(stream->context->device);
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
+CUresult simgpu_cuStreamCopyAttributes(
+	struct cu_context *ctx, struct cu_stream *to, struct cu_stream *from)
 {
-	struct cu_stream *to, *from;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_stream_get(dst, ctx, &to));
-	CU_TRY(cu_stream_get(src, ctx, &from));
 	CU_CHECK(to->context == from->context, CUDA_ERROR_INVALID_VALUE);
 	to->sync_policy = from->sync_policy;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuStreamGetAttribute(
-	CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out)
+CUresult simgpu_cuStreamGetAttribute(struct cu_context *ctx, struct cu_stream *stream,
+	CUstreamAttrID attr, CUstreamAttrValue *value_out)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(value_out, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	memset(value_out, 0, sizeof(*value_out));
 	switch ((int)attr) {
 	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -212,14 +178,9 @@ CU_EXPORT CUresult cuStreamGetAttribute(
 	}
 }
 
-CU_EXPORT CUresult cuStreamSetAttribute(
-	CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+CUresult simgpu_cuStreamSetAttribute(struct cu_context *ctx, struct cu_stream *stream,
+	CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
-	struct cu_stream *stream;
-
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(value, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	switch ((int)attr) {
 	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
 		CU_CHECK((unsigned)value->syncPolicy >= CU_SYNC_POLICY_AUTO &&
@@ -239,18 +200,12 @@ CU_EXPORT CUresult cuStreamSetAttribute(
 	}
 }
 
-CU_EXPORT CUresult cuStreamAttachMemAsync(
-	CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
+CUresult simgpu_cuStreamAttachMemAsync(struct cu_context *ctx, struct cu_stream *stream,
+	CUdeviceptr dptr, size_t length, unsigned int flags)
 {
-	struct cu_stream *stream;
 	struct cu_range *range;
 	struct cu_op op;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
-			flags == CU_MEM_ATTACH_SINGLE,
-		CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	CU_CHECK(flags != CU_MEM_ATTACH_SINGLE || !stream->legacy, CUDA_ERROR_INVALID_VALUE);
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->kind == CU_MEM_MANAGED && range->base == dptr &&
@@ -278,14 +233,11 @@ static CUresult submit_host(struct cu_stream *stream, struct cu_host *host)
 	return r;
 }
 
-CU_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+CUresult simgpu_cuLaunchHostFunc(
+	struct cu_context *ctx, struct cu_stream *stream, CUhostFn fn, void *userData)
 {
-	struct cu_stream *stream;
 	struct cu_host *host;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(fn, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	host = calloc(1, sizeof(*host));
 	CU_CHECK(host, CUDA_ERROR_OUT_OF_MEMORY);
 	host->fn = fn;
@@ -301,14 +253,12 @@ CU_EXPORT CUresult cuLaunchHostFunc_v2(
 	return cuLaunchHostFunc(hStream, fn, userData);
 }
 
-CU_EXPORT CUresult cuStreamAddCallback(
-	CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+CUresult simgpu_cuStreamAddCallback(struct cu_context *ctx, CUstream hStream,
+	CUstreamCallback callback, void *userData, unsigned int flags)
 {
 	struct cu_stream *stream;
 	struct cu_host *host;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(callback && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	if (stream->capture)
 		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -330,14 +280,11 @@ static CUresult do_value(struct cu_stream *stream, const CUstreamBatchMemOpParam
 	return cu_stream_do(stream, &op);
 }
 
-static CUresult single_value(CUstream hStream, CUstreamBatchMemOpType type, CUdeviceptr addr,
-	uint64_t value, unsigned flags)
+static CUresult single_value(struct cu_stream *stream, CUstreamBatchMemOpType type,
+	CUdeviceptr addr, uint64_t value, unsigned flags)
 {
 	CUstreamBatchMemOpParams params = {.operation = type};
-	struct cu_stream *stream;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	/* All members begin with operation, address, value, flags. */
 	params.writeValue.operation = type;
 	params.writeValue.address = addr;
@@ -346,38 +293,37 @@ static CUresult single_value(CUstream hStream, CUstreamBatchMemOpType type, CUde
 	return do_value(stream, &params);
 }
 
-CU_EXPORT CUresult cuStreamWriteValue32_v2(
-	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult simgpu_cuStreamWriteValue32_v2(struct cu_context *ctx, struct cu_stream *stream,
+	CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, value, flags);
 }
 
-CU_EXPORT CUresult cuStreamWriteValue64_v2(
-	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult simgpu_cuStreamWriteValue64_v2(struct cu_context *ctx, struct cu_stream *stream,
+	CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);
 }
 
-CU_EXPORT CUresult cuStreamWaitValue32_v2(
-	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult simgpu_cuStreamWaitValue32_v2(struct cu_context *ctx, struct cu_stream *stream,
+	CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags);
 }
 
-CU_EXPORT CUresult cuStreamWaitValue64_v2(
-	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult simgpu_cuStreamWaitValue64_v2(struct cu_context *ctx, struct cu_stream *stream,
+	CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return single_value(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags);
 }
 
-CU_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream hStream, unsigned int count,
+CUresult simgpu_cuStreamBatchMemOp_v2(struct cu_context *ctx, CUstream hStream, unsigned int count,
 	CUstreamBatchMemOpParams *paramArray, unsigned int flags)
 {
 	struct cu_stream *stream;
 	struct cu_op op;
 
-	CU_ENTER_CONTEXT(ctx);
-	CU_CHECK(paramArray && count != 0 && count <= 256 && flags == 0, CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(count != 0 && count <= 256 && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	for (unsigned i = 0; i < count; i++)
 		CU_TRY(cu_build_value(stream->context, &paramArray[i], &op));

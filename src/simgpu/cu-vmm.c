@@ -52,20 +52,17 @@ static CUresult check_prop(const CUmemAllocationProp *prop, struct cu_device **r
 	return cu_device_get(prop->location.id, ret);
 }
 
-CU_EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity,
-	const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+CUresult simgpu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+	CUmemAllocationGranularity_flags option)
 {
 	struct cu_device *device;
 
-	CU_ENTER();
-	CU_CHECK(granularity && (unsigned)option <= CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
-		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(check_prop(prop, &device));
 	*granularity = SIM_GRANULE;
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAddressReserve(
+CUresult simgpu_cuMemAddressReserve(
 	CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
 	struct sim_request request = {
@@ -73,8 +70,7 @@ CU_EXPORT CUresult cuMemAddressReserve(
 	struct sim_reply reply;
 	struct cu_range *range;
 
-	CU_ENTER();
-	CU_CHECK(ptr && size != 0 && size % SIM_GRANULE == 0 && flags == 0 &&
+	CU_CHECK(size != 0 && size % SIM_GRANULE == 0 && flags == 0 &&
 			(alignment & (alignment - 1)) == 0,
 		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_call(&request, &reply));
@@ -85,13 +81,12 @@ CU_EXPORT CUresult cuMemAddressReserve(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
+CUresult simgpu_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
 	struct sim_request request = {.type = SIM_MSG_VA_FREE, .ptr = ptr, .arg = {size}};
 	struct cu_range *range, *mapped;
 	struct sim_reply reply;
 
-	CU_ENTER();
 	range = cu_range_find(&cu.reserved, ptr);
 	CU_CHECK(range && range->base == ptr && range->size == size, CUDA_ERROR_INVALID_VALUE);
 	mapped = cu_range_next(&cu.device_memory, ptr);
@@ -101,15 +96,13 @@ CU_EXPORT CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+CUresult simgpu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct sim_request request = {.type = SIM_MSG_VMM_CREATE, .arg = {size}};
 	struct cu_device *device;
 	struct sim_reply reply;
 
-	CU_ENTER();
-	CU_CHECK(handle && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(check_prop(prop, &device));
 	CU_CHECK(size != 0 && size % SIM_GRANULE == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_capture_check_unsafe());
@@ -120,14 +113,13 @@ CU_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size
 }
 
 /* The handle is the program's; the engine's reference is given back with the last one. */
-CU_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+CUresult simgpu_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct sim_request request = {.type = SIM_MSG_VMM_RELEASE};
 	struct sim_reply reply;
 	struct cu_range *range;
 	struct cu_vmm *vmm;
 
-	CU_ENTER();
 	CU_TRY(vmm_get(handle, &vmm));
 	if (--vmm->refs != 0)
 		return CUDA_SUCCESS;
@@ -144,7 +136,7 @@ CU_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+CUresult simgpu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	struct sim_request request = {.type = SIM_MSG_VMM_MAP, .ptr = ptr, .arg = {size, offset}};
@@ -152,7 +144,6 @@ CU_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	struct sim_reply reply;
 	struct cu_vmm *vmm;
 
-	CU_ENTER();
 	CU_CHECK(flags == 0 && size != 0 && size % SIM_GRANULE == 0 && ptr % SIM_GRANULE == 0 &&
 			offset % SIM_GRANULE == 0,
 		CUDA_ERROR_INVALID_VALUE);
@@ -193,12 +184,11 @@ static CUresult whole_mappings(CUdeviceptr ptr, size_t size, bool exactly)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+CUresult simgpu_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
 	struct sim_request request = {.type = SIM_MSG_VMM_UNMAP, .ptr = ptr, .arg = {size}};
 	struct sim_reply reply;
 
-	CU_ENTER();
 	CU_TRY(whole_mappings(ptr, size, true));
 	/* Work that uses it has to be done; the driver synchronises too. */
 	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++)
@@ -216,11 +206,9 @@ CU_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemSetAccess(
+CUresult simgpu_cuMemSetAccess(
 	CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
-	CU_ENTER();
-	CU_CHECK(desc && count != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(whole_mappings(ptr, size, false));
 	for (size_t i = 0; i < count; i++) {
 		struct sim_request request = {
@@ -247,15 +235,13 @@ CU_EXPORT CUresult cuMemSetAccess(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemGetAccess(
+CUresult simgpu_cuMemGetAccess(
 	unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
 	const struct cu_range *range;
 	struct cu_device *device;
 
-	CU_ENTER();
-	CU_CHECK(flags && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE,
-		CUDA_ERROR_INVALID_VALUE);
+	CU_CHECK(location->type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_device_get(location->id, &device));
 	range = cu_range_find(&cu.device_memory, ptr);
 	CU_CHECK(range && range->kind == CU_MEM_MAPPED, CUDA_ERROR_INVALID_VALUE);
@@ -263,7 +249,7 @@ CU_EXPORT CUresult cuMemGetAccess(
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
+CUresult simgpu_cuMemExportToShareableHandle(void *shareableHandle,
 	CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
 	unsigned long long flags)
 {
@@ -272,8 +258,6 @@ CU_EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
 	struct cu_vmm *vmm;
 	int fd;
 
-	CU_ENTER();
-	CU_CHECK(shareableHandle && flags == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
 	CU_TRY(vmm_get(handle, &vmm));
 	CU_CHECK(vmm->shareable, CUDA_ERROR_INVALID_VALUE);
@@ -284,14 +268,12 @@ CU_EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
 	return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
-	void *osHandle, CUmemAllocationHandleType shHandleType)
+CUresult simgpu_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+	CUmemAllocationHandleType shHandleType)
 {
 	struct sim_request request = {.type = SIM_MSG_VMM_IMPORT};
 	struct sim_reply reply;
 
-	CU_ENTER();
-	CU_CHECK(handle, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(
 		shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
 	/* The descriptor itself travels in the pointer, as documented. */
@@ -300,14 +282,12 @@ CU_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
 	return new_vmm(reply.id, reply.arg[0], reply.device, true, handle);
 }
 
-CU_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+CUresult simgpu_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
 	struct sim_request request = {.type = SIM_MSG_VMM_RETAIN, .ptr = (uintptr_t)addr};
 	struct sim_reply reply;
 	struct cu_range *range;
 
-	CU_ENTER();
-	CU_CHECK(handle, CUDA_ERROR_INVALID_VALUE);
 	range = cu_range_find(&cu.device_memory, (uintptr_t)addr);
 	CU_CHECK(range && range->kind == CU_MEM_MAPPED, CUDA_ERROR_INVALID_VALUE);
 	if (range->vmm) {
@@ -320,14 +300,9 @@ CU_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *han
 	return vmm_get(*handle, &range->vmm);
 }
 
-CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
-	CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+CUresult simgpu_cuMemGetAllocationPropertiesFromHandle(
+	CUmemAllocationProp *prop, struct cu_vmm *vmm)
 {
-	struct cu_vmm *vmm;
-
-	CU_ENTER();
-	CU_CHECK(prop, CUDA_ERROR_INVALID_VALUE);
-	CU_TRY(vmm_get(handle, &vmm));
 	memset(prop, 0, sizeof(*prop));
 	prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;

@@ -3,8 +3,10 @@
  * Inside of the simulated libcuda.so.1: what its files share.
  *
  * One lock (cu_lock) guards all client state; every entry point takes it with CU_ENTER() and
- * blocking waits drop it (cu_wait). Handles given to programs are numbers, not addresses: kind,
- * generation and slot (cu-handle.c), so that a wrong or destroyed one is always recognised.
+ * blocking waits drop it (cu_wait). A function simgpu_NAME is all of the entry point NAME behind
+ * the checks that its line of cuda.def says; gen-entries.py makes these, and the prototypes.
+ * Handles given to programs are numbers, not addresses: kind, generation and slot (cu-handle.c), so
+ * that a wrong or destroyed one is always recognised.
  * Everything that a stream may do is a struct cu_op first, built by a cu_build_* function and
  * then either put into the ring, made a node of a captured graph, or kept in a graph.
  *
@@ -21,6 +23,7 @@
 #include "base/cleanup.h"
 #include "cuda/types.h"
 #include "cuda/proto.h"
+#include "simgpu/cu-entries.h"
 #include "simgpu/cu-image.h"
 #include "simgpu/link.h"
 #include "simgpu/proto.h"

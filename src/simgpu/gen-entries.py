@@ -3,14 +3,46 @@
 """Completes the simulated driver: writes what cuda.def names and the sources do not define.
 
 usage: gen-entries.py --c OUT.c CUDA.DEF SOURCE...     the missing entry points, in C
+       gen-entries.py --h OUT.h CUDA.DEF               what the sources define for entry points
        gen-entries.py --docs CUDA.DEF NVML.DEF CU_SOURCE...   the list, Markdown
 
-A per-thread form (_ptds, _ptsz) calls the plain one with the thread's default stream; an older or
-newer form with the same parameters calls the one that is defined; the rest answers
-CUDA_ERROR_NOT_SUPPORTED.
+An entry point NAME whose line of cuda.def says what it needs checks that here, then calls the
+sources' simgpu_NAME with the objects in place of the handles. A per-thread form (_ptds, _ptsz)
+calls the plain one with the thread's default stream; an older or newer form with the same
+parameters calls the one that is defined; the rest answers CUDA_ERROR_NOT_SUPPORTED.
 """
 import re
 import sys
+
+
+# The objects behind handles: what a call answers where there is none, and how the simulated driver
+# finds one: its structure, and the kind for cu_handle_get() or the lookup.
+HANDLES = {
+    'CUcontext': ('INVALID_CONTEXT', 'cu_context', 'CONTEXT'),
+    'CUmodule': ('INVALID_HANDLE', 'cu_module', 'MODULE'),
+    'CUfunction': ('INVALID_HANDLE', 'cu_function', 'cu_function_get(%s, ctx, &%s)'),
+    'CUlibrary': ('INVALID_HANDLE', 'cu_library', 'LIBRARY'),
+    'CUkernel': ('INVALID_HANDLE', 'cu_kernel', 'KERNEL'),
+    'CUarray': ('INVALID_HANDLE', 'cu_array', 'ARRAY'),
+    'CUmipmappedArray': ('INVALID_HANDLE', None, None),
+    'CUevent': ('INVALID_HANDLE', 'cu_event', 'EVENT'),
+    'CUstream': ('INVALID_HANDLE', 'cu_stream', 'cu_stream_get(%s, ctx, &%s)'),
+    'CUgraph': ('INVALID_VALUE', 'cu_graph', 'GRAPH'),
+    'CUgraphNode': ('INVALID_VALUE', 'cu_node', 'NODE'),
+    'CUgraphExec': ('INVALID_VALUE', 'cu_exec', 'EXEC'),
+    'CUmemoryPool': ('INVALID_VALUE', 'cu_pool', 'POOL'),
+    'CUlinkState': ('INVALID_HANDLE', 'linker', 'LINK'),
+    'CUmemGenericAllocationHandle': ('INVALID_VALUE', 'cu_vmm', 'VMM'),
+}
+OBJECTS = dict({k: h for k, h in HANDLES.items() if h[1]},
+               CUdevice=('INVALID_DEVICE', 'cu_device', 'cu_device_get(%s, &%s)'))
+# What else may have to hold, in C.
+NEEDS = {
+    'init': 'CU_ENTER();',
+    'context': 'CU_ENTER_CONTEXT(ctx);',
+    'any_context': 'CU_TRY(cu_current_any(&ctx));',
+    'uncaptured': 'CU_TRY(cu_capture_check_unsafe());',
+}
 
 
 def split_arguments(text):
@@ -33,10 +65,34 @@ class Entry:
         self.name = fields[0]
         self.since = int(fields[1]) if not nvml and fields[1].isdigit() else 0
         self.variant = 'NONE' if nvml else fields[2]
-        self.params, self.args = fields[-2], fields[-1]
-        self.simgpu = fields[3] if nvml else None  # how the simulated library answers
+        if nvml:
+            self.params, self.args = fields[-2:]
+            self.simgpu = fields[3]  # how the simulated library answers
+        else:
+            self.params, self.args = fields[5:7]
+        self.needs = fields[7].strip('"').split() if not nvml and len(fields) > 7 else []
         self.base = re.sub(r'(_v\d+)?(_pt[ds][sz])?$', '', self.name)
         self.plain = re.sub(r'_pt[ds][sz]$', '', self.name)
+
+    def parameters(self):
+        """Type and name of each."""
+        text = self.params[1:-1]
+        return [re.match(r'(.*?)(\w+)$', p).groups()
+                for p in split_arguments(text) if text != 'void']
+
+    def objects(self):
+        """The parameters that are handles to be looked up, and what their types say."""
+        return {name: OBJECTS[kind.strip()] for kind, name in self.parameters()
+                if name in self.needs and kind.strip() in OBJECTS}
+
+    def prototype(self):
+        """Of what the sources define."""
+        objects = self.objects()
+        params = ['struct %s *%s' % (objects[name][1], name) if name in objects else kind + name
+                  for kind, name in self.parameters()]
+        if {'context', 'any_context'} & set(self.needs):
+            params.insert(0, 'struct cu_context *ctx')
+        return 'CUresult simgpu_%s(%s)' % (self.name, ', '.join(params) or 'void')
 
 
 def read_def(path, macro):
@@ -54,6 +110,7 @@ def read_defined(paths):
     for path in paths:
         text = open(path).read()
         defined |= set(re.findall(r'^\s*CU_EXPORT CUresult (\w+)\(', text, re.M))
+        defined |= set(re.findall(r'^CUresult simgpu_(\w+)\(', text, re.M))
         for macro, args in re.findall(r'^(FILL(?:_2D)?)\((\w+),', text, re.M):
             defined |= {'cuMemset%s_v2' % args, 'cuMemset%sAsync' % args}
     return defined
@@ -81,11 +138,55 @@ def plan(entries, defined):
     return made
 
 
+def write_checked(w, e):
+    """An entry point that checks what it needs, then goes on in the sources."""
+    objects = e.objects()
+    names = {name for _, name in e.parameters()}
+    args = [name + '_' if name in objects else name for _, name in e.parameters()]
+    if {'context', 'any_context'} & set(e.needs):
+        args.insert(0, 'ctx')
+    w('CU_EXPORT CUresult %s%s\n{\n' % (e.name, e.params))
+    for name, (_, struct, _) in objects.items():
+        w('\tstruct %s *%s_;\n' % (struct, name))
+    if 'any_context' in e.needs:
+        w('\tstruct cu_context *ctx;\n')
+    for word in e.needs:
+        if word in objects:
+            error, _, how = objects[word]
+            if '(' in how:
+                w('\tCU_TRY(%s);\n' % (how.replace('&%s', '&%s_') % (word, word)))
+            else:
+                w('\t%s_ = cu_handle_get((void *)(uintptr_t)%s, CU_KIND_%s);\n'
+                  '\tCU_CHECK(%s_, CUDA_ERROR_%s);\n' % (word, word, how, word, error))
+        elif word not in NEEDS and not set(re.findall(r'\w+', word)) & names:
+            raise SystemExit('gen-entries: %s: what is %s?' % (e.name, word))
+        else:
+            w('\t%s\n' % NEEDS.get(word, 'CU_CHECK(%s, CUDA_ERROR_INVALID_VALUE);' % word))
+    w('\treturn simgpu_%s(%s);\n}\n\n' % (e.name, ', '.join(args)))
+
+
+def write_h(out, entries):
+    with open(out, 'w') as file:
+        w = file.write
+        w('/* Made by gen-entries.py from cuda.def: do not edit. */\n#pragma once\n'
+          '#include "cuda/types.h"\n\n')
+        for struct in sorted({h[1] for h in OBJECTS.values()}):
+            w('struct %s;\n' % struct)
+        for e in entries:
+            if e.needs:
+                w(e.prototype() + ';\n')
+
+
 def write_c(out, entries, made):
     w = open(out, 'w')
     w.write('/* Made by gen-entries.py from cuda.def: do not edit. */\n#include "simgpu/cu.h"\n\n')
     for e in entries:
         how = made[e.name]
+        if e.needs:
+            if how != 'defined' or e.needs[0] not in ('init', 'context'):
+                raise SystemExit('gen-entries: %s: %s' % (e.name, ' '.join(e.needs)))
+            write_checked(w.write, e)
+            continue
         if how == 'defined':
             continue
         w.write('CU_EXPORT CUresult %s%s\n{\n' % (e.name, e.params))
@@ -125,6 +226,9 @@ def write_docs(title, entries, made):
 
 
 def main(argv):
+    if argv[0] == '--h':
+        write_h(argv[1], read_def(argv[2], 'CU'))
+        return 0
     if argv[0] == '--c':
         entries = read_def(argv[2], 'CU')
         write_c(argv[1], entries, plan(entries, read_defined(argv[3:])))

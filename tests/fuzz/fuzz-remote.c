@@ -73,7 +73,7 @@ static void begin(struct serve *s)
 {
 	int window;
 
-#define CU(abi, since, variant, action, stream, params, args) \
+#define CU(abi, since, variant, action, stream, params, args, ...) \
 	driver.abi = (PFN_##abi *)(uintptr_t)yes;
 #include "cuda/cuda.def"
 #undef CU

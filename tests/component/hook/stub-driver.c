@@ -606,7 +606,7 @@ MAKES(cuGraphInstantiateWithFlags, phGraphExec,
 /* ---- symbols ---- */
 
 static void *const entries[CUDA_ENTRIES] = {
-#define CU(name, since, variant, action, stream, params, args) (void *)name,
+#define CU(name, since, variant, action, stream, params, args, ...) (void *)name,
 #include "cuda/cuda.def"
 #undef CU
 };

@@ -5,7 +5,7 @@
  */
 #include "cuda/proto.h"
 
-#define CU(name, since, variant, action, stream, params, args) \
+#define CU(name, since, variant, action, stream, params, args, ...) \
 	__attribute__((weak, visibility("default"))) CUresult name params \
 	{ \
 		return CUDA_SUCCESS; \

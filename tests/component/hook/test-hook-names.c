@@ -24,7 +24,7 @@ typedef CUresult generic(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint6
 	uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 
 static generic *const symbols[CUDA_ENTRIES] = {
-#define CU(name, since, variant, action, stream, params, args) (generic *)(void (*)(void))name,
+#define CU(name, since, variant, action, stream, params, args, ...) (generic *)(void (*)(void))name,
 #include "cuda/cuda.def"
 #undef CU
 };

@@ -39,7 +39,7 @@ bool driver_open(void)
 		tap_note("%s", dlerror());
 		return false;
 	}
-#define CU(abi, since, variant, action, stream, params, args) \
+#define CU(abi, since, variant, action, stream, params, args, ...) \
 	drv.abi = (PFN_##abi *)dlsym(library, #abi);
 #include "cuda/cuda.def"
 #undef CU

@@ -15,7 +15,7 @@
 #include "cuda/proto.h"
 
 struct driver {
-#define CU(abi, since, variant, action, stream, params, args) PFN_##abi *abi;
+#define CU(abi, since, variant, action, stream, params, args, ...) PFN_##abi *abi;
 #include "cuda/cuda.def"
 #undef CU
 };

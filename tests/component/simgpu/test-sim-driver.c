@@ -1078,7 +1078,7 @@ static void all_refused(void)
 	CUcontext context = begin_context();
 	unsigned n = 0, refused = 0;
 
-#define CU(abi, since, variant, action, stream, params, args) \
+#define CU(abi, since, variant, action, stream, params, args, ...) \
 	if (is_listed(#abi)) { \
 		any_fn *const fn = (any_fn *)(uintptr_t)drv.abi; \
 		n++; \

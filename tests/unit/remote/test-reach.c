@@ -73,7 +73,7 @@ static int begin(void **state)
 	struct remote_session *session = mmap(NULL, REMOTE_BYTES, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-#define CU(abi, since, variant, action, stream, params, args) \
+#define CU(abi, since, variant, action, stream, params, args, ...) \
 	driver.abi = (PFN_##abi *)(uintptr_t)called;
 #include "cuda/cuda.def"
 #undef CU
