@@ -867,13 +867,13 @@ const char *cpod_group(const struct cpod *pod)
 	return pod->group;
 }
 
-bool cpod_is_told(const struct cpod *pod, const char *reason, const char *sentence)
+bool cpod_is_told(const struct cpod *pod, enum reason reason, const char *sentence)
 {
 	const json_t *condition = kube_json_condition(pod->json, "PodScheduled");
 	const char *its = kube_json_text_at(condition, "reason", NULL),
 		   *message = kube_json_text_at(condition, "message", NULL);
 
-	return its && !strcmp(its, reason) && message && !strcmp(message, sentence);
+	return its && !strcmp(its, reason_name(reason)) && message && !strcmp(message, sentence);
 }
 
 void cluster_print(const struct cluster *c, struct buf *out)

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "kuberules/object.h"
 #include "place/place-policy.h"
+#include "scheduler/reason.h"
 #include "scheduler/tenancy.h"
 #include "spec/given.h"
 
@@ -148,7 +149,7 @@ uint32_t cluster_n_offered(const struct cluster *cluster);
 struct cpod *cluster_next_pod(struct cluster *cluster, struct cpod *pod);
 
 /* Its condition PodScheduled has this reason and message already. */
-bool cpod_is_told(const struct cpod *pod, const char *reason, const char *sentence);
+bool cpod_is_told(const struct cpod *pod, enum reason reason, const char *sentence);
 
 /* What was assumed of it, or kept for it, is not so: it waits again. */
 void cluster_forget(struct cluster *cluster, struct cpod *pod);

@@ -18,7 +18,7 @@
 /* What is to be done next; names, since a pod may go meanwhile. */
 struct todo {
 	enum sched_act act;
-	const char *reason;
+	enum reason reason;
 	char *ns, *name, *text;
 };
 
@@ -257,7 +257,7 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 
 /* ---- what is to be done ---- */
 
-static int push(struct sched *s, enum sched_act act, const struct cpod *pod, const char *reason,
+static int push(struct sched *s, enum sched_act act, const struct cpod *pod, enum reason reason,
 	struct str text)
 {
 	struct todo *t;
@@ -280,7 +280,8 @@ static int push(struct sched *s, enum sched_act act, const struct cpod *pod, con
 static int push_tell(struct sched *s, const struct cpod *pod, struct str text)
 {
 	return push(s, SCHED_TELL, pod,
-		cpod_is_refused(s->cluster, pod) ? "SchedulerError" : "Unschedulable", text);
+		cpod_is_refused(s->cluster, pod) ? REASON_SCHEDULER_ERROR : REASON_UNSCHEDULABLE,
+		text);
 }
 
 /* Those who have to leave are asked to, from the list's `from` on. */
@@ -300,7 +301,7 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 		cpod_set_told_ns(victim, s->now_ns);
 		s->counts.n_evictions++;
 		s->counts.n_reclaimed += is_reclaimed;
-		r = push(s, SCHED_EVICT, victim, is_reclaimed ? "Reclaimed" : "Preempted",
+		r = push(s, SCHED_EVICT, victim, is_reclaimed ? REASON_RECLAIMED : REASON_PREEMPTED,
 			buf_str(is_reclaimed ? &lender : &whom));
 	}
 	return r;
@@ -330,15 +331,15 @@ static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct e
 	switch (decision) {
 	case DECIDE_BIND:
 		s->counts.n_placed++;
-		r = push(s, SCHED_BIND, pod, NULL, STR(""));
+		r = push(s, SCHED_BIND, pod, REASON_NONE, STR(""));
 		break;
 	case DECIDE_HOLD:
 		r = push_evictions(s, pod);
-		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, NULL, buf_str(&s->why));
+		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, REASON_NONE, buf_str(&s->why));
 		break;
 	case DECIDE_CLAIM:
 		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
-		r = push(s, SCHED_CLAIM, pod, NULL, buf_str(&s->why));
+		r = push(s, SCHED_CLAIM, pod, REASON_NONE, buf_str(&s->why));
 		break;
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
@@ -442,7 +443,7 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 			decide_hold(s->cluster, pod, give_up_ns);
 		else
 			decide_release(s->cluster, pod);
-		r = push(s, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, NULL,
+		r = push(s, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, REASON_NONE,
 			STR("waits for others to leave its group's places"));
 	}
 	return r == 0 && s->victims.n ? push_evictions(s, g->member[0]) : r;
@@ -466,7 +467,7 @@ static int gather(
 		s->counts.n_decisions++;
 		if (r == 0 && decision == DECIDE_CLAIM) {
 			/* Volumes first; the group is tried again when they are there. */
-			r = push(s, SCHED_CLAIM, g->member[i], NULL, buf_str(&s->why));
+			r = push(s, SCHED_CLAIM, g->member[i], REASON_NONE, buf_str(&s->why));
 			continue;
 		}
 		n_placed += r == 0 && decision != DECIDE_WAIT;
@@ -529,7 +530,7 @@ static int try_group(struct sched *s, const char *unit, struct error *err)
 			group, g.n_waiting + g.n_running, g.size, g.least);
 	pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
 	r = tell_all(s, &g, str_from(text));
-	return r < 0 ? r : push(s, SCHED_EVENT, g.member[0], "GroupWaiting", str_from(text));
+	return r < 0 ? r : push(s, SCHED_EVENT, g.member[0], REASON_GROUP_WAITING, str_from(text));
 }
 
 /* ---- who holds a place that others are leaving ---- */
@@ -556,7 +557,7 @@ static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 
 	if (is_late && cpod_group(pod)[0]) {
 		s->counts.n_timeouts++;
-		r = push(s, SCHED_EVENT, pod, "GroupTimedOut",
+		r = push(s, SCHED_EVENT, pod, REASON_GROUP_TIMED_OUT,
 			STR("gives back what it held: others did not leave"));
 	}
 	cluster_forget(s->cluster, pod);
@@ -612,7 +613,7 @@ static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 		}
 		decide_release(s->cluster, g.member[i]);
 		s->counts.n_placed++;
-		r = push(s, SCHED_BIND, g.member[i], NULL, STR(""));
+		r = push(s, SCHED_BIND, g.member[i], REASON_NONE, STR(""));
 	}
 	return r;
 }
@@ -632,7 +633,7 @@ static int look_at_all_held(struct sched *s, struct error *err)
 			r = look_at_held(s, pod, err);
 		} else if (told_ns && s->now_ns > told_ns + EVICT_AGAIN_NS) {
 			cpod_set_told_ns(pod, s->now_ns);
-			r = push(s, SCHED_EVICT, pod, NULL, STR(""));
+			r = push(s, SCHED_EVICT, pod, REASON_NONE, STR(""));
 		}
 	}
 	return r < 0 ? r : spare_all(s);
@@ -651,22 +652,22 @@ static int look_at_wishes(struct sched *s, struct error *err)
 		if (!cpod_take_wish(pod))
 			continue;
 		if (cpod_running(pod))
-			r = push(s, SCHED_RUNS, pod, NULL, STR(""));
+			r = push(s, SCHED_RUNS, pod, REASON_NONE, STR(""));
 		if (r == 0 && cpod_is_older(pod, s->epoch))
-			r = push(s, SCHED_ADOPT, pod, NULL, STR(""));
+			r = push(s, SCHED_ADOPT, pod, REASON_NONE, STR(""));
 		if (r < 0 || !decide_has_wish(s->cluster, pod))
 			continue;
 		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
 		if (r == 0 && is_granted) {
 			s->counts.n_granted++;
-			r = push(s, SCHED_GRANT, pod, NULL, buf_str(&s->why));
+			r = push(s, SCHED_GRANT, pod, REASON_NONE, buf_str(&s->why));
 			cpod_deny(pod, STR(""));
 			continue;
 		}
 		s->has_denied = true;
 		if (r == 0 && cpod_deny(pod, buf_str(&s->why))) {
 			s->counts.n_denied++;
-			r = push(s, SCHED_DENY, pod, NULL, buf_str(&s->why));
+			r = push(s, SCHED_DENY, pod, REASON_NONE, buf_str(&s->why));
 		}
 	}
 	return r;
@@ -840,7 +841,8 @@ void sched_refused(
 	if (*cpod_refusal(pod))
 		push_tell(s, pod, str_from(cpod_refusal(pod)));
 	while ((kept = cluster_next_kept(s->cluster, pod, kept)))
-		push(s, SCHED_EVENT, kept, "ReservationReleased", str_from(cpod_kept_text(kept)));
+		push(s, SCHED_EVENT, kept, REASON_RESERVATION_RELEASED,
+			str_from(cpod_kept_text(kept)));
 }
 
 void sched_stand_down(struct sched *s)

@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "scheduler/cluster.h"
 #include "scheduler/pending.h"
+#include "scheduler/reason.h"
 
 struct sched;
 
@@ -31,7 +32,7 @@ enum sched_act {
 	SCHED_BIND, /* to cpod_node(), with decide_annotations(): sched_bound() when it has ended */
 	SCHED_TELL, /* it cannot be placed: condition and Event, with the sentence */
 	SCHED_CLAIM,    /* "NODE CLAIM ...": volumes for it are to be made there */
-	SCHED_EVENT,    /* an Event of that reason, with the sentence; GroupTimedOut is a warning */
+	SCHED_EVENT,    /* an Event of that reason, with the sentence */
 	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
 	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
 	SCHED_RUNS,     /* it has cpod_running() to be written */
@@ -50,7 +51,7 @@ int sched_settle(struct sched *sched, struct error *err);
 struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
-	const char *reason; /* of the Event; of SCHED_TELL: of the condition */
+	enum reason reason; /* of the Event; of SCHED_TELL: of the condition; else REASON_NONE */
 	const char *text;   /* of SCHED_EVICT: for whom; "": it is asked again */
 };
 

@@ -84,18 +84,17 @@ void service_adopt(struct service *s, const struct cpod *pod);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
 void service_claim(struct service *s, const struct cpod *pod, const char *text);
-void service_evict(struct service *s, const struct cpod *pod, const char *reason, const char *whom);
-void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,
-	const char *text);
+void service_evict(struct service *s, const struct cpod *pod, enum reason reason, const char *whom);
+void service_event(struct service *s, const struct cpod *pod, enum reason reason, const char *text);
 /* What policies' status is to say, where it says something else. */
 void service_report(struct service *s);
 void service_land_all(struct service *s); /* forgets what is under way */
 
 /* ---- service-tell.c ---- */
 
-/* Why it cannot be placed, and, nominated, for which node it waits. `reason` lives for ever. */
+/* Why it cannot be placed, and, nominated, for which node it waits. */
 void service_tell(
-	struct service *s, const struct cpod *pod, const char *reason, const char *sentence);
+	struct service *s, const struct cpod *pod, enum reason reason, const char *sentence);
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence);
 /* Once a second: what had to wait. */
 void service_tell_later(struct service *s);

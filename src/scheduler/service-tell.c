@@ -29,7 +29,7 @@ struct telling {
 	uint64_t began_ns, not_before_ns;
 	uint32_t n_failed;  /* in a row */
 	char *sentence;     /* to be told next; NULL: nothing */
-	const char *reason; /* of that */
+	enum reason reason; /* of that */
 	bool is_nominated;  /* and with the node that it waits for */
 	bool has_nominated; /* the last patch did so */
 };
@@ -119,8 +119,9 @@ static int send(struct telling *t, const struct cpod *pod)
 	/* One from before that has come to nothing would keep others off the node. */
 	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss?}}",
 		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
-		"False", "reason", t->reason, "message", t->sentence, "lastTransitionTime", now.s,
-		"lastProbeTime", "nominatedNodeName", t->is_nominated ? cpod_node(pod) : NULL);
+		"False", "reason", reason_name(t->reason), "message", t->sentence,
+		"lastTransitionTime", now.s, "lastProbeTime", "nominatedNodeName",
+		t->is_nominated ? cpod_node(pod) : NULL);
 	int r = patch ? kube_patch(t->service->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL)
 		      : -ENOMEM;
 
@@ -128,12 +129,12 @@ static int send(struct telling *t, const struct cpod *pod)
 		return r;
 	t->began_ns = clock_now_ns();
 	t->has_nominated = t->is_nominated;
-	service_event(t->service, pod, "Warning", "FailedScheduling", t->sentence);
+	service_event(t->service, pod, REASON_FAILED_SCHEDULING, t->sentence);
 	return 0;
 }
 
 /* It says so already, and names no node that the pod would have to give up. */
-static bool is_said(const struct cpod *pod, const char *reason, const char *sentence)
+static bool is_said(const struct cpod *pod, enum reason reason, const char *sentence)
 {
 	return cpod_is_told(pod, reason, sentence) &&
 		!kube_json_text_at(cpod_json(pod), "status", "nominatedNodeName", NULL);
@@ -170,7 +171,7 @@ static void send_next(struct telling *t)
 		telling_free(t);
 }
 
-static void say_unschedulable(struct service *s, const struct cpod *pod, const char *reason,
+static void say_unschedulable(struct service *s, const struct cpod *pod, enum reason reason,
 	const char *sentence, bool is_nominated)
 {
 	struct telling *t = telling_of(s, pod);
@@ -186,7 +187,7 @@ static void say_unschedulable(struct service *s, const struct cpod *pod, const c
 }
 
 void service_tell(
-	struct service *s, const struct cpod *pod, const char *reason, const char *sentence)
+	struct service *s, const struct cpod *pod, enum reason reason, const char *sentence)
 {
 	struct telling *t;
 
@@ -198,7 +199,7 @@ void service_tell(
 
 void service_nominate(struct service *s, const struct cpod *pod, const char *sentence)
 {
-	say_unschedulable(s, pod, "Unschedulable", sentence, true);
+	say_unschedulable(s, pod, REASON_UNSCHEDULABLE, sentence, true);
 }
 
 void service_tell_later(struct service *s)

@@ -65,11 +65,10 @@ void service_land_all(struct service *s)
 	}
 }
 
-void service_event(struct service *s, const struct cpod *pod, const char *type, const char *reason,
-	const char *text)
+void service_event(struct service *s, const struct cpod *pod, enum reason reason, const char *text)
 {
-	const struct kube_event event = {.type = type,
-		.reason = reason,
+	const struct kube_event event = {.type = reason_event_type(reason),
+		.reason = reason_name(reason),
 		.message = text,
 		.object = {"v1", "Pod", cpod_ns(pod), cpod_name(pod), cpod_uid(pod)}};
 
@@ -92,7 +91,7 @@ static void say_scheduled(struct service *s, const struct cpod *pod)
 	}
 	if (*cpod_why(pod))
 		buf_addf(&text, "; %s", cpod_why(pod));
-	service_event(s, pod, "Normal", "Scheduled", buf_text(&text));
+	service_event(s, pod, REASON_SCHEDULED, buf_text(&text));
 }
 
 /* why: it was not done. */
@@ -272,7 +271,7 @@ void service_claim(struct service *s, const struct cpod *pod, const char *text)
 
 void service_grant(struct service *s, const struct cpod *pod, bool is_granted, const char *sentence)
 {
-	const char *reason = is_granted ? "Granted" : "WishNotGranted";
+	const enum reason reason = is_granted ? REASON_GRANTED : REASON_WISH_NOT_GRANTED;
 	const struct kube_time now = kube_time_format(clock_real_ns());
 	_cleanup_json_ json_t *annotations = NULL, *patch = NULL;
 
@@ -281,12 +280,11 @@ void service_grant(struct service *s, const struct cpod *pod, bool is_granted, c
 		return;
 	patch = json_pack("{s:{ss, s:O*}, s:{s:[{ss, ss, ss, ss, ss}]}}", "metadata", "uid",
 		cpod_uid(pod), "annotations", annotations, "status", "conditions", "type",
-		"divvy.gpu/Granted", "status", is_granted ? "True" : "False", "reason", reason,
-		"message", sentence, "lastTransitionTime", now.s);
+		"divvy.gpu/Granted", "status", is_granted ? "True" : "False", "reason",
+		reason_name(reason), "message", sentence, "lastTransitionTime", now.s);
 	if (patch)
 		patch_status(s, pod, patch);
-	service_event(s, pod, is_granted ? "Normal" : "Warning",
-		is_granted ? "WishGranted" : "WishNotGranted", sentence);
+	service_event(s, pod, is_granted ? REASON_WISH_GRANTED : REASON_WISH_NOT_GRANTED, sentence);
 }
 
 static void patch_annotations(struct service *s, const struct cpod *pod, json_t *annotations)
@@ -317,7 +315,7 @@ void service_adopt(struct service *s, const struct cpod *pod)
 
 /* ---- who has to leave ---- */
 
-void service_evict(struct service *s, const struct cpod *pod, const char *reason, const char *whom)
+void service_evict(struct service *s, const struct cpod *pod, enum reason reason, const char *whom)
 {
 	const struct kube_delete what = {.uid = cpod_uid(pod), .grace_s = -1};
 	const char *version = kube_discovery_eviction(s->discovery);
@@ -341,7 +339,7 @@ void service_evict(struct service *s, const struct cpod *pod, const char *reason
 	buf_addf(&text, "leaves for %s", whom);
 	/* Asked again, it has been told already. */
 	if (*whom)
-		service_event(s, pod, "Warning", reason, buf_text(&text));
+		service_event(s, pod, reason, buf_text(&text));
 }
 
 /* ---- policies ---- */

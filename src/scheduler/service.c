@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -29,10 +28,7 @@ static void carry_out(struct service *s, const struct sched_action *a)
 	case SCHED_CLAIM: service_claim(s, a->pod, a->text); break;
 	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
 	case SCHED_EVICT: service_evict(s, a->pod, a->reason, a->text); break;
-	case SCHED_EVENT:
-		service_event(s, a->pod, strcmp(a->reason, "GroupTimedOut") ? "Normal" : "Warning",
-			a->reason, a->text);
-		break;
+	case SCHED_EVENT: service_event(s, a->pod, a->reason, a->text); break;
 	}
 }
 

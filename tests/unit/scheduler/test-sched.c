@@ -212,15 +212,14 @@ static void a_failed_bind_gives_the_place_back(void **state)
 #define HIGH_PART SHARE("0.6") ",'divvy.gpu/priority':'60'"
 
 /* The Event of that reason for that pod, whatever comes before. */
-static void has_event(const char *name, const char *reason, const char *part)
+static void has_event(const char *name, enum reason reason, const char *part)
 {
 	struct sched_action a;
 
 	for (;;) {
 		if (sched_next(sched, &a, NULL) <= 0)
-			fail_msg("no Event %s for %s", reason, name);
-		if (a.act == SCHED_EVENT && !strcmp(a.reason, reason) &&
-			!strcmp(cpod_name(a.pod), name))
+			fail_msg("no Event %s for %s", reason_name(reason), name);
+		if (a.act == SCHED_EVENT && a.reason == reason && !strcmp(cpod_name(a.pod), name))
 			break;
 	}
 	assert_contains(a.text, part);
@@ -269,7 +268,7 @@ static void a_refused_binding_keeps_nobody_off(void **state)
 	next(SCHED_BIND, "a", NULL);
 	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
 	told("a", REFUSED_A);
-	has_event("b1", "ReservationReleased",
+	has_event("b1", REASON_RESERVATION_RELEASED,
 		"waited for the reservation of pod s/a on node n1; the API server refused the "
 		"Binding of that pod: " NO_WEBHOOK);
 	confirm(next(SCHED_BIND, "b1", NULL), LOW_PART);
@@ -295,14 +294,14 @@ static void a_refused_binding_keeps_nobody_off(void **state)
 }
 
 /* The condition of that pod, next. */
-static void has_condition(const char *name, const char *reason, const char *sentence)
+static void has_condition(const char *name, enum reason reason, const char *sentence)
 {
 	struct sched_action a;
 
 	assert_int_equal(sched_next(sched, &a, NULL), 1);
 	assert_int_equal(a.act, SCHED_TELL);
 	assert_string_equal(cpod_name(a.pod), name);
-	assert_string_equal(a.reason, reason);
+	assert_int_equal(a.reason, reason);
 	assert_contains(a.text, sentence);
 }
 
@@ -313,17 +312,17 @@ static void a_pod_that_was_refused_may_lack_a_device_later(void **state)
 	add_pod("a", HIGH_PART, "");
 	next(SCHED_BIND, "a", NULL);
 	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
-	has_condition("a", "SchedulerError", REFUSED_A);
+	has_condition("a", REASON_SCHEDULER_ERROR, REFUSED_A);
 	add_pod("b", HIGH_PART, "");
 	confirm(next(SCHED_BIND, "b", NULL), HIGH_PART);
 	pass_alive(12);
-	has_condition("a", "SchedulerError", "0/1 nodes: 1 no GPU with 0.6 free");
+	has_condition("a", REASON_SCHEDULER_ERROR, "0/1 nodes: 1 no GPU with 0.6 free");
 	add_pod("c", HIGH_PART, "");
-	has_condition("c", "Unschedulable", "0/1 nodes: 1 no GPU with 0.6 free");
+	has_condition("c", REASON_UNSCHEDULABLE, "0/1 nodes: 1 no GPU with 0.6 free");
 	pass_alive(60);
 	set(OBJECT_NODE, "{'metadata':{'name':'n2'}}"); /* so that all are tried */
 	pass_alive(12);
-	has_condition("a", "Unschedulable", "no GPU with 0.6 free");
+	has_condition("a", REASON_UNSCHEDULABLE, "no GPU with 0.6 free");
 	/* The earlier refusal has nothing to do with this wait. */
 	pass_alive(600);
 	told("a", "0/2 nodes: 1 no GPU with 0.6 free, 1 no room for one more pod");
@@ -345,11 +344,12 @@ static void a_released_reservation_is_reported_once(void **state)
 	add_pod("c", HIGH_PART, "");
 	nothing();
 	sched_refused(sched, "s", "a", "u-a", NO_WEBHOOK);
-	has_event("b1", "ReservationReleased", "waited for the reservation of pod s/a on node n1");
+	has_event("b1", REASON_RESERVATION_RELEASED,
+		"waited for the reservation of pod s/a on node n1");
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
 	pass_alive(12);
 	confirm(next(SCHED_BIND, "c", NULL), HIGH_PART);
-	has_condition("b1", "Unschedulable", "Binding of that pod: " NO_WEBHOOK);
+	has_condition("b1", REASON_UNSCHEDULABLE, "Binding of that pod: " NO_WEBHOOK);
 	pass_alive(600);
 	told("b1", "0/1 nodes: 1 no GPU with 0.6 free");
 }
@@ -366,9 +366,9 @@ static void a_condition_is_its_reason_and_its_message(void **state)
 		"'status':'False','reason':'SchedulerError','message':'no'}]}}");
 	pod = cluster_pod(sched_cluster(sched), "s", "a");
 	assert_non_null(pod);
-	assert_true(cpod_is_told(pod, "SchedulerError", "no"));
-	assert_false(cpod_is_told(pod, "Unschedulable", "no"));
-	assert_false(cpod_is_told(pod, "SchedulerError", "yes"));
+	assert_true(cpod_is_told(pod, REASON_SCHEDULER_ERROR, "no"));
+	assert_false(cpod_is_told(pod, REASON_UNSCHEDULABLE, "no"));
+	assert_false(cpod_is_told(pod, REASON_SCHEDULER_ERROR, "yes"));
 }
 
 /* Another spec is another request: the pod may preempt at once. */
@@ -1302,7 +1302,7 @@ static void a_group_times_out(void **state)
 		if (i % 30 == 0)
 			add_lease("n1", i % 60 ? "2026-01-02T04:00:00Z" : "2026-01-02T04:00:01Z");
 		while (sched_next(sched, &a, NULL) > 0)
-			is_said |= a.act == SCHED_EVENT && !strcmp(a.reason, "GroupTimedOut");
+			is_said |= a.act == SCHED_EVENT && a.reason == REASON_GROUP_TIMED_OUT;
 	}
 	assert_true(is_said);
 }

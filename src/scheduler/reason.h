@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Why something happened to a pod, as one word: the reason of an Event or a condition. reason.def
+ * lists them. Pure.
+ */
+#ifndef SCHEDULER_REASON_H
+#define SCHEDULER_REASON_H
+
+enum reason {
+	REASON_NONE,
+#define REASON(name, text, type) REASON_##name,
+#include "scheduler/reason.def"
+#undef REASON
+	REASON_COUNT,
+};
+
+/* "FailedScheduling"; "" of REASON_NONE. */
+const char *reason_name(enum reason reason);
+/* Of the Event: "Normal" or "Warning"; NULL: no Event has that reason. */
+const char *reason_event_type(enum reason reason);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reasons as Kubernetes has them: one word in CamelCase, and one of two types of Events. */
+#include <ctype.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "scheduler/reason.h"
+#include "unit.h"
+
+static void each_is_one_word_and_there_once(void **state)
+{
+	assert_string_equal(reason_name(REASON_NONE), "");
+	for (int i = REASON_NONE + 1; i < REASON_COUNT; i++) {
+		const char *name = reason_name((enum reason)i);
+
+		assert_true(isupper((unsigned char)name[0]));
+		for (const char *p = name; *p; p++)
+			assert_true(isalpha((unsigned char)*p));
+		for (int k = REASON_NONE + 1; k < i; k++)
+			assert_string_not_equal(name, reason_name((enum reason)k));
+	}
+}
+
+static const struct {
+	enum reason reason;
+	const char *type; /* NULL: no Event has it */
+} cases[] = {
+	{REASON_NONE, NULL},
+	{REASON_UNSCHEDULABLE, NULL},
+	{REASON_SCHEDULED, "Normal"},
+	{REASON_GROUP_WAITING, "Normal"},
+	{REASON_RESERVATION_RELEASED, "Normal"},
+	{REASON_GROUP_TIMED_OUT, "Warning"},
+	{REASON_FAILED_SCHEDULING, "Warning"},
+	{REASON_PREEMPTED, "Warning"},
+	{REASON_RECLAIMED, "Warning"},
+	{REASON_WISH_GRANTED, "Normal"},
+	{REASON_WISH_NOT_GRANTED, "Warning"},
+};
+
+static void an_event_is_a_warning_where_somebody_should_act(void **state)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *type = reason_event_type(cases[i].reason);
+
+		if (cases[i].type)
+			assert_string_equal(type, cases[i].type);
+		else
+			assert_null(type);
+	}
+}
+
+UNIT_MAIN(UNIT(each_is_one_word_and_there_once),
+	UNIT(an_event_is_a_warning_where_somebody_should_act))
