@@ -167,13 +167,12 @@ static int prepare(struct access *a, const char *scheduler, const json_t *item, 
 
 /* ---- the decision ---- */
 
-static json_t *row_of(json_t *rows, const struct cpod *pod)
+static json_t *row_of(json_t *rows, const char *ns, const char *name)
 {
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		json_t *row = json_array_get(rows, i);
 
-		if (!strcmp(jtext(row, "name"), cpod_name(pod)) &&
-			!strcmp(jtext(row, "namespace"), cpod_ns(pod)))
+		if (!strcmp(jtext(row, "name"), name) && !strcmp(jtext(row, "namespace"), ns))
 			return row;
 	}
 	return NULL;
@@ -198,29 +197,35 @@ static void note_place(json_t *row, const struct cpod *pod)
 	json_object_set_new(row, "devices", devices);
 }
 
-/* "ns/pod for ns/other": who leaves, and for whom. */
-static void note_victim(json_t *rows, const struct cpod *pod, const char *whom)
+/* NULL: it is none of the file's. */
+static void note_victim(json_t *row, const struct cpod *victim)
 {
-	for (size_t i = 0; i < json_array_size(rows); i++) {
-		json_t *row = json_array_get(rows, i);
-		char name[600];
+	if (!row)
+		return;
+	if (!json_object_get(row, "evicts"))
+		json_object_set_new(row, "evicts", json_array());
+	json_array_append_new(json_object_get(row, "evicts"),
+		json_sprintf("%s/%s", cpod_ns(victim), cpod_name(victim)));
+}
 
-		snprintf(name, sizeof(name), "%s/%s", jtext(row, "namespace"), jtext(row, "name"));
-		if (strcmp(name, whom))
-			continue;
-		if (!json_object_get(row, "evicts"))
-			json_object_set_new(row, "evicts", json_array());
-		json_array_append_new(json_object_get(row, "evicts"),
-			json_sprintf("%s/%s", cpod_ns(pod), cpod_name(pod)));
-	}
+/* "n1 data cache" */
+static void note_claims(json_t *row, const struct decide_claims *claims)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT(OUTPUT_MAX);
+
+	buf_add_text(&text, claims->node);
+	for (uint32_t i = 0; i < claims->n; i++)
+		buf_addf(&text, " %s", claims->name[i]);
+	set(row, "why", buf_text(&text));
 }
 
 static void note(json_t *rows, const struct sched_action *action)
 {
-	json_t *row = row_of(rows, action->pod);
+	json_t *row = row_of(rows, cpod_ns(action->pod), cpod_name(action->pod));
 
-	if (action->act == SCHED_EVICT)
-		note_victim(rows, action->pod, action->text);
+	if (action->act == SCHED_EVICT && action->preemptor)
+		note_victim(
+			row_of(rows, action->preemptor->ns, action->preemptor->name), action->pod);
 	if (!row)
 		return;
 	switch (action->act) {
@@ -231,18 +236,18 @@ static void note(json_t *rows, const struct sched_action *action)
 		break;
 	case SCHED_NOMINATE:
 		set(row, "answer", "after evictions");
-		set(row, "why", action->text);
+		set(row, "why", action->sentence);
 		note_place(row, action->pod);
 		break;
 	case SCHED_CLAIM:
 		set(row, "answer", "after its volumes");
-		set(row, "why", action->text);
+		note_claims(row, action->claims);
 		break;
 	case SCHED_TELL:
 		set(row, "answer", "no");
 		/* (Not asked, the webhook is taken to have seen it.) */
 		if (report_is_tenant(cpod_json(action->pod)))
-			set(row, "why", action->text);
+			set(row, "why", action->sentence);
 		else
 			json_object_set_new(row, "why",
 				json_sprintf("divvy's webhook does not see it: it does not run, or "

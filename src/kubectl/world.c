@@ -125,8 +125,7 @@ static int place_rest_of_group(struct cluster *c, const struct cpod *pod, struct
 	const char *group = cpod_group(pod);
 	const uint32_t n = group[0] ? cluster_members(c, group, NULL, 0) : 0;
 	_cleanup_free_ struct cpod **member = calloc(n + 1ul, sizeof(struct cpod *));
-	_cleanup_buf_ struct buf unused = BUF_INIT(DECIDE_WHY_MAX);
-	enum decision decision;
+	struct decide_outcome unused = DECIDE_OUTCOME_INIT;
 	int r = 0;
 
 	if (!member)
@@ -134,7 +133,8 @@ static int place_rest_of_group(struct cluster *c, const struct cpod *pod, struct
 	cluster_members(c, group, member, n);
 	for (uint32_t i = 0; r == 0 && i < n; i++)
 		if (member[i] != pod && cpod_state(member[i]) == CPOD_PENDING)
-			r = decide_pod(c, member[i], NULL, &decision, &unused, err);
+			r = decide_pod(c, member[i], NULL, &unused, err);
+	decide_outcome_done(&unused);
 	return r;
 }
 

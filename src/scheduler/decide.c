@@ -371,10 +371,9 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	return 0;
 }
 
-static int wait_for(struct buf *why, enum decision *ret, const char *sentence)
+static int wait_for(struct decide_outcome *outcome, const char *sentence)
 {
-	buf_add_text(why, sentence);
-	*ret = DECIDE_WAIT;
+	buf_add_text(&outcome->why, sentence);
 	return 0;
 }
 
@@ -477,22 +476,44 @@ static int try_both(struct attempt *a, struct decide_victims *victims, struct er
 	return r;
 }
 
-/* 1, and its place is free again: "NODE CLAIM ...". */
-static int name_claims(struct attempt *a, struct buf *why)
+void decide_claims_done(struct decide_claims *claims)
 {
-	buf_add_text(why, attempt_site(a)->name);
-	for (uint32_t i = 0; i < fit_n_claims(a->fit); i++)
-		buf_addf(why, " %s", fit_claim_name(a->fit, i));
+	for (uint32_t i = 0; i < claims->n; i++)
+		free(claims->name[i]);
+	free(claims->name);
+	free(claims->node);
+	*claims = (struct decide_claims){.n = 0};
+}
+
+void decide_outcome_done(struct decide_outcome *outcome)
+{
+	decide_claims_done(&outcome->claims);
+	buf_done(&outcome->why);
+}
+
+/* 1, and its place is free again. -ENOMEM. */
+static int name_claims(struct attempt *a, struct decide_claims *claims)
+{
+	const uint32_t n = fit_n_claims(a->fit);
+
+	claims->node = str_dup(str_from(attempt_site(a)->name));
 	while (a->n_taken)
 		place_remove(a->cluster->place, a->taken[--a->n_taken]);
 	if (a->way.has_client)
 		place_remove(a->cluster->place, a->client);
-	return buf_error(why) ? buf_error(why) : 1;
+	claims->name = calloc(n, sizeof(*claims->name));
+	for (uint32_t i = 0; claims->name && i < n; i++)
+		claims->name[claims->n++] = str_dup(str_from(fit_claim_name(a->fit, i)));
+	for (uint32_t i = 0; i < claims->n; i++)
+		if (!claims->name[i])
+			return -ENOMEM;
+	return claims->node && claims->name ? 1 : -ENOMEM;
 }
 
 int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victims,
-	enum decision *ret, struct buf *why, struct error *err)
+	struct decide_outcome *outcome, struct error *err)
 {
+	struct buf *why = &outcome->why;
 	struct attempt a = {.cluster = c,
 		.pod = pod,
 		.asked_back = why,
@@ -503,9 +524,10 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	int r;
 
 	buf_clear(why);
+	decide_claims_done(&outcome->claims);
+	outcome->decision = DECIDE_WAIT;
 	if (decide_refusal(c, pod))
-		return wait_for(why, ret, decide_refusal(c, pod));
-	*ret = DECIDE_WAIT;
+		return wait_for(outcome, decide_refusal(c, pod));
 	cpod_forget_keeper(pod);
 	pod->reclaim_at_ns = 0;
 	if (!cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why))
@@ -514,10 +536,10 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (r == -ENOMEM)
 		return fail(err, ENOMEM, "out of memory");
 	if (r < 0)
-		return wait_for(why, ret, unfit.msg);
+		return wait_for(outcome, unfit.msg);
 	if (!fit_is_provisioned(a.fit)) {
 		fit_free(a.fit);
-		return wait_for(why, ret,
+		return wait_for(outcome,
 			"a claim waits for its first consumer, and a volume that is there for it: "
 			"this scheduler has volumes made, and binds none");
 	}
@@ -533,21 +555,23 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		cluster_queue_explain(c, pod, why);
 		cpod_explain_refusal(c, pod, kept_text, why);
 	} else if (r == 0 && fit_n_claims(a.fit)) {
-		r = name_claims(&a, why);
+		r = name_claims(&a, &outcome->claims);
+		if (r < 0)
+			fail(err, -r, "out of memory");
 	}
 	fit_free(a.fit);
 	free(a.avoided);
 	if (r > 0) {
-		*ret = DECIDE_CLAIM;
+		outcome->decision = DECIDE_CLAIM;
 		return 0;
 	}
-	if (r == -ENOSPC || r == -EINPROGRESS) {
-		*ret = DECIDE_WAIT;
+	if (r == -ENOSPC || r == -EINPROGRESS)
 		return buf_error(why) == -ENOMEM ? fail(err, ENOMEM, "out of memory") : 0;
-	}
-	*ret = a.victims ? DECIDE_HOLD : DECIDE_BIND;
-	r = r < 0 ? r : attempt_assume(&a, *ret == DECIDE_HOLD ? CPOD_HOLDING : CPOD_ASSUMED, err);
-	if (r == 0 && *ret == DECIDE_HOLD)
+	if (r < 0)
+		return r;
+	outcome->decision = a.victims ? DECIDE_HOLD : DECIDE_BIND;
+	r = attempt_assume(&a, a.victims ? CPOD_HOLDING : CPOD_ASSUMED, err);
+	if (r == 0 && a.victims)
 		hold(&a, why);
 	return r;
 }

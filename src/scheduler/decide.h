@@ -16,11 +16,29 @@ enum decision {
 	DECIDE_HOLD, /* it is CPOD_HOLDING: others were told to leave, the sentence says where */
 	DECIDE_WAIT, /* the sentence says why */
 	/*
-	 * Volumes have to be made for it first, on that node: "NODE CLAIM ...", names of its
-	 * namespace. It waits, and nothing is assumed; with them it will be decided anew.
+	 * Its claims need volumes first. It waits, and nothing is assumed; with the volumes it will
+	 * be decided anew.
 	 */
 	DECIDE_CLAIM,
 };
+
+/* Persistent volume claims of the pod's namespace, and the node where they need volumes. */
+struct decide_claims {
+	char *node;
+	char **name;
+	uint32_t n;
+};
+
+/* Begins as DECIDE_OUTCOME_INIT; the caller's, who may take the claims out. */
+struct decide_outcome {
+	enum decision decision;
+	struct buf why;              /* of DECIDE_HOLD and DECIDE_WAIT; else "" */
+	struct decide_claims claims; /* of DECIDE_CLAIM; else empty */
+};
+#define DECIDE_OUTCOME_INIT ((struct decide_outcome){.why = BUF_INIT(DECIDE_WHY_MAX)})
+
+void decide_claims_done(struct decide_claims *claims);
+void decide_outcome_done(struct decide_outcome *outcome);
 
 /*
  * Who was told to leave is added to the list, which grows and is the caller's; NULL: nobody has to.
@@ -44,9 +62,9 @@ int decide_end(struct cluster *cluster, struct decide_victims *victims, struct c
 void decide_cancel(struct cluster *cluster, struct decide_victims *victims,
 	struct cpod *const *members, uint32_t n);
 
-/* A negative errno: -ENOMEM, or a mistake of ours, in err. why is cleared first. */
+/* A negative errno: -ENOMEM, or a mistake of ours, in err. What the outcome has is freed first. */
 int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims *victims,
-	enum decision *ret_decision, struct buf *why, struct error *err);
+	struct decide_outcome *outcome, struct error *err);
 
 /*
  * Of a pod that holds its place. DECIDE_BIND: nobody is in its way any more; DECIDE_HOLD: not yet;

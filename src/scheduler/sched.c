@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "kube/json.h"
-#include "scheduler/decide.h"
 
 #define UNIT_MAX 640u
 #define OFFERS_NS (UINT64_C(1) * 1000000000) /* how often those are looked through */
@@ -19,7 +18,12 @@
 struct todo {
 	enum sched_act act;
 	enum reason reason;
-	char *ns, *name, *text;
+	char *ns, *name;
+	union { /* as of struct sched_action */
+		char *sentence;
+		struct decide_claims claims;
+		struct sched_preemptor preemptor; /* without a name: evicted before */
+	};
 };
 
 struct sched {
@@ -31,6 +35,7 @@ struct sched {
 	uint32_t n_todo, todo_room, todo_at;
 	struct todo last; /* what was handed out */
 	struct buf why;
+	struct decide_outcome outcome; /* of the decision under way */
 	struct decide_victims victims; /* of the decision under way */
 	bool has_wishes;               /* or who has begun to run */
 	uint64_t epoch;                /* with which it leads */
@@ -40,11 +45,22 @@ struct sched {
 	struct sched_counts counts;
 };
 
+static void preemptor_done(struct sched_preemptor *p)
+{
+	free(p->ns);
+	free(p->name);
+	free(p->queue);
+}
+
 static void todo_done(struct todo *t)
 {
 	free(t->ns);
 	free(t->name);
-	free(t->text);
+	switch (t->act) {
+	case SCHED_CLAIM: decide_claims_done(&t->claims); break;
+	case SCHED_EVICT: preemptor_done(&t->preemptor); break;
+	default: free(t->sentence);
+	}
 	*t = (struct todo){0};
 }
 
@@ -68,6 +84,7 @@ int sched_new(const struct sched_config *config, struct sched **ret, struct erro
 		return fail(err, ENOMEM, "out of memory");
 	s->rand = rand_seeded(config->seed);
 	buf_init(&s->why, DECIDE_WHY_MAX);
+	s->outcome = DECIDE_OUTCOME_INIT;
 	r = cluster_new(&config->cluster, &s->cluster, err);
 	if (r < 0)
 		return r;
@@ -88,6 +105,7 @@ void sched_free(struct sched *s)
 	free(s->todo);
 	free(s->victims.v);
 	buf_done(&s->why);
+	decide_outcome_done(&s->outcome);
 	pending_free(s->pending);
 	cluster_free(s->cluster);
 	free(s);
@@ -257,20 +275,76 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 
 /* ---- what is to be done ---- */
 
-static int push(struct sched *s, enum sched_act act, const struct cpod *pod, enum reason reason,
-	struct str text)
+/* NULL without memory. */
+static struct todo *push_todo(struct sched *s, enum sched_act act, const struct cpod *pod)
 {
+	_cleanup_free_ char *ns = str_dup(str_from(cpod_ns(pod)));
+	_cleanup_free_ char *name = str_dup(str_from(cpod_name(pod)));
 	struct todo *t;
 
-	if (array_grow(&s->todo, &s->todo_room, s->n_todo + 1ul, sizeof(*s->todo)) < 0)
-		return -ENOMEM;
+	if (!ns || !name ||
+		array_grow(&s->todo, &s->todo_room, s->n_todo + 1ul, sizeof(*s->todo)) < 0)
+		return NULL;
 	t = &s->todo[s->n_todo++];
-	*t = (struct todo){.act = act,
-		.reason = reason,
-		.ns = str_dup(str_from(cpod_ns(pod))),
-		.name = str_dup(str_from(cpod_name(pod))),
-		.text = str_dup(text)};
-	return t->ns && t->name && t->text ? 0 : -ENOMEM;
+	*t = (struct todo){.act = act, .ns = TAKE_PTR(ns), .name = TAKE_PTR(name)};
+	return t;
+}
+
+/* is_whole: it has all its texts. -ENOMEM: the last one is dropped. */
+static int pushed(struct sched *s, bool is_whole)
+{
+	if (is_whole)
+		return 0;
+	todo_done(&s->todo[--s->n_todo]);
+	return -ENOMEM;
+}
+
+/* Of any act but SCHED_CLAIM and SCHED_EVICT. */
+static int push(struct sched *s, enum sched_act act, const struct cpod *pod, enum reason reason,
+	struct str sentence)
+{
+	struct todo *t = push_todo(s, act, pod);
+
+	if (!t)
+		return -ENOMEM;
+	t->reason = reason;
+	t->sentence = str_dup(sentence);
+	return pushed(s, t->sentence);
+}
+
+/* The claims of the last decision are handed over. */
+static int push_claims(struct sched *s, const struct cpod *pod)
+{
+	struct todo *t = push_todo(s, SCHED_CLAIM, pod);
+
+	if (!t)
+		return -ENOMEM;
+	t->claims = TAKE(s->outcome.claims, (struct decide_claims){.n = 0});
+	return 0;
+}
+
+/* preemptor: NULL where the pod was evicted before. */
+static int push_eviction(struct sched *s, const struct cpod *pod, const struct cpod *preemptor)
+{
+	const bool is_reclaimed = preemptor && cpod_is_reclaimed(pod);
+	struct todo *t = push_todo(s, SCHED_EVICT, pod);
+	struct sched_preemptor *p;
+
+	if (!t || !preemptor)
+		return t ? 0 : -ENOMEM;
+	t->reason = is_reclaimed ? REASON_RECLAIMED : REASON_PREEMPTED;
+	p = &t->preemptor;
+	*p = (struct sched_preemptor){str_dup(str_from(cpod_ns(preemptor))),
+		str_dup(str_from(cpod_name(preemptor))),
+		str_dup(is_reclaimed ? str_from(cpod_queue(preemptor)) : STR(""))};
+	return pushed(s, p->ns && p->name && p->queue);
+}
+
+void sched_preemptor_format(const struct sched_preemptor *p, struct buf *out)
+{
+	buf_addf(out, "%s/%s", p->ns, p->name);
+	if (p->queue[0])
+		buf_addf(out, ", of what queue %s is guaranteed", p->queue);
 }
 
 /*
@@ -284,25 +358,18 @@ static int push_tell(struct sched *s, const struct cpod *pod, struct str text)
 		text);
 }
 
-/* Those who have to leave are asked to, from the list's `from` on. */
+/* The victims of the last decision are evicted for the pod. */
 static int push_evictions(struct sched *s, const struct cpod *pod)
 {
-	_cleanup_buf_ struct buf whom = BUF_INIT(UNIT_MAX);
-	_cleanup_buf_ struct buf lender = BUF_INIT(UNIT_MAX + SPEC_LABEL + 64);
-	int r = buf_addf(&whom, "%s/%s", cpod_ns(pod), cpod_name(pod));
+	int r = 0;
 
-	r = r < 0 ? r
-		  : buf_addf(&lender, "%s, of what queue %s is guaranteed", buf_text(&whom),
-			    cpod_queue(pod));
 	for (uint32_t i = 0; r == 0 && i < s->victims.n; i++) {
 		struct cpod *victim = s->victims.v[i];
-		const bool is_reclaimed = cpod_is_reclaimed(victim);
 
 		cpod_set_told_ns(victim, s->now_ns);
 		s->counts.n_evictions++;
-		s->counts.n_reclaimed += is_reclaimed;
-		r = push(s, SCHED_EVICT, victim, is_reclaimed ? REASON_RECLAIMED : REASON_PREEMPTED,
-			buf_str(is_reclaimed ? &lender : &whom));
+		s->counts.n_reclaimed += cpod_is_reclaimed(victim);
+		r = push_eviction(s, victim, pod);
 	}
 	return r;
 }
@@ -318,33 +385,32 @@ static void rest(struct sched *s, const char *unit, uint64_t reclaim_at_ns)
 
 static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct error *err)
 {
-	enum decision decision;
 	int r;
 
 	s->victims.n = 0;
-	r = decide_pod(s->cluster, pod, &s->victims, &decision, &s->why, err);
+	r = decide_pod(s->cluster, pod, &s->victims, &s->outcome, err);
 	s->counts.n_decisions++;
 	if (r < 0) {
 		pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
 		return r;
 	}
-	switch (decision) {
+	switch (s->outcome.decision) {
 	case DECIDE_BIND:
 		s->counts.n_placed++;
 		r = push(s, SCHED_BIND, pod, REASON_NONE, STR(""));
 		break;
 	case DECIDE_HOLD:
 		r = push_evictions(s, pod);
-		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, REASON_NONE, buf_str(&s->why));
+		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, REASON_NONE, buf_str(&s->outcome.why));
 		break;
 	case DECIDE_CLAIM:
 		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
-		r = push(s, SCHED_CLAIM, pod, REASON_NONE, buf_str(&s->why));
+		r = push_claims(s, pod);
 		break;
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
 		rest(s, unit, cpod_reclaim_at_ns(pod));
-		r = push_tell(s, pod, buf_str(&s->why));
+		r = push_tell(s, pod, buf_str(&s->outcome.why));
 		break;
 	}
 	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
@@ -463,11 +529,12 @@ static int gather(
 	for (uint32_t i = 0; r == 0 && i < g->n_waiting; i++) {
 		enum decision decision;
 
-		r = decide_pod(s->cluster, g->member[i], &s->victims, &decision, &s->why, err);
+		r = decide_pod(s->cluster, g->member[i], &s->victims, &s->outcome, err);
+		decision = s->outcome.decision;
 		s->counts.n_decisions++;
 		if (r == 0 && decision == DECIDE_CLAIM) {
 			/* Volumes first; the group is tried again when they are there. */
-			r = push(s, SCHED_CLAIM, g->member[i], REASON_NONE, buf_str(&s->why));
+			r = push_claims(s, g->member[i]);
 			continue;
 		}
 		n_placed += r == 0 && decision != DECIDE_WAIT;
@@ -476,7 +543,7 @@ static int gather(
 		if (r == 0 && decision == DECIDE_WAIT)
 			reclaim_at_ns = MAX(reclaim_at_ns, cpod_reclaim_at_ns(g->member[i]));
 		if (r == 0 && decision == DECIDE_WAIT && !first.n)
-			buf_add(&first, buf_str(&s->why));
+			buf_add(&first, buf_str(&s->outcome.why));
 	}
 	is_enough = r == 0 && g->n_running + n_placed >= g->least;
 	if (is_enough)
@@ -633,7 +700,7 @@ static int look_at_all_held(struct sched *s, struct error *err)
 			r = look_at_held(s, pod, err);
 		} else if (told_ns && s->now_ns > told_ns + EVICT_AGAIN_NS) {
 			cpod_set_told_ns(pod, s->now_ns);
-			r = push(s, SCHED_EVICT, pod, REASON_NONE, STR(""));
+			r = push_eviction(s, pod, NULL);
 		}
 	}
 	return r < 0 ? r : spare_all(s);
@@ -771,6 +838,18 @@ static int think(struct sched *s, struct error *err)
 	return try_unit(s, unit, err);
 }
 
+static struct sched_action action_of(const struct todo *t, const struct cpod *pod)
+{
+	struct sched_action action = {.act = t->act, .pod = pod, .reason = t->reason};
+
+	switch (t->act) {
+	case SCHED_CLAIM: action.claims = &t->claims; break;
+	case SCHED_EVICT: action.preemptor = t->preemptor.name ? &t->preemptor : NULL; break;
+	default: action.sentence = t->sentence;
+	}
+	return action;
+}
+
 int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 {
 	todo_done(&s->last);
@@ -784,8 +863,7 @@ int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 			pod = cluster_pod(s->cluster, s->last.ns, s->last.name);
 			if (!pod)
 				continue;
-			*ret = (struct sched_action){
-				s->last.act, pod, s->last.reason, s->last.text};
+			*ret = action_of(&s->last, pod);
 			return 1;
 		}
 		r = think(s, err);

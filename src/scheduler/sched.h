@@ -8,6 +8,7 @@
 
 #include "base/rand.h"
 #include "scheduler/cluster.h"
+#include "scheduler/decide.h"
 #include "scheduler/pending.h"
 #include "scheduler/reason.h"
 
@@ -31,7 +32,7 @@ struct cluster *sched_cluster(struct sched *sched);
 enum sched_act {
 	SCHED_BIND, /* to cpod_node(), with decide_annotations(): sched_bound() when it has ended */
 	SCHED_TELL, /* it cannot be placed: condition and Event, with the sentence */
-	SCHED_CLAIM,    /* "NODE CLAIM ...": volumes for it are to be made there */
+	SCHED_CLAIM,    /* volumes for its claims are to be made on a node */
 	SCHED_EVENT,    /* an Event of that reason, with the sentence */
 	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
 	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
@@ -40,6 +41,15 @@ enum sched_act {
 	SCHED_NOMINATE, /* the node that it waits for is cpod_node(); with the sentence */
 	SCHED_EVICT,    /* it has to leave; asked again while it does not */
 };
+
+/* The pod that a victim leaves for. */
+struct sched_preemptor {
+	char *ns, *name;
+	char *queue; /* whose guarantee is reclaimed; "": it has a higher priority */
+};
+
+/* "ns/name", with what is reclaimed. */
+void sched_preemptor_format(const struct sched_preemptor *preemptor, struct buf *out);
 
 /*
  * What policies say now counts, also of who stands in which line: before anything of decide.h is
@@ -52,7 +62,12 @@ struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
 	enum reason reason; /* of the Event; of SCHED_TELL: of the condition; else REASON_NONE */
-	const char *text;   /* of SCHED_EVICT: for whom; "": it is asked again */
+	union {
+		const char *sentence;               /* of all others; "": none */
+		const struct decide_claims *claims; /* of SCHED_CLAIM */
+		/* Of SCHED_EVICT; NULL: the pod was evicted before, and that is sent again. */
+		const struct sched_preemptor *preemptor;
+	};
 };
 
 /* 1: there is one; 0: nothing to do before sched_deadline(), or something is told. -ENOMEM. */

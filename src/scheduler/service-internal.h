@@ -83,8 +83,10 @@ void service_running(struct service *s, const struct cpod *pod);
 void service_adopt(struct service *s, const struct cpod *pod);
 void service_grant(
 	struct service *s, const struct cpod *pod, bool is_granted, const char *sentence);
-void service_claim(struct service *s, const struct cpod *pod, const char *text);
-void service_evict(struct service *s, const struct cpod *pod, enum reason reason, const char *whom);
+void service_claim(struct service *s, const struct cpod *pod, const struct decide_claims *claims);
+/* preemptor: NULL where the pod was evicted before; then no Event says so again. */
+void service_evict(struct service *s, const struct cpod *pod, enum reason reason,
+	const struct sched_preemptor *preemptor);
 void service_event(struct service *s, const struct cpod *pod, enum reason reason, const char *text);
 /* What policies' status is to say, where it says something else. */
 void service_report(struct service *s);

@@ -240,31 +240,31 @@ static void patch_status(struct service *s, const struct cpod *pod, const json_t
 
 /* ---- volumes ---- */
 
-/* text: "NODE CLAIM ..." */
-void service_claim(struct service *s, const struct cpod *pod, const char *text)
+static void claim_one(
+	struct service *s, const struct cpod *pod, const char *name, const json_t *patch)
 {
-	struct str rest = str_from(text), node, name;
-	_cleanup_json_ json_t *patch = NULL;
+	struct flight *f = take_off(s, pod);
+	const struct kube_write write = {
+		.target = {"v1", "persistentvolumeclaims", cpod_ns(pod), name, NULL},
+		.field_manager = SERVICE_MANAGER,
+		.may_send = may_send,
+		.done = on_patched,
+		.data = f,
+		.ret_call = f ? &f->call : NULL};
 
-	str_word(&rest, &node);
-	patch = json_pack("{s:{s:{s:s%}}}", "metadata", "annotations",
-		"volume.kubernetes.io/selected-node", node.p, node.n);
-	while (patch && str_word(&rest, &name)) {
-		_cleanup_free_ char *claim = str_dup(name);
-		struct flight *f = claim ? take_off(s, pod) : NULL;
-		const struct kube_write write = {
-			.target = {"v1", "persistentvolumeclaims", cpod_ns(pod), claim, NULL},
-			.field_manager = SERVICE_MANAGER,
-			.may_send = may_send,
-			.done = on_patched,
-			.data = f,
-			.ret_call = f ? &f->call : NULL};
+	if (f &&
+		(!service_may_write(s) ||
+			kube_patch(s->client, &write, KUBE_PATCH_MERGE, patch, NULL) < 0))
+		land(f);
+}
 
-		if (f &&
-			(!service_may_write(s) ||
-				kube_patch(s->client, &write, KUBE_PATCH_MERGE, patch, NULL) < 0))
-			land(f);
-	}
+void service_claim(struct service *s, const struct cpod *pod, const struct decide_claims *claims)
+{
+	_cleanup_json_ json_t *patch = json_pack("{s:{s:{ss}}}", "metadata", "annotations",
+		"volume.kubernetes.io/selected-node", claims->node);
+
+	for (uint32_t i = 0; patch && i < claims->n; i++)
+		claim_one(s, pod, claims->name[i], patch);
 }
 
 /* ---- live changes ---- */
@@ -315,7 +315,8 @@ void service_adopt(struct service *s, const struct cpod *pod)
 
 /* ---- who has to leave ---- */
 
-void service_evict(struct service *s, const struct cpod *pod, enum reason reason, const char *whom)
+void service_evict(struct service *s, const struct cpod *pod, enum reason reason,
+	const struct sched_preemptor *preemptor)
 {
 	const struct kube_delete what = {.uid = cpod_uid(pod), .grace_s = -1};
 	const char *version = kube_discovery_eviction(s->discovery);
@@ -336,10 +337,12 @@ void service_evict(struct service *s, const struct cpod *pod, enum reason reason
 		land(f);
 		return;
 	}
-	buf_addf(&text, "leaves for %s", whom);
-	/* Asked again, it has been told already. */
-	if (*whom)
-		service_event(s, pod, reason, buf_text(&text));
+	/* Of an eviction that is sent again an Event has told already. */
+	if (!preemptor)
+		return;
+	buf_add_text(&text, "leaves for ");
+	sched_preemptor_format(preemptor, &text);
+	service_event(s, pod, reason, buf_text(&text));
 }
 
 /* ---- policies ---- */

@@ -20,15 +20,15 @@ static void carry_out(struct service *s, const struct sched_action *a)
 {
 	switch (a->act) {
 	case SCHED_BIND: service_bind(s, a->pod, NULL); break;
-	case SCHED_TELL: service_tell(s, a->pod, a->reason, a->text); break;
-	case SCHED_GRANT: service_grant(s, a->pod, true, a->text); break;
+	case SCHED_TELL: service_tell(s, a->pod, a->reason, a->sentence); break;
+	case SCHED_GRANT: service_grant(s, a->pod, true, a->sentence); break;
 	case SCHED_RUNS: service_running(s, a->pod); break;
 	case SCHED_ADOPT: service_adopt(s, a->pod); break;
-	case SCHED_DENY: service_grant(s, a->pod, false, a->text); break;
-	case SCHED_CLAIM: service_claim(s, a->pod, a->text); break;
-	case SCHED_NOMINATE: service_nominate(s, a->pod, a->text); break;
-	case SCHED_EVICT: service_evict(s, a->pod, a->reason, a->text); break;
-	case SCHED_EVENT: service_event(s, a->pod, a->reason, a->text); break;
+	case SCHED_DENY: service_grant(s, a->pod, false, a->sentence); break;
+	case SCHED_CLAIM: service_claim(s, a->pod, a->claims); break;
+	case SCHED_NOMINATE: service_nominate(s, a->pod, a->sentence); break;
+	case SCHED_EVICT: service_evict(s, a->pod, a->reason, a->preemptor); break;
+	case SCHED_EVENT: service_event(s, a->pod, a->reason, a->sentence); break;
 	}
 }
 

@@ -47,7 +47,9 @@ static void drain(struct sched *sched, size_t step)
 	while (sched_next(sched, &a, NULL) > 0) {
 		FUZZ_CHECK(n++ < ACTIONS_MAX);
 		if (a.act == SCHED_TELL || a.act == SCHED_DENY || a.act == SCHED_EVENT)
-			FUZZ_CHECK(a.text[0]);
+			FUZZ_CHECK(a.sentence[0]);
+		if (a.act == SCHED_CLAIM)
+			FUZZ_CHECK(a.claims->node && a.claims->n);
 		if (a.act != SCHED_BIND)
 			continue;
 		check_bind(sched, a.pod);

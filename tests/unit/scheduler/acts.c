@@ -130,6 +130,24 @@ void confirm(const struct cpod *pod, const char *annotations)
 	}
 }
 
+/* What the action carries, as one text that lives until the next call. */
+static const char *text_of(const struct sched_action *a)
+{
+	static struct buf text = {.max = 8192};
+
+	buf_clear(&text);
+	if (a->act == SCHED_CLAIM) {
+		buf_add_text(&text, a->claims->node);
+		for (uint32_t i = 0; i < a->claims->n; i++)
+			buf_addf(&text, " %s", a->claims->name[i]);
+	} else if (a->act != SCHED_EVICT) {
+		buf_add_text(&text, a->sentence);
+	} else if (a->preemptor) {
+		sched_preemptor_format(a->preemptor, &text);
+	}
+	return buf_text(&text);
+}
+
 const struct cpod *next(enum sched_act act, const char *name, const char *text)
 {
 	static struct sched_action a;
@@ -144,11 +162,11 @@ const struct cpod *next(enum sched_act act, const char *name, const char *text)
 			if (a.act == SCHED_TELL || a.act == SCHED_EVENT)
 				continue;
 			fail_msg("%s: action %d instead of %d: %s", cpod_name(a.pod), (int)a.act,
-				(int)act, a.text);
+				(int)act, text_of(&a));
 		}
 		assert_string_equal(cpod_name(a.pod), name);
 		if (text)
-			assert_string_equal(a.text, text);
+			assert_string_equal(text_of(&a), text);
 		return a.pod;
 	}
 }
@@ -159,7 +177,7 @@ void nothing(void)
 
 	while (sched_next(sched, &a, NULL) > 0)
 		if (a.act != SCHED_TELL && a.act != SCHED_EVENT)
-			fail_msg("%s: action %d: %s", cpod_name(a.pod), (int)a.act, a.text);
+			fail_msg("%s: action %d: %s", cpod_name(a.pod), (int)a.act, text_of(&a));
 }
 
 const char *device_of(const struct cpod *pod)

@@ -222,7 +222,7 @@ static void has_event(const char *name, enum reason reason, const char *part)
 		if (a.act == SCHED_EVENT && a.reason == reason && !strcmp(cpod_name(a.pod), name))
 			break;
 	}
-	assert_contains(a.text, part);
+	assert_contains(a.sentence, part);
 }
 
 /* The node's daemon lives meanwhile. */
@@ -293,6 +293,40 @@ static void a_refused_binding_keeps_nobody_off(void **state)
 	next(SCHED_NOMINATE, "a", NULL);
 }
 
+/* The next one, of that pod. */
+static struct sched_action next_eviction(const char *name)
+{
+	struct sched_action a;
+
+	do
+		if (sched_next(sched, &a, NULL) <= 0)
+			fail_msg("no eviction of %s", name);
+	while (a.act != SCHED_EVICT);
+	assert_string_equal(cpod_name(a.pod), name);
+	return a;
+}
+
+static void an_eviction_names_the_pod_that_it_is_for(void **state)
+{
+	struct sched_action a;
+
+	add_node("n1", 1);
+	add_pod("low", LOW_PART, "");
+	confirm(next(SCHED_BIND, "low", NULL), LOW_PART);
+	add_pod("high", HIGH_PART, "");
+	a = next_eviction("low");
+	assert_int_equal(a.reason, REASON_PREEMPTED);
+	assert_string_equal(a.preemptor->ns, "s");
+	assert_string_equal(a.preemptor->name, "high");
+	assert_string_equal(a.preemptor->queue, "");
+	next(SCHED_NOMINATE, "high", NULL);
+	/* It is sent again while the pod is there, and is no news. */
+	pass_alive(6);
+	a = next_eviction("low");
+	assert_int_equal(a.reason, REASON_NONE);
+	assert_null(a.preemptor);
+}
+
 /* The condition of that pod, next. */
 static void has_condition(const char *name, enum reason reason, const char *sentence)
 {
@@ -302,7 +336,7 @@ static void has_condition(const char *name, enum reason reason, const char *sent
 	assert_int_equal(a.act, SCHED_TELL);
 	assert_string_equal(cpod_name(a.pod), name);
 	assert_int_equal(a.reason, reason);
-	assert_contains(a.text, sentence);
+	assert_contains(a.sentence, sentence);
 }
 
 /* An autoscaler adds no node while the pause lasts, and one afterwards if no device is free. */
@@ -1454,6 +1488,41 @@ static void volumes_are_made_first(void **state)
 	next(SCHED_BIND, "a", NULL);
 }
 
+/* All of them together are longer than a sentence may be. */
+static void names_of_claims_may_be_long(void **state)
+{
+	static const char names[] = "abcdefgh";
+	_cleanup_buf_ struct buf volumes = BUF_INIT(8192);
+	struct sched_action a;
+
+	add_node("n1", 1);
+	set(OBJECT_CLASS,
+		"{'metadata':{'name':'late'},'provisioner':'p','volumeBindingMode':"
+		"'WaitForFirstConsumer'}");
+	for (int i = 0; names[i]; i++) {
+		char name[251] = "";
+
+		memset(name, names[i], sizeof(name) - 1);
+		set(OBJECT_CLAIM,
+			"{'metadata':{'name':'%s','namespace':'s','uid':'%c'},'spec':{"
+			"'storageClassName':'late','accessModes':['ReadWriteOnce'],'resources':{"
+			"'requests':{'storage':'1Gi'}}},'status':{'phase':'Pending'}}",
+			name, names[i]);
+		buf_addf(&volumes, "%s{'name':'%c','persistentVolumeClaim':{'claimName':'%s'}}",
+			i ? "," : ",'volumes':[", names[i], name);
+	}
+	buf_add_text(&volumes, "]");
+	add_pod("a", SHARE("0.3"), buf_text(&volumes));
+	assert_int_equal(sched_next(sched, &a, NULL), 1);
+	assert_int_equal(a.act, SCHED_CLAIM);
+	assert_string_equal(a.claims->node, "n1");
+	assert_int_equal(a.claims->n, strlen(names));
+	for (uint32_t i = 0; i < a.claims->n; i++) {
+		assert_int_equal(strlen(a.claims->name[i]), 250);
+		assert_int_equal(a.claims->name[i][0], names[i]);
+	}
+}
+
 static void volumes_that_are_there_are_not_bound_here(void **state)
 {
 	add_node("n1", 1);
@@ -1682,6 +1751,7 @@ int main(void)
 		TEST(objects_come_in_any_order),
 		TEST(a_failed_bind_gives_the_place_back),
 		TEST(a_refused_binding_keeps_nobody_off),
+		TEST(an_eviction_names_the_pod_that_it_is_for),
 		TEST(a_pod_that_was_refused_may_lack_a_device_later),
 		TEST(a_released_reservation_is_reported_once),
 		TEST(a_condition_is_its_reason_and_its_message),
@@ -1725,6 +1795,7 @@ int main(void)
 		TEST(a_group_times_out),
 		TEST(policies_hold),
 		TEST(volumes_are_made_first),
+		TEST(names_of_claims_may_be_long),
 		TEST(volumes_that_are_there_are_not_bound_here),
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
