@@ -214,14 +214,21 @@ static int set_dialects(struct cluster *c, const char *ns, const char *value)
 
 /* ---- pods ---- */
 
+struct cpod *cluster_pod_by_key(struct cluster *c, const char *key)
+{
+	struct cpod *pod = NULL;
+
+	HASH_FIND_STR(c->pods, key, pod);
+	return pod;
+}
+
 struct cpod *cluster_pod(struct cluster *c, const char *ns, const char *name)
 {
 	char key[SPEC_GROUP * 2 + 2];
-	struct cpod *pod = NULL;
 
-	if ((size_t)snprintf(key, sizeof(key), "%s/%s", ns, name) < sizeof(key))
-		HASH_FIND_STR(c->pods, key, pod);
-	return pod;
+	return (size_t)snprintf(key, sizeof(key), "%s/%s", ns, name) < sizeof(key)
+		? cluster_pod_by_key(c, key)
+		: NULL;
 }
 
 const struct pod *cpod_view(const struct cluster *c, const struct cpod *pod)
@@ -718,6 +725,11 @@ struct cpod *cluster_pod_on(struct cluster *c, const char *name, const char *uid
 enum cpod_state cpod_state(const struct cpod *pod)
 {
 	return pod->state;
+}
+
+const char *cpod_key(const struct cpod *pod)
+{
+	return pod->key;
 }
 
 const char *cpod_ns(const struct cpod *pod)

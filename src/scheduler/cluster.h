@@ -92,9 +92,12 @@ enum cpod_state {
 
 /* NULL when there is none. Borrowed until the next change of that pod. */
 struct cpod *cluster_pod(struct cluster *cluster, const char *ns, const char *name);
+/* The same by cpod_key(). */
+struct cpod *cluster_pod_by_key(struct cluster *cluster, const char *key);
 /* The one with that uid which is on that node, or NULL. */
 struct cpod *cluster_pod_on(struct cluster *cluster, const char *node, const char *uid);
 enum cpod_state cpod_state(const struct cpod *pod);
+const char *cpod_key(const struct cpod *pod); /* "namespace/name" */
 const char *cpod_ns(const struct cpod *pod);
 const char *cpod_name(const struct cpod *pod);
 const char *cpod_uid(const struct cpod *pod);

@@ -25,7 +25,8 @@ struct entry {
 	uint32_t at_state, at_waiting; /* its places: in its state's heap, in its line's waiting */
 	bool has_failed;               /* it pauses, whatever happens */
 	bool is_doubted;               /* see pending_doubt_all() */
-	char name[];
+	struct pending_key key;
+	char name[]; /* the key's */
 };
 
 HEAP_HEAD(active, struct entry *);
@@ -39,7 +40,7 @@ struct line {
 };
 
 struct pending {
-	struct entry *entries;
+	struct entry *entries[PENDING_KINDS]; /* by name */
 	struct line *lines;
 	uint32_t n_lines, lines_room;
 	struct pending_lines known;
@@ -53,13 +54,16 @@ struct pending {
 
 static bool is_first(const struct entry *a, const struct entry *b)
 {
+	int order;
+
 	if (a->rank.priority != b->rank.priority)
 		return a->rank.priority > b->rank.priority;
 	if (a->rank.gpu_priority != b->rank.gpu_priority)
 		return a->rank.gpu_priority > b->rank.gpu_priority;
 	if (a->rank.created_ns != b->rank.created_ns)
 		return a->rank.created_ns < b->rank.created_ns;
-	return strcmp(a->name, b->name) < 0;
+	order = strcmp(a->name, b->name);
+	return order ? order < 0 : a->key.kind < b->key.kind;
 }
 
 static bool is_sooner(const struct entry *a, const struct entry *b)
@@ -121,11 +125,11 @@ static void set_state(struct pending *p, struct entry *e, enum state state)
 	enter_state(p, e, state);
 }
 
-static struct entry *find(const struct pending *p, const char *name)
+static struct entry *find(const struct pending *p, struct pending_key key)
 {
 	struct entry *e;
 
-	HASH_FIND_STR(p->entries, name, e);
+	HASH_FIND_STR(p->entries[key.kind], key.name, e);
 	return e;
 }
 
@@ -147,10 +151,11 @@ void pending_free(struct pending *p)
 
 	if (!p)
 		return;
-	HASH_ITER(hh, p->entries, e, next) {
-		HASH_DEL(p->entries, e);
-		free(e);
-	}
+	for (int kind = 0; kind < PENDING_KINDS; kind++)
+		HASH_ITER(hh, p->entries[kind], e, next) {
+			HASH_DEL(p->entries[kind], e);
+			free(e);
+		}
 	for (uint32_t i = 0; i < p->n_lines; i++) {
 		free(p->lines[i].active.v);
 		free(p->lines[i].waiting.v);
@@ -163,7 +168,8 @@ void pending_free(struct pending *p)
 /* That line has room for one more, so that moving between states cannot fail. */
 static int reserve(struct pending *p, uint32_t at)
 {
-	const size_t n = HASH_COUNT(p->entries) + 1ul;
+	const size_t n = HASH_COUNT(p->entries[PENDING_POD]) +
+		HASH_COUNT(p->entries[PENDING_GANG]) + 1ul;
 	struct line *line;
 	int r;
 
@@ -196,10 +202,10 @@ static int set_rank(struct pending *p, struct entry *e, const struct pending_ran
 	return 0;
 }
 
-int pending_add(struct pending *p, const char *name, const struct pending_rank *rank)
+int pending_add(struct pending *p, struct pending_key key, const struct pending_rank *rank)
 {
-	struct entry *e = find(p, name);
-	const size_t n = strlen(name);
+	struct entry *e = find(p, key);
+	const size_t n = strlen(key.name);
 
 	if (e) {
 		e->is_doubted = false;
@@ -210,9 +216,10 @@ int pending_add(struct pending *p, const char *name, const struct pending_rank *
 		free(e);
 		return -ENOMEM;
 	}
-	memcpy(e->name, name, n);
+	memcpy(e->name, key.name, n);
+	e->key = (struct pending_key){key.kind, e->name};
 	e->rank = *rank;
-	HASH_ADD_KEYPTR(hh, p->entries, e->name, n, e);
+	HASH_ADD_KEYPTR(hh, p->entries[key.kind], e->name, n, e);
 	if (!e->hh.tbl) {
 		free(e);
 		return -ENOMEM;
@@ -226,13 +233,13 @@ static void remove_entry(struct pending *p, struct entry *e)
 {
 	leave_state(p, e);
 	p->lines[e->rank.line].n--;
-	HASH_DEL(p->entries, e);
+	HASH_DEL(p->entries[e->key.kind], e);
 	free(e);
 }
 
-void pending_remove(struct pending *p, const char *name)
+void pending_remove(struct pending *p, struct pending_key key)
 {
-	struct entry *e = find(p, name);
+	struct entry *e = find(p, key);
 
 	if (e)
 		remove_entry(p, e);
@@ -240,24 +247,26 @@ void pending_remove(struct pending *p, const char *name)
 
 void pending_doubt_all(struct pending *p)
 {
-	for (struct entry *e = p->entries; e; e = e->hh.next)
-		e->is_doubted = true;
+	for (int kind = 0; kind < PENDING_KINDS; kind++)
+		for (struct entry *e = p->entries[kind]; e; e = e->hh.next)
+			e->is_doubted = true;
 }
 
 void pending_remove_doubted(struct pending *p)
 {
 	struct entry *e, *next;
 
-	for (e = p->entries; e; e = next) {
-		next = e->hh.next;
-		if (e->is_doubted)
-			remove_entry(p, e);
-	}
+	for (int kind = 0; kind < PENDING_KINDS; kind++)
+		for (e = p->entries[kind]; e; e = next) {
+			next = e->hh.next;
+			if (e->is_doubted)
+				remove_entry(p, e);
+		}
 }
 
-bool pending_has(const struct pending *p, const char *name)
+bool pending_has(const struct pending *p, struct pending_key key)
 {
-	return find(p, name) != NULL;
+	return find(p, key) != NULL;
 }
 
 /* The first of the lines with queues, or of line 0; NULL: nobody is active. */
@@ -277,7 +286,7 @@ static struct entry *first_active(const struct pending *p)
 	return p->lines[best].active.v[0];
 }
 
-const char *pending_next(struct pending *p, uint64_t now_ns)
+const struct pending_key *pending_next(struct pending *p, uint64_t now_ns)
 {
 	struct entry *e;
 
@@ -289,7 +298,7 @@ const char *pending_next(struct pending *p, uint64_t now_ns)
 	if (!e)
 		return NULL;
 	set_state(p, e, OUT);
-	return e->name;
+	return &e->key;
 }
 
 /* Half of it at random, so that those who failed together part. */
@@ -301,9 +310,10 @@ static uint64_t pause_ns(struct pending *p, uint32_t tries)
 	return pause / 2 + rand_below(p->rand, pause / 2 + 1);
 }
 
-void pending_put_back(struct pending *p, const char *name, enum pending_end end, uint64_t now_ns)
+void pending_put_back(
+	struct pending *p, struct pending_key key, enum pending_end end, uint64_t now_ns)
 {
-	struct entry *e = find(p, name);
+	struct entry *e = find(p, key);
 
 	if (!e)
 		return;
@@ -313,17 +323,17 @@ void pending_put_back(struct pending *p, const char *name, enum pending_end end,
 	enter_state(p, e, end == PENDING_NOWHERE ? RESTING : BACKING_OFF);
 }
 
-void pending_set_tries(struct pending *p, const char *name, uint32_t tries)
+void pending_set_tries(struct pending *p, struct pending_key key, uint32_t tries)
 {
-	struct entry *e = find(p, name);
+	struct entry *e = find(p, key);
 
 	if (e)
 		e->tries = tries;
 }
 
-void pending_put_back_until(struct pending *p, const char *name, uint64_t until_ns)
+void pending_put_back_until(struct pending *p, struct pending_key key, uint64_t until_ns)
 {
-	struct entry *e = find(p, name);
+	struct entry *e = find(p, key);
 
 	if (!e)
 		return;
@@ -374,9 +384,9 @@ void pending_hurry(struct pending *p, uint32_t n)
 		set_state(p, e, ACTIVE);
 }
 
-void pending_wake_one(struct pending *p, const char *name)
+void pending_wake_one(struct pending *p, struct pending_key key)
 {
-	struct entry *e = find(p, name);
+	struct entry *e = find(p, key);
 
 	if (e && (e->state == RESTING || e->state == BACKING_OFF)) {
 		e->tries = 0;

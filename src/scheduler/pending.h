@@ -2,7 +2,7 @@
 /*
  * Who waits to be placed, and whose turn it is. An entry is active; or backs off after a try that
  * failed, 1 to 10 s, longer each time; or has been found to fit nowhere, and rests until something
- * happens that could help it (pending_wake), at most PENDING_REST_NS. Entries are texts.
+ * happens that could help it (pending_wake), at most PENDING_REST_NS.
  *
  * They stand in lines: one for each queue (place/place-queue.h), and line 0 for those of none. Of
  * lines with queues the one goes first that is_before says, whatever priorities are in them; its
@@ -27,6 +27,14 @@
 /* For a device that takes tenants from now on: as many as it has slots. */
 #define PENDING_OPENED_MAX 64u
 
+/* Both kinds have names of their own: a pod and a gang of one name are two entries. */
+enum pending_kind { PENDING_POD, PENDING_GANG, PENDING_KINDS };
+
+struct pending_key {
+	enum pending_kind kind;
+	const char *name; /* of no meaning here */
+};
+
 /* Of one line higher priorities first, then who was there first, then by name. */
 struct pending_rank {
 	int64_t priority;      /* spec.priority */
@@ -50,9 +58,9 @@ int pending_new(struct rand *rand, const struct pending_lines *lines, struct pen
 void pending_free(struct pending *pending);
 
 /* A new one is active; one that is there gets the rank, and its line. -ENOMEM. */
-int pending_add(struct pending *pending, const char *name, const struct pending_rank *rank);
-void pending_remove(struct pending *pending, const char *name);
-bool pending_has(const struct pending *pending, const char *name);
+int pending_add(struct pending *pending, struct pending_key key, const struct pending_rank *rank);
+void pending_remove(struct pending *pending, struct pending_key key);
+bool pending_has(const struct pending *pending, struct pending_key key);
 /*
  * When lines or names have changed: all are in doubt until they are added again, and those that
  * still are can be removed together.
@@ -60,19 +68,22 @@ bool pending_has(const struct pending *pending, const char *name);
 void pending_doubt_all(struct pending *pending);
 void pending_remove_doubted(struct pending *pending);
 
-/* Takes the first active one out: it is nobody's turn until it is put back. NULL: none now. */
-const char *pending_next(struct pending *pending, uint64_t now_ns);
+/*
+ * Takes the first active one out: it is nobody's turn until it is put back. NULL: none now. The key
+ * is valid until the entry is removed.
+ */
+const struct pending_key *pending_next(struct pending *pending, uint64_t now_ns);
 
 enum pending_end {
 	PENDING_FAILED,  /* something went wrong: once more after its pause */
 	PENDING_NOWHERE, /* it rests */
 };
 void pending_put_back(
-	struct pending *pending, const char *name, enum pending_end end, uint64_t now_ns);
+	struct pending *pending, struct pending_key key, enum pending_end end, uint64_t now_ns);
 /* Number of failed tries before, for the next pause. */
-void pending_set_tries(struct pending *pending, const char *name, uint32_t tries);
+void pending_set_tries(struct pending *pending, struct pending_key key, uint32_t tries);
 /* It is tried again then, or when something happens. */
-void pending_put_back_until(struct pending *pending, const char *name, uint64_t until_ns);
+void pending_put_back_until(struct pending *pending, struct pending_key key, uint64_t until_ns);
 
 /*
  * Something has happened that may help: all that rest are tried again after their pauses, and those
@@ -80,7 +91,7 @@ void pending_put_back_until(struct pending *pending, const char *name, uint64_t 
  */
 void pending_wake(struct pending *pending, uint64_t now_ns);
 /* The same for one, at once. */
-void pending_wake_one(struct pending *pending, const char *name);
+void pending_wake_one(struct pending *pending, struct pending_key key);
 /*
  * Devices have come: of those who wait the first n by rank, whatever their lines, are tried at
  * once. Not those for whom something went wrong.

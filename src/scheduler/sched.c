@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "kube/json.h"
 
-#define UNIT_MAX 640u
+#define KEY_MAX 640u /* of a pod, "namespace/name", or of a gang, with the byte behind it */
 #define OFFERS_NS (UINT64_C(1) * 1000000000) /* how often those are looked through */
 
 /* What is to be done next; names, since a pod may go meanwhile. */
@@ -157,46 +157,53 @@ void sched_lead(struct sched *s, uint64_t epoch)
 
 /* ---- who waits ---- */
 
-/* "namespace/name" of a pod, "namespace/name\n" of a group. */
-static const char *unit_of(const struct cpod *pod, char ret[static UNIT_MAX])
+/* The queue item that the pod belongs to. Valid until the pod changes. */
+static struct pending_key key_of(const struct cpod *pod)
 {
 	if (cpod_group(pod)[0])
-		snprintf(ret, UNIT_MAX, "%s\n", cpod_group(pod));
-	else
-		snprintf(ret, UNIT_MAX, "%s/%s", cpod_ns(pod), cpod_name(pod));
-	return ret;
+		return (struct pending_key){PENDING_GANG, cpod_group(pod)};
+	return (struct pending_key){PENDING_POD, cpod_key(pod)};
 }
 
-static int add_unit(struct sched *s, const struct cpod *pod)
+/* The same, valid until `name` ends. */
+static struct pending_key copy_key(const struct cpod *pod, char name[static KEY_MAX])
+{
+	const struct pending_key key = key_of(pod);
+
+	str_copy(name, KEY_MAX, str_from(key.name));
+	return (struct pending_key){key.kind, name};
+}
+
+static bool is_same_key(struct pending_key a, struct pending_key b)
+{
+	return a.kind == b.kind && !strcmp(a.name, b.name);
+}
+
+static int add_item(struct sched *s, const struct cpod *pod)
 {
 	const struct pending_rank rank = {cpod_priority(pod), cpod_gpu_priority(pod),
 		cpod_created_ns(pod), cpod_line(s->cluster, pod)};
-	char unit[UNIT_MAX];
 
-	unit_of(pod, unit);
-	return pending_add(s->pending, unit, &rank);
+	return pending_add(s->pending, key_of(pod), &rank);
 }
 
 /* A group waits while one of its members does. */
-static void drop_unit(struct sched *s, const char *unit)
+static void drop_item(struct sched *s, struct pending_key key)
 {
 	_cleanup_free_ struct cpod **members = NULL;
-	char group[UNIT_MAX];
-	const size_t n = strlen(unit);
 	uint32_t n_members;
 
-	if (n && unit[n - 1] == '\n') {
-		str_copy(group, sizeof(group), (struct str){unit, n - 1});
-		n_members = cluster_members(s->cluster, group, NULL, 0);
+	if (key.kind == PENDING_GANG) {
+		n_members = cluster_members(s->cluster, key.name, NULL, 0);
 		members = calloc(n_members + 1ul, sizeof(struct cpod *));
 		if (!members)
 			return;
-		cluster_members(s->cluster, group, members, n_members);
+		cluster_members(s->cluster, key.name, members, n_members);
 		for (uint32_t i = 0; i < n_members; i++)
 			if (cpod_state(members[i]) == CPOD_PENDING)
 				return;
 	}
-	pending_remove(s->pending, unit);
+	pending_remove(s->pending, key);
 }
 
 /* What of a waiting pod may change that matters to where it goes. */
@@ -221,11 +228,12 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 	const char *name = json_string_value(json_object_get(metadata, "name"));
 	struct cpod *pod = cluster_pod(s->cluster, ns ? ns : "", name ? name : "");
 	_cleanup_json_ json_t *was = pod ? json_incref(cpod_json(pod)) : NULL;
-	char unit[UNIT_MAX] = "", unit_now[UNIT_MAX];
+	struct pending_key key = {.name = NULL};
+	char room[KEY_MAX];
 	int r;
 
 	if (pod)
-		unit_of(pod, unit);
+		key = copy_key(pod, room);
 	r = cluster_set(s->cluster, OBJECT_POD, json, err);
 	pod = r < 0 ? NULL : cluster_pod(s->cluster, ns ? ns : "", name);
 	if (!pod)
@@ -235,18 +243,17 @@ static int set_pod(struct sched *s, json_t *json, struct error *err)
 		cpod_note_wish(pod);
 		s->has_wishes = true;
 	}
-	unit_of(pod, unit_now);
-	if (unit[0] &&
-		(strcmp(unit, unit_now) || cpod_state(pod) == CPOD_BOUND ||
+	if (key.name &&
+		(!is_same_key(key, key_of(pod)) || cpod_state(pod) == CPOD_BOUND ||
 			cpod_state(pod) == CPOD_OTHER))
-		drop_unit(s, unit);
+		drop_item(s, key);
 	if (cpod_state(pod) != CPOD_PENDING)
 		return r;
-	if (add_unit(s, pod) < 0)
+	if (add_item(s, pod) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	if (!was || is_other_wish(was, json)) {
 		cpod_forgive(pod);
-		pending_wake_one(s->pending, unit_now);
+		pending_wake_one(s->pending, key_of(pod));
 	}
 	return r;
 }
@@ -261,15 +268,16 @@ int sched_set(struct sched *s, int kind, json_t *json, struct error *err)
 int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 {
 	struct cpod *pod = kind == OBJECT_POD ? cluster_pod(s->cluster, ns, name) : NULL;
-	char unit[UNIT_MAX] = "";
+	struct pending_key key = {.name = NULL};
+	char room[KEY_MAX];
 	int r;
 
 	if (pod)
-		unit_of(pod, unit);
+		key = copy_key(pod, room);
 	s->has_news = true;
 	r = cluster_remove(s->cluster, kind, ns, name);
-	if (unit[0])
-		drop_unit(s, unit);
+	if (key.name)
+		drop_item(s, key);
 	return r;
 }
 
@@ -375,15 +383,15 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 }
 
 /* Until something happens, or until it takes back what it has asked back. */
-static void rest(struct sched *s, const char *unit, uint64_t reclaim_at_ns)
+static void rest(struct sched *s, struct pending_key key, uint64_t reclaim_at_ns)
 {
 	if (reclaim_at_ns)
-		pending_put_back_until(s->pending, unit, reclaim_at_ns);
+		pending_put_back_until(s->pending, key, reclaim_at_ns);
 	else
-		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+		pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
 }
 
-static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct error *err)
+static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, struct error *err)
 {
 	int r;
 
@@ -391,7 +399,7 @@ static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct e
 	r = decide_pod(s->cluster, pod, &s->victims, &s->outcome, err);
 	s->counts.n_decisions++;
 	if (r < 0) {
-		pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
+		pending_put_back(s->pending, key, PENDING_FAILED, s->now_ns);
 		return r;
 	}
 	switch (s->outcome.decision) {
@@ -404,12 +412,12 @@ static int try_pod(struct sched *s, const char *unit, struct cpod *pod, struct e
 		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, REASON_NONE, buf_str(&s->outcome.why));
 		break;
 	case DECIDE_CLAIM:
-		pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+		pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
 		r = push_claims(s, pod);
 		break;
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
-		rest(s, unit, cpod_reclaim_at_ns(pod));
+		rest(s, key, cpod_reclaim_at_ns(pod));
 		r = push_tell(s, pod, buf_str(&s->outcome.why));
 		break;
 	}
@@ -516,8 +524,7 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 }
 
 /* As many as have a place, at least the threshold with those who run; or none. */
-static int gather(
-	struct sched *s, const char *unit, const char *group, struct gang *g, struct error *err)
+static int gather(struct sched *s, struct pending_key key, struct gang *g, struct error *err)
 {
 	_cleanup_buf_ struct buf first = BUF_INIT(DECIDE_WHY_MAX);
 	uint32_t n_placed = 0;
@@ -555,38 +562,37 @@ static int gather(
 		cluster_take_news(s->cluster);
 		s->counts.n_nowhere++;
 		if (r < 0) {
-			pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
+			pending_put_back(s->pending, key, PENDING_FAILED, s->now_ns);
 			return r;
 		}
-		rest(s, unit, reclaim_at_ns);
+		rest(s, key, reclaim_at_ns);
 		buf_clear(&s->why);
-		buf_addf(&s->why, "group %s: %u of %u have a place, %u are needed; %s", group,
+		buf_addf(&s->why, "group %s: %u of %u have a place, %u are needed; %s", key.name,
 			g->n_running + n_placed, g->size, g->least, buf_text(&first));
 		return tell_all(s, g, buf_str(&s->why));
 	}
 	s->counts.n_placed += n_placed;
 	r = settle(s, g, give_up_ns, &first, err);
-	pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
-	drop_unit(s, unit);
+	pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
+	drop_item(s, key);
 	return r;
 }
 
-static int try_group(struct sched *s, const char *unit, struct error *err)
+static int try_group(struct sched *s, struct pending_key key, struct error *err)
 {
 	_cleanup_free_ struct cpod **members = NULL;
-	char group[UNIT_MAX], text[UNIT_MAX + 64];
+	const char *group = key.name;
+	char text[KEY_MAX + 64];
 	struct gang g;
-	int r;
+	int r = gang_init(s, group, &g);
 
-	str_copy(group, sizeof(group), (struct str){unit, strlen(unit) - 1});
-	r = gang_init(s, group, &g);
 	members = g.member;
 	if (r < 0 || !g.n_waiting) {
-		pending_remove(s->pending, unit);
+		pending_remove(s->pending, key);
 		return r;
 	}
 	if (g.least && !g.is_holding && g.n_waiting + g.n_running >= g.least)
-		return gather(s, unit, group, &g, err);
+		return gather(s, key, &g, err);
 	if (!g.least)
 		snprintf(text, sizeof(text), "group %s: nothing says how many belong to it", group);
 	else if (g.is_holding)
@@ -595,7 +601,7 @@ static int try_group(struct sched *s, const char *unit, struct error *err)
 	else
 		snprintf(text, sizeof(text), "group %s: %u of %u members are there, %u are needed",
 			group, g.n_waiting + g.n_running, g.size, g.least);
-	pending_put_back(s->pending, unit, PENDING_NOWHERE, s->now_ns);
+	pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
 	r = tell_all(s, &g, str_from(text));
 	return r < 0 ? r : push(s, SCHED_EVENT, g.member[0], REASON_GROUP_WAITING, str_from(text));
 }
@@ -619,7 +625,6 @@ static int spare_all(struct sched *s)
 /* is_late: others did not leave in time; else its group is no longer there. */
 static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 {
-	char unit[UNIT_MAX];
 	int r = 0;
 
 	if (is_late && cpod_group(pod)[0]) {
@@ -628,8 +633,8 @@ static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 			STR("gives back what it held: others did not leave"));
 	}
 	cluster_forget(s->cluster, pod);
-	r = r < 0 ? r : add_unit(s, pod);
-	pending_put_back(s->pending, unit_of(pod, unit), PENDING_FAILED, s->now_ns);
+	r = r < 0 ? r : add_item(s, pod);
+	pending_put_back(s->pending, key_of(pod), PENDING_FAILED, s->now_ns);
 	return r;
 }
 
@@ -758,36 +763,30 @@ static bool renew_wishes(struct sched *s)
 
 /* ---- one after the other ---- */
 
-static int try_unit(struct sched *s, const char *unit, struct error *err)
+static int try_item(struct sched *s, struct pending_key key, struct error *err)
 {
-	struct str ns, name = str_from(unit);
 	struct cpod *pod;
-	char copy[UNIT_MAX], space[UNIT_MAX];
 
-	str_copy(copy, sizeof(copy), name);
-	if (name.n && name.p[name.n - 1] == '\n')
-		return try_group(s, copy, err);
-	str_split(&name, '/', &ns);
-	str_copy(space, sizeof(space), ns);
-	pod = cluster_pod(s->cluster, space, copy + ns.n + 1);
+	if (key.kind == PENDING_GANG)
+		return try_group(s, key, err);
+	pod = cluster_pod_by_key(s->cluster, key.name);
 	if (!pod || cpod_state(pod) != CPOD_PENDING) {
-		pending_remove(s->pending, copy);
+		pending_remove(s->pending, key);
 		return 0;
 	}
-	return try_pod(s, copy, pod, err);
+	return try_pod(s, key, pod, err);
 }
 
 /* Queues have other numbers, and groups other names: also of those who are bound just now. */
 static int rank_all(struct sched *s)
 {
 	struct cpod *pod = NULL;
-	char unit[UNIT_MAX];
 	int r = 0;
 
 	pending_doubt_all(s->pending);
 	while (r == 0 && (pod = cluster_next_pod(s->cluster, pod)))
-		if (cpod_state(pod) == CPOD_PENDING || pending_has(s->pending, unit_of(pod, unit)))
-			r = add_unit(s, pod);
+		if (cpod_state(pod) == CPOD_PENDING || pending_has(s->pending, key_of(pod)))
+			r = add_item(s, pod);
 	if (r == 0)
 		pending_remove_doubted(s->pending);
 	return r;
@@ -805,7 +804,7 @@ int sched_settle(struct sched *s, struct error *err)
 
 static int think(struct sched *s, struct error *err)
 {
-	const char *unit;
+	const struct pending_key *key;
 	uint32_t n_opened;
 	bool has_news;
 	int r;
@@ -831,11 +830,11 @@ static int think(struct sched *s, struct error *err)
 	pending_hurry(
 		s->pending, MIN(n_opened, UINT32_MAX / PENDING_OPENED_MAX) * PENDING_OPENED_MAX);
 	s->has_room |= has_news || n_opened;
-	unit = pending_next(s->pending, s->now_ns);
+	key = pending_next(s->pending, s->now_ns);
 	/* Who waits goes before who wants more. */
-	if (!unit)
+	if (!key)
 		return renew_wishes(s) ? 0 : 1;
-	return try_unit(s, unit, err);
+	return try_item(s, *key, err);
 }
 
 static struct sched_action action_of(const struct todo *t, const struct cpod *pod)
@@ -880,14 +879,13 @@ uint64_t sched_deadline(const struct sched *s)
 /* It pauses, longer after each Binding that failed; its group with it. */
 static void put_back_failed(struct sched *s, const struct cpod *pod)
 {
-	char unit[UNIT_MAX];
+	const struct pending_key key = key_of(pod);
 
-	unit_of(pod, unit);
-	if (!pending_has(s->pending, unit) && add_unit(s, pod) < 0)
+	if (!pending_has(s->pending, key) && add_item(s, pod) < 0)
 		return;
 	if (cpod_n_refused(pod))
-		pending_set_tries(s->pending, unit, cpod_n_refused(pod) - 1);
-	pending_put_back(s->pending, unit, PENDING_FAILED, s->now_ns);
+		pending_set_tries(s->pending, key, cpod_n_refused(pod) - 1);
+	pending_put_back(s->pending, key, PENDING_FAILED, s->now_ns);
 }
 
 void sched_bound(struct sched *s, const char *ns, const char *name, const char *uid, bool is_done)
@@ -926,7 +924,6 @@ void sched_refused(
 void sched_stand_down(struct sched *s)
 {
 	struct cpod *pod = NULL;
-	char unit[UNIT_MAX];
 
 	for (; s->todo_at < s->n_todo; s->todo_at++) {
 		struct todo *t = &s->todo[s->todo_at];
@@ -944,8 +941,8 @@ void sched_stand_down(struct sched *s)
 		if (cpod_state(pod) != CPOD_HOLDING)
 			continue;
 		cluster_forget(s->cluster, pod);
-		if (add_unit(s, pod) == 0)
-			pending_put_back(s->pending, unit_of(pod, unit), PENDING_FAILED, s->now_ns);
+		if (add_item(s, pod) == 0)
+			pending_put_back(s->pending, key_of(pod), PENDING_FAILED, s->now_ns);
 	}
 	spare_all(s);
 }

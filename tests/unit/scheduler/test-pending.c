@@ -37,23 +37,29 @@ static int end(void **state)
 	return 0;
 }
 
+static struct pending_key pod(const char *name)
+{
+	return (struct pending_key){PENDING_POD, name};
+}
+
 static void add(const char *name, int64_t priority, uint32_t gpu_priority, uint64_t created_ns)
 {
 	const struct pending_rank rank = {priority, gpu_priority, created_ns, 0};
 
-	assert_ok(pending_add(pending, name, &rank));
+	assert_ok(pending_add(pending, pod(name), &rank));
 }
 
 static void next(uint64_t now_ns, const char *name)
 {
-	const char *got = pending_next(pending, now_ns);
+	const struct pending_key *got = pending_next(pending, now_ns);
 
 	if (!name) {
 		assert_null(got);
 		return;
 	}
 	assert_non_null(got);
-	assert_string_equal(got, name);
+	assert_int_equal(got->kind, PENDING_POD);
+	assert_string_equal(got->name, name);
 }
 
 static void who_is_not_added_again_is_removed(void **state)
@@ -67,13 +73,13 @@ static void who_is_not_added_again_is_removed(void **state)
 	add("is out", 0, 50, 0);
 	add("comes", 0, 50, 3);
 	pending_remove_doubted(pending);
-	assert_false(pending_has(pending, "goes"));
+	assert_false(pending_has(pending, pod("goes")));
 	assert_int_equal(pending_counts(pending).n_out, 1);
 	next(0, "stays");
 	next(0, "comes");
 	next(0, NULL);
 	pending_remove_doubted(pending);
-	assert_true(pending_has(pending, "is out"));
+	assert_true(pending_has(pending, pod("is out")));
 }
 
 static void in_their_order(void **state)
@@ -103,7 +109,7 @@ static void pauses_grow_to_a_limit(void **state)
 		const uint64_t pause = MIN(SECOND << i, (uint64_t)PENDING_BACKOFF_MAX_NS);
 
 		next(now_ns, "a");
-		pending_put_back(pending, "a", PENDING_FAILED, now_ns);
+		pending_put_back(pending, pod("a"), PENDING_FAILED, now_ns);
 		assert_true(pending_deadline(pending) >= now_ns + pause / 2);
 		assert_true(pending_deadline(pending) <= now_ns + pause);
 		next(pending_deadline(pending) - 1, NULL);
@@ -118,12 +124,12 @@ static void who_rests_is_woken(void **state)
 	add("b", 0, 0, 1);
 	next(0, "a");
 	next(0, "b");
-	pending_put_back(pending, "a", PENDING_NOWHERE, 0);
-	pending_put_back(pending, "b", PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("a"), PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("b"), PENDING_NOWHERE, 0);
 	next(100 * SECOND, NULL);
 	assert_int_equal(pending_counts(pending).n_resting, 2);
 	/* Its own wish has changed: at once. */
-	pending_wake_one(pending, "b");
+	pending_wake_one(pending, pod("b"));
 	next(0, "b");
 	/* Soon after it was tried: after its pause. */
 	pending_wake(pending, 1);
@@ -131,11 +137,11 @@ static void who_rests_is_woken(void **state)
 	next(1, NULL);
 	next(SECOND, "a");
 	/* Long after it: at once. */
-	pending_put_back(pending, "a", PENDING_NOWHERE, SECOND);
+	pending_put_back(pending, pod("a"), PENDING_NOWHERE, SECOND);
 	pending_wake(pending, 100 * SECOND);
 	next(100 * SECOND, "a");
 	/* And in the end without that. */
-	pending_put_back(pending, "a", PENDING_NOWHERE, 100 * SECOND);
+	pending_put_back(pending, pod("a"), PENDING_NOWHERE, 100 * SECOND);
 	assert_true(pending_deadline(pending) > 400 * SECOND);
 	next(pending_deadline(pending), "a");
 }
@@ -144,21 +150,46 @@ static void who_has_gone_is_forgotten(void **state)
 {
 	add("a", 0, 0, 0);
 	add("b", 0, 0, 1);
-	pending_remove(pending, "a");
-	pending_remove(pending, "nobody");
-	assert_false(pending_has(pending, "a"));
+	pending_remove(pending, pod("a"));
+	pending_remove(pending, pod("nobody"));
+	assert_false(pending_has(pending, pod("a")));
 	next(0, "b");
-	pending_remove(pending, "b");
-	pending_put_back(pending, "b", PENDING_FAILED, 0);
+	pending_remove(pending, pod("b"));
+	pending_put_back(pending, pod("b"), PENDING_FAILED, 0);
 	next(100 * SECOND, NULL);
 	assert_true(pending_deadline(pending) == CLOCK_NEVER);
+}
+
+/* A gang may have the name of a pod. */
+static void kinds_have_names_of_their_own(void **state)
+{
+	const struct pending_rank rank = {0, 0, 0, 0};
+	const struct pending_key gang = {PENDING_GANG, "ns/a"};
+
+	assert_ok(pending_add(pending, gang, &rank));
+	assert_false(pending_has(pending, pod("ns/a")));
+	add("ns/a", 0, 0, 0);
+	add("ns/a-b", 0, 0, 0);
+	assert_int_equal(pending_counts(pending).n_active, 3);
+	/* Of equal ranks and names the pod goes first. */
+	next(0, "ns/a");
+	assert_int_equal(pending_next(pending, 0)->kind, PENDING_GANG);
+	next(0, "ns/a-b");
+	pending_remove(pending, pod("ns/a"));
+	assert_false(pending_has(pending, pod("ns/a")));
+	assert_true(pending_has(pending, gang));
+	pending_doubt_all(pending);
+	assert_ok(pending_add(pending, gang, &rank));
+	pending_remove_doubted(pending);
+	assert_true(pending_has(pending, gang));
+	assert_false(pending_has(pending, pod("ns/a-b")));
 }
 
 static void add_in(uint32_t line, const char *name, int64_t priority)
 {
 	const struct pending_rank rank = {priority, 50, 0, line};
 
-	assert_ok(pending_add(pending, name, &rank));
+	assert_ok(pending_add(pending, pod(name), &rank));
 }
 
 static void lines_take_turns(void **state)
@@ -189,21 +220,21 @@ static void who_is_owed_something_does_not_pause(void **state)
 	add_in(2, "two", 0);
 	next(0, "two");
 	next(0, "one");
-	pending_put_back(pending, "one", PENDING_NOWHERE, 0);
-	pending_put_back(pending, "two", PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("one"), PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("two"), PENDING_NOWHERE, 0);
 	pending_wake(pending, 1);
 	next(1, "two");
 	next(1, NULL);
 	/* It waits until then, or until something happens. */
-	pending_put_back_until(pending, "two", 300 * SECOND);
+	pending_put_back_until(pending, pod("two"), 300 * SECOND);
 	next(299 * SECOND, "one");
 	next(299 * SECOND, NULL);
 	next(300 * SECOND, "two");
-	pending_put_back_until(pending, "two", 900 * SECOND);
+	pending_put_back_until(pending, pod("two"), 900 * SECOND);
 	pending_wake(pending, 400 * SECOND);
 	next(400 * SECOND, "two");
 	/* What has failed would fail again at once. */
-	pending_put_back(pending, "two", PENDING_FAILED, 400 * SECOND);
+	pending_put_back(pending, pod("two"), PENDING_FAILED, 400 * SECOND);
 	pending_wake(pending, 400 * SECOND);
 	next(400 * SECOND, NULL);
 	next(411 * SECOND, "two");
@@ -217,12 +248,12 @@ static void not_all_that_are_owed_come_at_once(void **state)
 		snprintf(name, sizeof(name), "p%u", i);
 		add_in(2, name, 0);
 		assert_non_null(pending_next(pending, 0));
-		pending_put_back(pending, name, PENDING_NOWHERE, 0);
+		pending_put_back(pending, pod(name), PENDING_NOWHERE, 0);
 	}
 	/* It came last, but is the first of them. */
 	add_in(2, "high", 9);
 	next(0, "high");
-	pending_put_back(pending, "high", PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("high"), PENDING_NOWHERE, 0);
 	pending_wake(pending, 1);
 	assert_int_equal(pending_counts(pending).n_active, PENDING_OWED_MAX);
 	assert_int_equal(pending_counts(pending).n_backing_off, 2);
@@ -237,11 +268,11 @@ static void who_waits_for_devices_does_not_pause_when_they_come(void **state)
 	add("late", 0, 0, 3);
 	for (int i = 0; i < 4; i++)
 		assert_non_null(pending_next(pending, 0));
-	pending_put_back(pending, "pauses", PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("pauses"), PENDING_NOWHERE, 0);
 	pending_wake(pending, 1);
-	pending_put_back(pending, "rests", PENDING_NOWHERE, 0);
-	pending_put_back(pending, "failed", PENDING_FAILED, 0);
-	pending_put_back(pending, "late", PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("rests"), PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("failed"), PENDING_FAILED, 0);
+	pending_put_back(pending, pod("late"), PENDING_NOWHERE, 0);
 	/* What has failed would fail again at once; no more than are asked for. */
 	pending_hurry(pending, 2);
 	next(1, "rests");
@@ -260,17 +291,17 @@ static void devices_that_come_are_for_the_first_of_all_lines(void **state)
 	add_in(3, "lowest", -1);
 	for (int i = 0; i < 4; i++)
 		assert_non_null(pending_next(pending, 0));
-	pending_put_back(pending, "lowest", PENDING_NOWHERE, 0);
-	pending_put_back(pending, "low", PENDING_NOWHERE, 0);
-	pending_put_back_until(pending, "middle", 300 * SECOND);
-	pending_put_back(pending, "high", PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("lowest"), PENDING_NOWHERE, 0);
+	pending_put_back(pending, pod("low"), PENDING_NOWHERE, 0);
+	pending_put_back_until(pending, pod("middle"), 300 * SECOND);
+	pending_put_back(pending, pod("high"), PENDING_NOWHERE, 0);
 	pending_hurry(pending, 2);
 	next(1, "high");
 	next(1, "middle");
 	next(1, NULL);
 	/* A higher priority than when it began to wait; who has gone takes nobody's turn. */
 	add_in(3, "lowest", 7);
-	pending_remove(pending, "low");
+	pending_remove(pending, pod("low"));
 	pending_hurry(pending, 2);
 	next(1, "lowest");
 	next(1, NULL);
@@ -285,6 +316,7 @@ int main(void)
 		TEST(pauses_grow_to_a_limit),
 		TEST(who_rests_is_woken),
 		TEST(who_has_gone_is_forgotten),
+		TEST(kinds_have_names_of_their_own),
 		TEST(lines_take_turns),
 		TEST(who_is_owed_something_does_not_pause),
 		TEST(not_all_that_are_owed_come_at_once),
