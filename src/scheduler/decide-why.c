@@ -364,6 +364,25 @@ static bool node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_R
 	return false;
 }
 
+static uint32_t nodes_with(const struct reasons *r, const char *text)
+{
+	for (uint32_t i = 0; i < r->n; i++)
+		if (!strcmp(r->text[i], text))
+			return r->n_of[i];
+	return 0;
+}
+
+/* Each holds for as many nodes in both. */
+static bool are_same(const struct reasons *a, const struct reasons *b)
+{
+	if (a->n != b->n || a->n_others != b->n_others)
+		return false;
+	for (uint32_t i = 0; i < a->n; i++)
+		if (nodes_with(b, a->text[i]) != a->n_of[i])
+			return false;
+	return true;
+}
+
 /* ": 8 no GPU, 1 cordoned"; of n nodes. They are used up. */
 static void print(struct reasons *reasons, uint32_t n, struct buf *why)
 {
@@ -433,18 +452,17 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
 }
 
 /*
- * Nothing where nobody serves, or it may have no devices of others. With `tell`, what was measured
- * is said of each node, too.
+ * False where nobody serves, or it may have no devices of others. With `tell`, what was measured is
+ * said of each node, too.
  */
-static void explain_remote(struct attempt *a, const struct telling *t, struct buf *why)
+static bool count_remote(struct attempt *a, const struct telling *t, struct reasons *reasons)
 {
 	const uint32_t host = attempt_next_host(a->pod, 0);
 	_cleanup_free_ struct nearest *nearest = NULL;
-	struct reasons reasons = {.n = 0};
 	const struct cnode *node;
 
 	if (remote_refusal(a->cluster, a->pod))
-		return;
+		return false;
 	/* Without memory for it the rest is said all the same. */
 	nearest_find(a, &a->pod->asked.v[host].spec, &nearest);
 	for (node = a->cluster->nodes; node; node = node->hh.next) {
@@ -458,10 +476,15 @@ static void explain_remote(struct attempt *a, const struct telling *t, struct bu
 					.device = "",
 					.model = "",
 					.text = text});
-		count(&reasons, text);
+		count(reasons, text);
 	}
+	return true;
+}
+
+static void print_remote(const struct attempt *a, struct reasons *reasons, struct buf *why)
+{
 	buf_addf(why, "over the network 0/%u nodes that serve", a->cluster->n_serving);
-	print(&reasons, a->cluster->n_serving, why);
+	print(reasons, a->cluster->n_serving, why);
 }
 
 /* Where no device of the cluster has a model that it wants: which models there are. */
@@ -490,8 +513,7 @@ void decide_explain(struct attempt *a, struct buf *why)
 {
 	const uint32_t n = view_n_nodes(a->cluster->view);
 	_cleanup_buf_ struct buf remote = BUF_INIT(DECIDE_WHY_MAX);
-	struct reasons reasons = {.n = 0};
-	size_t from;
+	struct reasons reasons = {.n = 0}, of_remote = {.n = 0};
 
 	for (uint32_t i = 0; i < n; i++) {
 		char text[DECIDE_REASON_MAX];
@@ -502,12 +524,12 @@ void decide_explain(struct attempt *a, struct buf *why)
 					a->cluster, view_node(a->cluster->view, i)->object.name));
 		count(&reasons, text);
 	}
-	buf_addf(why, "0/%u nodes", n);
-	from = why->n;
-	print(&reasons, n, why);
-	explain_remote(a, NULL, &remote);
 	/* What all of them lack, they lack from elsewhere, too. */
-	if (remote.n && !str_has_suffix(buf_str(&remote), str_from(buf_text(why) + from)))
+	if (count_remote(a, NULL, &of_remote) && reasons.n && !are_same(&reasons, &of_remote))
+		print_remote(a, &of_remote, &remote);
+	buf_addf(why, "0/%u nodes", n);
+	print(&reasons, n, why);
+	if (remote.n)
 		buf_addf(why, "; %s", buf_text(&remote));
 	if (a->pod->asked.n && a->pod->asked.v[attempt_next_host(a->pod, 0)].spec.model[0])
 		explain_models(a, why);
@@ -616,6 +638,7 @@ int decide_reasons(
 	_cleanup_buf_ struct buf why = BUF_INIT(DECIDE_WHY_MAX);
 	_cleanup_buf_ struct buf remote = BUF_INIT(DECIDE_WHY_MAX);
 	struct attempt a = {.cluster = c, .pod = pod};
+	struct reasons of_remote = {.n = 0};
 	struct error unfit = {0};
 	int r = 0;
 
@@ -628,8 +651,8 @@ int decide_reasons(
 	if (r < 0)
 		buf_add_text(&why, unfit.msg);
 	tell_all_nodes(&a, tell, data, buf_text(&why));
-	if (a.fit)
-		explain_remote(&a, &(struct telling){&a, tell, data}, &remote);
+	if (a.fit && count_remote(&a, &(struct telling){&a, tell, data}, &of_remote))
+		print_remote(&a, &of_remote, &remote);
 	if (remote.n)
 		tell(data,
 			&(struct decide_reason){
