@@ -304,6 +304,7 @@ static size_t share_format(
 char *place_why_format(
 	const struct place_why *why, const struct place_spec *spec, char ret[static PLACE_WHY])
 {
+	bool is_first = true;
 	uint32_t all = 0;
 	size_t n;
 
@@ -315,8 +316,8 @@ char *place_why_format(
 		if (!why->nodes[r])
 			continue;
 		n += (size_t)snprintf(ret + n, PLACE_WHY - n, "%s %" PRIu32 " %s",
-			strchr(ret, ':') ? "," : ":", why->nodes[r],
-			reason_texts[r][why->nodes[r] == 1]);
+			is_first ? ":" : ",", why->nodes[r], reason_texts[r][why->nodes[r] == 1]);
+		is_first = false;
 		if (r == PLACE_NO_SHARE && n < PLACE_WHY)
 			n += share_format(why, spec, ret + n, PLACE_WHY - n);
 	}
