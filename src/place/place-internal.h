@@ -40,7 +40,7 @@ struct label {
 	uint32_t *devices[N_ROLES]; /* no order; those that hold such a tenant */
 	char *name;                 /* behind the namespace */
 	size_t n;
-	char text[]; /* namespace '\0' name */
+	char text[]; /* for the hash table: see pack_label() */
 };
 
 /* The devices of the tenants of a group: each as often as it has one of them, no order. */

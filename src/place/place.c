@@ -194,6 +194,22 @@ int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct
 	return 0;
 }
 
+#define LABEL_NO_NS 1
+#define LABEL_NO_NAME 2
+#define LABEL_TEXT_MAX (1 + 2 * SPEC_LABEL)
+
+/* What it lacks, its namespace, 0, its name, 0. How many bytes. */
+static size_t pack_label(const char *ns, const char *name, char ret[static LABEL_TEXT_MAX])
+{
+	const size_t n_ns = ns ? strlen(ns) : 0, n = name ? strlen(name) : 0;
+
+	memset(ret, 0, n_ns + n + 3);
+	ret[0] = (char)((ns ? 0 : LABEL_NO_NS) | (name ? 0 : LABEL_NO_NAME));
+	memcpy(ret + 1, ns ? ns : "", n_ns);
+	memcpy(ret + 1 + n_ns + 1, name ? name : "", n);
+	return n_ns + n + 3;
+}
+
 static int label_new(struct place *place, const char *text, size_t n, struct label **ret)
 {
 	struct label *label;
@@ -212,7 +228,7 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 		return -ENOMEM;
 	memcpy(label->text, text, n);
 	label->n = n;
-	label->name = label->text + strlen(text) + 1;
+	label->name = label->text + 1 + strlen(text + 1) + 1;
 	HASH_ADD_KEYPTR(hh, place->labels, label->text, n, label);
 	if (!label->hh.tbl) {
 		free(label);
@@ -227,25 +243,23 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 int place_label(struct place *place, const char *ns, const char *name, uint32_t *ret_label,
 	struct error *err)
 {
-	char text[2 * SPEC_LABEL];
-	size_t n_ns = strlen(ns), n = strlen(name);
+	char text[LABEL_TEXT_MAX];
 	struct label *label;
+	size_t n;
 	int r;
 
-	if (n_ns >= SPEC_LABEL || n >= SPEC_LABEL)
+	if ((name && strlen(name) >= SPEC_LABEL) || (ns && strlen(ns) >= SPEC_LABEL))
 		return fail(err, EINVAL, "label '%.70s': up to %u characters are possible",
-			n >= SPEC_LABEL ? name : ns, SPEC_LABEL - 1);
-	memcpy(text, ns, n_ns + 1);
-	memcpy(text + n_ns + 1, name, n + 1);
-	n += n_ns + 2;
+			name && strlen(name) >= SPEC_LABEL ? name : ns, SPEC_LABEL - 1);
+	n = pack_label(ns, name, text);
 	HASH_FIND(hh, place->labels, text, n, label);
 	if (!label) {
 		if (place->n_labels == PLACE_LABELS_MAX && !place->n_gaps)
-			return fail(err, ENOSPC, "label '%s': %u labels are known already", name,
-				PLACE_LABELS_MAX);
+			return fail(err, ENOSPC, "label '%s': %u labels are known already",
+				name ? name : "", PLACE_LABELS_MAX);
 		r = label_new(place, text, n, &label);
 		if (r < 0)
-			return fail(err, -r, "out of memory for the label '%s'", name);
+			return fail(err, -r, "out of memory for the label '%s'", name ? name : "");
 	}
 	*ret_label = label->id;
 	return 0;

@@ -49,12 +49,13 @@ int place_model(struct place *place, const char *name, uint64_t *ret_bit, struct
 const char *place_model_name(const struct place *place, uint32_t model);
 
 /*
- * A label, a node label ("key=value") or a taint, in a namespace ("" where there is none). The same
- * text always has the same number, from 1.
+ * A label, a node label ("key=value") or a taint. ns: "" where there is no namespace, NULL where
+ * several share the label. name: NULL for the one label of a namespace that has no name. The same
+ * label always has the same number, from 1.
  */
 int place_label(struct place *place, const char *ns, const char *name, uint32_t *ret_label,
 	struct error *err);
-/* "" where there is no such label. */
+/* "" where there is no such label, or it has no name. */
 const char *place_label_name(const struct place *place, uint32_t label);
 int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct error *err);
 

@@ -45,67 +45,88 @@ void orphans_drop(struct cluster *c, struct cnode *node)
 
 /* ---- labels ---- */
 
-#define COMMON "/" /* in the place of a namespace, none of which has such a name */
+#define N_LABELS 4
 
-static int label_of(struct cluster *c, const char *ns, const char *name, uint32_t *ret)
-{
-	*ret = 0;
-	return name[0] ? place_label(c->place, ns, name, ret, NULL) : 0;
-}
-
-/* The namespace's own, or common to all that share the space. */
-static const char *space_of(const struct cluster *c, const char *ns, const char *name)
-{
-	struct str rest = str_from(name), space;
-
-	if (!strchr(name, '/') || !str_split(&rest, '/', &space))
-		return ns;
-	return cluster_is_in_space(c, ns, space) ? COMMON : ns;
-}
-
-#define N_NAMED 4
-
-struct named {
-	const char *v[N_NAMED];
+/* A label that a spec has; name: NULL for the empty exclusion label, which is one too. */
+struct wanted {
+	bool is_there;
+	const char *name;
 };
 
-static struct named labels_of(const struct spec *spec)
+struct wanted_labels {
+	struct wanted v[N_LABELS];
+};
+
+static struct wanted wanted(const char *name)
 {
-	/* The empty exclusion label is one too: a name that no user can write. */
-	return (struct named){{spec->affinity, spec->anti_affinity, spec->preferred_anti_affinity,
-		spec->exclusion[0]            ? spec->exclusion
-			: spec->has_exclusion ? " "
-					      : ""}};
+	return (struct wanted){name[0] != '\0', name};
+}
+
+static struct wanted_labels labels_of(const struct spec *spec)
+{
+	return (struct wanted_labels){{wanted(spec->affinity), wanted(spec->anti_affinity),
+		wanted(spec->preferred_anti_affinity),
+		{spec->has_exclusion || spec->exclusion[0],
+			spec->exclusion[0] ? spec->exclusion : NULL}}};
+}
+
+/* ns: NULL where several share it. 0 where it is not there. */
+static int label_of(struct cluster *c, const char *ns, struct wanted label, uint32_t *ret)
+{
+	*ret = 0;
+	return label.is_there ? place_label(c->place, ns, label.name, ret, NULL) : 0;
+}
+
+/* Its name begins with a space, "SPACE/NAME", which the namespace may be in. */
+static bool has_space(struct wanted label)
+{
+	return label.is_there && label.name && strchr(label.name, '/');
+}
+
+/* The namespace, or NULL for all that share the space. */
+static const char *scope_of(const struct cluster *c, const char *ns, struct wanted label)
+{
+	struct str rest, space;
+
+	if (!has_space(label))
+		return ns;
+	rest = str_from(label.name);
+	str_split(&rest, '/', &space);
+	return cluster_is_in_space(c, ns, space) ? NULL : ns;
 }
 
 static int set_labels(
 	struct cluster *c, const struct cpod *pod, const struct spec *spec, struct place_spec *ret)
 {
-	const struct named names = labels_of(spec);
-	uint32_t *const labels[N_NAMED] = {&ret->affinity, &ret->anti_affinity,
+	const struct wanted_labels labels = labels_of(spec);
+	uint32_t *const to[N_LABELS] = {&ret->affinity, &ret->anti_affinity,
 		&ret->preferred_anti_affinity, &ret->exclusion};
 	int r = 0;
 
-	for (int i = 0; r == 0 && i < N_NAMED; i++)
-		r = label_of(c, space_of(c, pod->ns, names.v[i]), names.v[i], labels[i]);
+	for (int i = 0; r == 0 && i < N_LABELS; i++)
+		r = label_of(c, scope_of(c, pod->ns, labels.v[i]), labels.v[i], to[i]);
 	return r;
+}
+
+/* Those that others have as well stay: -EBUSY. */
+static void forget_label(struct cluster *c, const char *ns, struct wanted label)
+{
+	uint32_t id;
+
+	if (label_of(c, ns, label, &id) == 0)
+		place_label_forget(c->place, id, NULL);
 }
 
 /* Of its own namespace or common: it may have been the other until now. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
-		const struct named names = labels_of(&pod->asked.v[i].spec);
+		const struct wanted_labels labels = labels_of(&pod->asked.v[i].spec);
 
-		for (int k = 0; k < 2 * N_NAMED; k++) {
-			const char *name = names.v[k / 2];
-			uint32_t label;
-
-			if (k % 2 && !strchr(name, '/'))
-				continue;
-			/* Those that others have as well stay: -EBUSY. */
-			if (label_of(c, k % 2 ? COMMON : pod->ns, name, &label) == 0)
-				place_label_forget(c->place, label, NULL);
+		for (int k = 0; k < N_LABELS; k++) {
+			forget_label(c, pod->ns, labels.v[k]);
+			if (has_space(labels.v[k]))
+				forget_label(c, NULL, labels.v[k]);
 		}
 	}
 }

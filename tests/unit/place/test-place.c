@@ -132,6 +132,31 @@ static void anti_affinity_is_another_device(void **state)
 	place_free(place);
 }
 
+/* Whatever the texts are: a namespace called "" is one, and so is a name of no characters. */
+static void labels_without_namespace_or_name_are_their_own(void **state)
+{
+	static const struct {
+		const char *ns, *name;
+	} keys[] = {{"ns", "a"}, {"", "a"}, {NULL, "a"}, {"ns", NULL}, {"ns", ""}, {"", NULL},
+		{"", ""}, {NULL, NULL}, {NULL, ""}, {"n", "sa"}};
+	struct place *place = new_place(&place_best_fit);
+	uint32_t id[ARRAY_SIZE(keys)], again;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		assert_ok(place_label(place, keys[i].ns, keys[i].name, &id[i], NULL));
+		assert_string_equal(
+			place_label_name(place, id[i]), keys[i].name ? keys[i].name : "");
+		for (size_t k = 0; k < i; k++)
+			assert_int_not_equal(id[i], id[k]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		assert_ok(place_label(place, keys[i].ns, keys[i].name, &again, NULL));
+		assert_int_equal(again, id[i]);
+		assert_ok(place_label_forget(place, id[i], NULL));
+	}
+	place_free(place);
+}
+
 static void no_exclusion_is_a_label_too(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
@@ -1043,13 +1068,14 @@ static void every_figure_is_exact(void **state)
 
 UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_none),
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
-	UNIT(memory_counts_on_each_device), UNIT(whole_devices_are_near_each_other),
-	UNIT(instances_are_devices), UNIT(refusals_say_why),
-	UNIT(a_node_of_several_models_says_what_is_lacking), UNIT(each_device_says_why_not),
-	UNIT(refusals_say_the_right_numbers), UNIT(what_is_free_is_true_of_all_devices),
-	UNIT(a_percentage_is_of_each_device), UNIT(choices_say_why),
-	UNIT(bad_input_changes_nothing), UNIT(a_node_with_less_keeps_its_tenants),
-	UNIT(a_device_keeps_its_uuid), UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
+	UNIT(labels_without_namespace_or_name_are_their_own), UNIT(memory_counts_on_each_device),
+	UNIT(whole_devices_are_near_each_other), UNIT(instances_are_devices),
+	UNIT(refusals_say_why), UNIT(a_node_of_several_models_says_what_is_lacking),
+	UNIT(each_device_says_why_not), UNIT(refusals_say_the_right_numbers),
+	UNIT(what_is_free_is_true_of_all_devices), UNIT(a_percentage_is_of_each_device),
+	UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
+	UNIT(a_node_with_less_keeps_its_tenants), UNIT(a_device_keeps_its_uuid),
+	UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
 	UNIT(a_resize_asks_as_a_spec_does), UNIT(nothing_is_in_an_empty_place),
 	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
 	UNIT(every_figure_is_exact))
