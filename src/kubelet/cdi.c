@@ -42,13 +42,13 @@ static int check_path(const char *what, const char *path, struct error *err)
 	return 0;
 }
 
-static int check_env(const char *entry, struct error *err)
+static int check_variable(const struct cdi_variable *v, struct error *err)
 {
-	const char *equals = strchr(entry, '=');
-
-	if (!equals || equals == entry || strchr(entry, '\n') || strchr(entry, '\r'))
-		return fail(
-			err, EINVAL, "variable '%.100s': expected NAME=value in one line", entry);
+	if (!v->name[0] || v->name[strcspn(v->name, "=\r\n")])
+		return fail(err, EINVAL, "variable '%.100s': expected a name without '='", v->name);
+	if (v->value[strcspn(v->value, "\r\n")])
+		return fail(err, EINVAL, "variable %.100s '%.100s': expected one line", v->name,
+			v->value);
 	return 0;
 }
 
@@ -77,7 +77,7 @@ static int check(const struct cdi_slot *s, struct error *err)
 	if (!s->n_env && !s->n_mounts && !s->n_nodes)
 		return fail(err, EINVAL, "slot %u: a device without any edit is none", s->slot);
 	for (size_t i = 0; r == 0 && i < s->n_env; i++)
-		r = check_env(s->env[i], err);
+		r = check_variable(&s->env[i], err);
 	for (size_t i = 0; r == 0 && i < s->n_mounts; i++) {
 		r = check_path("a mount's source", s->mounts[i].host_path, err);
 		if (r == 0)
@@ -96,7 +96,7 @@ static json_t *format_edits(const struct cdi_slot *s)
 	       *nodes = json_array();
 
 	for (size_t i = 0; i < s->n_env; i++)
-		json_array_append_new(env, json_string(s->env[i]));
+		json_array_append_new(env, json_sprintf("%s=%s", s->env[i].name, s->env[i].value));
 	for (size_t i = 0; i < s->n_mounts; i++)
 		json_array_append_new(mounts,
 			json_pack("{s:s, s:s, s:[s, s, s, s]}", "hostPath", s->mounts[i].host_path,

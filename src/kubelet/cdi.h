@@ -21,6 +21,9 @@
 #define CDI_MAX (256u << 10) /* bytes of a file */
 #define CDI_EDITS_MAX 256u   /* of each kind */
 
+struct cdi_variable {
+	const char *name, *value;
+};
 struct cdi_mount {
 	const char *host_path, *container_path; /* absolute */
 	bool is_writable;
@@ -31,7 +34,7 @@ struct cdi_node {
 };
 struct cdi_slot {
 	uint32_t slot;
-	const char *const *env; /* "NAME=value" */
+	const struct cdi_variable *env;
 	const struct cdi_mount *mounts;
 	const struct cdi_node *nodes;
 	size_t n_env, n_mounts, n_nodes;

@@ -134,20 +134,6 @@ int allocate_find_taker(const struct node *node, const struct podres_list *list,
 
 /* ---- what it gets ---- */
 
-/* "NAME=value" as two texts: the first now ends where the '=' was. */
-static size_t split_env(struct node_env *env, struct plugin_pair *ret_pairs)
-{
-	size_t n = 0;
-
-	for (uint32_t i = 0; i < env->n && n < SLOT_ENV_MORE; i++) {
-		char *value = strchr(env->text[i], '=');
-
-		*value = '\0';
-		ret_pairs[n++] = (struct plugin_pair){env->text[i], value + 1};
-	}
-	return n;
-}
-
 static int prepare(struct node *node, const struct plugin_ids *ids, struct slot_plan *plan,
 	char folder[static PATH_MAX], struct error *err)
 {
@@ -174,19 +160,20 @@ static int prepare(struct node *node, const struct plugin_ids *ids, struct slot_
 	return library_note(node->options.state_dir, slot->id, node->library, err);
 }
 
-static void answer(struct node *node, struct plugin_request *request, struct node_env *env)
+static void answer(struct node *node, struct plugin_request *request, const struct node_env *env)
 {
 	const size_t n = request->n_containers;
 	struct slot_edits *all = calloc(n, sizeof(*all));
 	struct plugin_edits *edits = calloc(n, sizeof(*edits));
 	char(*folder)[PATH_MAX] = calloc(n, sizeof(*folder));
-	struct plugin_pair pairs[SLOT_ENV_MORE];
-	const size_t n_pairs = split_env(env, pairs);
+	struct plugin_pair pairs[NODE_ENV_MAX];
 	struct error err = {0};
 	int r = all && edits && folder ? 0 : fail(&err, ENOMEM, "no memory");
 
+	for (uint32_t i = 0; i < env->n; i++)
+		pairs[i] = (struct plugin_pair){env->v[i].name, env->v[i].value};
 	for (size_t i = 0; r >= 0 && i < n; i++) {
-		struct slot_plan plan = {.env = pairs, .n_env = n_pairs};
+		struct slot_plan plan = {.env = pairs, .n_env = env->n};
 
 		r = prepare(node, &request->containers[i].devices, &plan, folder[i], &err);
 		if (r < 0)

@@ -85,8 +85,8 @@ static int take(void *data, enum dialect_where where, uint32_t container, const 
 		!str_is(t->pod->container[container].name, t->container))
 		return 0;
 	if (env->n == NODE_ENV_MAX ||
-		(size_t)snprintf(env->text[env->n], sizeof(env->text[0]), "%s=%s", key, value) >=
-			sizeof(env->text[0]))
+		str_copy(env->v[env->n].name, NODE_ENV_NAME, str_from(key)) < 0 ||
+		str_copy(env->v[env->n].value, NODE_ENV_VALUE, str_from(value)) < 0)
 		return -E2BIG;
 	env->n++;
 	return 0;

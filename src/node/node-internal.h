@@ -257,9 +257,12 @@ void node_saw_epoch(struct node *node, uint64_t epoch);
 /* ---- node-dialect.c ---- */
 
 #define NODE_ENV_MAX 32u
-#define NODE_ENV_TEXT 112u
+#define NODE_ENV_NAME 64u
+#define NODE_ENV_VALUE 112u
 struct node_env {
-	char text[NODE_ENV_MAX][NODE_ENV_TEXT]; /* "NAME=value" */
+	struct node_variable {
+		char name[NODE_ENV_NAME], value[NODE_ENV_VALUE];
+	} v[NODE_ENV_MAX];
 	uint32_t n;
 };
 /* Of a container of that pod; none where it speaks no dialect, or not all of it is known here. */

@@ -42,7 +42,7 @@ struct slot_plan {
 };
 
 #define SLOT_MOUNTS_MAX 4
-#define SLOT_ENV_MORE 32u
+#define SLOT_ENV_MORE 32u /* NODE_ENV_MAX */
 #define SLOT_ENV_MAX (4u + SLOT_ENV_MORE)
 struct slot_edits {
 	char preload[PATH_MAX];

@@ -257,19 +257,18 @@ static int write_cdi(struct node *node, struct slot *slot, const struct tenant *
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 	int32_t minor[SPEC_DEVICES_MAX];
 	struct slot_nodes files = {.n = 0};
-	const char *env[1 + NODE_ENV_MAX];
+	struct cdi_variable env[1 + NODE_ENV_MAX];
 	struct cdi_slot cdi = {.slot = slot->number, .env = env, .n_env = 1};
 	int r;
 
 	if (node->agent->devices->is_simulated || node->options.is_by_environment)
 		return 0;
-	buf_add_text(&list, "DIVVY_DEVICES=");
 	for (uint32_t i = 0; i < n; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", t->devices[i].device->info.uuid);
-	env[0] = buf_text(&list);
+	env[0] = (struct cdi_variable){"DIVVY_DEVICES", buf_text(&list)};
 	node_env_read(node, pod, of->container, &more);
 	for (uint32_t i = 0; i < more.n; i++)
-		env[cdi.n_env++] = more.text[i];
+		env[cdi.n_env++] = (struct cdi_variable){more.v[i].name, more.v[i].value};
 	for (uint32_t i = 0; i < n; i++)
 		minor[i] = t->devices[i].device->info.minor;
 	r = n ? slot_nodes_find(node->options.dev_dir, minor, n, &files, err) : 0;

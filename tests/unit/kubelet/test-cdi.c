@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "unit.h"
 
-static const char *const env[] = {"DIVVY_SLOT=3", "EMPTY="};
+static const struct cdi_variable env[] = {{"DIVVY_SLOT", "3"}, {"EMPTY", ""}};
 static const struct cdi_mount mounts[] = {
 	{"/run/divvy/slots/3", "/run/divvy", false},
 	{"/var/lib/divvy/preload", "/etc/ld.so.preload", true},
@@ -156,6 +156,8 @@ static void a_file_is_by_the_schema(void **state)
 	json_decref(root);
 	assert_contains(buf_text(&text), "\"name\": \"3\"");
 	assert_contains(buf_text(&text), "\"kind\": \"divvy.gpu/slot\"");
+	assert_contains(buf_text(&text), "\"DIVVY_SLOT=3\"");
+	assert_contains(buf_text(&text), "\"EMPTY=\"");
 	assert_int_equal(unit_count(buf_text(&text), "\"ro\""), 1);
 	assert_int_equal(unit_count(buf_text(&text), "\"rw\""), 2); /* a mount's and a node's */
 
@@ -188,8 +190,9 @@ static void refuse(struct cdi_slot s, int code, const char *part)
 
 static void what_a_runtime_would_refuse_is_not_written(void **state)
 {
-	static const char *const bad_env[] = {"NAME", "=value", "A=b\nC=d", "A=\xff"};
-	static const char *const many[CDI_EDITS_MAX + 1];
+	static const struct cdi_variable bad_env[] = {{"", "value"}, {"A=B", "value"},
+		{"A\nB", "value"}, {"A", "b\nC=d"}, {"A", "b\rC"}, {"A", "\xff"}, {"\xff", "b"}};
+	static const struct cdi_variable many[CDI_EDITS_MAX + 1];
 	const struct cdi_mount relative = {"run/divvy", "/run/divvy", false};
 	const struct cdi_mount inside = {"/run/divvy", "", false};
 	const struct cdi_node nowhere = {NULL, "/dev/a", "rw"};

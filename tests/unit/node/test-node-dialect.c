@@ -86,6 +86,14 @@ static void add(struct world *w, json_t *pod)
 	json_decref(pod);
 }
 
+static bool is_variable(const struct node_variable *v, const char *want)
+{
+	char text[NODE_ENV_NAME + NODE_ENV_VALUE];
+
+	snprintf(text, sizeof(text), "%s=%s", v->name, v->value);
+	return !strcmp(text, want);
+}
+
 static void expect(const struct node_env *env, const char *const *want)
 {
 	uint32_t n = 0;
@@ -94,13 +102,13 @@ static void expect(const struct node_env *env, const char *const *want)
 		bool is_there = false;
 
 		for (uint32_t i = 0; i < env->n; i++)
-			is_there |= !strcmp(env->text[i], want[n]);
+			is_there |= is_variable(&env->v[i], want[n]);
 		if (!is_there)
 			fail_msg("%s is not there", want[n]);
 		n++;
 	}
 	if (env->n != n)
-		fail_msg("%u variables, expected %u: %s...", env->n, n, env->text[0]);
+		fail_msg("%u variables, expected %u: %s...", env->n, n, env->v[0].name);
 }
 
 static const struct {
