@@ -295,17 +295,16 @@ static bool carry(struct job *job, const json_t *share_pod, const json_t *pod)
 
 /* ---- all of it ---- */
 
-/* NULL: it can be; else the reason. */
-static const char *refuse(
+static enum share_pod_verdict judge(
 	struct job *job, const json_t *share_pod, json_t **ret_pod, struct error *err)
 {
+	enum share_pod_verdict verdict = SHARE_POD_ACCEPTED;
 	struct ns_facts ns;
 	struct wish wish = {0};
-	const char *reason = NULL;
 	int r = share_pod_make(share_pod, (enum share_pod_kind)job->kind, ret_pod, err);
 
 	if (r < 0)
-		return r == -EEXIST ? "TemplateConflict" : "InvalidSpec";
+		return r == -EEXIST ? SHARE_POD_TEMPLATE_CONFLICT : SHARE_POD_INVALID_SPEC;
 	if (controller_ns_facts(job->c, job->ns, NULL, &ns) == 0) {
 		r = wish_read(json_object_get(*ret_pod, "metadata"),
 			json_object_get(*ret_pod, "spec"), str_from(job->ns), &ns.facts, &wish,
@@ -313,13 +312,13 @@ static const char *refuse(
 		r = r < 0 ? r : wish_check_presets(&wish, true, err);
 		r = r < 0 ? r : wish_check_modes(&wish, err);
 		if (r < 0)
-			reason = "InvalidSpec";
+			verdict = SHARE_POD_INVALID_SPEC;
 		else if (wish_check_policies(&wish, &ns.facts, err) < 0)
-			reason = "PolicyDenied";
+			verdict = SHARE_POD_POLICY_DENIED;
 		wish_done(&wish);
 	}
 	ns_facts_done(&ns);
-	return reason;
+	return verdict;
 }
 
 /* It has had its pod, and that has ended: there is nothing more to do. */
@@ -330,7 +329,8 @@ static bool has_ended(const json_t *share_pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-static bool was_refused(const json_t *share_pod, const char *reason)
+/* Its status has that reason. */
+static bool was_judged(const json_t *share_pod, enum share_pod_verdict verdict)
 {
 	const json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
 
@@ -338,7 +338,7 @@ static bool was_refused(const json_t *share_pod, const char *reason)
 		const char *its = json_string_value(
 			json_object_get(json_array_get(list, i), "reason"));
 
-		if (its && !strcmp(its, reason))
+		if (its && !strcmp(its, share_pod_verdict_name(verdict)))
 			return true;
 	}
 	return false;
@@ -410,12 +410,12 @@ static void run(struct job *job)
 		return;
 	}
 	facts.pod = own_pod(job, share_pod);
-	facts.refusal = refuse(job, share_pod, &pod, &err);
+	facts.verdict = judge(job, share_pod, &pod, &err);
 	facts.message = err.msg;
-	if (facts.refusal) {
-		if (!was_refused(share_pod, facts.refusal) &&
-			!strcmp(facts.refusal, "PolicyDenied"))
-			tell(job, share_pod, true, "PolicyDenied", err.msg);
+	if (facts.verdict != SHARE_POD_ACCEPTED) {
+		if (facts.verdict == SHARE_POD_POLICY_DENIED &&
+			!was_judged(share_pod, facts.verdict))
+			tell(job, share_pod, true, share_pod_verdict_name(facts.verdict), err.msg);
 		finish(job, &facts, 0, "");
 		return;
 	}

@@ -148,13 +148,26 @@ static const json_t *pod_condition(const json_t *pod, const char *type)
 	return NULL;
 }
 
+static const char *const verdict_names[SHARE_POD_VERDICTS] = {
+	[SHARE_POD_ACCEPTED] = "Accepted",
+	[SHARE_POD_INVALID_SPEC] = "InvalidSpec",
+	[SHARE_POD_TEMPLATE_CONFLICT] = "TemplateConflict",
+	[SHARE_POD_POLICY_DENIED] = "PolicyDenied",
+};
+
+const char *share_pod_verdict_name(enum share_pod_verdict verdict)
+{
+	return verdict_names[verdict];
+}
+
 static int add_conditions(json_t *list, const json_t *share_pod, const struct share_pod_facts *f,
 	const json_t *tenant)
 {
 	const json_t *said = pod_condition(f->pod, "divvy.gpu/Granted");
 	const bool is_denied = said && !strcmp(text_at(said, "status"), "False");
-	int r = add_condition(list, share_pod, f->real_ns, "Accepted", !f->refusal,
-		f->refusal ? f->refusal : "Accepted", f->refusal ? f->message : NULL);
+	const bool is_accepted = f->verdict == SHARE_POD_ACCEPTED;
+	int r = add_condition(list, share_pod, f->real_ns, "Accepted", is_accepted,
+		share_pod_verdict_name(f->verdict), is_accepted ? NULL : f->message);
 
 	if (f->pod)
 		r |= add_condition(list, share_pod, f->real_ns, "PodCreated", true,
@@ -179,7 +192,7 @@ static const char *phase_of(const struct share_pod_facts *f)
 		"Pending", "Running", "Succeeded", "Failed", "Unknown"};
 	const char *phase = f->pod ? kube_json_text_at(f->pod, "status", "phase", NULL) : NULL;
 
-	if (f->refusal && !f->pod)
+	if (f->verdict != SHARE_POD_ACCEPTED && !f->pod)
 		return "Refused";
 	for (size_t i = 0; phase && i < ARRAY_SIZE(phases); i++)
 		if (!strcmp(phase, phases[i]))

@@ -43,15 +43,26 @@ bool share_pod_owns(const json_t *share_pod, const json_t *pod);
 int share_pod_carry(
 	const json_t *share_pod, enum share_pod_kind kind, const json_t *pod, json_t **ret_patch);
 
+/* Whether a SharePod can have a pod. */
+enum share_pod_verdict {
+	SHARE_POD_ACCEPTED,
+	SHARE_POD_INVALID_SPEC,
+	SHARE_POD_TEMPLATE_CONFLICT,
+	SHARE_POD_POLICY_DENIED,
+	SHARE_POD_VERDICTS,
+};
+/* "PolicyDenied": reason of the condition Accepted. */
+const char *share_pod_verdict_name(enum share_pod_verdict verdict);
+
 /* What the controller has come to know. */
 struct share_pod_facts {
 	const json_t *pod;     /* NULL: there is none */
 	const json_t *tenants; /* GPUNode.status.tenants of the pod's node; NULL: not known */
 	const char *measured;  /* MEASURED_KEY of that node's Lease; NULL: not known */
-	const char *refusal;   /* reason of Accepted being false; NULL: it is accepted */
-	const char *trouble;   /* reason of PodCreated being false */
-	const char *wish;      /* why a change is not carried over */
-	const char *message;   /* of whichever of these */
+	enum share_pod_verdict verdict;
+	const char *trouble; /* reason of PodCreated being false */
+	const char *wish;    /* why a change is not carried over */
+	const char *message; /* of whichever of these */
 	bool was_adopted;
 	const char *dialects; /* the namespace's */
 	uint64_t real_ns;

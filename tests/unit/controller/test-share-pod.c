@@ -200,13 +200,31 @@ static void a_refusal_is_a_phase(void **state)
 {
 	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *status = NULL;
 	const struct share_pod_facts facts = {
-		.real_ns = T0, .refusal = "InvalidSpec", .message = "limit 0.2: is below"};
+		.real_ns = T0, .verdict = SHARE_POD_INVALID_SPEC, .message = "limit 0.2: is below"};
 
 	status = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
 	assert_json(status,
 		"{'observedGeneration':3,'phase':'Refused','asked':'0.3-0.6','conditions':["
 		"{'type':'Accepted','status':'False','reason':'InvalidSpec'," SINCE
 		",'message':'limit 0.2: is below'}]}");
+}
+
+static void each_verdict_has_its_reason(void **state)
+{
+	static const char *const reasons[SHARE_POD_VERDICTS] = {
+		"Accepted", "InvalidSpec", "TemplateConflict", "PolicyDenied"};
+	_cleanup_json_ json_t *share_pod = unit_json(SHARE);
+
+	for (int i = 0; i < SHARE_POD_VERDICTS; i++) {
+		const struct share_pod_facts facts = {.verdict = (enum share_pod_verdict)i};
+		_cleanup_json_ json_t *status = share_pod_status(share_pod, SHARE_POD_OURS, &facts);
+		const json_t *accepted = json_array_get(json_object_get(status, "conditions"), 0);
+
+		assert_string_equal(kube_json_text_at(accepted, "type", NULL), "Accepted");
+		assert_string_equal(kube_json_text_at(accepted, "reason", NULL), reasons[i]);
+		assert_string_equal(
+			kube_json_text_at(accepted, "status", NULL), i ? "False" : "True");
+	}
 }
 
 static void kubeshares_tools_read_what_they_know(void **state)
@@ -232,4 +250,4 @@ UNIT_MAIN(UNIT(its_pod_is_the_template_with_the_asked_keys),
 	UNIT(a_pinned_kubeshare_pod_is_placed_by_us), UNIT(another_name_is_always_the_same),
 	UNIT(a_change_is_carried_to_the_pod), UNIT(the_status_is_the_pods_and_the_nodes),
 	UNIT(got_is_what_was_measured), UNIT(a_refusal_is_a_phase),
-	UNIT(kubeshares_tools_read_what_they_know))
+	UNIT(each_verdict_has_its_reason), UNIT(kubeshares_tools_read_what_they_know))
