@@ -111,17 +111,17 @@ void controller_event(struct controller *c, const json_t *object, const char *ap
 /* ---- jobs ---- */
 
 static const struct {
-	const char *kind;
+	const char *name; /* for people */
 	job_fn *run;
-} job_kinds[] = {
-	{"share-pod", job_share_pod},
-	{"kubeshare-pod", job_kubeshare_pod},
-	{"node", job_node},
-	{"namespace", job_namespace},
-	{"certificate", job_certificate},
-	{"pool", job_pool},
-	{"authority", job_authority},
-	{"sign", job_sign},
+} job_kinds[JOB_KINDS] = {
+	[JOB_SHARE_POD] = {"share-pod", job_share_pod},
+	[JOB_KUBESHARE_POD] = {"kubeshare-pod", job_kubeshare_pod},
+	[JOB_NODE] = {"node", job_node},
+	[JOB_NAMESPACE] = {"namespace", job_namespace},
+	[JOB_CERTIFICATE] = {"certificate", job_certificate},
+	[JOB_POOL] = {"pool", job_pool},
+	[JOB_AUTHORITY] = {"authority", job_authority},
+	[JOB_SIGN] = {"sign", job_sign},
 };
 
 /* Leads, but its lease has run out: it is renewed or lost in a moment. */
@@ -139,14 +139,11 @@ static void arm(struct controller *c)
 		loop_cancel_timer(&c->timer);
 }
 
-void controller_enqueue(struct controller *c, const char *kind, const char *ns, const char *name)
+void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns, const char *name)
 {
-	char key[CONTROLLER_KEY_MAX];
-
 	if (!c->is_leading)
 		return; /* all is looked at when that begins */
-	snprintf(key, sizeof(key), "%s/%s/%s", kind, ns ? ns : "", name ? name : "");
-	queue_add(c->queue, key);
+	queue_add(c->queue, (struct queue_key){(int)kind, ns ? ns : "", name ? name : ""});
 	arm(c);
 }
 
@@ -155,7 +152,8 @@ static void touch_pool(struct controller *c)
 {
 	if (!c->is_leading)
 		return;
-	queue_add_at(c->queue, "pool//", clock_now_ns() + POOL_DELAY_NS);
+	queue_add_at(
+		c->queue, (struct queue_key){JOB_POOL, "", ""}, clock_now_ns() + POOL_DELAY_NS);
 	arm(c);
 }
 
@@ -171,7 +169,8 @@ void job_end(struct job *job, int r, const char *sentence)
 	struct controller *c = job->c;
 
 	if (r < 0)
-		log_warn("%s: %s", job->key, sentence);
+		log_warn("%s/%s/%s: %s", job_kinds[job->key.kind].name, job->ns, job->name,
+			sentence);
 	queue_done(c->queue, job->key, r < 0, clock_now_ns());
 	LIST_REMOVE(job, link);
 	json_decref(job->stash);
@@ -179,10 +178,9 @@ void job_end(struct job *job, int r, const char *sentence)
 	arm(c);
 }
 
-static void run_job(struct controller *c, const char *key)
+static void run_job(struct controller *c, struct queue_key key)
 {
 	struct job *job = calloc(1, sizeof(*job));
-	struct str rest = str_from(key), kind, ns;
 
 	if (!job) {
 		queue_done(c->queue, key, true, clock_now_ns());
@@ -190,30 +188,21 @@ static void run_job(struct controller *c, const char *key)
 	}
 	job->c = c;
 	LIST_INSERT_HEAD(&c->jobs, job, link);
-	str_copy(job->key, sizeof(job->key), rest);
-	str_split(&rest, '/', &kind);
-	str_split(&rest, '/', &ns);
-	if (str_copy(job->ns, sizeof(job->ns), ns) < 0 ||
-		str_copy(job->name, sizeof(job->name), rest) < 0) {
-		job_end(job, 0, "");
-		return;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(job_kinds); i++)
-		if (str_is(kind, job_kinds[i].kind)) {
-			job_kinds[i].run(job);
-			return;
-		}
-	job_end(job, 0, "");
+	/* They fit: the queue takes no longer ones. */
+	str_copy(job->ns, sizeof(job->ns), str_from(key.ns));
+	str_copy(job->name, sizeof(job->name), str_from(key.name));
+	job->key = (struct queue_key){key.kind, job->ns, job->name};
+	job_kinds[key.kind].run(job);
 }
 
 static void on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct controller *c = timer->data;
-	const char *key;
+	const struct queue_key *key;
 
 	while (controller_may_write(c) && queue_counts(c->queue).n_running < CONTROLLER_JOBS_MAX &&
 		(key = queue_take(c->queue, now)))
-		run_job(c, key);
+		run_job(c, *key);
 	arm(c);
 }
 
@@ -221,17 +210,17 @@ void controller_enqueue_all(struct controller *c)
 {
 	static const struct {
 		enum controller_cache which;
-		const char *kind;
+		enum job_kind kind;
 	} all[] = {
-		{CACHE_SHARE_PODS, "share-pod"},
-		{CACHE_KUBESHARE_PODS, "kubeshare-pod"},
-		{CACHE_NODES, "node"},
-		{CACHE_NAMESPACES, "namespace"},
-		{CACHE_REQUESTS, "sign"},
+		{CACHE_SHARE_PODS, JOB_SHARE_POD},
+		{CACHE_KUBESHARE_PODS, JOB_KUBESHARE_POD},
+		{CACHE_NODES, JOB_NODE},
+		{CACHE_NAMESPACES, JOB_NAMESPACE},
+		{CACHE_REQUESTS, JOB_SIGN},
 	};
 
-	controller_enqueue(c, "certificate", "", "");
-	controller_enqueue(c, "authority", "", "");
+	controller_enqueue(c, JOB_CERTIFICATE, "", "");
+	controller_enqueue(c, JOB_AUTHORITY, "", "");
 	touch_pool(c);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		const struct kube_entry *e = NULL;
@@ -316,8 +305,8 @@ static void on_pod(struct controller *c, const json_t *pod, bool is_new)
 		const char *version = json_string_value(json_object_get(owner, "apiVersion"));
 
 		controller_enqueue(c,
-			version && !strncmp(version, "kubeshare.nthu/", 15) ? "kubeshare-pod"
-									    : "share-pod",
+			version && !strncmp(version, "kubeshare.nthu/", 15) ? JOB_KUBESHARE_POD
+									    : JOB_SHARE_POD,
 			ns, json_string_value(json_object_get(owner, "name")));
 	}
 	if (!is_new || !c->is_leading || !ns)
@@ -358,7 +347,7 @@ static void on_tenants(struct controller *c, const json_t *gpu_node)
 
 static void on_measured_one(struct controller *c, const struct measured *m)
 {
-	char uid[64], key[CONTROLLER_KEY_MAX], got[SHARE_POD_GOT_SIZE];
+	char uid[64], got[SHARE_POD_GOT_SIZE];
 	const struct kube_entry *pod = str_copy(uid, sizeof(uid), m->uid) < 0
 		? NULL
 		: kube_cache_find_uid(c->watched[CACHE_PODS].cache, uid);
@@ -372,8 +361,8 @@ static void on_measured_one(struct controller *c, const struct measured *m)
 	share_pod_got(was, m, got);
 	if (!share_pod || (was && !strcmp(was, got)))
 		return;
-	snprintf(key, sizeof(key), "share-pod/%s/%s", pod->namespace_name, name);
-	queue_add_at(c->queue, key, clock_now_ns() + MEASURED_DELAY_NS);
+	queue_add_at(c->queue, (struct queue_key){JOB_SHARE_POD, pod->namespace_name, name},
+		clock_now_ns() + MEASURED_DELAY_NS);
 }
 
 static void on_measured(struct controller *c, const json_t *lease)
@@ -396,8 +385,8 @@ static void on_rules(struct controller *c, const char *ns)
 {
 	static const struct {
 		enum controller_cache which;
-		const char *kind;
-	} both[] = {{CACHE_SHARE_PODS, "share-pod"}, {CACHE_KUBESHARE_PODS, "kubeshare-pod"}};
+		enum job_kind kind;
+	} both[] = {{CACHE_SHARE_PODS, JOB_SHARE_POD}, {CACHE_KUBESHARE_PODS, JOB_KUBESHARE_POD}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
 		const struct kube_entry *e = NULL;
@@ -438,33 +427,33 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 	switch (w->which) {
 	case CACHE_PODS: on_pod(c, entry->object, is_new); break;
 	case CACHE_NODES:
-	case CACHE_GPU_NODES: controller_enqueue(c, "node", "", entry->name); break;
+	case CACHE_GPU_NODES: controller_enqueue(c, JOB_NODE, "", entry->name); break;
 	case CACHE_NAMESPACES:
-		controller_enqueue(c, "namespace", "", entry->name);
-		controller_enqueue(c, "certificate", "", "");
+		controller_enqueue(c, JOB_NAMESPACE, "", entry->name);
+		controller_enqueue(c, JOB_CERTIFICATE, "", "");
 		on_rules(c, entry->name);
 		break;
 	case CACHE_POLICIES:
-		controller_enqueue(c, "certificate", "", "");
+		controller_enqueue(c, JOB_CERTIFICATE, "", "");
 		on_rules(c, NULL);
 		break;
 	case CACHE_LEASES: on_measured(c, entry->object); break;
 	case CACHE_SHARE_PODS:
-		controller_enqueue(c, "share-pod", entry->namespace_name, entry->name);
+		controller_enqueue(c, JOB_SHARE_POD, entry->namespace_name, entry->name);
 		break;
 	case CACHE_KUBESHARE_PODS:
-		controller_enqueue(c, "kubeshare-pod", entry->namespace_name, entry->name);
+		controller_enqueue(c, JOB_KUBESHARE_POD, entry->namespace_name, entry->name);
 		break;
 	case CACHE_SECRET:
 	case CACHE_MUTATING:
 	case CACHE_VALIDATING:
 		controller_look_at_certificate(c);
-		controller_enqueue(c, "certificate", "", "");
+		controller_enqueue(c, JOB_CERTIFICATE, "", "");
 		break;
 	case CACHE_AUTHORITY:
-	case CACHE_AUTHORITY_MAP: controller_enqueue(c, "authority", "", ""); break;
-	case CACHE_REQUESTS: controller_enqueue(c, "sign", "", entry->name); break;
-	case CACHE_API_SERVICE: controller_enqueue(c, "certificate", "", ""); break;
+	case CACHE_AUTHORITY_MAP: controller_enqueue(c, JOB_AUTHORITY, "", ""); break;
+	case CACHE_REQUESTS: controller_enqueue(c, JOB_SIGN, "", entry->name); break;
+	case CACHE_API_SERVICE: controller_enqueue(c, JOB_CERTIFICATE, "", ""); break;
 	case CACHE_FRONT: external_look_at_front(c); break;
 	default: break;
 	}
@@ -622,7 +611,7 @@ static void on_discovered(void *data, int r, const struct error *err)
 
 	if (r < 0)
 		log_warn("what the API server serves: %s", err->msg);
-	controller_enqueue(c, "certificate", "", "");
+	controller_enqueue(c, JOB_CERTIFICATE, "", "");
 }
 
 static int elect(struct controller *c, struct error *err)

@@ -23,7 +23,6 @@
 #include "kube/write.h"
 
 #define CONTROLLER_JOBS_MAX 32u /* under way at once */
-#define CONTROLLER_KEY_MAX 640u
 
 struct controller_options {
 	const char *kubeconfig; /* NULL: as kube/config.h finds it */
@@ -126,8 +125,20 @@ int controller_ns_facts(
 	const struct controller *c, const char *ns, const json_t *ns_object, struct ns_facts *ret);
 void ns_facts_done(struct ns_facts *facts);
 
-/* "share-pod/NS/NAME": to be looked at again. */
-void controller_enqueue(struct controller *c, const char *kind, const char *ns, const char *name);
+enum job_kind {
+	JOB_SHARE_POD,
+	JOB_KUBESHARE_POD,
+	JOB_NODE,
+	JOB_NAMESPACE,
+	JOB_CERTIFICATE,
+	JOB_POOL,
+	JOB_AUTHORITY,
+	JOB_SIGN,
+	JOB_KINDS,
+};
+
+/* The object is to be looked at again. ns, name: "" or NULL where the kind has none. */
+void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns, const char *name);
 void controller_enqueue_all(struct controller *c);
 
 /* May something be written now? */
@@ -140,8 +151,8 @@ void controller_event(struct controller *c, const json_t *object, const char *ap
 struct job {
 	LIST_ENTRY(job) link;
 	struct controller *c;
-	char key[CONTROLLER_KEY_MAX];
-	char ns[256], name[256];
+	struct queue_key key; /* of ns and name */
+	char ns[QUEUE_NAME], name[QUEUE_NAME];
 	int kind;      /* the function's own */
 	int trouble;   /* the function's own */
 	json_t *stash; /* the function's own; freed at the end */

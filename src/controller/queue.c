@@ -22,7 +22,8 @@ struct item {
 	bool is_running, is_again; /* again: it was added while it ran */
 	uint64_t due_ns;
 	struct backoff backoff;
-	char key[];
+	struct queue_key key; /* its texts are in bytes */
+	char bytes[];         /* as pack_key() makes them */
 };
 
 TAILQ_HEAD(item_list, item);
@@ -60,11 +61,29 @@ void queue_free(struct queue *queue)
 	free(queue);
 }
 
-static struct item *find(struct queue *q, const char *key)
-{
-	struct item *item;
+#define BYTES_MAX (sizeof(int) + 2 * QUEUE_NAME)
 
-	HASH_FIND_STR(q->items, key, item);
+/* For the hash table alone: kind, namespace, 0, name, 0. How many; -ENAMETOOLONG. */
+static int pack_key(struct queue_key key, char ret[static BYTES_MAX])
+{
+	const size_t n_ns = strlen(key.ns) + 1, n_name = strlen(key.name) + 1;
+
+	if (n_ns > QUEUE_NAME || n_name > QUEUE_NAME)
+		return -ENAMETOOLONG;
+	memcpy(ret, &key.kind, sizeof(key.kind));
+	memcpy(ret + sizeof(key.kind), key.ns, n_ns);
+	memcpy(ret + sizeof(key.kind) + n_ns, key.name, n_name);
+	return (int)(sizeof(key.kind) + n_ns + n_name);
+}
+
+static struct item *find(struct queue *q, struct queue_key key)
+{
+	char bytes[BYTES_MAX];
+	const int n = pack_key(key, bytes);
+	struct item *item = NULL;
+
+	if (n > 0)
+		HASH_FIND(hh, q->items, bytes, (size_t)n, item);
 	return item;
 }
 
@@ -87,28 +106,36 @@ static void put(struct queue *q, struct item *item, enum place place)
 		TAILQ_INSERT_TAIL(&q->later, item, link);
 }
 
-static struct item *find_or_make(struct queue *q, const char *key)
+static int find_or_make(struct queue *q, struct queue_key key, struct item **ret)
 {
-	const size_t n = strlen(key) + 1;
 	struct item *item = find(q, key);
+	char bytes[BYTES_MAX];
+	const int n = pack_key(key, bytes);
 
-	if (item)
-		return item;
-	item = calloc(1, sizeof(*item) + n);
-	if (!item)
-		return NULL;
-	memcpy(item->key, key, n);
-	item->backoff = (struct backoff){QUEUE_RETRY_NS, QUEUE_RETRY_MAX_NS, 0};
-	HASH_ADD_STR(q->items, key, item);
-	return item;
+	if (n < 0)
+		return n;
+	if (!item) {
+		item = calloc(1, sizeof(*item) + (size_t)n);
+		if (!item)
+			return -ENOMEM;
+		memcpy(item->bytes, bytes, (size_t)n);
+		item->key.kind = key.kind;
+		item->key.ns = item->bytes + sizeof(key.kind);
+		item->key.name = item->key.ns + strlen(key.ns) + 1;
+		item->backoff = (struct backoff){QUEUE_RETRY_NS, QUEUE_RETRY_MAX_NS, 0};
+		HASH_ADD_KEYPTR(hh, q->items, item->bytes, (size_t)n, item);
+	}
+	*ret = item;
+	return 0;
 }
 
-int queue_add(struct queue *queue, const char *key)
+int queue_add(struct queue *queue, struct queue_key key)
 {
-	struct item *item = find_or_make(queue, key);
+	struct item *item;
+	int r = find_or_make(queue, key, &item);
 
-	if (!item)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	queue->counts.n_added++;
 	if (item->is_running)
 		item->is_again = true;
@@ -117,12 +144,13 @@ int queue_add(struct queue *queue, const char *key)
 	return 0;
 }
 
-int queue_add_at(struct queue *queue, const char *key, uint64_t due_ns)
+int queue_add_at(struct queue *queue, struct queue_key key, uint64_t due_ns)
 {
-	struct item *item = find_or_make(queue, key);
+	struct item *item;
+	int r = find_or_make(queue, key, &item);
 
-	if (!item)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	if (item->place == READY || (item->place == LATER && item->due_ns <= due_ns))
 		return 0;
 	item->due_ns = due_ns;
@@ -141,7 +169,7 @@ static void ripen(struct queue *q, uint64_t now_ns)
 	}
 }
 
-const char *queue_take(struct queue *queue, uint64_t now_ns)
+const struct queue_key *queue_take(struct queue *queue, uint64_t now_ns)
 {
 	struct item *item;
 
@@ -153,10 +181,10 @@ const char *queue_take(struct queue *queue, uint64_t now_ns)
 	item->is_running = true;
 	queue->counts.n_taken++;
 	queue->counts.n_running++;
-	return item->key;
+	return &item->key;
 }
 
-void queue_done(struct queue *queue, const char *key, bool has_failed, uint64_t now_ns)
+void queue_done(struct queue *queue, struct queue_key key, bool has_failed, uint64_t now_ns)
 {
 	struct item *item = find(queue, key);
 

@@ -15,19 +15,29 @@
 #define QUEUE_RETRY_NS (UINT64_C(200) * 1000000)
 #define QUEUE_RETRY_MAX_NS (UINT64_C(60) * 1000000000)
 
+#define QUEUE_NAME 256u /* bytes of a namespace or a name, with the one behind it */
+
 struct queue;
+
+/* Kinds are the caller's. */
+struct queue_key {
+	int kind;
+	const char *ns, *name; /* "": none */
+};
 
 int queue_new(uint64_t seed, struct queue **ret_queue);
 void queue_free(struct queue *queue); /* NULL is fine */
 
-/* Now, even if it was to wait. Of a key under way: again when that is done. -ENOMEM. */
-int queue_add(struct queue *queue, const char *key);
+/*
+ * Now, even if it was to wait. Of a key under way: again when that is done. -ENOMEM, -ENAMETOOLONG.
+ */
+int queue_add(struct queue *queue, struct queue_key key);
 /* Then, unless it comes before. */
-int queue_add_at(struct queue *queue, const char *key, uint64_t due_ns);
+int queue_add_at(struct queue *queue, struct queue_key key, uint64_t due_ns);
 
 /* A key that is due and now under way, borrowed until queue_done(); NULL: none is. */
-const char *queue_take(struct queue *queue, uint64_t now_ns);
-void queue_done(struct queue *queue, const char *key, bool has_failed, uint64_t now_ns);
+const struct queue_key *queue_take(struct queue *queue, uint64_t now_ns);
+void queue_done(struct queue *queue, struct queue_key key, bool has_failed, uint64_t now_ns);
 
 /* When the next is due; CLOCK_NEVER: none. */
 uint64_t queue_next_ns(const struct queue *queue);
