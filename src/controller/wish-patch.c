@@ -78,7 +78,7 @@ static int change_object(
 #define RANGED_MAX 16u /* resources of a container that LimitRanger wrote and divvy does not want */
 
 /* A missing one would be refused by LimitRanger itself, where a LimitRange has a max for it. */
-static size_t add_ranged(const struct wish *wish, uint32_t container, const char *which,
+static size_t add_ranged(const struct wish *wish, uint32_t container, enum manifest_resources which,
 	const json_t *list, struct pair pairs[static RANGED_MAX])
 {
 	size_t n = 0;
@@ -103,8 +103,8 @@ static bool has_pair(const struct pair *pairs, size_t n, struct str key)
 	return false;
 }
 
-static int patch_list(json_t *patch, const struct wish *wish, uint32_t container, const char *which,
-	const json_t *resources)
+static int patch_list(json_t *patch, const struct wish *wish, uint32_t container,
+	enum manifest_resources which, const json_t *resources)
 {
 	const struct dialect_tenant *t = wish_tenant(wish, container);
 	struct pair pairs[WISH_RESOURCES + FOREIGN_MAX + RANGED_MAX], ranged[RANGED_MAX];
@@ -112,7 +112,7 @@ static int patch_list(json_t *patch, const struct wish *wish, uint32_t container
 	struct wish_resource want[WISH_RESOURCES];
 	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
 	const uint32_t n_want = t ? wish_resources(t, want) : 0;
-	const char *field = !strcmp(which, WISH_LIMIT) ? "limits" : "requests";
+	const char *field = which == MANIFEST_LIMITS ? "limits" : "requests";
 	const json_t *list = json_object_get(resources, field);
 	size_t n = 0, n_ranged;
 
@@ -159,8 +159,8 @@ static int patch_container(json_t *patch, const struct wish *wish, uint32_t cont
 		buf_add_text(&path, "/resources");
 		r = add(patch, "add", buf_text(&path), json_object());
 	}
-	r = r < 0 ? r : patch_list(patch, wish, container, WISH_LIMIT, resources);
-	return r < 0 ? r : patch_list(patch, wish, container, WISH_REQUEST, resources);
+	r = r < 0 ? r : patch_list(patch, wish, container, MANIFEST_LIMITS, resources);
+	return r < 0 ? r : patch_list(patch, wish, container, MANIFEST_REQUESTS, resources);
 }
 
 static int patch_metadata(json_t *patch, const struct wish *wish)

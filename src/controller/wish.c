@@ -167,11 +167,11 @@ static bool is_injected(const struct wish *w, uint32_t container, struct str nam
 	return quantity_parse(value, 1, &number, NULL) == 0 && number == 0;
 }
 
-static int check_resources(const struct wish *w, uint32_t container, const char *which,
+static int check_resources(const struct wish *w, uint32_t container, enum manifest_resources which,
 	bool is_patched, struct error *err)
 {
 	const struct manifest_container *c = &w->json.pod.container[container];
-	const struct manifest_list list = !strcmp(which, WISH_LIMIT) ? c->limits : c->requests;
+	const struct manifest_list list = which == MANIFEST_LIMITS ? c->limits : c->requests;
 
 	for (uint32_t i = 0; i < list.n; i++) {
 		const struct manifest_entry *e = &list.entry[i];
@@ -206,8 +206,8 @@ int wish_check_presets(const struct wish *wish, bool is_patched, struct error *e
 	r = r < 0 ? r : check_annotation(wish, DIALECT_LIST_KEY, buf_str(&wish->list), err);
 	r = r < 0 ? r : check_default(wish, err);
 	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++) {
-		r = check_resources(wish, i, WISH_LIMIT, is_patched, err);
-		r = r < 0 ? r : check_resources(wish, i, WISH_REQUEST, is_patched, err);
+		r = check_resources(wish, i, MANIFEST_LIMITS, is_patched, err);
+		r = r < 0 ? r : check_resources(wish, i, MANIFEST_REQUESTS, is_patched, err);
 	}
 	if (r == 0 && wish_is_tenant(wish) && wish->json.node_name.n)
 		return fail(err, EINVAL,

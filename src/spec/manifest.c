@@ -45,9 +45,11 @@ static bool manifest_skip_suffix(struct str *s, const char *word)
 }
 
 /* "cpu, divvy.gpu/milli limit for container main": that list of that container, with that name? */
-static bool lists_resource(
-	struct str item, const struct manifest_container *c, const char *list, struct str resource)
+static bool lists_resource(struct str item, const struct manifest_container *c,
+	enum manifest_resources list, struct str resource)
 {
+	static const char *const words[] = {
+		[MANIFEST_LIMITS] = "limit", [MANIFEST_REQUESTS] = "request"};
 	const char *where = c->kind == MANIFEST_MAIN ? "for container" : "for init container";
 	struct str name;
 
@@ -55,7 +57,7 @@ static bool lists_resource(
 	if (!str_skip_suffix(&item, c->name) || !item.n || item.p[item.n - 1] != ' ')
 		return false;
 	item = str_trim(item);
-	if (!manifest_skip_suffix(&item, where) || !manifest_skip_suffix(&item, list))
+	if (!manifest_skip_suffix(&item, where) || !manifest_skip_suffix(&item, words[list]))
 		return false;
 	while (str_split(&item, ',', &name))
 		if (str_eq(str_trim(name), resource))
@@ -63,8 +65,8 @@ static bool lists_resource(
 	return false;
 }
 
-bool manifest_is_limit_rangers(
-	const struct manifest *pod, uint32_t container, const char *list, struct str resource)
+bool manifest_is_limit_rangers(const struct manifest *pod, uint32_t container,
+	enum manifest_resources list, struct str resource)
 {
 	const struct str *said = manifest_find(pod->annotations, STR(LIMIT_RANGER_KEY));
 	struct str rest = said ? *said : STR_NONE, item;
@@ -80,7 +82,7 @@ bool manifest_is_limit_rangers(
 static bool has_own_slot(const struct manifest *pod, uint32_t container)
 {
 	return manifest_has_slot(pod, container) &&
-		!manifest_is_limit_rangers(pod, container, MANIFEST_LIMIT, STR(MANIFEST_SLOT));
+		!manifest_is_limit_rangers(pod, container, MANIFEST_LIMITS, STR(MANIFEST_SLOT));
 }
 
 static bool is_managed(const struct manifest *pod, uint32_t container)

@@ -24,8 +24,6 @@
 #define MANIFEST_DEFAULT_KEY "divvy.gpu/default-container"
 /* A container with this resource has a share; the webhook writes it. */
 #define MANIFEST_SLOT "divvy.gpu/slot"
-#define MANIFEST_LIMIT "limit" /* lists of a container's resources, in LimitRanger's words */
-#define MANIFEST_REQUEST "request"
 
 /* Of equal keys the first one counts; objects of the API have no others. */
 struct manifest_entry {
@@ -36,6 +34,9 @@ struct manifest_list {
 	const struct manifest_entry *entry;
 	uint32_t n;
 };
+
+/* The lists of a container's resources. */
+enum manifest_resources { MANIFEST_LIMITS, MANIFEST_REQUESTS };
 
 enum manifest_kind {
 	MANIFEST_MAIN,
@@ -73,12 +74,11 @@ uint32_t manifest_container_find(const struct manifest *pod, struct str name);
 bool manifest_has_slot(const struct manifest *pod, uint32_t container);
 
 /*
- * Kubernetes' LimitRanger wrote that resource into a list (MANIFEST_LIMIT or MANIFEST_REQUEST) of
- * the container, as its annotation says. A LimitRange with a `max` makes it the default of every
- * container.
+ * Kubernetes' LimitRanger wrote that resource into that list of the container, as its annotation
+ * says. A LimitRange with a `max` makes it the default of every container.
  */
-bool manifest_is_limit_rangers(
-	const struct manifest *pod, uint32_t container, const char *list, struct str resource);
+bool manifest_is_limit_rangers(const struct manifest *pod, uint32_t container,
+	enum manifest_resources list, struct str resource);
 
 /*
  * The main container that keys without a container's name speak of. The first of these rules that
