@@ -54,8 +54,8 @@ static void complain_of_driver(const struct hook *h, CUresult r)
 
 	if (atomic_exchange(&has_said, true))
 		return;
-	hook_complain("no GPU for this program: the driver's cuInit fails with error %d, although "
-		      "%u device%s granted; %s",
+	hook_complain_no_gpu("the driver's cuInit fails with error %d, although "
+			     "%u device%s granted; %s",
 		(int)r, h->devices, h->devices == 1 ? " is" : "s are",
 		access("/proc/self/stat", F_OK) < 0
 			? "/proc is not mounted here, and the driver needs it"
@@ -81,9 +81,10 @@ static CUresult init_registered(struct hook *h, unsigned int flags)
 	if (r == CUDA_ERROR_NO_DEVICE)
 		complain_of_driver(h, r);
 	if (r == CUDA_SUCCESS && !devices_match(h)) {
-		hook_complain("no GPU for this program: the driver shows devices that are not its "
-			      "tenant's "
-			      "(was CUDA started before libdivvy-cuda.so came to be loaded?)");
+		hook_complain_no_gpu(
+			"the driver shows devices that are not its "
+			"tenant's "
+			"(was CUDA started before libdivvy-cuda.so came to be loaded?)");
 		atomic_store(&h->mode, HOOK_CLOSED);
 		r = CUDA_ERROR_NO_DEVICE;
 	}

@@ -268,6 +268,8 @@ void *hook_map(size_t n);
 
 /* One line on stderr, "divvy: ...", for what the program's user must know; wire/words.h too. */
 void hook_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same behind "no GPU for this program: ". */
+void hook_complain_no_gpu(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same, when this process will have no GPU any more. */
 void hook_complain_at_end(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -463,22 +463,21 @@ static enum hook_mode open_first(struct hook *h)
 	atomic_store(&h->socket, -1);
 	if (read_secret(h->secret)) {
 		/* whoever set it wanted a tenant's part, not what a program without one gets */
-		hook_complain("no GPU for this program: DIVVY_TENANT is no tenant's secret "
-			      "(expected 32 hexadecimal digits)");
+		hook_complain_no_gpu("DIVVY_TENANT is no tenant's secret "
+				     "(expected 32 hexadecimal digits)");
 		return HOOK_CLOSED;
 	}
 	r = talk_first(h, reason);
 	if (!r)
 		return HOOK_REGISTERED;
 	if (r == -EACCES && reason[0])
-		hook_complain("no GPU for this program: %s", reason);
+		hook_complain_no_gpu("%s", reason);
 	else if (h->policy_closed && (r == -EMFILE || r == -EMSGSIZE))
 		/* the daemon's packets fit; the descriptors that come with them did not */
-		hook_complain("no GPU for this program: too few file descriptors are free for the "
-			      "daemon divvyd's; raise the limit (ulimit -n) by 64");
+		hook_complain_no_gpu("too few file descriptors are free for the "
+				     "daemon divvyd's; raise the limit (ulimit -n) by 64");
 	else if (r == -EACCES || h->policy_closed)
-		hook_complain("no GPU for this program: the daemon divvyd does not answer (%s)",
-			strerror(-r));
+		hook_complain_no_gpu("the daemon divvyd does not answer (%s)", strerror(-r));
 	return r == -EACCES || h->policy_closed ? HOOK_CLOSED : HOOK_OPEN;
 }
 

@@ -68,24 +68,28 @@ void divvy_words_listen(words_listener *listener)
 	atomic_store(&listening, listener);
 }
 
-__attribute__((format(printf, 2, 0))) static void say(bool is_end, const char *format, va_list ap)
+__attribute__((format(printf, 2, 0))) static void say(
+	enum words_kind kind, const char *format, va_list ap)
 {
 	static const char prefix[] = "divvy: ";
+	const char *before = kind == WORDS_NO_GPU ? WORDS_NO_GPU_TEXT : "";
 	words_listener *listener = atomic_load(&listening);
+	const size_t at = sizeof prefix - 1 + strlen(before);
 	char line[400];
 	int saved = errno;
 	size_t n;
 	NOT_CANCELLED;
 
-	memcpy(line, prefix, sizeof prefix);
-	vsnprintf(line + sizeof prefix - 1, sizeof line - sizeof prefix, format, ap);
-	n = strlen(line);
+	memcpy(line, prefix, sizeof prefix - 1);
+	memcpy(line + sizeof prefix - 1, before, strlen(before));
+	vsnprintf(line + at, sizeof line - at - 1, format, ap);
+	n = at + strlen(line + at);
 	line[n] = '\n';
 	if (write(STDERR_FILENO, line, n + 1) < 0)
 		errno = saved; /* nobody reads it: nothing else to be done */
 	line[n] = '\0';
 	if (listener)
-		listener(line + sizeof prefix - 1, is_end);
+		listener(line + at, kind);
 	errno = saved;
 }
 
@@ -94,7 +98,16 @@ void hook_complain(const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	say(false, format, ap);
+	say(WORDS_NOTE, format, ap);
+	va_end(ap);
+}
+
+void hook_complain_no_gpu(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	say(WORDS_NO_GPU, format, ap);
 	va_end(ap);
 }
 
@@ -103,6 +116,6 @@ void hook_complain_at_end(const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	say(true, format, ap);
+	say(WORDS_END, format, ap);
 	va_end(ap);
 }

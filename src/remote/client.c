@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "cuda/names.h"
+#include "wire/words.h"
 
 enum state { STATE_NEW, STATE_CONNECTED, STATE_READY, STATE_FAILED, STATE_GONE, STATE_FORKED };
 
@@ -106,7 +107,7 @@ static void say_of(struct remote_note *note)
 {
 	const char *whence = note->type == REMOTE_SAY ? note->hub ? "the other machine says: " : ""
 		: note->hub                           ? "no GPU on the other machine: "
-						      : "no GPU for this program: ";
+						      : WORDS_NO_GPU_TEXT;
 	const size_t n = strnlen(note->text, sizeof(note->text));
 
 	str_blank_controls(note->text, n);

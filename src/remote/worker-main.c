@@ -31,11 +31,8 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 	const bool is_ours = hello->type == REMOTE_HELLO && why == CUDA_ERROR_NO_DEVICE;
 	const char *visible = is_ours ? hello->text : "!";
 	char said[REMOTE_VISIBLE];
-	struct str words;
 
 	words_last(said, sizeof(said));
-	words = str_from(said);
-	str_skip_prefix(&words, STR("no GPU for this program: "));
 	if (hello->abi != REMOTE_ABI)
 		snprintf(note.text, sizeof(note.text),
 			"the program's libdivvy-remote.so speaks version %u, divvy's worker "
@@ -43,8 +40,8 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 			hello->abi, REMOTE_ABI);
 	else if (why == CUDA_ERROR_NOT_PERMITTED)
 		snprintf(note.text, sizeof(note.text), "%s", HOST_ACCESS_WORDS);
-	else if (words.n)
-		snprintf(note.text, sizeof(note.text), "%.*s", STR_ARG(words));
+	else if (said[0])
+		snprintf(note.text, sizeof(note.text), "%s", said);
 	else if (!strcmp(visible, "!"))
 		snprintf(note.text, sizeof(note.text),
 			"the server's driver has no device for this program; divvyd, or divvy "

@@ -15,7 +15,8 @@ static struct {
 	int sock; /* -1: the program has not been welcomed yet */
 	enum remote_hub hub;
 	bool is_end;
-	char last[REMOTE_VISIBLE];
+	enum words_kind kind;                                  /* of the last ones */
+	char last[REMOTE_VISIBLE - sizeof(WORDS_NO_GPU_TEXT)]; /* a note has room for both */
 } words = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
 
 /* With the lock held. */
@@ -26,7 +27,8 @@ static void tell(void)
 		.lane = words.is_end,
 		.hub = (uint16_t)words.hub};
 
-	snprintf(note.text, sizeof(note.text), "%s", words.last);
+	snprintf(note.text, sizeof(note.text), "%s%s",
+		words.kind == WORDS_NO_GPU ? WORDS_NO_GPU_TEXT : "", words.last);
 	/* A program that hears nothing for so long is told nothing: it would hold us up. */
 	fd_send(words.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT);
 	/* What the program holds is anybody's who has a share. */
@@ -34,11 +36,12 @@ static void tell(void)
 		_exit(0);
 }
 
-static void heard(const char *text, bool is_end)
+static void heard(const char *text, enum words_kind kind)
 {
 	pthread_mutex_lock(&words.lock);
 	snprintf(words.last, sizeof(words.last), "%s", text);
-	words.is_end |= is_end;
+	words.kind = kind;
+	words.is_end |= kind == WORDS_END;
 	if (words.sock >= 0)
 		tell();
 	pthread_mutex_unlock(&words.lock);

@@ -359,7 +359,7 @@ void words_begin(void);
  * end. The socket stays the caller's.
  */
 void words_welcome(int sock, enum remote_hub hub);
-/* "": nothing has been said. */
+/* Of WORDS_NO_GPU the cause alone. "": nothing has been said. */
 void words_last(char *ret_text, size_t size);
 
 /* ---- NVML (worker-nvml.c) ---- */

@@ -5,14 +5,18 @@
  */
 #pragma once
 
-#include <stdbool.h>
+enum words_kind {
+	WORDS_NOTE,
+	WORDS_END,    /* there will be no GPU for this process any more */
+	WORDS_NO_GPU, /* why there is none; people read it behind WORDS_NO_GPU_TEXT */
+};
+#define WORDS_NO_GPU_TEXT "no GPU for this program: "
 
 /*
- * A sentence without newline, borrowed; it stands on stderr too. is_end: there will be no GPU for
- * this process any more. In any thread that calls the driver, or the library's own; may end the
- * process, and may not call the driver.
+ * A sentence without newline, borrowed; it stands on stderr too. In any thread that calls the
+ * driver, or the library's own; may end the process, and may not call the driver.
  */
-typedef void words_listener(const char *words, bool is_end);
+typedef void words_listener(const char *words, enum words_kind kind);
 
 /* NULL: nobody listens. Any thread; whoever is called now is not waited for. */
 typedef void words_listen(words_listener *listener);
