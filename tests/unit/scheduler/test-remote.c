@@ -413,6 +413,24 @@ static void not_everybody_may(void **state)
 		"affinity");
 }
 
+static void what_all_nodes_lack_is_said_once(void **state)
+{
+	add("g1", 1, SERVES, ETH(10000));
+	add("g2", 1, SERVES, ETH(10000));
+	add_pod("full1", SHARE("1"), "");
+	next(SCHED_BIND, "full1", NULL);
+	add_pod("full2", SHARE("1"), "");
+	next(SCHED_BIND, "full2", NULL);
+	add_pod("a", REMOTE(""), "");
+	told("a", "0/2 nodes: 2 no GPU with 0.5 free");
+	/* One node more lacks something else, and the nodes that serve lack the same as before. */
+	add("n3", 0, "", ETH(10000));
+	pass(20);
+	told("a",
+		"0/3 nodes: 2 no GPU with 0.5 free, 1 serves no devices to others; over the "
+		"network 0/2 nodes that serve: 2 no GPU with 0.5 free");
+}
+
 /* divvyd of either end does not answer. */
 static void a_silent_daemon_takes_no_part(void **state)
 {
@@ -462,6 +480,7 @@ int main(void)
 		TEST(a_client_needs_a_slot_and_no_share),
 		TEST(who_serves_uses_no_network_on_its_own_node),
 		TEST(not_everybody_may),
+		TEST(what_all_nodes_lack_is_said_once),
 		TEST(a_silent_daemon_takes_no_part),
 		TEST(ports_may_say_anything),
 	};
