@@ -6,34 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "kube/json.h"
+#include "scheduler/sched-todo.h"
 
 #define KEY_MAX 640u /* of a pod, "namespace/name", or of a gang, with the byte behind it */
 #define OFFERS_NS (UINT64_C(1) * 1000000000) /* how often those are looked through */
-
-/* What is to be done next; names, since a pod may go meanwhile. */
-struct todo {
-	enum sched_act act;
-	enum reason reason;
-	char *ns, *name;
-	union { /* as of struct sched_action */
-		char *sentence;
-		struct decide_claims claims;
-		struct sched_preemptor preemptor; /* without a name: evicted before */
-	};
-};
 
 struct sched {
 	struct cluster *cluster;
 	struct pending *pending;
 	struct rand rand;
 	uint64_t now_ns, offers_seen_ns;
-	struct todo *todo;
-	uint32_t n_todo, todo_room, todo_at;
-	struct todo last; /* what was handed out */
+	struct todo todo;
 	struct buf why;
 	struct decide_outcome outcome; /* of the decision under way */
 	struct decide_victims victims; /* of the decision under way */
@@ -44,25 +30,6 @@ struct sched {
 	bool has_news;                 /* those who hold their place are to be looked at */
 	struct sched_counts counts;
 };
-
-static void preemptor_done(struct sched_preemptor *p)
-{
-	free(p->ns);
-	free(p->name);
-	free(p->queue);
-}
-
-static void todo_done(struct todo *t)
-{
-	free(t->ns);
-	free(t->name);
-	switch (t->act) {
-	case SCHED_CLAIM: decide_claims_done(&t->claims); break;
-	case SCHED_EVICT: preemptor_done(&t->preemptor); break;
-	default: free(t->sentence);
-	}
-	*t = (struct todo){0};
-}
 
 static bool is_before(void *arg, uint32_t a, uint32_t b)
 {
@@ -99,10 +66,7 @@ void sched_free(struct sched *s)
 {
 	if (!s)
 		return;
-	for (uint32_t i = s->todo_at; i < s->n_todo; i++)
-		todo_done(&s->todo[i]);
-	todo_done(&s->last);
-	free(s->todo);
+	todo_done(&s->todo);
 	free(s->victims.v);
 	buf_done(&s->why);
 	decide_outcome_done(&s->outcome);
@@ -283,85 +247,13 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 
 /* ---- what is to be done ---- */
 
-/* NULL without memory. */
-static struct todo *push_todo(struct sched *s, enum sched_act act, const struct cpod *pod)
-{
-	_cleanup_free_ char *ns = str_dup(str_from(cpod_ns(pod)));
-	_cleanup_free_ char *name = str_dup(str_from(cpod_name(pod)));
-	struct todo *t;
-
-	if (!ns || !name ||
-		array_grow(&s->todo, &s->todo_room, s->n_todo + 1ul, sizeof(*s->todo)) < 0)
-		return NULL;
-	t = &s->todo[s->n_todo++];
-	*t = (struct todo){.act = act, .ns = TAKE_PTR(ns), .name = TAKE_PTR(name)};
-	return t;
-}
-
-/* is_whole: it has all its texts. -ENOMEM: the last one is dropped. */
-static int pushed(struct sched *s, bool is_whole)
-{
-	if (is_whole)
-		return 0;
-	todo_done(&s->todo[--s->n_todo]);
-	return -ENOMEM;
-}
-
-/* Of any act but SCHED_CLAIM and SCHED_EVICT. */
-static int push(struct sched *s, enum sched_act act, const struct cpod *pod, enum reason reason,
-	struct str sentence)
-{
-	struct todo *t = push_todo(s, act, pod);
-
-	if (!t)
-		return -ENOMEM;
-	t->reason = reason;
-	t->sentence = str_dup(sentence);
-	return pushed(s, t->sentence);
-}
-
-/* The claims of the last decision are handed over. */
-static int push_claims(struct sched *s, const struct cpod *pod)
-{
-	struct todo *t = push_todo(s, SCHED_CLAIM, pod);
-
-	if (!t)
-		return -ENOMEM;
-	t->claims = TAKE(s->outcome.claims, (struct decide_claims){.n = 0});
-	return 0;
-}
-
-/* preemptor: NULL where the pod was evicted before. */
-static int push_eviction(struct sched *s, const struct cpod *pod, const struct cpod *preemptor)
-{
-	const bool is_reclaimed = preemptor && cpod_is_reclaimed(pod);
-	struct todo *t = push_todo(s, SCHED_EVICT, pod);
-	struct sched_preemptor *p;
-
-	if (!t || !preemptor)
-		return t ? 0 : -ENOMEM;
-	t->reason = is_reclaimed ? REASON_RECLAIMED : REASON_PREEMPTED;
-	p = &t->preemptor;
-	*p = (struct sched_preemptor){str_dup(str_from(cpod_ns(preemptor))),
-		str_dup(str_from(cpod_name(preemptor))),
-		str_dup(is_reclaimed ? str_from(cpod_queue(preemptor)) : STR(""))};
-	return pushed(s, p->ns && p->name && p->queue);
-}
-
-void sched_preemptor_format(const struct sched_preemptor *p, struct buf *out)
-{
-	buf_addf(out, "%s/%s", p->ns, p->name);
-	if (p->queue[0])
-		buf_addf(out, ", of what queue %s is guaranteed", p->queue);
-}
-
 /*
  * As kube-scheduler: an autoscaler adds no node for a pod whose Binding is refused. After the pause
  * the pod may lack a device, whatever was refused before.
  */
 static int push_tell(struct sched *s, const struct cpod *pod, struct str text)
 {
-	return push(s, SCHED_TELL, pod,
+	return todo_push(&s->todo, SCHED_TELL, pod,
 		cpod_is_refused(s->cluster, pod) ? REASON_SCHEDULER_ERROR : REASON_UNSCHEDULABLE,
 		text);
 }
@@ -377,7 +269,7 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 		cpod_set_told_ns(victim, s->now_ns);
 		s->counts.n_evictions++;
 		s->counts.n_reclaimed += cpod_is_reclaimed(victim);
-		r = push_eviction(s, victim, pod);
+		r = todo_push_eviction(&s->todo, victim, pod);
 	}
 	return r;
 }
@@ -405,15 +297,17 @@ static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, st
 	switch (s->outcome.decision) {
 	case DECIDE_BIND:
 		s->counts.n_placed++;
-		r = push(s, SCHED_BIND, pod, REASON_NONE, STR(""));
+		r = todo_push(&s->todo, SCHED_BIND, pod, REASON_NONE, STR(""));
 		break;
 	case DECIDE_HOLD:
 		r = push_evictions(s, pod);
-		r = r < 0 ? r : push(s, SCHED_NOMINATE, pod, REASON_NONE, buf_str(&s->outcome.why));
+		r = r < 0 ? r
+			  : todo_push(&s->todo, SCHED_NOMINATE, pod, REASON_NONE,
+				    buf_str(&s->outcome.why));
 		break;
 	case DECIDE_CLAIM:
 		pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
-		r = push_claims(s, pod);
+		r = todo_push_claims(&s->todo, pod, &s->outcome.claims);
 		break;
 	case DECIDE_WAIT:
 		s->counts.n_nowhere++;
@@ -517,7 +411,7 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 			decide_hold(s->cluster, pod, give_up_ns);
 		else
 			decide_release(s->cluster, pod);
-		r = push(s, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, REASON_NONE,
+		r = todo_push(&s->todo, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, REASON_NONE,
 			STR("waits for others to leave its group's places"));
 	}
 	return r == 0 && s->victims.n ? push_evictions(s, g->member[0]) : r;
@@ -541,7 +435,7 @@ static int gather(struct sched *s, struct pending_key key, struct gang *g, struc
 		s->counts.n_decisions++;
 		if (r == 0 && decision == DECIDE_CLAIM) {
 			/* Volumes first; the group is tried again when they are there. */
-			r = push_claims(s, g->member[i]);
+			r = todo_push_claims(&s->todo, g->member[i], &s->outcome.claims);
 			continue;
 		}
 		n_placed += r == 0 && decision != DECIDE_WAIT;
@@ -603,7 +497,9 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 			group, g.n_waiting + g.n_running, g.size, g.least);
 	pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
 	r = tell_all(s, &g, str_from(text));
-	return r < 0 ? r : push(s, SCHED_EVENT, g.member[0], REASON_GROUP_WAITING, str_from(text));
+	return r < 0 ? r
+		     : todo_push(&s->todo, SCHED_EVENT, g.member[0], REASON_GROUP_WAITING,
+			       str_from(text));
 }
 
 /* ---- who holds a place that others are leaving ---- */
@@ -629,7 +525,7 @@ static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 
 	if (is_late && cpod_group(pod)[0]) {
 		s->counts.n_timeouts++;
-		r = push(s, SCHED_EVENT, pod, REASON_GROUP_TIMED_OUT,
+		r = todo_push(&s->todo, SCHED_EVENT, pod, REASON_GROUP_TIMED_OUT,
 			STR("gives back what it held: others did not leave"));
 	}
 	cluster_forget(s->cluster, pod);
@@ -685,7 +581,7 @@ static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 		}
 		decide_release(s->cluster, g.member[i]);
 		s->counts.n_placed++;
-		r = push(s, SCHED_BIND, g.member[i], REASON_NONE, STR(""));
+		r = todo_push(&s->todo, SCHED_BIND, g.member[i], REASON_NONE, STR(""));
 	}
 	return r;
 }
@@ -705,7 +601,7 @@ static int look_at_all_held(struct sched *s, struct error *err)
 			r = look_at_held(s, pod, err);
 		} else if (told_ns && s->now_ns > told_ns + EVICT_AGAIN_NS) {
 			cpod_set_told_ns(pod, s->now_ns);
-			r = push_eviction(s, pod, NULL);
+			r = todo_push_eviction(&s->todo, pod, NULL);
 		}
 	}
 	return r < 0 ? r : spare_all(s);
@@ -724,22 +620,22 @@ static int look_at_wishes(struct sched *s, struct error *err)
 		if (!cpod_take_wish(pod))
 			continue;
 		if (cpod_running(pod))
-			r = push(s, SCHED_RUNS, pod, REASON_NONE, STR(""));
+			r = todo_push(&s->todo, SCHED_RUNS, pod, REASON_NONE, STR(""));
 		if (r == 0 && cpod_is_older(pod, s->epoch))
-			r = push(s, SCHED_ADOPT, pod, REASON_NONE, STR(""));
+			r = todo_push(&s->todo, SCHED_ADOPT, pod, REASON_NONE, STR(""));
 		if (r < 0 || !decide_has_wish(s->cluster, pod))
 			continue;
 		r = decide_wish(s->cluster, pod, &is_granted, &s->why, err);
 		if (r == 0 && is_granted) {
 			s->counts.n_granted++;
-			r = push(s, SCHED_GRANT, pod, REASON_NONE, buf_str(&s->why));
+			r = todo_push(&s->todo, SCHED_GRANT, pod, REASON_NONE, buf_str(&s->why));
 			cpod_deny(pod, STR(""));
 			continue;
 		}
 		s->has_denied = true;
 		if (r == 0 && cpod_deny(pod, buf_str(&s->why))) {
 			s->counts.n_denied++;
-			r = push(s, SCHED_DENY, pod, REASON_NONE, buf_str(&s->why));
+			r = todo_push(&s->todo, SCHED_DENY, pod, REASON_NONE, buf_str(&s->why));
 		}
 	}
 	return r;
@@ -809,18 +705,17 @@ static int think(struct sched *s, struct error *err)
 	bool has_news;
 	int r;
 
-	s->n_todo = s->todo_at = 0;
 	r = sched_settle(s, err);
 	if (r < 0)
 		return r;
 	if (cluster_n_holding(s->cluster) && s->has_news) {
 		r = look_at_all_held(s, err);
-		if (r < 0 || s->n_todo)
+		if (r < 0 || !todo_is_empty(&s->todo))
 			return r;
 	}
 	if (s->has_wishes) {
 		r = look_at_wishes(s, err);
-		if (r < 0 || s->n_todo)
+		if (r < 0 || !todo_is_empty(&s->todo))
 			return r;
 	}
 	has_news = cluster_take_news(s->cluster);
@@ -837,34 +732,13 @@ static int think(struct sched *s, struct error *err)
 	return try_item(s, *key, err);
 }
 
-static struct sched_action action_of(const struct todo *t, const struct cpod *pod)
-{
-	struct sched_action action = {.act = t->act, .pod = pod, .reason = t->reason};
-
-	switch (t->act) {
-	case SCHED_CLAIM: action.claims = &t->claims; break;
-	case SCHED_EVICT: action.preemptor = t->preemptor.name ? &t->preemptor : NULL; break;
-	default: action.sentence = t->sentence;
-	}
-	return action;
-}
-
 int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 {
-	todo_done(&s->last);
 	for (;;) {
-		struct cpod *pod;
 		int r;
 
-		while (s->todo_at < s->n_todo) {
-			todo_done(&s->last);
-			s->last = s->todo[s->todo_at++];
-			pod = cluster_pod(s->cluster, s->last.ns, s->last.name);
-			if (!pod)
-				continue;
-			*ret = action_of(&s->last, pod);
+		if (todo_next(&s->todo, s->cluster, ret))
 			return 1;
-		}
 		r = think(s, err);
 		if (r != 0)
 			return MIN(r, 0);
@@ -873,7 +747,7 @@ int sched_next(struct sched *s, struct sched_action *ret, struct error *err)
 
 uint64_t sched_deadline(const struct sched *s)
 {
-	return s->todo_at < s->n_todo ? 0 : pending_deadline(s->pending);
+	return todo_is_empty(&s->todo) ? pending_deadline(s->pending) : 0;
 }
 
 /* It pauses, longer after each Binding that failed; its group with it. */
@@ -917,24 +791,20 @@ void sched_refused(
 	if (*cpod_refusal(pod))
 		push_tell(s, pod, str_from(cpod_refusal(pod)));
 	while ((kept = cluster_next_kept(s->cluster, pod, kept)))
-		push(s, SCHED_EVENT, kept, REASON_RESERVATION_RELEASED,
+		todo_push(&s->todo, SCHED_EVENT, kept, REASON_RESERVATION_RELEASED,
 			str_from(cpod_kept_text(kept)));
 }
 
 void sched_stand_down(struct sched *s)
 {
+	struct sched_action action;
 	struct cpod *pod = NULL;
 
-	for (; s->todo_at < s->n_todo; s->todo_at++) {
-		struct todo *t = &s->todo[s->todo_at];
-
-		/* Decided, and not sent. */
-		pod = t->act == SCHED_BIND ? cluster_pod(s->cluster, t->ns, t->name) : NULL;
-		if (pod)
-			sched_bound(s, t->ns, t->name, cpod_uid(pod), false);
-		todo_done(t);
-	}
-	pod = NULL;
+	/* Decided, and not sent. */
+	while (todo_next(&s->todo, s->cluster, &action))
+		if (action.act == SCHED_BIND)
+			sched_bound(s, cpod_ns(action.pod), cpod_name(action.pod),
+				cpod_uid(action.pod), false);
 	while ((pod = cluster_next_pod(s->cluster, pod))) {
 		if (cpod_state(pod) == CPOD_OFFERED)
 			cluster_forget(s->cluster, pod);
