@@ -3,9 +3,8 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <getopt.h>
+#include <limits.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -17,9 +16,7 @@
 #include "base/man.h"
 #include "base/process.h"
 
-#define FIRST 256 /* of what getopt gives back */
-#define LEFT_BYTES 64
-#define HELP_BYTES 512
+#define NAME_BYTES 64
 
 struct program_signals {
 	struct loop_io io;
@@ -30,51 +27,43 @@ struct program_signals {
 
 /* ---- options ---- */
 
-static const struct program_option common[] = {
+static const struct option_row daemon_common[] = {
 	{"log", "LEVEL", "error, warn, info (default) or debug"},
 	{"version", NULL, "print the version"},
 	{"help", NULL, "print this"},
+	{0},
 };
 
-static const struct program_option *option_at(const struct program *p, size_t i)
+static const struct option_row tool_common[] = {
+	{"help", NULL, "says what there is", .letter = 'h'},
+	{0},
+};
+
+static struct option_table table_of(const struct program *p)
 {
-	if (i < p->n_options)
-		return &p->options[i];
-	return i - p->n_options < ARRAY_SIZE(common) ? &common[i - p->n_options] : NULL;
+	return (struct option_table){p->options, p->is_tool ? tool_common : daemon_common};
 }
 
-static int format_left(const struct program_option *o, char ret[static LEFT_BYTES])
+void program_print_help(const struct program *p, FILE *file)
 {
-	return snprintf(ret, LEFT_BYTES, "--%s%s%s%s", o->name,
-		!o->value             ? ""
-			: o->is_maybe ? "[="
-				      : " ",
-		o->value ? o->value : "", o->is_maybe ? "]" : "");
-}
+	static const struct option_layout layout = {
+		.between = ' ', .column = OPTION_COLUMN_LONGEST, .width = INT_MAX};
+	const struct option_table table = table_of(p);
+	const struct program_section *commands = &p->commands;
+	_cleanup_buf_ struct buf out = BUF_INIT(MAN_MAX);
+	size_t width = 0;
 
-static const char *format_help(const struct program_option *o, char ret[static HELP_BYTES])
-{
-	if (!o->needs)
-		return o->help;
-	snprintf(ret, HELP_BYTES, "with --%s: %s", o->needs, o->help);
-	return ret;
-}
-
-static void print_help(const struct program *p)
-{
-	const struct program_option *o;
-	char left[LEFT_BYTES], help[HELP_BYTES];
-	int width = 0;
-
-	for (size_t i = 0; (o = option_at(p, i)); i++)
-		width = MAX(width, format_left(o, left));
-	printf("usage: %s [options]\n%s\n\n", p->name, p->sentence);
-	for (size_t i = 0; (o = option_at(p, i)); i++) {
-		format_left(o, left);
-		printf("  %-*s %s\n", width, left, format_help(o, help));
-	}
+	buf_addf(&out, "usage: %s [options]%s%s\n%s\n\n", p->name, p->operands ? " " : "",
+		p->operands ? p->operands : "", p->sentence);
+	for (size_t i = 0; i < commands->n_terms; i++)
+		width = MAX(width, strlen(commands->terms[i][0]));
+	for (size_t i = 0; i < commands->n_terms; i++)
+		buf_addf(&out, "  %-*s %s\n%s", (int)width, commands->terms[i][0],
+			commands->terms[i][1], i + 1 == commands->n_terms ? "\n" : "");
+	option_add_help(&out, &table, &layout);
+	fputs(buf_text(&out), file);
 	if (p->help_end)
-		printf("\n%s\n", p->help_end);
+		fprintf(file, "\n%s\n", p->help_end);
 }
 
 static void set_text(void *options, size_t at, const char *value)
@@ -83,104 +72,129 @@ static void set_text(void *options, size_t at, const char *value)
 }
 
 static int set_option(
-	const struct program_option *o, void *options, const char *value, struct error *err)
+	const struct option_row *row, void *options, const char *value, struct error *err)
 {
-	int r = 0;
+	int r = value ? option_check(row, value, err) : 0;
 
-	if (o->set)
-		r = o->set(options, value, err);
-	else if (!o->value)
-		*(bool *)((char *)options + o->at) = true;
-	else if (!o->check || (r = o->check(value, err)) >= 0)
-		set_text(options, o->at, value);
-	return r < 0 ? fail_within(err, r, "--%s", o->name) : 0;
+	if (r < 0)
+		return r;
+	if (row->set) {
+		r = row->set(options, value, err);
+		return r < 0 ? fail_within(err, r, "--%s", row->name) : 0;
+	}
+	if (row->value)
+		set_text(options, row->at, value);
+	else
+		*(bool *)((char *)options + row->at) = true;
+	return 0;
 }
 
-/* One of ours: 1 when it is all that is wanted. */
-static int set_common(const struct program *p, const struct program_option *o, const char *value,
-	struct error *err)
+/* One that is not in the program's own table: 1 when it is all that is wanted. */
+static int set_common(
+	const struct program *p, const struct option_row *row, const char *value, struct error *err)
 {
-	if (o == &common[0])
+	if (row == &daemon_common[0])
 		return log_set_option(value, err);
-	if (o == &common[1])
+	if (row == &daemon_common[1])
 		printf("%s %s\n", p->name, DIVVY_VERSION);
 	else
-		print_help(p);
+		program_print_help(p, stdout);
 	return 1;
 }
 
-static int take_option(const struct program *p, size_t i, void *options, struct error *err)
+static void set_presets(const struct program *p, void *options)
 {
-	const struct program_option *o = option_at(p, i);
+	size_t n = 0;
 
-	if (optarg && !optarg[0])
-		return fail(err, EINVAL, "--%s is empty (--help lists all)", o->name);
-	return i < p->n_options ? set_option(o, options, optarg, err)
-				: set_common(p, o, optarg, err);
-}
-
-static void prepare(const struct program *p, void *options, struct option *ret_longs)
-{
-	const struct program_option *o;
-
-	assert(p->n_options + ARRAY_SIZE(common) < PROGRAM_OPTIONS_MAX);
-	for (size_t i = 0; (o = option_at(p, i)); i++) {
-		ret_longs[i] = (struct option){.name = o->name,
-			.has_arg = !o->value  ? no_argument
-				: o->is_maybe ? optional_argument
-					      : required_argument,
-			.val = FIRST + (int)i};
-		if (o->preset)
-			set_text(options, o->at, o->preset);
-	}
+	for (const struct option_row *row = p->options; row && row->name; row++, n++)
+		if (row->preset)
+			set_text(options, row->at, row->preset);
+	assert(n <= PROGRAM_OPTIONS_MAX);
 }
 
 /* Nothing that was said is passed over in silence. */
-static int check_needs(const struct program *p, uint64_t given, struct error *err)
+static int check_needs(const struct option_row *rows, uint64_t given, struct error *err)
 {
-	for (size_t i = 0; i < p->n_options; i++) {
-		const char *needs = p->options[i].needs;
+	for (size_t i = 0; rows && rows[i].name; i++) {
+		const char *needs = rows[i].needs;
 
-		for (size_t k = 0; needs && given >> i & 1 && k < p->n_options; k++)
-			if (!strcmp(p->options[k].name, needs) && !(given >> k & 1))
-				return fail(err, EINVAL, "--%s: with --%s only", p->options[i].name,
-					needs);
+		for (size_t k = 0; needs && given >> i & 1 && rows[k].name; k++)
+			if (!strcmp(rows[k].name, needs) && !(given >> k & 1))
+				return fail(
+					err, EINVAL, "--%s: with --%s only", rows[i].name, needs);
 	}
 	return 0;
+}
+
+struct parsed {
+	const struct program *program;
+	void *options;
+	uint64_t given; /* of the program's own options, by row */
+	bool is_done;   /* it was one of those that only print */
+};
+
+static int take_option(struct parsed *parsed, const struct option_scan *scan, struct error *err)
+{
+	const struct option_row *row, *own = parsed->program->options;
+	int r;
+
+	for (row = own; row && row->name && row != scan->row;)
+		row++;
+	if (row && row->name) {
+		parsed->given |= UINT64_C(1) << (row - own);
+		return set_option(row, parsed->options, scan->value, err);
+	}
+	r = set_common(parsed->program, scan->row, scan->value, err);
+	parsed->is_done = parsed->is_done || r > 0;
+	return r;
+}
+
+static int take_event(struct parsed *parsed, const struct option_scan *scan,
+	enum option_event event, struct error *err)
+{
+	switch (event) {
+	case OPTION_NO_VALUE:
+		return fail(err, EINVAL, "%s: its value is missing (--help lists all)", scan->word);
+	case OPTION_EMPTY_VALUE:
+		return fail(err, EINVAL, "--%s is empty (--help lists all)", scan->row->name);
+	case OPTION_UNKNOWN:
+	case OPTION_EXTRA_VALUE:
+		return fail(err, EINVAL, "%s: unknown, or it takes no value (--help lists all)",
+			scan->word);
+	default: return take_option(parsed, scan, err);
+	}
 }
 
 int program_parse(
 	const struct program *program, void *options, int argc, char **argv, struct error *err)
 {
-	struct option longs[PROGRAM_OPTIONS_MAX] = {0};
-	uint64_t given = 0;
-	bool is_done = false;
-	int id, r;
+	struct parsed parsed = {.program = program, .options = options};
+	struct option_scan scan = {.table = table_of(program),
+		.argc = argc,
+		.argv = argv,
+		.at = 1,
+		.is_cut_accepted = true};
+	enum option_event event;
+	int r, n = 1;
 
-	prepare(program, options, longs);
-	opterr = 0;
-	optind = 1;
-	while ((id = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
-		if (id == ':')
-			return fail(err, EINVAL, "%s: its value is missing (--help lists all)",
-				argv[optind - 1]);
-		if (id == '?')
-			return fail(err, EINVAL,
-				"%s: unknown, or it takes no value (--help lists all)",
-				argv[optind - 1]);
-		r = take_option(program, (size_t)(id - FIRST), options, err);
-		if (r < 0)
+	set_presets(program, options);
+	while ((event = option_next(&scan)) != OPTION_END) {
+		if (event == OPTION_OPERAND)
+			argv[n++] = argv[scan.at - 1];
+		else if ((r = take_event(&parsed, &scan, event, err)) < 0)
 			return r;
-		is_done = is_done || r > 0;
-		given |= UINT64_C(1) << (id - FIRST);
 	}
-	if (optind < argc)
-		return fail(err, EINVAL, "'%s': %s takes options only (--help lists them)",
-			argv[optind], program->name);
-	if (is_done)
+	if (n < argc)
+		argv[n] = NULL;
+	if (n > 1 && !program->operands)
+		return fail(err, EINVAL, "'%s': %s takes options only (--help lists them)", argv[1],
+			program->name);
+	if (parsed.is_done)
 		return 1;
-	r = check_needs(program, given, err);
-	r = r >= 0 && program->finish ? program->finish(options, err) : r;
+	r = check_needs(program->options, parsed.given, err);
+	if (r < 0 || !program->finish)
+		return r;
+	r = program->finish(options, err);
 	return r < 0 ? r : 0;
 }
 
@@ -203,7 +217,7 @@ static void add_see_also(struct buf *out, const char *pages)
 	buf_add_text(out, ".SH SEE ALSO\n");
 	while (str_word(&rest, &page)) {
 		const size_t n = str_find(page, '(');
-		char name[LEFT_BYTES];
+		char name[NAME_BYTES];
 
 		str_copy(name, sizeof(name), (struct str){page.p, n});
 		buf_add_text(out, is_first ? "\\fB" : ",\n\\fB");
@@ -214,13 +228,14 @@ static void add_see_also(struct buf *out, const char *pages)
 	buf_add_byte(out, '\n');
 }
 
-static int dump_man(const struct program *p, const char *folder, struct error *err)
+int program_dump_man(const struct program *p, const char *folder, struct error *err)
 {
-	const struct man_page page = {
-		.name = p->name, .section = 8, .summary = p->summary, .made_by = p->name};
+	const struct man_page page = {.name = p->name,
+		.section = p->is_tool ? 1 : 8,
+		.summary = p->summary,
+		.made_by = p->name};
+	const struct option_table table = table_of(p);
 	_cleanup_buf_ struct buf out = BUF_INIT(MAN_MAX);
-	const struct program_option *o;
-	char help[HELP_BYTES];
 	int r = folder_make(folder, 0755, err);
 
 	if (r < 0)
@@ -228,15 +243,15 @@ static int dump_man(const struct program *p, const char *folder, struct error *e
 	man_add_head(&out, &page);
 	buf_add_text(&out, ".B ");
 	man_add_text(&out, p->name);
-	buf_add_text(&out, "\n[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n");
+	buf_add_text(&out, "\n[\\fIOPTION\\fR...]");
+	if (p->operands)
+		buf_addf(&out, " \\fI%s\\fR", p->operands);
+	buf_add_text(&out, "\n.SH DESCRIPTION\n");
 	man_add_paragraphs(&out, p->text);
+	if (p->commands.n_terms)
+		add_section(&out, &p->commands);
 	buf_add_text(&out, ".SH OPTIONS\n");
-	for (size_t i = 0; (o = option_at(p, i)); i++)
-		man_add_option(&out,
-			&(struct man_option){.name = o->name,
-				.value = o->value,
-				.is_maybe = o->is_maybe,
-				.help = format_help(o, help)});
+	option_add_man(&out, &table);
 	for (size_t i = 0; i < p->n_sections; i++)
 		add_section(&out, &p->sections[i]);
 	add_see_also(&out, p->see_also);
@@ -259,7 +274,7 @@ static void on_signal(struct loop_io *io, uint32_t events)
 {
 	struct program_signals *s = io->data;
 	struct signalfd_siginfo info;
-	char sender[LEFT_BYTES];
+	char sender[NAME_BYTES];
 
 	while (read(s->fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo != SIGHUP) {
@@ -325,7 +340,7 @@ int program_main(
 	log_init(program->name);
 	process_await_children();
 	if (argc == 3 && !strcmp(argv[1], "--dump-man")) {
-		r = dump_man(program, argv[2], &err);
+		r = program_dump_man(program, argv[2], &err);
 		is_usage = false;
 	} else {
 		r = program_parse(program, options, argc, argv, &err);

@@ -1,37 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frame of a daemon: its command line, --help, its man page, its signals and its exit status,
- * out of one description. --log, --version and --help are every program's; --dump-man FOLDER, for
- * the build, writes the man page. Main's thread, before there are others.
+ * The frame of a daemon or a tool, out of one description: its command line, --help, its man page,
+ * and a daemon's signals and exit status. Every daemon has --log, --version and --help, every tool
+ * has --help; --dump-man FOLDER, for the build, writes the man page. Main's thread, before there
+ * are others.
  */
 #ifndef BASE_PROGRAM_H
 #define BASE_PROGRAM_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/error.h"
 #include "base/loop.h"
+#include "base/option.h"
 
 #define PROGRAM_OPTIONS_MAX 48u
-
-/* -EINVAL, -ERANGE: the sentence is given the option's name in front. */
-typedef int program_check_fn(const char *value, struct error *err);
-/* Value NULL: none is given. */
-typedef int program_set_fn(void *options, const char *value, struct error *err);
-
-struct program_option {
-	const char *name;
-	const char *value; /* placeholder; NULL: takes none */
-	const char *help;  /* no full stop */
-	/* What it sets in the options, unless there is `set`: a const char *, or a bool to true. */
-	size_t at;
-	const char *needs;  /* the option without which it means nothing; NULL: none */
-	const char *preset; /* of a text, before the command line is read */
-	program_check_fn *check;
-	program_set_fn *set;
-	bool is_maybe; /* the value may be left out */
-};
 
 /* A section of the man page: a paragraph, then terms with sentences that lack their full stop. */
 struct program_section {
@@ -43,13 +28,14 @@ struct program_section {
 
 struct program {
 	const char *name;     /* "divvyd" */
+	const char *operands; /* "COMMAND"; NULL: it takes options only */
 	const char *summary;  /* for the man page's first line */
 	const char *sentence; /* of --help */
 	const char *help_end; /* a line behind the list; NULL: none */
 	const char *text;     /* of the man page's description, an empty line between paragraphs */
 	const char *see_also; /* "divvyd(8) divvy(1)" */
-	const struct program_option *options;
-	size_t n_options;
+	const struct option_row *options;
+	struct program_section commands;        /* before the options; without terms: none */
 	const struct program_section *sections; /* behind the options */
 	size_t n_sections;
 	/* What can be said only when all options are read; NULL: nothing. */
@@ -57,6 +43,7 @@ struct program {
 	/* Writes further man pages; NULL: there are none. */
 	int (*dump_more)(const char *folder, struct error *err);
 	bool has_reload; /* SIGHUP is for it */
+	bool is_tool; /* no daemon: its page is in section 1, and it has no --log and --version */
 };
 
 struct program_signals;
@@ -87,8 +74,15 @@ typedef int program_run_fn(void *options, struct program_signals *signals, struc
 int program_main(
 	const struct program *program, program_run_fn *run, void *options, int argc, char **argv);
 
-/* The command line alone: 0, 1 when it was one of those that only print, -EINVAL, -ERANGE. */
+/*
+ * The command line alone: 0, 1 when it was one of those that only print, -EINVAL, -ERANGE. Operands
+ * are moved together behind argv[0], with NULL behind the last.
+ */
 int program_parse(
 	const struct program *program, void *options, int argc, char **argv, struct error *err);
+/* --help's text. */
+void program_print_help(const struct program *program, FILE *file);
+/* Writes the man page into the folder, and the program's further ones. */
+int program_dump_man(const struct program *program, const char *folder, struct error *err);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define AT(field) offsetof(struct controller_options, field)
 
-static const struct program_option table[] = {
+static const struct option_row table[] = {
 	ACCESS_OPTION_KUBECONFIG(AT(kubeconfig)),
 	ACCESS_OPTION_LEADER_ELECT("reconciles; all answer the webhook", AT(is_elected)),
 	{"scheduler-name", "NAME",
@@ -42,6 +42,7 @@ static const struct program_option table[] = {
 	{"placeholder", NULL,
 		"be such a pod's program: hold its device until no tenant is left there",
 		AT(is_placeholder)},
+	{0},
 };
 
 static const char *const signals[][2] = {
@@ -72,7 +73,6 @@ const struct program options_program = {
 		"while they change.",
 	.see_also = "divvyd(8) divvy(1)",
 	.options = table,
-	.n_options = ARRAY_SIZE(table),
 	.sections = sections,
 	.n_sections = ARRAY_SIZE(sections),
 };

@@ -126,7 +126,7 @@ static int set_devices_by(void *data, const char *value, struct error *err)
 	return 0;
 }
 
-static const struct program_option table[] = {
+static const struct option_row table[] = {
 	{"simulate", "SPEC",
 		"share simulated GPUs, e.g. 2xH200-141Gi; without a GPU one 1xH200-141Gi is "
 		"simulated anyway; a file sim/faults in the runtime folder makes them fail",
@@ -234,6 +234,7 @@ static const struct program_option table[] = {
 		"serve /healthz and /readyz over HTTP there too, such as :9447: a port for the "
 		"kubelet's probes, which no other client keeps busy; default nowhere",
 		AT(node.health_listen), .needs = "listen", .check = http_address_check},
+	{0},
 };
 
 static const char *const environment[][2] = {
@@ -372,7 +373,6 @@ const struct program options_program = {
 		"A user's daemon gives way to it.",
 	.see_also = "divvy(1) divvy-simctl(1) tenants.conf(5)",
 	.options = table,
-	.n_options = ARRAY_SIZE(table),
 	.sections = sections,
 	.n_sections = ARRAY_SIZE(sections),
 	.finish = finish,

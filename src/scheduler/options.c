@@ -11,7 +11,7 @@
 
 #define AT(field) offsetof(struct options, field)
 
-static const struct program_option table[] = {
+static const struct option_row table[] = {
 	ACCESS_OPTION_KUBECONFIG(AT(kubeconfig)),
 	ACCESS_OPTION_LEADER_ELECT("decides", AT(is_elected)),
 	{"scheduler-name", "NAME",
@@ -33,6 +33,7 @@ static const struct program_option table[] = {
 	{"tls-key", "FILE", "its key", AT(tls_key)},
 	{"client-ca", "FILE", "whose certificates may use the extender; default nobody's",
 		AT(client_ca)},
+	{0},
 };
 
 static const char *const signals[][2] = {{"SIGTERM, SIGINT", "gives the Lease up and ends"}};
@@ -70,7 +71,6 @@ const struct program options_program = {
 		"several that run, with --leader-elect one decides.",
 	.see_also = "divvyd(8) divvy(1)",
 	.options = table,
-	.n_options = ARRAY_SIZE(table),
 	.sections = sections,
 	.n_sections = ARRAY_SIZE(sections),
 	.finish = finish,

@@ -40,20 +40,18 @@ static int finish(void *data, struct error *err)
 	return o->is_loud && !o->name ? fail(err, EINVAL, "--loud needs --name") : 0;
 }
 
-static const struct program_option table[] = {
+static const struct option_row table[] = {
 	{"name", "NAME", "whose", offsetof(struct options, name)},
 	{"color", "COLOR", "which", offsetof(struct options, color), .preset = "blue",
 		.check = check_color},
 	{"number", "N", "how many", .set = set_number, .is_maybe = true},
 	{"loud", NULL, "say so", offsetof(struct options, is_loud)},
 	{"echo", NULL, "and again", offsetof(struct options, has_echo), .needs = "loud"},
+	{0},
 };
 
-static const struct program program = {.name = "test",
-	.sentence = "Tests.",
-	.options = table,
-	.n_options = ARRAY_SIZE(table),
-	.finish = finish};
+static const struct program program = {
+	.name = "test", .sentence = "Tests.", .options = table, .finish = finish};
 
 #define PARSE(o, err, ...) parse((o), (err), (char *[]){"test", __VA_ARGS__, NULL})
 
