@@ -11,10 +11,10 @@
 #include "cli/start.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {
-	{"file", 'f', CLI_VALUE, "FILE", NULL, "the resource configuration"},
-	{"once", 0, CLI_FLAG, NULL, NULL, "read it once and do not follow it"},
-	{"stop", 0, CLI_FLAG, NULL, NULL, "remove its tenants, and follow it no longer"},
+static const struct option_row options[] = {
+	{"file", "FILE", "the resource configuration", .letter = 'f'},
+	{"once", NULL, "read it once and do not follow it"},
+	{"stop", NULL, "remove its tenants, and follow it no longer"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},

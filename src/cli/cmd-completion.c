@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {{0}};
+static const struct option_row options[] = {{0}};
 
 static int check(const struct cli_args *args, struct error *err)
 {

@@ -7,7 +7,7 @@
 #include "cli/start.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
+static const struct option_row options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
 
 static const struct table_column columns[] = {
 	{"DEVICE", true},

@@ -31,12 +31,12 @@
 
 #define ENGINE_NS (10 * NSEC_PER_SEC)
 
-static const struct cli_option options[] = {
-	{"fix", 0, CLI_FLAG, NULL, NULL, "print only what to do"},
-	{"bundle", 0, CLI_VALUE, "FILE", NULL,
+static const struct option_row options[] = {
+	{"fix", NULL, "print only what to do"},
+	{"bundle", "FILE",
 		"write what somebody who helps wants to see into a tar; -: to standard output, and "
 		"print nothing else"},
-	{"kubeconfig", 0, CLI_VALUE, "FILE", NULL,
+	{"kubeconfig", "FILE",
 		"with --bundle: the cluster to ask (default $KUBECONFIG, or ~/.kube/config)"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,

@@ -12,18 +12,17 @@
 #include "cmdline/chart.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {
-	{"out", 'o', CLI_VALUE, "FILE", NULL,
-		"where to write it, - for stdout (default out/usage.svg)"},
-	{"last", 0, CLI_VALUE, "TIME", NULL, "the last so long: 100ms to 15m (default 1m)"},
-	{"step", 0, CLI_VALUE, "TIME", NULL,
+static const struct option_row options[] = {
+	{"out", "FILE", "where to write it, - for stdout (default out/usage.svg)", .letter = 'o'},
+	{"last", "TIME", "the last so long: 100ms to 15m (default 1m)"},
+	{"step", "TIME",
 		"time between points: from 10ms on; the daemon keeps 100ms for times above 20s, 1s "
 		"for "
 		"those above 3m (default: a 300th of --last, at least 500ms: in less, tenants "
 		"take turns)"},
-	{"device", 'd', CLI_VALUE, "N", NULL, "the device, as `divvy devices` counts (default 0)"},
-	{"style", 0, CLI_VALUE, "STYLE", "lines stacked",
-		"lines, or stacked: areas on one another (default lines)"},
+	{"device", "N", "the device, as `divvy devices` counts (default 0)", .letter = 'd'},
+	{"style", "STYLE", "lines, or stacked: areas on one another (default lines)",
+		.choices = "lines stacked"},
 	CLI_SOCKET_OPTION,
 	{0},
 };

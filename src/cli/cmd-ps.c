@@ -8,10 +8,10 @@
 #include "cli/commands.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {
+static const struct option_row options[] = {
 	CLI_OUTPUT_OPTION,
-	{"quiet", 'q', CLI_FLAG, NULL, NULL, "names only, one a line"},
-	{"processes", 'P', CLI_FLAG, NULL, NULL, "a line for each process"},
+	{"quiet", NULL, "names only, one a line", .letter = 'q'},
+	{"processes", NULL, "a line for each process", .letter = 'P'},
 	CLI_SOCKET_OPTION,
 	{0},
 };

@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {CLI_SOCKET_OPTION, {0}};
+static const struct option_row options[] = {CLI_SOCKET_OPTION, {0}};
 
 static int run(const struct cli_args *args, struct error *err)
 {

@@ -11,9 +11,9 @@
 #include "cli/places.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {
-	{"since", 's', CLI_VALUE, "TIME", NULL,
-		"of the last so long, such as 1h or 7d (default: since ever)"},
+static const struct option_row options[] = {
+	{"since", "TIME", "of the last so long, such as 1h or 7d (default: since ever)",
+		.letter = 's'},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},

@@ -25,30 +25,31 @@
 
 static const char *called = "divvy run";
 
-static const struct cli_option options[] = {
+static const struct option_row options[] = {
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
-	{"name", 0, CLI_VALUE, "NAME", NULL,
+	{"name", "NAME",
 		"name shown and used by the other commands (default: the program's or the "
 		"image's)"},
-	{"wait", 'w', CLI_MAYBE, "TIME", NULL,
+	{"wait", "TIME",
 		"when it does not fit now, wait for room, at most so long (such as 10m; default: "
-		"no end)"},
-	{"simulate", 0, CLI_VALUE, "SPEC", NULL,
+		"no end)",
+		.letter = 'w', .is_maybe = true},
+	{"simulate", "SPEC",
 		"use simulated devices: COUNTxMODEL-MEMORY, such as 2xH200-141Gi; a file of faults "
 		"makes them fail, see divvyd(8)"},
-	{"container", 0, CLI_VALUE, "ENGINE", "docker podman nerdctl",
+	{"container", "ENGINE",
 		"the command is this container engine's: mounts, environment and devices are put "
-		"in"},
-	{"remote", 0, CLI_VALUE, "PLACE", NULL,
+		"in",
+		.choices = "docker podman nerdctl"},
+	{"remote", "PLACE",
 		"the device is held by a process of divvy's own: 'local', on this machine; or "
 		"HOST[:DEVICE], a machine on which divvy serve runs, without a wish of one's own"},
-	{"invitation", 0, CLI_VALUE, "FILE", NULL,
+	{"invitation", "FILE",
 		"what divvy serve has printed on the machine of --remote; '-': on stdin (default: "
 		"$DIVVY_INVITATION)"},
-	{"dry-run", 0, CLI_FLAG, NULL, NULL, "print what would be run, and run nothing"},
-	{"quiet", 'q', CLI_FLAG, NULL, NULL,
-		"no line about simulated devices, waiting or preferences"},
+	{"dry-run", NULL, "print what would be run, and run nothing"},
+	{"quiet", NULL, "no line about simulated devices, waiting or preferences", .letter = 'q'},
 	CLI_SOCKET_OPTION,
 	{0},
 };

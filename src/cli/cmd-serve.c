@@ -24,22 +24,22 @@
 #define WAITING 64
 #define PORT "7007"
 
-static const struct cli_option options[] = {
-	{"listen", 0, CLI_VALUE, "HOST:PORT", NULL,
+static const struct option_row options[] = {
+	{"listen", "HOST:PORT",
 		"where the other machine reaches this one, an address of IPv6 as [ADDRESS]:PORT; "
 		"port 0: any that is free (default: all addresses, port " PORT "); of all, as with "
 		"[::]:PORT, the invitation names this machine"},
-	{"invite", 0, CLI_MAYBE, "FILE", NULL,
+	{"invite", "FILE",
 		"write the invitation to a new file that nobody else may read, and remove it at "
-		"the end (default: to stdout)"},
-	{"allow-host-access", 0, CLI_FLAG, NULL, NULL,
+		"the end (default: to stdout)",
+		.is_maybe = true},
+	{"allow-host-access", NULL,
 		"serve the program also with devices that reach ordinary memory of their process "
 		"(HMM, ATS): its kernels can then read and change all of the worker, the tenant's "
 		"secret included"},
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
-	{"name", 0, CLI_VALUE, "NAME", NULL,
-		"name shown and used by the other commands; guest where none is given"},
+	{"name", "NAME", "name shown and used by the other commands; guest where none is given"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -118,7 +118,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r < 0)
 		return r;
 	snprintf(number, sizeof(number), "%d", r);
-	for (const struct cli_option *o = options; o->name; o++)
+	for (const struct option_row *o = options; o->name; o++)
 		if (cli_has(args, o->name) && strcmp(o->name, "listen") != 0 &&
 			strcmp(o->name, "invite") != 0 &&
 			strcmp(o->name, "allow-host-access") != 0 && n_given < GIVEN_MAX) {

@@ -8,9 +8,9 @@
 #include "cli/wish.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {
+static const struct option_row options[] = {
 	WISH_OPTIONS_LIVE,
-	{"name", 0, CLI_VALUE, "NAME", NULL, "a new name"},
+	{"name", "NAME", "a new name"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},

@@ -15,107 +15,106 @@
 #include "replay/scheme.h"
 #include "simcli/sim.h"
 
-static const struct cli_option options[] = {
-	{"nodes", 'n', CLI_VALUE, "FILE", NULL,
-		"nodes, as CSV in the OpenB trace's format: sn, cpu_milli, memory_mib, gpu, model"},
-	{"pods", 'p', CLI_VALUE, "FILE", NULL,
+static const struct option_row options[] = {
+	{"nodes", "FILE",
+		"nodes, as CSV in the OpenB trace's format: sn, cpu_milli, memory_mib, gpu, model",
+		.letter = 'n'},
+	{"pods", "FILE",
 		"tasks, as CSV in the OpenB trace's format: name, cpu_milli, memory_mib, num_gpu, "
-		"gpu_milli, gpu_spec"},
-	{"spec", 'f', CLI_VALUE, "FILE", NULL, "nodes and tasks, as YAML"},
-	{"generate", 'g', CLI_VALUE, "SHAPE", "kubeshare trace-like wang",
-		"tasks of that shape, made from the seeds"},
-	{"policy", 0, CLI_VALUE, "NAMES", NULL,
+		"gpu_milli, gpu_spec",
+		.letter = 'p'},
+	{"spec", "FILE", "nodes and tasks, as YAML", .letter = 'f'},
+	{"generate", "SHAPE", "tasks of that shape, made from the seeds", .letter = 'g',
+		.choices = "kubeshare trace-like wang"},
+	{"policy", "NAMES",
 		"what to compare, of the policies below, with commas between (default "
 		"default,fgd,best-fit)"},
-	{"seeds", 's', CLI_VALUE, "N", NULL,
-		"so many runs of each, from seed 42 on; or a range such as 1-5 (default 5)"},
-	{"orders", 0, CLI_VALUE, "FILE", NULL,
+	{"seeds", "N", "so many runs of each, from seed 42 on; or a range such as 1-5 (default 5)",
+		.letter = 's'},
+	{"orders", "FILE",
 		"arrivals of --pods: a row's index a line, SEED in the name is the seed; beside "
 		"it .perm for .txt, the nodes' ranks (without: they stand as in --nodes)"},
-	{"mode", 0, CLI_VALUE, "MODE", "drop queue",
+	{"mode", "MODE",
 		"drop: none leaves, who does not fit is gone; queue: with times (default drop for "
-		"--pods, else queue)"},
-	{"queue", 0, CLI_VALUE, "ORDER", "priority fifo",
+		"--pods, else queue)",
+		.choices = "drop queue"},
+	{"queue", "ORDER",
 		"who is tried first when there is room, and of those who come at the same time "
-		"(default priority, then as they came)"},
-	{"faster", 0, CLI_VALUE, "N", NULL,
+		"(default priority, then as they came)",
+		.choices = "priority fifo"},
+	{"faster", "N",
 		"let the tasks of a file arrive N times as fast as it says, each as long as it is"},
-	{"draw", 0, CLI_VALUE, "N", NULL,
+	{"draw", "N",
 		"N times as many tasks as --pods has, drawn from those at random: they come by "
 		"Poisson, take as long as --duration says, and leave"},
-	{"load", 0, CLI_VALUE, "SHARE", NULL,
+	{"load", "SHARE",
 		"how much of all devices the tasks of --draw ask for together (default 1)"},
-	{"defrag", 0, CLI_VALUE, "EVERY,MOVES,COST", NULL,
+	{"defrag", "EVERY,MOVES,COST",
 		"with times: so often, while somebody waits for a whole device, move up to MOVES "
 		"tasks together so that devices become free; each loses COST of its work (default "
 		"100 moves of 30s)"},
-	{"preempt", 0, CLI_VALUE, "HOW", "restart resume",
+	{"preempt", "HOW",
 		"with times: tasks have to go for one of higher priority that has no room, of "
 		"its own queue, or of none as it is, wait again, and then begin anew or go on "
 		"where they were "
-		"(default: nobody has to go but for a queue's quota, and goes on where it was)"},
-	{"grace", 0, CLI_VALUE, "TIME", NULL,
+		"(default: nobody has to go but for a queue's quota, and goes on where it was)",
+		.choices = "restart resume"},
+	{"grace", "TIME",
 		"with --preempt: a task that has to go runs on for so long, such as 30s, or until "
 		"it ends; then those start that it goes for, and nobody else; they keep to that "
 		"place, whatever becomes free elsewhere. From when it is told it counts no more "
 		"for its queue's limit, nor does its label of affinity keep others to its device "
 		"(default 0)"},
-	{"cells", 0, CLI_VALUE, "FILE", NULL,
+	{"cells", "FILE",
 		"what is near to what, as KubeShare 2.0's file of cells says it; else it is what "
 		"is on one node or in one rack. The distance of KubeShare's own policies tells "
 		"roots apart only by name: give each a cellId that is no number"},
-	{"json", 0, CLI_VALUE, "FILE", NULL,
+	{"json", "FILE",
 		"every figure and curve, null where there is none, runs: how many a mean is of; - "
 		"for stdout, and no table"},
-	{"events", 0, CLI_VALUE, "FILE", NULL,
+	{"events", "FILE",
 		"what becomes of each task, a line of JSON for each time that it is placed, waits, "
 		"is dropped, is told to go (leaving) or evicted, and why; is moved, or ends; task: "
 		"its number in the file, of the pods' rows the same each time that one is drawn, "
 		"of --spec with --mode drop in the order in which they come"},
-	{"svg", 0, CLI_VALUE, "FOLDER", NULL, "pictures"},
-	{"nodes-like", 0, CLI_VALUE, "NxD", NULL,
-		"N nodes of D devices for --generate (default the shape's)"},
-	{"tasks", 0, CLI_VALUE, "N", NULL, "generate so many tasks"},
-	{"hours", 0, CLI_VALUE, "N", NULL,
+	{"svg", "FOLDER", "pictures"},
+	{"nodes-like", "NxD", "N nodes of D devices for --generate (default the shape's)"},
+	{"tasks", "N", "generate so many tasks"},
+	{"hours", "N",
 		"generate arrivals of so long, however many those are, up to --tasks where that is "
 		"given"},
-	{"rate", 0, CLI_VALUE, "N", NULL, "arrivals per hour, by Poisson"},
-	{"demand", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
+	{"rate", "N", "arrivals per hour, by Poisson"},
+	{"demand", "MEAN,SIGMA",
 		"share of a device, normal within 0.05 to 1; or MEAN alone, the same for all "
 		"(SIGMA 0); or uniform"},
-	{"limit", 0, CLI_VALUE, "SHARE", NULL,
-		"what a task can make use of, where that is above its demand"},
-	{"memory", 0, CLI_VALUE, "MEAN,SIGMA", NULL,
-		"part of a device's memory, likewise (default as the demand)"},
-	{"duration", 0, CLI_VALUE, "TIME", NULL,
+	{"limit", "SHARE", "what a task can make use of, where that is above its demand"},
+	{"memory", "MEAN,SIGMA", "part of a device's memory, likewise (default as the demand)"},
+	{"duration", "TIME",
 		"mean of exponential durations such as 51m; or shortest,longest of uniform ones "
 		"(default the shape's; 1h for --draw)"},
-	{"whole", 0, CLI_VALUE, "LIST", NULL,
+	{"whole", "LIST",
 		"whole devices by weight such as 0:8,1:2; 0 is a share of one, as --demand says"},
-	{"gangs", 0, CLI_VALUE, "LIST", NULL,
-		"tasks that start together by weight, such as 1:9,4:1"},
-	{"threshold", 0, CLI_VALUE, "SHARE", NULL,
+	{"gangs", "LIST", "tasks that start together by weight, such as 1:9,4:1"},
+	{"threshold", "SHARE",
 		"how much of a gang has to start together, rounded half up to tasks and at least "
 		"one: 0.5 of 5 is 3; each of the others starts when it has room (default 1)"},
-	{"priorities", 0, CLI_VALUE, "LIST", NULL, "priorities by weight, such as 50:9,90:1"},
-	{"affinity", 0, CLI_VALUE, "LIST", NULL,
+	{"priorities", "LIST", "priorities by weight, such as 50:9,90:1"},
+	{"affinity", "LIST",
 		"labels by weight, such as 0:8,1:1,2:1: tasks with the same share a device; 0 is "
 		"none"},
-	{"anti-affinity", 0, CLI_VALUE, "LIST", NULL,
-		"labels likewise: tasks with the same never share a device"},
-	{"preferred-anti-affinity", 0, CLI_VALUE, "LIST", NULL,
+	{"anti-affinity", "LIST", "labels likewise: tasks with the same never share a device"},
+	{"preferred-anti-affinity", "LIST",
 		"labels likewise: tasks with the same share a device where nothing else has room"},
-	{"exclusion", 0, CLI_VALUE, "LIST", NULL,
+	{"exclusion", "LIST",
 		"labels likewise: only tasks with the same, or all without, share a device"},
-	{"kinds", 0, CLI_VALUE, "LIST", NULL,
+	{"kinds", "LIST",
 		"kinds of tasks by weight, such as 0:1,1:1: those of one slow one another; 0 is "
 		"of none"},
-	{"slowdown", 0, CLI_VALUE, "FACTOR", NULL,
+	{"slowdown", "FACTOR",
 		"so many times as long a task takes while another of its kind is on its devices "
 		"(default 1)"},
-	{"apart", 0, CLI_FLAG, NULL, NULL, "tasks of a kind never share a device"},
-	{"prefer-apart", 0, CLI_FLAG, NULL, NULL,
-		"tasks of a kind share a device where nothing else has room"},
+	{"apart", NULL, "tasks of a kind never share a device"},
+	{"prefer-apart", NULL, "tasks of a kind share a device where nothing else has room"},
 	{0},
 };
 

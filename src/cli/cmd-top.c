@@ -17,15 +17,14 @@
 #include "cli/frame.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {
-	{"once", '1', CLI_FLAG, NULL, NULL, "print one plain frame and end"},
-	{"json", 'j', CLI_FLAG, NULL, NULL,
-		"print devices, tenants and the last minute once, as JSON"},
-	{"inline", 'i', CLI_FLAG, NULL, NULL, "refresh in place, without taking the whole screen"},
-	{"every", 'e', CLI_VALUE, "TIME", NULL, "time between frames (default 1s)"},
-	{"time", 't', CLI_VALUE, "TIME", NULL, "end after so long"},
-	{"sort", 's', CLI_VALUE, "FIELD", "id got asked memory",
-		"order of the tenants (default id)"},
+static const struct option_row options[] = {
+	{"once", NULL, "print one plain frame and end", .letter = '1'},
+	{"json", NULL, "print devices, tenants and the last minute once, as JSON", .letter = 'j'},
+	{"inline", NULL, "refresh in place, without taking the whole screen", .letter = 'i'},
+	{"every", "TIME", "time between frames (default 1s)", .letter = 'e'},
+	{"time", "TIME", "end after so long", .letter = 't'},
+	{"sort", "FIELD", "order of the tenants (default id)", .letter = 's',
+		.choices = "id got asked memory"},
 	CLI_SOCKET_OPTION,
 	{0},
 };

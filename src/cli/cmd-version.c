@@ -6,7 +6,7 @@
 #include "cmdline/output.h"
 #include "wire/msg.h"
 
-static const struct cli_option options[] = {CLI_SOCKET_OPTION, {0}};
+static const struct option_row options[] = {CLI_SOCKET_OPTION, {0}};
 
 static int run(const struct cli_args *args, struct error *err)
 {

@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
+static const struct option_row options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};
 
 static void print_device(const json_t *tenant, const json_t *w)
 {

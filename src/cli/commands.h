@@ -2,7 +2,7 @@
 /* The list of commands, in the order of `divvy help`; each has a file cmd_<name>.c. */
 #pragma once
 
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 
 #define CLI_COMMANDS(X) \
 	X(run) \

@@ -2,7 +2,7 @@
 /* Completions of bash, zsh and fish, made of the tables. Tenants are asked from `divvy ps -q`. */
 #include <errno.h>
 
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 
 #define TENANTS "divvy ps -q 2>/dev/null"
 
@@ -17,8 +17,8 @@ static void add_valued(struct buf *out, const struct cli_command *c, const char 
 {
 	size_t n = 0;
 
-	for (const struct cli_option *o = c->options; o->name; o++) {
-		if (o->kind != CLI_VALUE)
+	for (const struct option_row *o = c->options; o->name; o++) {
+		if (!option_needs_value(o))
 			continue;
 		buf_addf(out, "%s--%s", n++ ? between : "", o->name);
 		if (o->letter)
@@ -56,8 +56,8 @@ static void bash_command(struct buf *out, const struct cli_command *c)
 	if (c->operand == CLI_PROGRAM)
 		bash_program(out, c);
 	buf_add_text(out, "\t\tcase $prev in\n");
-	for (const struct cli_option *o = c->options; o->name; o++) {
-		if (o->kind != CLI_VALUE)
+	for (const struct option_row *o = c->options; o->name; o++) {
+		if (!option_needs_value(o))
 			continue;
 		buf_addf(out, "\t\t--%s", o->name);
 		if (o->letter)
@@ -70,7 +70,7 @@ static void bash_command(struct buf *out, const struct cli_command *c)
 		buf_add_text(out, "return ;;\n");
 	}
 	buf_add_text(out, "\t\tesac\n\t\twords='--help");
-	for (const struct cli_option *o = c->options; o->name; o++)
+	for (const struct option_row *o = c->options; o->name; o++)
 		buf_addf(out, " --%s", o->name);
 	buf_add_text(out, "'\n");
 	if (c->operand == CLI_TENANT)
@@ -118,15 +118,12 @@ static void add_quoted(struct buf *out, const char *text, const char *special)
 	}
 }
 
-static void zsh_option(struct buf *out, const struct cli_option *o)
+static void zsh_option(struct buf *out, const struct option_row *o)
 {
-	buf_addf(out, "\t\t\t'--%s%s[", o->name,
-		o->kind == CLI_FLAG            ? ""
-			: o->kind == CLI_MAYBE ? "=-"
-					       : "=");
+	buf_addf(out, "\t\t\t'--%s%s[", o->name, !o->value ? "" : o->is_maybe ? "=-" : "=");
 	add_quoted(out, o->help, "[]:");
 	buf_add_byte(out, ']');
-	if (o->kind != CLI_FLAG) {
+	if (o->value) {
 		buf_addf(out, ":%s:", o->value);
 		if (o->choices)
 			buf_addf(out, "(%s)", o->choices);
@@ -155,7 +152,7 @@ static void zsh(struct buf *out)
 		const struct cli_command *c = cli_commands[i];
 
 		buf_addf(out, "\t%s)\n\t\t_arguments -S \\\n", c->name);
-		for (const struct cli_option *o = c->options; o->name; o++)
+		for (const struct option_row *o = c->options; o->name; o++)
 			zsh_option(out, o);
 		if (c->operand == CLI_TENANT)
 			buf_add_text(out, "\t\t\t':tenant:_divvy_tenants' \\\n");
@@ -183,12 +180,12 @@ static void fish_program(struct buf *out, const struct cli_command *c)
 
 static void fish_command(struct buf *out, const struct cli_command *c)
 {
-	for (const struct cli_option *o = c->options; o->name; o++) {
+	for (const struct option_row *o = c->options; o->name; o++) {
 		buf_addf(out, "complete -c divvy -n '__fish_seen_subcommand_from %s' -l %s",
 			c->name, o->name);
 		if (o->letter)
 			buf_addf(out, " -s %c", o->letter);
-		if (o->kind == CLI_VALUE)
+		if (option_needs_value(o))
 			buf_add_text(out, " -r");
 		if (o->choices)
 			buf_addf(out, " -a '%s'", o->choices);

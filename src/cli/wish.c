@@ -17,7 +17,7 @@ static const char *const field[] = {
 
 static const char *given(const struct cli_args *args, const char *name, char spelled[static 32])
 {
-	const struct cli_option *o = args->command->options;
+	const struct option_row *o = args->command->options;
 
 	snprintf(spelled, 32, "%s", name);
 	for (char *p = spelled; *p; p++)

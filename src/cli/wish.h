@@ -4,45 +4,53 @@
 
 #include <jansson.h>
 
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 #include "spec/spec.h"
 
 /* The numbers that may change while the tenant runs ... */
 #define WISH_OPTIONS_LIVE \
-	{"request", 'r', CLI_VALUE, "SHARE", NULL, \
+	{"request", "SHARE", \
 		"share of a device's time that is guaranteed: 0.001 to 1, or a whole number of " \
-		"exclusive devices"}, \
-		{"limit", 'l', CLI_VALUE, "SHARE", NULL, \
+		"exclusive devices", \
+		.letter = 'r'}, \
+		{"limit", "SHARE", \
 			"most of a device's time it may take when others leave time over: " \
-			"request to 1"}, \
-		{"memory", 'm', CLI_VALUE, "BYTES", NULL, \
+			"request to 1", \
+			.letter = 'l'}, \
+		{"memory", "BYTES", \
 			"device memory: bytes, a quantity such as 4Gi (as docker's 4g), or a " \
-			"percentage such as 25%"}, \
-		{"class", 'c', CLI_VALUE, "CLASS", "latency standard opportunistic", \
+			"percentage such as 25%", \
+			.letter = 'm'}, \
+		{"class", "CLASS", \
 			"latency (goes before others), standard, or opportunistic (in what the " \
-			"others leave; its request is part of the sum of requests all the same)"}, \
+			"others leave; its request is part of the sum of requests all the same)", \
+			.letter = 'c', .choices = "latency standard opportunistic"}, \
 	{ \
-		"priority", 'p', CLI_VALUE, "N", NULL, "0 to 100; 0 is opportunistic (default 50)" \
+		"priority", "N", "0 to 100; 0 is opportunistic (default 50)", .letter = 'p' \
 	}
 
 /* ... and where it runs, which cannot. */
 #define WISH_OPTIONS_PLACE \
-	{"memory-policy", 0, CLI_VALUE, "POLICY", "fail wait swap", \
-		"when memory runs out: fail (out of memory), wait (until it fits) or swap"}, \
-		{"count", 'n', CLI_VALUE, "N", NULL, \
+	{"memory-policy", "POLICY", \
+		"when memory runs out: fail (out of memory), wait (until it fits) or swap", \
+		.choices = "fail wait swap"}, \
+		{"count", "N", \
 			"number of devices, that share and that memory on each: 1 to 16 (default " \
-			"1)"}, \
-		{"model", 0, CLI_VALUE, "MODEL", NULL, "device model, such as H200"}, \
-		{"device", 'd', CLI_VALUE, "DEVICE", NULL, \
+			"1)", \
+			.letter = 'n'}, \
+		{"model", "MODEL", "device model, such as H200"}, \
+		{"device", "DEVICE", \
 			"devices: UUIDs or indexes, as `divvy devices` shows them; the program " \
-			"sees them in that order, whatever the order here"}, \
-		{"preferred-anti-affinity", 0, CLI_VALUE, "LABEL", NULL, \
+			"sees them in that order, whatever the order here", \
+			.letter = 'd'}, \
+		{"preferred-anti-affinity", "LABEL", \
 			"where it has a choice, on the device with the fewest others of the " \
 			"label"}, \
 	{ \
-		"mode", 0, CLI_VALUE, "MODE", "auto exclusive local remote", \
+		"mode", "MODE", \
 			"auto, exclusive (a whole device, passed through), local (shared) or " \
-			"remote (default auto)" \
+			"remote (default auto)", \
+			.choices = "auto exclusive local remote" \
 	}
 
 /* Those that were given, as {"request": "0.3", ...}. The caller's. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 #include "cmdline/output.h"
 
-static const struct cli_option options[] = {{0}};
+static const struct option_row options[] = {{0}};
 
 static int check(const struct cli_args *args, struct error *err)
 {

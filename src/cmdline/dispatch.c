@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 #include "cmdline/output.h"
 
 const struct cli_command *cli_command_find(const char *name)

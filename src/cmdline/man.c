@@ -5,17 +5,12 @@
 
 #include "base/fd.h"
 #include "base/man.h"
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 
-static void add_option(struct buf *out, const struct cli_option *o)
-{
-	man_add_option(out,
-		&(struct man_option){.name = o->name,
-			.letter = o->letter,
-			.value = o->kind == CLI_FLAG ? NULL : o->value,
-			.is_maybe = o->kind == CLI_MAYBE,
-			.help = o->help});
-}
+static const struct option_row help_row[] = {
+	{"help", NULL, "show a short description and end", .letter = 'h'},
+	{0},
+};
 
 static void add_list(struct buf *out, const struct cli_list *list)
 {
@@ -104,11 +99,7 @@ void cli_man(const struct cli_command *c, struct buf *out)
 	buf_add_text(out, "\n.SH DESCRIPTION\n");
 	man_add_paragraphs(out, c->text);
 	buf_add_text(out, ".SH OPTIONS\n");
-	for (const struct cli_option *o = c->options; o->name; o++)
-		add_option(out, o);
-	add_option(out,
-		&(struct cli_option){
-			"help", 'h', CLI_FLAG, NULL, NULL, "show a short description and end"});
+	option_add_man(out, &(struct option_table){c->options, help_row});
 	if (c->list)
 		add_list(out, c->list);
 	buf_add_text(out, ".SH EXIT STATUS\n");

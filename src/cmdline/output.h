@@ -9,19 +9,18 @@
 
 #include "base/str.h"
 #include "base/table.h"
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 
 #define OUTPUT_MAX (64u << 20)
 
 #define CLI_SOCKET_OPTION \
 	{ \
-		"socket", 0, CLI_VALUE, "PATH", NULL, \
-			"the daemon's socket, instead of looking for it" \
+		"socket", "PATH", "the daemon's socket, instead of looking for it" \
 	}
 #define CLI_OUTPUT_OPTION \
 	{ \
-		"output", 'o', CLI_VALUE, "FORMAT", "table json yaml", \
-			"what to print: table, json or yaml (default table)" \
+		"output", "FORMAT", "what to print: table, json or yaml (default table)", \
+			.letter = 'o', .choices = "table json yaml" \
 	}
 
 /* Whether a table is asked; otherwise the value has been printed. Returns 1, 0 or -errno. */

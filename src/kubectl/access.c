@@ -6,7 +6,7 @@
 
 static const char *option_of(const struct cli_args *args, const char *name)
 {
-	for (const struct cli_option *o = args->command->options; o->name; o++)
+	for (const struct option_row *o = args->command->options; o->name; o++)
 		if (!strcmp(o->name, name))
 			return cli_get(args, name);
 	return NULL;

@@ -6,24 +6,24 @@
 #ifndef KUBECTL_ACCESS_H
 #define KUBECTL_ACCESS_H
 
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 #include "kube/ask.h"
 #include "kube/discovery.h"
 
 #define ACCESS_OPTIONS \
-	{"kubeconfig", 0, CLI_VALUE, "FILE", NULL, \
+	{"kubeconfig", "FILE", \
 		"how to reach the cluster (default $KUBECONFIG, or ~/.kube/config)"}, \
-		{"context", 0, CLI_VALUE, "NAME", NULL, \
+		{"context", "NAME", \
 			"the context of the kubeconfig to use, instead of the current one"}, \
-		{"as", 0, CLI_VALUE, "USER", NULL, \
+		{"as", "USER", \
 			"ask as this user, whom you may act as; to see what somebody sees"}, \
 	{ \
-		"as-group", 0, CLI_VALUE, "GROUP,...", NULL, "and as one of these groups" \
+		"as-group", "GROUP,...", "and as one of these groups" \
 	}
 #define ACCESS_NAMESPACE_OPTION \
 	{ \
-		"namespace", 'n', CLI_VALUE, "NAMESPACE", NULL, \
-			"instead of the context's (default 'default')" \
+		"namespace", "NAMESPACE", "instead of the context's (default 'default')", \
+			.letter = 'n' \
 	}
 
 struct access {

@@ -8,13 +8,13 @@
 
 #define REASON_MAX 256u /* as the GPUNode's schema has it */
 
-static const struct cli_option cordon_options[] = {
-	{"reason", 0, CLI_VALUE, "TEXT", NULL, "for people: it is shown with the device"},
+static const struct option_row cordon_options[] = {
+	{"reason", "TEXT", "for people: it is shown with the device"},
 	ACCESS_OPTIONS,
 	{0},
 };
 
-static const struct cli_option uncordon_options[] = {ACCESS_OPTIONS, {0}};
+static const struct option_row uncordon_options[] = {ACCESS_OPTIONS, {0}};
 
 static int set_all(
 	const struct cli_args *args, bool is_cordoned, const char *reason, struct error *err)

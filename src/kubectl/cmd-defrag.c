@@ -18,9 +18,9 @@
 #define SUCCESSORS_LOOK_NS (500 * NSEC_PER_MSEC)
 #define REASON "emptied by kubectl divvy defrag"
 
-static const struct cli_option options[] = {
-	{"dry-run", 0, CLI_FLAG, NULL, NULL, "show the plan alone"},
-	{"timeout", 0, CLI_VALUE, "TIME", NULL, "how long to go on at most (default 30m)"},
+static const struct option_row options[] = {
+	{"dry-run", NULL, "show the plan alone"},
+	{"timeout", "TIME", "how long to go on at most (default 30m)"},
 	CLI_OUTPUT_OPTION,
 	WORLD_OPTIONS,
 	ACCESS_OPTIONS,

@@ -13,14 +13,12 @@
 #define TIMEOUT_NS (600 * NSEC_PER_SEC)
 #define GRACE_MAX 86400
 
-static const struct cli_option options[] = {
-	{"reason", 0, CLI_VALUE, "TEXT", NULL, "for people: it is shown with the device"},
-	{"timeout", 0, CLI_VALUE, "TIME", NULL,
-		"how long to go on asking and waiting (default 10m)"},
-	{"grace-period", 0, CLI_VALUE, "SECONDS", NULL, "instead of each pod's own: 0 to 86400"},
-	{"force", 0, CLI_FLAG, NULL, NULL,
-		"also pods that no controller makes again: they are lost then"},
-	{"dry-run", 0, CLI_FLAG, NULL, NULL, "say who would go; nothing is changed"},
+static const struct option_row options[] = {
+	{"reason", "TEXT", "for people: it is shown with the device"},
+	{"timeout", "TIME", "how long to go on asking and waiting (default 10m)"},
+	{"grace-period", "SECONDS", "instead of each pod's own: 0 to 86400"},
+	{"force", NULL, "also pods that no controller makes again: they are lost then"},
+	{"dry-run", NULL, "say who would go; nothing is changed"},
 	ACCESS_OPTIONS,
 	{0},
 };

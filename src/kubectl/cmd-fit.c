@@ -25,9 +25,8 @@
 #define FILE_MAX (4u << 20)
 #define STEPS_MAX 100000u
 
-static const struct cli_option options[] = {
-	{"filename", 'f', CLI_VALUE, "FILE", NULL,
-		"YAML or JSON with pods or templates; - is stdin"},
+static const struct option_row options[] = {
+	{"filename", "FILE", "YAML or JSON with pods or templates; - is stdin", .letter = 'f'},
 	ACCESS_NAMESPACE_OPTION,
 	CLI_OUTPUT_OPTION,
 	WORLD_OPTIONS,

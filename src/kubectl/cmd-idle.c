@@ -12,9 +12,8 @@
 
 #define IDLE_DEFAULT_NS (10 * 60 * NSEC_PER_SEC)
 
-static const struct cli_option options[] = {
-	{"for", 0, CLI_VALUE, "TIME", NULL,
-		"tenants that have used nothing for that long, such as 30m (default 10m)"},
+static const struct option_row options[] = {
+	{"for", "TIME", "tenants that have used nothing for that long, such as 30m (default 10m)"},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},

@@ -9,10 +9,10 @@
 #include "kubectl/report.h"
 #include "spec/dialect.h"
 
-static const struct cli_option options[] = {
+static const struct option_row options[] = {
 	ACCESS_NAMESPACE_OPTION,
-	{"all-namespaces", 'A', CLI_FLAG, NULL, NULL, "tenants of all namespaces"},
-	{"wide", 'w', CLI_FLAG, NULL, NULL, "with the devices' UUIDs and notes"},
+	{"all-namespaces", NULL, "tenants of all namespaces", .letter = 'A'},
+	{"wide", NULL, "with the devices' UUIDs and notes", .letter = 'w'},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},

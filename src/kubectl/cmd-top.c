@@ -15,9 +15,9 @@
 
 #define EVERY_NS (2 * NSEC_PER_SEC)
 
-static const struct cli_option options[] = {
-	{"once", '1', CLI_FLAG, NULL, NULL, "show it once and end"},
-	{"node", 0, CLI_VALUE, "NODE", NULL, "this node alone"},
+static const struct option_row options[] = {
+	{"once", NULL, "show it once and end", .letter = '1'},
+	{"node", "NODE", "this node alone"},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},

@@ -14,11 +14,11 @@
 
 #define DAY sizeof("2026-11-22")
 
-static const struct cli_option options[] = {
-	{"since", 0, CLI_VALUE, "WHEN", NULL,
+static const struct option_row options[] = {
+	{"since", "WHEN",
 		"from that day on: 2026-11-01, or 7d for the last seven days (default: all that is "
 		"kept)"},
-	{"csv", 0, CLI_FLAG, NULL, NULL, "for spreadsheets"},
+	{"csv", NULL, "for spreadsheets"},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},

@@ -5,7 +5,7 @@
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
 
-static const struct cli_option options[] = {ACCESS_OPTIONS, {0}};
+static const struct option_row options[] = {ACCESS_OPTIONS, {0}};
 
 static int run(const struct cli_args *args, struct error *err)
 {

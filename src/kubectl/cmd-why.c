@@ -10,7 +10,7 @@
 #include "kubectl/world.h"
 #include "spec/dialect.h"
 
-static const struct cli_option options[] = {
+static const struct option_row options[] = {
 	ACCESS_NAMESPACE_OPTION,
 	CLI_OUTPUT_OPTION,
 	WORLD_OPTIONS,

@@ -3,7 +3,7 @@
 #ifndef KUBECTL_COMMANDS_H
 #define KUBECTL_COMMANDS_H
 
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 
 /* X(name in C) */
 #define KUBECTL_COMMANDS(X) \

@@ -20,9 +20,9 @@ static void commands(const char *typed)
 			printf("%s\t%s\n", cli_commands[i]->name, cli_commands[i]->summary);
 }
 
-static const struct cli_option *option_of(const struct cli_command *c, const char *word)
+static const struct option_row *option_of(const struct cli_command *c, const char *word)
 {
-	for (const struct cli_option *o = c->options; o->name; o++)
+	for (const struct option_row *o = c->options; o->name; o++)
 		if ((word[0] == '-' && word[1] == '-' && !strcmp(word + 2, o->name)) ||
 			(o->letter && word[0] == '-' && word[1] == o->letter && !word[2]))
 			return o;
@@ -33,7 +33,7 @@ static void options(const struct cli_command *c, const char *typed)
 {
 	char word[64];
 
-	for (const struct cli_option *o = c->options; o->name; o++) {
+	for (const struct option_row *o = c->options; o->name; o++) {
 		snprintf(word, sizeof(word), "--%s", o->name);
 		if (begins(word, typed))
 			printf("%s\t%s\n", word, o->help);
@@ -42,7 +42,7 @@ static void options(const struct cli_command *c, const char *typed)
 		puts("--help\tshow a short description");
 }
 
-static const char *values(const struct cli_option *o, const char *typed)
+static const char *values(const struct option_row *o, const char *typed)
 {
 	struct str rest = str_from(o->choices), word;
 
@@ -56,11 +56,11 @@ void kubectl_complete(int argc, char **argv)
 {
 	const char *typed = argc ? argv[argc - 1] : "", *end = NO_FILES;
 	const struct cli_command *c = argc > 1 ? cli_command_find(argv[0]) : NULL;
-	const struct cli_option *o = c && argc > 2 ? option_of(c, argv[argc - 2]) : NULL;
+	const struct option_row *o = c && argc > 2 ? option_of(c, argv[argc - 2]) : NULL;
 
 	if (argc < 2)
 		commands(typed);
-	else if (o && o->kind == CLI_VALUE)
+	else if (o && option_needs_value(o))
 		end = values(o, typed);
 	else if (c && typed[0] == '-')
 		options(c, typed);

@@ -11,10 +11,10 @@
 #include "scheduler/sched.h"
 
 #define WORLD_OPTIONS \
-	{"scheduler-name", 0, CLI_VALUE, "NAME", NULL, \
+	{"scheduler-name", "NAME", \
 		"the schedulerName of divvy's scheduler (default divvy-scheduler)"}, \
 	{ \
-		"lease-namespace", 0, CLI_VALUE, "NAMESPACE", NULL, \
+		"lease-namespace", "NAMESPACE", \
 			"where nodes' daemons renew their Leases (default divvy-node-lease)" \
 	}
 

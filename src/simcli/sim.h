@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "cmdline/option.h"
+#include "cmdline/command.h"
 #include "replay/replay.h"
 #include "replay/workload.h"
 

@@ -140,7 +140,7 @@ static void makes_man_pages_and_completions(void **state)
 		cli_man(cli_commands[i], &man);
 		assert_ok(buf_error(&man));
 		assert_contains(buf_text(&man), ".SH SYNOPSIS");
-		for (const struct cli_option *o = cli_commands[i]->options; o->name; o++)
+		for (const struct option_row *o = cli_commands[i]->options; o->name; o++)
 			assert_describes(buf_text(&man), o->name);
 	}
 	for (size_t i = 0; i < 3; i++) {

@@ -15,9 +15,9 @@ static void tables_are_sound(void **state)
 		assert_non_null(c->run);
 		assert_true(strlen(c->summary) <= 79 && strlen(c->text) > 20);
 		for (; c->options[n].name; n++) {
-			const struct cli_option *o = &c->options[n];
+			const struct option_row *o = &c->options[n];
 
-			assert_true(o->kind == CLI_FLAG ? !o->value : o->value != NULL);
+			assert_true(o->value || (!o->is_maybe && !o->choices));
 			assert_int_not_equal(o->letter, 'h');
 			for (size_t j = 0; j < n; j++) {
 				assert_string_not_equal(o->name, c->options[j].name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands and their options, described once: a command is one static table entry, and its option
- * table makes the parser, --help, the man page and the shell completions (help.c, man.c,
+ * Commands, described once: a command is one static table entry, and its option table
+ * (base/option.h) makes the parser, --help, the man page and the shell completions (help.c, man.c,
  * completion.c). Everything is borrowed static text; the parser allocates nothing and keeps
  * pointers into argv. One thread.
  */
@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "base/option.h"
 #include "base/str.h"
 
 #define CLI_OPTIONS_MAX 40
@@ -20,21 +21,6 @@
 #define CLI_EXIT_RUN_FAILED 125
 #define CLI_EXIT_RUN_DENIED 126
 #define CLI_EXIT_RUN_MISSING 127
-
-enum cli_option_kind {
-	CLI_FLAG,  /* --json */
-	CLI_VALUE, /* --limit=0.5, --limit 0.5, -o json */
-	CLI_MAYBE, /* --wait, --wait=10s */
-};
-
-struct cli_option {
-	const char *name; /* NULL ends a table */
-	char letter;      /* 0: none */
-	enum cli_option_kind kind;
-	const char *value;   /* placeholder in the help */
-	const char *choices; /* "table json yaml": the only values; NULL: any */
-	const char *help;
-};
 
 /* What an operand is, for the completions. */
 enum cli_operand { CLI_NOTHING, CLI_TENANT, CLI_PROGRAM, CLI_COMMAND_NAME, CLI_SHELL_NAME };
@@ -56,7 +42,7 @@ struct cli_command {
 	const struct cli_list *list; /* shown behind the options; NULL: none */
 	const char *examples;        /* one command a line; NULL: none */
 	const char *exit_status;     /* paragraph; NULL: the usual one */
-	const struct cli_option *options;
+	const struct option_row *options;
 	enum cli_operand operand;
 	int operands_min, operands_max; /* max -1: any number */
 	bool is_program; /* options end at the first operand: the rest is a command */
@@ -115,6 +101,8 @@ const char *cli_suggest(
 
 /* ---- what the tables make ---- */
 
+/* --help, which every command has behind its own options. */
+extern const struct option_row cli_help_row[];
 void cli_help(const struct cli_command *command, struct buf *out);
 
 /*

@@ -9,12 +9,12 @@
 #include "cli/commands.h"
 #include "spec/spec.h"
 
-static const struct cli_option options[] = {
-	{"limit", 'l', CLI_VALUE, "SHARE", NULL, "a"},
-	{"output", 'o', CLI_VALUE, "F", "table json", "b"},
-	{"wait", 'w', CLI_MAYBE, "TIME", NULL, "c"},
-	{"quiet", 'q', CLI_FLAG, NULL, NULL, "d"},
-	{"force", 'f', CLI_FLAG, NULL, NULL, "e"},
+static const struct option_row options[] = {
+	{"limit", "SHARE", "a", .letter = 'l'},
+	{"output", "F", "b", .letter = 'o', .choices = "table json"},
+	{"wait", "TIME", "c", .letter = 'w', .is_maybe = true},
+	{"quiet", NULL, "d", .letter = 'q'},
+	{"force", NULL, "e", .letter = 'f'},
 	{0},
 };
 
@@ -147,9 +147,9 @@ static void tables_are_sound(void **state)
 		assert_non_null(c->run);
 		assert_true(strlen(c->summary) <= 79 && strlen(c->text) > 20);
 		for (; c->options[n].name; n++) {
-			const struct cli_option *o = &c->options[n];
+			const struct option_row *o = &c->options[n];
 
-			assert_true(o->kind == CLI_FLAG ? !o->value : o->value != NULL);
+			assert_true(o->value || (!o->is_maybe && !o->choices));
 			assert_non_null(o->help);
 			assert_int_not_equal(o->letter, 'h');
 			for (size_t j = 0; j < n; j++) {
@@ -177,7 +177,7 @@ static void run_knows_every_field(void **state)
 		snprintf(spelled, sizeof(spelled), "%s", field[i]);
 		for (char *p = spelled; *p; p++)
 			*p = *p == '_' ? '-' : *p;
-		for (const struct cli_option *o = cmd_run.options; o->name; o++)
+		for (const struct option_row *o = cmd_run.options; o->name; o++)
 			found = found || !strcmp(o->name, spelled);
 		if (!found)
 			fail_msg("divvy run has no --%s", spelled);
