@@ -68,24 +68,6 @@ void man_add_head(struct buf *out, const struct man_page *page)
 	buf_add_text(out, "\n.SH SYNOPSIS\n");
 }
 
-void man_add_option(struct buf *out, const struct man_option *o)
-{
-	buf_add_text(out, ".TP\n");
-	if (o->letter)
-		buf_addf(out, "\\fB\\-%c\\fR, ", o->letter);
-	buf_add_text(out, "\\fB\\-\\-");
-	man_add_text(out, o->name);
-	buf_add_text(out, "\\fR");
-	if (o->value) {
-		buf_addf(out, "%s=\\fI", o->is_maybe ? "[" : "");
-		man_add_text(out, o->value);
-		buf_addf(out, "\\fR%s", o->is_maybe ? "]" : "");
-	}
-	buf_add_byte(out, '\n');
-	man_add_text(out, o->help);
-	buf_add_text(out, ".\n");
-}
-
 void man_add_term(struct buf *out, const char *term, const char *text)
 {
 	buf_add_text(out, ".TP\n.B ");

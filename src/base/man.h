@@ -6,7 +6,6 @@
 #ifndef BASE_MAN_H
 #define BASE_MAN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -21,14 +20,6 @@ struct man_page {
 	const char *made_by; /* the program that has --dump-man */
 };
 
-struct man_option {
-	const char *name;
-	char letter;       /* 0: none */
-	const char *value; /* placeholder; NULL: takes none */
-	bool is_maybe;     /* the value may be left out */
-	const char *help;  /* no full stop */
-};
-
 /* Escaped, as it stands. */
 void man_add_text(struct buf *out, const char *text);
 /* An empty line in the text begins a paragraph. */
@@ -36,7 +27,6 @@ void man_add_paragraphs(struct buf *out, const char *text);
 
 /* Up to and with the heading SYNOPSIS. */
 void man_add_head(struct buf *out, const struct man_page *page);
-void man_add_option(struct buf *out, const struct man_option *option);
 /* One entry of a list: the term in bold, and a sentence that lacks its full stop. */
 void man_add_term(struct buf *out, const char *term, const char *text);
 

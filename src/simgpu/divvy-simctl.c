@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +19,8 @@
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "base/man.h"
 #include "base/parse.h"
+#include "base/program.h"
 #include "base/table.h"
 #include "simgpu/proto.h"
 #include "simgpu/trace.h"
@@ -364,142 +363,144 @@ static int cmd_faults(const struct options *o, int argc, char **argv, struct err
 
 /* ---- commands ---- */
 
-struct command {
-	const char *name, *args, *help;
-	int nargs;
+/* X(name, operands, their number, what it does) */
+#define COMMANDS(X) \
+	X(devices, "", 0, "the simulated devices") \
+	X(trace, "", 0, "what was executed, when; --summary: busy time per process") \
+	X(account, "", 0, "device memory held, at every change") \
+	X(status, "", 0, "the engine and its clients") \
+	X(faults, " FILE", 1, \
+		"sets faults (oom, ecc, lost, hang, slow, xid); an empty file: none") \
+	X(stop, "", 0, "ends the engine; its clients see a lost device")
+
+static const struct command {
+	const char *name, *operands;
+	int n_operands;
 	command_fn *run;
+} commands[] = {
+#define X(name, operands, n, help) {#name, operands, n, cmd_##name},
+	COMMANDS(X)
+#undef X
 };
 
-static const struct command commands[] = {
-	{"devices", "", "the simulated devices", 0, cmd_devices},
-	{"trace", "", "what was executed, when; --summary: busy time per process", 0, cmd_trace},
-	{"account", "", "device memory held, at every change", 0, cmd_account},
-	{"status", "", "the engine and its clients", 0, cmd_status},
-	{"faults", " FILE", "sets faults (oom, ecc, lost, hang, slow, xid); an empty file: none", 1,
-		cmd_faults},
-	{"stop", "", "ends the engine; its clients see a lost device", 0, cmd_stop},
+static const char *const command_terms[][2] = {
+#define X(name, operands, n, help) {#name operands, help},
+	COMMANDS(X)
+#undef X
 };
 
-static const struct man_option option_list[] = {
-	{"dir", 0, "DIR", false,
-		"the machine's folder (default: $DIVVY_SIM, or /dev/shm/divvy-sim-UID)"},
-	{"json", 0, NULL, false, "one JSON object a line"},
-	{"summary", 0, NULL, false, "of trace: busy time per process and device"},
-	{"pid", 0, "N", false, "of trace and account: this process's"},
-	{"device", 0, "N", false, "of trace and account: this device's"},
-	{"last", 0, "TIME", false, "of trace and account: what ended in the last so long, as 2s"},
-	{"help", 'h', NULL, false, "says what there is"},
-};
-
-static void usage(FILE *f)
+static int set_dir(void *data, const char *value, struct error *err)
 {
-	fprintf(f, "usage: divvy-simctl [OPTION...] COMMAND\n\n");
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(f, "  %s%-*s  %s\n", commands[i].name, 14 - (int)strlen(commands[i].name),
-			commands[i].args, commands[i].help);
-	fputc('\n', f);
-	for (size_t i = 0; i < ARRAY_SIZE(option_list); i++) {
-		const struct man_option *o = &option_list[i];
-		char text[32];
+	struct options *o = data;
 
-		snprintf(text, sizeof(text), "--%s%s%s", o->name, o->value ? "=" : "",
-			o->value ? o->value : "");
-		fprintf(f, "  %-14s  %s\n", text, o->help);
-	}
+	return str_copy(o->dir, sizeof(o->dir), str_from(value)) < 0
+		? fail(err, ENAMETOOLONG, "folder '%.60s...'", value)
+		: 0;
 }
 
-static int dump_man(const char *folder, struct error *err)
+static int set_pid(void *data, const char *value, struct error *err)
 {
-	static const struct man_page page = {
-		.name = "divvy-simctl",
-		.section = 1,
-		.summary = "look at simulated GPUs, and make them fail",
-		.made_by = "divvy-simctl",
-	};
-	_cleanup_buf_ struct buf out = BUF_INIT(MAN_MAX);
+	struct options *o = data;
+	uint64_t pid;
+	int r = parse_uint(str_from(value), 1, INT32_MAX, &pid, err);
 
-	man_add_head(&out, &page);
-	buf_add_text(
-		&out, ".B divvy\\-simctl\n[\\fIOPTION\\fR...] \\fICOMMAND\\fR\n.SH DESCRIPTION\n");
-	man_add_paragraphs(&out,
-		"Where there is no GPU, divvyd(8) and the simulated driver's libraries offer "
+	if (r >= 0)
+		o->pid = (pid_t)pid;
+	return r;
+}
+
+static int set_device(void *data, const char *value, struct error *err)
+{
+	struct options *o = data;
+	uint64_t device;
+	int r = parse_uint(str_from(value), 0, SIM_MAX_DEVICES - 1, &device, err);
+
+	if (r >= 0)
+		o->device = (int)device;
+	return r;
+}
+
+static int set_last(void *data, const char *value, struct error *err)
+{
+	struct options *o = data;
+
+	return parse_duration(str_from(value), &o->last_ns, err);
+}
+
+static const struct option_row table[] = {
+	{"dir", "DIR", "the machine's folder (default: $DIVVY_SIM, or /dev/shm/divvy-sim-UID)",
+		.set = set_dir},
+	{"json", NULL, "one JSON object a line", offsetof(struct options, json)},
+	{"summary", NULL, "of trace: busy time per process and device",
+		offsetof(struct options, summary)},
+	{"pid", "N", "of trace and account: this process's", .set = set_pid},
+	{"device", "N", "of trace and account: this device's", .set = set_device},
+	{"last", "TIME", "of trace and account: what ended in the last so long, as 2s",
+		.set = set_last},
+	{0},
+};
+
+static const char *const costs[][2] = {
+#define COST(field, key, scale, value, comment) {#key "=" #value, comment},
+#include "simgpu/costs.def"
+#undef COST
+};
+
+static const struct program_section sections[] = {
+	{"FAULTS",
+		"The lines of a faults file are described in divvyd(8). A file named faults in the "
+		"folder is in force from the engine's start on; FILE of the command takes its "
+		"place "
+		"while the engine runs, and - is the standard input."},
+	{"COSTS",
+		"What things cost is that of an H200 unless the environment of the program that "
+		"starts the engine has DIVVY_SIM_COSTS, such as switch_us=450,slice_us=1000:",
+		costs, ARRAY_SIZE(costs)},
+	{"EXIT STATUS", "0; 1 when it failed; 2 when the command line is not right."},
+};
+
+static const struct program program = {
+	.name = "divvy-simctl",
+	.operands = "COMMAND",
+	.summary = "look at simulated GPUs, and make them fail",
+	.sentence = "Looks at simulated GPUs, and makes them fail.",
+	.text = "Where there is no GPU, divvyd(8) and the simulated driver's libraries offer "
 		"simulated "
 		"ones. One process, their engine, plays the devices of a folder; it starts with "
 		"the "
 		"first program that uses them and leaves a moment after the last. The folder is "
 		"sim "
 		"in a daemon's runtime folder. divvy-simctl reads what the engine has written down "
-		"there, and gives it orders.");
-	buf_add_text(&out, ".SH COMMANDS\n");
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-		char term[64];
+		"there, and gives it orders.",
+	.see_also = "divvyd(8) divvy(1)",
+	.options = table,
+	.commands = {"COMMANDS", NULL, command_terms, ARRAY_SIZE(command_terms)},
+	.sections = sections,
+	.n_sections = ARRAY_SIZE(sections),
+	.is_tool = true,
+};
 
-		snprintf(term, sizeof(term), "%s%s", commands[i].name, commands[i].args);
-		man_add_term(&out, term, commands[i].help);
-	}
-	buf_add_text(&out, ".SH OPTIONS\n");
-	for (size_t i = 0; i < ARRAY_SIZE(option_list); i++)
-		man_add_option(&out, &option_list[i]);
-	buf_add_text(&out, ".SH FAULTS\n");
-	man_add_paragraphs(&out,
-		"The lines of a faults file are described in divvyd(8). A file named faults in the "
-		"folder is in force from the engine's start on; FILE of the command takes its "
-		"place "
-		"while the engine runs, and - is the standard input.");
-	buf_add_text(&out, ".SH COSTS\n");
-	man_add_paragraphs(&out,
-		"What things cost is that of an H200 unless the environment of the program that "
-		"starts the engine has DIVVY_SIM_COSTS, such as switch_us=450,slice_us=1000:");
-#define COST(field, key, scale, value, comment) man_add_term(&out, #key "=" #value, comment);
-#include "simgpu/costs.def"
-#undef COST
-	buf_add_text(&out, ".SH EXIT STATUS\n");
-	man_add_paragraphs(&out, "0; 1 when it failed; 2 when the command line is not right.");
-	buf_add_text(&out, ".SH SEE ALSO\n\\fBdivvyd\\fR(8),\n\\fBdivvy\\fR(1)\n");
-	return man_write(folder, &page, &out, err);
-}
-
-static int parse_options(struct options *o, int argc, char **argv, struct error *err)
+/* argv[1] is its name, argv[2] its first operand. */
+static int run_command(const struct options *o, int argc, char **argv, struct error *err)
 {
-	static const struct option longs[] = {
-		{"dir", required_argument, NULL, 'd'},
-		{"json", no_argument, NULL, 'j'},
-		{"summary", no_argument, NULL, 's'},
-		{"pid", required_argument, NULL, 'p'},
-		{"device", required_argument, NULL, 'g'},
-		{"last", required_argument, NULL, 'l'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
-	uint64_t v;
-	int c, r = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		const struct command *c = &commands[i];
+		int r;
 
-	opterr = 0;
-	while (r >= 0 && (c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (c) {
-		case 'd': r = str_copy(o->dir, sizeof(o->dir), str_from(optarg)); break;
-		case 'j': o->json = true; break;
-		case 's': o->summary = true; break;
-		case 'p':
-			r = parse_uint(str_from(optarg), 1, INT32_MAX, &v, err);
-			if (r >= 0)
-				o->pid = (pid_t)v;
-			break;
-		case 'g':
-			r = parse_uint(str_from(optarg), 0, SIM_MAX_DEVICES - 1, &v, err);
-			if (r >= 0)
-				o->device = (int)v;
-			break;
-		case 'l': r = parse_duration(str_from(optarg), &o->last_ns, err); break;
-		case 'h': usage(stdout); exit(0);
-		default:
-			return fail(err, EINVAL,
-				"%s: unknown, or its value is missing, or it takes none (--help "
-				"lists all)",
-				argv[optind - 1]);
+		if (strcmp(argv[1], c->name) != 0)
+			continue;
+		if (argc - 2 != c->n_operands) {
+			log_error("usage: divvy-simctl [OPTION...] %s%s", c->name, c->operands);
+			return 2;
 		}
+		r = c->run(o, argc - 2, argv + 2, err);
+		if (r < 0)
+			log_error("%s", err->msg);
+		return r < 0;
 	}
-	return r;
+	log_error("'%s': no such command", argv[1]);
+	program_print_help(&program, stderr);
+	return 2;
 }
 
 int main(int argc, char **argv)
@@ -509,32 +510,25 @@ int main(int argc, char **argv)
 	int r;
 
 	log_init("divvy-simctl");
+	if (argc == 3 && !strcmp(argv[1], "--dump-man")) {
+		r = program_dump_man(&program, argv[2], &err);
+		return r < 0 ? log_error("%s", err.msg), 1 : 0;
+	}
 	r = sim_dir(o.dir, sizeof(o.dir));
 	if (r < 0)
 		r = fail(&err, ENAMETOOLONG, "$%s is too long", SIM_ENV_DIR);
-	else if (argc == 3 && !strcmp(argv[1], "--dump-man"))
-		return dump_man(argv[2], &err) < 0 ? log_error("%s", err.msg), 1 : 0;
 	else
-		r = parse_options(&o, argc, argv, &err);
+		r = program_parse(&program, &o, argc, argv, &err);
+	if (r > 0)
+		return 0;
 	if (r < 0) {
 		log_error("%s", err.msg);
 		return 2;
 	}
-	for (size_t i = 0; optind < argc && i < ARRAY_SIZE(commands); i++) {
-		if (strcmp(argv[optind], commands[i].name))
-			continue;
-		if (argc - optind - 1 != commands[i].nargs) {
-			log_error("usage: divvy-simctl [OPTION...] %s%s", commands[i].name,
-				commands[i].args);
-			return 2;
-		}
-		r = commands[i].run(&o, argc - optind - 1, argv + optind + 1, &err);
-		if (r < 0)
-			log_error("%s", err.msg);
-		return r < 0;
-	}
-	if (optind < argc)
-		log_error("'%s': no such command", argv[optind]);
-	usage(stderr);
+	for (argc = 1; argv[argc];)
+		argc++;
+	if (argc > 1)
+		return run_command(&o, argc, argv, &err);
+	program_print_help(&program, stderr);
 	return 2;
 }

@@ -12,7 +12,6 @@
 #include "simgpu/engine.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -34,6 +33,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/program.h"
 
 #define TAG_SIGNAL 3u
 #define TAG_EXPORTS 5u
@@ -727,48 +727,45 @@ static int run(const struct options *o, struct error *err)
 	return r < 0 ? fail(err, -r, "loop") : 0;
 }
 
-static void usage(FILE *f)
+static int set_foreground(void *data, const char *value, struct error *err)
 {
-	fprintf(f,
-		"usage: divvy-sim-engine [--dir DIR] [--devices 2xH200-141Gi] [--stay] "
-		"[--foreground | --daemon]\n"
-		"Simulates GPUs for the programs that use DIR (default: $%s, or "
-		"/dev/shm/divvy-sim-UID).\n",
-		SIM_ENV_DIR);
+	((struct options *)data)->daemon = false;
+	return 0;
 }
+
+static const struct option_row table[] = {
+	{"dir", "DIR", "the machine's folder (default: $DIVVY_SIM, or /dev/shm/divvy-sim-UID)",
+		offsetof(struct options, dir)},
+	{"devices", "SPEC", "the devices, such as 2xH200-141Gi", offsetof(struct options, devices)},
+	{"stay", NULL, "stay when the last program has left", offsetof(struct options, stay)},
+	{"foreground", NULL, "stay in the foreground (default)", .set = set_foreground},
+	{"daemon", NULL, "return when an engine serves the folder, and serve in the background",
+		offsetof(struct options, daemon)},
+	{0},
+};
+
+static const struct program program = {
+	.name = "divvy-sim-engine",
+	.sentence = "Simulates GPUs for the programs that use the folder.",
+	.options = table,
+	.is_tool = true,
+};
 
 int main(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"dir", required_argument, NULL, 'd'},
-		{"devices", required_argument, NULL, 'g'},
-		{"stay", no_argument, NULL, 's'},
-		{"foreground", no_argument, NULL, 'f'},
-		{"daemon", no_argument, NULL, 'b'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
 	struct options o = {.daemon = false};
 	sigset_t none;
 	struct error err = {0};
-	int c;
+	int r;
 
 	log_init("divvy-sim-engine");
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (c) {
-		case 'd': o.dir = optarg; break;
-		case 'g': o.devices = optarg; break;
-		case 's': o.stay = true; break;
-		case 'f': o.daemon = false; break;
-		case 'b': o.daemon = true; break;
-		case 'h': usage(stdout); return 0;
-		default: usage(stderr); return 2;
-		}
-	}
-	if (optind < argc) {
-		usage(stderr);
+	r = program_parse(&program, &o, argc, argv, &err);
+	if (r > 0)
+		return 0;
+	if (r < 0) {
+		log_error("%s", err.msg);
 		return 2;
 	}
 	/* What the program that started us has open is not for us to keep open. */

@@ -11,6 +11,7 @@ import tempfile
 from rig import BUILD, DIVVY, DIVVYD, SOURCE, main
 
 SIMCTL = os.path.join(BUILD, "src/simgpu/divvy-simctl")
+ENGINE = os.path.join(BUILD, "src/simgpu/divvy-sim-engine")
 SCHEDULER = os.path.join(BUILD, "src/scheduler/divvy-scheduler")
 CONTROLLER = os.path.join(BUILD, "src/controller/divvy-controller")
 KUBECTL = os.path.join(BUILD, "src/kubectl/kubectl-divvy")
@@ -72,6 +73,15 @@ def pages_name_every_option_of_divvyd():
     assert all(word in page for word in ("uid", "gid", "cgroup", "default", "request", "memory", "class"))
 
 
+def tools_describe_themselves():
+    for tool in (SIMCTL, ENGINE):
+        for option in ("--help", "-h"):
+            done = subprocess.run([tool, option], capture_output=True, text=True, check=True)
+            assert "  -h, --help " in done.stdout and "  --dir DIR " in done.stdout, done.stdout
+        done = subprocess.run([tool, "--nonsense"], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "--nonsense: unknown" in done.stderr, done
+
+
 def complete(*words):
     script = ('eval "$("$DIVVY" completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _divvy; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
@@ -117,4 +127,4 @@ def zsh_and_fish_name_everything():
             subprocess.run([shell, "-n"], input=text, text=True, check=True)
 
 
-main(man_pages_are_current, man_accepts_them, pages_name_every_option_of_divvyd, help_fits, bash_completes, zsh_and_fish_name_everything)
+main(man_pages_are_current, man_accepts_them, pages_name_every_option_of_divvyd, help_fits, tools_describe_themselves, bash_completes, zsh_and_fish_name_everything)
