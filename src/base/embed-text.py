@@ -26,8 +26,13 @@ def sections_of(path):
         elif sections:
             sections[-1][2].append(line)
         elif line:
-            sys.exit(f"{path}:{number}: text before the first section: begin with a line '[name]'")
-    return [(name, has_terms, "\n".join(lines).strip("\n").split("\n")) for name, has_terms, lines in sections]
+            sys.exit(
+                f"{path}:{number}: text before the first section: begin with a line '[name]'"
+            )
+    return [
+        (name, has_terms, "\n".join(lines).strip("\n").split("\n"))
+        for name, has_terms, lines in sections
+    ]
 
 
 def join(lines):
@@ -44,12 +49,18 @@ def join(lines):
 
 def literal(text):
     """In C; what is not plain ASCII in octal."""
-    def quote(piece):
-        return "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else "\\n" if b == 10 else f"\\{b:03o}"
-                       for b in piece.encode())
+
+    def quote(byte):
+        return (
+            chr(byte)
+            if 32 <= byte < 127 and chr(byte) not in '"\\'
+            else f"\\{byte:03o}"
+        )
 
     pieces = PLACE.split(text)
-    return '"' + "".join(f'" {p} "' if i % 2 else quote(p) for i, p in enumerate(pieces)) + '"'
+    for i, piece in enumerate(pieces):
+        pieces[i] = f'" {piece} "' if i % 2 else "".join(map(quote, piece.encode()))
+    return '"' + "".join(pieces) + '"'
 
 
 def pairs(lines):
@@ -60,24 +71,35 @@ def pairs(lines):
             terms[-1][1].append(line[1:])
         elif line:
             terms.append((line, []))
-    return ", ".join(f"{{{literal(term)}, {literal(join(text))}}}" for term, text in terms)
+    return ", ".join(
+        f"{{{literal(term)}, {literal(join(text))}}}" for term, text in terms
+    )
 
 
 def macro(stem, name, has_terms, lines):
-    parameters = dict.fromkeys(p for p in PLACE.findall("\n".join(lines)) if p.islower())
+    parameters = dict.fromkeys(
+        p for p in PLACE.findall("\n".join(lines)) if p.islower()
+    )
     word = re.sub(r"[^A-Z0-9]", "_", f"TEXT_{stem}_{name}".upper())
     head = f"{word}({', '.join(parameters)})" if parameters else word
-    return word, f"#define {head} {pairs(lines) if has_terms else literal(join(lines))}\n"
+    return (
+        word,
+        f"#define {head} {pairs(lines) if has_terms else literal(join(lines))}\n",
+    )
 
 
 def main():
     out, paths = pathlib.Path(sys.argv[1]), [pathlib.Path(p) for p in sys.argv[2:]]
-    macros = [macro(path.stem, *section) for path in paths for section in sections_of(path)]
+    macros = [
+        macro(path.stem, *section) for path in paths for section in sections_of(path)
+    ]
     words = [word for word, _ in macros]
     twice = sorted({word for word in words if words.count(word) > 1})
     if twice:
         sys.exit(f"{', '.join(twice)}: each section needs a name of its own")
-    text = "/* Made by embed-text.py. */\n#pragma once\n\n" + "".join(define for _, define in macros)
+    text = "/* Made by embed-text.py. */\n#pragma once\n\n" + "".join(
+        define for _, define in macros
+    )
     out.write_text(text, encoding="utf-8")
 
 

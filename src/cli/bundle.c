@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/spawn.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/places.h"
 #include "cli/tar.h"
@@ -229,15 +230,7 @@ static void add_readme(struct bundle *b)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(1u << 20);
 
-	buf_add_text(&text,
-		"What `divvy doctor --bundle` has collected on this machine.\n\n"
-		"Left out: the daemon's state files (they hold tenants' secrets), kubeconfigs,\n"
-		"Secrets and ConfigMaps, environments, command lines and probes of containers,\n"
-		"annotations that are not divvy's, and every value whose name sounds like a "
-		"secret.\n"
-		"Names of users, programs, pods, namespaces and nodes are in it, and what logs "
-		"say:\n"
-		"look through it before you send it.\n");
+	buf_add_text(&text, TEXT_BUNDLE_README "\n");
 	if (b->left.n)
 		buf_addf(&text, "\nCould not be had:\n%s", buf_text(&b->left));
 	bundle_add(b, "README.txt", buf_str(&text));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cli/cli-text.h"
 #include "cli/commands.h"
 #include "cli/places.h"
 #include "cli/start.h"
@@ -102,18 +103,7 @@ const struct cli_command cmd_apply = {
 	.name = "apply",
 	.operands = "-f FILE",
 	.summary = "Take tenants from a Gemini resource configuration, and follow it",
-	.text = "The file is Gemini's: a line with the number of clients, then for each a line "
-		"\"ID REQUEST LIMIT "
-		"MEMORY\" with the memory in bytes; a request of 0 is the class opportunistic and "
-		"counts as 0.001. "
-		"Each becomes a tenant of that name. The daemon "
-		"follows the file: "
-		"lines that change, come or go take effect at once. Its tenants stay, also with "
-		"--once, until "
-		"--stop or divvy-remove(1) removes them.\n\n"
-		"A program becomes such a tenant's with the secret shown: DIVVY_TENANT=SECRET and "
-		"the libraries "
-		"preloaded.",
+	.text = TEXT_APPLY_TEXT,
 	.examples = "divvy apply -f resource-config.txt\ndivvy apply -f resource-config.txt --stop",
 	.exit_status = "0 on success, 1 on failure or when a line was refused, 2 on bad usage.",
 	.options = options,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli-text.h"
 #include "cli/commands.h"
 #include "cmdline/output.h"
 
@@ -23,10 +24,8 @@ const struct cli_command cmd_completion = {
 	.name = "completion",
 	.operands = "bash|zsh|fish",
 	.summary = "Print a shell's completion of divvy",
-	.text = "Prints the completion script of that shell. Installed packages have it in place "
-		"already.",
-	.examples = "divvy completion bash >~/.local/share/bash-completion/completions/divvy\n"
-		    "divvy completion fish >~/.config/fish/completions/divvy.fish",
+	.text = TEXT_COMPLETION_TEXT,
+	.examples = TEXT_COMPLETION_EXAMPLES,
 	.options = options,
 	.operand = CLI_SHELL_NAME,
 	.operands_min = 1,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/format.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/start.h"
@@ -75,11 +76,7 @@ const struct cli_command cmd_devices = {
 	.name = "devices",
 	.operands = "",
 	.summary = "List the devices: memory, what is asked for, what is left",
-	.text = "USED is what the device says, FREE the largest memory quota that could still be "
-		"promised; ASKED is "
-		"the sum of requests and LEFT what can still be asked for; BUSY is how much of the "
-		"last second the "
-		"device was held.",
+	.text = TEXT_DEVICES_TEXT,
 	.examples = "divvy devices\ndivvy devices -o yaml",
 	.options = options,
 	.run = run,

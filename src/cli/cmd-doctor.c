@@ -20,6 +20,7 @@
 #include "base/process.h"
 #include "base/spawn.h"
 #include "cli/bundle.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/container.h"
@@ -33,9 +34,7 @@
 
 static const struct option_row options[] = {
 	{"fix", NULL, "print only what to do"},
-	{"bundle", "FILE",
-		"write what somebody who helps wants to see into a tar; -: to standard output, and "
-		"print nothing else"},
+	{"bundle", "FILE", TEXT_DOCTOR_BUNDLE},
 	{"kubeconfig", "FILE",
 		"with --bundle: the cluster to ask (default $KUBECONFIG, or ~/.kube/config)"},
 	CLI_OUTPUT_OPTION,
@@ -569,27 +568,9 @@ const struct cli_command cmd_doctor = {
 	.name = "doctor",
 	.operands = "",
 	.summary = "Check what sharing needs here, and say what to do",
-	.text = "Looks at the kernel, the driver, divvy's libraries, the daemon and what it sees "
-		"(devices, compute modes, "
-		"MPS, MIG, processes of no tenant), sockets and container engines. Each line is "
-		"ok, a note, a warning or a "
-		"problem, and what to do stands below it.\n\n"
-		"With --bundle it also collects, in a tar that only you may read: versions, what "
-		"it "
-		"found, the daemon's state (devices, tenants, reports, processes of no tenant), "
-		"its "
-		"logs and the journal, what nvidia-smi says, and with a kubeconfig at hand the "
-		"cluster's nodes, divvy's objects, parts with their logs, Events, and tenants' "
-		"pods. "
-		"Secrets, "
-		"environments, command lines of containers and state files are left out; "
-		"README.txt "
-		"in it says so, and what could not be had.",
-	.examples = "divvy doctor\ndivvy doctor -o json\ndivvy doctor --bundle divvy.tar\n"
-		    "kubectl -n divvy-system exec divvyd-x7k2p -- divvy doctor --bundle - > "
-		    "node.tar",
-	.exit_status = "0 when sharing works, 1 when there is a problem that keeps it from "
-		       "working, 2 on bad usage.",
+	.text = TEXT_DOCTOR_TEXT,
+	.examples = TEXT_DOCTOR_EXAMPLES,
+	.exit_status = TEXT_DOCTOR_EXIT_STATUS,
 	.options = options,
 	.check = check,
 	.run = run,

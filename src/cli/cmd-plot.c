@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/parse.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cmdline/chart.h"
@@ -15,11 +16,7 @@
 static const struct option_row options[] = {
 	{"out", "FILE", "where to write it, - for stdout (default out/usage.svg)", .letter = 'o'},
 	{"last", "TIME", "the last so long: 100ms to 15m (default 1m)"},
-	{"step", "TIME",
-		"time between points: from 10ms on; the daemon keeps 100ms for times above 20s, 1s "
-		"for "
-		"those above 3m (default: a 300th of --last, at least 500ms: in less, tenants "
-		"take turns)"},
+	{"step", "TIME", TEXT_PLOT_STEP},
 	{"device", "N", "the device, as `divvy devices` counts (default 0)", .letter = 'd'},
 	{"style", "STYLE", "lines, or stacked: areas on one another (default lines)",
 		.choices = "lines stacked"},
@@ -262,9 +259,7 @@ const struct cli_command cmd_plot = {
 	.name = "plot",
 	.operands = "",
 	.summary = "Draw the tenants' shares over time as an SVG picture",
-	.text = "Draws what the daemon has charged each tenant on a device, those that have "
-		"ended included: a line for each, dashed what it asked for. "
-		"The title says so when the device is simulated. Times are before now.",
+	.text = TEXT_PLOT_TEXT,
 	.examples = "divvy plot\ndivvy plot --last 5m --style stacked -o usage.svg",
 	.options = options,
 	.check = check,

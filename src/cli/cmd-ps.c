@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cmdline/output.h"
@@ -176,19 +177,7 @@ const struct cli_command cmd_ps = {
 	.name = "ps",
 	.operands = "",
 	.summary = "List the tenants: asked, got, memory, state",
-	.text = "One line for each tenant and device. ASKED and LIMIT are the wish, GOT is the "
-		"share of the last "
-		"second. STATE: holds (the device is its now), turn (others are before it), limit "
-		"(at its limit), "
-		"class (a latency tenant is active), drain (the last holder's work is ending), "
-		"reserved (waits for "
-		"all devices of a grant), idle (has no work). A line below the table names each "
-		"tenant "
-		"that uses more memory than divvy counts.\n\n"
-		"Where the program of a tenant is on another machine (divvy serve), FROM is its "
-		"address, RTT the round trip to it as TCP measures it, IN and OUT what has come "
-		"from "
-		"it and gone to it in the last second.",
+	.text = TEXT_PS_TEXT,
 	.examples = "divvy ps\ndivvy ps -o json | jq '.[].name'",
 	.options = options,
 	.check = check,

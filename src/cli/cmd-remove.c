@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cmdline/output.h"
@@ -24,13 +25,7 @@ const struct cli_command cmd_remove = {
 	.name = "remove",
 	.operands = "TENANT",
 	.summary = "Take a tenant's share and memory away for good",
-	.text = "The tenant's share is free for others at once. Programs of the tenant that run "
-		"are not ended. They print a message, and their launches and allocations fail with "
-		"CUDA_ERROR_DEVICE_UNAVAILABLE from then on, as does each call of those with a "
-		"--remote GPU. Device memory that such a program holds is free for others once it "
-		"has ended. The command is meant for what `divvy apply --once` has left, and for "
-		"what no program will use again.\n\nTENANT is the id or the name that `divvy ps` "
-		"shows; of several with one name the newest is meant.",
+	.text = TEXT_REMOVE_TEXT,
 	.examples = "divvy remove ns/pod\ndivvy remove 12",
 	.options = options,
 	.operand = CLI_TENANT,

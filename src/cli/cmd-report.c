@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/places.h"
@@ -119,11 +120,7 @@ const struct cli_command cmd_report = {
 	.name = "report",
 	.operands = "",
 	.summary = "Show what each tenant has used: GPU-seconds and memory-seconds",
-	.text = "Tenants that have ended are included, and the numbers are kept over restarts of "
-		"the daemon. "
-		"GPU-SECONDS is the time for which it was charged on its devices; GIB-SECONDS is "
-		"memory held times "
-		"how long; WAITED is time in which it had work and did not have the device.",
+	.text = TEXT_REPORT_TEXT,
 	.examples = "divvy report --since 1h\ndivvy report -o json",
 	.options = options,
 	.check = check,

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/format.h"
 #include "base/parse.h"
+#include "cli/cli-text.h"
 #include "cli/commands.h"
 #include "cli/container.h"
 #include "cmdline/output.h"
@@ -31,23 +32,11 @@ static const struct option_row options[] = {
 	{"name", "NAME",
 		"name shown and used by the other commands (default: the program's or the "
 		"image's)"},
-	{"wait", "TIME",
-		"when it does not fit now, wait for room, at most so long (such as 10m; default: "
-		"no end)",
-		.letter = 'w', .is_maybe = true},
-	{"simulate", "SPEC",
-		"use simulated devices: COUNTxMODEL-MEMORY, such as 2xH200-141Gi; a file of faults "
-		"makes them fail, see divvyd(8)"},
-	{"container", "ENGINE",
-		"the command is this container engine's: mounts, environment and devices are put "
-		"in",
-		.choices = "docker podman nerdctl"},
-	{"remote", "PLACE",
-		"the device is held by a process of divvy's own: 'local', on this machine; or "
-		"HOST[:DEVICE], a machine on which divvy serve runs, without a wish of one's own"},
-	{"invitation", "FILE",
-		"what divvy serve has printed on the machine of --remote; '-': on stdin (default: "
-		"$DIVVY_INVITATION)"},
+	{"wait", "TIME", TEXT_RUN_WAIT, .letter = 'w', .is_maybe = true},
+	{"simulate", "SPEC", TEXT_RUN_SIMULATE},
+	{"container", "ENGINE", TEXT_RUN_CONTAINER, .choices = "docker podman nerdctl"},
+	{"remote", "PLACE", TEXT_RUN_REMOTE},
+	{"invitation", "FILE", TEXT_RUN_INVITATION},
 	{"dry-run", NULL, "print what would be run, and run nothing"},
 	{"quiet", NULL, "no line about simulated devices, waiting or preferences", .letter = 'q'},
 	CLI_SOCKET_OPTION,
@@ -405,64 +394,9 @@ const struct cli_command cmd_run = {
 	.name = "run",
 	.operands = "[--] COMMAND [ARG...]",
 	.summary = "Run a program with a share of a GPU",
-	.text = "Makes a tenant with the wished share and memory and runs the program as it. The "
-		"daemon is "
-		"started when none runs. The program replaces divvy: its process id, signals, "
-		"terminal and "
-		"exit code are its own, and so are its children part of the tenant.\n\n"
-		"Only --request is needed. Without the others the limit is 1, the memory that "
-		"share "
-		"of the device's in whole 2 MiB, the class standard, the memory policy fail. Units "
-		"of memory are "
-		"those of Kubernetes (4Gi is 4 x 1024^3 bytes, 4G is 4 x 1000^3), and those of "
-		"docker in lower case (4g and 4gb are 4Gi).\n\n"
-		"A request is guaranteed: requests on a device sum to 1 at most, and one of 0.001, "
-		"the least, "
-		"has to be left also for a program that is to run in the gaps. Time that the "
-		"others leave "
-		"over goes to whoever wants it, up to its limit. Memory is a quota: above it the "
-		"program gets "
-		"the driver's out-of-memory error.\n\n"
-		"A wish that cannot be granted is refused before anything starts, with a sentence "
-		"that says "
-		"which value and what is possible now; with --wait what does not fit now is waited "
-		"for: who came first is tried first, and who fits goes before a larger one that "
-		"does not.\n\n"
-		"Without a GPU the daemon offers a simulated one, and says so.\n\n"
-		"When the daemon is killed, its programs keep what they hold and wait for another: "
-		"the next "
-		"divvy run starts one, and systemd restarts its own. After a second without one "
-		"they say so, and after ten they go on unshared.\n\n"
-		"With --container the command is that of docker, podman or nerdctl (\"run --rm "
-		"IMAGE ...\"): the "
-		"daemon's socket for programs is mounted read-only at " CONTAINER_RUNTIME
-		", the libraries at " CONTAINER_HOOKS
-		", and the devices are named by CDI where the host has it. The tenant lives as "
-		"long as the "
-		"container, from the start of the engine's command on; one that was only created "
-		"must "
-		"be started within a minute. The engine's own options stand before its run or "
-		"create. An LD_PRELOAD of --env is put behind the libraries.\n\n"
-		"With --remote local the program gets a libcuda.so.1 that asks a worker process of "
-		"its tenant's for everything: share, limit, memory and class hold there, whatever "
-		"the program does. It has no managed and no mapped memory; docs/remote.md says "
-		"what works.\n\n"
-		"With --remote HOST it is the same with the worker on another machine, where divvy "
-		"serve has made the tenant and printed an invitation. That is read from the file "
-		"of --invitation, which nobody else may be able to read, or from "
-		"$DIVVY_INVITATION; HOST:PORT/KEY on the command line works too, where others of "
-		"this machine may see it for a moment. HOST:1 shows the program only the second "
-		"device of the tenant. An address of IPv6 stands in brackets: '[2001:db8::7]:1'.",
-	.examples =
-		"divvy run --request 0.3 --limit 0.6 --memory 4Gi -- python3 train.py\n"
-		"divvy run --request 0.5 --class latency --wait=10m -- ./server\n"
-		"divvy run --request 2 -- python3 whole_devices.py\n"
-		"divvy run --request 0.5 --container docker -- run --rm my/image python3 train.py\n"
-		"divvy run --request 0.5 --simulate 2xH200-141Gi -- ./program\n"
-		"divvy run --remote gpu7 --invitation ~/gpu7.invitation -- ./program",
-	.exit_status = "The program's own. 125: divvy itself has failed or refused (the sentence "
-		       "is on stderr); "
-		       "126: the program could not be executed; 127: there is no such program.",
+	.text = TEXT_RUN_TEXT,
+	.examples = TEXT_RUN_EXAMPLES,
+	.exit_status = TEXT_RUN_EXIT_STATUS,
 	.options = options,
 	.operand = CLI_PROGRAM,
 	.operands_min = 1,

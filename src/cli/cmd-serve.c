@@ -14,6 +14,7 @@
 #include "base/address.h"
 #include "base/beside.h"
 #include "base/cleanup.h"
+#include "cli/cli-text.h"
 #include "cli/commands.h"
 #include "cli/places.h"
 #include "cli/remote.h"
@@ -25,18 +26,9 @@
 #define PORT "7007"
 
 static const struct option_row options[] = {
-	{"listen", "HOST:PORT",
-		"where the other machine reaches this one, an address of IPv6 as [ADDRESS]:PORT; "
-		"port 0: any that is free (default: all addresses, port " PORT "); of all, as with "
-		"[::]:PORT, the invitation names this machine"},
-	{"invite", "FILE",
-		"write the invitation to a new file that nobody else may read, and remove it at "
-		"the end (default: to stdout)",
-		.is_maybe = true},
-	{"allow-host-access", NULL,
-		"serve the program also with devices that reach ordinary memory of their process "
-		"(HMM, ATS): its kernels can then read and change all of the worker, the tenant's "
-		"secret included"},
+	{"listen", "HOST:PORT", TEXT_SERVE_LISTEN},
+	{"invite", "FILE", TEXT_SERVE_INVITE, .is_maybe = true},
+	{"allow-host-access", NULL, TEXT_SERVE_ALLOW_HOST_ACCESS},
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
 	{"name", "NAME", "name shown and used by the other commands; guest where none is given"},
@@ -166,21 +158,8 @@ const struct cli_command cmd_serve = {
 	.name = "serve",
 	.operands = "",
 	.summary = "Let a program on another machine use a share of a GPU of this one",
-	.text = "Makes a tenant with the wished share and memory, prints an invitation "
-		"(HOST:PORT/KEY) and waits for whoever has it: `divvy run --remote HOST "
-		"--invitation FILE -- PROGRAM` on the other machine. The invitation is good once. "
-		"What the program gets is what was wished here, and is held here, whatever the "
-		"program does; `divvy ps` and the other commands show and change it as any "
-		"tenant.\n\n"
-		"Both prove to each other by TLS 1.3 with a pre-shared key that they know the "
-		"invitation; the first to do so is given another key, which alone counts from then "
-		"on. Give the invitation to nobody else, and by a way that others do not see: "
-		"--invite=FILE writes it to a file that is yours alone, for scp.\n\n"
-		"It ends when the program has ended, when its tenant is removed, or when it is "
-		"itself ended.",
-	.examples = "divvy serve --listen 192.0.2.7:7007 --request 0.3 --memory 4Gi\n"
-		    "divvy serve --listen '[2001:db8::7]:7007' --request 0.3 --memory 4Gi\n"
-		    "divvy serve --invite=guest --request 0.3 --memory 4Gi",
+	.text = TEXT_SERVE_TEXT,
+	.examples = TEXT_SERVE_EXAMPLES,
 	.options = options,
 	.operands_max = 0,
 	.check = check,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/format.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/wish.h"
@@ -66,13 +67,7 @@ const struct cli_command cmd_set = {
 	.name = "set",
 	.operands = "TENANT",
 	.summary = "Change a tenant's share, memory or class while it runs",
-	.text = "Only what is named changes, and takes effect at once. A request that does not fit "
-		"beside the "
-		"others is refused and the old one stays. A quota below what is in use makes new "
-		"allocations fail "
-		"until it fits.\n\nTENANT is the id or the name that `divvy ps` shows; of several "
-		"with one name "
-		"the newest is meant.",
+	.text = TEXT_SET_TEXT,
 	.examples = "divvy set train --limit 0.5\ndivvy set 12 --class opportunistic",
 	.options = options,
 	.operand = CLI_TENANT,

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/frame.h"
@@ -297,11 +298,7 @@ const struct cli_command cmd_top = {
 	.name = "top",
 	.operands = "",
 	.summary = "Watch devices and tenants: asked, got, limit, memory, the last minute",
-	.text = "Devices as bars of who used them in the last second, then the tenants: what each "
-		"asked for and got, its "
-		"limit, memory, how long it has waited, its state, and the last minute as a small "
-		"curve. A narrow screen leaves columns out; NAME, ASKED and GOT stay.\n\n"
-		"Keys: q quits, s changes the order, p pauses.",
+	.text = TEXT_TOP_TEXT,
 	.examples = "divvy top\ndivvy top --once\ndivvy top --json | jq '.tenants[0]'",
 	.options = options,
 	.check = check,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cmdline/output.h"
@@ -30,9 +31,7 @@ const struct cli_command cmd_version = {
 	.name = "version",
 	.operands = "",
 	.summary = "Show the versions of divvy and of the daemon that runs",
-	.text = "Shows the version of this program and, where a daemon runs, the daemon's version, "
-		"process "
-		"and devices.",
+	.text = TEXT_VERSION_TEXT,
 	.options = options,
 	.run = run,
 };

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "cli/cli-text.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cmdline/output.h"
@@ -65,10 +66,7 @@ const struct cli_command cmd_why = {
 	.name = "why",
 	.operands = "TENANT",
 	.summary = "Say what holds a tenant back right now",
-	.text = "One sentence for each device, then the numbers behind it: what it asked for, what "
-		"it is entitled to "
-		"beside those who have work now, what it got, and how far it is behind (or ahead: "
-		"in debt); and beside whom it is that it would rather not be.",
+	.text = TEXT_WHY_TEXT,
 	.examples = "divvy why train",
 	.options = options,
 	.operand = CLI_TENANT,

@@ -4,27 +4,17 @@
 
 #include <jansson.h>
 
+#include "cli/cli-text.h"
 #include "cmdline/command.h"
 #include "spec/spec.h"
 
 /* The numbers that may change while the tenant runs ... */
 #define WISH_OPTIONS_LIVE \
-	{"request", "SHARE", \
-		"share of a device's time that is guaranteed: 0.001 to 1, or a whole number of " \
-		"exclusive devices", \
-		.letter = 'r'}, \
-		{"limit", "SHARE", \
-			"most of a device's time it may take when others leave time over: " \
-			"request to 1", \
-			.letter = 'l'}, \
-		{"memory", "BYTES", \
-			"device memory: bytes, a quantity such as 4Gi (as docker's 4g), or a " \
-			"percentage such as 25%", \
-			.letter = 'm'}, \
-		{"class", "CLASS", \
-			"latency (goes before others), standard, or opportunistic (in what the " \
-			"others leave; its request is part of the sum of requests all the same)", \
-			.letter = 'c', .choices = "latency standard opportunistic"}, \
+	{"request", "SHARE", TEXT_SPEC_OPTIONS_REQUEST, .letter = 'r'}, \
+		{"limit", "SHARE", TEXT_SPEC_OPTIONS_LIMIT, .letter = 'l'}, \
+		{"memory", "BYTES", TEXT_SPEC_OPTIONS_MEMORY, .letter = 'm'}, \
+		{"class", "CLASS", TEXT_SPEC_OPTIONS_CLASS, .letter = 'c', \
+			.choices = "latency standard opportunistic"}, \
 	{ \
 		"priority", "N", "0 to 100; 0 is opportunistic (default 50)", .letter = 'p' \
 	}
@@ -34,23 +24,12 @@
 	{"memory-policy", "POLICY", \
 		"when memory runs out: fail (out of memory), wait (until it fits) or swap", \
 		.choices = "fail wait swap"}, \
-		{"count", "N", \
-			"number of devices, that share and that memory on each: 1 to 16 (default " \
-			"1)", \
-			.letter = 'n'}, \
+		{"count", "N", TEXT_SPEC_OPTIONS_COUNT, .letter = 'n'}, \
 		{"model", "MODEL", "device model, such as H200"}, \
-		{"device", "DEVICE", \
-			"devices: UUIDs or indexes, as `divvy devices` shows them; the program " \
-			"sees them in that order, whatever the order here", \
-			.letter = 'd'}, \
-		{"preferred-anti-affinity", "LABEL", \
-			"where it has a choice, on the device with the fewest others of the " \
-			"label"}, \
+		{"device", "DEVICE", TEXT_SPEC_OPTIONS_DEVICE, .letter = 'd'}, \
+		{"preferred-anti-affinity", "LABEL", TEXT_SPEC_OPTIONS_PREFERRED_ANTI_AFFINITY}, \
 	{ \
-		"mode", "MODE", \
-			"auto, exclusive (a whole device, passed through), local (shared) or " \
-			"remote (default auto)", \
-			.choices = "auto exclusive local remote" \
+		"mode", "MODE", TEXT_SPEC_OPTIONS_MODE, .choices = "auto exclusive local remote" \
 	}
 
 /* Those that were given, as {"request": "0.3", ...}. The caller's. */

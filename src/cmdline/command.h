@@ -110,13 +110,13 @@ void cli_help(const struct cli_command *command, struct buf *out);
  * cli_commands, NULL-terminated, with a `help` and a `version` among them.
  */
 struct cli_program {
-	const char *name;     /* as people call it: "divvy", "kubectl divvy" */
-	const char *page;     /* its man page; a command's is PAGE-COMMAND */
-	const char *summary;  /* behind the page's name, no full stop */
-	const char *text;     /* paragraphs of the man page */
-	const char *overview; /* what stands above the list of commands: one sentence */
-	const char *examples; /* below it: two lines at most */
-	const char *exit_status;
+	const char *name;        /* as people call it: "divvy", "kubectl divvy" */
+	const char *page;        /* its man page; a command's is PAGE-COMMAND */
+	const char *summary;     /* behind the page's name, no full stop */
+	const char *text;        /* paragraphs of the man page */
+	const char *overview;    /* what stands above the list of commands: one sentence */
+	const char *examples;    /* below it: two lines at most */
+	const char *exit_status; /* roff */
 	const char *const (*environment)[2]; /* name and meaning, NULL at the end */
 	const char *see_also;                /* roff: further pages; "": none */
 };

@@ -68,7 +68,7 @@ static void man_overview(struct buf *out)
 		man_add_text(out, cli_commands[i]->summary);
 		buf_add_text(out, ".\n");
 	}
-	buf_addf(out, ".SH EXIT STATUS\n%s", cli_program.exit_status);
+	buf_addf(out, ".SH EXIT STATUS\n%s\n", cli_program.exit_status);
 	add_environment(out);
 	add_see_also(out, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "kubectl/commands.h"
 #include "kubectl/cordon.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 
 #define REASON_MAX 256u /* as the GPUNode's schema has it */
@@ -68,11 +69,7 @@ const struct cli_command cmd_cordon_gpu = {
 	.name = "cordon-gpu",
 	.operands = "NODE/UUID...",
 	.summary = "Let no new tenants come to a device; those that run stay",
-	.text = "Adds the device to GPUNode.spec.cordoned: the scheduler places nobody there, and "
-		"the "
-		"node's daemon grants nobody new. A device is named NODE/UUID, NODE/INDEX, or by "
-		"its "
-		"UUID alone.",
+	.text = TEXT_CORDON_GPU_TEXT,
 	.examples = "kubectl divvy cordon-gpu gpu-7/0 --reason 'ECC errors, ticket 1234'",
 	.options = cordon_options,
 	.operands_min = 1,
@@ -85,8 +82,7 @@ const struct cli_command cmd_uncordon_gpu = {
 	.name = "uncordon-gpu",
 	.operands = "NODE/UUID...",
 	.summary = "Let tenants come to a device again",
-	.text = "Takes the device off GPUNode.spec.cordoned. A device is named NODE/UUID, "
-		"NODE/INDEX, or by its UUID alone.",
+	.text = TEXT_UNCORDON_GPU_TEXT,
 	.examples = "kubectl divvy uncordon-gpu gpu-7/GPU-5a0e",
 	.options = uncordon_options,
 	.operands_min = 1,

@@ -8,6 +8,7 @@
 #include "kubectl/commands.h"
 #include "kubectl/cordon.h"
 #include "kubectl/evict.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 #include "kubectl/world.h"
 #include "scheduler/cluster-move.h"
@@ -262,23 +263,9 @@ const struct cli_command cmd_defrag = {
 	.name = "defrag",
 	.operands = "",
 	.summary = "Move tenants together, so that more devices are whole",
-	.text = "The scheduler's engine plans which tenants to move so that more devices are left "
-		"to "
-		"nobody. Those may be moved that a controller makes again, that have one container "
-		"with devices, and whose disruption budget lets one go; each to a device where "
-		"there "
-		"is room and to a node that it fits by all rules.\n\n"
-		"A pod moves by eviction: its controller makes another, which the scheduler "
-		"places. "
-		"The devices to be emptied are cordoned meanwhile, so that nobody goes back there; "
-		"where exactly the new pod goes is the scheduler's decision then, not the plan's. "
-		"Each pod is gone before the next one is evicted. Ended by a signal, it opens the "
-		"devices first.",
+	.text = TEXT_DEFRAG_TEXT,
 	.examples = "kubectl divvy defrag --dry-run\nkubectl divvy defrag --timeout 1h",
-	.exit_status =
-		"0 when the plan was shown or carried out, 3 when the timeout was over "
-		"before that or fewer devices are left to nobody in the end, 1 on failure, 2 "
-		"on bad usage.",
+	.exit_status = TEXT_DEFRAG_EXIT_STATUS,
 	.options = options,
 	.check = check,
 	.run = run,

@@ -8,6 +8,7 @@
 #include "kubectl/commands.h"
 #include "kubectl/cordon.h"
 #include "kubectl/evict.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 
 #define TIMEOUT_NS (600 * NSEC_PER_SEC)
@@ -141,19 +142,9 @@ const struct cli_command cmd_drain_gpu = {
 	.name = "drain-gpu",
 	.operands = "NODE/UUID",
 	.summary = "Take a device out of service: cordon it, then evict its tenants",
-	.text = "The device is cordoned first, so that nobody comes back to it. Its tenants' pods "
-		"are "
-		"then evicted: each as its disruption budget allows, asked again while it does "
-		"not, "
-		"until all are gone or the timeout is over. The device stays cordoned.\n\n"
-		"Where one of them is a pod that no controller makes again, nothing is changed "
-		"without --force, and nobody evicted; --dry-run says who would go, and who keeps "
-		"it "
-		"from that.",
-	.examples = "kubectl divvy drain-gpu gpu-7/0 --reason 'to be replaced'\n"
-		    "kubectl divvy drain-gpu gpu-7/1 --dry-run",
-	.exit_status = "0 when nobody is left, or would be; 3 when somebody is at the end of the "
-		       "timeout, or would need --force; 1 on failure, 2 on bad usage.",
+	.text = TEXT_DRAIN_GPU_TEXT,
+	.examples = TEXT_DRAIN_GPU_EXAMPLES,
+	.exit_status = TEXT_DRAIN_GPU_EXIT_STATUS,
 	.options = options,
 	.operands_min = 1,
 	.operands_max = 1,

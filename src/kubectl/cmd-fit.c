@@ -16,6 +16,7 @@
 #include "kube/time.h"
 #include "kube/yaml.h"
 #include "kubectl/commands.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/pods.h"
 #include "kubectl/report.h"
 #include "kubectl/world.h"
@@ -392,20 +393,9 @@ const struct cli_command cmd_fit = {
 	.name = "fit",
 	.operands = "",
 	.summary = "Say whether the pods of a file would run now, where, or why not",
-	.text = "Takes Pods, SharePods and everything with a pod template, in any dialect that the "
-		"namespace has. The server makes the pods as it would, by a dry run that nothing "
-		"is "
-		"written by; what it would refuse is said. The scheduler's own engine then decides "
-		"with the cluster as it is now, and with the pods that wait already, in their "
-		"order.\n\n"
-		"The answer is yes, with node and devices; after evictions, of which pods; after "
-		"its "
-		"volumes, which have to be made first; or no, with the scheduler's sentence, and "
-		"for "
-		"the first such pod what is missing on each node and device.",
+	.text = TEXT_FIT_TEXT,
 	.examples = "kubectl divvy fit -f pod.yaml\nkubectl divvy fit -n team-a -f - <job.yaml",
-	.exit_status = "0 when all of them would run now, 3 when not, 1 on failure (also where the "
-		       "server would refuse them), 2 on bad usage.",
+	.exit_status = TEXT_FIT_EXIT_STATUS,
 	.options = options,
 	.check = check,
 	.run = run,

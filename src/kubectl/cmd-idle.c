@@ -8,6 +8,7 @@
 #include "kube/time.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 
 #define IDLE_DEFAULT_NS (10 * 60 * NSEC_PER_SEC)
@@ -85,10 +86,7 @@ const struct cli_command cmd_idle = {
 	.name = "idle",
 	.operands = "",
 	.summary = "List devices without tenants, and tenants that hold and do not use",
-	.text = "A device that nobody has, or a tenant that has used none of its device's time for "
-		"a "
-		"while: what could serve somebody else. Memory that such a tenant holds is lost to "
-		"the others as well.",
+	.text = TEXT_IDLE_TEXT,
 	.examples = "kubectl divvy idle\nkubectl divvy idle --for 2h -o json",
 	.options = options,
 	.check = check,

@@ -6,6 +6,7 @@
 #include "cmdline/output.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 #include "spec/dialect.h"
 
@@ -118,15 +119,7 @@ const struct cli_command cmd_ps = {
 	.name = "ps",
 	.operands = "",
 	.summary = "List the tenants: asked, granted, got, memory, state",
-	.text = "One line for each container that asks for devices or has some. ASKED and GRANTED "
-		"are request and limit (0.3-0.6), GOT is the share of its devices that it used in "
-		"the "
-		"last 10 s, MEMORY what it uses of its QUOTA.\n\n"
-		"STATE: Pending (it has no node; kubectl divvy why POD says why), Placed (the "
-		"node's "
-		"daemon has not confirmed it yet), Running, Ended (its pod goes on), Leaving, "
-		"No share (it has come past divvy's webhook; kubectl divvy why POD), "
-		"Refused (what it asks is not understood; --wide says why).",
+	.text = TEXT_PS_TEXT,
 	.examples =
 		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].got_permille'",
 	.options = options,

@@ -11,6 +11,7 @@
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
 #include "kubectl/draw.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 
 #define EVERY_NS (2 * NSEC_PER_SEC)
@@ -132,17 +133,8 @@ const struct cli_command cmd_top = {
 	.name = "top",
 	.operands = "",
 	.summary = "Watch the devices of the cluster as bars, with their tenants",
-	.text = "Each device is a bar: full where it was used in the last 10 s, half where more is "
-		"granted, dots where it is free. Below it are its tenants: what they asked for, "
-		"what "
-		"they got in the last 10 s, and their memory. A '?' is what the node's daemon has "
-		"not said, or not lately: of a node whose daemon is silent it says since when. "
-		"Nodes "
-		"that are not ready, or of which no device is known, are shown with the reason; "
-		"what "
-		"another device plugin gives out has no bar.",
-	.examples = "kubectl divvy top\nkubectl divvy top --once --node gpu-7\n"
-		    "kubectl divvy top -o json | jq '.[] | select(.cordoned)'",
+	.text = TEXT_TOP_TEXT,
+	.examples = TEXT_TOP_EXAMPLES,
 	.options = options,
 	.run = run,
 };

@@ -10,14 +10,13 @@
 #include "kube/time.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 
 #define DAY sizeof("2026-11-22")
 
 static const struct option_row options[] = {
-	{"since", "WHEN",
-		"from that day on: 2026-11-01, or 7d for the last seven days (default: all that is "
-		"kept)"},
+	{"since", "WHEN", TEXT_USAGE_SINCE},
 	{"csv", NULL, "for spreadsheets"},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
@@ -122,16 +121,8 @@ const struct cli_command cmd_usage = {
 	.name = "usage",
 	.operands = "",
 	.summary = "Accounts of the namespaces: GPU-seconds asked, granted, used",
-	.text = "A GPU-second is a whole device for a second. ASKED is what tenants are guaranteed "
-		"by their request, from their pod's creation on, so that waiting counts; GRANTED "
-		"the "
-		"same for as long as a node had it in force; USED is device time. USED may be more "
-		"than GRANTED: what others leave over may be used as well.\n\n"
-		"Each node's daemon keeps its accounts by day (UTC) for 35 days, over restarts of "
-		"its "
-		"own; they go with the node's GPUNode.",
-	.examples = "kubectl divvy usage --since 7d\n"
-		    "kubectl divvy usage --since 2026-11-01 --csv >november.csv",
+	.text = TEXT_USAGE_TEXT,
+	.examples = TEXT_USAGE_EXAMPLES,
 	.options = options,
 	.check = check,
 	.run = run,

@@ -4,6 +4,7 @@
 #include "cmdline/json.h"
 #include "kubectl/access.h"
 #include "kubectl/commands.h"
+#include "kubectl/kubectl-text.h"
 
 static const struct option_row options[] = {ACCESS_OPTIONS, {0}};
 
@@ -36,8 +37,7 @@ const struct cli_command cmd_version = {
 	.name = "version",
 	.operands = "",
 	.summary = "Show the versions of the plugin, the cluster and the nodes' daemons",
-	.text = "Shows the version of this program and, where the cluster can be reached, the "
-		"cluster's and that of each node's divvyd.",
+	.text = TEXT_VERSION_TEXT,
 	.options = options,
 	.run = run,
 };

@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "cmdline/json.h"
 #include "kubectl/commands.h"
+#include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 #include "kubectl/throttle.h"
 #include "kubectl/world.h"
@@ -226,12 +227,7 @@ const struct cli_command cmd_why = {
 	.name = "why",
 	.operands = "[NAMESPACE/]POD",
 	.summary = "Say why a pod waits, or what keeps it from getting more",
-	.text = "Of a pod that waits: the scheduler's sentence, and below it what each node and "
-		"each "
-		"of its devices lacks, by the same rules. Of one that runs: what was asked, what "
-		"is "
-		"in force and what it got in the last 10 s, and what bounds it: its limit, what of "
-		"its wish was not granted, the others on its device, or that it has nothing to do.",
+	.text = TEXT_WHY_TEXT,
 	.examples = "kubectl divvy why train-0\nkubectl divvy why team-a/train-0 -o json",
 	.options = options,
 	.operands_min = 1,
