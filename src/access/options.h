@@ -6,14 +6,12 @@
 #ifndef ACCESS_OPTIONS_H
 #define ACCESS_OPTIONS_H
 
+#include "access/access-text.h"
 #include "base/program.h"
 
 #define ACCESS_OPTION_KUBECONFIG(at) \
 	{ \
-		"kubeconfig", "FILE", \
-			"how to reach the API server; default $KUBECONFIG, ~/.kube/config, or as " \
-			"a pod does", \
-			(at) \
+		"kubeconfig", "FILE", TEXT_ACCESS_KUBECONFIG, (at) \
 	}
 
 /* does: "decides", of the one that has the Lease. */
@@ -24,11 +22,8 @@
 
 #define ACCESS_OPTION_HEALTH_LISTEN(port, at) \
 	{ \
-		"health-listen", "ADDRESS", \
-			"serve /healthz and /readyz over HTTP there too, such as " port \
-			": a port for the kubelet's probes, which no other client keeps busy; " \
-			"default nowhere", \
-			(at), .check = http_address_check \
+		"health-listen", "ADDRESS", TEXT_ACCESS_HEALTH_LISTEN(port), (at), \
+			.check = http_address_check \
 	}
 
 #define ACCESS_OPTION_NAMESPACE(at) \
@@ -46,9 +41,7 @@
 
 #define ACCESS_EXIT_STATUS \
 	{ \
-		"EXIT STATUS", \
-			"0 when it was told to end, 1 on failure, 2 when an option or its value " \
-			"is not right." \
+		"EXIT STATUS", TEXT_ACCESS_EXIT_STATUS \
 	}
 
 #define ACCESS_ENVIRONMENT \

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/man.h"
+#include "divvyd/divvyd-text.h"
 #include "spec/spec.h"
 
 static const struct man_page conf_page = {
@@ -12,19 +13,7 @@ static const struct man_page conf_page = {
 	.made_by = "divvyd",
 };
 
-static const char *const rules[][2] = {
-	{"uid USER FIELD=VALUE...", "programs of that user, by name or number: one tenant"},
-	{"gid GROUP FIELD=VALUE...",
-		"programs of the group's members, by name or number: a tenant for each user"},
-	{"cgroup PATTERN FIELD=VALUE...",
-		"programs in a matching cgroup: a tenant for each cgroup and user. The pattern is "
-		"the shell's (fnmatch(3)) on the path that /proc/PID/cgroup shows, * also over a "
-		"/"},
-	{"default allow FIELD=VALUE...",
-		"everybody else: a tenant for each user, which gets what is free (default: request "
-		"0.001, class opportunistic)"},
-	{"default refuse", "nobody else may use a device"},
-};
+static const char *const rules[][2] = {TEXT_TENANTS_CONF_RULES};
 
 static void add_terms(struct buf *out, const char *const (*terms)[2], size_t n)
 {
@@ -57,31 +46,12 @@ int man_dump_conf(const char *folder, struct error *err)
 
 	man_add_head(&out, &conf_page);
 	buf_add_text(&out, ".I /etc/divvy/tenants.conf\n.SH DESCRIPTION\n");
-	man_add_paragraphs(&out,
-		"A program that divvy-run(1) has started belongs to the tenant that was made for "
-		"it. Any other program that uses a device through divvy's libraries belongs to the "
-		"tenant that this file says; the tenant is made when the first such program comes "
-		"and goes a minute after the last.\n\n"
-		"Each line is one rule, and the first that matches counts; default is for those "
-		"that none matches, wherever it stands, and there is one at most. Empty lines and "
-		"lines that begin with # "
-		"are comments. "
-		"Without the file everybody has what `default allow` gives, or nothing when divvyd "
-		"runs with --refuse-strangers.\n\n"
-		"divvyd(8) reads it when it starts and on SIGHUP. A line that is not right is "
-		"named "
-		"in its log, and the rules stay as they are; at the start it is an error. Tenants "
-		"that there are already keep what they have.");
+	man_add_paragraphs(&out, TEXT_TENANTS_CONF_TEXT);
 	buf_add_text(&out, ".SH RULES\n");
 	add_terms(&out, rules, ARRAY_SIZE(rules));
 	add_fields(&out);
 	buf_add_text(&out, ".SH EXAMPLES\n.nf\n");
-	man_add_text(&out,
-		"# the notebook service, the students, and nobody else\n"
-		"uid jupyter request=0.5 memory=40% class=latency\n"
-		"gid students request=0.1 limit=0.5 memory=8Gi\n"
-		"cgroup /system.slice/batch* request=0.2 class=opportunistic\n"
-		"default refuse\n");
-	buf_add_text(&out, ".fi\n.SH SEE ALSO\n\\fBdivvyd\\fR(8),\n\\fBdivvy\\-run\\fR(1)\n");
+	man_add_text(&out, TEXT_TENANTS_CONF_EXAMPLES);
+	buf_add_text(&out, "\n.fi\n.SH SEE ALSO\n\\fBdivvyd\\fR(8),\n\\fBdivvy\\-run\\fR(1)\n");
 	return man_write(folder, &conf_page, &out, err);
 }

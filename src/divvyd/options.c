@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "core/arbiter.h"
+#include "divvyd/divvyd-text.h"
 #include "divvyd/man.h"
 #include "http/listen.h"
 #include "kubelet/cdi.h"
@@ -127,39 +128,16 @@ static int set_devices_by(void *data, const char *value, struct error *err)
 }
 
 static const struct option_row table[] = {
-	{"simulate", "SPEC",
-		"share simulated GPUs, e.g. 2xH200-141Gi; without a GPU one 1xH200-141Gi is "
-		"simulated anyway; a file sim/faults in the runtime folder makes them fail",
-		AT(agent.simulate), .check = check_simulate},
-	{"metrics", "ADDRESS",
-		"serve /metrics and /healthz on unix:PATH or a loopback port such as "
-		"127.0.0.1:9400",
-		AT(agent.metrics), .check = metrics_check},
+	{"simulate", "SPEC", TEXT_DIVVYD_SIMULATE, AT(agent.simulate), .check = check_simulate},
+	{"metrics", "ADDRESS", TEXT_DIVVYD_METRICS, AT(agent.metrics), .check = metrics_check},
 	{"policy", "NAME", "of the arbiter: share (default), fifo, bias, gemini", AT(agent.policy),
 		.check = check_policy},
-	{"tenants", "FILE",
-		"rules for processes without a tenant; default /etc/divvy/tenants.conf, which need "
-		"not exist; read again on SIGHUP",
-		AT(agent.tenants_conf)},
-	{"refuse-strangers", NULL,
-		"refuse processes of no tenant; otherwise they get the default tenant "
-		"(opportunistic, what is free)",
-		AT(agent.refuse_strangers)},
+	{"tenants", "FILE", TEXT_DIVVYD_TENANTS, AT(agent.tenants_conf)},
+	{"refuse-strangers", NULL, TEXT_DIVVYD_REFUSE_STRANGERS, AT(agent.refuse_strangers)},
 	{"apply", "FILE", "follow a resource-config.txt of Gemini", AT(agent.apply)},
-	{"oversubscribe", "FACTOR",
-		"how far memory quotas of wait and swap tenants may exceed what is left; default "
-		"1.5. With --cluster GPUPolicy and GPUNode say it",
-		.set = set_oversubscribe},
-	{"police", NULL,
-		"end compute processes of no tenant after 3 confirmations, with SIGTERM, and 10 s "
-		"later with SIGKILL (pid 1 and graphics never)",
-		AT(agent.police)},
-	{"police-allow", "LIST",
-		"processes that --police leaves alone, with commas between: by executable "
-		"(/opt/x/viewer, or Xorg for one in /usr/bin, /usr/sbin, /usr/local/bin, "
-		"/usr/local/sbin, /usr/lib/xorg or /usr/libexec) or by user (uid:1000). What a "
-		"process calls itself does not count",
-		AT(agent.police_allow)},
+	{"oversubscribe", "FACTOR", TEXT_DIVVYD_OVERSUBSCRIBE, .set = set_oversubscribe},
+	{"police", NULL, TEXT_DIVVYD_POLICE, AT(agent.police)},
+	{"police-allow", "LIST", TEXT_DIVVYD_POLICE_ALLOW, AT(agent.police_allow)},
 	{"exit-idle", "TIME",
 		"end when nothing has lived for that long; default 30s if no time is given",
 		.set = set_exit_idle, .is_maybe = true},
@@ -167,15 +145,9 @@ static const struct option_row table[] = {
 	{"runtime-dir", "FOLDER",
 		"socket and state; default $DIVVY_RUNTIME_DIR, /run/divvy, $XDG_RUNTIME_DIR/divvy",
 		AT(agent.runtime_dir)},
-	{"usage-dir", "FOLDER",
-		"what reports are made of; default $STATE_DIRECTORY, as systemd sets it, or the "
-		"runtime folder, which is empty after a reboot",
-		AT(agent.usage_dir)},
+	{"usage-dir", "FOLDER", TEXT_DIVVYD_USAGE_DIR, AT(agent.usage_dir)},
 	{"ready-fd", "N", "write a line to this descriptor when serving", .set = set_ready_fd},
-	{"cluster", NULL,
-		"be a Kubernetes node's: tenants are the pods that divvy's scheduler has given "
-		"devices to",
-		AT(is_cluster)},
+	{"cluster", NULL, TEXT_DIVVYD_CLUSTER, AT(is_cluster)},
 	{"kubeconfig", "FILE", "how to reach the API server; default the pod's service account",
 		AT(node.kubeconfig), .needs = "cluster"},
 	{"node-name", "NODE", "the node's name; default $NODE_NAME", AT(node.name),
@@ -186,136 +158,44 @@ static const struct option_row table[] = {
 		AT(node.lease_space), .needs = "cluster"},
 	{"kubelet-dir", "FOLDER", "the kubelet's; default /var/lib/kubelet", AT(node.kubelet_dir),
 		.needs = "cluster"},
-	{"state-dir", "FOLDER",
-		"libraries and sockets for tenants, and usage: survives the machine's restart; "
-		"default /var/lib/divvy",
-		AT(node.state_dir), .needs = "cluster"},
+	{"state-dir", "FOLDER", TEXT_DIVVYD_STATE_DIR, AT(node.state_dir), .needs = "cluster"},
 	{"cdi-dir", "FOLDER", "where runtimes look for devices' names; default /var/run/cdi",
 		AT(node.cdi_dir), .needs = "cluster"},
 	{"dev-dir", "FOLDER", "where the host's device files are seen; default /dev",
 		AT(node.dev_dir), .needs = "cluster"},
 	{"sys-dir", "FOLDER", "where the host's sysfs, with its network, is seen; default /sys",
 		AT(node.sys_dir), .needs = "cluster"},
-	{"devices-by", "WAY",
-		"how containers get real devices: cdi (default), exactly those "
-		"granted; environment, for runtimes without CDI: NVIDIA_VISIBLE_DEVICES, which "
-		"shows them all",
-		.set = set_devices_by, .needs = "cluster"},
+	{"devices-by", "WAY", TEXT_DIVVYD_DEVICES_BY, .set = set_devices_by, .needs = "cluster"},
 	{"cgroup-root", "CGROUP",
-		"below which the kubelet has its pods' cgroups; default that of "
-		"divvyd's own pod",
+		"below which the kubelet has its pods' cgroups; default that of divvyd's own pod",
 		.set = set_cgroup_root, .needs = "cluster"},
-	{"grant-log", "FILE",
-		"write down what is granted and given back, a JSON object a line, "
-		"for audits; it only grows; default nowhere",
-		AT(node.grant_log), .needs = "cluster"},
-	{"remote-listen", "ADDRESS",
-		"serve this node's devices to pods of other nodes on ADDRESS:PORT or "
-		"[ADDRESS]:PORT, by which those reach it; default nowhere",
-		AT(node.remote_listen), .needs = "cluster", .check = check_remote_listen},
-	{"remote-host-access", NULL,
-		"serve other nodes also with devices whose kernels reach ordinary memory of their "
-		"process (HMM, ATS), that of divvy's worker: for programs that are trusted",
+	{"grant-log", "FILE", TEXT_DIVVYD_GRANT_LOG, AT(node.grant_log), .needs = "cluster"},
+	{"remote-listen", "ADDRESS", TEXT_DIVVYD_REMOTE_LISTEN, AT(node.remote_listen),
+		.needs = "cluster", .check = check_remote_listen},
+	{"remote-host-access", NULL, TEXT_DIVVYD_REMOTE_HOST_ACCESS,
 		AT(node.is_host_access_allowed), .needs = "remote-listen"},
-	{"probe-peers", "N",
-		"measure round trip and bandwidth to up to N other nodes that serve devices (0 to "
-		"64), for the scheduler; default 32",
-		.set = set_probe_peers, .needs = "cluster"},
-	{"probe-transfer", "MS",
-		"how long a measurement of bandwidth, about once an hour for each of these, may "
-		"fill the network (0 to 500 milliseconds; 0: it is never done, here or from "
-		"there); default 100",
-		.set = set_probe_transfer, .needs = "cluster"},
-	{"listen", "ADDRESS",
-		"serve /healthz, /readyz and /metrics over HTTPS on ADDRESS:PORT or :PORT; "
-		"/metrics to those whom the cluster lets get it; default nowhere",
-		AT(node.listen), .needs = "cluster", .check = http_address_check},
-	{"health-listen", "ADDRESS",
-		"serve /healthz and /readyz over HTTP there too, such as :9447: a port for the "
-		"kubelet's probes, which no other client keeps busy; default nowhere",
-		AT(node.health_listen), .needs = "listen", .check = http_address_check},
+	{"probe-peers", "N", TEXT_DIVVYD_PROBE_PEERS, .set = set_probe_peers, .needs = "cluster"},
+	{"probe-transfer", "MS", TEXT_DIVVYD_PROBE_TRANSFER, .set = set_probe_transfer,
+		.needs = "cluster"},
+	{"listen", "ADDRESS", TEXT_DIVVYD_LISTEN, AT(node.listen), .needs = "cluster",
+		.check = http_address_check},
+	{"health-listen", "ADDRESS", TEXT_DIVVYD_HEALTH_LISTEN, AT(node.health_listen),
+		.needs = "listen", .check = http_address_check},
 	{0},
 };
 
-static const char *const environment[][2] = {
-	{"DIVVY_RUNTIME_DIR", "folder of the socket and the state, where --runtime-dir names none"},
-	{"DIVVY_GATE", "off leaves every gate open: nothing is enforced"},
-	{"DIVVY_LOG", "error, warn, info or debug, where --log says nothing"},
-	{"DIVVY_DRIVER",
-		"folder of the driver's libnvidia-ml.so.1, where the loader does not find it"},
-	{"STATE_DIRECTORY", "see --usage-dir"},
-	{"DIVVY_SIM", "folder of the simulated machine (default: sim in the runtime folder)"},
-	{"DIVVY_SIM_COSTS", "what things cost there, such as switch_us=450,slice_us=1000"},
-	{"DIVVY_SIM_LIBS",
-		"folder of the simulated driver's libraries, where they are neither beside divvyd "
-		"nor installed"},
-};
+static const char *const environment[][2] = {TEXT_DIVVYD_ENVIRONMENT};
 
-static const char *const files[][2] = {
-	{"/etc/divvy/tenants.conf", "rules for programs without a tenant: see tenants.conf(5)"},
-	{"/run/divvy/divvyd.sock",
-		"the socket of root's daemon; another user's is in $XDG_RUNTIME_DIR/divvy, or in "
-		"/tmp/divvy-UID"},
-	{"/run/divvy/programs",
-		"the folder with the socket of programs in containers, which answers no "
-		"commands: to be mounted read-only there, and nothing else of /run/divvy"},
-	{"/run/divvy/state",
-		"tenants and processes, beside the socket: with it the next daemon goes on where "
-		"this one has ended; one that cannot be read is kept as state.bad"},
-	{"/var/lib/divvy/usage, usage-log",
-		"sums for reports, where systemd runs it; else in the folder of --usage-dir, or "
-		"beside the state. Minutes and hours of use are kept for 31 days, sums of the last "
-		"4096 tenants for good. The log has what is newer than the other file. A file that "
-		"cannot be read is kept as usage.bad"},
-	{"/run/divvy/tally",
-		"what reports do not have in their file yet, so that a daemon that is killed loses "
-		"at most the last 50 ms; time in which none runs is charged to nobody"},
-	{"/run/divvy/divvy-UUID.lock",
-		"root's lock of that device: one daemon shares a device. Users' daemons look here "
-		"first"},
-	{"/run/lock/divvy-UUID.lock",
-		"a user's lock of that device, in /tmp where /run/lock cannot be written. Root's "
-		"daemon locks both too, sends SIGTERM to a user's daemon that holds one, and "
-		"moves aside what other programs hold there (.aside)"},
-};
+static const char *const files[][2] = {TEXT_DIVVYD_FILES};
 
-static const char *const signals[][2] = {
-	{"SIGHUP", "reads tenants.conf again; one that is not right changes nothing"},
-	{"SIGTERM, SIGINT",
-		"save the state and end; programs that run go on without limits until the next "
-		"daemon takes them up"},
-};
+static const char *const signals[][2] = {TEXT_DIVVYD_SIGNALS};
 
-static const char *const faults[][2] = {
-	{"oom device=0 nth=5 count=2",
-		"the fifth allocation from now on fails, and the one after it"},
-	{"ecc device=0 after=100", "a memory error after so many kernels; at=2s: after that time"},
-	{"lost device=1 at=2s", "the device is lost; after=100: after so many kernels"},
-	{"xid device=0 code=79 at=2s",
-		"the driver tells of that Xid, as of a device that is lost to programs soon; "
-		"after=100: after so many kernels"},
-	{"hang device=0 after=10", "the kernel after so many never ends"},
-	{"slow device=0 factor=3", "kernels take that many times as long; after=100: later ones"},
-};
+static const char *const faults[][2] = {TEXT_DIVVYD_FAULTS};
 
 static const struct program_section sections[] = {
-	{"SIMULATED DEVICES",
-		"SPEC is COUNTxMODEL-MEMORY, several with commas between: "
-		"2xH200-141Gi,1xTest-1Gi. Models that are known by name (such as H200, H100, A100, "
-		"L4, T4) have their own speed and memory; any other is a small device, of which "
-		"the "
-		"memory must be said.\n\n"
-		"They fail as the file faults in the simulated machine's folder says; "
-		"`divvy-simctl "
-		"--dir FOLDER faults FILE` sets it while they run, an empty one ends all faults, "
-		"but what is lost stays lost until the daemon is restarted. "
-		"One a line, of device 0 where none is named; without at= or after= the next "
-		"kernel has it:",
-		faults, ARRAY_SIZE(faults)},
+	{"SIMULATED DEVICES", TEXT_DIVVYD_SIMULATED_DEVICES, faults, ARRAY_SIZE(faults)},
 	{"SIGNALS", NULL, signals, ARRAY_SIZE(signals)},
-	{"EXIT STATUS",
-		"0 when it was told to end or was idle, 1 on failure, 2 when an option, its value "
-		"or tenants.conf is not right."},
+	{"EXIT STATUS", TEXT_DIVVYD_EXIT_STATUS},
 	{"ENVIRONMENT", NULL, environment, ARRAY_SIZE(environment)},
 	{"FILES", NULL, files, ARRAY_SIZE(files)},
 };
@@ -365,12 +245,7 @@ const struct program options_program = {
 	.sentence = "Shares the machine's GPUs among tenants.",
 	.help_end =
 		"DIVVY_GATE=off in the environment leaves every gate open: nothing is enforced.",
-	.text = "divvyd decides who may use a GPU when, and how much of its memory. It shares out "
-		"all devices of the machine, one daemon for each device; without a GPU it offers a "
-		"simulated one.\n\n"
-		"divvy-run(1) starts one when none runs, for the user alone and until it is idle. "
-		"A machine with several users has root's: `systemctl enable --now divvyd`. "
-		"A user's daemon gives way to it.",
+	.text = TEXT_DIVVYD_TEXT,
 	.see_also = "divvy(1) divvy-simctl(1) tenants.conf(5)",
 	.options = table,
 	.sections = sections,

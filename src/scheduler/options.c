@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "http/listen.h"
 #include "scheduler/cluster.h"
+#include "scheduler/scheduler-text.h"
 
 #define AT(field) offsetof(struct options, field)
 
@@ -19,14 +20,9 @@ static const struct option_row table[] = {
 		AT(scheduler_name), .preset = "divvy-scheduler"},
 	ACCESS_OPTION_NAMESPACE(AT(space)),
 	ACCESS_OPTION_LEASE_NAMESPACE(AT(lease_space)),
-	{"rack-label", "KEY",
-		"label of nodes that says which rack they stand in, to which groups keep; "
-		"default " CLUSTER_RACK_LABEL,
-		AT(rack_label), .preset = CLUSTER_RACK_LABEL},
-	{"listen", "ADDRESS",
-		"serve /metrics, /healthz, /readyz and the extender, such as :9444; default "
-		"nothing",
-		AT(listen), .check = http_address_check},
+	{"rack-label", "KEY", TEXT_SCHEDULER_RACK_LABEL, AT(rack_label),
+		.preset = CLUSTER_RACK_LABEL},
+	{"listen", "ADDRESS", TEXT_SCHEDULER_LISTEN, AT(listen), .check = http_address_check},
 	ACCESS_OPTION_HEALTH_LISTEN(":9449", AT(health_listen)),
 	{"tls-cert", "FILE", "certificate of what is served; default one made at the start",
 		AT(tls_cert)},
@@ -61,14 +57,7 @@ const struct program options_program = {
 	.name = "divvy-scheduler",
 	.summary = "place pods on GPUs and parts of them",
 	.sentence = "Places pods on GPUs and parts of them.",
-	.text = "divvy-scheduler gives pods of a Kubernetes cluster a node and devices on it. It "
-		"takes those whose schedulerName is its own, keeps every rule of the cluster's "
-		"scheduler for them, and writes what it has granted into the Binding's "
-		"annotations. With --listen and --client-ca it is also an extender: "
-		"kube-scheduler, configured to ask it, places pods with shares, and what it knows "
-		"of devices counts for both.\n\n"
-		"It keeps nothing of its own: all that it knows it reads from the API server. Of "
-		"several that run, with --leader-elect one decides.",
+	.text = TEXT_SCHEDULER_TEXT,
 	.see_also = "divvyd(8) divvy(1)",
 	.options = table,
 	.sections = sections,
