@@ -23,6 +23,7 @@
 #include "base/program.h"
 #include "base/table.h"
 #include "simgpu/proto.h"
+#include "simgpu/simctl-text.h"
 #include "simgpu/trace.h"
 
 struct options {
@@ -447,15 +448,8 @@ static const char *const costs[][2] = {
 };
 
 static const struct program_section sections[] = {
-	{"FAULTS",
-		"The lines of a faults file are described in divvyd(8). A file named faults in the "
-		"folder is in force from the engine's start on; FILE of the command takes its "
-		"place "
-		"while the engine runs, and - is the standard input."},
-	{"COSTS",
-		"What things cost is that of an H200 unless the environment of the program that "
-		"starts the engine has DIVVY_SIM_COSTS, such as switch_us=450,slice_us=1000:",
-		costs, ARRAY_SIZE(costs)},
+	{"FAULTS", TEXT_SIMCTL_FAULTS},
+	{"COSTS", TEXT_SIMCTL_COSTS, costs, ARRAY_SIZE(costs)},
 	{"EXIT STATUS", "0; 1 when it failed; 2 when the command line is not right."},
 };
 
@@ -464,14 +458,7 @@ static const struct program program = {
 	.operands = "COMMAND",
 	.summary = "look at simulated GPUs, and make them fail",
 	.sentence = "Looks at simulated GPUs, and makes them fail.",
-	.text = "Where there is no GPU, divvyd(8) and the simulated driver's libraries offer "
-		"simulated "
-		"ones. One process, their engine, plays the devices of a folder; it starts with "
-		"the "
-		"first program that uses them and leaves a moment after the last. The folder is "
-		"sim "
-		"in a daemon's runtime folder. divvy-simctl reads what the engine has written down "
-		"there, and gives it orders.",
+	.text = TEXT_SIMCTL_TEXT,
 	.see_also = "divvyd(8) divvy(1)",
 	.options = table,
 	.commands = {"COMMANDS", NULL, command_terms, ARRAY_SIZE(command_terms)},
