@@ -210,8 +210,7 @@ static int lock_runtime(struct agent *agent, struct error *err)
 		pid = runtime_owner(fd);
 		if (!agent->options.replace)
 			return fail(err, EBUSY,
-				"a daemon (pid %d) serves %s already; --replace takes over from "
-				"it",
+				"a daemon (pid %d) serves %s already; --replace takes over from it",
 				(int)pid, agent->socket_path);
 		if (!has_asked)
 			has_asked = ask_to_leave(agent->socket_path, &agent->listen_fd) >= 0;

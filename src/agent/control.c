@@ -712,8 +712,7 @@ static int do_usage(struct call *call, struct error *err)
 	if (r == -EMSGSIZE)
 		return fail(err, EMSGSIZE,
 			"the history of all tenants is longer than an answer may be: name a "
-			"tenant, "
-			"or a larger step_ms");
+			"tenant, or a larger step_ms");
 	return r < 0 ? fail(err, ENOMEM, "no memory") : 0;
 }
 

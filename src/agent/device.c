@@ -107,8 +107,7 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 		return str_copy(ret, size, str_from(DIVVY_SIM_FOLDER));
 	return fail(err, ENOENT,
 		"the simulated driver is not installed: no libnvidia-ml.so.1 in %s nor beside "
-		"divvyd "
-		"(DIVVY_SIM_LIBS names another folder)",
+		"divvyd (DIVVY_SIM_LIBS names another folder)",
 		DIVVY_SIM_FOLDER);
 }
 

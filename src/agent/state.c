@@ -491,8 +491,7 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 	int r;
 
 	if (json_unpack((json_t *)json,
-		    "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s?i, s?s, s:o, s:o, "
-		    "s?o}",
+		    "{s:I, s:s, s:s, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s?i, s?s, s:o, s:o, s?o}",
 		    "id", &id, "name", &name, "secret", &secret, "uid", &uid, "source", &source,
 		    "origin", &origin, "lifetime", &lifetime, "owner", &owner, "owner_start",
 		    &owner_start, "created_s", &created, "container", &container, "cgroup", &cgroup,

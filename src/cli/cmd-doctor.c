@@ -82,8 +82,7 @@ static void check_membarrier(struct doctor *d)
 	else
 		add(d, WARNING,
 			"kernel: no expedited membarrier: one launch per thread may slip through a "
-			"closing "
-			"gate (it is charged)",
+			"closing gate (it is charged)",
 			"use Linux 4.16 or newer, or allow membarrier in seccomp");
 }
 
@@ -154,8 +153,7 @@ static void check_device_files(struct doctor *d)
 	if (getenv("CUDA_MPS_PIPE_DIRECTORY") || access("/tmp/nvidia-mps/control", F_OK) == 0)
 		add(d, WARNING,
 			"MPS runs here: its clients run side by side on the device, and shares are "
-			"then of "
-			"what divvy lets submit, not of the device",
+			"then of what divvy lets submit, not of the device",
 			"stop it with `echo quit | nvidia-cuda-mps-control`");
 }
 

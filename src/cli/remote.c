@@ -81,8 +81,7 @@ static int split_place(
 			strchr(place, '/')
 				? "--remote %s; or else 'local', or HOST[:DEVICE] with --invitation"
 				: "--remote %s; expected 'local', HOST[:DEVICE] with --invitation, "
-				  "or "
-				  "the invitation that divvy serve prints, HOST:PORT/KEY",
+				  "or the invitation that divvy serve prints, HOST:PORT/KEY",
 			why.msg);
 	if (str_skip_prefix(&rest, STR(":")) && parse_uint(rest, 0, DEVICE_MAX, &number, NULL) < 0)
 		return fail(err, EINVAL,
@@ -124,8 +123,7 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 	if (S_ISREG(st.st_mode) && st.st_mode & 077)
 		return fail(err, EPERM,
 			"--invitation '%s': others may read it (mode %04o); chmod 600 it, or ask "
-			"for "
-			"another invitation",
+			"for another invitation",
 			path, st.st_mode & 07777u);
 	if (S_ISDIR(st.st_mode))
 		return fail(err, EISDIR, "--invitation '%s': is a folder", path);

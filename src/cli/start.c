@@ -197,9 +197,8 @@ static int check_simulated(struct client *c, const char *simulate, struct error 
 			simulate, c->socket);
 	if (!is_like(devices, &wanted))
 		return fail(err, EBUSY,
-			"--simulate %s: the daemon at '%s' already simulates %zu x %s-%s; "
-			"leave --simulate away, or set DIVVY_RUNTIME_DIR for a daemon of "
-			"your own",
+			"--simulate %s: the daemon at '%s' already simulates %zu x %s-%s; leave "
+			"--simulate away, or set DIVVY_RUNTIME_DIR for a daemon of your own",
 			simulate, c->socket, json_array_size(devices),
 			jtext(json_array_get(devices, 0), "model"),
 			format_bytes(juint(json_array_get(devices, 0), "memory_bytes")).s);

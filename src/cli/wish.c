@@ -96,8 +96,7 @@ static int read_fields(const struct cli_args *args, struct spec *spec, struct er
 				memory);
 		return fail(err, EINVAL,
 			"memory '%.40s': without a unit it is bytes, and a CUDA context alone "
-			"takes "
-			"hundreds of MiB; write %.40sMi or %.40sGi",
+			"takes hundreds of MiB; write %.40sMi or %.40sGi",
 			memory, memory, memory);
 	}
 	return name ? spec_name_check(name, err) : 0;

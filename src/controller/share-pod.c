@@ -52,8 +52,7 @@ static int check_template(const json_t *annotations, const json_t *asked, struct
 		if (!ours)
 			return fail(err, EEXIST,
 				"spec.template.metadata.annotations: %.100s: say it in the "
-				"SharePod's "
-				"spec",
+				"SharePod's spec",
 				key);
 		return fail(err, EEXIST,
 			"spec.template.metadata.annotations: %.60s is '%.40s', and the spec says "

@@ -189,8 +189,7 @@ static int refuse(const struct ledger *ledger, uint64_t quota, enum spec_memory_
 {
 	return fail(err, ENOSPC,
 		"memory %s: at most %s is possible now with memory-policy %s on this device (%s "
-		"usable, "
-		"%s promised)",
+		"usable, %s promised)",
 		format_bytes_exact(quota).s, format_bytes_exact(room).s,
 		spec_memory_policy_name(policy), format_bytes(ledger->usable).s,
 		format_bytes(add_clamped(quotas(ledger, true, NULL), quotas(ledger, false, NULL)))

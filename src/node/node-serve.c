@@ -637,8 +637,7 @@ int serve_address_parse(const char *text, struct address *ret_address, struct er
 	if (address_is_all(&at) || strchr(at.host, '%'))
 		return fail(err, EINVAL,
 			"'%.100s': expected ADDRESS:PORT with an address by which other nodes "
-			"reach "
-			"this one, such as 192.0.2.7:7007 or [2001:db8::7]:7007",
+			"reach this one, such as 192.0.2.7:7007 or [2001:db8::7]:7007",
 			text);
 	*ret_address = at;
 	return 0;

@@ -45,8 +45,7 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 	else if (!strcmp(visible, "!"))
 		snprintf(note.text, sizeof(note.text),
 			"the server's driver has no device for this program; divvyd, or divvy "
-			"serve, says "
-			"there why");
+			"serve, says there why");
 	else if (visible[0] && strcmp(visible, "-1") != 0)
 		snprintf(note.text, sizeof(note.text),
 			"'%.100s' names none of the devices that were granted, which count from 0, "

@@ -283,9 +283,8 @@ static struct verdict judge(const struct cluster *c, const struct cpolicy *p, st
 		return (struct verdict){reason, false};
 	if (is_empty(p)) {
 		buf_add_text(why,
-			"it limits nothing and allows nothing: API servers drop fields "
-			"that they do not know; kubectl explain gpupolicy.spec lists "
-			"them");
+			"it limits nothing and allows nothing: API servers drop fields that they "
+			"do not know; kubectl explain gpupolicy.spec lists them");
 		return (struct verdict){"Empty", false};
 	}
 	return (struct verdict){lacks_model(c, p, why) ? "ModelMissing" : "Valid", true};

@@ -39,8 +39,7 @@ static const struct dialect_key keys[] = {
 
 static const char *const differs[] = {
 	"Each has its part of the memory and no more; nothing was held apart. N is worth setting "
-	"to "
-	"the number that really run beside each other, since 1/100 of the memory is little.",
+	"to the number that really run beside each other, since 1/100 of the memory is little.",
 	"n above 1 is a larger part of one device; it was n tickets, for any devices.",
 	NULL,
 };

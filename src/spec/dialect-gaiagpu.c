@@ -147,8 +147,7 @@ static const char *const differs[] = {
 	"Time is what is shared out, not grid blocks: small kernels are held to their share, and a "
 	"request is a guarantee.",
 	"vcuda-core below 100 without vcuda-memory, and the other way round, is refused; such a "
-	"pod "
-	"was taken for one without a GPU. 150 is refused when the pod is made.",
+	"pod was taken for one without a GPU. 150 is refused when the pod is made.",
 	"vcuda-core 100 is a whole device, shared with nobody, with all of its memory.",
 	NULL,
 };

@@ -63,11 +63,9 @@ static const char *const differs[] = {
 	"put beside it.",
 	"Shares are in steps of 0.001. gpu_mem may be a quantity such as 1Gi.",
 	"A pod that asks for an affinity label waits when the label's device is full. It was put "
-	"on "
-	"another device, away from the others of its label.",
+	"on another device, away from the others of its label.",
 	"The default container gets the share, or those that divvy.gpu/container names, each as "
-	"much. "
-	"All containers of a pod used to draw from one.",
+	"much. All containers of a pod used to draw from one.",
 	"A pod that is no SharePod names its node with a GPUID in nodeSelector "
 	"(kubernetes.io/hostname): who sets spec.nodeName goes past the scheduler, and is refused.",
 	"The name of a vGPU without pods is free again: who asks for it next gets a device that "

@@ -427,8 +427,7 @@ static int finish_exclusive(struct spec *spec, struct error *err)
 	if (spec->count > 1)
 		return fail(err, EINVAL,
 			"count %u: gpu request %u already says how many devices; leave count out, "
-			"or "
-			"request less than 1 of each",
+			"or request less than 1 of each",
 			spec->count, devices);
 	if (spec->limit != UNSET && spec->limit != spec->request)
 		return fail(err, EINVAL,

@@ -39,8 +39,7 @@ static void writes_yaml(void **state)
 
 static const char devices_text[] =
 	"{\"simulated\": true, \"devices\": [{\"index\": 0, \"model\": \"H200\", \"memory_bytes\": "
-	"1000, "
-	"\"memory_used_bytes\": 500, \"busy_permille\": 900, \"request_permille\": 800}]}";
+	"1000, \"memory_used_bytes\": 500, \"busy_permille\": 900, \"request_permille\": 800}]}";
 static const char list_text[] = "{\"tenants\": [{\"id\": 1, \"name\": \"one\", \"spec\": "
 				"{\"request_permille\": 500, \"limit_permille\": 1000,"
 				" \"class\": \"standard\"}, \"devices\": [{\"index\": 0, "

@@ -228,33 +228,24 @@ static const struct {
 		"'containers':[{'name':'side'}," HAS_SHARE("main", "1000") "]}}"},
 	/* A LimitRange's max is the default of all containers. */
 	{NULL,
-		POD(RANGED("divvy.gpu/milli limit for container main; cpu, "
-			   "divvy.gpu/milli request "
+		POD(RANGED("divvy.gpu/milli limit for container main; cpu, divvy.gpu/milli request "
 			   "for container main"),
 			"'containers':[" RANGES("main") "]"),
-		POD(RANGED("divvy.gpu/milli limit for container main; cpu, "
-			   "divvy.gpu/milli request "
+		POD(RANGED("divvy.gpu/milli limit for container main; cpu, divvy.gpu/milli request "
 			   "for container main"),
 			"'containers':[" NO_RANGE("main") "]")},
 	{NULL,
 		POD("'divvy.gpu/request':'0.3'," RANGED(
-			    "divvy.gpu/milli request for init container i; "
-			    "divvy.gpu/milli limit for "
-			    "init container i; divvy.gpu/milli request for "
-			    "container side; "
-			    "divvy.gpu/milli limit for container side; cpu, "
-			    "divvy.gpu/milli request "
-			    "for container main; divvy.gpu/milli limit for "
-			    "container main"),
+			    "divvy.gpu/milli request for init container i; divvy.gpu/milli limit "
+			    "for init container i; divvy.gpu/milli request for container side; "
+			    "divvy.gpu/milli limit for container side; cpu, divvy.gpu/milli "
+			    "request for container main; divvy.gpu/milli limit for container main"),
 			"'initContainers':[" RANGES("i") "],'containers':[" RANGES(
 				"main") "," RANGES("side") "]"),
 		"{" TENANT "'divvy.gpu/request':'0.3'," RANGED(
-			"divvy.gpu/milli request for init container i; "
-			"divvy.gpu/milli limit for "
-			"init container i; divvy.gpu/milli request for container "
-			"side; "
-			"divvy.gpu/milli limit for container side; cpu, "
-			"divvy.gpu/milli request "
+			"divvy.gpu/milli request for init container i; divvy.gpu/milli limit for "
+			"init container i; divvy.gpu/milli request for container side; "
+			"divvy.gpu/milli limit for container side; cpu, divvy.gpu/milli request "
 			"for container main; divvy.gpu/milli limit for container "
 			"main") ",'divvy.gpu/"
 				"default-container':'main'}},'spec':{'"

@@ -202,8 +202,7 @@ static void an_expression_has_what_is_listed(void **state)
 	} cases[] = {
 		{"",
 			"(has(object.metadata.annotations) && "
-			"object.metadata.annotations.exists(k, "
-			"k.contains('divvy.gpu/')))",
+			"object.metadata.annotations.exists(k, k.contains('divvy.gpu/')))",
 			true},
 		{"",
 			"(has(object.metadata.labels) && object.metadata.labels.exists(k, "

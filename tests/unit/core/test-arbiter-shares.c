@@ -64,8 +64,7 @@ static void check_mix(
 
 		if (e1 > bound_1s(kernel_ns) || e10 > 1)
 			fail_msg("%s, kernels of %g ms, switch %g us, program %u: %.2f points in 1 "
-				 "s, "
-				 "%.2f in 10 s",
+				 "s, %.2f in 10 s",
 				mix->name, (double)kernel_ns / 1e6, (double)switch_ns / 1e3, i, e1,
 				e10);
 		if (most > limit_ns + vm->config.quantum_ns + longest(kernel_ns))

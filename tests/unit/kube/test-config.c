@@ -91,9 +91,8 @@ static void reads_a_plugin(void **state)
 		    "clusters:\n- name: c\n  cluster:\n    server: https://h\n    extensions:\n"
 		    "    - name: client.authentication.k8s.io/exec\n      extension: {a: 1}\n" USER(
 			    "exec: {apiVersion: client.authentication.k8s.io/v1, command: "
-			    "./bin/plug, "
-			    "args: [get, ''], env: [{name: A, value: b}], installHint: install it, "
-			    "provideClusterInfo: true, interactiveMode: Never}"),
+			    "./bin/plug, args: [get, ''], env: [{name: A, value: b}], installHint: "
+			    "install it, provideClusterInfo: true, interactiveMode: Never}"),
 		    NULL, &config, &err) < 0)
 		fail_msg("%s", err.msg);
 	assert_string_equal(config->exec->argv[0], "/etc/kube/./bin/plug");

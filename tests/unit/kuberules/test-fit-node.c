@@ -238,8 +238,7 @@ static void gates_and_unknown_things_keep_a_pod_waiting(void **state)
 				"Execution':[{'topologyKey':'x','weight':1}]}}," EMPTY),
 			"",
 			"spec: affinity: podAffinity: "
-			"requiredDuringSchedulingIgnoredDuringExecution: "
-			"0: weight: this"},
+			"requiredDuringSchedulingIgnoredDuringExecution: 0: weight: this"},
 		{"null is nothing", THREE Q("'placement':null," EMPTY), "n1 n2 n3", NULL},
 		{"devices by claims", THREE Q("'resourceClaims':[{'name':'x'}]," EMPTY), "",
 			"dynamic resource allocation"},

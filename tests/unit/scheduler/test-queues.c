@@ -49,8 +49,7 @@ static void what_is_idle_is_borrowed_and_had_back(void **state)
 	ask("a", "a1", SHARE("0.5"));
 	/* They need 10 s to end, and have 30: for 20 s nobody is told. */
 	told("a1",
-		"queue a asks back what it is guaranteed, with 30 s of grace: from 1 tenant on "
-		"n1");
+		"queue a asks back what it is guaranteed, with 30 s of grace: from 1 tenant on n1");
 	nothing();
 	pass(19);
 	nothing();
@@ -304,8 +303,7 @@ static void what_is_guaranteed_comes_before_a_limit_above(void **state)
 	ask("b", "b3", SHARE("0.1"));
 	told("b3",
 		"0/3 nodes: 3 above the queue's limit; queue org has 1 of the 1 devices that it "
-		"may "
-		"have, 0.1 asked");
+		"may have, 0.1 asked");
 	ask("a", "a1", SHARE("1"));
 	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
 	next(SCHED_EVICT, "b2", "a/a1, of what queue a is guaranteed");
@@ -383,8 +381,7 @@ static void a_namespace_gets_into_a_queue(void **state)
 	ask("a", "a1", SHARE("1"));
 	told("a1",
 		"0/1 nodes: 1 no GPU with 1 free; queue rest has 1 devices, 1 of them borrowed, "
-		"and "
-		"0 are idle to borrow");
+		"and 0 are idle to borrow");
 	set(OBJECT_NAMESPACE, "{'metadata':{'name':'a','labels':{'tier':'gold'}}}");
 	pass(20);
 	next(SCHED_EVICT, "b1", NULL);

@@ -276,26 +276,21 @@ static void too_little_bandwidth_is_a_reason(void **state)
 		"network 0/1 nodes that serve: 1 no network device with 7Gbps free");
 	add_pod("c", SHARE("0.4") ",'divvy.gpu/network':'50us'", HERE);
 	told("c",
-		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or "
-		"affinity; over the "
-		"network 0/1 nodes that serve: 1 no round trip measured to a node for the pod, "
-		"50us "
-		"wanted");
+		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity; over "
+		"the network 0/1 nodes that serve: 1 no round trip measured to a node for the pod, "
+		"50us wanted");
 	add_pod("d", REMOTE(",'divvy.gpu/model':'B'"), HERE);
 	told("d",
 		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
-		"selector or "
-		"affinity; over the network 0/1 nodes that serve: 1 model B wanted; the cluster "
-		"has model A");
+		"selector or affinity; over the network 0/1 nodes that serve: 1 model B wanted; "
+		"the cluster has model A");
 	/* Somebody else's end: the network of the client is not that of the server. */
 	set_gpus("c1", 0, "", "{'name':'x','kind':'overlay','capacityMbps':10000}", "");
 	add_pod("e", REMOTE(""), HERE);
 	told("e",
 		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
-		"selector or "
-		"affinity; over the network 0/1 nodes that serve: 1 no node for the pod that such "
-		"a "
-		"network joins");
+		"selector or affinity; over the network 0/1 nodes that serve: 1 no node for the "
+		"pod that such a network joins");
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
 }
 
@@ -402,15 +397,11 @@ static void not_everybody_may(void **state)
 	add("g1", 1, SERVES, ETH(10000));
 	set(CLUSTER_POLICY, "{'metadata':{'name':'p'},'spec':{'remote':'denied'}}");
 	add_pod("a", SHARE("0.5"), HERE);
-	told("a",
-		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or "
-		"affinity");
+	told("a", "0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity");
 	add_pod("b", REMOTE(""), HERE);
 	told("b", "mode remote: a policy of the namespace denies devices of other nodes");
 	add_pod("c", SHARE("0.1") ",'divvy.gpu/mode':'local'", HERE);
-	told("c",
-		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or "
-		"affinity");
+	told("c", "0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity");
 }
 
 static void what_all_nodes_lack_is_said_once(void **state)

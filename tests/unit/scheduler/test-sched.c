@@ -1250,8 +1250,7 @@ static void a_group_without_room_leaves_all_as_it_was(void **state)
 	add_pod("m1", MEMBER("0.6", "2", "1"), "");
 	add_pod("m2", MEMBER("0.6", "2", "1"), "");
 	told("m1",
-		"group s/g: 1 of 2 have a place, 2 are needed; 0/1 nodes: 1 no GPU with 0.6 "
-		"free");
+		"group s/g: 1 of 2 have a place, 2 are needed; 0/1 nodes: 1 no GPU with 0.6 free");
 	add_pod("small", SHARE("0.3"), "");
 	next(SCHED_BIND, "small", NULL);
 	add_pod("next", SHARE("0.1") ",'divvy.gpu/priority':'5'", "");
