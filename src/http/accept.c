@@ -113,6 +113,13 @@ void http_accept_remove(struct connection *c)
 	http_accept_resume(c->server);
 }
 
+bool http_accept_is_peers_turn(const struct connection *c)
+{
+	const struct http_request *r = c->request;
+
+	return !c->is_cut_off && (!r || (r->status && !r->stream));
+}
+
 void http_accept_cut_off(struct connection *c)
 {
 	c->is_cut_off = true;
@@ -123,14 +130,22 @@ void http_accept_cut_off(struct connection *c)
 
 /* ---- room ---- */
 
+/* The server waits for the peer; a peer that has just got an answer has a moment to read it. */
+static bool is_silent(const struct connection *c, uint64_t now)
+{
+	return http_accept_is_peers_turn(c) &&
+		(!c->request || clock_since_ns(now, c->since_ns) >= PATIENCE_NS);
+}
+
 /* NULL peer: of any address. Of those that nobody answers now the one that is silent longest. */
 static struct connection *most_silent(const struct http_server *s, const struct http_peer *peer)
 {
 	struct connection *c = NULL /* for cppcheck */, *found = NULL;
+	const uint64_t now = clock_now_ns();
 
 	LIST_FOREACH(c, &s->connections, link)
-		if (!c->request && !c->is_cut_off && (!peer || c->peer_address == peer) &&
-			(!found || c->since_ns < found->since_ns))
+		if ((!peer || c->peer_address == peer) &&
+			(!found || c->since_ns < found->since_ns) && is_silent(c, now))
 			found = c;
 	return found;
 }

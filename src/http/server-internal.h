@@ -26,7 +26,7 @@ struct connection {
 	struct http_request *request;   /* that is being answered */
 	struct http_peer *peer_address; /* NULL: it counts for none, or not any more */
 	int fd;
-	uint64_t since_ns;             /* it waits for a request since then */
+	uint64_t since_ns;             /* the server waits for the peer since then */
 	bool is_fresh;                 /* no request has come yet */
 	bool is_cut_off;               /* its end is libmicrohttpd's to see */
 	bool is_certified, is_checked; /* its certificate, and whether that is known */

@@ -71,7 +71,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 	*context = NULL;
 }
 
-/* Who takes too long to say something, or has nothing to say for very long, is cut off. */
+/* A peer that takes too long to send a request or to read an answer is cut off. */
 static void on_sweep(struct loop_timer *timer, uint64_t now)
 {
 	struct http_server *s = timer->data;
@@ -80,7 +80,7 @@ static void on_sweep(struct loop_timer *timer, uint64_t now)
 	LIST_FOREACH(c, &s->connections, link) {
 		const uint64_t limit = c->is_fresh ? s->options.request_ns : s->options.idle_ns;
 
-		if (!c->request && !c->is_cut_off && clock_since_ns(now, c->since_ns) > limit)
+		if (http_accept_is_peers_turn(c) && clock_since_ns(now, c->since_ns) > limit)
 			http_accept_cut_off(c);
 	}
 	if (!LIST_EMPTY(&s->connections))
@@ -284,6 +284,7 @@ void http_request_give(
 	}
 	request->response = response;
 	request->status = status;
+	request->connection->since_ns = clock_now_ns();
 	http_request_wake(request);
 }
 

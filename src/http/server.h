@@ -5,8 +5,9 @@
  * later; what it says is valid until then.
  *
  * Limits: connections, bytes of a body, and time from the first byte of a connection (or from the
- * end of the answer before) to the end of a request: who is slower is cut off. accept.h says which
- * connections give way when the limit is reached: a peer that says nothing keeps nobody out.
+ * end of the answer before) to the end of a request: the server cuts slower peers off, and peers
+ * that have not read an answer after idle_ns. accept.h says which connections give way when the
+ * limit is reached: a peer that sends nothing, or reads nothing, keeps no other one out.
  * A request whose end two readers could see at different places is answered with 400.
  */
 #ifndef HTTP_SERVER_H

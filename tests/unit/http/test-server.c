@@ -235,6 +235,61 @@ static void an_address_has_a_limit(void **state)
 	rig_stop(&rig);
 }
 
+/* Sends requests from there until the server waits for the peer to read an answer. */
+static int hold_unread(struct rig *rig, const char *from)
+{
+	char request[2000];
+	int fd = rig_dial_from(rig, from), n_full = 0;
+
+	snprintf(request, sizeof(request), "GET /%01900d HTTP/1.1\r\nHost: x\r\n\r\n", 0);
+	while (n_full < 10) {
+		bool is_full = send(fd, request, strlen(request), MSG_NOSIGNAL) < 0;
+
+		/* Half a request may have gone out; the server does not get there any more. */
+		assert_true(!is_full || errno == EAGAIN);
+		n_full = is_full ? n_full + 1 : 0;
+		assert_true(loop_run_once(
+				    rig->loop, is_full ? clock_now_ns() + NSEC_PER_MSEC : 0) >= 0);
+	}
+	return fd;
+}
+
+/* Peers that never read their answers hold the limit, and give way to a newcomer. */
+static void unread_answers_give_way(void **state)
+{
+	static const char *const from[] = {"127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"};
+	const struct http_options options = {.max_connections = 4,
+		.max_per_address = 2,
+		.request_ns = UINT64_C(1) << 60,
+		.idle_ns = UINT64_C(1) << 60};
+	struct rig rig = {0};
+	int fds[ARRAY_SIZE(from)];
+
+	rig_start(&rig, &options);
+	for (size_t i = 0; i < ARRAY_SIZE(from); i++)
+		fds[i] = hold_unread(&rig, from[i]);
+	assert_int_equal(http_server_counts(rig.server).n_connections, ARRAY_SIZE(from));
+	is_answered(&rig, "127.0.0.3");
+	is_answered(&rig, "127.0.0.1");
+	close_all(fds, ARRAY_SIZE(fds));
+	rig_stop(&rig);
+}
+
+static void an_answer_is_not_kept_for_ever(void **state)
+{
+	const struct http_options options = {
+		.request_ns = UINT64_C(1) << 60, .idle_ns = 2 * NSEC_PER_SEC};
+	struct rig rig = {0};
+	int fd;
+
+	rig_start(&rig, &options);
+	fd = hold_unread(&rig, "127.0.0.1");
+	while (http_server_counts(rig.server).n_connections)
+		rig_turn(&rig);
+	close(fd);
+	rig_stop(&rig);
+}
+
 /* Between two readers of a request, none may see where the other does not see its end. */
 static void ambiguous_requests_are_refused(void **state)
 {
@@ -410,5 +465,6 @@ UNIT_MAIN(UNIT(what_is_asked_can_be_read), UNIT(answers_at_once), UNIT(answers_l
 	UNIT(what_is_too_large_is_refused), UNIT(the_slow_are_cut_off),
 	UNIT(connections_have_a_limit), UNIT(routes_are_followed), UNIT(addresses_are_checked),
 	UNIT(headers_go_with_the_answer), UNIT(silent_connections_leave_no_deaf_server),
-	UNIT(silent_connections_give_way), UNIT(an_address_has_a_limit),
+	UNIT(silent_connections_give_way), UNIT(unread_answers_give_way),
+	UNIT(an_answer_is_not_kept_for_ever), UNIT(an_address_has_a_limit),
 	UNIT(ambiguous_requests_are_refused))
