@@ -310,13 +310,13 @@ static void stop_listening(struct agent *agent)
 		listener_remove(&agent->programs);
 		programs_path(agent, path, sizeof(path));
 		unlink(path);
-		agent->programs_fd = fd_close(agent->programs_fd);
+		closer_close_listener(agent->closer, TAKE_FD(agent->programs_fd));
 	}
 	if (agent->listen_fd >= 0) {
 		listener_remove(&agent->listen);
 		if (!agent->is_replaced)
 			unlink(agent->socket_path);
-		agent->listen_fd = fd_close(agent->listen_fd);
+		closer_close_listener(agent->closer, TAKE_FD(agent->listen_fd));
 	}
 }
 

@@ -126,6 +126,11 @@ static void run_receive(struct closer_job *job)
 	job->fds.n = passed.n;
 }
 
+static void run_close_listener(struct closer_job *job)
+{
+	job->sock = fd_close(job->sock);
+}
+
 static void run_give_back(struct closer_job *job)
 {
 	fd_list_done(&job->fds);
@@ -263,6 +268,34 @@ void closer_close(struct closer *c, struct closer_queue *q, struct closer_job *j
 	job->sock = sock;
 	job->fds.n = 0;
 	submit(c, job, false);
+}
+
+/* Of nobody's queue: the tenant whose own socket it was has ended. */
+struct listener_job {
+	struct closer_job job;
+	struct closer_queue queue;
+};
+
+static void free_listener_job(struct closer_job *job)
+{
+	free(job->data);
+}
+
+void closer_close_listener(struct closer *c, int sock)
+{
+	struct listener_job *l = c ? calloc(1, sizeof(*l)) : NULL;
+
+	if (!c)
+		close(sock);
+	if (!l)
+		return; /* better lost than closed by this thread */
+	closer_queue_init(&l->queue);
+	l->job = (struct closer_job){.queue = &l->queue,
+		.run = run_close_listener,
+		.done = free_listener_job,
+		.data = l,
+		.sock = sock};
+	submit(c, &l->job, false);
 }
 
 static void call_done(struct closer *c)

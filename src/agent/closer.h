@@ -70,6 +70,12 @@ void closer_close(struct closer *closer, struct closer_queue *queue, struct clos
 	int sock, void (*done)(struct closer_job *job));
 
 /*
+ * Closes a listening socket, and with it the connections that nobody has accepted, with all that is
+ * in their queues. Takes it over. NULL: a daemon that has not begun closes it at once.
+ */
+void closer_close_listener(struct closer *closer, int sock);
+
+/*
  * Shuts a connected SEQPACKET socket down. True: no descriptor is in its queue, nor can one get
  * there, so that any thread may close it.
  */

@@ -71,7 +71,8 @@ void door_leave(struct door *door)
 	if (!door)
 		return;
 	listener_remove(&door->listener);
-	fd_close(door->fd);
+	if (door->fd >= 0)
+		closer_close_listener(door->agent->closer, door->fd);
 	free(door);
 }
 

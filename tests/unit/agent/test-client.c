@@ -314,6 +314,30 @@ static void a_tenants_own_socket_stops_nobody(void **state)
 	rig_stop(&rig);
 }
 
+/* A tenant that ends takes its socket along, with those in it that nobody has accepted. */
+static void a_socket_that_is_closed_stops_nobody(void **state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int far, sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct door *door = NULL;
+	struct tenant *t;
+	struct error err;
+	struct rig rig;
+
+	rig_start(&rig);
+	assert_ok(rig_make_tenant(&rig, 0, &t));
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/door", rig.folder);
+	assert_ok(door_open(t, address.sun_path, &door, &err));
+	assert_ok(connect(sock, (struct sockaddr *)&address, sizeof(address)));
+	pass(sock, false, make_sleeper(&far));
+	door_close(door);
+	serves(&rig);
+	close(far);
+	assert_true(until(&rig, is_hung_up, &sock));
+	close(sock);
+	rig_stop(&rig);
+}
+
 /* ---- limits ---- */
 
 static void a_tenants_own_socket_has_a_limit(void **state)
@@ -397,5 +421,6 @@ UNIT_MAIN(UNIT(passed_descriptors_are_closed),
 	UNIT(what_lingers_behind_plain_packets_blocks_nobody),
 	UNIT(who_blocks_a_closer_blocks_his_own_alone),
 	UNIT(two_that_pass_at_once_do_not_wait_for_each_other),
-	UNIT(a_tenants_own_socket_stops_nobody), UNIT(a_tenants_own_socket_has_a_limit),
-	UNIT(unread_answers_of_a_user_have_a_limit), UNIT(requests_are_paid_with_time))
+	UNIT(a_tenants_own_socket_stops_nobody), UNIT(a_socket_that_is_closed_stops_nobody),
+	UNIT(a_tenants_own_socket_has_a_limit), UNIT(unread_answers_of_a_user_have_a_limit),
+	UNIT(requests_are_paid_with_time))
