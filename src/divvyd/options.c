@@ -229,6 +229,12 @@ static int finish(void *data, struct error *err)
 	if (!o->name || !o->name[0])
 		return fail(err, EINVAL,
 			"--cluster: which node is this? --node-name or $NODE_NAME says it");
+	/* node-serve.c preloads the libraries that lie there into workers of remote programs. */
+	if (strpbrk(o->state_dir, " :"))
+		return fail(err, EINVAL,
+			"--state-dir '%s': expected a path without spaces and colons, which "
+			"LD_PRELOAD cannot name",
+			o->state_dir);
 	return 0;
 }
 

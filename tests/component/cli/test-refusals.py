@@ -273,6 +273,14 @@ def values_of_a_daemon_that_is_to_take_over():
         assert rig.daemon.poll() is None and rig.divvy("ps").returncode == 0
 
 
+def a_state_folder_that_the_loader_would_cut():
+    with Rig(daemon=False) as rig:
+        for name in "my state", "my:state":
+            done = subprocess.run([DIVVYD, "--cluster", "--node-name=n", f"--state-dir={rig.dir}/{name}"], env=rig.env,
+                                  capture_output=True, text=True, timeout=patience(), check=False)
+            refused(done, 2, name, "LD_PRELOAD")
+
+
 def tenants_that_are_not_there():
     with Rig() as rig:
         refused(rig.divvy("why", "nobody"), 1, "nobody")
@@ -286,4 +294,4 @@ main(what_the_simulated_device_cannot_read, wishes_that_no_machine_can_grant, wi
      exit_codes_of_programs_that_are_not_there, slips_of_the_hand, values_that_no_machine_would_take,
      what_cannot_be_printed_is_said, commands_without_a_daemon,
      changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf, a_gpu_that_is_simulated_for_somebody_else,
-     values_of_a_daemon_that_is_to_take_over, tenants_that_are_not_there)
+     values_of_a_daemon_that_is_to_take_over, a_state_folder_that_the_loader_would_cut, tenants_that_are_not_there)
