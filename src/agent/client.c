@@ -291,7 +291,7 @@ static void hook_packet(struct conn *c, const struct msg_head *head, const void 
 	case MSG_RELEASE: token_release(p, at); break;
 	case MSG_YIELD: token_yield(p, at); break;
 	case MSG_MEM_RESERVE: memory_reserve(p, at, head->request, memory->bytes); break;
-	case MSG_MEM_RELEASE: memory_release(p, at, memory->bytes); break;
+	case MSG_MEM_RELEASE: memory_release(&p->tenant->devices[at], p, memory->bytes); break;
 	case MSG_MEASURE: memory_measure(p, at, head->request); break;
 	case MSG_MEM_SHARE: memory_share(p, at, packet); break;
 	case MSG_MEM_UNSHARE: memory_unshare(p, at, packet); break;

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/apply.h"
@@ -23,6 +22,7 @@
 #include "agent/memory.h"
 #include "agent/names.h"
 #include "agent/register.h"
+#include "agent/share.h"
 #include "agent/spec-json.h"
 #include "agent/state.h"
 #include "agent/tenant.h"
@@ -35,6 +35,7 @@
 #include "base/process.h"
 
 #define WISHES_MAX 1024u
+#define SETTLE_MS ((int64_t)(MEMORY_GRACE_NS / NSEC_PER_MSEC))
 #define ANSWER_MAX (CLIENT_OUT_MAX - (64u << 10)) /* with the heads of its parts */
 
 struct wish { /* a create that waits */
@@ -42,6 +43,7 @@ struct wish { /* a create that waits */
 	struct conn *conn;
 	uint32_t request;
 	uint64_t deadline_ns;
+	bool does_not_wait; /* but for tenants that are about to end */
 	json_t *json;
 };
 
@@ -51,6 +53,7 @@ struct control {
 	uint32_t n_wishes;
 	struct loop_timer timer;
 	bool is_trying;
+	bool is_last_try; /* of one that does not wait */
 };
 
 struct call {
@@ -384,7 +387,18 @@ static void add_note(struct call *call, const struct tenant *t)
 {
 	const uint32_t n_met = tenant_n_met(t);
 	char met[SPEC_MET], text[256];
+	uint64_t left_bytes = 0;
 
+	for (uint32_t i = 0; i < t->n; i++)
+		left_bytes += share_left_bytes(&t->devices[i]);
+	if (left_bytes) {
+		snprintf(text, sizeof(text),
+			"%s of its memory is held by exported descriptors alone: it stays charged "
+			"until they are closed",
+			format_bytes(left_bytes).s);
+		add(call, "note", json_string(text));
+		return;
+	}
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct tenant_device *td = &t->devices[i];
 
@@ -582,9 +596,22 @@ static int check_waiting(const struct call *call, struct error *err)
 	return 0;
 }
 
+/* A tenant's programs have ended, and the devices say soon whether anything of it is left. */
+static bool is_any_settling(const struct agent *agent)
+{
+	const uint64_t now = clock_now_ns();
+	const struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (tenant_is_settling(t, now))
+			return true;
+	return false;
+}
+
 static int do_create(struct call *call, struct error *err)
 {
 	struct control *control = call->agent->control;
+	bool does_settle;
 	struct tenant *t = NULL;
 	int64_t wait_ms = 0;
 	struct wish *w;
@@ -600,17 +627,21 @@ static int do_create(struct call *call, struct error *err)
 		r = create(call, &t, err);
 	if (r >= 0)
 		describe_new(call, t);
-	if (r != -ENOSPC || !wait_ms || control->is_trying)
+	if (r != -ENOSPC || control->is_trying || control->is_last_try)
 		return r;
-	r = check_waiting(call, err);
-	if (r < 0)
+	does_settle = !wait_ms && is_any_settling(call->agent) && check_waiting(call, NULL) >= 0;
+	if (!wait_ms && !does_settle)
 		return r;
+	if (!does_settle && (r = check_waiting(call, err)) < 0)
+		return r;
+	wait_ms = does_settle ? SETTLE_MS : wait_ms;
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return fail(err, ENOMEM, "no memory");
 	*w = (struct wish){
 		.conn = call->conn,
 		.request = call->request,
+		.does_not_wait = does_settle,
 		.json = json_incref((json_t *)call->json),
 		.deadline_ns = wait_ms < 0
 			? CLOCK_NEVER
@@ -1021,11 +1052,18 @@ void control_room(struct agent *agent)
 		loop_set_timer(&control->timer, clock_now_ns());
 }
 
-static void expire(struct wish *w)
+static void expire(struct control *control, struct wish *w)
 {
 	struct error err;
-	json_t *reply = json_object();
+	json_t *reply;
 
+	if (w->does_not_wait) {
+		control->is_last_try = true;
+		answer(control->agent, w->conn, w->request, w->json);
+		control->is_last_try = false;
+		return;
+	}
+	reply = json_object();
 	fail(&err, ETIMEDOUT, "no room in the time given");
 	send_reply(w->conn, w->request, -ETIMEDOUT, reply, &err);
 	json_decref(reply);
@@ -1049,7 +1087,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 			continue;
 		}
 		if (r == -ENOSPC && w->conn)
-			expire(w);
+			expire(control, w);
 		forget(control, w);
 	}
 	if (next_ns != CLOCK_NEVER && !loop_timer_is_armed(timer))

@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 
 #include "agent/control.h"
+#include "base/open-locks.h"
 #include "agent/device.h"
 #include "agent/register.h"
 #include "agent/share.h"
@@ -27,6 +28,7 @@
 
 #define LISTED_MAX 4096u
 #define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)
+#define LOOK_AT_LEFT_NS (250 * NSEC_PER_MSEC)
 #define REFRESH_NS NSEC_PER_SEC
 #define XIDS_MAX 64u     /* at once; the driver keeps the others until then */
 #define WAITS_MAX 65536u /* requests that wait, on all devices */
@@ -76,6 +78,8 @@ struct query {
 	uint32_t n_xids;
 	struct memory_stranger *listed;
 	struct nvml_process *scratch;
+	bool asks_descriptors;
+	struct open_locks open; /* empty where they cannot be read */
 };
 
 struct memory {
@@ -97,9 +101,13 @@ struct memory {
 	uint32_t n_listed;
 	bool is_known[ARBITER_DEVICES];
 	uint64_t generation;
+	/* Which descriptors were open when that question was answered last. */
+	struct open_locks open;
+	uint64_t open_question;
 };
 
 static void ask(struct memory *m);
+static void look_at_left(struct memory *m);
 
 /* ---- quotas ---- */
 
@@ -345,16 +353,6 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 	memory_settled(p->agent, td->device); /* a cycle may have been broken elsewhere */
 }
 
-void memory_release(struct process *p, uint32_t at, uint64_t bytes)
-{
-	struct tenant_device *td = &p->tenant->devices[at];
-
-	if (p->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
-		return;
-	ledger_release(td->device->ledger, p->tenant->id, p->index, bytes);
-	memory_settled(p->agent, td->device);
-}
-
 void memory_book(struct process *p, uint32_t at, uint64_t bytes)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
@@ -365,17 +363,26 @@ void memory_book(struct process *p, uint32_t at, uint64_t bytes)
 			++p->agent->memory->next_wait, clock_now_ns());
 }
 
-void memory_unbook(struct process *p, uint32_t at, uint64_t bytes)
+/* The daemon's own index is 0. */
+static uint32_t index_of(const struct process *p)
 {
-	memory_release(p, at, bytes);
+	return p ? p->index : 0;
 }
 
-void memory_rebook(struct process *from, struct process *to, uint32_t at, uint64_t bytes)
+void memory_release(struct tenant_device *td, const struct process *p, uint64_t bytes)
 {
-	struct tenant_device *td = &from->tenant->devices[at];
+	if (td->tenant->spec.memory_policy != SPEC_MEMORY_WAIT)
+		return;
+	ledger_release(td->device->ledger, td->tenant->id, index_of(p), bytes);
+	memory_settled(td->tenant->agent, td->device);
+}
 
-	if (from->tenant->spec.memory_policy == SPEC_MEMORY_WAIT)
-		ledger_move(td->device->ledger, td->tenant->id, from->index, to->index, bytes);
+void memory_rebook(struct tenant_device *td, const struct process *from, const struct process *to,
+	uint64_t bytes)
+{
+	if (td->tenant->spec.memory_policy == SPEC_MEMORY_WAIT)
+		ledger_move(
+			td->device->ledger, td->tenant->id, index_of(from), index_of(to), bytes);
 }
 
 void memory_process_back(struct process *p)
@@ -413,8 +420,10 @@ void memory_share(struct process *p, uint32_t at, const struct msg_share *share)
 void memory_unshare(struct process *p, uint32_t at, const struct msg_share *share)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
+	struct memory *m = p->agent->memory;
 
-	share_remove(td, p, share->id, &p->agent->memory->daemon_seq);
+	share_remove(td, p, share->id, &m->daemon_seq);
+	look_at_left(m);
 	if (share->head.request)
 		answer_memory(p, at, MSG_MEM_REPLY, share->head.request, 0, share->bytes);
 }
@@ -443,6 +452,8 @@ static void run_query(struct worker_job *job)
 				.is_graphics = q->scratch[k].is_graphics,
 			};
 	}
+	if (q->asks_descriptors)
+		(void)open_locks_read(&q->open);
 }
 
 static bool is_listed(const struct memory *m, pid_t pid, uint32_t device)
@@ -644,7 +655,7 @@ static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 	if (r) /* one that keeps changing counts with all that was its tenant's */
 		ledger_leave_held(td->device->ledger, t->id, p->index,
 			MIN(held_bytes(p, at), memory_used(td)) + share_bytes(td, p));
-	share_remove_process(td, p, &m->daemon_seq);
+	share_remove_process(td, p, m->begun, &m->daemon_seq);
 	if (!r) {
 		give_room(m, td->device, t->id, p->index);
 		return;
@@ -698,7 +709,7 @@ static void release_device(struct memory *m, struct process *p, uint32_t at)
 	struct tenant_device *td = &p->tenant->devices[at];
 
 	p->grave_devices &= ~(1u << at);
-	share_remove_process(td, p, &m->daemon_seq);
+	share_remove_process(td, p, p->died_after, &m->daemon_seq);
 	recount_device(m, td);
 	give_room(m, td->device, p->tenant->id, p->index);
 }
@@ -712,6 +723,56 @@ static bool is_expecting(const struct memory *m)
 		if (r->pidfd < 0)
 			return true;
 	return !TAILQ_EMPTY(&m->graves);
+}
+
+/* ---- descriptors that are open ---- */
+
+static bool is_any_left(const struct memory *m)
+{
+	const struct tenant *t;
+
+	LIST_FOREACH(t, &m->agent->tenants, link)
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++)
+			if (share_left_bytes(&t->devices[i]))
+				return true;
+	return false;
+}
+
+/* The answer is of use for memory that is left, or soon will be. */
+static bool should_ask_descriptors(const struct memory *m)
+{
+	const struct process *p;
+
+	TAILQ_FOREACH(p, &m->graves, grave)
+		for (uint32_t i = 0; i < p->tenant->n; i++)
+			if (p->grave_devices & 1u << i && share_bytes(&p->tenant->devices[i], p))
+				return true;
+	return is_any_left(m);
+}
+
+static void look_at_left(struct memory *m)
+{
+	if (!loop_timer_is_armed(&m->timer) && is_any_left(m))
+		loop_set_timer(&m->timer, clock_now_ns() + LOOK_AT_LEFT_NS);
+}
+
+/* A tenant of which nothing but descriptors was left ends with these. */
+static void visit_left(struct memory *m)
+{
+	const uint64_t now = clock_now_ns();
+	struct tenant *t;
+
+	LIST_FOREACH(t, &m->agent->tenants, link) {
+		bool was_any = false, is_any = false;
+
+		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
+			was_any |= share_is_any(&t->devices[i]);
+			share_look(&t->devices[i], &m->open, m->open_question, &m->daemon_seq);
+			is_any |= share_is_any(&t->devices[i]);
+		}
+		if (was_any && !is_any && tenant_has_ended(t, now))
+			tenant_end(t);
+	}
 }
 
 static void visit_graves(struct memory *m, bool has_answer)
@@ -734,8 +795,12 @@ static void visit_graves(struct memory *m, bool has_answer)
 			bury(m, p);
 	}
 	visit_remains(m, has_answer, now);
+	if (has_answer)
+		visit_left(m);
 	if (is_expecting(m))
 		loop_set_timer(&m->timer, now + ASK_AGAIN_NS);
+	else
+		look_at_left(m);
 }
 
 void memory_process_gone(struct process *p)
@@ -833,6 +898,12 @@ static void query_done(struct worker_job *job)
 	m->listed = q->listed;
 	m->n_listed = q->n_listed;
 	q->listed = swap;
+	if (q->asks_descriptors) {
+		open_locks_done(&m->open);
+		m->open = q->open;
+		m->open_question = m->begun;
+		q->open = (struct open_locks){0};
+	}
 	m->is_asking = false;
 	m->generation++;
 	m->answered_ns = clock_now_ns();
@@ -875,6 +946,7 @@ static void ask(struct memory *m)
 		return;
 	m->is_asking = true;
 	m->begun++;
+	m->query.asks_descriptors = should_ask_descriptors(m);
 	m->query.job = (struct worker_job){.run = run_query, .done = query_done};
 	worker_submit(m->agent->worker, &m->query.job);
 }
@@ -884,7 +956,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	struct memory *m = timer->data;
 
 	visit_graves(m, false);
-	if (is_expecting(m))
+	if (is_expecting(m) || is_any_left(m))
 		ask(m);
 }
 
@@ -985,6 +1057,8 @@ void memory_free(struct agent *agent)
 	free(m->listed);
 	free(m->query.listed);
 	free(m->query.scratch);
+	open_locks_done(&m->query.open);
+	open_locks_done(&m->open);
 	free(m);
 	agent->memory = NULL;
 }

@@ -22,7 +22,6 @@ void memory_set_quota(struct tenant_device *td);
 
 /* Messages of a hook, device already checked. */
 void memory_reserve(struct process *process, uint32_t at, uint32_t request, uint64_t bytes);
-void memory_release(struct process *process, uint32_t at, uint64_t bytes);
 /* The device's book has changed otherwise: who has waited for room, and need no longer, is told. */
 void memory_settled(struct agent *agent, struct device *device);
 void memory_measure(struct process *process, uint32_t at, uint32_t request);
@@ -30,9 +29,11 @@ void memory_share(struct process *process, uint32_t at, const struct msg_share *
 void memory_unshare(struct process *process, uint32_t at, const struct msg_share *share);
 /* Policy wait: what a process holds of shared memory, in the device's book. */
 void memory_book(struct process *process, uint32_t at, uint64_t bytes);
-void memory_unbook(struct process *process, uint32_t at, uint64_t bytes);
-/* From one process of the tenant to another one, past who waits. */
-void memory_rebook(struct process *from, struct process *to, uint32_t at, uint64_t bytes);
+/* NULL: what stands there in the daemon's own name. */
+void memory_release(struct tenant_device *td, const struct process *process, uint64_t bytes);
+/* From one process of the tenant to another one, past who waits; NULL: the daemon itself. */
+void memory_rebook(struct tenant_device *td, const struct process *from, const struct process *to,
+	uint64_t bytes);
 
 /* Registered again: what it holds stands in the device's book. */
 void memory_process_back(struct process *process);

@@ -282,7 +282,7 @@ void process_kill(struct process *p)
 		conn_close(p->conn);
 		p->conn = NULL;
 	}
-	if (!t->n_processes && t->lifetime == TENANT_PROCESS && t->owner_fd < 0)
+	if (tenant_has_ended(t, t->alone_ns))
 		tenant_end(t);
 }
 

@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 
 #include "agent/client.h"
+#include "base/open-locks.h"
 #include "agent/device.h"
 #include "agent/memory.h"
 #include "base/cleanup.h"
@@ -31,9 +32,13 @@ struct holder {
 };
 
 struct share {
-	LIST_ENTRY(share) link;
+	LIST_ENTRY(share) link, suspect;
 	uint64_t id, pages;
-	struct process *booked; /* policy wait: the device's book has it in this one's name */
+	/* Policy wait: the device's book has it in this one's name; NULL: in the daemon's. */
+	struct process *booked;
+	/* A holder has ended, and may have left open descriptors: a later answer says. */
+	bool is_suspect;
+	uint64_t suspect_since; /* questions that had begun by then */
 	LIST_HEAD(, holder) holders;
 };
 
@@ -41,6 +46,7 @@ struct share_table {
 	struct page_memory slot; /* what all of them are in the counter */
 	uint64_t salt[2];        /* of bucket_of() */
 	uint32_t n, n_holders;
+	LIST_HEAD(, share) suspects;
 	LIST_HEAD(, share) bucket[BUCKETS];
 };
 
@@ -108,8 +114,14 @@ static int table_get(struct tenant_device *td)
 	return 0;
 }
 
+static bool is_left(const struct share *s)
+{
+	return s->is_suspect && LIST_EMPTY(&s->holders);
+}
+
 static int hold(struct tenant_device *td, struct share *s, struct process *p)
 {
+	const bool was_left = is_left(s);
 	struct holder *h;
 
 	if (find_holder(s, p))
@@ -122,6 +134,10 @@ static int hold(struct tenant_device *td, struct share *s, struct process *p)
 	LIST_INSERT_HEAD(&s->holders, h, of_share);
 	LIST_INSERT_HEAD(&p->devices[td->at].shares, h, of_process);
 	td->shares->n_holders++;
+	if (was_left) {
+		s->booked = p;
+		memory_rebook(td, NULL, p, s->pages * PAGE_MEM_UNIT);
+	}
 	return 0;
 }
 
@@ -136,6 +152,8 @@ static void unhold(struct tenant_device *td, struct holder *h)
 /* No process holds it. */
 static void forget(struct tenant_device *td, struct share *s)
 {
+	if (s->is_suspect)
+		LIST_REMOVE(s, suspect);
 	LIST_REMOVE(s, link);
 	td->shares->n--;
 	free(s);
@@ -175,23 +193,37 @@ int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t
 	return 1;
 }
 
-/* `p` is no holder any more; frees it with its last holder. */
-static void settle(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
+/* Nobody holds it, nor has it open. */
+static void give_back(struct tenant_device *td, struct share *s, uint32_t *seq)
 {
-	struct holder *next = LIST_FIRST(&s->holders);
-
-	if (s->booked == p && next) {
-		s->booked = next->process;
-		memory_rebook(p, s->booked, td->at, s->pages * PAGE_MEM_UNIT);
-	} else if (s->booked == p && !td->tenant->is_ending) {
-		/* Of a tenant that ends, the program runs on: its end gives the room back. */
-		memory_unbook(p, td->at, s->pages * PAGE_MEM_UNIT);
-	}
-	if (next)
-		return;
 	if (td->page)
 		change(td, -(int64_t)s->pages, UINT64_MAX, seq);
 	forget(td, s);
+}
+
+static void suspect(struct tenant_device *td, struct share *s, uint64_t since)
+{
+	if (!s->is_suspect)
+		LIST_INSERT_HEAD(&td->shares->suspects, s, suspect);
+	s->is_suspect = true;
+	s->suspect_since = since;
+}
+
+/* `p` is no holder any more; frees it with its last holder, unless it is left. */
+static void settle(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
+{
+	struct holder *next = LIST_FIRST(&s->holders);
+	const bool stays = is_left(s) && !td->tenant->is_ending;
+
+	if (s->booked == p && (next || stays)) {
+		s->booked = next ? next->process : NULL;
+		memory_rebook(td, p, s->booked, s->pages * PAGE_MEM_UNIT);
+	} else if (s->booked == p && !td->tenant->is_ending) {
+		/* Of a tenant that ends, the program runs on: its end gives the room back. */
+		memory_release(td, p, s->pages * PAGE_MEM_UNIT);
+	}
+	if (!next && !stays)
+		give_back(td, s, seq);
 }
 
 static void let_go(struct tenant_device *td, struct holder *h, uint32_t *seq)
@@ -212,12 +244,49 @@ void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint
 		let_go(td, h, seq);
 }
 
-void share_remove_process(struct tenant_device *td, struct process *p, uint32_t *seq)
+void share_remove_process(
+	struct tenant_device *td, struct process *p, uint64_t ended, uint32_t *seq)
 {
 	struct holder *h;
 
-	while ((h = LIST_FIRST(&p->devices[td->at].shares)))
+	while ((h = LIST_FIRST(&p->devices[td->at].shares))) {
+		suspect(td, h->share, ended);
 		let_go(td, h, seq);
+	}
+}
+
+void share_look(
+	struct tenant_device *td, const struct open_locks *open, uint64_t question, uint32_t *seq)
+{
+	struct share *s = td->shares ? LIST_FIRST(&td->shares->suspects) : NULL, *next;
+
+	for (; s; s = next) {
+		next = LIST_NEXT(s, suspect);
+		if (s->suspect_since >= question || open_locks_has(open, s->id))
+			continue;
+		if (is_left(s)) {
+			memory_release(td, NULL, s->pages * PAGE_MEM_UNIT);
+			give_back(td, s, seq);
+		} else {
+			LIST_REMOVE(s, suspect);
+			s->is_suspect = false;
+		}
+	}
+}
+
+bool share_is_any(const struct tenant_device *td)
+{
+	return td->shares && td->shares->n;
+}
+
+uint64_t share_left_bytes(const struct tenant_device *td)
+{
+	const struct share *s = td->shares ? LIST_FIRST(&td->shares->suspects) : NULL;
+	uint64_t pages = 0;
+
+	for (; s; s = LIST_NEXT(s, suspect))
+		pages += is_left(s) ? s->pages : 0;
+	return pages * PAGE_MEM_UNIT;
 }
 
 uint64_t share_bytes(const struct tenant_device *td, const struct process *p)

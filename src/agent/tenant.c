@@ -259,7 +259,7 @@ static void on_owner_gone(struct loop_io *io, uint32_t events)
 	t->owner_fd = fd_close(t->owner_fd);
 	t->alone_ns = loop_now_ns(t->agent->loop);
 	t->owner_end = clock_boot_ns() / (NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK));
-	if (t->lifetime == TENANT_PROCESS && !t->n_processes)
+	if (tenant_has_ended(t, t->alone_ns))
 		tenant_end(t);
 }
 
@@ -757,9 +757,18 @@ void tenant_update_defaults(struct agent *agent)
 		}
 }
 
+/* The device still lists processes, or descriptors are open: visit_left() ends the tenant. */
+static bool has_shares(const struct tenant *t)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		if (share_is_any(&t->devices[i]))
+			return true;
+	return false;
+}
+
 bool tenant_has_ended(const struct tenant *t, uint64_t now)
 {
-	if (t->n_processes || t->owner_fd >= 0)
+	if (t->n_processes || t->owner_fd >= 0 || has_shares(t))
 		return false;
 	switch (t->lifetime) {
 	case TENANT_PROCESS: return true;
@@ -767,6 +776,12 @@ bool tenant_has_ended(const struct tenant *t, uint64_t now)
 	case TENANT_KEEP: break;
 	}
 	return false;
+}
+
+bool tenant_is_settling(const struct tenant *t, uint64_t now)
+{
+	return !t->is_ending && !t->n_processes && t->owner_fd < 0 &&
+		t->lifetime == TENANT_PROCESS && clock_since_ns(now, t->alone_ns) < MEMORY_GRACE_NS;
 }
 
 void tenant_end(struct tenant *t)

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 
-from machine import CHAOS, MIB, Machine, alive, kill, patience, run, wait_for
+from machine import CHAOS, MIB, Machine, Tenant, alive, kill, patience, run, wait_for
 
 SHARER = os.path.join(CHAOS, "sharer")
 OUT_OF_MEMORY = 2
@@ -168,6 +168,75 @@ def an_import_above_the_quota_is_refused():
         other.end()
 
 
+def export_to_us(tenant, mib):
+    """The descriptor that a sharer of the tenant has exported, or None; the sharer is killed."""
+    ours, its = socket.socketpair()
+    with ours, its:
+        sharer = Sharer(tenant, its)
+        fds = []
+        if sharer.tell("create", mib) == 0:
+            sharer.ok("export")
+            fds = socket.recv_fds(ours, 1, 1)[1]
+        kill(sharer.child)
+    return fds[0] if fds else None
+
+
+def descriptors_that_outlive_their_exporters_are_charged():
+    """One exporter after the other, whose descriptors a process without CUDA keeps."""
+    with Machine() as m:
+        tenant = m.create("piler", memory="2560Mi")
+        fds = [export_to_us(tenant, 1024) for _ in range(3)]
+        assert [fd is None for fd in fds] == [False, False, True]
+        wait_for(lambda: tenant.used() == 2048 * MIB, "what is kept is charged, and nothing else")
+        os.close(fds[0])
+        wait_for(lambda: tenant.used() == 1024 * MIB, "a descriptor that is closed keeps nothing")
+        note = m.ask(cmd="why", tenant=tenant.id)["note"]
+        assert note.startswith("1Gi of its memory is held by exported descriptors alone"), note
+        os.close(fds[1])
+        wait_for(lambda: tenant.used() == 0, "nobody holds it any more")
+
+
+def a_descriptor_that_was_kept_can_be_imported():
+    with Machine() as m:
+        tenant = m.create("heir", memory="2Gi", memory_policy="wait")
+        fd = export_to_us(tenant, 1024)
+        ours, its = socket.socketpair()
+        with ours, its:
+            other = Sharer(tenant, its)
+            base = tenant.used()
+            socket.send_fds(ours, [b"x"], [fd])
+        other.ok("import")
+        os.close(fd)
+        is_charged(m, tenant, 0, base)
+        assert base >= 1024 * MIB
+        other.ok("release")
+        wait_for(lambda: tenant.used() == base - 1024 * MIB, "its importer has let go")
+        other.end()
+
+
+def a_tenant_lasts_as_long_as_its_descriptors():
+    with Machine() as m:
+        with subprocess.Popen(["sleep", "infinity"]) as owner:
+            tenant = Tenant(m, m.ask(cmd="create", name="piler", lifetime="process", pid=owner.pid,
+                                     spec={"request": "0.3", "memory": "2Gi"}))
+            fd = export_to_us(tenant, 1024)
+            owner.kill()
+        wait_for(lambda: tenant.used() == 1024 * MIB, "only the descriptor is left")
+        os.close(fd)
+        wait_for(lambda: not m.tenants(), "the tenant ends with it")
+
+
+def who_shares_leaves_its_room_at_once():
+    """The next one is not refused while the device is asked what the last one left."""
+    with Machine() as m:
+        for _ in range(5):
+            with subprocess.Popen(["sleep", "infinity"]) as owner:
+                tenant = Tenant(m, m.ask(cmd="create", name="all", lifetime="process", pid=owner.pid,
+                                         spec={"request": "0.9", "memory": "2Gi"}))
+                os.close(export_to_us(tenant, 256))
+                owner.kill()
+
+
 def memory_by_ipc_handle():
     """Freed by its exporter, it is there until the importer closes it; the end of either changes nothing."""
     with Machine() as m:
@@ -234,5 +303,7 @@ def tenants_that_wait_find_the_room():
 run(a_loop_of_export_and_import_stays_in_its_quota, descriptors_that_nobody_imports_are_charged,
     exported_within_a_tenant_it_is_charged_once, an_importer_outlives_an_exporter_that_ends,
     an_importer_outlives_an_exporter_that_is_killed, an_importer_of_another_tenant_pays_too,
-    an_import_above_the_quota_is_refused, memory_by_ipc_handle, a_daemon_that_is_killed_hears_of_it_again,
+    an_import_above_the_quota_is_refused, descriptors_that_outlive_their_exporters_are_charged,
+    a_descriptor_that_was_kept_can_be_imported, a_tenant_lasts_as_long_as_its_descriptors,
+    who_shares_leaves_its_room_at_once, memory_by_ipc_handle, a_daemon_that_is_killed_hears_of_it_again,
     tenants_that_wait_find_the_room)

@@ -21,12 +21,13 @@ void memory_book(struct process *p, uint32_t at, uint64_t bytes)
 {
 }
 
-void memory_unbook(struct process *p, uint32_t at, uint64_t bytes)
+void memory_release(struct tenant_device *td, const struct process *p, uint64_t bytes)
 {
 	unbooked_bytes += bytes;
 }
 
-void memory_rebook(struct process *from, struct process *to, uint32_t at, uint64_t bytes)
+void memory_rebook(struct tenant_device *td, const struct process *from, const struct process *to,
+	uint64_t bytes)
 {
 	moved_bytes += bytes;
 }
@@ -149,10 +150,11 @@ static void holders_are_bounded(void **state)
 	assert_int_equal(add(&at, last + 1, 2), -ENOSPC);
 	assert_int_equal(ledger_counter_pages(&at.page), SHARES_MAX * ledger_pages(BYTES));
 	/* what is refused for want of holders is charged to nobody */
-	share_remove_process(&at.td, at.process[0], &at.seq);
+	share_remove_process(&at.td, at.process[0], 0, &at.seq);
 	assert_int_equal(held(&at, 0), 0);
 	for (uint32_t i = 1; i < PROCESSES; i++)
-		share_remove_process(&at.td, at.process[i], &at.seq);
+		share_remove_process(&at.td, at.process[i], 0, &at.seq);
+	share_look(&at.td, &(struct open_locks){0}, 1, &at.seq);
 	assert_int_equal(ledger_counter_pages(&at.page), 0);
 	assert_int_equal(add(&at, 0, 1), 1);
 	place_done(&at);
@@ -175,13 +177,64 @@ static void one_holder_has_it_in_the_book(void **state)
 	share_remove(&at.td, at.process[1], 1, &at.seq);
 	assert_int_equal(unbooked_bytes, PAGE_MEM_UNIT);
 	at.tenant->is_ending = true;
-	share_remove_process(&at.td, at.process[0], &at.seq);
-	share_remove_process(&at.td, at.process[1], &at.seq);
+	share_remove_process(&at.td, at.process[0], 0, &at.seq);
+	share_remove_process(&at.td, at.process[1], 0, &at.seq);
 	assert_int_equal(moved_bytes, 2 * PAGE_MEM_UNIT);
 	assert_int_equal(unbooked_bytes, PAGE_MEM_UNIT);
 	assert_int_equal(ledger_counter_pages(&at.page), 0);
 	place_done(&at);
 }
 
+/* A holder has ended, and a descriptor that it exported is open somewhere. */
+static void an_open_descriptor_keeps_the_charge(void **state)
+{
+	uint64_t open[] = {3, 7, 9};
+	const struct open_locks some = {.starts = open, .n = ARRAY_SIZE(open)}, none = {0};
+	struct place at;
+
+	place_init(&at);
+	unbooked_bytes = moved_bytes = 0;
+	for (uint64_t id = 7; id <= 8; id++)
+		assert_int_equal(add(&at, 0, id), 1);
+	share_remove_process(&at.td, at.process[0], 5, &at.seq);
+	assert_int_equal(moved_bytes, 2 * PAGE_MEM_UNIT); /* to the daemon */
+	share_look(&at.td, &none, 5, &at.seq);            /* it was asked before the end */
+	assert_int_equal(share_left_bytes(&at.td), 2 * PAGE_MEM_UNIT);
+	share_look(&at.td, &some, 6, &at.seq);
+	assert_int_equal(share_left_bytes(&at.td), PAGE_MEM_UNIT);
+	assert_int_equal(ledger_counter_pages(&at.page), 1);
+	assert_int_equal(unbooked_bytes, PAGE_MEM_UNIT);
+	/* An importer is a holder as any other, and charged no second time. */
+	assert_int_equal(add(&at, 1, 7), 0);
+	assert_int_equal(moved_bytes, 3 * PAGE_MEM_UNIT);
+	share_remove(&at.td, at.process[1], 7, &at.seq);
+	assert_int_equal(ledger_counter_pages(&at.page), 1); /* it may be open still */
+	share_look(&at.td, &some, 7, &at.seq);
+	assert_int_equal(ledger_counter_pages(&at.page), 1);
+	assert_true(share_is_any(&at.td));
+	share_look(&at.td, &none, 8, &at.seq);
+	assert_int_equal(ledger_counter_pages(&at.page), 0);
+	assert_false(share_is_any(&at.td));
+	place_done(&at);
+}
+
+/* What no descriptor is open of goes with its last holder, as if no holder had ever ended. */
+static void without_a_descriptor_the_last_holder_decides(void **state)
+{
+	const struct open_locks none = {0};
+	struct place at;
+
+	place_init(&at);
+	assert_int_equal(add(&at, 0, 7), 1);
+	assert_int_equal(add(&at, 1, 7), 0);
+	share_remove_process(&at.td, at.process[0], 5, &at.seq);
+	share_look(&at.td, &none, 6, &at.seq);
+	assert_int_equal(ledger_counter_pages(&at.page), 1);
+	share_remove(&at.td, at.process[1], 7, &at.seq);
+	assert_int_equal(ledger_counter_pages(&at.page), 0);
+	place_done(&at);
+}
+
 UNIT_MAIN(UNIT(numbers_spread), UNIT(tables_differ), UNIT(holders_are_bounded),
-	UNIT(one_holder_has_it_in_the_book))
+	UNIT(one_holder_has_it_in_the_book), UNIT(an_open_descriptor_keeps_the_charge),
+	UNIT(without_a_descriptor_the_last_holder_decides))
