@@ -3,7 +3,8 @@
  * Physical memory by handle: charged at cuMemCreate, given back when the last reference to the
  * handle and the last mapping of it are gone, in whichever order. Exported or imported it is shared
  * memory (share.h), of which a handle is one holder. An imported descriptor that no library of ours
- * exported does not tell its size: it is charged as far as it is mapped.
+ * exported does not tell its size: it is charged as far as it is mapped. A dma-buf holds the
+ * memory of its range as an exported descriptor does, of whatever kind the memory is.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
@@ -81,38 +82,90 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
 	return r;
 }
 
+/* The descriptor is a holder of what the record has. False: the record has nothing of its own. */
+static bool export_record(enum memory_kind kind, uint64_t key, int fd)
+{
+	struct memory_record record;
+	struct device *d;
+	uint64_t id, pages;
+
+	if (!memory_get(kind, key, &record) || record.flags & MEMORY_OF_POOL)
+		return false;
+	d = &hook_registered()->device[record.device];
+	id = record.share ? record.share : share_id_new();
+	pages = record.share ? share_size(id) : record.pages;
+	if (!record.share && pages) {
+		share_hold(d, id, pages, SHARE_CHARGED);
+		if (!memory_set_share(kind, key, id)) {
+			/* another thread was first, and the charge is that one's */
+			memory_charge_anyway(d, pages);
+			share_drop(d, id);
+			if (!memory_get(kind, key, &record) || !record.share)
+				return true;
+			id = record.share;
+		}
+	}
+	if (pages)
+		share_export(d, id, pages, fd);
+	return pages > 0;
+}
+
 EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
 	CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
 	unsigned long long flags)
 {
-	struct hook *h = hook_registered();
-	struct memory_record record;
-	struct device *d;
-	uint64_t id, pages;
 	CUresult r;
 
 	if (is_fabric(handleType))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	r = REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
-	if (r != CUDA_SUCCESS || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-		!memory_get(MEMORY_HANDLE, handle, &record))
+	if (r == CUDA_SUCCESS && handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		export_record(MEMORY_HANDLE, handle, *(int *)shareableHandle);
+	return r;
+}
+
+/* Small allocations share blocks, and pools hold memory in their own ways: charged once more. */
+static void export_part(uint64_t key, size_t size, int fd)
+{
+	struct memory_record record;
+	struct device *d;
+	uint64_t id = share_id_new();
+
+	if (!memory_get(MEMORY_POINTER, key, &record))
+		return;
+	d = &hook_registered()->device[record.device];
+	share_hold(d, id, memory_pages(size), SHARE_ANYWAY);
+	share_export(d, id, memory_pages(size), fd);
+	share_drop(d, id);
+}
+
+EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+	CUmemRangeHandleType handleType, unsigned long long flags)
+{
+	CUresult r = REAL(cuMemGetHandleForAddressRange)(handle, dptr, size, handleType, flags);
+	const int fd = r == CUDA_SUCCESS ? *(int *)handle : -1;
+	struct relaxed relaxed;
+	struct memory_record mapping;
+	CUdeviceptr base = dptr;
+	uint64_t at;
+	size_t bytes;
+
+	if (fd < 0 || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !hook_registered())
 		return r;
-	d = &h->device[record.device];
-	id = record.share ? record.share : share_id_new();
-	pages = record.share ? share_size(id) : record.pages;
-	if (!record.share && pages) {
-		share_hold(d, id, pages, SHARE_CHARGED);
-		if (!memory_set_share(MEMORY_HANDLE, handle, id)) {
-			/* another thread was first, and the charge is that one's */
-			memory_charge_anyway(d, pages);
-			share_drop(d, id);
-			if (!memory_get(MEMORY_HANDLE, handle, &record) || !record.share)
-				return r;
-			id = record.share;
-		}
+	relaxed = relax_begin();
+	if (REAL(cuMemGetAddressRange_v2)(&base, &bytes, dptr) != CUDA_SUCCESS)
+		base = dptr;
+	relax_end(relaxed);
+	if (!memory_get(MEMORY_MAPPING, base, &mapping)) {
+		if (!export_record(MEMORY_POINTER, base, fd))
+			export_part(base, size, fd);
+		return r;
 	}
-	if (pages)
-		share_export(d, id, pages, *(int *)shareableHandle);
+	/* of one mapping or several in a row */
+	for (at = base;
+		at < dptr + size && memory_get(MEMORY_MAPPING, at, &mapping) && mapping.bytes;
+		at += mapping.bytes)
+		export_record(MEMORY_HANDLE, mapping.aux, fd);
 	return r;
 }
 

@@ -414,6 +414,12 @@ API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAll
 	return CUDA_SUCCESS;
 }
 
+API CUresult cuMemGetHandleForAddressRange(void *fd, CUdeviceptr dptr, size_t size,
+	CUmemRangeHandleType type, unsigned long long flags)
+{
+	return cuMemExportToShareableHandle(fd, 0, 0, flags);
+}
+
 API CUresult cuMemImportFromShareableHandle(
 	CUmemGenericAllocationHandle *h, void *osHandle, CUmemAllocationHandleType type)
 {

@@ -191,6 +191,49 @@ static int shares(void *arg)
 	return exported(true);
 }
 
+/* A dma-buf keeps memory of any kind when its allocation is freed. */
+static int dma_bufs_hold(void *arg)
+{
+	struct fake_options options;
+	struct fake_daemon *d;
+	CUmemGenericAllocationHandle a;
+	const CUdeviceptr at = 0x100000000;
+	size_t free, total;
+	CUdeviceptr p;
+	int fd;
+
+#define RANGE(address, size) \
+	cuMemGetHandleForAddressRange(&fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)
+#define HAS(own, shared) (charged(d) == (own)*MiB && fake_daemon_shared(d) == (shared)*MiB)
+	rig_options(&options);
+	options.shares = true;
+	d = rig_start(&options);
+	check(d && rig_context());
+	check(cuMemAlloc_v2(&p, 8 * MiB) == CUDA_SUCCESS && HAS(8, 0));
+	check(RANGE(p, 8 * MiB) == CUDA_SUCCESS && HAS(0, 8));
+	check(cuMemFree_v2(p) == CUDA_SUCCESS && HAS(0, 8));
+	close(fd);
+	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && HAS(0, 0));
+	/* physical memory, by its mapping */
+	check(cuMemCreate(&a, 4 * MiB, &exportable, 0) == CUDA_SUCCESS);
+	check(cuMemMap(at, 4 * MiB, 0, a, 0) == CUDA_SUCCESS && HAS(4, 0));
+	check(RANGE(at, 4 * MiB) == CUDA_SUCCESS && HAS(0, 4));
+	check(cuMemRelease(a) == CUDA_SUCCESS && cuMemUnmap(at, 4 * MiB) == CUDA_SUCCESS);
+	check(HAS(0, 4));
+	close(fd);
+	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && HAS(0, 0));
+	/* a small one shares its block with others, so that the part is charged for itself */
+	check(cuMemAlloc_v2(&p, 65536) == CUDA_SUCCESS && HAS(2, 0));
+	check(RANGE(p, 65536) == CUDA_SUCCESS && HAS(2, 2));
+	check(cuMemFree_v2(p) == CUDA_SUCCESS && HAS(0, 2));
+	close(fd);
+	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && HAS(0, 0));
+#undef HAS
+#undef RANGE
+	rig_stop(d);
+	return 0;
+}
+
 /* A daemon that does not know of it: charged by each process that holds it. */
 static int shares_alone(void *arg)
 {
@@ -588,6 +631,7 @@ SCENARIO(mixed_frees)
 SCENARIO(full_pool)
 SCENARIO(physical)
 SCENARIO(shares)
+SCENARIO(dma_bufs_hold)
 SCENARIO(shares_alone)
 SCENARIO(shares_unwatched)
 SCENARIO(imports_make_room)
@@ -610,6 +654,7 @@ int main(void)
 		cmocka_unit_test(test_full_pool),
 		cmocka_unit_test(test_physical),
 		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_dma_bufs_hold),
 		cmocka_unit_test(test_shares_alone),
 		cmocka_unit_test(test_shares_unwatched),
 		cmocka_unit_test(test_imports_make_room),
