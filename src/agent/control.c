@@ -596,18 +596,6 @@ static int check_waiting(const struct call *call, struct error *err)
 	return 0;
 }
 
-/* A tenant's programs have ended, and the devices say soon whether anything of it is left. */
-static bool is_any_settling(const struct agent *agent)
-{
-	const uint64_t now = clock_now_ns();
-	const struct tenant *t;
-
-	LIST_FOREACH(t, &agent->tenants, link)
-		if (tenant_is_settling(t, now))
-			return true;
-	return false;
-}
-
 static int do_create(struct call *call, struct error *err)
 {
 	struct control *control = call->agent->control;
@@ -629,7 +617,8 @@ static int do_create(struct call *call, struct error *err)
 		describe_new(call, t);
 	if (r != -ENOSPC || control->is_trying || control->is_last_try)
 		return r;
-	does_settle = !wait_ms && is_any_settling(call->agent) && check_waiting(call, NULL) >= 0;
+	does_settle = !wait_ms && tenant_is_any_settling(call->agent) &&
+		check_waiting(call, NULL) >= 0;
 	if (!wait_ms && !does_settle)
 		return r;
 	if (!does_settle && (r = check_waiting(call, err)) < 0)

@@ -763,14 +763,13 @@ static void visit_left(struct memory *m)
 	struct tenant *t;
 
 	LIST_FOREACH(t, &m->agent->tenants, link) {
-		bool was_any = false, is_any = false;
+		bool was_any = false;
 
 		for (uint32_t i = 0; i < t->n && !t->is_ending; i++) {
 			was_any |= share_is_any(&t->devices[i]);
 			share_look(&t->devices[i], &m->open, m->open_question, &m->daemon_seq);
-			is_any |= share_is_any(&t->devices[i]);
 		}
-		if (was_any && !is_any && tenant_has_ended(t, now))
+		if (was_any && tenant_has_ended(t, now))
 			tenant_end(t);
 	}
 }

@@ -778,10 +778,17 @@ bool tenant_has_ended(const struct tenant *t, uint64_t now)
 	return false;
 }
 
-bool tenant_is_settling(const struct tenant *t, uint64_t now)
+bool tenant_is_any_settling(const struct agent *agent)
 {
-	return !t->is_ending && !t->n_processes && t->owner_fd < 0 &&
-		t->lifetime == TENANT_PROCESS && clock_since_ns(now, t->alone_ns) < MEMORY_GRACE_NS;
+	const uint64_t now = clock_now_ns();
+	const struct tenant *t;
+
+	LIST_FOREACH(t, &agent->tenants, link)
+		if (!t->is_ending && !t->n_processes && t->owner_fd < 0 &&
+			t->lifetime == TENANT_PROCESS &&
+			clock_since_ns(now, t->alone_ns) < MEMORY_GRACE_NS)
+			return true;
+	return false;
 }
 
 void tenant_end(struct tenant *t)

@@ -198,8 +198,8 @@ int tenant_change_to(struct tenant *tenant, const struct spec *spec, const uint6
 
 /* Whether its lifetime is over, by what has registered. */
 bool tenant_has_ended(const struct tenant *tenant, uint64_t now);
-/* All but memory that its programs have shared has ended, a moment ago. */
-bool tenant_is_settling(const struct tenant *tenant, uint64_t now);
+/* Of one, all but memory that its programs have shared has ended, a moment ago. */
+bool tenant_is_any_settling(const struct agent *agent);
 /* It has ended: kills it, or if it is a container's, when no process of that is left. */
 void tenant_end(struct tenant *tenant);
 
