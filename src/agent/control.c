@@ -53,7 +53,8 @@ struct control {
 	uint32_t n_wishes;
 	struct loop_timer timer;
 	bool is_trying;
-	bool is_last_try; /* of one that does not wait */
+	bool is_last_try;  /* of one that does not wait */
+	bool is_in_wishes; /* whose connections may end meanwhile */
 };
 
 struct call {
@@ -1025,10 +1026,13 @@ void control_conn_gone(struct conn *c)
 		return;
 	for (w = TAILQ_FIRST(&control->wishes); w; w = next) {
 		next = TAILQ_NEXT(w, link);
-		if (w->conn == c && !control->is_trying)
+		if (w->conn != c)
+			continue;
+		w->conn = NULL;
+		if (control->is_in_wishes) /* the next round forgets it */
+			loop_set_timer(&control->timer, clock_now_ns());
+		else
 			forget(control, w);
-		else if (w->conn == c)
-			w->conn = NULL;
 	}
 }
 
@@ -1064,6 +1068,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	uint64_t next_ns = CLOCK_NEVER;
 	struct wish *w, *next;
 
+	control->is_in_wishes = true;
 	for (w = TAILQ_FIRST(&control->wishes); w; w = next) {
 		int r;
 
@@ -1079,6 +1084,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 			expire(control, w);
 		forget(control, w);
 	}
+	control->is_in_wishes = false;
 	if (next_ns != CLOCK_NEVER && !loop_timer_is_armed(timer))
 		loop_set_timer(timer, next_ns);
 }

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "agent/client.h"
 #include "agent/control.h"
 #include "agent/user.h"
+#include "base/cleanup.h"
 #include "own-agent.h"
 
 #define SOMEBODY 12345u
@@ -118,6 +120,50 @@ static void one_user_leaves_room_for_others_that_wait(void **state)
 	rig_stop(&rig);
 }
 
+static bool has_no_conns(const struct rig *rig)
+{
+	return LIST_EMPTY(&rig->agent->conns);
+}
+
+/* It reads nothing more, and has several requests that wait: the first answer ends it. */
+static void an_answer_that_nobody_hears_ends_its_connection_alone(void **state)
+{
+	static const char *const texts[] = {
+		"{\"cmd\":\"create\",\"spec\":{\"request\":\"2\"},\"wait_ms\":20}",
+		"{\"cmd\":\"create\",\"spec\":{\"request\":\"2\"},\"wait_ms\":-1}"};
+	_Alignas(8) char packet[sizeof(struct msg_control) + 128] = "";
+	struct msg_control *m = (struct msg_control *)packet;
+	struct rig rig;
+	struct tenant *t;
+	int pair[2];
+
+	rig_start(&rig);
+	assert_ok(rig_make_tenant(&rig, 0, &t));
+	for (size_t first = 0; first < ARRAY_SIZE(texts); first++) {
+		struct conn *c;
+
+		assert_ok(socketpair(
+			AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
+		assert_ok(client_accept(rig.agent, pair[0], USER_UID, 0, &c));
+		for (size_t i = 0; i < 4; i++) {
+			const char *text = texts[(first + i) % ARRAY_SIZE(texts)];
+			const uint32_t size = (uint32_t)(sizeof(*m) + strlen(text));
+
+			msg_head_init(&m->head, MSG_CONTROL, size, 1);
+			memcpy(m->text, text, strlen(text));
+			client_packet(c, packet, size, NULL, 0);
+		}
+		assert_ok(shutdown(pair[1], SHUT_RD));
+		while (!has_no_conns(&rig)) {
+			assert_true(loop_run_once(rig.agent->loop, CLOCK_NEVER) >= 0);
+			agent_after_batch(rig.agent);
+		}
+		close(pair[1]);
+	}
+	rig_stop(&rig);
+}
+
 UNIT_MAIN(UNIT(ids_are_never_0_nor_in_use), UNIT(one_user_leaves_room_for_others),
 	UNIT(one_user_leaves_descriptors_for_others),
-	UNIT(one_user_leaves_room_for_others_that_wait))
+	UNIT(one_user_leaves_room_for_others_that_wait),
+	UNIT(an_answer_that_nobody_hears_ends_its_connection_alone))
