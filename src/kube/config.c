@@ -12,7 +12,8 @@
 #include "base/base64.h"
 #include "base/fd.h"
 #include "base/parse.h"
-#include "kube/yaml.h"
+#include "fields/yaml.h"
+#include "kube/json.h"
 
 /* One file, parsed. */
 struct source_file {
@@ -382,7 +383,7 @@ static int parse_file(struct reader *reader, const struct kube_config_text *text
 {
 	_cleanup_json_ json_t *documents = NULL;
 	json_t *json;
-	int r = kube_yaml_parse(text->text, &documents, err);
+	int r = yaml_parse(text->text, &documents, err);
 
 	if (r < 0)
 		return fail_within(err, r, "%s", text->name);

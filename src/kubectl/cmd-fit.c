@@ -13,8 +13,9 @@
 #include "base/fd.h"
 #include "base/rand.h"
 #include "cmdline/json.h"
+#include "fields/yaml.h"
+#include "kube/json.h"
 #include "kube/time.h"
-#include "kube/yaml.h"
 #include "kubectl/commands.h"
 #include "kubectl/kubectl-text.h"
 #include "kubectl/pods.h"
@@ -45,7 +46,7 @@ static int read_file(const char *name, json_t **ret, struct error *err)
 
 	if (r < 0 && !strcmp(name, "-"))
 		return fail_errno(err, -r, "read stdin");
-	r = r < 0 ? r : kube_yaml_parse(buf_str(&text), &documents, err);
+	r = r < 0 ? r : yaml_parse(buf_str(&text), &documents, err);
 	if (r < 0)
 		return fail_within(err, r, "%s", name);
 	return pods_read(documents, name, ret, err);

@@ -13,7 +13,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "kuberules/read.h"
+#include "fields/read.h"
 
 struct label {
 	const char *key, *value;

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/cleanup.h"
-#include "kuberules/read.h"
+#include "fields/read.h"
 
 const char *const taint_effect_words[TAINT_EFFECTS] = {
 	[TAINT_NO_SCHEDULE] = "NoSchedule",

@@ -8,9 +8,9 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "fields/read.h"
 #include "kuberules/node.h"
 #include "kuberules/pod.h"
-#include "kuberules/read.h"
 #include "kuberules/storage.h"
 
 /* Placing needs no more of a namespace than its labels. */

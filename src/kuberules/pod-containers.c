@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "kuberules/read.h"
+#include "fields/read.h"
 
 static const char *const protocol_words[] = {
 	[PORT_TCP] = "TCP",

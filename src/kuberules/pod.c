@@ -8,8 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "fields/read.h"
 #include "kuberules/pod-containers.h"
-#include "kuberules/read.h"
 
 static const char *const toleration_words[] = {
 	[TOLERATION_EQUAL] = "Equal",

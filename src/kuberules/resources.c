@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "kuberules/read.h"
+#include "fields/read.h"
 #include "spec/quantity.h"
 
 static int64_t *find_other(const struct resources *r, const char *name)

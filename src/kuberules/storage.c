@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "kuberules/read.h"
+#include "fields/read.h"
 #include "spec/quantity.h"
 
 /* Sources of volumes; with what names the disk, where placing has rules for them. */

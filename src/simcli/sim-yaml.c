@@ -22,7 +22,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "kube/yaml.h"
+#include "fields/yaml.h"
 #include "place/place-gang.h"
 #include "place/place-queue.h"
 #include "simcli/sim.h"
@@ -799,7 +799,7 @@ static int load(struct fy_parser *parser, struct str text, struct fy_diag *diag,
 	if (!document && !fy_parser_get_stream_error(parser))
 		return fail(err, EINVAL, "the file is empty: 'nodes:' and 'tasks:' are expected");
 	if (!document || (!next && fy_parser_get_stream_error(parser)))
-		return kube_yaml_fail(diag, err);
+		return yaml_fail(diag, err);
 	if (next) {
 		const struct fy_mark *mark = fy_document_state_start_mark(
 			fy_document_get_document_state(next));
@@ -825,7 +825,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 
 	if (!diag)
 		return fail(err, ENOMEM, "out of memory for YAML");
-	if (kube_yaml_check_text(text, err) < 0)
+	if (yaml_check_text(text, err) < 0)
 		return -EINVAL;
 	fy_diag_set_collect_errors(diag, true);
 	parser = fy_parser_create(&config);

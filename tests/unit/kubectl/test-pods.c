@@ -5,15 +5,15 @@
 #include <errno.h>
 
 #include "cmdline/json.h"
+#include "fields/yaml.h"
 #include "kube/json.h"
-#include "kube/yaml.h"
 #include "kubectl/pods.h"
 
 static int read_text(const char *text, json_t **ret, struct error *err)
 {
 	_cleanup_json_ json_t *documents = NULL;
 
-	assert_ok(kube_yaml_parse(str_from(text), &documents, err));
+	assert_ok(yaml_parse(str_from(text), &documents, err));
 	return pods_read(documents, "f.yaml", ret, err);
 }
 

@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "cmdline/json.h"
+#include "fields/yaml.h"
 #include "kube/json.h"
 #include "kube/time.h"
-#include "kube/yaml.h"
 #include "kubectl/draw.h"
 #include "kubectl/report.h"
 #include "kubectl/throttle.h"
@@ -54,7 +54,7 @@ static json_t *of(const char *text)
 {
 	json_t *list = NULL;
 
-	assert_ok(kube_yaml_parse(str_from(text), &list, NULL));
+	assert_ok(yaml_parse(str_from(text), &list, NULL));
 	return list;
 }
 

@@ -3,7 +3,8 @@
 
 #include <errno.h>
 
-#include "kube/yaml.h"
+#include "fields/yaml.h"
+#include "kube/json.h"
 
 static void expect(const char *yaml, const char *want)
 {
@@ -11,7 +12,7 @@ static void expect(const char *yaml, const char *want)
 	_cleanup_free_ char *text = NULL;
 	struct error err = {0};
 
-	if (kube_yaml_parse(str_from(yaml), &json, &err) < 0)
+	if (yaml_parse(str_from(yaml), &json, &err) < 0)
 		fail_msg("%s: %s", yaml, err.msg);
 	text = kube_json_format(json);
 	assert_string_equal(text, want);
@@ -50,7 +51,7 @@ static void refuses_what_could_stand_for_more(void **state)
 		json_t *json = NULL;
 
 		err.msg[0] = '\0';
-		if (kube_yaml_parse(str_from(bad[i]), &json, &err) >= 0)
+		if (yaml_parse(str_from(bad[i]), &json, &err) >= 0)
 			fail_msg("was read: %s", bad[i]);
 		assert_true(err.msg[0]);
 	}
@@ -65,18 +66,18 @@ static void limits_size_and_depth(void **state)
 		buf_add_text(&text, "[");
 	for (unsigned int i = 0; i < YAML_DEPTH_MAX + 1; i++)
 		buf_add_text(&text, "]");
-	assert_ok(kube_yaml_parse((struct str){text.p + 1, text.n - 2}, &json, NULL));
+	assert_ok(yaml_parse((struct str){text.p + 1, text.n - 2}, &json, NULL));
 	json_decref(json);
 	buf_clear(&text);
 	for (unsigned int i = 0; i < YAML_DEPTH_MAX + 2; i++)
 		buf_add_text(&text, "[");
 	for (unsigned int i = 0; i < YAML_DEPTH_MAX + 2; i++)
 		buf_add_text(&text, "]");
-	assert_int_equal(kube_yaml_parse(buf_str(&text), &json, NULL), -EMSGSIZE);
+	assert_int_equal(yaml_parse(buf_str(&text), &json, NULL), -EMSGSIZE);
 	buf_clear(&text);
 	while (text.n <= YAML_MAX_BYTES)
 		buf_add_text(&text, "#\n");
-	assert_int_equal(kube_yaml_parse(buf_str(&text), &json, NULL), -EMSGSIZE);
+	assert_int_equal(yaml_parse(buf_str(&text), &json, NULL), -EMSGSIZE);
 }
 
 UNIT_MAIN(UNIT(reads_as_kubectl_does), UNIT(reads_several_documents),

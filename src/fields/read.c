@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON objects into structs: see read.h. */
-#include "kuberules/read.h"
+#include "fields/read.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  *
  * null is as good as absent. A field with no reader is known and of no concern.
  */
-#ifndef KUBERULES_READ_H
-#define KUBERULES_READ_H
+#ifndef FIELDS_READ_H
+#define FIELDS_READ_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/yaml.h"
+#include "fields/yaml.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <libfyaml.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/cleanup.h"
+
+DEFINE_CLEANUP(json_t *, json_decref)
 DEFINE_CLEANUP(struct fy_document *, fy_document_destroy)
 DEFINE_CLEANUP(struct fy_diag *, fy_diag_destroy)
 DEFINE_CLEANUP(struct fy_parser *, fy_parser_destroy)
@@ -98,7 +102,7 @@ static int from_scalar(struct fy_node *node, json_t **ret_json, struct error *er
 static int from_mapping(
 	struct fy_node *node, unsigned int depth, json_t **ret_json, struct error *err)
 {
-	_cleanup_json_ json_t *object = json_object();
+	_cleanup_(json_decref_p) json_t *object = json_object();
 	struct fy_node_pair *pair;
 	void *at = NULL;
 	int r;
@@ -132,7 +136,7 @@ static int from_mapping(
 static int from_sequence(
 	struct fy_node *node, unsigned int depth, json_t **ret_json, struct error *err)
 {
-	_cleanup_json_ json_t *array = json_array();
+	_cleanup_(json_decref_p) json_t *array = json_array();
 	struct fy_node *item;
 	void *at = NULL;
 	int r;
@@ -169,7 +173,7 @@ static int from_node(struct fy_node *node, unsigned int depth, json_t **ret_json
 	return from_scalar(node, ret_json, err);
 }
 
-int kube_yaml_fail(struct fy_diag *diag, struct error *err)
+int yaml_fail(struct fy_diag *diag, struct error *err)
 {
 	void *at = NULL;
 	const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &at);
@@ -191,7 +195,7 @@ static bool may_begin_line(struct str before)
 	return !before.n;
 }
 
-int kube_yaml_check_text(struct str text, struct error *err)
+int yaml_check_text(struct str text, struct error *err)
 {
 	unsigned int line = 1;
 
@@ -218,7 +222,7 @@ static int read_documents(
 		int r;
 
 		if (!document)
-			return fy_parser_get_stream_error(parser) ? kube_yaml_fail(diag, err) : 0;
+			return fy_parser_get_stream_error(parser) ? yaml_fail(diag, err) : 0;
 		r = from_node(fy_document_root(document), 0, &json, err);
 		if (r < 0)
 			return r;
@@ -229,18 +233,18 @@ static int read_documents(
 	}
 }
 
-int kube_yaml_parse(struct str text, json_t **ret_documents, struct error *err)
+int yaml_parse(struct str text, json_t **ret_documents, struct error *err)
 {
 	struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
 	_cleanup_(fy_diag_destroy_p) struct fy_diag *diag = NULL;
 	struct fy_parse_cfg config = {.flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS};
 	_cleanup_(fy_parser_destroy_p) struct fy_parser *parser = NULL;
-	_cleanup_json_ json_t *documents = json_array();
+	_cleanup_(json_decref_p) json_t *documents = json_array();
 	int r;
 
 	if (text.n > YAML_MAX_BYTES)
 		return fail(err, EMSGSIZE, "more than %u bytes of YAML", YAML_MAX_BYTES);
-	r = kube_yaml_check_text(text, err);
+	r = yaml_check_text(text, err);
 	if (r < 0)
 		return r;
 	diag = fy_diag_create(&diag_config);
