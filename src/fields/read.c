@@ -3,6 +3,7 @@
 #include "fields/read.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -56,6 +57,94 @@ int read_some(struct arena *arena, json_t *object, const struct read_field *fiel
 {
 	return read_object(arena, object, fields, n, into, false, err);
 }
+
+/* ---- files ---- */
+
+/* With '-' for '_', where the table takes them for the same. */
+static void copy_name(const struct read_table *table, const char *key, char *ret_name)
+{
+	snprintf(ret_name, READ_NAME_MAX + 1, "%s", key);
+	for (char *p = ret_name; table->is_dash_taken && *p; p++)
+		*p = *p == '_' ? '-' : *p;
+}
+
+/* Is one of the same name before that key? Only '_' makes two keys of an object the same name. */
+static bool was_there(
+	const struct read_table *table, json_t *object, const char *key, const char *name)
+{
+	char other[READ_NAME_MAX + 1];
+	const char *before;
+	json_t *value;
+
+	if (!table->is_dash_taken || !strchr(name, '-'))
+		return false;
+	json_object_foreach(object, before, value) {
+		if (before == key)
+			break;
+		copy_name(table, before, other);
+		if (!strcmp(other, name))
+			return true;
+	}
+	return false;
+}
+
+static int fail_name(const struct read_table *table, unsigned int line, const char *name, int r,
+	struct error *err)
+{
+	return fail_within(err, r, "line %u: %s%s%s", line, table->quote, name, table->quote);
+}
+
+static int fail_value(unsigned int line, const char *name, int r, struct error *err)
+{
+	char inner[sizeof(err->msg)];
+
+	if (!err || err->msg[0] != ' ')
+		return fail_within(err, r, "line %u: %s", line, name);
+	memcpy(inner, err->msg, sizeof(inner));
+	return fail(err, -r, "line %u: %s%.200s", line, name, inner);
+}
+
+static int read_one(const struct yaml_file *file, json_t *object, const struct read_table *table,
+	const char *key, json_t *value, void *into, struct error *err)
+{
+	const unsigned int line = yaml_line(file, key), twice = yaml_line_twice(file, key);
+	const struct read_field *field;
+	char name[READ_NAME_MAX + 1];
+	int r;
+
+	if (strlen(key) > READ_NAME_MAX)
+		return fail(err, EINVAL,
+			"line %u: a field's name: a text of up to %d characters is expected", line,
+			READ_NAME_MAX);
+	copy_name(table, key, name);
+	if (twice || was_there(table, object, key, name))
+		return fail_name(table, twice ? twice : line, name,
+			fail(err, EEXIST, "it is there twice"), err);
+	field = find_field(table->fields, table->n, name);
+	if (!field) {
+		r = table->other(table, name, value, into, err);
+		return r < 0 ? fail_name(table, line, name, r, err) : 0;
+	}
+	r = field->read(NULL, value, (char *)into + field->offset, err);
+	return r < 0 ? fail_value(line, name, r, err) : 0;
+}
+
+int read_lined(const struct yaml_file *file, json_t *object, const struct read_table *table,
+	void *into, struct error *err)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(object, key, value) {
+		int r = read_one(file, object, table, key, value, into, err);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- values ---- */
 
 int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, void **ret_items,
 	uint32_t *ret_n, struct error *err)

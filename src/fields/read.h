@@ -17,9 +17,11 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "fields/yaml.h"
 
 #define READ_LIST_MAX 4096 /* items of one list, members of one map */
 #define READ_TEXT_MAX 4096 /* bytes of a text that is kept */
+#define READ_NAME_MAX 127  /* bytes of a field's name in a file */
 
 /* Reads value into *into, of the type that the reader says. -EINVAL, -ENOTSUP, -E2BIG, -ENOMEM. */
 typedef int read_fn(struct arena *arena, json_t *value, void *into, struct error *err);
@@ -34,6 +36,11 @@ struct read_field {
 	{ \
 		name, reader, offsetof(type, member) \
 	}
+/* The reader gets the struct itself, for what is more than one member. */
+#define READ_WHOLE(name, reader) \
+	{ \
+		name, reader, 0 \
+	}
 #define READ_NOTHING(name) \
 	{ \
 		name, NULL, 0 \
@@ -45,6 +52,27 @@ int read_fields(struct arena *arena, json_t *object, const struct read_field *fi
 
 /* As read_fields, of an object whose other fields are of no concern. */
 int read_some(struct arena *arena, json_t *object, const struct read_field *fields, size_t n,
+	void *into, struct error *err);
+
+/*
+ * A table for the objects of a file (yaml.h), where the first error ends the reading and begins with
+ * the line of its field: "line 3: cpu: 'x': ...". null is a value like others. `other` gets what the
+ * table does not name, with `into`: 0 (it has been read) or the error.
+ */
+struct read_table {
+	const struct read_field *fields;
+	size_t n;
+	const char *quote;  /* around a name that is there twice, or that `other` refuses */
+	bool is_dash_taken; /* '_' in a name means '-' */
+	int (*other)(const struct read_table *table, const char *name, json_t *value, void *into,
+		struct error *err);
+};
+
+/*
+ * As read_fields, by a table for files. A reader's sentence that begins with a blank follows the
+ * field's name without a colon. The readers have no arena. -EEXIST: a field is there twice.
+ */
+int read_lined(const struct yaml_file *file, json_t *object, const struct read_table *table,
 	void *into, struct error *err);
 
 /* An array of items: *ret_items is of json_array_size(value), zero where an item failed. */
@@ -62,6 +90,16 @@ int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, vo
 \
 		return read_list(arena, value, sizeof(type), item_reader, (void **)&list->v, \
 			&list->n, err); \
+	}
+
+/* Defines a reader that has `plain` give the text of a value, and `parse` read that into type. */
+#define READ_PARSED(name, plain, type, parse) \
+	static int name(struct arena *arena, json_t *value, void *into, struct error *err) \
+	{ \
+		struct str text; \
+		int r = plain(value, &text, err); \
+\
+		return r < 0 ? r : parse(text, (type *)into, err); \
 	}
 
 /* Defines a reader of objects into type by its table. */

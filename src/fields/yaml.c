@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libfyaml's tree into jansson's values: see yaml.h. Lines are a side table, by the address of a
+ * value or of a key. jansson keeps both where they are while the object lives. The table is sorted
+ * once the whole text is read.
+ */
 #include "fields/yaml.h"
 
 #include <ctype.h>
@@ -7,26 +12,132 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 
 DEFINE_CLEANUP(json_t *, json_decref)
 DEFINE_CLEANUP(struct fy_document *, fy_document_destroy)
-DEFINE_CLEANUP(struct fy_diag *, fy_diag_destroy)
-DEFINE_CLEANUP(struct fy_parser *, fy_parser_destroy)
 
 #define WORD_MAX 64
 
-static int from_node(
-	struct fy_node *node, unsigned int depth, json_t **ret_json, struct error *err);
+struct yaml_line {
+	const void *at;
+	unsigned int line;
+	bool is_twice;
+};
 
-static int line_of(struct fy_node *node)
+/* file: NULL, or whose lines are kept, and whose scalars stay text. */
+struct conversion {
+	struct yaml_file *file;
+	bool ignores_tags;
+	struct error *err;
+};
+
+static int from_node(
+	struct conversion *c, struct fy_node *node, unsigned int depth, json_t **ret_json);
+
+static unsigned int line_of(struct fy_node *node)
 {
 	const struct fy_mark *mark = NULL;
 
 	if (fy_node_is_scalar(node) && fy_node_get_scalar_token(node))
 		mark = fy_token_start_mark(fy_node_get_scalar_token(node));
-	return mark ? mark->line + 1 : 0;
+	return mark ? (unsigned int)mark->line + 1 : 0;
 }
+
+/* Of a list or a mapping: the first scalar in it. */
+static unsigned int first_line_of(struct fy_node *node)
+{
+	for (unsigned int depth = 0; node && depth < YAML_DEPTH_MAX; depth++) {
+		void *at = NULL;
+
+		if (fy_node_is_scalar(node))
+			return line_of(node);
+		if (fy_node_is_sequence(node))
+			node = fy_node_sequence_iterate(node, &at);
+		else
+			node = fy_node_pair_key(fy_node_mapping_iterate(node, &at));
+	}
+	return 0;
+}
+
+/* ---- lines ---- */
+
+static int note_line(struct conversion *c, const void *at, unsigned int line, bool is_twice)
+{
+	struct yaml_file *file = c->file;
+
+	if (!file || !line)
+		return 0;
+	if (array_grow(&file->line, &file->lines_room, file->n_lines + 1ull, sizeof(*file->line)) <
+		0)
+		return fail(c->err, ENOMEM, "out of memory for YAML");
+	file->line[file->n_lines++] = (struct yaml_line){at, line, is_twice};
+	return 0;
+}
+
+/* By address, and then the key's first place before its others. */
+static int compare_lines(const void *a, const void *b)
+{
+	const struct yaml_line *x = a, *y = b;
+
+	if (x->at != y->at)
+		return (uintptr_t)x->at < (uintptr_t)y->at ? -1 : 1;
+	if (x->is_twice != y->is_twice)
+		return x->is_twice ? 1 : -1;
+	return x->line < y->line ? -1 : x->line > y->line;
+}
+
+/* The first one that is not before it. */
+static const struct yaml_line *find_line(
+	const struct yaml_file *file, const struct yaml_line *wanted)
+{
+	uint32_t from = 0, end = file->n_lines;
+
+	while (from < end) {
+		const uint32_t middle = from + (end - from) / 2;
+
+		if (compare_lines(&file->line[middle], wanted) < 0)
+			from = middle + 1;
+		else
+			end = middle;
+	}
+	return from < file->n_lines && file->line[from].at == wanted->at &&
+			file->line[from].is_twice == wanted->is_twice
+		? &file->line[from]
+		: NULL;
+}
+
+unsigned int yaml_line(const struct yaml_file *file, const void *value_or_key)
+{
+	const struct yaml_line *line = find_line(file, &(struct yaml_line){.at = value_or_key});
+
+	return line ? line->line : 0;
+}
+
+unsigned int yaml_line_twice(const struct yaml_file *file, const char *key)
+{
+	const struct yaml_line *line = find_line(
+		file, &(struct yaml_line){.at = key, .is_twice = true});
+
+	return line ? line->line : 0;
+}
+
+static const char *key_at(const json_t *object, const char *name)
+{
+	void *at = json_object_iter_at((json_t *)object, name);
+
+	return at ? json_object_iter_key(at) : NULL;
+}
+
+unsigned int yaml_line_of(const struct yaml_file *file, const json_t *object, const char *name)
+{
+	const char *key = key_at(object, name);
+
+	return key ? yaml_line(file, key) : 0;
+}
+
+/* ---- values ---- */
 
 static bool is_one_of(const char *word, const char *const *words)
 {
@@ -84,103 +195,159 @@ static json_t *plain(struct str text)
 	return json ? json : json_stringn(text.p ? text.p : "", text.n);
 }
 
-static int from_scalar(struct fy_node *node, json_t **ret_json, struct error *err)
+static int from_scalar(struct conversion *c, struct fy_node *node, json_t **ret_json)
 {
 	struct str text;
 	json_t *json;
+	int r;
 
+	if (c->file && fy_node_is_null(node)) {
+		*ret_json = json_null();
+		return 0;
+	}
 	text.p = fy_node_get_scalar(node, &text.n);
 	if (!text.p)
 		text = STR("");
-	json = fy_node_get_style(node) == FYNS_PLAIN ? plain(text) : json_stringn(text.p, text.n);
+	json = !c->file && fy_node_get_style(node) == FYNS_PLAIN ? plain(text)
+								 : json_stringn(text.p, text.n);
 	if (!json)
-		return fail(err, EINVAL, "line %d: no UTF-8", line_of(node));
-	*ret_json = json;
+		return fail(c->err, EINVAL, "line %u: no UTF-8", line_of(node));
+	r = note_line(c, json, line_of(node), false);
+	if (r < 0)
+		json_decref(json);
+	else
+		*ret_json = json;
+	return r;
+}
+
+/* What no reader of text takes. */
+static int from_alias(struct conversion *c, struct fy_node *node, json_t **ret_json)
+{
+	_cleanup_(json_decref_p) json_t *json = json_integer(0);
+	int r = json ? note_line(c, json, line_of(node), false)
+		     : fail(c->err, ENOMEM, "out of memory for YAML");
+
+	if (r == 0)
+		*ret_json = TAKE_PTR(json);
+	return r;
+}
+
+static int key_of(struct conversion *c, struct fy_node_pair *pair, char **ret_key)
+{
+	struct fy_node *name = fy_node_pair_key(pair);
+	struct str text;
+	char *key;
+
+	if (!name || !fy_node_is_scalar(name) || fy_node_is_alias(name))
+		return fail(c->err, EINVAL, "line %u: a key must be a text",
+			first_line_of(name ? name : fy_node_pair_value(pair)));
+	text.p = fy_node_get_scalar(name, &text.n);
+	key = str_dup(text.p ? text : STR(""));
+	if (!key)
+		return fail(c->err, ENOMEM, "out of memory for YAML");
+	if (strlen(key) != text.n) {
+		free(key);
+		return fail(c->err, EINVAL, "line %u: a key has a NUL in it", line_of(name));
+	}
+	*ret_key = key;
 	return 0;
 }
 
+static int from_pair(
+	struct conversion *c, struct fy_node_pair *pair, unsigned int depth, json_t *object)
+{
+	struct fy_node *name = fy_node_pair_key(pair);
+	_cleanup_free_ char *key = NULL;
+	json_t *value = NULL;
+	int r = key_of(c, pair, &key);
+
+	if (r < 0)
+		return r;
+	if (json_object_get(object, key))
+		return c->file ? note_line(c, key_at(object, key), line_of(name), true)
+			       : fail(c->err, EINVAL, "line %u: '%s': it is there twice",
+					 line_of(name), key);
+	r = from_node(c, fy_node_pair_value(pair), depth + 1, &value);
+	if (r < 0)
+		return r;
+	if (json_object_set_new(object, key, value) < 0)
+		return fail(c->err, EINVAL, "line %u: no UTF-8, or out of memory", line_of(name));
+	return note_line(c, key_at(object, key), line_of(name), false);
+}
+
 static int from_mapping(
-	struct fy_node *node, unsigned int depth, json_t **ret_json, struct error *err)
+	struct conversion *c, struct fy_node *node, unsigned int depth, json_t **ret_json)
 {
 	_cleanup_(json_decref_p) json_t *object = json_object();
 	struct fy_node_pair *pair;
 	void *at = NULL;
-	int r;
+	int r = object ? note_line(c, object, first_line_of(node), false)
+		       : fail(c->err, ENOMEM, "out of memory for YAML");
 
-	while ((pair = fy_node_mapping_iterate(node, &at))) {
-		struct fy_node *name = fy_node_pair_key(pair);
-		_cleanup_free_ char *key = NULL;
-		json_t *value = NULL;
-		struct str text = STR("");
-
-		if (!name || !fy_node_is_scalar(name) || fy_node_is_alias(name))
-			return fail(err, EINVAL, "a key must be a text");
-		text.p = fy_node_get_scalar(name, &text.n);
-		key = str_dup(text);
-		if (!key)
-			return fail(err, ENOMEM, "out of memory for YAML");
-		if (strlen(key) != text.n || json_object_get(object, key))
-			return fail(err, EINVAL, "line %d: '%s' is there twice, or has a NUL",
-				line_of(name), key);
-		r = from_node(fy_node_pair_value(pair), depth + 1, &value, err);
-		if (r < 0)
-			return r;
-		if (json_object_set_new(object, key, value) < 0)
-			return fail(
-				err, EINVAL, "line %d: no UTF-8, or out of memory", line_of(name));
-	}
-	*ret_json = TAKE_PTR(object);
-	return 0;
+	while (r == 0 && (pair = fy_node_mapping_iterate(node, &at)))
+		r = from_pair(c, pair, depth, object);
+	if (r == 0)
+		*ret_json = TAKE_PTR(object);
+	return r;
 }
 
 static int from_sequence(
-	struct fy_node *node, unsigned int depth, json_t **ret_json, struct error *err)
+	struct conversion *c, struct fy_node *node, unsigned int depth, json_t **ret_json)
 {
 	_cleanup_(json_decref_p) json_t *array = json_array();
 	struct fy_node *item;
 	void *at = NULL;
-	int r;
+	int r = array ? note_line(c, array, first_line_of(node), false)
+		      : fail(c->err, ENOMEM, "out of memory for YAML");
 
-	while ((item = fy_node_sequence_iterate(node, &at))) {
+	while (r == 0 && (item = fy_node_sequence_iterate(node, &at))) {
 		json_t *value = NULL;
 
-		r = from_node(item, depth + 1, &value, err);
-		if (r < 0)
-			return r;
-		if (json_array_append_new(array, value) < 0)
-			return fail(err, ENOMEM, "out of memory for YAML");
+		r = from_node(c, item, depth + 1, &value);
+		if (r == 0 && json_array_append_new(array, value) < 0)
+			r = fail(c->err, ENOMEM, "out of memory for YAML");
 	}
-	*ret_json = TAKE_PTR(array);
-	return 0;
+	if (r == 0)
+		*ret_json = TAKE_PTR(array);
+	return r;
 }
 
-static int from_node(struct fy_node *node, unsigned int depth, json_t **ret_json, struct error *err)
+static int from_node(
+	struct conversion *c, struct fy_node *node, unsigned int depth, json_t **ret_json)
 {
+	bool is_alias;
 	size_t n;
 
 	if (depth > YAML_DEPTH_MAX)
-		return fail(err, EMSGSIZE, "nested deeper than %u", YAML_DEPTH_MAX);
+		return fail(c->err, EMSGSIZE, "nested deeper than %u", YAML_DEPTH_MAX);
 	if (!node) {
 		*ret_json = json_null();
 		return 0;
 	}
-	if (fy_node_is_alias(node) || fy_node_get_tag(node, &n))
-		return fail(err, EINVAL, "line %d: aliases and tags are not read", line_of(node));
+	is_alias = fy_node_is_alias(node) || (!c->ignores_tags && fy_node_get_tag(node, &n));
+	if (is_alias && !c->file)
+		return fail(
+			c->err, EINVAL, "line %u: aliases and tags are not read", line_of(node));
+	if (is_alias)
+		return from_alias(c, node, ret_json);
 	if (fy_node_is_mapping(node))
-		return from_mapping(node, depth, ret_json, err);
+		return from_mapping(c, node, depth, ret_json);
 	if (fy_node_is_sequence(node))
-		return from_sequence(node, depth, ret_json, err);
-	return from_scalar(node, ret_json, err);
+		return from_sequence(c, node, depth, ret_json);
+	return from_scalar(c, node, ret_json);
 }
 
-int yaml_fail(struct fy_diag *diag, struct error *err)
+/* ---- texts ---- */
+
+/* The first of what libfyaml has collected, as a sentence. */
+static int fail_yaml(struct fy_diag *diag, struct error *err)
 {
 	void *at = NULL;
 	const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &at);
 
 	if (!first)
 		return fail(err, EINVAL, "this is no YAML");
-	return fail(err, EINVAL, "line %d: %s", first->line, first->msg);
+	return fail(err, EINVAL, "line %d, column %d: %s", first->line, first->column, first->msg);
 }
 
 /* May a line begin behind this? YAML 1.1 has five ends of one; a byte order mark is nothing. */
@@ -195,35 +362,88 @@ static bool may_begin_line(struct str before)
 	return !before.n;
 }
 
-int yaml_check_text(struct str text, struct error *err)
+/*
+ * What libfyaml must not be given: directives ("%..." at the beginning of a line), for nobody needs
+ * them, it keeps what it has been told by one for all that follow, and 0.7.12 never comes back from
+ * some that end where the text ends; and what is no UTF-8, in which it loses memory.
+ */
+static int check_text(struct str text, struct error *err)
 {
 	unsigned int line = 1;
 
 	for (size_t i = 0, n; i < text.n; i += n) {
+		const unsigned char byte = (unsigned char)text.p[i];
+
 		n = str_utf8((struct str){text.p + i, text.n - i});
-		if (n == 0)
+		if (n == 0 || !byte || (byte < ' ' && !strchr("\t\n\r", byte)))
 			return fail(err, EINVAL, "line %u: byte 0x%02x: text in UTF-8 is right",
-				line, (unsigned char)text.p[i]);
-		if (text.p[i] == '%' && may_begin_line((struct str){text.p, i}))
-			return fail(
-				err, EINVAL, "line %u: directives ('%%') are not known here", line);
-		line += text.p[i] == '\n';
+				line, byte);
+		if (byte == '%' && may_begin_line((struct str){text.p, i}))
+			return fail(err, EINVAL, "line %u: '%%': there are no directives", line);
+		line += byte == '\n';
 	}
 	return 0;
 }
 
-static int read_documents(
-	struct fy_parser *parser, struct fy_diag *diag, json_t *documents, struct error *err)
-{
-	for (;;) {
-		_cleanup_(fy_document_destroy_p) struct fy_document *document =
-			fy_parse_load_document(parser);
-		json_t *json = NULL;
-		int r;
+/* A text while libfyaml reads it, document by document. */
+struct stream {
+	struct fy_diag *diag;
+	struct fy_parser *parser;
+};
 
-		if (!document)
-			return fy_parser_get_stream_error(parser) ? yaml_fail(diag, err) : 0;
-		r = from_node(fy_document_root(document), 0, &json, err);
+static void stream_done(struct stream *stream)
+{
+	fy_parser_destroy(stream->parser);
+	fy_diag_destroy(stream->diag);
+}
+
+static int stream_init(struct stream *stream, struct str text, size_t max_bytes, struct error *err)
+{
+	const struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
+	/* Its own look for keys that are there twice takes minutes where there are many. */
+	struct fy_parse_cfg config = {.flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS};
+	int r;
+
+	if (text.n > max_bytes)
+		return fail(err, EMSGSIZE, "more than %zu bytes of YAML", max_bytes);
+	r = check_text(text, err);
+	if (r < 0)
+		return r;
+	stream->diag = config.diag = fy_diag_create(&diag_config);
+	if (stream->diag)
+		fy_diag_set_collect_errors(stream->diag, true);
+	stream->parser = stream->diag ? fy_parser_create(&config) : NULL;
+	if (!stream->parser ||
+		fy_parser_set_string(stream->parser, text.n ? text.p : "", text.n) < 0)
+		return fail(err, ENOMEM, "out of memory for YAML");
+	return 0;
+}
+
+/* NULL at the end of the text. */
+static int stream_next(struct stream *stream, struct fy_document **ret_document, struct error *err)
+{
+	*ret_document = fy_parse_load_document(stream->parser);
+	if (!*ret_document && fy_parser_get_stream_error(stream->parser))
+		return fail_yaml(stream->diag, err);
+	return 0;
+}
+
+int yaml_parse(struct str text, json_t **ret_documents, struct error *err)
+{
+	_cleanup_(json_decref_p) json_t *documents = json_array();
+	_cleanup_(stream_done) struct stream stream = {NULL, NULL};
+	struct conversion c = {.err = err};
+	int r = stream_init(&stream, text, YAML_MAX_BYTES, err);
+
+	while (r == 0) {
+		_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL;
+		json_t *json = NULL;
+
+		r = stream_next(&stream, &document, err);
+		if (r == 0 && !document)
+			break;
+		if (r == 0)
+			r = from_node(&c, fy_document_root(document), 0, &json);
 		if (r < 0)
 			return r;
 		if (json_is_null(json))
@@ -231,32 +451,57 @@ static int read_documents(
 		else if (json_array_append_new(documents, json) < 0)
 			return fail(err, ENOMEM, "out of memory for YAML");
 	}
+	if (r == 0)
+		*ret_documents = TAKE_PTR(documents);
+	return r;
 }
 
-int yaml_parse(struct str text, json_t **ret_documents, struct error *err)
+static int fail_second(struct fy_document *document, struct error *err)
 {
-	struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
-	_cleanup_(fy_diag_destroy_p) struct fy_diag *diag = NULL;
-	struct fy_parse_cfg config = {.flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS};
-	_cleanup_(fy_parser_destroy_p) struct fy_parser *parser = NULL;
-	_cleanup_(json_decref_p) json_t *documents = json_array();
-	int r;
+	const struct fy_mark *mark = fy_document_state_start_mark(
+		fy_document_get_document_state(document));
 
-	if (text.n > YAML_MAX_BYTES)
-		return fail(err, EMSGSIZE, "more than %u bytes of YAML", YAML_MAX_BYTES);
-	r = yaml_check_text(text, err);
+	return fail(err, EINVAL, "line %d: a second document begins: there can be one only",
+		mark ? mark->line + 1 : 0);
+}
+
+static int read_file(struct stream *stream, const struct yaml_file_params *params,
+	struct conversion *c, struct error *err)
+{
+	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL, *next = NULL;
+	int r = stream_next(stream, &document, err);
+
+	if (r == 0 && document)
+		r = stream_next(stream, &next, err);
+	if (r < 0 || !document)
+		return r;
+	if (next && params->is_alone)
+		return fail_second(next, err);
+	return from_node(c, fy_document_root(document), 0, &c->file->root);
+}
+
+int yaml_file_parse(struct str text, const struct yaml_file_params *params,
+	struct yaml_file *ret_file, struct error *err)
+{
+	_cleanup_(yaml_file_done) struct yaml_file file = {.root = NULL};
+	_cleanup_(stream_done) struct stream stream = {NULL, NULL};
+	struct conversion c = {.file = &file, .ignores_tags = params->ignores_tags, .err = err};
+	int r = stream_init(&stream, text, params->max_bytes, err);
+
+	if (r == 0)
+		r = read_file(&stream, params, &c, err);
 	if (r < 0)
 		return r;
-	diag = fy_diag_create(&diag_config);
-	config.diag = diag;
-	if (diag)
-		fy_diag_set_collect_errors(diag, true);
-	parser = diag ? fy_parser_create(&config) : NULL;
-	if (!parser || !documents || fy_parser_set_string(parser, text.n ? text.p : "", text.n) < 0)
-		return fail(err, ENOMEM, "out of memory for YAML");
-	r = read_documents(parser, diag, documents, err);
-	if (r < 0)
-		return r;
-	*ret_documents = TAKE_PTR(documents);
+	if (file.n_lines)
+		qsort(file.line, file.n_lines, sizeof(*file.line), compare_lines);
+	*ret_file = file;
+	file = (struct yaml_file){.root = NULL};
 	return 0;
+}
+
+void yaml_file_done(struct yaml_file *file)
+{
+	json_decref(file->root);
+	free(file->line);
+	*file = (struct yaml_file){.root = NULL};
 }

@@ -16,12 +16,11 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <libfyaml.h>
-#include <stdlib.h>
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "fields/read.h"
 #include "fields/yaml.h"
 #include "place/place-gang.h"
 #include "place/place-queue.h"
@@ -30,11 +29,8 @@
 #define VALUE_MAX 128
 #define COPIES_MAX 100000u
 
-DEFINE_CLEANUP(struct fy_document *, fy_document_destroy)
-DEFINE_CLEANUP(struct fy_diag *, fy_diag_destroy)
-DEFINE_CLEANUP(struct fy_parser *, fy_parser_destroy)
-
 struct reader {
+	const struct yaml_file *file;
 	struct cluster *cluster;
 	struct workload *workload;
 	uint32_t gangs;
@@ -49,17 +45,26 @@ const char *const sim_network_kinds[PLACE_NETWORK_KINDS] = {
 
 enum list { NODES, QUEUES, NETWORKS, TASKS, LISTS };
 
-static const char *const list_names[LISTS] = {
-	[NODES] = "nodes", [QUEUES] = "queues", [NETWORKS] = "networks", [TASKS] = "tasks"};
-
 /* One entry of a list while its fields are read. */
 struct node_entry {
+	struct reader *reader;
 	struct cluster_node node;
 	uint64_t copies;
 	bool has_kinds, has_model, has_memory;
 };
 
+struct queue_entry {
+	struct reader *reader;
+	struct cluster_queue queue;
+};
+
+struct network_entry {
+	struct reader *reader;
+	struct cluster_network network;
+};
+
 struct task_entry {
+	struct reader *reader;
 	struct spec spec;
 	uint64_t copies, at_ns, every_ns, duration_ns;
 	uint32_t line, cpu_milli;
@@ -68,64 +73,61 @@ struct task_entry {
 	uint32_t threshold, queue, affinity, anti_affinity, preferred_anti_affinity, exclusion;
 };
 
-static int line_of(struct fy_node *node)
+/* The text of a plain value, terminated; none is an empty one. */
+static int plain(json_t *value, struct str *ret_text, struct error *err)
 {
-	const struct fy_mark *mark = NULL;
+	const struct str text = json_is_null(value)
+		? STR("")
+		: (struct str){json_string_value(value), json_string_length(value)};
 
-	if (fy_node_is_scalar(node) && fy_node_get_scalar_token(node))
-		mark = fy_token_start_mark(fy_node_get_scalar_token(node));
-	return mark ? mark->line + 1 : 0;
-}
-
-/* Of a list or a mapping: the first scalar in it. */
-static int first_line_of(struct fy_node *node)
-{
-	for (int depth = 0; node && depth < 8; depth++) {
-		void *at = NULL;
-
-		if (fy_node_is_scalar(node))
-			return line_of(node);
-		if (fy_node_is_sequence(node))
-			node = fy_node_sequence_iterate(node, &at);
-		else
-			node = fy_node_pair_key(fy_node_mapping_iterate(node, &at));
-	}
+	if (!text.p)
+		return fail(err, EINVAL, "a plain value is expected");
+	if (text.n >= VALUE_MAX || str_find(text, '\0') < text.n)
+		return fail(
+			err, EINVAL, "a text of up to %d characters is expected", VALUE_MAX - 1);
+	*ret_text = text;
 	return 0;
 }
 
-/* The text of a plain value, terminated. */
-static int scalar(
-	struct fy_node *node, const char *what, char ret[static VALUE_MAX], struct error *err)
-{
-	size_t n = 0;
-	const char *text;
-
-	if (!node || !fy_node_is_scalar(node) || fy_node_is_alias(node) ||
-		fy_node_get_tag(node, &n))
-		return fail(err, EINVAL, "%s: a plain value is expected", what);
-	text = fy_node_get_scalar(node, &n);
-	if (!text || memchr(text, 0, n) || str_copy(ret, VALUE_MAX, (struct str){text, n}) < 0)
-		return fail(err, EINVAL, "%s: a text of up to %d characters is expected", what,
-			VALUE_MAX - 1);
-	return 0;
-}
+/* ---- values ---- */
 
 /* "36" or "0.5" cores. */
-static int parse_cores(const char *value, uint32_t *ret_milli, struct error *err)
+static int parse_cores(struct str text, uint32_t *ret_milli, struct error *err)
 {
-	int r = parse_share(str_from(value), ret_milli, NULL);
+	int r = parse_share(text, ret_milli, NULL);
 
-	return r < 0 ? fail(err, -r, "'%s': cores such as 36 or 0.5 are expected, up to %d", value,
+	return r < 0 ? fail(err, -r, "'%s': cores such as 36 or 0.5 are expected, up to %d", text.p,
 			       SHARE_MAX / SHARE_ONE)
 		     : 0;
 }
 
-static int parse_name(const char *value, char ret[static SPEC_LABEL], struct error *err)
+static int parse_name_up_to(struct str text, char *ret, size_t size, struct error *err)
 {
-	if (!value[0] || str_copy(ret, SPEC_LABEL, str_from(value)) < 0)
-		return fail(err, EINVAL, "'%s': 1 to %u characters are expected", value,
-			SPEC_LABEL - 1);
+	if (!text.n || str_copy(ret, size, text) < 0)
+		return fail(
+			err, EINVAL, "'%s': 1 to %zu characters are expected", text.p, size - 1);
 	return 0;
+}
+
+static int parse_name(struct str text, char *ret, struct error *err)
+{
+	return parse_name_up_to(text, ret, SPEC_LABEL, err);
+}
+
+/* A node's: there is room behind it for the number of a copy. */
+static int parse_node_name(struct str text, char *ret, struct error *err)
+{
+	return parse_name_up_to(text, ret, SPEC_LABEL / 2, err);
+}
+
+static int parse_copies(struct str text, uint64_t *ret_copies, struct error *err)
+{
+	return parse_uint(text, 1, COPIES_MAX, ret_copies, err);
+}
+
+static int parse_time(struct str text, uint64_t *ret_ns, struct error *err)
+{
+	return parse_duration_up_to(text, WORKLOAD_TIME_MAX_NS, ret_ns, err);
 }
 
 static int parse_device_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
@@ -182,44 +184,29 @@ static int set_kinds(
 	return 0;
 }
 
-static int set_node(
-	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+static int set_model(struct str text, struct node_entry *e, struct error *err)
 {
-	struct node_entry *e = entry;
-	struct str text = str_from(value);
-	uint64_t n;
+	e->has_model = true;
+	return cluster_model(e->reader->cluster, text, &e->node.kinds[0].model, err);
+}
+
+static int set_memory(struct str text, struct node_entry *e, struct error *err)
+{
+	e->has_memory = true;
+	return parse_device_bytes(text, &e->node.kinds[0].device_bytes, err);
+}
+
+static int set_devices(struct str text, struct node_entry *e, struct error *err)
+{
+	uint64_t n = 0;
 	int r;
 
-	if (!strcmp(field, "name")) {
-		if (!text.n || str_copy(e->node.name, SPEC_LABEL / 2, text) < 0)
-			return fail(err, EINVAL, "'%s': 1 to %u characters are expected", value,
-				SPEC_LABEL / 2 - 1);
-		return 0;
-	}
-	if (!strcmp(field, "rack"))
-		return parse_name(value, e->node.rack, err);
-	if (!strcmp(field, "model")) {
-		e->has_model = true;
-		return cluster_model(reader->cluster, text, &e->node.kinds[0].model, err);
-	}
-	if (!strcmp(field, "memory")) {
-		e->has_memory = true;
-		return parse_device_bytes(text, &e->node.kinds[0].device_bytes, err);
-	}
-	if (!strcmp(field, "host-memory"))
-		return parse_bytes(text, &e->node.memory_bytes, err);
-	if (!strcmp(field, "cpu"))
-		return parse_cores(value, &e->node.cpu_milli, err);
-	if (!strcmp(field, "copies"))
-		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
-	if (strcmp(field, "devices"))
-		return -ENOENT;
 	if (str_find(text, ':') < text.n) {
 		e->has_kinds = true;
-		return set_kinds(reader, &e->node, text, err);
+		return set_kinds(e->reader, &e->node, text, err);
 	}
 	r = parse_uint(text, 0, PLACE_NODE_DEVICES_MAX, &n, err);
-	e->node.kinds[0].n_devices = r < 0 ? 0 : (uint32_t)n;
+	e->node.kinds[0].n_devices = (uint32_t)n;
 	return r;
 }
 
@@ -243,9 +230,9 @@ static int parse_devices(struct str text, uint64_t *ret_permille, struct error *
 }
 
 /* "V100:1.5:4|T4:2": of that model, quota and limit; without a limit there is none. */
-static int set_queue_models(
-	struct reader *reader, struct cluster_queue *q, struct str text, struct error *err)
+static int set_queue_models(struct str text, struct queue_entry *e, struct error *err)
 {
+	struct cluster_queue *q = &e->queue;
 	struct str one;
 
 	for (q->n_models = 0; text.p && str_split(&text, '|', &one); q->n_models++) {
@@ -257,7 +244,7 @@ static int set_queue_models(
 			return fail(
 				err, ENOSPC, "up to %u models are possible", CLUSTER_QUEUE_MODELS);
 		q->models[at].limit = PLACE_UNLIMITED;
-		r = split_model(reader, one, "MODEL:QUOTA:LIMIT is expected, such as V100:1.5:4",
+		r = split_model(e->reader, one, "MODEL:QUOTA:LIMIT is expected, such as V100:1.5:4",
 			&q->models[at].model, &quota, &limit, err);
 		r = r < 0 ? r : parse_devices(quota, &q->models[at].quota, err);
 		if (r == 0 && limit.p)
@@ -268,97 +255,74 @@ static int set_queue_models(
 	return 0;
 }
 
-static int set_queue(
-	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+static int parse_weight(struct str text, uint32_t *ret_weight, struct error *err)
 {
-	struct cluster_queue *q = entry;
-	struct str text = str_from(value);
-	uint64_t weight;
-	int r;
+	uint64_t weight = 0;
+	int r = parse_uint(text, 1, PLACE_QUEUE_WEIGHT_MAX, &weight, err);
 
-	if (!strcmp(field, "name"))
-		return parse_name(value, q->name, err);
-	if (!strcmp(field, "parent"))
-		return parse_name(value, q->parent, err);
-	if (!strcmp(field, "quota"))
-		return parse_devices(text, &q->quota, err);
-	if (!strcmp(field, "limit"))
-		return parse_devices(text, &q->limit, err);
-	if (!strcmp(field, "models"))
-		return set_queue_models(reader, q, text, err);
-	if (strcmp(field, "weight"))
-		return -ENOENT;
-	r = parse_uint(text, 1, PLACE_QUEUE_WEIGHT_MAX, &weight, err);
-	q->weight = r < 0 ? 0 : (uint32_t)weight;
+	*ret_weight = (uint32_t)weight;
 	return r;
 }
 
-static int set_network_node(
-	struct reader *reader, const char *value, uint32_t *ret_node, struct error *err)
+static int set_network_node(struct str text, struct network_entry *e, struct error *err)
 {
-	for (uint32_t i = 0; i < reader->cluster->n; i++)
-		if (!strcmp(reader->cluster->nodes[i].name, value)) {
-			*ret_node = i;
+	const struct cluster *cluster = e->reader->cluster;
+
+	for (uint32_t i = 0; i < cluster->n; i++)
+		if (str_is(text, cluster->nodes[i].name)) {
+			e->network.node = i;
 			return 0;
 		}
-	return fail(err, EINVAL, "'%s': there is no node of that name under 'nodes:'", value);
+	return fail(err, EINVAL, "'%s': there is no node of that name under 'nodes:'", text.p);
 }
 
-static int set_network_kind(const char *value, enum place_network_kind *ret_kind, struct error *err)
+static int parse_network_kind(struct str text, enum place_network_kind *ret_kind, struct error *err)
 {
 	for (size_t i = 0; i < PLACE_NETWORK_KINDS; i++)
-		if (!strcmp(sim_network_kinds[i], value)) {
+		if (str_is(text, sim_network_kinds[i])) {
 			*ret_kind = (enum place_network_kind)i;
 			return 0;
 		}
-	return fail(err, EINVAL, "'%s': direct, host or overlay is expected", value);
+	return fail(err, EINVAL, "'%s': direct, host or overlay is expected", text.p);
 }
 
-static int set_network(
-	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+/* One of the two alone, in the words of a task's `network`. */
+static int parse_network(struct str text, bool is_latency, uint32_t *ret, struct error *err)
 {
-	struct cluster_network *network = entry;
 	struct spec spec;
+	uint32_t wanted, other;
 	int r;
 
-	if (!strcmp(field, "node"))
-		return set_network_node(reader, value, &network->node, err);
-	if (!strcmp(field, "kind"))
-		return set_network_kind(value, &network->kind, err);
-	if (strcmp(field, "bandwidth") != 0 && strcmp(field, "latency") != 0)
-		return -ENOENT;
-	/* Each alone, in the words of a task's `network`. */
 	spec_init(&spec);
-	r = spec_set_cluster(&spec, "network", value, err);
+	r = spec_set_cluster(&spec, "network", text.p, err);
 	if (r < 0)
 		return r;
-	if (!strcmp(field, "bandwidth") ? !spec.network_mbit || spec.network_latency_us
-					: spec.network_mbit || !spec.network_latency_us)
-		return fail(err, EINVAL, "'%s': a %s such as %s is expected", value, field,
-			field[0] == 'b' ? "9Gbps" : "50us");
-	if (spec.network_mbit)
-		network->mbit = spec.network_mbit;
-	else
-		network->latency_us = spec.network_latency_us;
+	wanted = is_latency ? spec.network_latency_us : spec.network_mbit;
+	other = is_latency ? spec.network_mbit : spec.network_latency_us;
+	if (!wanted || other)
+		return fail(err, EINVAL, "'%s': a %s is expected", text.p,
+			is_latency ? "latency such as 50us" : "bandwidth such as 9Gbps");
+	*ret = wanted;
 	return 0;
 }
 
-static int read_network(
-	struct reader *reader, const struct cluster_network *network, struct error *err)
+static int parse_bandwidth(struct str text, uint32_t *ret_mbit, struct error *err)
 {
-	if (network->node == PLACE_NONE || network->kind == PLACE_NETWORK_KINDS || !network->mbit ||
-		!network->latency_us)
-		return fail(err, EINVAL, "a network needs node, kind, bandwidth and latency");
-	return cluster_network_add(reader->cluster, network, err);
+	return parse_network(text, false, ret_mbit, err);
+}
+
+static int parse_latency(struct str text, uint32_t *ret_us, struct error *err)
+{
+	return parse_network(text, true, ret_us, err);
 }
 
 /* The label's number; the same text has the same. The empty one is a label of exclusion only. */
-static int label_of(struct reader *reader, const char *value, bool may_be_empty,
-	uint32_t *ret_label, struct error *err)
+static int label_of(struct reader *reader, struct str text, bool may_be_empty, uint32_t *ret_label,
+	struct error *err)
 {
 	struct workload *w = reader->workload;
 	char name[SPEC_LABEL] = "";
-	int r = may_be_empty && !value[0] ? 0 : parse_name(value, name, err);
+	int r = may_be_empty && !text.n ? 0 : parse_name(text, name, err);
 
 	for (uint32_t i = 0; r == 0 && i < w->n_labels; i++)
 		if (!strcmp(w->labels[i], name)) {
@@ -369,7 +333,7 @@ static int label_of(struct reader *reader, const char *value, bool may_be_empty,
 		return r;
 	if (w->n_labels == WORKLOAD_LABELS_MAX)
 		return fail(
-			err, ENOSPC, "'%s' is one label more than %u", value, WORKLOAD_LABELS_MAX);
+			err, ENOSPC, "'%s' is one label more than %u", text.p, WORKLOAD_LABELS_MAX);
 	if (array_grow(&w->labels, &reader->labels_room, w->n_labels + 1ull, sizeof(*w->labels)) <
 		0)
 		return fail(err, ENOMEM, "out of memory for labels");
@@ -378,91 +342,94 @@ static int label_of(struct reader *reader, const char *value, bool may_be_empty,
 	return 0;
 }
 
-static int set_task_queue(
-	struct reader *reader, const char *value, uint32_t *ret_queue, struct error *err)
+static int set_affinity(struct str text, struct task_entry *e, struct error *err)
 {
-	*ret_queue = cluster_queue_find(reader->cluster, str_from(value));
-	if (!*ret_queue)
-		return fail(
-			err, EINVAL, "'%s': there is no queue of that name under 'queues:'", value);
-	for (uint32_t i = 0; i < reader->cluster->n_queues; i++)
-		if (!strcmp(reader->cluster->queues[i].parent, value))
+	return label_of(e->reader, text, false, &e->affinity, err);
+}
+
+static int set_anti_affinity(struct str text, struct task_entry *e, struct error *err)
+{
+	return label_of(e->reader, text, false, &e->anti_affinity, err);
+}
+
+static int set_preferred_anti_affinity(struct str text, struct task_entry *e, struct error *err)
+{
+	return label_of(e->reader, text, false, &e->preferred_anti_affinity, err);
+}
+
+static int set_exclusion(struct str text, struct task_entry *e, struct error *err)
+{
+	return label_of(e->reader, text, true, &e->exclusion, err);
+}
+
+static int set_task_queue(struct str text, struct task_entry *e, struct error *err)
+{
+	const struct cluster *cluster = e->reader->cluster;
+
+	e->queue = cluster_queue_find(cluster, text);
+	if (!e->queue)
+		return fail(err, EINVAL, "'%s': there is no queue of that name under 'queues:'",
+			text.p);
+	for (uint32_t i = 0; i < cluster->n_queues; i++)
+		if (str_is(text, cluster->queues[i].parent))
 			return fail(err, EINVAL,
 				"'%s': it has queues below it, such as '%s': tasks belong to those",
-				value, reader->cluster->queues[i].name);
+				text.p, cluster->queues[i].name);
 	return 0;
 }
 
-static int set_threshold(const char *value, uint32_t *ret_permille, struct error *err)
+static int parse_threshold(struct str text, uint32_t *ret_permille, struct error *err)
 {
 	uint32_t permille = 0;
-	int r = parse_share(str_from(value), &permille, err);
+	int r = parse_share(text, &permille, err);
 
 	if (r == 0 && (!permille || permille > 1000))
-		r = fail(
-			err, EINVAL, "'%s': a part of the gang from 0.001 to 1 is expected", value);
+		r = fail(err, EINVAL, "'%s': a part of the gang from 0.001 to 1 is expected",
+			text.p);
 	*ret_permille = permille;
 	return r;
 }
 
-/* What a task says of others; -ENOENT: it is no such field. */
-static int set_relation(struct reader *reader, struct task_entry *e, const char *field,
-	const char *value, struct error *err)
+static int set_every(struct str text, struct task_entry *e, struct error *err)
 {
-	if (!strcmp(field, "affinity"))
-		return label_of(reader, value, false, &e->affinity, err);
-	if (!strcmp(field, "anti-affinity"))
-		return label_of(reader, value, false, &e->anti_affinity, err);
-	if (!strcmp(field, "preferred-anti-affinity"))
-		return label_of(reader, value, false, &e->preferred_anti_affinity, err);
-	if (!strcmp(field, "exclusion"))
-		return label_of(reader, value, true, &e->exclusion, err);
-	if (!strcmp(field, "queue"))
-		return set_task_queue(reader, value, &e->queue, err);
-	if (!strcmp(field, "threshold"))
-		return set_threshold(value, &e->threshold, err);
-	return -ENOENT;
+	e->has_every = true;
+	return parse_time(text, &e->every_ns, err);
 }
 
-static int set_task(
-	struct reader *reader, void *entry, const char *field, const char *value, struct error *err)
+/* Of a spec: its sentence may name the field, which read_lined() does as well. */
+static int set_spec(struct task_entry *e, const char *field, struct str text, struct error *err)
 {
-	struct task_entry *e = entry;
-	struct str text = str_from(value);
 	struct error inner = {0};
 	const char *why = inner.msg;
-	int r;
+	int r = !strcmp(field, "network") ? spec_set_cluster(&e->spec, field, text.p, &inner)
+					  : spec_set(&e->spec, field, text.p, &inner);
 
-	if (!strcmp(field, "copies"))
-		return parse_uint(text, 1, COPIES_MAX, &e->copies, err);
-	if (!strcmp(field, "at"))
-		return parse_duration_up_to(text, WORKLOAD_TIME_MAX_NS, &e->at_ns, err);
-	if (!strcmp(field, "every")) {
-		e->has_every = true;
-		return parse_duration_up_to(text, WORKLOAD_TIME_MAX_NS, &e->every_ns, err);
-	}
-	if (!strcmp(field, "duration"))
-		return parse_duration_up_to(text, WORKLOAD_TIME_MAX_NS, &e->duration_ns, err);
-	if (!strcmp(field, "cpu"))
-		return parse_cores(value, &e->cpu_milli, err);
-	if (!strcmp(field, "host-memory"))
-		return parse_bytes(text, &e->memory_bytes, err);
-	if (!strcmp(field, "gang"))
-		return parse_bool(text, &e->is_gang, err);
-	r = set_relation(reader, e, field, value, err);
-	if (r != -ENOENT)
-		return r;
-	r = !strcmp(field, "network") ? spec_set_cluster(&e->spec, field, value, &inner)
-				      : spec_set(&e->spec, field, value, &inner);
 	if (r == 0 || r == -ENOENT)
 		return r;
-	/* It names the field, as is done of all of them here. */
 	if (!strncmp(why, field, strlen(field)) && why[strlen(field)] == ' ')
 		why += strlen(field) + 1;
 	return fail(err, -r, "%s", why);
 }
 
-static int add_nodes(struct reader *reader, const struct node_entry *e, struct error *err)
+static int set_network(struct str text, struct task_entry *e, struct error *err)
+{
+	return set_spec(e, "network", text, err);
+}
+
+/* ---- entries ---- */
+
+static int add_network(void *entry, struct error *err)
+{
+	const struct network_entry *e = entry;
+	const struct cluster_network *network = &e->network;
+
+	if (network->node == PLACE_NONE || network->kind == PLACE_NETWORK_KINDS || !network->mbit ||
+		!network->latency_us)
+		return fail(err, EINVAL, "a network needs node, kind, bandwidth and latency");
+	return cluster_network_add(e->reader->cluster, network, err);
+}
+
+static int add_copies(const struct node_entry *e, struct error *err)
 {
 	int r = 0;
 
@@ -472,33 +439,36 @@ static int add_nodes(struct reader *reader, const struct node_entry *e, struct e
 		if (e->copies > 1)
 			snprintf(node.name, sizeof(node.name), "%.40s-%u", e->node.name,
 				(uint32_t)i);
-		r = cluster_add(reader->cluster, &node, err);
+		r = cluster_add(e->reader->cluster, &node, err);
 	}
 	return r;
 }
 
-static int read_node(struct reader *reader, void *entry, struct error *err)
+static int add_node(void *entry, struct error *err)
 {
 	struct node_entry *e = entry;
+	struct cluster *cluster = e->reader->cluster;
 
 	if (!e->node.name[0])
-		snprintf(e->node.name, sizeof(e->node.name), "node%u", reader->cluster->n);
+		snprintf(e->node.name, sizeof(e->node.name), "node%u", cluster->n);
 	if (e->has_kinds && (e->has_model || e->has_memory))
 		return fail(err, EINVAL,
 			"%s: 'devices' names it already, as V100:2:16Gi does; the node's own "
 			"memory is host-memory",
 			e->has_model ? "model" : "memory");
 	if (!e->has_kinds && !e->has_model &&
-		cluster_model(reader->cluster, STR("any"), &e->node.kinds[0].model, err) < 0)
+		cluster_model(cluster, STR("any"), &e->node.kinds[0].model, err) < 0)
 		return -ENOSPC;
-	return add_nodes(reader, e, err);
+	return add_copies(e, err);
 }
 
-static int read_queue(struct reader *reader, const struct cluster_queue *queue, struct error *err)
+static int add_queue(void *entry, struct error *err)
 {
-	if (!queue->name[0])
+	const struct queue_entry *e = entry;
+
+	if (!e->queue.name[0])
 		return fail(err, EINVAL, "a queue needs a name");
-	return cluster_queue_add(reader->cluster, queue, err);
+	return cluster_queue_add(e->reader->cluster, &e->queue, err);
 }
 
 /* What a spec may say, and a simulation of whole nodes has not. */
@@ -518,9 +488,10 @@ static int check_simulated(
 	return 0;
 }
 
-static int read_task(struct reader *reader, void *entry, struct error *err)
+static int add_task(void *entry, struct error *err)
 {
 	struct task_entry *e = entry;
+	struct reader *reader = e->reader;
 	struct task task = {.spec = PLACE_SPEC_INIT};
 	int r = spec_finish(&e->spec, err);
 
@@ -575,26 +546,85 @@ static int read_task(struct reader *reader, void *entry, struct error *err)
 	return r;
 }
 
-typedef int (*set_fn)(struct reader *, void *, const char *, const char *, struct error *);
-
 /* ---- fields ---- */
 
-#define OWN_FIELDS_MAX 16
+READ_PARSED(read_bool_plain, plain, bool, parse_bool)
+READ_PARSED(read_bytes, plain, uint64_t, parse_bytes)
+READ_PARSED(read_copies, plain, uint64_t, parse_copies)
+READ_PARSED(read_cores, plain, uint32_t, parse_cores)
+READ_PARSED(read_time, plain, uint64_t, parse_time)
+READ_PARSED(read_name, plain, char, parse_name)
+READ_PARSED(read_node_name, plain, char, parse_node_name)
+READ_PARSED(read_devices, plain, struct node_entry, set_devices)
+READ_PARSED(read_model, plain, struct node_entry, set_model)
+READ_PARSED(read_memory, plain, struct node_entry, set_memory)
+READ_PARSED(read_quota, plain, uint64_t, parse_devices)
+READ_PARSED(read_queue_models, plain, struct queue_entry, set_queue_models)
+READ_PARSED(read_weight, plain, uint32_t, parse_weight)
+READ_PARSED(read_network_node, plain, struct network_entry, set_network_node)
+READ_PARSED(read_network_kind, plain, enum place_network_kind, parse_network_kind)
+READ_PARSED(read_bandwidth, plain, uint32_t, parse_bandwidth)
+READ_PARSED(read_latency, plain, uint32_t, parse_latency)
+READ_PARSED(read_every, plain, struct task_entry, set_every)
+READ_PARSED(read_threshold, plain, uint32_t, parse_threshold)
+READ_PARSED(read_affinity, plain, struct task_entry, set_affinity)
+READ_PARSED(read_anti_affinity, plain, struct task_entry, set_anti_affinity)
+READ_PARSED(read_preferred_anti_affinity, plain, struct task_entry, set_preferred_anti_affinity)
+READ_PARSED(read_exclusion, plain, struct task_entry, set_exclusion)
+READ_PARSED(read_task_queue, plain, struct task_entry, set_task_queue)
+READ_PARSED(read_network, plain, struct task_entry, set_network)
+
+static const struct read_field node_fields[] = {
+	READ_FIELD(struct node_entry, node.name, "name", read_node_name),
+	READ_FIELD(struct node_entry, node.rack, "rack", read_name),
+	READ_FIELD(struct node_entry, copies, "copies", read_copies),
+	READ_WHOLE("devices", read_devices),
+	READ_WHOLE("model", read_model),
+	READ_WHOLE("memory", read_memory),
+	READ_FIELD(struct node_entry, node.cpu_milli, "cpu", read_cores),
+	READ_FIELD(struct node_entry, node.memory_bytes, "host-memory", read_bytes),
+};
+
+static const struct read_field queue_fields[] = {
+	READ_FIELD(struct queue_entry, queue.name, "name", read_name),
+	READ_FIELD(struct queue_entry, queue.parent, "parent", read_name),
+	READ_FIELD(struct queue_entry, queue.quota, "quota", read_quota),
+	READ_FIELD(struct queue_entry, queue.limit, "limit", read_quota),
+	READ_WHOLE("models", read_queue_models),
+	READ_FIELD(struct queue_entry, queue.weight, "weight", read_weight),
+};
+
+static const struct read_field network_fields[] = {
+	READ_WHOLE("node", read_network_node),
+	READ_FIELD(struct network_entry, network.kind, "kind", read_network_kind),
+	READ_FIELD(struct network_entry, network.mbit, "bandwidth", read_bandwidth),
+	READ_FIELD(struct network_entry, network.latency_us, "latency", read_latency),
+};
+
+static const struct read_field task_fields[] = {
+	READ_FIELD(struct task_entry, copies, "copies", read_copies),
+	READ_FIELD(struct task_entry, at_ns, "at", read_time),
+	READ_WHOLE("every", read_every),
+	READ_FIELD(struct task_entry, duration_ns, "duration", read_time),
+	READ_FIELD(struct task_entry, cpu_milli, "cpu", read_cores),
+	READ_FIELD(struct task_entry, memory_bytes, "host-memory", read_bytes),
+	READ_FIELD(struct task_entry, is_gang, "gang", read_bool_plain),
+	READ_FIELD(struct task_entry, threshold, "threshold", read_threshold),
+	READ_WHOLE("affinity", read_affinity),
+	READ_WHOLE("anti-affinity", read_anti_affinity),
+	READ_FIELD(
+		struct task_entry, reader, "preferred-anti-affinity", read_preferred_anti_affinity),
+	READ_WHOLE("exclusion", read_exclusion),
+	READ_WHOLE("queue", read_task_queue),
+	READ_WHOLE("network", read_network),
+};
+
 #define PLUS_ONE(name, help) +1
 #define SPEC_FIELDS_N (0 SPEC_FIELDS(PLUS_ONE))
 
-static const char *const own_fields[LISTS][OWN_FIELDS_MAX] = {
-	[NODES] = {"name", "rack", "copies", "devices", "model", "memory", "cpu", "host-memory"},
-	[QUEUES] = {"name", "parent", "quota", "limit", "models", "weight"},
-	[NETWORKS] = {"node", "kind", "bandwidth", "latency"},
-	[TASKS] = {"copies", "at", "every", "duration", "cpu", "host-memory", "gang", "threshold",
-		"affinity", "anti-affinity", "preferred-anti-affinity", "exclusion", "queue",
-		"network"},
-};
-
 /* Of a list's entries; NULL behind the last. */
 struct known_fields {
-	const char *name[OWN_FIELDS_MAX + SPEC_FIELDS_N + 1];
+	const char *name[ARRAY_SIZE(task_fields) + SPEC_FIELDS_N + 1];
 	char of_spec[SPEC_FIELDS_N][SPEC_FIELD];
 };
 
@@ -603,237 +633,184 @@ static const char *next_field(const void *known, size_t i)
 	return ((const struct known_fields *)known)->name[i];
 }
 
-static bool is_own(enum list list, const char *field)
+static int fail_unknown(const struct known_fields *known, const char *field, struct error *err)
 {
-	size_t n = 0;
+	_cleanup_buf_ struct buf names = BUF_INIT(sizeof(*known));
+	const char *near = cli_suggest(field, next_field, known);
 
-	while (own_fields[list][n] && strcmp(own_fields[list][n], field) != 0)
-		n++;
-	return own_fields[list][n];
-}
-
-static int unknown_field(enum list list, const char *field, struct error *err)
-{
-	_cleanup_buf_ struct buf names = BUF_INIT(sizeof(struct known_fields));
-	struct known_fields known = {0};
-	const char *near;
-	size_t n = 0;
-
-	for (; own_fields[list][n]; n++)
-		known.name[n] = own_fields[list][n];
-	for (size_t i = 0; list == TASKS && i < SPEC_FIELDS_N; i++) {
-		const char *name = spec_field_name(i, known.of_spec[i]);
-
-		/* Devices have no names here. */
-		if (strcmp(name, "device") != 0 && !is_own(list, name))
-			known.name[n++] = name;
-	}
-	near = cli_suggest(field, next_field, &known);
 	if (near)
 		return fail(err, EINVAL, "there is no such field; did you mean '%s'?", near);
-	for (size_t i = 0; i < n; i++)
-		buf_addf(&names, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", known.name[i]);
+	for (size_t i = 0; known->name[i]; i++)
+		buf_addf(&names, "%s%s",
+			i == 0                       ? ""
+				: known->name[i + 1] ? ", "
+						     : " and ",
+			known->name[i]);
 	return fail(err, EINVAL, "there are %s", buf_text(&names));
 }
 
-/* Of a key, with '-' for '_' as the fields of a spec may have it. */
-static int field_name(struct fy_node *key, char ret[static VALUE_MAX], struct error *err)
+static size_t add_own_fields(const struct read_table *table, struct known_fields *known)
 {
-	int r = scalar(key, "a field's name", ret, err);
-
-	for (char *p = ret; r == 0 && *p; p++)
-		*p = *p == '_' ? '-' : *p;
-	return r;
+	for (size_t i = 0; i < table->n; i++)
+		known->name[i] = table->fields[i].name;
+	return table->n;
 }
 
-/* Before that pair; there are only as many as there are different fields. */
-static bool was_there(struct fy_node *item, const struct fy_node_pair *pair, const char *field)
+static int other_field(const struct read_table *table, const char *name, json_t *value, void *entry,
+	struct error *err)
 {
-	struct fy_node_pair *other;
-	char name[VALUE_MAX];
-	void *at = NULL;
+	struct known_fields known = {0};
 
-	while ((other = fy_node_mapping_iterate(item, &at)) && other != pair)
-		if (field_name(fy_node_pair_key(other), name, NULL) == 0 && !strcmp(name, field))
-			return true;
-	return false;
+	add_own_fields(table, &known);
+	return fail_unknown(&known, name, err);
 }
+
+static int other_of_task(const struct read_table *table, const char *name, json_t *value,
+	void *entry, struct error *err)
+{
+	struct known_fields known = {0};
+	struct str text;
+	size_t n;
+	int r = plain(value, &text, err);
+
+	if (r == 0)
+		r = set_spec(entry, name, text, err);
+	if (r != -ENOENT)
+		return r;
+	n = add_own_fields(table, &known);
+	for (size_t i = 0; i < SPEC_FIELDS_N; i++) {
+		const char *of_spec = spec_field_name(i, known.of_spec[i]);
+		bool is_own = false;
+
+		for (size_t k = 0; k < table->n; k++)
+			is_own |= !strcmp(table->fields[k].name, of_spec);
+		/* Devices have no names here. */
+		if (strcmp(of_spec, "device") != 0 && !is_own)
+			known.name[n++] = of_spec;
+	}
+	return fail_unknown(&known, name, err);
+}
+
+/* ---- lists ---- */
+
+static const struct {
+	const char *name;
+	struct read_table table;
+	int (*add)(void *entry, struct error *err);
+} lists[LISTS] = {
+	[NODES] = {"nodes", {node_fields, ARRAY_SIZE(node_fields), "", true, other_field},
+		add_node},
+	[QUEUES] = {"queues", {queue_fields, ARRAY_SIZE(queue_fields), "", true, other_field},
+		add_queue},
+	[NETWORKS] = {"networks",
+		{network_fields, ARRAY_SIZE(network_fields), "", true, other_field}, add_network},
+	[TASKS] = {"tasks", {task_fields, ARRAY_SIZE(task_fields), "", true, other_of_task},
+		add_task},
+};
 
 /* The entry's line, or its number where nothing in it has one. */
 static int fail_in_entry(
-	struct fy_node *item, enum list list, uint32_t number, int r, struct error *err)
+	unsigned int line, enum list list, uint32_t number, int r, struct error *err)
 {
-	const int line = first_line_of(item);
-
-	return line ? fail_within(err, r, "line %d", line)
-		    : fail_within(err, r, "%s: entry %u", list_names[list], number);
+	return line ? fail_within(err, r, "line %u", line)
+		    : fail_within(err, r, "%s: entry %u", lists[list].name, number);
 }
 
-static int read_fields(
-	struct reader *reader, struct fy_node *item, void *entry, enum list list, struct error *err)
+static int read_entry(
+	struct reader *reader, json_t *item, enum list list, uint32_t number, struct error *err)
 {
-	static const set_fn setters[LISTS] = {[NODES] = set_node,
-		[QUEUES] = set_queue,
-		[NETWORKS] = set_network,
-		[TASKS] = set_task};
-	struct fy_node_pair *pair;
-	void *at = NULL;
-
-	while ((pair = fy_node_mapping_iterate(item, &at))) {
-		char field[VALUE_MAX], value[VALUE_MAX];
-		int r = field_name(fy_node_pair_key(pair), field, err);
-
-		if (r == 0)
-			r = scalar(fy_node_pair_value(pair), field, value, err);
-		if (r < 0)
-			return fail_within(err, r, "line %d", first_line_of(item));
-		r = was_there(item, pair, field) ? fail(err, EEXIST, "it is there twice")
-						 : setters[list](reader, entry, field, value, err);
-		if (r == -ENOENT)
-			r = unknown_field(list, field, err);
-		if (r < 0)
-			return fail_within(err, r == -ENOMEM ? r : -EINVAL, "line %d: %s",
-				line_of(fy_node_pair_key(pair)), field);
-	}
-	return 0;
-}
-
-static int read_entry(struct reader *reader, struct fy_node *item, enum list list, uint32_t number,
-	struct error *err)
-{
-	struct node_entry node = {.copies = 1, .node.n_kinds = 1};
-	struct task_entry task = {.copies = 1, .line = (uint32_t)first_line_of(item)};
-	struct cluster_queue queue = {.limit = PLACE_UNLIMITED, .weight = 1, .line = task.line};
-	struct cluster_network network = {.node = PLACE_NONE, .kind = PLACE_NETWORK_KINDS};
+	const unsigned int line = yaml_line(reader->file, item);
+	struct node_entry node = {
+		.reader = reader, .copies = 1, .node.n_kinds = 1, .node.line = line};
+	struct task_entry task = {.reader = reader, .copies = 1, .line = line};
+	struct queue_entry queue = {
+		.reader = reader, .queue = {.limit = PLACE_UNLIMITED, .weight = 1, .line = line}};
+	struct network_entry network = {
+		.reader = reader, .network = {.node = PLACE_NONE, .kind = PLACE_NETWORK_KINDS}};
 	void *const entries[LISTS] = {
 		[NODES] = &node, [QUEUES] = &queue, [NETWORKS] = &network, [TASKS] = &task};
 	int r;
 
-	if (!fy_node_is_mapping(item))
-		return fail_in_entry(item, list, number,
+	if (!json_is_object(item))
+		return fail_in_entry(line, list, number,
 			fail(err, EINVAL, "fields are expected, such as {copies: 2}"), err);
 	spec_init(&task.spec);
-	node.node.line = task.line;
-	r = read_fields(reader, item, entries[list], list, err);
-	if (r < 0)
-		return r;
-	switch (list) {
-	case NODES: r = read_node(reader, &node, err); break;
-	case QUEUES: r = read_queue(reader, &queue, err); break;
-	case NETWORKS: r = read_network(reader, &network, err); break;
-	default: r = read_task(reader, &task, err);
+	r = read_lined(reader->file, item, &lists[list].table, entries[list], err);
+	if (r == 0) {
+		r = lists[list].add(entries[list], err);
+		if (r < 0)
+			fail_in_entry(line, list, number, r, err);
 	}
-	return r < 0 ? fail_in_entry(item, list, number, r == -ENOMEM ? r : -EINVAL, err) : 0;
+	return r == 0 || r == -ENOMEM ? r : -EINVAL;
 }
 
-static int read_list(struct reader *reader, struct fy_node *node, enum list list, struct error *err)
+static int read_list_of(struct reader *reader, json_t *value, enum list list, struct error *err)
 {
-	struct fy_node *item;
-	uint32_t number = 0;
-	void *at = NULL;
-	int r = 0;
+	json_t *item;
+	size_t i;
+	int r;
 
-	if (!node && (list == QUEUES || list == NETWORKS))
+	if (!value && (list == QUEUES || list == NETWORKS))
 		return 0;
-	if (!node || !fy_node_is_sequence(node))
+	if (!json_is_array(value))
 		return fail(err, EINVAL, "a list of %s is expected: '%s:' and entries with '-'",
-			list_names[list], list_names[list]);
-	while (r == 0 && (item = fy_node_sequence_iterate(node, &at)))
-		r = read_entry(reader, item, list, ++number, err);
-	return r;
-}
-
-static int find_lists(
-	struct fy_node *root, struct fy_node *ret_lists[static LISTS], struct error *err)
-{
-	struct fy_node_pair *pair;
-	void *at = NULL;
-
-	if (!root || !fy_node_is_mapping(root))
-		return fail(err, EINVAL, "'nodes:' and 'tasks:' are expected");
-	while ((pair = fy_node_mapping_iterate(root, &at))) {
-		char key[VALUE_MAX];
-		int list = 0, r = scalar(fy_node_pair_key(pair), "a list's name", key, err);
-
+			lists[list].name, lists[list].name);
+	json_array_foreach(value, i, item) {
+		r = read_entry(reader, item, list, (uint32_t)i + 1, err);
 		if (r < 0)
 			return r;
-		while (list < LISTS && strcmp(key, list_names[list]) != 0)
+	}
+	return 0;
+}
+
+static int check_lists(const struct yaml_file *file, struct error *err)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(file->root))
+		return fail(err, EINVAL, "'nodes:' and 'tasks:' are expected");
+	json_object_foreach(file->root, key, value) {
+		int list = 0;
+
+		while (list < LISTS && strcmp(key, lists[list].name) != 0)
 			list++;
 		if (list == LISTS)
 			return fail(err, EINVAL,
-				"line %d: '%s': there are nodes, queues, networks and tasks",
-				line_of(fy_node_pair_key(pair)), key);
-		if (ret_lists[list])
-			return fail(err, EINVAL, "line %d: %s: it is there twice",
-				line_of(fy_node_pair_key(pair)), key);
-		ret_lists[list] = fy_node_pair_value(pair);
+				"line %u: '%s': there are nodes, queues, networks and tasks",
+				yaml_line(file, key), key);
+		if (yaml_line_twice(file, key))
+			return fail(err, EINVAL, "line %u: %s: it is there twice",
+				yaml_line_twice(file, key), key);
 	}
 	return 0;
 }
 
 /* Tasks name queues, and networks nodes, which are read before them wherever they stand. */
-static int read_root(struct reader *reader, struct fy_node *root, struct error *err)
+static int read_root(struct reader *reader, struct error *err)
 {
-	struct fy_node *lists[LISTS] = {NULL};
-	int r = find_lists(root, lists, err);
+	int r = check_lists(reader->file, err);
 
 	for (int list = 0; r == 0 && list < LISTS; list++) {
-		r = read_list(reader, lists[list], (enum list)list, err);
+		r = read_list_of(reader, json_object_get(reader->file->root, lists[list].name),
+			(enum list)list, err);
 		if (r == 0 && list == QUEUES)
 			r = cluster_queues_check(reader->cluster, err);
 	}
 	return r < 0 ? r : cluster_check_names(reader->cluster, err);
 }
 
-/* The one document of the text. */
-static int load(struct fy_parser *parser, struct str text, struct fy_diag *diag,
-	struct fy_document **ret_document, struct error *err)
-{
-	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL, *next = NULL;
-
-	if (fy_parser_set_string(parser, text.n ? text.p : "", text.n) < 0)
-		return fail(err, ENOMEM, "out of memory for YAML");
-	document = fy_parse_load_document(parser);
-	if (document)
-		next = fy_parse_load_document(parser);
-	if (!document && !fy_parser_get_stream_error(parser))
-		return fail(err, EINVAL, "the file is empty: 'nodes:' and 'tasks:' are expected");
-	if (!document || (!next && fy_parser_get_stream_error(parser)))
-		return yaml_fail(diag, err);
-	if (next) {
-		const struct fy_mark *mark = fy_document_state_start_mark(
-			fy_document_get_document_state(next));
-
-		return fail(err, EINVAL, "line %d: a second document begins: there can be one only",
-			mark ? mark->line + 1 : 0);
-	}
-	*ret_document = TAKE_PTR(document);
-	return 0;
-}
-
 int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload, struct error *err)
 {
-	struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
-	_cleanup_(fy_diag_destroy_p) struct fy_diag *diag = fy_diag_create(&diag_config);
-	/* Its own look for keys that are there twice takes minutes where there are many. */
-	struct fy_parse_cfg config = {
-		.flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS, .diag = diag};
-	_cleanup_(fy_parser_destroy_p) struct fy_parser *parser = NULL;
-	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL;
-	struct reader reader = {.cluster = cluster, .workload = workload};
-	int r;
+	const struct yaml_file_params params = {.max_bytes = SIM_FILE_MAX, .is_alone = true};
+	_cleanup_(yaml_file_done) struct yaml_file file = {.root = NULL};
+	struct reader reader = {.file = &file, .cluster = cluster, .workload = workload};
+	int r = yaml_file_parse(text, &params, &file, err);
 
-	if (!diag)
-		return fail(err, ENOMEM, "out of memory for YAML");
-	if (yaml_check_text(text, err) < 0)
-		return -EINVAL;
-	fy_diag_set_collect_errors(diag, true);
-	parser = fy_parser_create(&config);
-	if (!parser)
-		return fail(err, ENOMEM, "out of memory for YAML");
-	r = load(parser, text, diag, &document, err);
-	if (r < 0)
-		return r;
+	if (r == 0 && !file.root)
+		r = fail(err, EINVAL, "the file is empty: 'nodes:' and 'tasks:' are expected");
 	workload->has_times = true;
-	return read_root(&reader, fy_document_root(document), err);
+	if (r == 0)
+		r = read_root(&reader, err);
+	return r == -EMSGSIZE ? -EINVAL : r;
 }

@@ -80,5 +80,82 @@ static void limits_size_and_depth(void **state)
 	assert_int_equal(yaml_parse(buf_str(&text), &json, NULL), -EMSGSIZE);
 }
 
+static const struct yaml_file_params any = {.max_bytes = YAML_MAX_BYTES};
+
+static void a_file_keeps_text_and_lines(void **state)
+{
+	static const char text[] = "a: 007\n"
+				   "b:\n"
+				   "  - [{c: 'x'}]\n"
+				   "  -\n"
+				   "a: 2\n"
+				   "d: {}\n";
+	_cleanup_(yaml_file_done) struct yaml_file file = {.root = NULL};
+	_cleanup_free_ char *json = NULL;
+	struct error err = {0};
+	const json_t *list;
+
+	if (yaml_file_parse(str_from(text), &any, &file, &err) < 0)
+		fail_msg("%s", err.msg);
+	json = kube_json_format(file.root);
+	assert_string_equal(json, "{\"a\":\"007\",\"b\":[[{\"c\":\"x\"}],null],\"d\":{}}");
+	list = json_object_get(file.root, "b");
+	assert_int_equal(yaml_line_of(&file, file.root, "b"), 2);
+	assert_int_equal(yaml_line_of(&file, file.root, "c"), 0);
+	assert_int_equal(yaml_line(&file, file.root), 1);
+	assert_int_equal(yaml_line(&file, list), 3);
+	assert_int_equal(yaml_line(&file, json_array_get(list, 1)), 0);
+	assert_int_equal(yaml_line(&file, json_object_get(file.root, "d")), 0);
+	assert_int_equal(
+		yaml_line_twice(&file, json_object_iter_key(json_object_iter(file.root))), 5);
+}
+
+static void a_file_has_no_aliases(void **state)
+{
+	static const char text[] = "a: [&x 1, *x, !!str 2]\n";
+	struct yaml_file_params params = any;
+
+	for (int i = 0; i < 2; i++) {
+		_cleanup_(yaml_file_done) struct yaml_file file = {.root = NULL};
+		_cleanup_free_ char *json = NULL;
+
+		params.ignores_tags = i;
+		assert_ok(yaml_file_parse(str_from(text), &params, &file, NULL));
+		json = kube_json_format(file.root);
+		assert_string_equal(json, i ? "{\"a\":[\"1\",0,\"2\"]}" : "{\"a\":[\"1\",0,0]}");
+	}
+}
+
+static void a_file_is_its_first_document(void **state)
+{
+	static const char text[] = "a: 1\n---\nb: 2\n";
+	const struct yaml_file_params alone = {.max_bytes = 64, .is_alone = true};
+	_cleanup_(yaml_file_done) struct yaml_file file = {.root = NULL}, other = {.root = NULL};
+	struct error err = {0};
+
+	assert_ok(yaml_file_parse(str_from(text), &any, &file, NULL));
+	assert_non_null(json_object_get(file.root, "a"));
+	assert_int_equal(yaml_file_parse(str_from(text), &alone, &other, &err), -EINVAL);
+	assert_contains(err.msg, "line 2: a second document begins");
+	assert_ok(yaml_file_parse(STR("# nothing\n"), &alone, &other, NULL));
+	assert_null(other.root);
+}
+
+static void a_file_has_limits(void **state)
+{
+	const struct yaml_file_params small = {.max_bytes = 4};
+	struct yaml_file file;
+	struct error err = {0};
+
+	assert_int_equal(yaml_file_parse(STR("a: 10"), &small, &file, &err), -EMSGSIZE);
+	assert_contains(err.msg, "more than 4 bytes");
+	assert_int_equal(yaml_file_parse(STR("a: \x01"), &any, &file, &err), -EINVAL);
+	assert_contains(err.msg, "line 1: byte 0x01");
+	assert_int_equal(yaml_file_parse(STR("a: [\n"), &any, &file, &err), -EINVAL);
+	assert_contains(err.msg, "line 2, column 1");
+}
+
 UNIT_MAIN(UNIT(reads_as_kubectl_does), UNIT(reads_several_documents),
-	UNIT(refuses_what_could_stand_for_more), UNIT(limits_size_and_depth))
+	UNIT(refuses_what_could_stand_for_more), UNIT(limits_size_and_depth),
+	UNIT(a_file_keeps_text_and_lines), UNIT(a_file_has_no_aliases),
+	UNIT(a_file_is_its_first_document), UNIT(a_file_has_limits))
