@@ -55,9 +55,9 @@ int read_some(struct arena *arena, json_t *object, const struct read_field *fiel
 	void *into, struct error *err);
 
 /*
- * A table for the objects of a file (yaml.h), where the first error ends the reading and begins with
- * the line of its field: "line 3: cpu: 'x': ...". null is a value like others. `other` gets what the
- * table does not name, with `into`: 0 (it has been read) or the error.
+ * A table for the objects of a file (yaml.h), where the first error ends the reading and begins
+ * with the line of its field: "line 3: cpu: 'x': ...". null is a value like others. `other` gets
+ * what the table does not name, with `into`: 0 (it has been read) or the error.
  */
 struct read_table {
 	const struct read_field *fields;
@@ -96,7 +96,7 @@ int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, vo
 #define READ_PARSED(name, plain, type, parse) \
 	static int name(struct arena *arena, json_t *value, void *into, struct error *err) \
 	{ \
-		struct str text; \
+		struct str text = STR_NONE; \
 		int r = plain(value, &text, err); \
 \
 		return r < 0 ? r : parse(text, (type *)into, err); \

@@ -471,11 +471,11 @@ static int read_file(struct stream *stream, const struct yaml_file_params *param
 	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL, *next = NULL;
 	int r = stream_next(stream, &document, err);
 
-	if (r == 0 && document)
+	if (r == 0 && document && params->is_alone)
 		r = stream_next(stream, &next, err);
 	if (r < 0 || !document)
 		return r;
-	if (next && params->is_alone)
+	if (next)
 		return fail_second(next, err);
 	return from_node(c, fy_document_root(document), 0, &c->file->root);
 }

@@ -13,7 +13,7 @@ struct cell_type {
 	char child_name[CELL_NAME]; /* "": a model */
 	struct cell_type *child;
 	uint32_t number, priority;
-	size_t line;
+	unsigned int line;
 	bool has_priority, says_node;
 	bool is_node, is_above; /* as it turns out: the lowest that says so is the node */
 };

@@ -10,140 +10,152 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <libfyaml.h>
-
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "fields/read.h"
+#include "fields/yaml.h"
 #include "place/place-cell-internal.h"
 #include "place/place-internal.h"
 
-#define SHOW "'%.*s'"
-#define SHOWN(s) (int)MIN((s).n, (size_t)48), (s).p
+#define SHOW "'%.48s'"
 
 struct reader {
+	const struct yaml_file *file;
 	struct place_cells *cells;
-	struct fy_node **spec; /* by cell: what the file says of it, or NULL */
+	json_t **spec; /* by cell: what the file says of it, or NULL */
 	uint32_t spec_size;
 	struct error *err;
 };
 
 /* What one entry says; line: where it begins, as far as that is known. */
 struct cell_spec {
+	const json_t *json;
 	struct str type, id;
-	struct fy_node *children;
-	size_t line;
+	json_t *children;
+	unsigned int line;
 };
 
-static size_t line_of(struct fy_node *node)
+struct root {
+	json_t *types, *cells;
+};
+
+/* ---- values ---- */
+
+/* Terminated; none is an empty one. */
+static int plain(json_t *value, struct str *ret_text, struct error *err)
 {
-	struct fy_token *token = fy_node_is_scalar(node) ? fy_node_get_scalar_token(node) : NULL;
-	const struct fy_mark *mark = token ? fy_token_start_mark(token) : NULL;
+	const struct str text = json_is_null(value)
+		? STR("")
+		: (struct str){json_string_value(value), json_string_length(value)};
 
-	return mark ? (size_t)mark->line + 1 : 0;
-}
-
-static int get_text(
-	struct reader *r, struct fy_node *node, size_t line, const char *what, struct str *ret)
-{
-	struct str text = STR_NONE;
-
-	if (!node || !fy_node_is_scalar(node) || fy_node_is_alias(node))
-		return fail(r->err, EINVAL, "line %zu: %s: one plain value is right", line, what);
-	text.p = fy_node_get_scalar(node, &text.n);
-	*ret = text.p ? text : STR("");
+	if (!text.p)
+		return fail(err, EINVAL, "one plain value is right");
+	*ret_text = text;
 	return 0;
 }
 
-static int get_name(
-	struct reader *r, struct fy_node *node, size_t line, const char *what, struct str *ret)
+static int parse_name(struct str text, struct str *ret_name, struct error *err)
 {
-	struct str text;
-	int e = get_text(r, node, line, what, &text);
-
-	if (e < 0)
-		return e;
 	for (size_t i = 0; i < text.n; i++)
 		if (iscntrl((unsigned char)text.p[i]))
-			return fail(r->err, EINVAL, "line %zu: %s: it has control characters in it",
-				line, what);
+			return fail(err, EINVAL, "it has control characters in it");
 	if (text.n == 0 || text.n >= CELL_NAME)
-		return fail(r->err, EINVAL,
-			"line %zu: %s " SHOW ": 1 to %u characters are possible", line, what,
-			SHOWN(text), CELL_NAME - 1);
-	*ret = text;
+		return fail(err, EINVAL, " " SHOW ": 1 to %u characters are possible", text.p,
+			CELL_NAME - 1);
+	*ret_name = text;
 	return 0;
 }
 
-static int get_number(struct reader *r, struct fy_node *node, size_t line, const char *what,
-	uint32_t max, uint32_t *ret)
+static int parse_child(struct str text, char *ret_name, struct error *err)
 {
-	struct error err = {0};
-	struct str text;
-	uint64_t value;
-	int e = get_text(r, node, line, what, &text);
+	struct str name;
+	int r = parse_name(text, &name, err);
 
-	if (e < 0)
-		return e;
-	if (parse_uint(text, 0, max, &value, &err) < 0)
-		return fail(r->err, EINVAL, "line %zu: %s: %s", line, what, err.msg);
-	*ret = (uint32_t)value;
-	return 0;
+	if (r == 0)
+		memcpy(ret_name, name.p, name.n);
+	return r;
+}
+
+static int parse_up_to(struct str text, uint32_t max, uint32_t *ret, struct error *err)
+{
+	uint64_t value;
+	int r = parse_uint(text, 0, max, &value, err);
+
+	if (r == 0)
+		*ret = (uint32_t)value;
+	return r;
+}
+
+static int parse_number(struct str text, uint32_t *ret_number, struct error *err)
+{
+	return parse_up_to(text, CELLS_MAX, ret_number, err);
+}
+
+static int set_priority(struct str text, struct cell_type *type, struct error *err)
+{
+	type->has_priority = true;
+	return parse_up_to(text, CELL_PRIORITY_MAX, &type->priority, err);
 }
 
 /* YAML 1.1's words for it, in any case. */
-static int get_bool(
-	struct reader *r, struct fy_node *node, size_t line, const char *what, bool *ret)
+static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 {
 	char word[8] = "";
-	struct str text;
-	int e = get_text(r, node, line, what, &text);
 
-	if (e < 0)
-		return e;
 	for (size_t i = 0; i < text.n && i < sizeof(word) - 1; i++)
 		word[i] = (char)tolower((unsigned char)text.p[i]);
-	if (text.n >= sizeof(word) || parse_bool(str_from(word), ret, NULL) < 0)
-		return fail(r->err, EINVAL, "line %zu: %s " SHOW ": true or false is right", line,
-			what, SHOWN(text));
+	if (text.n >= sizeof(word) || parse_bool(str_from(word), ret_is_node, NULL) < 0)
+		return fail(err, EINVAL, " " SHOW ": true or false is right", text.p);
 	return 0;
 }
 
-/* The next entry of a mapping, and where it is. */
-static struct fy_node *next_key(
-	struct reader *r, struct fy_node *map, void **at, struct str *ret_key, size_t *ret_line)
+/* As it is, for those who look at it later. */
+static int read_any(struct arena *arena, json_t *value, void *into, struct error *err)
 {
-	struct fy_node_pair *pair = fy_node_mapping_iterate(map, at);
-	struct fy_node *key = pair ? fy_node_pair_key(pair) : NULL;
-
-	*ret_key = STR("");
-	if (!pair)
-		return NULL;
-	if (key && fy_node_is_scalar(key)) {
-		*ret_line = line_of(key);
-		get_text(r, key, *ret_line, "key", ret_key);
-	}
-	/* A key without value has none at all. */
-	return fy_node_pair_value(pair) ? fy_node_pair_value(pair) : key;
+	*(json_t **)into = value;
+	return 0;
 }
 
-/* Which of the keys (a list with blanks between) it is, from 0; each may be there once. */
-static int key_index(
-	struct reader *r, struct str key, size_t line, const char *keys, uint32_t *seen)
-{
-	struct str rest = str_from(keys), word;
+READ_PARSED(read_name, plain, struct str, parse_name)
+READ_PARSED(read_child, plain, char, parse_child)
+READ_PARSED(read_number_of, plain, uint32_t, parse_number)
+READ_PARSED(read_priority, plain, struct cell_type, set_priority)
+READ_PARSED(read_level, plain, bool, parse_level)
 
-	for (int i = 0; str_word(&rest, &word); i++) {
-		if (!str_eq(key, word))
-			continue;
-		if (*seen & 1u << i)
-			return fail(r->err, EINVAL, "line %zu: " SHOW ": it is there twice", line,
-				SHOWN(key));
-		*seen |= 1u << i;
-		return i;
-	}
-	return fail(
-		r->err, EINVAL, "line %zu: " SHOW ": there are only: %s", line, SHOWN(key), keys);
+static const struct read_field type_fields[] = {
+	READ_FIELD(struct cell_type, child_name, "childCellType", read_child),
+	READ_FIELD(struct cell_type, number, "childCellNumber", read_number_of),
+	READ_WHOLE("childCellPriority", read_priority),
+	READ_FIELD(struct cell_type, says_node, "isNodeLevel", read_level),
+};
+
+static const struct read_field spec_fields[] = {
+	READ_FIELD(struct cell_spec, type, "cellType", read_name),
+	READ_FIELD(struct cell_spec, id, "cellId", read_name),
+	READ_FIELD(struct cell_spec, children, "cellChildren", read_any),
+};
+
+static const struct read_field root_fields[] = {
+	READ_FIELD(struct root, types, "cellTypes", read_any),
+	READ_FIELD(struct root, cells, "cells", read_any),
+};
+
+static int other_field(const struct read_table *table, const char *name, json_t *value, void *into,
+	struct error *err)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT(256);
+
+	for (size_t i = 0; i < table->n; i++)
+		buf_addf(&names, " %s", table->fields[i].name);
+	return fail(err, EINVAL, "there are only:%s", buf_text(&names));
 }
+
+static const struct read_table type_table = {
+	type_fields, ARRAY_SIZE(type_fields), "'", false, other_field};
+static const struct read_table spec_table = {
+	spec_fields, ARRAY_SIZE(spec_fields), "'", false, other_field};
+static const struct read_table root_table = {
+	root_fields, ARRAY_SIZE(root_fields), "'", false, other_field};
 
 /* ---- types ---- */
 
@@ -155,15 +167,15 @@ static struct cell_type *type_find(const struct place_cells *cells, struct str n
 	return type;
 }
 
-static int type_new(struct reader *r, struct str name, size_t line, struct cell_type **ret)
+static int type_new(struct reader *r, struct str name, unsigned int line, struct cell_type **ret)
 {
 	struct place_cells *cells = r->cells;
 	struct cell_type *type;
 
 	if (cells->n_types == CELL_TYPES_MAX)
 		return fail(r->err, E2BIG,
-			"line %zu: " SHOW ": up to %u types and models are possible", line,
-			SHOWN(name), CELL_TYPES_MAX);
+			"line %u: " SHOW ": up to %u types and models are possible", line, name.p,
+			CELL_TYPES_MAX);
 	type = &cells->types[cells->n_types++];
 	memcpy(type->name, name.p, name.n);
 	type->line = line;
@@ -174,70 +186,40 @@ static int type_new(struct reader *r, struct str name, size_t line, struct cell_
 	return 0;
 }
 
-#define TYPE_KEYS "childCellType childCellNumber childCellPriority isNodeLevel"
-
-static int read_type_key(
-	struct reader *r, struct cell_type *type, int key, struct fy_node *value, size_t line)
+static int read_type(struct reader *r, const char *key, json_t *value)
 {
-	struct str child = STR_NONE;
-	int e = key;
-
-	switch (key) {
-	case 0:
-		e = get_name(r, value, line, "childCellType", &child);
-		if (e == 0)
-			memcpy(type->child_name, child.p, child.n);
-		break;
-	case 1: e = get_number(r, value, line, "childCellNumber", CELLS_MAX, &type->number); break;
-	case 2:
-		type->has_priority = true;
-		e = get_number(
-			r, value, line, "childCellPriority", CELL_PRIORITY_MAX, &type->priority);
-		break;
-	case 3: e = get_bool(r, value, line, "isNodeLevel", &type->says_node); break;
-	default: break; /* it was refused */
-	}
-	return e;
-}
-
-static int read_type(struct reader *r, struct cell_type *type, struct fy_node *map)
-{
-	struct fy_node *value;
-	void *at = NULL;
-	uint32_t seen = 0;
-	struct str key;
-	size_t line;
-	int e = 0;
-
-	while (e == 0 && (value = next_key(r, map, &at, &key, &line)))
-		e = read_type_key(r, type, key_index(r, key, line, TYPE_KEYS, &seen), value, line);
-	return e;
-}
-
-static int read_types(struct reader *r, struct fy_node *map, size_t line)
-{
-	struct fy_node *body;
+	const struct str name = str_from(key);
+	unsigned int line = yaml_line(r->file, key);
 	struct cell_type *type;
-	struct str name;
-	void *at = NULL;
 	int e;
 
-	if (!fy_node_is_mapping(map))
-		return fail(r->err, EINVAL, "line %zu: cellTypes: names of types are right", line);
-	while ((body = next_key(r, map, &at, &name, &line))) {
-		if (name.n == 0 || name.n >= CELL_NAME)
-			return fail(r->err, EINVAL,
-				"line %zu: type " SHOW ": 1 to %u characters are possible", line,
-				SHOWN(name), CELL_NAME - 1);
-		if (type_find(r->cells, name))
-			return fail(r->err, EINVAL, "line %zu: type " SHOW ": it is there twice",
-				line, SHOWN(name));
-		e = type_new(r, name, line, &type);
-		if (e == 0 && fy_node_is_mapping(body))
-			e = read_type(r, type, body);
-		if (e == 0 && !type->child_name[0])
-			e = fail(r->err, EINVAL, "line %zu: type '%s': childCellType is missing",
-				type->line, type->name);
+	if (name.n == 0 || name.n >= CELL_NAME)
+		return fail(r->err, EINVAL,
+			"line %u: type " SHOW ": 1 to %u characters are possible", line, key,
+			CELL_NAME - 1);
+	if (yaml_line_twice(r->file, key))
+		return fail(r->err, EINVAL, "line %u: type " SHOW ": it is there twice",
+			yaml_line_twice(r->file, key), key);
+	e = type_new(r, name, line, &type);
+	if (e == 0 && json_is_object(value))
+		e = read_lined(r->file, value, &type_table, type, r->err);
+	if (e == 0 && !type->child_name[0])
+		e = fail(r->err, EINVAL, "line %u: type '%s': childCellType is missing", type->line,
+			type->name);
+	return e;
+}
+
+static int read_types(struct reader *r, json_t *map)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(map))
+		return fail(r->err, EINVAL, "line %u: cellTypes: names of types are right",
+			yaml_line_of(r->file, r->file->root, "cellTypes"));
+	json_object_foreach(map, key, value) {
+		int e = read_type(r, key, value);
+
 		if (e < 0)
 			return e;
 	}
@@ -260,7 +242,7 @@ static int link_type(struct reader *r, struct cell_type *type)
 		return 0;
 	if (type->child->has_priority && type->child->priority != type->priority)
 		return fail(r->err, EINVAL,
-			"line %zu: type '%s': childCellPriority %u: '%s' has %u already, a model "
+			"line %u: type '%s': childCellPriority %u: '%s' has %u already, a model "
 			"has one",
 			type->line, type->name, type->priority, type->child->name,
 			type->child->priority);
@@ -276,13 +258,13 @@ static int check_type(struct reader *r, struct cell_type *type)
 	for (const struct cell_type *t = type->child; t; t = t->child) {
 		type->is_above |= t->says_node;
 		if (t == type || ++depth > CELL_TYPES_MAX)
-			return fail(r->err, EINVAL, "line %zu: type '%s': it contains itself",
+			return fail(r->err, EINVAL, "line %u: type '%s': it contains itself",
 				type->line, type->name);
 	}
 	type->is_node = type->says_node && !type->is_above;
 	if (depth > CELL_DEPTH_MAX)
 		return fail(r->err, E2BIG,
-			"line %zu: type '%s': %u cells within each other, up to %u are possible",
+			"line %u: type '%s': %u cells within each other, up to %u are possible",
 			type->line, type->name, depth, CELL_DEPTH_MAX);
 	return 0;
 }
@@ -304,52 +286,51 @@ static int check_types(struct reader *r)
 
 /* ---- cells ---- */
 
-static int get_list(struct reader *r, struct fy_node *node, size_t line, struct fy_node **ret)
+/* Where the entry has that field, and otherwise where the entry is. */
+static unsigned int line_of(const struct reader *r, const struct cell_spec *spec, const char *field)
 {
-	if (!fy_node_is_sequence(node))
-		return fail(r->err, EINVAL, "line %zu: a list of cells is right", line);
-	*ret = node;
-	return 0;
+	unsigned int line = spec->json ? yaml_line_of(r->file, spec->json, field) : 0;
+
+	return line ? line : spec->line;
 }
 
-static int read_spec(struct reader *r, struct fy_node *node, size_t line, struct cell_spec *ret)
+static int check_list(struct reader *r, const json_t *value, unsigned int line)
+{
+	return json_is_array(value)
+		? 0
+		: fail(r->err, EINVAL, "line %u: a list of cells is right", line);
+}
+
+static int read_spec(struct reader *r, json_t *json, unsigned int line, struct cell_spec *ret_spec)
 {
 	struct cell_spec spec = {.line = line};
-	struct fy_node *value;
-	uint32_t seen = 0;
-	void *at = NULL;
-	struct str key;
 	int e = 0;
 
-	*ret = spec;
-	if (!node || fy_node_is_null(node))
-		return 0;
-	if (!fy_node_is_mapping(node))
-		return fail(r->err, EINVAL,
-			"line %zu: a cell: cellType, cellId or cellChildren are right",
-			fy_node_is_scalar(node) ? line_of(node) : line);
-	while (e == 0 && (value = next_key(r, node, &at, &key, &spec.line))) {
-		e = key_index(r, key, spec.line, "cellType cellId cellChildren", &seen);
-		if (e == 0)
-			e = get_name(r, value, spec.line, "cellType", &spec.type);
-		else if (e == 1)
-			e = get_name(r, value, spec.line, "cellId", &spec.id);
-		else if (e == 2)
-			e = get_list(r, value, spec.line, &spec.children);
+	if (json && !json_is_null(json)) {
+		if (yaml_line(r->file, json))
+			spec.line = yaml_line(r->file, json);
+		if (!json_is_object(json))
+			return fail(r->err, EINVAL,
+				"line %u: a cell: cellType, cellId or cellChildren are right",
+				spec.line);
+		spec.json = json;
+		e = read_lined(r->file, json, &spec_table, &spec, r->err);
+		if (e == 0 && spec.children)
+			e = check_list(r, spec.children, line_of(r, &spec, "cellChildren"));
 	}
 	if (e == 0)
-		*ret = spec;
+		*ret_spec = spec;
 	return e;
 }
 
-static int cell_new(struct reader *r, const struct cell_type *type, uint32_t parent,
-	struct fy_node *spec, size_t line)
+static int cell_new(struct reader *r, const struct cell_type *type, uint32_t parent, json_t *spec,
+	unsigned int line)
 {
 	struct place_cells *cells = r->cells;
 	int e;
 
 	if (cells->n == CELLS_MAX)
-		return fail(r->err, E2BIG, "line %zu: cell of type '%s': up to %u are possible",
+		return fail(r->err, E2BIG, "line %u: cell of type '%s': up to %u are possible",
 			line, type->name, CELLS_MAX);
 	e = array_grow(&cells->cells, &cells->size, cells->n + 1, sizeof(*cells->cells));
 	if (e == 0)
@@ -373,18 +354,18 @@ static int set_id(struct reader *r, uint32_t at, const struct cell_spec *spec, u
 			/* No part may be empty: the last is a node's name. */
 			if (i == 0 || i + 1 == spec->id.n || spec->id.p[i - 1] == '/')
 				return fail(r->err, EINVAL,
-					"line %zu: cellId " SHOW ": names between '/' are right",
-					spec->line, SHOWN(spec->id));
+					"line %u: cellId " SHOW ": names between '/' are right",
+					line_of(r, spec, "cellId"), spec->id.p);
 			parts++;
 		}
 	if (parts > (cell->parent == PLACE_NONE ? CELL_ROOT_PARTS : 1))
 		return fail(r->err, EINVAL,
-			"line %zu: cellId " SHOW ": up to %u parts at the top, and one in a cell",
-			spec->line, SHOWN(spec->id), CELL_ROOT_PARTS);
+			"line %u: cellId " SHOW ": up to %u parts at the top, and one in a cell",
+			line_of(r, spec, "cellId"), spec->id.p, CELL_ROOT_PARTS);
 	if (!spec->id.n)
 		return 0;
 	cell->name = str_dup(spec->id);
-	return cell->name ? 0 : fail(r->err, ENOMEM, "line %zu: out of memory", spec->line);
+	return cell->name ? 0 : fail(r->err, ENOMEM, "line %u: out of memory", spec->line);
 }
 
 /* The node of that cell's name, new or with other cells of the same. */
@@ -424,11 +405,11 @@ static int add_leaf(struct reader *r, uint32_t at, const struct cell_spec *spec)
 	struct cell_node *node = cells[at].node;
 
 	if (spec->children)
-		return fail(r->err, EINVAL, "line %zu: '%s' is a model: it has no cells in it",
-			spec->line, cells[at].type->name);
+		return fail(r->err, EINVAL, "line %u: '%s' is a model: it has no cells in it",
+			line_of(r, spec, "cellChildren"), cells[at].type->name);
 	if (node->n == PLACE_NODE_DEVICES_MAX)
 		return fail(r->err, E2BIG,
-			"line %zu: node '%s': up to %u devices of a node are possible", spec->line,
+			"line %u: node '%s': up to %u devices of a node are possible", spec->line,
 			node->name, PLACE_NODE_DEVICES_MAX);
 	if (node->n++)
 		cells[node->last].next = at;
@@ -442,18 +423,16 @@ static int add_children(struct reader *r, uint32_t at, const struct cell_spec *s
 {
 	const struct cell_type *type = r->cells->cells[at].type;
 	uint32_t first = r->cells->n;
-	struct fy_node *child;
-	void *i = NULL;
 	int e = 0;
 
-	while (e == 0 && spec->children && (child = fy_node_sequence_iterate(spec->children, &i)))
-		e = cell_new(r, type->child, at, child, spec->line);
+	for (size_t i = 0; e == 0 && i < json_array_size(spec->children); i++)
+		e = cell_new(r, type->child, at, json_array_get(spec->children, i), spec->line);
 	if (r->cells->n == first)
 		for (uint32_t k = 0; e == 0 && k < type->number; k++)
 			e = cell_new(r, type->child, at, NULL, spec->line);
 	if (e == 0 && r->cells->n == first)
 		e = fail(r->err, EINVAL,
-			"line %zu: type '%s': childCellNumber is missing, and no cellChildren are "
+			"line %u: type '%s': childCellNumber is missing, and no cellChildren are "
 			"listed",
 			type->line, type->name);
 	r->cells->cells[at].first_child = first;
@@ -461,7 +440,7 @@ static int add_children(struct reader *r, uint32_t at, const struct cell_spec *s
 	return e;
 }
 
-static int build_cell(struct reader *r, uint32_t at, uint32_t number, size_t line)
+static int build_cell(struct reader *r, uint32_t at, uint32_t number, unsigned int line)
 {
 	struct cell *cell = &r->cells->cells[at];
 	const struct cell_type *type = cell->type;
@@ -472,9 +451,9 @@ static int build_cell(struct reader *r, uint32_t at, uint32_t number, size_t lin
 	if (e < 0)
 		return e;
 	if (spec.type.n && !str_is(spec.type, type->name))
-		return fail(r->err, EINVAL, "line %zu: cellType " SHOW ": '%s' consists of '%s'",
-			spec.line, SHOWN(spec.type), r->cells->cells[cell->parent].type->name,
-			type->name);
+		return fail(r->err, EINVAL, "line %u: cellType " SHOW ": '%s' consists of '%s'",
+			line_of(r, &spec, "cellType"), spec.type.p,
+			r->cells->cells[cell->parent].type->name, type->name);
 	e = set_id(r, at, &spec, number);
 	if (e == 0 && type->is_node)
 		e = set_node(r, cell);
@@ -486,29 +465,29 @@ static int build_cell(struct reader *r, uint32_t at, uint32_t number, size_t lin
 }
 
 /* Level by level: what has no id is numbered through each. */
-static int build_root(struct reader *r, struct fy_node *node, uint32_t number, size_t line)
+static int build_root(struct reader *r, json_t *json, uint32_t number, unsigned int line)
 {
 	uint32_t at = r->cells->n, first = at, end = at + 1;
 	const struct cell_type *type;
 	struct cell_spec spec;
 	int e;
 
-	e = read_spec(r, node, line, &spec);
+	e = read_spec(r, json, line, &spec);
 	if (e < 0)
 		return e;
 	if (!spec.type.n)
-		return fail(r->err, EINVAL, "line %zu: cell %u: cellType is missing", spec.line,
-			number);
+		return fail(
+			r->err, EINVAL, "line %u: cell %u: cellType is missing", spec.line, number);
 	type = type_find(r->cells, spec.type);
 	if (!type || !type->child)
-		return fail(r->err, EINVAL, "line %zu: cellType " SHOW ": cellTypes has none such",
-			spec.line, SHOWN(spec.type));
+		return fail(r->err, EINVAL, "line %u: cellType " SHOW ": cellTypes has none such",
+			line_of(r, &spec, "cellType"), spec.type.p);
 	if (!type->is_node && !type->is_above)
 		return fail(r->err, EINVAL,
-			"line %zu: cellType '%s': neither it nor what it consists of, down to the "
+			"line %u: cellType '%s': neither it nor what it consists of, down to the "
 			"model '%s', has isNodeLevel: true",
-			spec.line, type->name, type->child->name);
-	e = cell_new(r, type, PLACE_NONE, node, spec.line);
+			line_of(r, &spec, "cellType"), type->name, type->child->name);
+	e = cell_new(r, type, PLACE_NONE, json, spec.line);
 	if (e == 0)
 		e = build_cell(r, at, number, spec.line);
 	while (e == 0 && ++at < r->cells->n) {
@@ -521,135 +500,65 @@ static int build_root(struct reader *r, struct fy_node *node, uint32_t number, s
 	return e;
 }
 
-static int read_cells(struct reader *r, struct fy_node *node, size_t line)
+static int read_cells(struct reader *r, json_t *list)
 {
-	struct fy_node *list = NULL, *root;
-	uint32_t number = 0;
-	void *at = NULL;
-	int e = get_list(r, node, line, &list);
+	const unsigned int line = yaml_line_of(r->file, r->file->root, "cells");
+	int e = check_list(r, list, line);
 
-	while (e == 0 && (root = fy_node_sequence_iterate(list, &at)))
-		e = build_root(r, root, ++number, line);
-	if (e == 0 && !number)
+	for (size_t i = 0; e == 0 && i < json_array_size(list); i++)
+		e = build_root(r, json_array_get(list, i), (uint32_t)i + 1, line);
+	if (e == 0 && !json_array_size(list))
 		e = fail(r->err, EINVAL,
-			"line %zu: cells: the list is empty: at least one is needed", line);
+			"line %u: cells: the list is empty: at least one is needed", line);
 	return e;
 }
 
-static int read_root(struct reader *r, struct fy_node *root)
+static int read_root(struct reader *r)
 {
-	struct fy_node *part[2] = {NULL}, *value;
-	size_t line = 1, lines[2] = {0};
-	uint32_t seen = 0;
-	void *at = NULL;
-	struct str key;
+	struct root root = {NULL, NULL};
 	int e;
 
-	if (!root || !fy_node_is_mapping(root))
+	if (!r->file->root)
+		return fail(r->err, EINVAL, "the file is empty: cellTypes and cells are right");
+	if (!json_is_object(r->file->root))
 		return fail(r->err, EINVAL, "line 1: cellTypes and cells are right");
-	while ((value = next_key(r, root, &at, &key, &line))) {
-		e = key_index(r, key, line, "cellTypes cells", &seen);
-		if (e < 0)
-			return e;
-		part[e] = value;
-		lines[e] = line;
-	}
-	if (!part[0] || !part[1])
-		return fail(r->err, EINVAL, "%s: missing", part[0] ? "cells" : "cellTypes");
-	e = read_types(r, part[0], lines[0]);
+	e = read_lined(r->file, r->file->root, &root_table, &root, r->err);
+	if (e < 0)
+		return e;
+	if (!root.types || !root.cells)
+		return fail(r->err, EINVAL, "%s: missing", root.types ? "cells" : "cellTypes");
+	e = read_types(r, root.types);
 	if (e == 0)
 		e = check_types(r);
-	return e < 0 ? e : read_cells(r, part[1], lines[1]);
+	return e < 0 ? e : read_cells(r, root.cells);
 }
 
-/*
- * What no file of cells has in it and the parser does not always survive: on a directive in broken
- * UTF-8 version 0.7.12 does not come back.
- */
-static int check_text(struct str text, struct error *err)
-{
-	const unsigned char *p = (const unsigned char *)text.p;
-	size_t line = 1, length;
-
-	for (size_t i = 0; i < text.n; i += length) {
-		length = str_utf8((struct str){text.p + i, text.n - i});
-		if (!length || (p[i] < ' ' && !strchr("\t\n\r", p[i])) || p[i] == 0x7f || !p[i])
-			return fail(err, EINVAL, "line %zu: byte 0x%02x: text in UTF-8 is right",
-				line, p[i]);
-		if (p[i] == '%' && (i == 0 || p[i - 1] == '\n' || p[i - 1] == '\r'))
-			return fail(err, EINVAL, "line %zu: '%%': there are no directives", line);
-		line += p[i] == '\n';
-	}
-	return 0;
-}
-
-/* What the YAML parser says first. */
-static int fail_yaml(struct fy_diag *diag, struct error *err)
-{
-	struct fy_diag_error *first;
-	void *at = NULL;
-
-	first = fy_diag_errors_iterate(diag, &at);
-	if (!first)
-		return fail(err, EINVAL, "the file is empty: cellTypes and cells are right");
-	return fail(err, EINVAL, "line %d, column %d: %s", first->line, first->column, first->msg);
-}
-
-/* Its words are taken from the diagnostic object: it shall not print them as well. */
-static void print_nothing(struct fy_diag *diag, void *user, const char *text, size_t n)
-{
-}
-
-static struct fy_diag *diag_new(void)
-{
-	struct fy_diag_cfg config;
-	struct fy_diag *diag;
-
-	fy_diag_cfg_default(&config);
-	config.fp = NULL;
-	config.output_fn = print_nothing;
-	diag = fy_diag_create(&config);
-	if (diag)
-		fy_diag_set_collect_errors(diag, true);
-	return diag;
-}
-
-/* Not fy_diag_unref(), which forgets the errors it has collected. */
-DEFINE_CLEANUP(struct fy_diag *, fy_diag_destroy)
-DEFINE_CLEANUP(struct fy_document *, fy_document_destroy)
 DEFINE_CLEANUP(struct place_cells *, place_cells_free)
 
 int place_cells_parse(struct str text, struct place_cells **ret_cells, struct error *err)
 {
-	_cleanup_(fy_diag_destroy_p) struct fy_diag *diag = NULL;
-	_cleanup_(fy_document_destroy_p) struct fy_document *document = NULL;
+	const struct yaml_file_params params = {.max_bytes = CELL_FILE_MAX, .ignores_tags = true};
 	_cleanup_(place_cells_free_p) struct place_cells *cells = NULL;
-	/* The parser would compare each key with each; key_index() and type_find() do it here. */
-	struct fy_parse_cfg config = {
-		.flags = FYPCF_QUIET | FYPCF_JSON_NONE | FYPCF_ALLOW_DUPLICATE_KEYS};
-	struct reader reader = {.err = err};
+	_cleanup_(yaml_file_done) struct yaml_file file = {.root = NULL};
+	struct reader reader = {.file = &file, .err = err};
 	int r;
 
 	if (text.n > CELL_FILE_MAX)
 		return fail(err, E2BIG, "%zu bytes: up to %u are possible", text.n, CELL_FILE_MAX);
-	r = check_text(text, err);
-	if (r < 0)
-		return r;
 	cells = calloc(1, sizeof(*cells));
 	if (cells)
 		cells->types = calloc(CELL_TYPES_MAX, sizeof(*cells->types));
-	diag = diag_new();
-	if (!cells || !cells->types || !diag)
+	if (!cells || !cells->types)
 		return fail(err, ENOMEM, "out of memory for cells");
-	config.diag = diag;
-	document = fy_document_build_from_string(&config, text.p, text.n);
-	if (!document)
-		return fail_yaml(diag, err);
 	reader.cells = cells;
-	r = read_root(&reader, fy_document_root(document));
+	r = yaml_file_parse(text, &params, &file, err);
+	if (r == 0)
+		r = read_root(&reader);
 	free(reader.spec);
+	if (r == -EMSGSIZE)
+		return -E2BIG;
 	if (r < 0)
-		return r;
+		return r == -ENOMEM || r == -E2BIG ? r : -EINVAL;
 	*ret_cells = TAKE_PTR(cells);
 	return 0;
 }
