@@ -129,9 +129,11 @@ struct cqueue {
 struct cpolicy {
 	UT_hash_handle hh;
 	char *name;
-	struct arena arena; /* of the selectors */
+	struct arena arena; /* of the selectors and texts */
 	struct selector selector, pods;
-	bool is_selecting, has_queue, is_of_pods;
+	bool is_selecting, has_queue, is_of_pods, is_remote_denied;
+	struct texts namespaces, spaces, classes, models; /* spaces: of labels */
+	int64_t highest_priority;                         /* INT64_MAX: any */
 	char queue[SPEC_LABEL]; /* its name; "": each namespace has one of its own name */
 	struct cqueue_terms terms;
 	uint64_t total_milli, total_bytes; /* UINT64_MAX: any */

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/format.h"
 #include "base/parse.h"
+#include "fields/read.h"
 
 #define UNLIMITED UINT64_MAX
 
@@ -30,7 +31,7 @@ static void note_change(struct cluster *c, const struct cpolicy *p)
 {
 	c->is_unsettled |= p->has_queue ||
 		json_object_get(json_object_get(p->spec, "overcommit"), "memory");
-	if (json_array_size(json_object_get(p->spec, "labelSpaces")))
+	if (p->spaces.n)
 		c->is_unsettled = c->has_spaces = true;
 }
 
@@ -80,44 +81,78 @@ uint64_t cpolicy_milli(const json_t *value)
 		: UNLIMITED;
 }
 
-static uint64_t bytes_of(const json_t *value)
+static int read_milli(struct arena *arena, json_t *value, void *into, struct error *err)
 {
-	uint64_t bytes;
+	*(uint64_t *)into = cpolicy_milli(value);
+	return 0;
+}
+
+static int read_bytes(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	uint64_t *bytes = into;
 
 	if (json_is_integer(value))
-		return (uint64_t)json_integer_value(value);
-	return json_is_string(value) &&
-			parse_bytes(str_from(json_string_value(value)), &bytes, NULL) == 0
-		? bytes
-		: UNLIMITED;
+		*bytes = (uint64_t)json_integer_value(value);
+	return json_is_string(value) ? parse_bytes(str_from(json_string_value(value)), bytes, err)
+				     : 0;
 }
+
+static int read_overcommit(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	const uint64_t milli = cpolicy_milli(json_object_get(value, "share"));
+
+	if (milli != UNLIMITED)
+		*(uint32_t *)into = (uint32_t)MIN(MAX(milli, 1000u), 16000u);
+	return 0;
+}
+
+static int read_remote(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	const char *text = json_string_value(value);
+
+	*(bool *)into = text && !strcmp(text, "denied");
+	return 0;
+}
+
+static int read_selector(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	struct cpolicy *p = into;
+
+	p->is_selecting = true;
+	return selector_read(arena, value, &p->selector, &p->refusal);
+}
+
+static int read_queue(struct arena *arena, json_t *value, void *into, struct error *err)
+{
+	struct cpolicy *p = into;
+	const char *name = json_string_value(json_object_get(value, "name"));
+	json_t *pods = json_object_get(value, "podSelector");
+
+	p->has_queue = true;
+	p->is_of_pods = pods != NULL;
+	str_copy(p->queue, sizeof(p->queue), str_from(name ? name : ""));
+	cqueue_terms_read(value, &p->terms);
+	return pods && !p->refusal.code ? selector_read(arena, pods, &p->pods, &p->refusal) : 0;
+}
+
+/* What a policy says as nobody may, the API server refuses: it holds as if it were not there. */
+static const struct read_field policy_fields[] = {
+	READ_FIELD(struct cpolicy, namespaces, "namespaces", read_texts),
+	READ_WHOLE("namespaceSelector", read_selector),
+	READ_WHOLE("queue", read_queue),
+	READ_FIELD(struct cpolicy, spaces, "labelSpaces", read_texts),
+	READ_FIELD(struct cpolicy, classes, "classes", read_texts),
+	READ_FIELD(struct cpolicy, models, "models", read_texts),
+	READ_FIELD(struct cpolicy, highest_priority, "highestPriority", read_number),
+	READ_FIELD(struct cpolicy, is_remote_denied, "remote", read_remote),
+	READ_FIELD(struct cpolicy, total_milli, "totalShare", read_milli),
+	READ_FIELD(struct cpolicy, total_bytes, "totalMemory", read_bytes),
+	READ_FIELD(struct cpolicy, overcommit, "overcommit", read_overcommit),
+};
 
 static int by_name(const struct cpolicy *a, const struct cpolicy *b)
 {
 	return strcmp(a->name, b->name);
-}
-
-static void read_selectors(struct cpolicy *p)
-{
-	json_t *selector = json_object_get(p->spec, "namespaceSelector");
-	json_t *pods = json_object_get(json_object_get(p->spec, "queue"), "podSelector");
-
-	p->is_selecting = selector != NULL;
-	p->is_of_pods = pods != NULL;
-	if (selector)
-		selector_read(&p->arena, selector, &p->selector, &p->refusal);
-	if (pods && !p->refusal.code)
-		selector_read(&p->arena, pods, &p->pods, &p->refusal);
-}
-
-static void read_queue(struct cpolicy *p)
-{
-	const json_t *queue = json_object_get(p->spec, "queue");
-	const char *name = json_string_value(json_object_get(queue, "name"));
-
-	p->has_queue = queue != NULL;
-	str_copy(p->queue, sizeof(p->queue), str_from(name ? name : ""));
-	cqueue_terms_read(queue, &p->terms);
 }
 
 int cluster_set_policy(struct cluster *c, json_t *json)
@@ -125,7 +160,6 @@ int cluster_set_policy(struct cluster *c, json_t *json)
 	json_t *metadata = json_object_get(json, "metadata");
 	const char *name = json_string_value(json_object_get(metadata, "name"));
 	struct cpolicy *p = calloc(1, sizeof(*p)), *was;
-	uint64_t overcommit;
 
 	if (!p)
 		return -ENOMEM;
@@ -133,14 +167,11 @@ int cluster_set_policy(struct cluster *c, json_t *json)
 	p->spec = json_incref(json_object_get(json, "spec"));
 	p->status = json_incref(json_object_get(json, "status"));
 	p->generation = json_integer_value(json_object_get(metadata, "generation"));
-	read_selectors(p);
-	read_queue(p);
-	p->total_milli = cpolicy_milli(json_object_get(p->spec, "totalShare"));
-	p->total_bytes = bytes_of(json_object_get(p->spec, "totalMemory"));
-	overcommit = cpolicy_milli(
-		json_object_get(json_object_get(p->spec, "overcommit"), "share"));
-	p->overcommit = (uint32_t)(overcommit == UNLIMITED ? 1000
-							   : MIN(MAX(overcommit, 1000u), 16000u));
+	p->total_milli = p->total_bytes = UNLIMITED;
+	p->overcommit = 1000;
+	p->highest_priority = INT64_MAX;
+	cqueue_terms_read(NULL, &p->terms);
+	read_some(&p->arena, p->spec, policy_fields, ARRAY_SIZE(policy_fields), p, NULL);
 	HASH_FIND_STR(c->policies, name, was);
 	if (was && json_equal(was->spec, p->spec)) {
 		/* Its status, as a rule, which we have written ourselves. */
@@ -163,26 +194,13 @@ int cluster_set_policy(struct cluster *c, json_t *json)
 	return 0;
 }
 
-static bool is_listed(const json_t *list, const char *text)
-{
-	json_t *one;
-	size_t i;
-
-	json_array_foreach(list, i, one) {
-		if (json_is_string(one) && !strcmp(json_string_value(one), text))
-			return true;
-	}
-	return false;
-}
-
 bool cpolicy_selects(const struct cluster *c, const struct cpolicy *p, const char *ns)
 {
-	const json_t *list = json_object_get(p->spec, "namespaces");
 	const struct object *object = view_find(c->view, OBJECT_NAMESPACE, "", ns);
 
-	if (!list && !p->is_selecting)
+	if (!json_object_get(p->spec, "namespaces") && !p->is_selecting)
 		return true;
-	return is_listed(list, ns) ||
+	return texts_has(&p->namespaces, ns) ||
 		(p->is_selecting && object && selector_matches(&p->selector, &object->labels));
 }
 
@@ -192,8 +210,7 @@ bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str spa
 	const struct cpolicy *p;
 
 	for (p = c->policies; name && p; p = p->hh.next)
-		if (is_listed(json_object_get(p->spec, "labelSpaces"), name) &&
-			cpolicy_selects(c, p, ns))
+		if (texts_has(&p->spaces, name) && cpolicy_selects(c, p, ns))
 			return true;
 	return false;
 }
@@ -203,17 +220,14 @@ bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str spa
 static bool allows(
 	const struct cpolicy *p, const struct spec *spec, const char *container, struct buf *why)
 {
-	const json_t *classes = json_object_get(p->spec, "classes");
-	const json_t *highest = json_object_get(p->spec, "highestPriority");
-
-	if (json_array_size(classes) && !is_listed(classes, spec_class_name(spec->class))) {
+	if (p->classes.n && !texts_has(&p->classes, spec_class_name(spec->class))) {
 		buf_addf(why, "policy %s: %s: class %s is not allowed", p->name, container,
 			spec_class_name(spec->class));
 		return false;
 	}
-	if (json_is_integer(highest) && spec->priority > json_integer_value(highest)) {
+	if (spec->priority > p->highest_priority) {
 		buf_addf(why, "policy %s: %s: priority %u: at most %d is allowed", p->name,
-			container, spec->priority, (int)json_integer_value(highest));
+			container, spec->priority, (int)p->highest_priority);
 		return false;
 	}
 	return true;
@@ -224,16 +238,13 @@ bool cluster_allows_model(const struct cluster *c, const char *ns, const char *m
 	const struct cpolicy *p;
 
 	for (p = c->policies; p; p = p->hh.next) {
-		const json_t *models = json_object_get(p->spec, "models");
-		bool fits = !json_array_size(models);
+		bool fits = !p->models.n;
 		struct spec spec = {0};
-		json_t *one;
-		size_t i;
 
 		if (fits || !cpolicy_selects(c, p, ns))
 			continue;
-		json_array_foreach(models, i, one) {
-			str_copy(spec.model, sizeof(spec.model), str_from(json_string_value(one)));
+		for (uint32_t i = 0; i < p->models.n; i++) {
+			str_copy(spec.model, sizeof(spec.model), str_from(p->models.v[i]));
 			fits |= spec.model[0] && spec_model_fits(&spec, model);
 		}
 		if (!fits)
@@ -246,12 +257,9 @@ bool cluster_allows_remote(const struct cluster *c, const char *ns)
 {
 	const struct cpolicy *p;
 
-	for (p = c->policies; p; p = p->hh.next) {
-		const char *remote = json_string_value(json_object_get(p->spec, "remote"));
-
-		if (remote && !strcmp(remote, "denied") && cpolicy_selects(c, p, ns))
+	for (p = c->policies; p; p = p->hh.next)
+		if (p->is_remote_denied && cpolicy_selects(c, p, ns))
 			return false;
-	}
 	return true;
 }
 

@@ -153,15 +153,11 @@ static int list_add(struct list *l, const struct cpolicy *p, const char *name)
 /* Namespaces that it names have their queues although there is nobody in them yet. */
 static int add_named(const struct cluster *c, struct list *l, const struct cpolicy *p)
 {
-	const json_t *names = json_object_get(p->spec, "namespaces");
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < json_array_size(names); i++) {
-		const char *ns = json_string_value(json_array_get(names, i));
-
-		if (ns && *ns && narrowest(c, ns, NULL) == p)
-			r = list_add(l, p, ns);
-	}
+	for (uint32_t i = 0; r == 0 && i < p->namespaces.n; i++)
+		if (*p->namespaces.v[i] && narrowest(c, p->namespaces.v[i], NULL) == p)
+			r = list_add(l, p, p->namespaces.v[i]);
 	return r;
 }
 
