@@ -175,8 +175,10 @@ static const char *mode_name(int i)
 	return spec_mode_name((enum spec_mode)i);
 }
 
-static int read_tenant(const json_t *json, struct gpunode_tenant *ret, struct error *err)
+static int read_tenant(
+	const json_t *json, const struct gpunode *g, void *ret_tenant, struct error *err)
 {
+	struct gpunode_tenant *ret = ret_tenant;
 	const json_t *devices = json_object_get(json, "devices");
 	const json_t *memory = json_object_get(json, "memoryBytes");
 	struct given_container *c = &ret->is;
@@ -212,8 +214,10 @@ static int read_tenant(const json_t *json, struct gpunode_tenant *ret, struct er
 	return 0;
 }
 
-static int read_network(const json_t *json, struct gpunode_network *ret, struct error *err)
+static int read_network(
+	const json_t *json, const struct gpunode *g, void *ret_network, struct error *err)
 {
+	struct gpunode_network *ret = ret_network;
 	static const struct {
 		const char *name;
 		enum place_network_kind kind;
@@ -225,6 +229,7 @@ static int read_network(const json_t *json, struct gpunode_network *ret, struct 
 	};
 	const struct str name = str_from(text_at(json, "name")),
 			 link = str_from(text_at(json, "link"));
+	size_t kind = 0;
 
 	*ret = (struct gpunode_network){
 		.mbit = (uint32_t)number_at(json, "capacityMbps", UINT32_MAX)};
@@ -239,44 +244,20 @@ static int read_network(const json_t *json, struct gpunode_network *ret, struct 
 			err, EINVAL, "link %s: no name of a network device", show(json, "link").s);
 	str_copy(ret->name, sizeof(ret->name), name);
 	str_copy(ret->link, sizeof(ret->link), link);
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		ret->kind = kinds[i].kind;
-		if (!strcmp(text_at(json, "kind"), kinds[i].name))
-			return 0;
-	}
-	return fail(err, EINVAL, "kind %s: rdma, sriov, host and overlay are possible",
-		show(json, "kind").s);
+	while (kind < ARRAY_SIZE(kinds) && strcmp(text_at(json, "kind"), kinds[kind].name) != 0)
+		kind++;
+	if (kind == ARRAY_SIZE(kinds))
+		return fail(err, EINVAL, "kind %s: rdma, sriov, host and overlay are possible",
+			show(json, "kind").s);
+	ret->kind = kinds[kind].kind;
+	return gpunode_find_network(g, ret->name) < g->n_networks
+		? fail(err, EINVAL, "name \"%s\": it is there twice", ret->name)
+		: 0;
 }
 
-static int read_networks(const json_t *json, struct gpunode *g, struct error *err)
+static int read_peer(const json_t *json, const struct gpunode *g, void *ret_peer, struct error *err)
 {
-	const json_t *status = json_object_get(json, "status");
-	const json_t *all = json_object_get(json_object_get(status, "network"), "devices");
-	const size_t n = MIN(json_array_size(all), (size_t)GPUNODE_NETWORKS_MAX);
-	int result = 0;
-
-	g->network = calloc(n + 1, sizeof(*g->network));
-	if (!g->network)
-		return fail(err, ENOMEM, "out of memory");
-	for (size_t i = 0; i < n; i++) {
-		struct gpunode_network *one = &g->network[g->n_networks];
-		struct error why;
-		int r = read_network(json_array_get(all, i), one, &why);
-
-		if (r == 0 && gpunode_find_network(g, one->name) < g->n_networks)
-			r = fail(&why, EINVAL, "name \"%s\": it is there twice", one->name);
-		g->n_networks += r == 0;
-		result = left_out(result, r, "network.devices", i, &why, err);
-	}
-	if (result == 0 && json_array_size(all) > n)
-		return fail(err, EINVAL,
-			"status.network.devices: %zu of them, up to %u are possible",
-			json_array_size(all), GPUNODE_NETWORKS_MAX);
-	return result;
-}
-
-static int read_peer(const json_t *json, struct gpunode_peer *ret, struct error *err)
-{
+	struct gpunode_peer *ret = ret_peer;
 	const uint64_t us = number_at(json, "roundTripMicroseconds", UINT64_MAX),
 		       bits = number_at(json, "bitsPerSecond", UINT64_MAX);
 
@@ -293,82 +274,81 @@ static int read_peer(const json_t *json, struct gpunode_peer *ret, struct error 
 			show(json, "bitsPerSecond").s, PLACE_MBIT_MAX);
 	/* A slow one is not one that nobody has measured. */
 	ret->mbit = bits ? (uint32_t)MAX(bits / 1000000, UINT64_C(1)) : 0;
-	return 0;
+	return gpunode_find_peer(g, ret->name)
+		? fail(err, EINVAL, "name \"%.100s\": it is there twice", ret->name)
+		: 0;
 }
 
-static int read_peers(const json_t *json, struct gpunode *g, struct error *err)
+/* What stands in a list of the status is read item by item, and left out where it is wrong. */
+struct item_list {
+	const char *name;
+	bool is_of_network;
+	uint32_t max;
+	size_t size, items, n; /* of one; places in the struct gpunode */
+	int (*read)(const json_t *json, const struct gpunode *g, void *ret_item, struct error *err);
+};
+
+#define ITEMS(member, n_member, type) \
+	sizeof(type), offsetof(struct gpunode, member), offsetof(struct gpunode, n_member)
+
+static const struct item_list item_lists[] = {
+	{"network.devices", true, GPUNODE_NETWORKS_MAX,
+		ITEMS(network, n_networks, struct gpunode_network), read_network},
+	{"network.peers", true, GPUNODE_PEERS_MAX, ITEMS(peer, n_peers, struct gpunode_peer),
+		read_peer},
+	{"tenants", false, GPUNODE_TENANTS_MAX, ITEMS(tenant, n_tenants, struct gpunode_tenant),
+		read_tenant},
+};
+
+static int read_items(
+	const json_t *json, const struct item_list *list, struct gpunode *g, struct error *err)
 {
 	const json_t *status = json_object_get(json, "status");
-	const json_t *all = json_object_get(json_object_get(status, "network"), "peers");
-	const size_t n = MIN(json_array_size(all), (size_t)GPUNODE_PEERS_MAX);
+	const json_t *all = list->is_of_network
+		? json_object_get(json_object_get(status, "network"), strchr(list->name, '.') + 1)
+		: json_object_get(status, list->name);
+	const size_t n = MIN(json_array_size(all), (size_t)list->max);
+	uint32_t *n_read = (uint32_t *)((char *)g + list->n);
+	char *items = calloc(n + 1, list->size);
 	int result = 0;
 
-	g->peer = calloc(n + 1, sizeof(*g->peer));
-	if (!g->peer)
+	if (!items)
 		return fail(err, ENOMEM, "out of memory");
+	*(void **)((char *)g + list->items) = items;
 	for (size_t i = 0; i < n; i++) {
-		struct gpunode_peer *one = &g->peer[g->n_peers];
 		struct error why;
-		int r = read_peer(json_array_get(all, i), one, &why);
+		int r = list->read(json_array_get(all, i), g, items + *n_read * list->size, &why);
 
-		if (r == 0 && gpunode_find_peer(g, one->name))
-			r = fail(&why, EINVAL, "name \"%.100s\": it is there twice", one->name);
-		g->n_peers += r == 0;
-		result = left_out(result, r, "network.peers", i, &why, err);
+		*n_read += r == 0;
+		result = left_out(result, r, list->name, i, &why, err);
 	}
 	if (result == 0 && json_array_size(all) > n)
-		return fail(err, EINVAL, "status.network.peers: %zu of them, up to %u are possible",
-			json_array_size(all), GPUNODE_PEERS_MAX);
+		return fail(err, EINVAL, "status.%s: %zu of them, up to %u are possible",
+			list->name, json_array_size(all), list->max);
 	return result;
 }
 
-static int read_tenants(const json_t *json, struct gpunode *g, struct error *err)
+/* The first error; no memory is more than others. */
+static int add_result(int before, int now, const struct error *why, struct error *err)
 {
-	const json_t *tenants = json_object_get(json_object_get(json, "status"), "tenants");
-	const size_t n = MIN(json_array_size(tenants), (size_t)GPUNODE_TENANTS_MAX);
-	struct error why;
-	json_t *one;
-	size_t i;
-	int result = 0;
-
-	g->tenant = calloc(n + 1, sizeof(*g->tenant));
-	if (!g->tenant)
-		return fail(err, ENOMEM, "out of memory");
-	json_array_foreach(tenants, i, one) {
-		int r;
-
-		if (i == n)
-			return result < 0 ? result
-					  : fail(err, EINVAL,
-						    "status.tenants: %zu of them, up to %u are "
-						    "possible",
-						    json_array_size(tenants), GPUNODE_TENANTS_MAX);
-		r = read_tenant(one, &g->tenant[g->n_tenants], &why);
-		g->n_tenants += r == 0;
-		result = left_out(result, r, "tenants", i, &why, err);
-	}
-	return result;
+	return now < 0 && (before == 0 || now == -ENOMEM) ? fail(err, -now, "%s", why->msg)
+							  : before;
 }
 
 int gpunode_read(const json_t *json, struct gpunode *ret, struct error *err)
 {
-	static int (*const lists[])(const json_t *, struct gpunode *, struct error *) = {
-		read_devices, read_networks, read_peers, read_tenants};
 	const json_t *status = json_object_get(json, "status");
 	struct error later;
-	int r = 0;
+	int r;
 
 	*ret = (struct gpunode){.slots_total = (uint32_t)number_at(
 					json_object_get(status, "slots"), "total", 65535),
 		.epoch = number_at(status, "epoch", INT64_MAX),
 		.is_serving = *text_at(json_object_get(status, "remote"), "address"),
 		.overcommit_memory = policy_overcommit_memory(json_object_get(json, "spec"))};
-	for (size_t i = 0; i < ARRAY_SIZE(lists) && r != -ENOMEM; i++) {
-		const int then = lists[i](json, ret, &later);
-
-		if (then < 0 && (r == 0 || then == -ENOMEM))
-			r = fail(err, -then, "%s", later.msg);
-	}
+	r = read_devices(json, ret, err);
+	for (size_t i = 0; i < ARRAY_SIZE(item_lists) && r != -ENOMEM; i++)
+		r = add_result(r, read_items(json, &item_lists[i], ret, &later), &later, err);
 	return r;
 }
 
