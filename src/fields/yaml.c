@@ -88,39 +88,33 @@ static int compare_lines(const void *a, const void *b)
 	return x->line < y->line ? -1 : x->line > y->line;
 }
 
-/* The first one that is not before it. */
-static const struct yaml_line *find_line(
-	const struct yaml_file *file, const struct yaml_line *wanted)
+static unsigned int line_at(const struct yaml_file *file, const struct yaml_line wanted)
 {
+	const struct yaml_line *line;
 	uint32_t from = 0, end = file->n_lines;
 
 	while (from < end) {
 		const uint32_t middle = from + (end - from) / 2;
 
-		if (compare_lines(&file->line[middle], wanted) < 0)
+		if (compare_lines(&file->line[middle], &wanted) < 0)
 			from = middle + 1;
 		else
 			end = middle;
 	}
-	return from < file->n_lines && file->line[from].at == wanted->at &&
-			file->line[from].is_twice == wanted->is_twice
-		? &file->line[from]
-		: NULL;
+	if (from == file->n_lines)
+		return 0;
+	line = &file->line[from];
+	return line->at == wanted.at && line->is_twice == wanted.is_twice ? line->line : 0;
 }
 
 unsigned int yaml_line(const struct yaml_file *file, const void *value_or_key)
 {
-	const struct yaml_line *line = find_line(file, &(struct yaml_line){.at = value_or_key});
-
-	return line ? line->line : 0;
+	return line_at(file, (struct yaml_line){.at = value_or_key});
 }
 
 unsigned int yaml_line_twice(const struct yaml_file *file, const char *key)
 {
-	const struct yaml_line *line = find_line(
-		file, &(struct yaml_line){.at = key, .is_twice = true});
-
-	return line ? line->line : 0;
+	return line_at(file, (struct yaml_line){.at = key, .is_twice = true});
 }
 
 static const char *key_at(const json_t *object, const char *name)
