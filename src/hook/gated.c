@@ -54,7 +54,7 @@ static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
 	GATED_CHECK(EXPORT, name, name, HANDLE(variant, stream), params, args)
 #endif
 
-/* The most frequent calls: what follows the check begins a cache line, wherever the list puts it. */
+/* The most frequent calls: what follows the check begins a cache line, wherever it comes to lie. */
 #define LAUNCHES(name, variant, stream, params, args) \
 	static __attribute__((aligned(64))) CUresult go_##name params; \
 	GATED_PARTS(name, false, HANDLE(variant, stream), \
