@@ -18,7 +18,8 @@
  * Functions here end the program with a sentence when the rig itself fails: there is nothing to
  * measure then. One thread.
  */
-#pragma once
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -113,3 +114,5 @@ void rig_busy(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1,
 	struct sim_busy *ret_busy);
 /* The share of [t0, t1) that this is. */
 double rig_share(struct rig *rig, pid_t pid, int device, uint64_t t0, uint64_t t1);
+
+#endif

@@ -3,7 +3,8 @@
  * Traces made of the OpenB ones, in which something else is scarce: CPU, host memory, some models,
  * or the nodes that can take a few large tasks. The same on every machine. One thread.
  */
-#pragma once
+#ifndef BENCH_DERIVE_H
+#define BENCH_DERIVE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,3 +21,5 @@ extern const struct derived derived[DERIVED];
 
 /* Writes the file of pods; a failure ends the program. */
 void derive(const struct derived *of, const char *folder, const char *path);
+
+#endif

@@ -4,7 +4,8 @@
  * DRIVER(cuMemAlloc_v2)(&p, n). Looked up in libcuda.so.1, opened by name, at each use (a hash
  * look-up: these programs are not timed by the call). Ends the program where an entry is missing.
  */
-#pragma once
+#ifndef BENCH_DRIVER_H
+#define BENCH_DRIVER_H
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -48,3 +49,5 @@ static inline CUmodule driver_module(void)
 	free(text);
 	return module;
 }
+
+#endif

@@ -7,7 +7,8 @@
  * And the host below a virtual machine: a stall is a time in which it ran one of the machine's
  * processors not at all. Nothing on this machine can work then, and no scheduler on it can help.
  */
-#pragma once
+#ifndef BENCH_HOST_H
+#define BENCH_HOST_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,3 +60,5 @@ struct host_stall {
 void host_watch_start(void);
 /* Ends it. Returns the number of stalls in *ret_stalls, by time; they are valid until next time. */
 size_t host_watch_stop(const struct host_stall **ret_stalls);
+
+#endif

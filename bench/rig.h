@@ -3,7 +3,8 @@
  * Between result.c, rig.c and host.c: which library shared runs preload, and how to end what was
  * started when the program has to stop.
  */
-#pragma once
+#ifndef BENCH_RIG_H
+#define BENCH_RIG_H
 
 #include <stddef.h>
 
@@ -21,3 +22,5 @@ extern struct bench_hook bench_hook;
 void rig_end_all(void);
 /* The load of host.h that there is, when no program runs any more. */
 void host_end(void);
+
+#endif

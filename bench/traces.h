@@ -3,7 +3,8 @@
  * `divvy sim` on the OpenB traces in the folder that DIVVY_OPENB names:
  * openb_node_list_gpu_node.csv and openb_pod_list_<trace>.csv. One thread.
  */
-#pragma once
+#ifndef BENCH_TRACES_H
+#define BENCH_TRACES_H
 
 #include <stdio.h>
 
@@ -26,3 +27,5 @@ struct traces_run traces_start(const char *trace, const char *options);
 struct traces_run traces_start_file(const char *pods, const char *options);
 /* What came of it, the caller's; a run that failed ends the program. */
 json_t *traces_finish(struct traces_run *run);
+
+#endif

@@ -5,7 +5,8 @@
  * hands out an address. It has one device, with the UUID that STUB_UUID names ("GPU-..." or
  * without). Any thread, except that one thread at a time allocates and frees.
  */
-#pragma once
+#ifndef BENCH_STUB_STUB_H
+#define BENCH_STUB_STUB_H
 
 #include <stdint.h>
 
@@ -21,3 +22,5 @@ struct stub {
 	PFN_cuMemFree_v2 *free;
 	uint64_t (*writes)(void); /* value writes of this process so far */
 };
+
+#endif

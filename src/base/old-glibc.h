@@ -5,7 +5,8 @@
  * versions. The libraries ask for the old versions, which all later glibc have too. The build
  * includes this file in front of every file of these libraries, and links libpthread.so.0.
  */
-#pragma once
+#ifndef BASE_OLD_GLIBC_H
+#define BASE_OLD_GLIBC_H
 
 #include <features.h>
 
@@ -31,4 +32,6 @@ OLD_SYMBOL(pthread_rwlock_wrlock);
 OLD_SYMBOL(pthread_setspecific);
 OLD_SYMBOL(pthread_sigmask);
 #undef OLD_SYMBOL
+#endif
+
 #endif

@@ -3,7 +3,8 @@
  * For libraries that programs have preloaded: the program's libc may be musl, which ends the
  * program if such a library lacks a symbol. Any thread.
  */
-#pragma once
+#ifndef BASE_PRELOADED_H
+#define BASE_PRELOADED_H
 
 #include <errno.h>
 
@@ -23,3 +24,5 @@ static inline int preloaded_atfork(void (*prepare)(void), void (*parent)(void), 
 		return __register_atfork(prepare, parent, child, &__dso_handle);
 	return preloaded_musl_atfork ? preloaded_musl_atfork(prepare, parent, child) : ENOSYS;
 }
+
+#endif

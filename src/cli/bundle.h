@@ -5,7 +5,8 @@
  * left out.
  * Blocks: programs are run, servers asked. One thread.
  */
-#pragma once
+#ifndef CLI_BUNDLE_H
+#define CLI_BUNDLE_H
 
 #include <jansson.h>
 
@@ -46,3 +47,5 @@ void bundle_add_json(struct bundle *b, const char *name, const json_t *value);
 void bundle_miss(struct bundle *b, const char *what, const char *why);
 /* bundle-cluster.c */
 void bundle_cluster(struct bundle *b, const char *kubeconfig);
+
+#endif

@@ -3,7 +3,8 @@
  * Speaking to the daemon: docs/control-protocol.md. One connection, one request at a time,
  * blocking. JSON objects are jansson's; an answer is the caller's (json_decref). One thread.
  */
-#pragma once
+#ifndef CLI_CLIENT_H
+#define CLI_CLIENT_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -53,3 +54,5 @@ static inline void json_decref_p(json_t **j)
 	json_decref(*j);
 }
 #define _cleanup_json_ _cleanup_(json_decref_p)
+
+#endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of commands, in the order of `divvy help`; each has a file cmd_<name>.c. */
-#pragma once
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
 
 #include "cmdline/command.h"
 
@@ -28,3 +29,5 @@ CLI_COMMANDS(X)
 
 /* cmd_run's own, for a command that ends in it and speaks by its own name. */
 int cmd_run_called(const char *name, const struct cli_args *args, struct error *err);
+
+#endif

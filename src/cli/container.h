@@ -7,7 +7,8 @@
  * engine's host has them.
  * Pure but for container_has_cdi. One thread.
  */
-#pragma once
+#ifndef CLI_CONTAINER_H
+#define CLI_CONTAINER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,3 +67,5 @@ bool container_has_cdi(void);
 
 /* For people: arguments that a shell would read back. */
 void container_format(char *const *argv, struct buf *out);
+
+#endif

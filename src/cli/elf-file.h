@@ -4,7 +4,8 @@
  * it exports. 64-bit little-endian ELF; any file may be given, nothing outside of it is read. One
  * thread.
  */
-#pragma once
+#ifndef CLI_ELF_FILE_H
+#define CLI_ELF_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,3 +30,5 @@ void elf_file_done(struct elf_file *file);
 /* The i-th dynamic symbol if it is an exported function, else NULL. i < n_symbols. */
 const char *elf_file_function(const struct elf_file *file, size_t i);
 bool elf_file_exports(const struct elf_file *file, const char *name);
+
+#endif

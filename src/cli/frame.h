@@ -4,7 +4,8 @@
  * come out, which frame_plain and frame_ansi (and the ncurses of cmd-top.c) show. A mark is the
  * byte FRAME_MARK and 'A' + enum frame_style; names from outside never contain one.
  */
-#pragma once
+#ifndef CLI_FRAME_H
+#define CLI_FRAME_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -45,3 +46,5 @@ const char *frame_sort_name(enum frame_sort sort);
 /* Without the marks; with them as ANSI sequences, each line ended by erase-to-end-of-line. */
 void frame_plain(const struct buf *drawn, struct buf *out);
 void frame_ansi(const struct buf *drawn, struct buf *out, int *ret_lines);
+
+#endif

@@ -4,7 +4,8 @@
  * running divvy first, so that a build folder and an installed tree both work as they are. One
  * thread.
  */
-#pragma once
+#ifndef CLI_PLACES_H
+#define CLI_PLACES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,3 +40,5 @@ int places_check_preload(const char *path, struct error *err);
  * libraries of ours that are from a divvy run around this one.
  */
 void places_preload(const char *cuda, const char *nvml, struct buf *out);
+
+#endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program of `divvy run --remote`: its device is held by a worker process. One thread. */
-#pragma once
+#ifndef CLI_REMOTE_H
+#define CLI_REMOTE_H
 
 #include <stdbool.h>
 
@@ -36,3 +37,5 @@ int remote_pretend(struct error *err);
  * one that nobody else may read, "-" stdin.
  */
 int remote_join(const char *place, const char *file, struct error *err);
+
+#endif

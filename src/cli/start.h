@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting the daemon when a command needs one and none runs. One thread. */
-#pragma once
+#ifndef CLI_START_H
+#define CLI_START_H
 
 #include "base/error.h"
 #include "cli/client.h"
@@ -21,3 +22,5 @@ int start_check_simulated(const char *simulate, struct sim_config *ret_config, s
  * -EPERM with a sentence where the daemon, by its answer to `ping`, simulates another user's GPU.
  */
 int start_check_owner(const struct client *c, const json_t *ping, struct error *err);
+
+#endif

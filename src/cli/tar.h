@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files into a tar archive (ustar, POSIX.1-1988), in memory. Pure. */
-#pragma once
+#ifndef CLI_TAR_H
+#define CLI_TAR_H
 
 #include <stdint.h>
 
@@ -18,3 +19,5 @@ int tar_add(
 	struct buf *out, const char *name, struct str data, uint64_t mtime_s, struct error *err);
 /* What ends an archive. */
 int tar_end(struct buf *out);
+
+#endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options that speak of a tenant's spec, for `run` and `set`, and the JSON made of them. */
-#pragma once
+#ifndef CLI_WISH_H
+#define CLI_WISH_H
 
 #include <jansson.h>
 
@@ -39,3 +40,5 @@ json_t *wish_json(const struct cli_args *args);
 int wish_check(const struct cli_args *args, struct error *err);
 /* The same for a tenant that there is: what is not given stays, and is not known here. */
 int wish_check_change(const struct cli_args *args, struct error *err);
+
+#endif

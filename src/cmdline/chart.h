@@ -3,7 +3,8 @@
  * A picture of shares over time, as SVG: one self-contained file that browsers, README pages and
  * rsvg-convert show alike. Pure: numbers in, text out. Floating point is for drawing only.
  */
-#pragma once
+#ifndef CMDLINE_CHART_H
+#define CMDLINE_CHART_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,3 +43,5 @@ struct chart {
 
 /* -EINVAL without points or with a step that is not above 0; -E2BIG above the maxima. */
 int chart_svg(const struct chart *chart, struct buf *out, struct error *err);
+
+#endif

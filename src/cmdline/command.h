@@ -5,7 +5,8 @@
  * completion.c). Everything is borrowed static text; the parser allocates nothing and keeps
  * pointers into argv. One thread.
  */
-#pragma once
+#ifndef CMDLINE_COMMAND_H
+#define CMDLINE_COMMAND_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -143,3 +144,5 @@ int cli_unknown_command(const char *name, struct error *err);
 
 /* The whole program but for main(). Returns the exit code. */
 int cli_main(int argc, char **argv);
+
+#endif

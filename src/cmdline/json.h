@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading answers. Nothing here fails. */
-#pragma once
+#ifndef CMDLINE_JSON_H
+#define CMDLINE_JSON_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -37,3 +38,5 @@ static inline bool jbool(const json_t *object, const char *name)
 {
 	return json_is_true(json_object_get(object, name));
 }
+
+#endif

@@ -3,7 +3,8 @@
  * What commands print: tables for people, JSON and YAML of the daemon's answer for programs. One
  * thread.
  */
-#pragma once
+#ifndef CMDLINE_OUTPUT_H
+#define CMDLINE_OUTPUT_H
 
 #include <jansson.h>
 
@@ -37,3 +38,5 @@ int output_end(struct error *err);
 
 /* Says once on stdout that the devices are not real, where the answer says so. */
 void output_simulated(const json_t *answer);
+
+#endif

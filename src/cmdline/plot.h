@@ -3,7 +3,8 @@
  * Plots as SVG: curves with their intervals, stacked areas, and a heat map; axes with units, names
  * beside what they name. Pure: numbers in, text out. Floating point is for drawing only.
  */
-#pragma once
+#ifndef CMDLINE_PLOT_H
+#define CMDLINE_PLOT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,3 +56,5 @@ struct plot_heat {
 
 /* As plot_svg(). */
 int plot_heat_svg(const struct plot_heat *heat, struct buf *out, struct error *err);
+
+#endif

@@ -3,7 +3,8 @@
  * What our pictures share: the frame with its titles, colours, text made safe for XML. A picture is
  * one self-contained file that browsers, README pages and rsvg-convert show alike. Pure.
  */
-#pragma once
+#ifndef CMDLINE_SVG_H
+#define CMDLINE_SVG_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,3 +33,5 @@ const char *svg_colour(size_t i);
  */
 #define SVG_LABELS_MAX 32
 void svg_place_labels(double *y, size_t n, double height, double bottom);
+
+#endif

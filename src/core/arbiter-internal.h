@@ -9,7 +9,8 @@
  *   arbiter-policy.c  the orders among tenants of one rank
  * Nothing outside these and their tests includes it.
  */
-#pragma once
+#ifndef CORE_ARBITER_INTERNAL_H
+#define CORE_ARBITER_INTERNAL_H
 
 #include "base/cleanup.h"
 #include "core/arbiter.h"
@@ -277,3 +278,5 @@ void gang_unreserve(struct member *member);
 bool gang_is_complete(const struct member *member);
 void gang_try_open(struct member *member, uint64_t now);
 bool gang_is_idle(const struct member *member, uint64_t since);
+
+#endif

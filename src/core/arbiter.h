@@ -14,7 +14,8 @@
  * and for an early handover arbiter_draining reports how long the drain will still take; the next
  * one is opened when that is below `overlap_ns`. A drain that passes its bound makes both co-run.
  */
-#pragma once
+#ifndef CORE_ARBITER_H
+#define CORE_ARBITER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -198,3 +199,5 @@ void arbiter_restore(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 #define ARBITER_FILL_MAX 1024u /* those beyond are not looked at */
 void arbiter_water_fill(
 	const uint32_t *request, const uint32_t *limit, size_t n, uint32_t *ret_micro);
+
+#endif

@@ -19,7 +19,8 @@
  * process index 0 and no slot. Inline, libc-free, no system call: lives in other people's programs.
  * Pages are PAGE_MEM_UNIT bytes.
  */
-#pragma once
+#ifndef CORE_LEDGER_COUNTER_H
+#define CORE_LEDGER_COUNTER_H
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -254,3 +255,5 @@ static inline int64_t ledger_counter_recount(struct page_tenant *tenant,
 	*ret_error = -EAGAIN;
 	return 0;
 }
+
+#endif

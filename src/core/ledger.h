@@ -9,7 +9,8 @@
  *    most; wait and swap tenants share the rest, with a queue, deadlock detection and
  *    oversubscription.
  */
-#pragma once
+#ifndef CORE_LEDGER_H
+#define CORE_LEDGER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,3 +76,5 @@ size_t ledger_verdicts(struct ledger *ledger, struct ledger_verdict *ret_verdict
 
 uint64_t ledger_used(const struct ledger *ledger, uint32_t tenant);
 uint64_t ledger_quota(const struct ledger *ledger, uint32_t tenant);
+
+#endif

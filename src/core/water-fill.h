@@ -3,7 +3,8 @@
  * Entitlements: who is due how much of a device (see core/arbiter.h, arbiter_water_fill). Pure, no
  * allocation; time grows with n x 20.
  */
-#pragma once
+#ifndef CORE_WATER_FILL_H
+#define CORE_WATER_FILL_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,3 +22,5 @@ struct water_share {
  * until all are equal or at their limit. Requests that sum to more than the capacity are scaled.
  */
 void water_fill(struct water_share *shares, size_t n, uint32_t capacity);
+
+#endif

@@ -4,7 +4,8 @@
  * (ELF), or a fatbin of them. Pure, total on any bytes within the size that the image itself
  * claims.
  */
-#pragma once
+#ifndef CUDA_IMAGE_H
+#define CUDA_IMAGE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,3 +28,5 @@ uint64_t image_ptx_bytes(const char *text, size_t n);
  * behind the wrapper that compilers put around a fatbin. 0: no kind of image.
  */
 uint64_t image_bytes(const void *image, const void **ret_image);
+
+#endif

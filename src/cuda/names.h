@@ -6,8 +6,8 @@
  * Tables only: no allocation, lock or state, no pointer in the tables (the loader has nothing to
  * relocate in a program that never calls CUDA). Any thread, signal handlers included.
  */
-#ifndef DIVVY_CUDA_NAMES_H
-#define DIVVY_CUDA_NAMES_H
+#ifndef CUDA_NAMES_H
+#define CUDA_NAMES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Prototypes of every entry of nvml.def, and a function type for each: PFN_<abi_name> is what a
  * pointer to that entry points to (`PFN_nvmlInit_v2 *real`).
  */
-#ifndef DIVVY_NVML_PROTO_H
-#define DIVVY_NVML_PROTO_H
+#ifndef CUDA_NVML_PROTO_H
+#define CUDA_NVML_PROTO_H
 
 #include "cuda/nvml-types.h"
 

@@ -6,8 +6,8 @@
  * Structs whose first member is `version` carry their size and version in it: NVML_STRUCT_VERSION.
  */
 /* clang-format off */
-#ifndef DIVVY_NVML_TYPES_H
-#define DIVVY_NVML_TYPES_H
+#ifndef CUDA_NVML_TYPES_H
+#define CUDA_NVML_TYPES_H
 
 /* What the caller must put into the member `version` of nvml<name>_v<n>_t. */
 #define NVML_STRUCT_VERSION(name, n) \

@@ -4,8 +4,8 @@
  * pointer to that entry points to (`PFN_cuMemAlloc_v2 *real`). Declarations only: who defines an
  * entry is checked against them by the compiler.
  */
-#ifndef DIVVY_CUDA_PROTO_H
-#define DIVVY_CUDA_PROTO_H
+#ifndef CUDA_PROTO_H
+#define CUDA_PROTO_H
 
 #include "cuda/types.h"
 

@@ -9,8 +9,8 @@
  * suffix that they have in the documentation (_v1, _v2).
  */
 /* clang-format off */
-#ifndef DIVVY_CUDA_TYPES_H
-#define DIVVY_CUDA_TYPES_H
+#ifndef CUDA_TYPES_H
+#define CUDA_TYPES_H
 
 #include <stddef.h>
 #include <stdint.h>

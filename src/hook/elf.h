@@ -5,7 +5,8 @@
  * Nothing here allocates. Any thread; takes the loader's lock for a moment. Objects and symbols are
  * found without any function that the program may have in libc's place.
  */
-#pragma once
+#ifndef HOOK_ELF_H
+#define HOOK_ELF_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,3 +43,5 @@ void *elf_symbol(const struct elf_object *object, const char *name);
 int elf_file_id(const char *path, struct elf_id *ret_id);
 
 bool elf_id_eq(const struct elf_id *a, const struct elf_id *b);
+
+#endif

@@ -7,7 +7,8 @@
  * about, wins over the weak one at link time, and calls the driver through the same slot. A list
  * that says itself which names are defined in C uses ENTRY_SLOT and ENTRY_JUMP in place of ENTRY.
  */
-#pragma once
+#ifndef HOOK_ENTRY_H
+#define HOOK_ENTRY_H
 
 #include <stdint.h>
 
@@ -114,3 +115,5 @@ extern void *_Atomic hook_slots[] __attribute__((visibility("hidden")));
 
 /* What the slot of that number shall point at; fills it. Called by the code above. */
 void *hook_resolve(uint32_t index) __attribute__((visibility("hidden")));
+
+#endif

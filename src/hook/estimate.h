@@ -14,7 +14,8 @@
  *
  * Pure: no clock, no memory of its own. Times in ns. The caller locks.
  */
-#pragma once
+#ifndef HOOK_ESTIMATE_H
+#define HOOK_ESTIMATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,3 +89,5 @@ bool estimate_is_full(
 /* Held back: how long to sleep before the next look; 0: the next `every` submissions may go. */
 uint64_t estimate_wait(const struct estimate *e, const struct estimate_queue *queue, uint32_t every,
 	uint64_t window);
+
+#endif

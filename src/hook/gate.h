@@ -8,7 +8,8 @@
  * in_launch and the gate are Dekker's: the thread stores, then loads, with only the compiler held
  * back; the daemon stores, makes every CPU that runs us pass a barrier (membarrier), then loads.
  */
-#pragma once
+#ifndef HOOK_GATE_H
+#define HOOK_GATE_H
 
 #include "hook/hook.h"
 
@@ -146,4 +147,6 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 #define GATED_STACK_PTSZ(name)                                                                     \
 	GATED_CHECK_STACK(name, "	testq %r11, %r11\n	jne 4f\n	movl $2, %r11d\n4:\n")
 /* clang-format on */
+#endif
+
 #endif

@@ -3,7 +3,8 @@
  * Memory that a graph's own nodes allocate: charged before its first launch, as the device reserves
  * it then, and kept charged for as long as the device keeps it reserved. Any thread.
  */
-#pragma once
+#ifndef HOOK_GRAPH_H
+#define HOOK_GRAPH_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,3 +31,5 @@ CUresult graph_launch_end(struct graph_launch *launch, CUresult r);
 
 /* An executable graph was made from, or updated to, that graph. Returns r. */
 CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph);
+
+#endif

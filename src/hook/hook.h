@@ -11,7 +11,8 @@
  * else is slow path under the locks named here. Lock order: init, deferred, share, pool, table,
  * memory; marker, stream.
  */
-#pragma once
+#ifndef HOOK_HOOK_H
+#define HOOK_HOOK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -423,3 +424,5 @@ uint64_t marker_submitted(const struct device *d);
  * Does the driver say that this stream captures, or that it must not be asked because another does?
  */
 bool capture_active(uintptr_t handle);
+
+#endif

@@ -3,7 +3,8 @@
  * What libdivvy-nvml.so asks of libdivvy-cuda.so, so that a process registers once: a table behind
  * cuGetExportTable under an id of our own. Both come from one build; `size` guards against a mix.
  */
-#pragma once
+#ifndef HOOK_LINK_H
+#define HOOK_LINK_H
 
 #include <stdint.h>
 
@@ -23,3 +24,5 @@ struct link_table {
 	 */
 	int (*devices)(struct link_device *ret_devices, uint32_t max);
 };
+
+#endif

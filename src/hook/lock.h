@@ -3,7 +3,8 @@
  * A lock of one futex word, zero when free: it lives in memory that a fork wipes, so that a child
  * never inherits a held one, and it needs no libpthread. Short sections only. Preserves errno.
  */
-#pragma once
+#ifndef HOOK_LOCK_H
+#define HOOK_LOCK_H
 
 #include <errno.h>
 #include <limits.h>
@@ -60,3 +61,5 @@ static inline void lock_drop(struct lock *lock)
 	if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
 		futex_wake(&lock->word, 1);
 }
+
+#endif

@@ -5,7 +5,8 @@
  * taken in blocks of 2 MiB, as it gives them out: a large allocation in whole ones, small ones
  * (below 1 MiB) together by the blocks that their addresses lie in.
  */
-#pragma once
+#ifndef HOOK_MEMORY_H
+#define HOOK_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -159,3 +160,5 @@ bool memory_make_room(struct device *d, enum memory_effort effort);
 void memory_record_uncharge(const struct memory_record *record);
 /* What the driver's r says of the end of what `known` says that the table had: returns r. */
 CUresult memory_ended(CUresult r, bool known, const struct memory_record *record);
+
+#endif

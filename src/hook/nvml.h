@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the files of libdivvy-nvml.so. Any thread. */
-#pragma once
+#ifndef HOOK_NVML_H
+#define HOOK_NVML_H
 
 #include "cuda/nvml-answer.h"
 #include "hook/link.h"
@@ -17,3 +18,5 @@
 
 /* The number of the tenant's devices; -1: everything shows. */
 int nvml_tenant_devices(struct link_device ret_devices[static NVML_DEVICES_MAX]);
+
+#endif

@@ -4,7 +4,8 @@
  * with, and without one its user, group and cgroup. Asks /proc, and takes for a stranger what it
  * may not look into. Any thread; errno may change.
  */
-#pragma once
+#ifndef HOOK_OWN_H
+#define HOOK_OWN_H
 
 #include <stdbool.h>
 
@@ -19,3 +20,5 @@ bool own_init(struct own *ret_own);
 
 /* pid: as /proc here has it. */
 bool own_has(const struct own *own, unsigned int pid);
+
+#endif

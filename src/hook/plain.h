@@ -5,7 +5,8 @@
  * do not work yet. Files that run in that path use these functions, and meson.build compiles them
  * so that the compiler does not make calls of such loops. Any thread.
  */
-#pragma once
+#ifndef HOOK_PLAIN_H
+#define HOOK_PLAIN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,3 +58,5 @@ static inline bool plain_same(const void *a, const void *b, size_t n)
 		i++;
 	return i == n;
 }
+
+#endif

@@ -3,7 +3,8 @@
  * Every driver call of our own stands between relax_begin and relax_end: whatever captures a stream
  * meanwhile, in this thread or in another, is then not invalidated by it.
  */
-#pragma once
+#ifndef HOOK_RELAX_H
+#define HOOK_RELAX_H
 
 #include "hook/hook.h"
 
@@ -25,3 +26,5 @@ static inline void relax_end(struct relaxed r)
 	if (r.changed)
 		REAL(cuThreadExchangeStreamCaptureMode)(&r.mode);
 }
+
+#endif

@@ -7,7 +7,8 @@
  * lives.
  * Any thread; share_hold and share_drop wait for the daemon's answer.
  */
-#pragma once
+#ifndef HOOK_SHARE_H
+#define HOOK_SHARE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,3 +46,5 @@ void share_look(struct hook *h);
 uint64_t share_pages(const struct device *d);
 /* By the helper thread: another daemon has begun, and knows of nothing. */
 void share_again(struct hook *h);
+
+#endif

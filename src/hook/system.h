@@ -4,7 +4,8 @@
  * we interpose, and no dependency on libraries that a bash would have to open. Resolved on first
  * use; idempotent, any thread, no lock of ours. errno may change.
  */
-#pragma once
+#ifndef HOOK_SYSTEM_H
+#define HOOK_SYSTEM_H
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -62,3 +63,5 @@ static inline int fd_stat(int fd, struct stat *ret_stat)
 {
 	return (int)syscall(SYS_fstat, fd, ret_stat);
 }
+
+#endif

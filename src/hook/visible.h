@@ -5,7 +5,8 @@
  * those that the program's own CUDA_VISIBLE_DEVICES leaves; then the program's environment is back,
  * untouched. Ordinals are then the tenant's everywhere in the API, in structs and attributes too.
  */
-#pragma once
+#ifndef HOOK_VISIBLE_H
+#define HOOK_VISIBLE_H
 
 #include <stdbool.h>
 
@@ -27,3 +28,5 @@ void visible_end(struct visible *visible);
  */
 uint32_t visible_select(
 	const struct hook *h, const char *setting, uint32_t ret_index[static MSG_DEVICES]);
+
+#endif

@@ -6,7 +6,8 @@
  * authenticated, gives both its ends by themselves (RFC 5705); neither goes over the network for it
  * but the name in the clear, which says nothing to anybody else. Blocks; one thread.
  */
-#pragma once
+#ifndef LINK_BULK_H
+#define LINK_BULK_H
 
 #include <stdint.h>
 
@@ -41,3 +42,5 @@ int bulk_accept(struct gnutls_session_int *first, int door, struct gnutls_sessio
  * session, of which nothing has been read; -errno: it says neither.
  */
 int bulk_look(int fd, struct bulk_name *ret_name);
+
+#endif

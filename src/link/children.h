@@ -5,7 +5,8 @@
  * are kept, so that who says nothing holds up nobody. The listener's one thread; children_known()
  * is the child's.
  */
-#pragma once
+#ifndef LINK_CHILDREN_H
+#define LINK_CHILDREN_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -52,3 +53,5 @@ pid_t children_fork(struct children *children, int *ret_at);
 void children_watch(struct children *children, uint64_t now_ns, unsigned silent_ms);
 /* That process has ended: its place is free, which is returned; -1: it had none. */
 int children_gone(struct children *children, pid_t pid);
+
+#endif

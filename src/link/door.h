@@ -5,7 +5,8 @@
  * place of that name among its children and hands it on. Sockets without names: nobody else can
  * reach them. The listener's one thread, where not said otherwise.
  */
-#pragma once
+#ifndef LINK_DOOR_H
+#define LINK_DOOR_H
 
 #include <sys/resource.h>
 
@@ -42,3 +43,5 @@ int door_knock(const struct door *d, const struct bulk_name *name, int fd);
 void door_shut(struct door *d, int place, int own);
 /* One that was handed on, by its own end. -ETIMEDOUT; -EPIPE: the listener is gone. */
 int door_await(int own, uint64_t until_ns);
+
+#endif

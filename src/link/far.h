@@ -4,7 +4,8 @@
  * who they are by certificates for: the side of the program that of a container, the side of the
  * device that of its node. What the container gets there, divvyd says; here nobody decides.
  */
-#pragma once
+#ifndef LINK_FAR_H
+#define LINK_FAR_H
 
 #include <stdint.h>
 
@@ -70,3 +71,5 @@ int far_get_in(const struct far_target *target, struct identity_tls *tls, enum f
 int far_probe(struct identity_tls *tls, const struct far_target *target, unsigned transfer_ms);
 /* The other side: answers until its peer ends it, some seconds at most, as above. */
 void far_probe_serve(struct gnutls_session_int *tls);
+
+#endif

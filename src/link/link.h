@@ -3,7 +3,8 @@
  * A session over a network: on each side a process holds one end of a session in shared memory and
  * copies what is written into its rings to the other side's, over TLS.
  */
-#pragma once
+#ifndef LINK_LINK_H
+#define LINK_LINK_H
 
 #include "base/fd.h"
 #include "link/bulk.h"
@@ -64,3 +65,5 @@ struct link_counts {
 	uint64_t up, down; /* bytes */
 };
 void link_count(const struct remote_session *session, int fd, struct link_counts *ret_counts);
+
+#endif

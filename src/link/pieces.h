@@ -6,7 +6,8 @@
  * connection alone brings smaller ones, in order, so that of those that wait for an earlier one
  * each has, or comes after, a long one of its own. Pure; the caller keeps threads apart.
  */
-#pragma once
+#ifndef LINK_PIECES_H
+#define LINK_PIECES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,3 +38,5 @@ int pieces_claim(struct pieces *p, uint64_t head, uint64_t position, uint32_t by
 
 /* What was claimed is there. True when `tail` has moved. */
 bool pieces_arrived(struct pieces *p, uint64_t position);
+
+#endif

@@ -4,7 +4,8 @@
  * docs/control-protocol.md. Never blocks but in report_ask(): what cannot be said now is said with
  * the next one. One thread.
  */
-#pragma once
+#ifndef LINK_REPORT_H
+#define LINK_REPORT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,3 +33,5 @@ struct report_numbers {
 bool report_send(struct report *report, const struct report_numbers *numbers);
 /* The same, without numbers, and the answer is waited for, a second at most. */
 bool report_ask(struct report *report);
+
+#endif

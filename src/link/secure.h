@@ -3,7 +3,8 @@
  * A connection of the network before a link runs over it: how long a peer may be silent, and the
  * handshake, with whichever proof the session was given. Blocks; one thread for each connection.
  */
-#pragma once
+#ifndef LINK_SECURE_H
+#define LINK_SECURE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,3 +51,5 @@ struct secure_key {
  * and -EPROTO: what answers is no server of this kind.
  */
 int secure_meet_key(int fd, const struct secure_key *key, struct gnutls_session_int **ret_tls);
+
+#endif

@@ -4,7 +4,8 @@
  * else of how it reaches the other machine, and the streams of one session may be of several kinds.
  * Each function blocks; one thread may send while another one receives.
  */
-#pragma once
+#ifndef LINK_STREAM_H
+#define LINK_STREAM_H
 
 #include <stddef.h>
 
@@ -47,3 +48,5 @@ struct stream stream_tls(struct gnutls_session_int *tls, unsigned silent_ms);
  * `own` is free()d after the session.
  */
 struct stream stream_ahead(struct stream s);
+
+#endif

@@ -10,8 +10,8 @@
  * because it is what a user knows of these programs and no policy does, and a weight against a
  * score would mean something else with each policy. Threads: as place.h.
  */
-#ifndef CORE_PLACE_APART_H
-#define CORE_PLACE_APART_H
+#ifndef PLACE_PLACE_APART_H
+#define PLACE_PLACE_APART_H
 
 #include <stdbool.h>
 #include <stddef.h>

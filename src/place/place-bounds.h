@@ -11,8 +11,8 @@
  * the node's turn comes in a decision, and kept from then on. Columns that are not asked for any
  * more are given up.
  */
-#ifndef CORE_PLACE_BOUNDS_H
-#define CORE_PLACE_BOUNDS_H
+#ifndef PLACE_PLACE_BOUNDS_H
+#define PLACE_PLACE_BOUNDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tree of cells is made of, for its reader. See place-cell.h. */
-#ifndef CORE_PLACE_CELL_INTERNAL_H
-#define CORE_PLACE_CELL_INTERNAL_H
+#ifndef PLACE_PLACE_CELL_INTERNAL_H
+#define PLACE_PLACE_CELL_INTERNAL_H
 
 #include "place/place-cell.h"
 #include "place/place-internal.h"

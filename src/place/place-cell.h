@@ -8,8 +8,8 @@
  * in their level below the root. A cell's id is "parent's/own". Pure; a tree that is read is not
  * changed any more, and any thread may use it.
  */
-#ifndef CORE_PLACE_CELL_H
-#define CORE_PLACE_CELL_H
+#ifndef PLACE_PLACE_CELL_H
+#define PLACE_PLACE_CELL_H
 
 #include <stdbool.h>
 #include <stdint.h>

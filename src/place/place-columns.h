@@ -8,8 +8,8 @@
  *
  * Knows no node and no policy: who fills it in is place-bounds.c. Threads: as place.h.
  */
-#ifndef CORE_PLACE_COLUMNS_H
-#define CORE_PLACE_COLUMNS_H
+#ifndef PLACE_PLACE_COLUMNS_H
+#define PLACE_PLACE_COLUMNS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,8 +12,8 @@
  * by doing them, and taking all back. The caller executes it, or not. O(devices + moves x tries).
  * Threads: as place.h.
  */
-#ifndef CORE_PLACE_DEFRAG_H
-#define CORE_PLACE_DEFRAG_H
+#ifndef PLACE_PLACE_DEFRAG_H
+#define PLACE_PLACE_DEFRAG_H
 
 #include <stdbool.h>
 #include <stdint.h>

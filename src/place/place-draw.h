@@ -9,8 +9,8 @@
  * How much each counts is the policy's table; a policy without one draws nobody. Threads: as
  * place.h. O(1), but for the first question about a group since it has changed, which is O(it).
  */
-#ifndef CORE_PLACE_DRAW_H
-#define CORE_PLACE_DRAW_H
+#ifndef PLACE_PLACE_DRAW_H
+#define PLACE_PLACE_DRAW_H
 
 #include <stdbool.h>
 #include <stddef.h>

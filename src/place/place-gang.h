@@ -14,8 +14,8 @@
  * Cost: one decision a member, and with `near` one pass over the nodes and a sort; with preemption
  * one search (place-preempt.h) for each member that does not fit. Threads: as place.h.
  */
-#ifndef CORE_PLACE_GANG_H
-#define CORE_PLACE_GANG_H
+#ifndef PLACE_PLACE_GANG_H
+#define PLACE_PLACE_GANG_H
 
 #include <stdint.h>
 

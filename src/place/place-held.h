@@ -5,8 +5,8 @@
  * place-tenant.c tells of each change, taking back included; room never shrinks, so only
  * place_held_reserve can fail. O(tenants of the node) a change.
  */
-#ifndef CORE_PLACE_HELD_H
-#define CORE_PLACE_HELD_H
+#ifndef PLACE_PLACE_HELD_H
+#define PLACE_PLACE_HELD_H
 
 #include <stdint.h>
 

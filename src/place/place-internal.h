@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a `struct place`, for its own files and for policies. See place.h. */
-#ifndef CORE_PLACE_INTERNAL_H
-#define CORE_PLACE_INTERNAL_H
+#ifndef PLACE_PLACE_INTERNAL_H
+#define PLACE_PLACE_INTERNAL_H
 
 #include <stddef.h>
 

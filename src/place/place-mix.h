@@ -3,8 +3,8 @@
  * What is typical: the tenants that come most, and how often. Learnt from the arrivals so far, or
  * given; policies that look ahead weigh what a decision leaves over by it. See place.h.
  */
-#ifndef CORE_PLACE_MIX_H
-#define CORE_PLACE_MIX_H
+#ifndef PLACE_PLACE_MIX_H
+#define PLACE_PLACE_MIX_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -22,8 +22,8 @@
  * devices' with that end's network device in `network[0]`, of the tenant's own with no device.
  * Threads: as place.h.
  */
-#ifndef CORE_PLACE_MODE_H
-#define CORE_PLACE_MODE_H
+#ifndef PLACE_PLACE_MODE_H
+#define PLACE_PLACE_MODE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The network devices of a `struct place`, for place-network.c and place-mode.c. */
-#ifndef CORE_PLACE_NETWORK_H
-#define CORE_PLACE_NETWORK_H
+#ifndef PLACE_PLACE_NETWORK_H
+#define PLACE_PLACE_NETWORK_H
 
 #include <stdbool.h>
 #include <stdint.h>

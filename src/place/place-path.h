@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was measured between nodes (place-mode.h), for place-path.c and place-mode.c. */
-#ifndef CORE_PLACE_PATH_H
-#define CORE_PLACE_PATH_H
+#ifndef PLACE_PLACE_PATH_H
+#define PLACE_PLACE_PATH_H
 
 #include <stdint.h>
 

@@ -14,8 +14,8 @@
  * All are functions of the state alone: integers, no libm, so that every machine decides alike.
  * Threads: as place.h.
  */
-#ifndef CORE_PLACE_POLICY_H
-#define CORE_PLACE_POLICY_H
+#ifndef PLACE_PLACE_POLICY_H
+#define PLACE_PLACE_POLICY_H
 
 #include "place/place-draw.h"
 #include "place/place.h"

@@ -32,8 +32,8 @@
  * low priority), and looks at nodes from the lowest bound on until no other can be better. Nothing
  * is changed. Threads: as place.h.
  */
-#ifndef CORE_PLACE_PREEMPT_H
-#define CORE_PLACE_PREEMPT_H
+#ifndef PLACE_PLACE_PREEMPT_H
+#define PLACE_PLACE_PREEMPT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What queues count, for place-queue.c and place-reclaim.c. Amounts: place-queue.h. */
-#ifndef CORE_PLACE_QUEUE_INTERNAL_H
-#define CORE_PLACE_QUEUE_INTERNAL_H
+#ifndef PLACE_PLACE_QUEUE_INTERNAL_H
+#define PLACE_PLACE_QUEUE_INTERNAL_H
 
 #include "place/place-internal.h"
 

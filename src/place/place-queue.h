@@ -11,8 +11,8 @@
  * all that may be given away of it (place_config's share_factor). Queues have numbers from 1
  * in the order in which they are given. Threads: as place.h.
  */
-#ifndef CORE_PLACE_QUEUE_H
-#define CORE_PLACE_QUEUE_H
+#ifndef PLACE_PLACE_QUEUE_H
+#define PLACE_PLACE_QUEUE_H
 
 #include <stdbool.h>
 #include <stdint.h>

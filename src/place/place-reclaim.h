@@ -4,8 +4,8 @@
  * guaranteed is had back from who has borrowed it, and within a queue priorities matter. Threads:
  * as place.h.
  */
-#ifndef CORE_PLACE_RECLAIM_H
-#define CORE_PLACE_RECLAIM_H
+#ifndef PLACE_PLACE_RECLAIM_H
+#define PLACE_PLACE_RECLAIM_H
 
 #include "place/place-preempt.h"
 #include "place/place-queue.h"

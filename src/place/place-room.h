@@ -4,8 +4,8 @@
  * counters for sets of tenants that are tried, while nothing is changed. Knows the rules that
  * place-fit.c knows. O(devices) to start and to ask, O(devices of the tenant) a change.
  */
-#ifndef CORE_PLACE_ROOM_H
-#define CORE_PLACE_ROOM_H
+#ifndef PLACE_PLACE_ROOM_H
+#define PLACE_PLACE_ROOM_H
 
 #include <stdbool.h>
 #include <stdint.h>

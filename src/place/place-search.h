@@ -6,8 +6,8 @@
  * (place-apart.h): where each of the nodes with room has somebody, all of them are counted before
  * the fewest are searched for.
  */
-#ifndef CORE_PLACE_SEARCH_H
-#define CORE_PLACE_SEARCH_H
+#ifndef PLACE_PLACE_SEARCH_H
+#define PLACE_PLACE_SEARCH_H
 
 struct place_search;
 

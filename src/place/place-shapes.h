@@ -6,8 +6,8 @@
  * that a shape of another model is no substitute.
  * Threads: as place.h. O(nodes x kinds).
  */
-#ifndef CORE_PLACE_SHAPES_H
-#define CORE_PLACE_SHAPES_H
+#ifndef PLACE_PLACE_SHAPES_H
+#define PLACE_PLACE_SHAPES_H
 
 #include <stdint.h>
 

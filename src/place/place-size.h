@@ -4,8 +4,8 @@
  * enough. Sizes are bytes, with the factor of oversubscription; devices that do not tell theirs
  * have 0. Threads: as place.h. O(devices), of the node or of all.
  */
-#ifndef CORE_PLACE_SIZE_H
-#define CORE_PLACE_SIZE_H
+#ifndef PLACE_PLACE_SIZE_H
+#define PLACE_PLACE_SIZE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * the end those stay without whom all that have come fit. All of it while that mark is open. Owned
  * by the caller, zero to begin with. Threads: as place.h.
  */
-#ifndef CORE_PLACE_VICTIMS_H
-#define CORE_PLACE_VICTIMS_H
+#ifndef PLACE_PLACE_VICTIMS_H
+#define PLACE_PLACE_VICTIMS_H
 
 #include "place/place.h"
 

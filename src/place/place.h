@@ -10,8 +10,8 @@
  *
  * A decision costs about the same on a hundred nodes as on a hundred thousand (place-search.h).
  */
-#ifndef CORE_PLACE_H
-#define CORE_PLACE_H
+#ifndef PLACE_PLACE_H
+#define PLACE_PLACE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside libdivvy-remote-nvml.so. Any thread. */
-#pragma once
+#ifndef REMOTE_CLIENT_NVML_H
+#define REMOTE_CLIENT_NVML_H
 
 #include "cuda/nvml-answer.h"
 #include "remote/nvml.h"
@@ -11,3 +12,5 @@
  */
 nvmlReturn_t nvml_ask_list(
 	nvmlDevice_t device, struct remote_nvml_ask *with, void *entries, unsigned int *count);
+
+#endif

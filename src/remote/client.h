@@ -6,7 +6,8 @@
  * thread before the first need. After a fork the child has no session: CUDA_ERROR_NOT_INITIALIZED,
  * as from a driver.
  */
-#pragma once
+#ifndef REMOTE_CLIENT_H
+#define REMOTE_CLIENT_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -253,3 +254,5 @@ void queries_forget(void);
 void graph_launched(CUstream stream);
 void layouts_forget(void);
 void node_gone(CUgraphNode node);
+
+#endif

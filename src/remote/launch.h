@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fields of the requests whose stubs are written by hand. */
-#pragma once
+#ifndef REMOTE_LAUNCH_H
+#define REMOTE_LAUNCH_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,3 +47,5 @@ static inline size_t pool_attribute_bytes(CUmemPool_attribute attribute)
 		? sizeof(int)
 		: sizeof(cuuint64_t);
 }
+
+#endif

@@ -3,7 +3,8 @@
  * Streams that have numbers (0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD): another one in each
  * context, and the last in each thread besides. Both ends tell them apart.
  */
-#pragma once
+#ifndef REMOTE_NUMBERED_H
+#define REMOTE_NUMBERED_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,3 +29,5 @@ static inline uint64_t stream_thread(CUstream handle)
 		own = atomic_fetch_add(&threads, 1) + 1;
 	return own;
 }
+
+#endif

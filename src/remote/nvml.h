@@ -3,7 +3,8 @@
  * What NVML of the program asks NVML of the device's machine: one note each way. A session begun
  * with REMOTE_HELLO_NVML carries nothing else, and needs no context of the driver's.
  */
-#pragma once
+#ifndef REMOTE_NVML_H
+#define REMOTE_NVML_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -74,3 +75,5 @@ _Static_assert(sizeof(struct remote_nvml_list) <= REMOTE_VISIBLE, "abi");
 _Static_assert(sizeof(struct remote_nvml_system) <= REMOTE_VISIBLE, "abi");
 _Static_assert(sizeof(struct remote_nvml_device) <= REMOTE_VISIBLE, "abi");
 _Static_assert(sizeof(struct remote_nvml_use) <= REMOTE_VISIBLE, "abi");
+
+#endif

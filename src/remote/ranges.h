@@ -3,7 +3,8 @@
  * Address ranges that do not overlap, each with what its owner notes about it. Sorted; finding
  * costs the logarithm. Any thread.
  */
-#pragma once
+#ifndef REMOTE_RANGES_H
+#define REMOTE_RANGES_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -76,3 +77,5 @@ bool ranges_cover_copy(struct ranges *r, const struct copy_place *p, uint64_t wi
 /* Forgotten is what `stays` says no to, which may not use the ranges. */
 void ranges_sift(struct ranges *r, bool (*stays)(const struct range *, void *), void *argument);
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);
+
+#endif

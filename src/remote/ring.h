@@ -4,7 +4,8 @@
  * allocation, no lock. Links libc only. The other side is not trusted: positions and sizes that it
  * writes are clamped or end the session.
  */
-#pragma once
+#ifndef REMOTE_RING_H
+#define REMOTE_RING_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,3 +62,5 @@ void bell_leave(struct remote_bell *bell);
 
 /* How long to look without sleeping: nothing on one core. */
 unsigned ring_spins(void);
+
+#endif

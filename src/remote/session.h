@@ -14,7 +14,8 @@
  * Both ends are of the same architecture: numbers and structures of the driver API are as they are
  * in memory, which the HELLO checks. What the other side writes is copied before it is looked at.
  */
-#pragma once
+#ifndef REMOTE_SESSION_H
+#define REMOTE_SESSION_H
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -264,3 +265,5 @@ struct remote_reverse {
 	int32_t status;         /* CALL of a stream callback: what it is told */
 	uint32_t reserved;
 };
+
+#endif

@@ -4,7 +4,8 @@
  * over the network once for all processes of a program. One memfd that the server makes and its
  * workers inherit; it only grows, and is gone with the last of them.
  */
-#pragma once
+#ifndef REMOTE_STORE_H
+#define REMOTE_STORE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,3 +30,5 @@ const uint8_t *store_find(const uint8_t hash[SHA256_BYTES], size_t *ret_bytes);
 
 /* Keeps it where there is room; the caller has made sure that the name is its. Any thread. */
 void store_add(const uint8_t hash[SHA256_BYTES], const void *p, size_t n);
+
+#endif

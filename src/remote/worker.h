@@ -9,7 +9,8 @@
  * was allocated here, counts are bounded by what the request holds. A request is copied before it
  * is looked at; only data for the device is read where it lies.
  */
-#pragma once
+#ifndef REMOTE_WORKER_H
+#define REMOTE_WORKER_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -366,3 +367,5 @@ void words_last(char *ret_text, size_t size);
 
 /* Answers on the socket until the program is gone; the process's exit code. */
 int serve_nvml(int sock);
+
+#endif

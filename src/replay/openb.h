@@ -7,8 +7,8 @@
  * Quotes mean nothing, and a cell that begins with one and does not end with one is refused, as are
  * control characters but tabs. Pure: from text into arrays.
  */
-#ifndef CORE_OPENB_H
-#define CORE_OPENB_H
+#ifndef REPLAY_OPENB_H
+#define REPLAY_OPENB_H
 
 #include <stdbool.h>
 #include <stdint.h>

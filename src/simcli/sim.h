@@ -3,7 +3,8 @@
  * `divvy sim`: what is replayed (sim-input.c, sim-yaml.c), what came of it as a table and as JSON
  * (sim-report.c), what it asks for in vain (sim-warn.c), and pictures (sim-pictures.c). One thread.
  */
-#pragma once
+#ifndef SIMCLI_SIM_H
+#define SIMCLI_SIM_H
 
 #include <jansson.h>
 #include <stdio.h>
@@ -101,3 +102,5 @@ void sim_warn_of_unplaced(const struct sim *sim);
 
 /* Into the folder, which is there. */
 int sim_draw(const struct sim *sim, const char *folder, struct error *err);
+
+#endif

@@ -21,7 +21,8 @@
  *   slow device=0 factor=3 [after=100]    kernels take that many times as long (1 to 1000)
  * Functions return 0 or -errno with a sentence.
  */
-#pragma once
+#ifndef SIMGPU_CONFIG_H
+#define SIMGPU_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -97,3 +98,5 @@ int sim_config_parse(struct sim_config *c, struct str text, struct error *err);
 /* DIR/config and DIR/faults where they exist, then the environment (SIM_ENV_*), then `devices`
  * (may be NULL). */
 int sim_config_load(struct sim_config *c, const char *dir, const char *devices, struct error *err);
+
+#endif

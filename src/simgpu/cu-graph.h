@@ -6,7 +6,8 @@
  *
  * Expects the client's lock. A node belongs to one graph, or to none before cu_graph_add.
  */
-#pragma once
+#ifndef SIMGPU_CU_GRAPH_H
+#define SIMGPU_CU_GRAPH_H
 
 #include "simgpu/cu.h"
 
@@ -123,3 +124,5 @@ void cu_user_object_unref(struct cu_user_object *object, unsigned count);
 void cu_user_objects_reap(void);
 
 CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream);
+
+#endif

@@ -6,7 +6,8 @@
  * image_read() copies everything it keeps: the caller's bytes may go afterwards. Pure code, no
  * globals, any thread. Sizes are bounded: see IMAGE_*_MAX.
  */
-#pragma once
+#ifndef SIMGPU_CU_IMAGE_H
+#define SIMGPU_CU_IMAGE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -86,3 +87,5 @@ struct image_global *image_add_global(struct image *image, const char *name, siz
 int image_add_param(struct image_kernel *kernel, uint32_t offset, uint32_t size);
 
 void image_done(struct image *image);
+
+#endif

@@ -12,7 +12,8 @@
  *
  * Functions return a CUresult unless said otherwise and expect the lock to be held.
  */
-#pragma once
+#ifndef SIMGPU_CU_H
+#define SIMGPU_CU_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -502,3 +503,5 @@ CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code);
 /* A call that names the legacy stream while a blocking stream of the context captures. */
 CUresult cu_capture_check_legacy(struct cu_context *context);
 void cu_capture_forget_stream(struct cu_stream *stream);
+
+#endif

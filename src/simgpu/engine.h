@@ -10,7 +10,8 @@
  *   engine-exec.c    how long operations take and what they do to memory
  *   engine-record.c  state page, trace and account rings
  */
-#pragma once
+#ifndef SIMGPU_ENGINE_H
+#define SIMGPU_ENGINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -253,3 +254,5 @@ bool engine_fault_oom(struct engine *e, uint32_t device);
 /* A kernel begins: factor for its duration; UINT64_MAX: it never ends. */
 uint64_t engine_fault_kernel(struct engine *e, uint32_t device);
 void engine_device_error(struct engine *e, uint32_t device, uint32_t error);
+
+#endif

@@ -6,7 +6,8 @@
  * A struct link belongs to one process. link_call may be used by any thread, one at a time: the
  * caller locks. After a fork the child calls link_forget and nothing else.
  */
-#pragma once
+#ifndef SIMGPU_LINK_H
+#define SIMGPU_LINK_H
 
 #include <stdint.h>
 #include <sys/types.h>
@@ -43,3 +44,5 @@ int link_is_dead(const struct link *link);
 void link_close(struct link *link);
 /* In a forked child: closes descriptors, unmaps, tells the engine nothing. */
 void link_forget(struct link *link);
+
+#endif

@@ -5,7 +5,8 @@
  * region is a range of whole granules with one backing; a table with one entry per granule of the
  * arena finds the region of any address. Everything physical goes through mem_count().
  */
-#pragma once
+#ifndef SIMGPU_MEMORY_INTERNAL_H
+#define SIMGPU_MEMORY_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -178,3 +179,5 @@ void mem_unmap_region(struct memory *m, struct mem_region *r);
 void mem_exports_free(struct memory *m);
 /* All handles of a process that ends. */
 void mem_drop_handles(struct memory *m, struct mem_owner *o);
+
+#endif

@@ -13,7 +13,8 @@
  * Functions return 0 or -ENOMEM (no room on the device, or none of ours), -EINVAL, -ENOENT (nothing
  * there), -EPERM (not the caller's). One thread.
  */
-#pragma once
+#ifndef SIMGPU_MEMORY_H
+#define SIMGPU_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -158,3 +159,5 @@ int mem_ipc_open(struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *
 	uint64_t *ret_bytes);
 /* What its maker has freed is freed when the last importer has closed it. */
 int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr);
+
+#endif

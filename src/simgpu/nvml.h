@@ -3,7 +3,8 @@
  * Inside of the simulated libnvidia-ml.so.1. Everything is read from the engine's state page;
  * the connection only keeps the engine alive. Any thread; after a fork the child goes on reading.
  */
-#pragma once
+#ifndef SIMGPU_NVML_H
+#define SIMGPU_NVML_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,3 +65,5 @@ bool nvml_is_fresh(const struct sim_state_device *device);
 		NVML_TRY(nvml_device(device, &d, NULL)); \
 		return nvml_text_give(text, out, length); \
 	}
+
+#endif

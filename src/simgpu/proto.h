@@ -20,7 +20,8 @@
  * only write what is marked [client], the engine what is marked [engine]; the engine validates
  * every number that it reads and answers nonsense with an error, never by trusting it.
  */
-#pragma once
+#ifndef SIMGPU_PROTO_H
+#define SIMGPU_PROTO_H
 
 #include <stdint.h>
 
@@ -574,3 +575,5 @@ struct sim_state {
 	struct sim_state_device devices[SIM_MAX_DEVICES];
 	struct sim_state_proc procs[SIM_MAX_STATE_PROCS];
 };
+
+#endif

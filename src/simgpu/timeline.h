@@ -14,7 +14,8 @@
  * Memory: streams, contexts and operations are the caller's (embed them), zeroed before use, and
  * belong to the timeline from tl_*_add/tl_submit until removal or the release hook. One thread.
  */
-#pragma once
+#ifndef SIMGPU_TIMELINE_H
+#define SIMGPU_TIMELINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -197,3 +198,5 @@ bool tl_is_idle(const struct timeline *tl);
 const struct tl_ctx *tl_resident(const struct timeline *tl, uint16_t device);
 /* First in the list of visible operations, or after op. */
 struct tl_op *tl_visible(const struct timeline *tl, const struct tl_op *after);
+
+#endif

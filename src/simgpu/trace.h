@@ -13,7 +13,8 @@
  * The functions allocate with malloc, return 0, a count or -errno, and may be used from any
  * thread as long as one struct sim_trace is used by one thread at a time.
  */
-#pragma once
+#ifndef SIMGPU_TRACE_H
+#define SIMGPU_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,3 +178,5 @@ int sim_account_breaches(const struct sim_trace *trace, const pid_t *pids, size_
 
 /* The machine's directory: $DIVVY_SIM, or /dev/shm/divvy-sim-UID. */
 int sim_dir(char *buf, size_t size);
+
+#endif

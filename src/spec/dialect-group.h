@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups as other schedulers' users mark them; read of every pod, whatever dialects are on. */
-#ifndef CORE_DIALECT_GROUP_H
-#define CORE_DIALECT_GROUP_H
+#ifndef SPEC_DIALECT_GROUP_H
+#define SPEC_DIALECT_GROUP_H
 
 #include "spec/dialect-internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the dialects' files share: reading a pod, adding a tenant, writing back. */
-#ifndef CORE_DIALECT_INTERNAL_H
-#define CORE_DIALECT_INTERNAL_H
+#ifndef SPEC_DIALECT_INTERNAL_H
+#define SPEC_DIALECT_INTERNAL_H
 
 #include "spec/dialect.h"
 

@@ -8,8 +8,8 @@
  * dialects; that of a pod which dialect_record_format has been written into, and whose foreign
  * resources are gone, is the same again. Any thread.
  */
-#ifndef CORE_DIALECT_H
-#define CORE_DIALECT_H
+#ifndef SPEC_DIALECT_H
+#define SPEC_DIALECT_H
 
 #include <stdbool.h>
 #include <stdint.h>

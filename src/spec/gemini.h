@@ -9,7 +9,8 @@
  *
  * (name, request, limit, bytes of memory; request 0 is opportunistic). Pure: text in, specs out.
  */
-#pragma once
+#ifndef SPEC_GEMINI_H
+#define SPEC_GEMINI_H
 
 #include <stddef.h>
 
@@ -34,3 +35,5 @@ struct gemini {
 int gemini_parse(struct str text, struct gemini *ret_gemini, struct error *err);
 void gemini_done(struct gemini *gemini);
 #define _cleanup_gemini_ __attribute__((cleanup(gemini_done)))
+
+#endif

@@ -5,8 +5,8 @@
  * name. Read back they are the scheduler's whole memory of the pod, and all that its node grants.
  * Pure; any thread.
  */
-#ifndef CORE_GIVEN_H
-#define CORE_GIVEN_H
+#ifndef SPEC_GIVEN_H
+#define SPEC_GIVEN_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * A pod's own words, without JSON: what dialects, and who reads given keys, see of it. Everything
  * is borrowed from whoever has the object; nothing is copied. Pure; any thread.
  */
-#ifndef CORE_MANIFEST_H
-#define CORE_MANIFEST_H
+#ifndef SPEC_MANIFEST_H
+#define SPEC_MANIFEST_H
 
 #include <stdbool.h>
 #include <stdint.h>

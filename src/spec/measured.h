@@ -5,8 +5,8 @@
  * their order (share used in 1/1000 of the device, device memory in use), containers with one space
  * between. Pure; any thread.
  */
-#ifndef CORE_MEASURED_H
-#define CORE_MEASURED_H
+#ifndef SPEC_MEASURED_H
+#define SPEC_MEASURED_H
 
 #include <stdbool.h>
 #include <stdint.h>

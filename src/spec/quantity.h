@@ -3,8 +3,8 @@
  * Kubernetes' quantities: "1", "0.5", "500m", "4Gi", "1e3", "1E". Integers, never floating point;
  * what is negative or does not fit is refused. Pure; any thread.
  */
-#ifndef CORE_QUANTITY_H
-#define CORE_QUANTITY_H
+#ifndef SPEC_QUANTITY_H
+#define SPEC_QUANTITY_H
 
 #include <stdint.h>
 

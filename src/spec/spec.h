@@ -4,7 +4,8 @@
  * into. Shares are integers in 1/1000 of a device, memory is bytes; nothing here is a float. Pure:
  * no I/O, no clock, no allocation. Any thread.
  */
-#pragma once
+#ifndef SPEC_SPEC_H
+#define SPEC_SPEC_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -168,3 +169,5 @@ char *spec_share_format(uint32_t permille, char ret[static 8]);
 /* Request and limit for people: "0.3-0.6", "0.5", "2x0.5-1", "2 GPUs". Returns ret. */
 #define SPEC_SHARES 64u
 char *spec_shares_format(const struct spec *spec, char ret[static SPEC_SHARES]);
+
+#endif

@@ -17,7 +17,8 @@
  *   1   the first
  *   2   SAY
  */
-#pragma once
+#ifndef WIRE_MSG_H
+#define WIRE_MSG_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -177,3 +178,5 @@ int msg_check(const void *packet, uint32_t size, struct error *err);
 void msg_head_init(struct msg_head *head, enum msg_type type, uint32_t size, uint32_t request);
 
 const char *msg_type_name(uint16_t type);
+
+#endif

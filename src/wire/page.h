@@ -14,7 +14,8 @@
  * device goes on writing markers into the old up page) and gets a new down page, mapped over the
  * old.
  */
-#pragma once
+#ifndef WIRE_PAGE_H
+#define WIRE_PAGE_H
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -244,3 +245,5 @@ _Static_assert(offsetof(struct page_up, line) == 12288, "abi");
 _Static_assert(sizeof(struct page_up) == 12288 + 64 * PAGE_LINES, "abi");
 _Static_assert(offsetof(struct page_tenant, word) == 64, "abi");
 _Static_assert(offsetof(struct page_tenant, applied) == 128, "abi");
+
+#endif

@@ -3,7 +3,8 @@
  * What the interception library has to say to people, for a process whose stderr they do not read:
  * the worker of a program that is elsewhere. Found by name (dlsym), as nothing links the library.
  */
-#pragma once
+#ifndef WIRE_WORDS_H
+#define WIRE_WORDS_H
 
 enum words_kind {
 	WORDS_NOTE,
@@ -21,3 +22,5 @@ typedef void words_listener(const char *words, enum words_kind kind);
 /* NULL: nobody listens. Any thread; whoever is called now is not waited for. */
 typedef void words_listen(words_listener *listener);
 #define WORDS_LISTEN "divvy_words_listen"
+
+#endif

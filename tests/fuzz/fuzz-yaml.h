@@ -4,8 +4,8 @@
  * scalars, such as keys with many escaped quotes. Only short-lived programs read YAML, and nothing
  * of ours holds what is lost.
  */
-#ifndef FUZZ_YAML_H
-#define FUZZ_YAML_H
+#ifndef TESTS_FUZZ_FUZZ_YAML_H
+#define TESTS_FUZZ_FUZZ_YAML_H
 
 const char *__lsan_default_suppressions(void);
 

@@ -3,8 +3,8 @@
  * What each target defines: reads n bytes that may be anything, must return 0, may not crash, leak,
  * write what its contract forbids, or take long. __builtin_trap() says that a property is broken.
  */
-#ifndef FUZZ_H
-#define FUZZ_H
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>

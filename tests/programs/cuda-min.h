@@ -4,7 +4,8 @@
  * program without the toolkit would. One table, opened once by cuda_open; failures end the program,
  * since these are programs and no library.
  */
-#pragma once
+#ifndef TESTS_PROGRAMS_CUDA_MIN_H
+#define TESTS_PROGRAMS_CUDA_MIN_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,3 +71,5 @@ void cuda_open(const char *program);
 
 /* Ends the program with "<program>: <what>: <driver's name and text>" unless result is 0. */
 void cuda_check(cu_result result, const char *what);
+
+#endif

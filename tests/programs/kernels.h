@@ -3,7 +3,8 @@
  * The text of the kernels that the small programs run, src/simgpu/kernels.ptx: $KERNELS_PTX, else
  * where the build found it, which it says as the macro of that name.
  */
-#pragma once
+#ifndef TESTS_PROGRAMS_KERNELS_H
+#define TESTS_PROGRAMS_KERNELS_H
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,3 +28,5 @@ static inline char *kernels_read(void)
 	fclose(f);
 	return text;
 }
+
+#endif

@@ -3,7 +3,8 @@
  * How the small programs begin: a device, a context on it that is the thread's, and its kernel
  * spin_ns, which takes as long as it is told. Ends the program with a sentence where that fails.
  */
-#pragma once
+#ifndef TESTS_PROGRAMS_SPIN_KERNEL_H
+#define TESTS_PROGRAMS_SPIN_KERNEL_H
 
 #include "cuda-min.h"
 #include "kernels.h"
@@ -39,3 +40,5 @@ static inline void spin_kernel_launch(const struct spin_kernel *k, uint64_t ns, 
 	cuda_check(cuda.launch(k->function, k->blocks, 1, 1, 32, 1, 1, 0, stream, params, NULL),
 		"launch");
 }
+
+#endif

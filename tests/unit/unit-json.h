@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON in tests: what is said with ' is meant with ", which C's strings are full of. */
-#ifndef UNIT_JSON_H
-#define UNIT_JSON_H
+#ifndef TESTS_UNIT_UNIT_JSON_H
+#define TESTS_UNIT_UNIT_JSON_H
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * What every unit test includes: cmocka with what it needs before it, and a few assertions of ours.
  * One program tests one concept: `UNIT_MAIN(UNIT(a_test), UNIT(another_test))`.
  */
-#ifndef UNIT_H
-#define UNIT_H
+#ifndef TESTS_UNIT_UNIT_H
+#define TESTS_UNIT_UNIT_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,8 +4,8 @@
  * (a process is known by its pid) and hands its pages to the test, which plays hook and device on
  * them. Killing or stopping the child is killing or stopping the program.
  */
-#ifndef FAKE_CLIENT_H
-#define FAKE_CLIENT_H
+#ifndef TESTS_COMPONENT_AGENT_FAKE_CLIENT_H
+#define TESTS_COMPONENT_AGENT_FAKE_CLIENT_H
 
 #include <stdbool.h>
 #include <stdint.h>

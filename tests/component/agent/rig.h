@@ -3,8 +3,8 @@
  * A daemon of the test's own, in a folder of its own, with fake devices. What fails here ends the
  * test program.
  */
-#ifndef RIG_H
-#define RIG_H
+#ifndef TESTS_COMPONENT_AGENT_RIG_H
+#define TESTS_COMPONENT_AGENT_RIG_H
 
 #include <jansson.h>
 #include <stdbool.h>

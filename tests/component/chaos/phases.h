@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What victim goes through, and the system call by which it says so. */
-#pragma once
+#ifndef TESTS_COMPONENT_CHAOS_PHASES_H
+#define TESTS_COMPONENT_CHAOS_PHASES_H
 
 #define PHASE_CALL 0x64697676 /* no option of prctl: EINVAL */
 #define PHASES(X) \
@@ -12,3 +13,5 @@
 	X(launch) \
 	X(synchronise) \
 	X(destroy)
+
+#endif

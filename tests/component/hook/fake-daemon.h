@@ -5,7 +5,8 @@
  * at a time. A thread serves; the functions are for the test's thread. Every wait has a bound,
  * after which the test fails.
  */
-#pragma once
+#ifndef TESTS_COMPONENT_HOOK_FAKE_DAEMON_H
+#define TESTS_COMPONENT_HOOK_FAKE_DAEMON_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,3 +68,5 @@ void fake_daemon_measure(struct fake_daemon *daemon, uint64_t bytes);
  * MEM_RESERVE is answered at once with this status (positive errno), or, -1, not until it is set.
  */
 void fake_daemon_reserve(struct fake_daemon *daemon, int status);
+
+#endif

@@ -4,7 +4,8 @@
  * preloaded, so that every cu* symbol is the hook's. A scenario runs in a process of its own,
  * together with its daemon, which is a thread there.
  */
-#pragma once
+#ifndef TESTS_COMPONENT_HOOK_RIG_H
+#define TESTS_COMPONENT_HOOK_RIG_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,3 +54,5 @@ void rig_child(int (*fn)(void *), void *arg);
 			return 1; \
 		} \
 	} while (0)
+
+#endif

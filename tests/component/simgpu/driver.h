@@ -5,7 +5,8 @@
  * or a crash then stays in it) and reports through one shared TAP counter. The simulated machine
  * lies in a folder of the test's own and is gone at the end.
  */
-#pragma once
+#ifndef TESTS_COMPONENT_SIMGPU_DRIVER_H
+#define TESTS_COMPONENT_SIMGPU_DRIVER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,3 +70,5 @@ CUdeviceptr device_memory(size_t bytes);
 CUstream new_stream(void); /* non-blocking */
 const char *kernels_text(void);
 CUfunction kernel_get(CUmodule module, const char *name);
+
+#endif

@@ -3,7 +3,8 @@
  * A bare client of the simulated device, for tests: the protocol of simgpu/proto.h, nothing else.
  * Failures end the test with a message. One thread per client.
  */
-#pragma once
+#ifndef TESTS_COMPONENT_SIMGPU_ENGINE_CLIENT_H
+#define TESTS_COMPONENT_SIMGPU_ENGINE_CLIENT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,3 +39,5 @@ uint32_t client_sync(struct client *c, uint32_t stream); /* the context's error 
 uint64_t client_alloc(struct client *c, uint64_t bytes);
 
 #define CALL(...) ((struct sim_request){__VA_ARGS__})
+
+#endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole daemon in the test's own process, in a folder of its own; the test runs its loop. */
-#ifndef OWN_AGENT_H
-#define OWN_AGENT_H
+#ifndef TESTS_UNIT_AGENT_OWN_AGENT_H
+#define TESTS_UNIT_AGENT_OWN_AGENT_H
 
 #include "agent/agent.h"
 #include "agent/tenant.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an API server does with a JSON Patch of ours: add, remove, replace in objects and lists. */
-#ifndef TEST_PATCH_H
-#define TEST_PATCH_H
+#ifndef TESTS_UNIT_CONTROLLER_PATCH_H
+#define TESTS_UNIT_CONTROLLER_PATCH_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * The Pod Security Standards' restricted profile, with all of the baseline's rules, as Kubernetes
  * 1.34 has it: for each control a function that says which field breaks it.
  */
-#ifndef TEST_RESTRICTED_H
-#define TEST_RESTRICTED_H
+#ifndef TESTS_UNIT_CONTROLLER_RESTRICTED_H
+#define TESTS_UNIT_CONTROLLER_RESTRICTED_H
 
 #include <jansson.h>
 #include <stddef.h>

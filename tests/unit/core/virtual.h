@@ -12,7 +12,8 @@
  * host_late_ns more; and with is_throttled a program runs only in the first half of its periods of
  * 100 ms, as under a CPU limit.
  */
-#pragma once
+#ifndef TESTS_UNIT_CORE_VIRTUAL_H
+#define TESTS_UNIT_CORE_VIRTUAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -137,3 +138,5 @@ uint64_t vm_window_max_ns(
 double vm_busy(const struct vm *vm, uint32_t device, uint64_t from_ns, uint64_t until_ns);
 double vm_share(const struct vm *vm, uint32_t program, uint32_t device, uint64_t from_ns,
 	uint64_t until_ns);
+
+#endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A server on a loop, and peers with sockets of their own, which the tests let go on by turns. */
-#ifndef TESTS_HTTP_RIG_H
-#define TESTS_HTTP_RIG_H
+#ifndef TESTS_UNIT_HTTP_RIG_H
+#define TESTS_UNIT_HTTP_RIG_H
 
 #include "unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers of a rig's server that speak TLS, with certificates of authorities made here. */
-#ifndef TESTS_HTTP_TLS_PEER_H
-#define TESTS_HTTP_TLS_PEER_H
+#ifndef TESTS_UNIT_HTTP_TLS_PEER_H
+#define TESTS_UNIT_HTTP_TLS_PEER_H
 
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>

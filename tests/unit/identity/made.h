@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Authorities and identities for tests, good and bad ones. What cannot be made fails the test. */
-#ifndef MADE_H
-#define MADE_H
+#ifndef TESTS_UNIT_IDENTITY_MADE_H
+#define TESTS_UNIT_IDENTITY_MADE_H
 
 #include <stdbool.h>
 #include <stdint.h>

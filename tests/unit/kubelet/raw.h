@@ -3,8 +3,8 @@
  * The other end of a server's (or client's) connection, frame by frame: what a well-behaved one
  * sends and what none would. Runs the server's loop while it waits.
  */
-#ifndef RAW_H
-#define RAW_H
+#ifndef TESTS_UNIT_KUBELET_RAW_H
+#define TESTS_UNIT_KUBELET_RAW_H
 
 #include <nghttp2/nghttp2.h>
 

@@ -4,8 +4,8 @@
  * that it fits, and what is said of the rest. Objects are JSON with ' for ", one a line behind its
  * kind; NODE and POD write the usual ones.
  */
-#ifndef RULES_H
-#define RULES_H
+#ifndef TESTS_UNIT_KUBERULES_RULES_H
+#define TESTS_UNIT_KUBERULES_RULES_H
 
 #include <stdarg.h>
 #include <jansson.h>

@@ -4,8 +4,8 @@
  * digest of everything that such a cluster tells: two digests are the same where nothing has
  * changed.
  */
-#ifndef CLUSTER_H
-#define CLUSTER_H
+#ifndef TESTS_UNIT_PLACE_CLUSTER_H
+#define TESTS_UNIT_PLACE_CLUSTER_H
 
 #include <stdint.h>
 

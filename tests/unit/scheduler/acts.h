@@ -3,8 +3,8 @@
  * A scheduler of its own for each test: objects as JSON with ' for ", virtual time, and the actions
  * that are expected, in words that read as sentences. Pods are in the namespace that `space` names.
  */
-#ifndef ACTS_H
-#define ACTS_H
+#ifndef TESTS_UNIT_SCHEDULER_ACTS_H
+#define TESTS_UNIT_SCHEDULER_ACTS_H
 
 #include "rules.h"
 #include "scheduler/decide.h"

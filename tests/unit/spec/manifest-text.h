@@ -10,8 +10,8 @@
  *
  * What is not such a line, or does not fit, is left out.
  */
-#ifndef MANIFEST_TEXT_H
-#define MANIFEST_TEXT_H
+#ifndef TESTS_UNIT_SPEC_MANIFEST_TEXT_H
+#define TESTS_UNIT_SPEC_MANIFEST_TEXT_H
 
 #include "spec/dialect.h"
 #include "spec/manifest.h"
