@@ -54,7 +54,7 @@ reproduce: ## run the experiments of the systems before divvy; ONLY=K4,G5 for so
 fuzz: ## every fuzz target for TIME=60 seconds
 	@scripts/fuzz
 
-lint: ## format, layers, words, picture, shell, python, spelling, commits, static analysis, clang
+lint: ## format, layers, words, prose, picture, shell, python, spelling, commits, static analysis, clang
 	@scripts/lint
 
 format: ## put the format of all C files right
