@@ -31,12 +31,12 @@
 #include "agent/tenant.h"
 #include "agent/token.h"
 #include "agent/usage.h"
-#include "agent/worker.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/rand.h"
+#include "threads/worker.h"
 
 #define TICK_NS NSEC_PER_SEC
 #define SILENT_NS (10 * NSEC_PER_SEC) /* a connection that has said nothing is dropped */

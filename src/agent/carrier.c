@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "agent/tenant.h"
-#include "agent/worker.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "threads/worker.h"
 
 #define CGROUPS "/sys/fs/cgroup"
 

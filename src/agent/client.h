@@ -16,10 +16,10 @@
 #include <sys/types.h>
 
 #include "agent/agent.h"
-#include "agent/closer.h"
 #include "agent/tenant.h"
 #include "agent/user.h"
 #include "base/str.h"
+#include "threads/closer.h"
 #include "wire/msg.h"
 #include "wire/page.h"
 

@@ -21,10 +21,10 @@
 #include "agent/device.h"
 #include "agent/register.h"
 #include "agent/share.h"
-#include "agent/worker.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/ledger-counter.h"
+#include "threads/worker.h"
 
 #define LISTED_MAX 4096u
 #define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)

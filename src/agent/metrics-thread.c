@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #include "agent/metrics.h"
-#include "agent/side-thread.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "http/server.h"
+#include "threads/side-thread.h"
 
 #define TEXT_MAX (16u << 20)
 #define CONNECTIONS_MAX 64u

@@ -13,10 +13,10 @@
 
 #include "agent/conf.h"
 #include "agent/register.h"
-#include "agent/worker.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "threads/worker.h"
 
 #define FRESH_NS (300 * NSEC_PER_SEC)
 #define RETRY_NS (10 * NSEC_PER_SEC)

@@ -28,12 +28,12 @@
 #include "agent/register.h"
 #include "agent/spec-json.h"
 #include "agent/usage.h"
-#include "agent/worker.h"
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/process.h"
+#include "threads/worker.h"
 
 #define STATE_MAX (64u << 20)
 #define APPENDED_MAX (1u << 20)

@@ -23,10 +23,10 @@
 #include "agent/state.h"
 #include "agent/tally.h"
 #include "agent/token.h"
-#include "agent/worker.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "threads/worker.h"
 
 #define FINE 2000u   /* x 10 ms = 20 s */
 #define MIDDLE 1800u /* x 100 ms = 3 min */

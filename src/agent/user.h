@@ -19,8 +19,8 @@
 #include <sys/types.h>
 
 #include "agent/agent.h"
-#include "agent/closer.h"
 #include "base/clock.h"
+#include "threads/closer.h"
 
 #define USER_CONNS_MAX 8192u     /* where there are descriptors for several such users */
 #define USER_OUT_MAX (32u << 20) /* bytes of answers; no request is executed beyond */

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 
 #include "agent/usage.h"
-#include "agent/worker.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "kube/time.h"
 #include "node/node-internal.h"
 #include "node/node-serve.h"
+#include "threads/worker.h"
 
 #define SAVE_NS (10 * NSEC_PER_SEC)
 #define TELL_NS (60 * NSEC_PER_SEC) /* between two changes of what the status says */

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "agent/state.h"
-#include "agent/worker.h"
 #include "base/clock.h"
 #include "own-agent.h"
+#include "threads/worker.h"
 
 #define HANGS_NS (120 * NSEC_PER_SEC)
 #define COMPACTED_BYTES (2u << 20)

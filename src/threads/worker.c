@@ -3,7 +3,7 @@
  * The worker thread: see worker.h. Two queues under one mutex; an eventfd tells the loop of what is
  * done. The thread blocks all signals, so that they reach the loop's signalfd.
  */
-#include "agent/worker.h"
+#include "threads/worker.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/side-thread.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "threads/side-thread.h"
 
 /* Name services are other people's code, which is not written for small ones. */
 #define STACK_BYTES (1u << 20)

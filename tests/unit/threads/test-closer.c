@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/closer.h"
 #include "base/fd.h"
 #include "base/loop.h"
+#include "threads/closer.h"
 
 static struct closer *closer;
 static struct closer_queue queue;

@@ -4,7 +4,7 @@
  * done. A thread touches only its job, never the connection that the job stands in. All signals are
  * blocked in the threads, so that signals reach the loop's signalfd.
  */
-#include "agent/closer.h"
+#include "threads/closer.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/side-thread.h"
+#include "threads/side-thread.h"
 
 #define STACK_BYTES (128u << 10)
 #define LEAVE_NS (NSEC_PER_SEC)

@@ -3,7 +3,7 @@
  * Threads of the daemon: see side-thread.h. Signals are blocked while the thread is made, so that
  * it never has any; the caller's mask is as it was when this returns.
  */
-#include "agent/side-thread.h"
+#include "threads/side-thread.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -9,8 +9,8 @@
  * that a user holds at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the
  * caller's memory and belongs to the closer until `done` is called, in the loop's thread.
  */
-#ifndef AGENT_CLOSER_H
-#define AGENT_CLOSER_H
+#ifndef THREADS_CLOSER_H
+#define THREADS_CLOSER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * A thread beside the daemon's loop. It has ordinary priority, and no signals: those are the loop's
  * to take. The loop's thread calls this.
  */
-#ifndef AGENT_SIDE_THREAD_H
-#define AGENT_SIDE_THREAD_H
+#ifndef THREADS_SIDE_THREAD_H
+#define THREADS_SIDE_THREAD_H
 
 #include <pthread.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * A thread for what may take long (asking the device driver, writing to a disk), so that the loop
  * never waits. Jobs run one at a time, in order; `done` is called in the loop's thread.
  */
-#ifndef AGENT_WORKER_H
-#define AGENT_WORKER_H
+#ifndef THREADS_WORKER_H
+#define THREADS_WORKER_H
 
 #include <sys/queue.h>
 
