@@ -81,15 +81,16 @@ pid_t children_fork(struct children *c, int *ret_at)
 	return pid;
 }
 
-void children_watch(struct children *c, uint64_t now_ns, unsigned silent_ms)
+void children_watch(struct children *c, uint64_t now_ns, unsigned stranger_ms, unsigned silent_ms)
 {
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
 		const struct child *one = &c->v[i];
-		const uint64_t alive_ns = atomic_load(&one->alive_ns),
-			       last_ns = atomic_load(&one->is_known) ? alive_ns : one->since_ns;
+		const bool is_known = atomic_load(&one->is_known);
+		const uint64_t last_ns = is_known ? atomic_load(&one->alive_ns) : one->since_ns;
+		const unsigned most_ms = is_known ? silent_ms : stranger_ms;
 
 		if (one->pid && last_ns &&
-			clock_silent_ns(&c->listener, now_ns, last_ns) > silent_ms * NSEC_PER_MSEC)
+			clock_silent_ns(&c->listener, now_ns, last_ns) > most_ms * NSEC_PER_MSEC)
 			kill(one->pid, SIGKILL);
 	}
 }

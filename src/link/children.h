@@ -45,12 +45,13 @@ void children_known(struct children *children, int at);
 /* One more of who is known, of this program: as fork(), with its place; -1 too if there is none. */
 pid_t children_fork(struct children *children, int *ret_at);
 /*
- * Ends whoever is a stranger for longer than silent_ms; and whoever has not said for longer than
- * that that it is alive: somebody has stopped it, its peer has given it up, and what it holds would
+ * Ends each child that is a stranger for longer than stranger_ms, and each other one that has not
+ * said for longer than silent_ms that it is alive: somebody has stopped it, its peer has given it up, and what it holds would
  * be held for as long. To be called more often than every CLOCK_PAUSE_NS: after a longer pause all
  * have as long again.
  */
-void children_watch(struct children *children, uint64_t now_ns, unsigned silent_ms);
+void children_watch(
+	struct children *children, uint64_t now_ns, unsigned stranger_ms, unsigned silent_ms);
 /* That process has ended: its place is free, which is returned; -1: it had none. */
 int children_gone(struct children *children, pid_t pid);
 

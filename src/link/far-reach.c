@@ -266,7 +266,7 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 		poll(fds, 2, LOOK_MS);
 		if (fds[1].revents & POLLIN)
 			join_next(&listener, t, tls, children);
-		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
+		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
 			children_gone(children, pid);
 	}

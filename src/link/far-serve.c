@@ -219,7 +219,7 @@ int far_serve(struct identity_tls *tls)
 			door_pass(&door);
 		if (fds[0].revents & POLLIN)
 			serve_next(&listener, tls);
-		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
+		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
 			door_close(&door, children_gone(children, pid));
 	}

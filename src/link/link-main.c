@@ -402,7 +402,8 @@ static int serve_all(int listener_fd, uint8_t devices)
 		if (p[0].revents)
 			serve_next(&listener);
 		is_granted = report();
-		children_watch(&shared->children, clock_now_ns(), SECURE_PEER_MS);
+		children_watch(
+			&shared->children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 	} while (is_granted && reap());
 	/* The program may have ended for that very reason. */
 	is_granted = is_granted && report_ask(&reporting);
@@ -467,7 +468,7 @@ static void join_all(int listener, pid_t follow, struct stream joined)
 		if (fds[0].revents & POLLIN)
 			join_next(children, &knocks);
 		beat(joined);
-		children_watch(children, clock_now_ns(), SECURE_PEER_MS);
+		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 		for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
 			children_gone(children, pid);
 	}

@@ -12,7 +12,7 @@
 int net_dial(const char *host, const char *port)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	const struct timeval most = {.tv_sec = SECURE_PEER_MS / 1000}, none = {0};
+	const struct timeval most = {.tv_sec = SECURE_HANDSHAKE_MS / 1000}, none = {0};
 	struct addrinfo *all = NULL;
 	int fd = -1, failed = EHOSTUNREACH;
 

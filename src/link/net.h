@@ -3,7 +3,7 @@
 #ifndef LINK_NET_H
 #define LINK_NET_H
 
-/* Connected, SECURE_PEER_MS at most; -errno of the last address, -ENOENT: no such host. */
+/* Connected, SECURE_HANDSHAKE_MS at most; -errno of the last address, -ENOENT: no such host. */
 int net_dial(const char *host, const char *port);
 
 #endif

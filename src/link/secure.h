@@ -16,10 +16,14 @@ struct identity_session;
 struct identity_tls;
 
 #define SECURE_HANDSHAKE_MS 10000
-#define SECURE_PEER_MS 10000 /* a peer that does not answer for so long is gone */
+/*
+ * A peer that does not answer for so long is gone. A machine that is short of processors or memory
+ * stops a process for ten seconds at times, which is no reason to take its GPU from a program.
+ */
+#define SECURE_PEER_MS 25000
 /* Who has nothing to say says so; of whom nothing has come for so long it is known in time. */
 #define SECURE_BEAT_MS 2000
-#define SECURE_SILENT_MS 8000
+#define SECURE_SILENT_MS 20000
 #define SECURE_KEY_BYTES 32u
 
 /* What is written goes at once, and a peer that is gone is noticed. */

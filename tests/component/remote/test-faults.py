@@ -73,7 +73,8 @@ def at_each_call(cases, fault, ends):
         beside = rig.spin("beside", "--request", "0.05", "--memory", "1Gi", "--remote", "local")
         running = [Remote(rig, f"{place}-{call}", place, CALLER, call) for place, call in cases]
         for one in running:
-            assert one.child.poll() is None, (one.name, one.child.returncode, one.child.communicate())
+            assert one.child.poll() is None, (one.name, one.child.returncode, one.child.communicate(),
+                                              one.worker and alive(one.worker), one.server and one.server.poll())
         for one in running:
             fault(one)
         for one in running:

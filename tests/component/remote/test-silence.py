@@ -17,7 +17,7 @@ from tap import patience, stat_of  # noqa: E402
 
 CALLER = sys.argv[1]
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
-PAUSE_S = 13  # SECURE_PEER_MS and some more
+PAUSE_S = 28  # SECURE_PEER_MS and some more
 SETTLE_S = 3  # by then whoever has counted the pause has given up
 WISH = ("--request", "0.05", "--memory", "1Gi")
 

@@ -87,17 +87,17 @@ static void who_has_stopped_is_ended(void **state)
 		atomic_store(&c->v[at].alive_ns, (uint64_t)i * 1000000000);
 	}
 	/* A watcher that has not run for so long itself has ended nobody. */
-	children_watch(c, 1000000000, 10000);
-	children_watch(c, 20000000000, 10000);
+	children_watch(c, 1000000000, 10000, 10000);
+	children_watch(c, 20000000000, 10000, 10000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
 	c->listener = (struct clock_listener){0};
-	children_watch(c, 11000000000, 10000);
+	children_watch(c, 11000000000, 1000, 10000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
-	children_watch(c, 11000000001, 10000);
+	children_watch(c, 11000000001, 1000, 10000);
 	assert_int_equal(waitpid(-1, &status, 0), pid[1]);
 	assert_int_equal(WTERMSIG(status), SIGKILL);
 	children_gone(c, pid[1]);
-	children_watch(c, 12000000000, 10000);
+	children_watch(c, 12000000000, 10000, 10000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
 	for (int i = 0; i < 3; i += 2)
 		kill(pid[i], SIGKILL);
@@ -116,9 +116,9 @@ static void a_stranger_has_so_long(void **state)
 	children_set(c, at, pid[0]);
 	children_known(c, at);
 	children_set(c, children_take(c, 2000000000), pid[1]);
-	children_watch(c, 12000000000, 10000);
+	children_watch(c, 12000000000, 10000, 1000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
-	children_watch(c, 12000000001, 10000);
+	children_watch(c, 12000000001, 10000, 1000);
 	assert_int_equal(waitpid(-1, &status, 0), pid[1]);
 	kill(pid[0], SIGKILL);
 	wait(NULL);
