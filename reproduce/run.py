@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
-the page. usage: run.py [--out FOLDER] [--page | --needs-kubernetes | --names WHERE]; ONLY=K4,G5 for some, QUICK=1 for short ones,
+the page. usage: run.py [--out FOLDER] [--page | --needs-kubernetes]; ONLY=K4,G5 for some, QUICK=1 for short ones,
 PACED=1 for one run of each that is compressed (goals.yaml), at the slower pace of what it is compared with. Those on a
 node run beside one another, since they wait most of the time, but the quiet ones (goals.yaml), each with two processors
 of its own and nothing beside it there. Those on a cluster come last, or with four processors or more beside all of
@@ -344,16 +344,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--needs-kubernetes", action="store_true", help="run nothing: whether what is chosen needs one is the exit status")
-    parser.add_argument("--names", choices=("node", "cluster"), help="run nothing: the names for ONLY of those that need a cluster, or no cluster")
     parser.add_argument("--page", action="store_true", help="write the page of what was run before")
     args = parser.parse_args()
     quick, is_paced = (os.environ.get(name, "") not in ("", "0") for name in ("QUICK", "PACED"))
     if quick and is_paced:
         sys.exit("QUICK and PACED: either is expected, short runs or slow ones")
     goals = judge.read_goals()
-    if args.names:
-        print(",".join(name for name in chosen(goals) if (goals[name]["means"] == "cluster") == (args.names == "cluster")))
-        return 0
     names = [] if args.page else chosen(goals, is_paced)
     if args.needs_kubernetes:
         return 0 if any(goals[name]["means"] == "cluster" for name in names) else 1

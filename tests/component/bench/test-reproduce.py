@@ -270,14 +270,6 @@ def a_busy_machine_fails_no_short_run():
         assert "too busy" in said.getvalue()
 
 
-def names_are_of_a_node_or_of_a_cluster():
-    of = {where: subprocess.run([SOURCE / "reproduce/run.py", "--names", where], capture_output=True, text=True, check=True,
-                                env=environment("")).stdout.strip().split(",") for where in ("node", "cluster")}
-    goals = judge.read_goals()
-    assert sorted(of["node"] + of["cluster"]) == sorted(run.built()), of
-    assert {goals[name]["means"] for name in of["cluster"]} == {"cluster"}
-
-
 def says_what_it_cannot_run():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         there = {path.stem.upper() for path in (SOURCE / "reproduce/experiments").glob("*.py")}
@@ -429,7 +421,7 @@ main(runs_draws_and_writes_a_page, the_page_keeps_what_is_not_run_again, a_share
      an_index_is_jains, processors_are_for_both_or_divided,
      quiet_ones_have_nothing_beside_them, one_cluster_is_there_for_all_that_ask, a_service_has_grown_when_all_is_answered,
      left_counts_what_is_missing_too, an_experiment_gets_another_run_on_a_busy_machine,
-     a_busy_machine_fails_no_short_run, names_are_of_a_node_or_of_a_cluster, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
+     a_busy_machine_fails_no_short_run, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
      every_experiment_has_goals_that_can_be_judged, an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
      a_run_at_the_slower_pace_agrees_or_not, a_ratio_of_means_varies_with_both, the_slower_pace_is_of_what_is_compressed,
      the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once, orders_of_waiting_are_reckoned)
