@@ -1,4 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file decides on a request by two questions to the API server: first TokenReview, then
+ * SubjectAccessReview. A user from the API server in front needs only the second. A visit is a
+ * request that waits for such an answer. The key of a cached answer hashes the kind of proof, the
+ * verb, the path, and the token or user. The cache never holds the verdict UNKNOWN, so the next
+ * request after an outage asks the API server again. An origin counts each of its visits as a
+ * failure in advance, and an allowed visit takes that failure back. Each failure moves clear_ns on
+ * by ACCESS_FAILURE_NS, so time alone clears failures and no timer counts them down. The code never
+ * reuses an origin that has open visits.
+ */
 #include "access/access.h"
 
 #include <errno.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file reads the user of a request from the headers that the API server in front has set. It
+ * trusts no header before the name in the peer's certificate has passed the list of allowed names.
+ * Five keys of the ConfigMap hold lists as JSON text, and a missing key leaves its list NULL. The
+ * first header of the list that is not empty gives the user's name; every group header adds a
+ * group. The end of a header with the extra prefix is a key in percent encoding, which read_key()
+ * decodes.
+ */
 #include "access/front.h"
 
 #include <ctype.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file assembles the HTTPS server of a daemon from the guard, the server and its certificate.
+ * The kubelet's probes get a second server without TLS, guard and certificate. The guard exists
+ * before the server that calls it. page_free() also ends the guard first, because the guard then
+ * answers its waiting requests through the server. page_free() accepts a page that start() left
+ * half-built.
+ */
 #include "access/page.h"
 
 #include <errno.h>
