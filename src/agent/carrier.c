@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file is the container watcher: it ends a tenant when no process of its container lives any
+ * more. run_search() runs in the thread of the worker `seeker` and touches only its own job; all
+ * other functions run in the loop's thread. A search asks the container's cgroup; if the daemon
+ * does not know or cannot read this cgroup, the search scans all processes' environments. An error
+ * counts as a living container, so a failed search ends no tenant. A tenant ends after two misses
+ * without a hit or a use in between: each of these moves alone_ns past missed_ns.
+ */
 #include "agent/carrier.h"
 
 #include <errno.h>

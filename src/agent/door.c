@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file listens on a tenant socket and gives each accepted connection the id of its tenant. The
+ * connection keeps the id instead of a pointer, because the tenant may end before the connection
+ * does. door_tenant() compares the peer's cgroup with the tenant's pod for each process that
+ * registers. The check passes where the host hides cgroups, but only as long as the daemon has
+ * never read a pod's cgroup. All functions run in the loop's thread; the closer closes the socket
+ * with its pending connections.
+ */
 #include "agent/door.h"
 
 #include <errno.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file reads and writes the report of a tenant's link about the program on another machine.
+ * The reader fills a new struct and copies it over the old one only when every member is valid. The
+ * maximum of each number fits the JSON integer that the writer makes of this number.
+ */
 #include "agent/remote.h"
 
 #include <errno.h>
