@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file has two halves: functions on text, and functions on sockets. The text half cuts host
+ * and port out of the text, and fills the result after it has checked both. inet_pton() decides
+ * whether a host is numeric, and only IPv6 may have an interface behind '%'. address_listen() alone
+ * asks the resolver, and tries its answers in two rounds: first the preferred family, then the
+ * other. IPv6 is preferred for all addresses of the machine, since that socket accepts IPv4 too;
+ * else IPv4 is preferred. No function keeps state between calls.
+ */
 #include "base/address.h"
 
 #include <arpa/inet.h>

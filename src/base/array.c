@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file grows an array by doubling its room, from 16 items on, until n items fit. The limit of
+ * UINT32_MAX / 2 items keeps the doubling within 32 bits.
+ */
 #include "base/array.h"
 
 #include <errno.h>

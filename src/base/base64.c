@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file decodes and encodes Base64 with one accumulator of 32 bits: six bits a digit, three
+ * bytes a group. The decoder counts digits and padding; their sum must be a multiple of four, and
+ * at most two are padding. After the first padding only padding and white space may follow. The
+ * decoder ignores bits of the last digit that complete no byte. After -EINVAL the buffer still
+ * holds the bytes before the fault.
+ */
 #include "base/base64.h"
 
 #include <errno.h>

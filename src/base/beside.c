@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file finds files relative to /proc/self/exe, so neither PATH nor the working directory
+ * changes the result. The search skips a folder whose path is too long, as it skips a folder
+ * without the file. The result is a real path, without symbolic links. beside_find_program()
+ * searches the folders of a build before those of an installation.
+ */
 #include "base/beside.h"
 
 #include <errno.h>

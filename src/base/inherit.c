@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file holds the list of variables that a worker or a link inherits, each with a mask of these
+ * programs. inherit_fill() puts the caller's variables first, so they win over variables of the
+ * same name in our environment. A variable outside the list reaches the new environment only if the
+ * caller passes that variable. The functions allocate nothing: the result points into the caller's
+ * texts and into environ.
+ */
 #include "base/inherit.h"
 
 #include <stdbool.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file writes the roff macros of man pages into a buffer. Every sentence and term passes
+ * add_escaped(), so no text of a table can begin a macro or an escape. The name in .TH gets its
+ * upper case by ASCII arithmetic, so the locale does not change a page. The buffer keeps the first
+ * failure, and man_write() returns it instead of writing a partial page.
+ */
 #include "base/man.h"
 
 #include <errno.h>

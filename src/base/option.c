@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file scans a command line, and makes help lines and man page entries from the same rows.
+ * option_next() returns one event for each option, operand or fault; struct option_scan holds the
+ * position. A word such as -qf stays in `letters` until the scanner has returned all its letters.
+ * An exact name wins over an abbreviation, and an abbreviation counts only if it fits one row. All
+ * functions walk the rows by option_at(): the program's own rows first, then the common rows.
+ */
 #include "base/option.h"
 
 #include <errno.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file runs main() of daemons and tools: it parses options, writes help and man page, and
+ * delivers signals. The mask `given` has a bit for each row of the program's own options, which
+ * PROGRAM_OPTIONS_MAX keeps below 64. check_needs() refuses an option without the option that its
+ * row needs, after all options are read. SIGTERM and SIGINT reach run() through a signalfd only, so
+ * neither of them interrupts running code. program_hold_signals() runs from .preinit_array before
+ * libc is ready, so it calls the kernel directly.
+ */
 #include "base/program.h"
 
 #include <assert.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file writes the text format from tables: the HELP and TYPE lines of a metric, then a line
+ * for each sample. The metric is the outer loop, because the format keeps all samples of a metric
+ * together. prom_label() tells the first label from further ones by the last byte of the buffer. A
+ * label function therefore writes labels only, and at least one, since add_sample() closes the
+ * braces. A histogram counts a duration in one bucket, and add_histogram() sums the buckets up as
+ * Prometheus expects. No function locks a histogram.
+ */
 #include "base/prom.h"
 
 #include <inttypes.h>
