@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file collects the archive of `divvy doctor --bundle` in memory, and writes the file at the
+ * end. Each collector notes what it could not read in `left` and goes on, so one missing source
+ * stops nothing. The README comes last, because it lists these notes. The daemon's answers pass
+ * bundle_redact(), which judges a member by its name. Logs and the output of programs enter the
+ * archive without any redaction.
+ */
 #include "cli/bundle.h"
 
 #include <ctype.h>

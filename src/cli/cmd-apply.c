@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy apply` sends the path of a Gemini configuration to the daemon, which reads and follows the
+ * file. The command makes the path absolute, because the daemon has another working directory. With
+ * --stop the command starts no daemon, and the file itself may no longer exist. The table shows all
+ * lines of the answer; refused lines follow on stderr and set the exit status.
+ */
 #include <errno.h>
 #include <libgen.h>
 #include <stdio.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy completion` prints the script that completion.c makes from the tables of all commands.
+ * check() makes the script as well, so the name of an unknown shell is bad usage.
+ */
 #include "cli/cli-text.h"
 #include "cli/commands.h"
 #include "cmdline/output.h"

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy devices` prints the daemon's answer to `devices`, one row for each device. JSON and YAML
+ * show the daemon's list unchanged. The daemon's notes about devices follow below the table.
+ */
 #include <stdio.h>
 
 #include "base/format.h"

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy ps` prints the daemon's answer to `list`: a row for each tenant and device, or for each
+ * process. The last four columns appear only if a tenant has its program on another machine. Below
+ * either table, a line names each tenant that uses more memory of a device than divvy counts.
+ */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy remove` sends one `remove` request to the daemon, and prints nothing if the daemon accepts
+ * the request.
+ */
 #include <stdio.h>
 
 #include "cli/cli-text.h"

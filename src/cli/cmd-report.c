@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy report` prints the used time and memory of each tenant, as the daemon has summed them up.
+ * The command rounds --since up to whole seconds, and the table shows local time. An idle daemon
+ * may have exited and left its usage files in the runtime folder. connect_daemon() then says in its
+ * error that the usage still exists.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>

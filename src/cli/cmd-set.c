@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy set` sends changed spec fields, a new name, or both to the daemon in one request. check()
+ * parses the same fields without a daemon, and refuses a command that changes nothing. The line
+ * that the command prints comes from the daemon's answer, so it shows the spec that is in force.
+ */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy sim` runs the placement simulation of src/simcli for every policy and every seed, one run
+ * after the other. Run i has policy i / n_seeds and seed first_seed + i % n_seeds, and results[i]
+ * holds its result. The command tests before the first run that it can write its output files,
+ * because all runs may take minutes. Events go to their file during the runs. Pictures, JSON and
+ * the table follow in this order; JSON on stdout replaces the table. Progress appears only if
+ * stderr is a terminal.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

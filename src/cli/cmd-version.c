@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `divvy version` prints the version of this program and then the daemon's version. A daemon that
+ * does not run or does not answer is no failure: the command reports it and returns 0.
+ */
 #include <stdio.h>
 
 #include "cli/cli-text.h"

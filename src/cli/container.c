@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file writes the new command line in one order: engine, its own options, verb, divvy's
+ * options, the user's words. The parser has lists of the options of docker, podman and nerdctl that
+ * take no value. Every other option takes the next word as its value, unless it has a '=' or its
+ * value follows its letter. The first word behind the options is the image. The rewrite changes
+ * only the options that set LD_PRELOAD, and copies all other words behind the verb as they are. The
+ * functions never change `given`, and on failure the result stays untouched.
+ */
 #include "cli/container.h"
 
 #include <dirent.h>

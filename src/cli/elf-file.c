@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file maps a library and reads its section headers, its build-id note and its dynamic
+ * symbols. get() reads every header, note and symbol: it checks the bounds and copies the bytes. A
+ * damaged section counts as missing and does not make elf_file_open() fail. elf_file_open() accepts
+ * symbols only if their string table ends with a 0 byte, so every name ends inside the file.
+ */
 #include "cli/elf-file.h"
 
 #include <elf.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file draws in two passes: draw() writes whole lines, and frame_draw() then cuts each line at
+ * the width. A character counts as one column, whatever its width on the terminal. A narrow screen
+ * drops the columns of tenants by rank, the highest first; NAME and GOT always stay. Names of
+ * tenants, models and notes pass add_cell(), which replaces control bytes, so no name forges a
+ * mark. A static array holds the rows, so only one thread may draw.
+ */
 #include "cli/frame.h"
 
 #include <stdio.h>

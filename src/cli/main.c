@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file starts divvy: cli_main() of src/cmdline finds the command in the table of program.c and
+ * runs it.
+ */
 #include "cli/commands.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file finds programs and libraries by divvy's own variables first, and then beside the
+ * running program. This file finds sockets by such variables first, and then in the usual runtime
+ * folders. A variable of divvy's own that is set ends the search, even if its file does not exist.
+ * runtime_folder() numbers the possible folders without gaps, so callers count up until it returns
+ * false. places_preload() drops the interception libraries of an outer `divvy run`, so a program
+ * never loads two of a kind. No thread may change the environment meanwhile.
+ */
 #include "cli/places.h"
 
 #include <errno.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file puts a helper between the program and the device: the local server, or a link to
+ * another machine. The helper starts by two forks, because this process becomes the user's program,
+ * which must find no unknown child. The helper answers through a pipe: "ok", or a line with the
+ * reason of its failure. set_program() then removes the tenant's secret and the driver's variables
+ * from the environment. No error message shows the key of an invitation, and find_invitation()
+ * erases the key from the command line.
+ */
 #include "cli/remote.h"
 
 #include <errno.h>

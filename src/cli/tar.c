@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file writes each file as a header block of 512 bytes, its data, and zeros up to the next
+ * block. Numbers in a header are octal text, and two blocks of zeros end the archive. tar_add()
+ * leaves no partial file in the archive. The buffer keeps the error of a failed tar_add(), so all
+ * later calls fail too.
+ */
 #include "cli/tar.h"
 
 #include <errno.h>

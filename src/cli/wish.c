@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file connects the spec options with the fields of the spec by the list SPEC_FIELDS. An
+ * option has the name of its field, with hyphens in place of underscores. The JSON and the check
+ * both pass plain_amount(), so the daemon receives the amounts that the check has accepted.
+ * wish_check_change() skips the rules between fields if the command sets no request, because it
+ * does not know the tenant's other fields.
+ */
 #include "cli/wish.h"
 
 #include <errno.h>
