@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file draws a chart from back to front: titles, axes, areas, lines, and the labels beside the
+ * last points. All constants at the top are in units of the SVG picture, and y_of() limits a share
+ * to 0..1. A negative share splits the line or area of a tenant into separate paths. The stacked
+ * style sums the lower series up in a static array, so only one thread may draw at a time.
+ */
 #include "cmdline/chart.h"
 
 #include <errno.h>
