@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command `help` prints the list of all commands, or the options of the command in its operand.
+ * check() refuses an unknown command before `help` prints anything.
+ */
 #include <errno.h>
 
 #include "cmdline/command.h"

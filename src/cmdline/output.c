@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file prints the result of a command as a table, JSON or YAML. output_buf(), output_table()
+ * and output_json() flush stdout, so a failed write becomes the command's error. The YAML writer
+ * recurses over the value. The writer leaves a text bare if is_plain() accepts the text. The writer
+ * prints all other scalars as JSON, since a JSON scalar is valid YAML.
+ */
 #include "cmdline/output.h"
 
 #include <ctype.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file draws plots on a canvas of fixed size, which the macros below divide into margins and
+ * the plot area. x_of() and y_of() map a value to a pixel, and clamp the value to its axis first.
+ * All functions append to the caller's buffer, and plot_svg() and plot_heat_svg() check the
+ * buffer's error once at the end. A heat map has SHADES colours, and one rectangle covers all
+ * neighbours of one colour in a row. add_stack() sums in a static array, so only one thread at a
+ * time may draw stacked areas.
+ */
 #include "cmdline/plot.h"
 
 #include <errno.h>

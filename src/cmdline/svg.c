@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file holds the parts that all SVG pictures share: the frame, the palette, escaped text and
+ * the positions of labels. svg_place_labels() sorts indices and leaves the order of the caller's
+ * array as it is. The first pass puts each label at least one height below its predecessor. The
+ * second pass starts at the last label and moves labels back up that would end beyond the bottom.
+ */
 #include "cmdline/svg.h"
 
 #define FONT "font-family=\"Inter, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif\""
