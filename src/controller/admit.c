@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table `paths` has one function for each path of the webhook. The function may put warnings
+ * and a patch into a verdict, and a negative result refuses the request. An update that leaves a
+ * template, a SharePod or a pod's requested keys as they were is not checked against the policies
+ * again. A later policy therefore does not block scaling or status writes. Validation repeats the
+ * checks of mutation, since other webhooks may change the pod in between.
+ */
 #include "controller/admit.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each function parses the store's texts anew. A struct pair is an authority that can sign now:
+ * readable, marked as an authority, within its validity period, and with its own key. pair_read()
+ * treats all other texts as absent. authority_sign() uses a new authority at once if no old one can
+ * sign. No certificate that authority_sign() signs is valid longer than its authority. The
+ * functions wipe keys and certificates before they free the texts.
+ */
 #include "controller/authority.h"
 
 #include <errno.h>

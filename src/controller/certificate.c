@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each function parses the store's texts anew, and dates and signatures in the certificates tell
+ * which step is due. step() makes at most one change, in this order: the authority, the server's
+ * certificate, the removal of old authorities. The authority whose key is ca_key stands first in
+ * the bundle. A server's certificate without its own key counts as absent. A bundle has at most
+ * CERTIFICATE_AUTHORITIES_MAX authorities.
+ */
 #include "controller/certificate.h"
 
 #include <errno.h>

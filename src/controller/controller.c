@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file joins the caches, the job queue, the election and the servers. Changes in the caches
+ * add keys to the queue, and on_timer() runs a job for each key that is due. Jobs start only while
+ * this controller leads and its Lease permits writes. A controller that does not lead drops keys,
+ * and on_lead() queues all objects anew. project() keeps only those pods in memory that concern
+ * divvy. The dashboard gets its changes from the same callbacks, whether the controller leads or
+ * not. controller_free() frees the client before the jobs, since calls in flight refer to jobs.
+ */
 #include "controller/controller.h"
 
 #include <errno.h>

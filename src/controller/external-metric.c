@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file sums up pods in a struct external_sum, and the table `metrics` computes each metric
+ * from the sum. A row's function returns false if the value is not known. external_metric_add()
+ * finds a pod's tenants in GPUNode.status by the pod's UID, and their use in the Lease's
+ * measurements by UID and container.
+ */
 #include "controller/external-metric.h"
 
 #include <string.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file formats the controller's metrics for requests to /metrics, on the loop's thread.
+ * add_own() copies the counters of all parts into one struct sample, and each row of the table
+ * `metrics` names a field of the sample. add_pods() adds one line for each pod that requests a
+ * share and has not ended.
+ */
 #include "controller/metrics.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file holds divvy-controller's option table, which makes the parser, --help and
+ * divvy-controller(8). Rows that divvy-scheduler has too come from access/options.h.
+ */
 #include "controller/options.h"
 
 #include <stddef.h>

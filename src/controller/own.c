@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file decides by exact comparison of names. own_node() compares the pod's UID too, since a
+ * later pod may have the name of the token's pod. Each mismatch has its own error message.
+ */
 #include "controller/own.h"
 
 #include <errno.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file builds the placeholder pod, and runs the program in the pod. The program has one loop,
+ * one timer and at most one call in flight. After the start, the program reads its own pod until
+ * the API server answers. After a signal or a deletion, the program reads its GPUNode and then its
+ * own pod about once a second. A failed call never ends the program. The program ends if its pod no
+ * longer exists or has PLACEHOLDER_RELEASED. After a signal or a deletion, the program also ends if
+ * its device has no tenant.
+ */
 #include "controller/placeholder.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file collects the facts of one decision. A hash table has one seen_node for each node name,
+ * with the capacity that pods use on each device. pool_view_facts() then finds the device behind
+ * each placeholder, which divvyd reports in GPUNode.status. Only the first DEVICES_MAX devices of a
+ * node count. If memory runs out, is_short is set, and no placeholder gets may_go: a tenant could
+ * be missing.
+ */
 #include "controller/pool-view.h"
 
 #include <errno.h>

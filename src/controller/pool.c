@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vgpu_pool_decide() updates a memory of each placeholder and waiting pod, and then plans from that
+ * memory. A waiting pod counts as demand for a moment, and again after pauses that double up to
+ * POOL_RETRY_MAX_NS. count_devices() packs the needs, largest first, into devices whose first
+ * tenants came a moment ago, and then into new devices. The memory forgets each name that is not
+ * among the facts. A new leader starts with an empty memory, since nothing stores the memory.
+ */
 #include "controller/pool.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file builds the pod of a SharePod. For divvy's SharePods, the template gets the spec's
+ * requested keys as annotations. For KubeShare's, the SharePod's own metadata and spec become the
+ * pod's. Every function copies the JSON that it changes, so cached objects stay as they are.
+ * share_pod_other_name() hashes the UID, so a controller that restarts finds the same name.
+ * share_pod_carry() leaves assigned and recorded keys as they are.
+ */
 #include "controller/share-pod.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sign_ask_read() collects what the API server and the request say, and sign_decide() chooses one
+ * action from that and from the facts. The usages have to be exactly those of the name's kind.
+ * -ENOENT from check() means that a pod is not known yet or has no node yet. Such a request waits
+ * for SIGN_PATIENCE_NS. All other faults refuse the request at once.
+ */
 #include "controller/sign.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file copies from the cluster's objects what the dashboard shows. Optional members of
+ * json_pack() leave out each field that an object lacks. Devices of a tenant become indices into
+ * the devices of the node. The table `conditions` names the good status of each condition that the
+ * dashboard knows. next_use() starts its search at the last match, since tenants and measurements
+ * have almost the same order.
+ */
 #include "controller/web-view.h"
 
 #include <string.h>

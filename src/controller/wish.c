@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wish_read() translates a pod's manifest to one spec for each container with a share, by the
+ * dialects of the namespace. The wish_check_ functions change nothing and report the first fault.
+ * wish_check_presets() compares what is in the pod with what divvy would write, so the webhook
+ * accepts its own result. The tables `frozen` and `texts` list the fields of a spec that cannot
+ * change after the pod has a node. A struct wish borrows the JSON of its pod.
+ */
 #include "controller/wish.h"
 
 #include <errno.h>
