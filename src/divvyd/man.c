@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file builds the man page tenants.conf(5). The texts come from the folder text/, and the list
+ * of fields comes from SPEC_FIELDS, so a new field appears without a change here. divvyd runs this
+ * code for --dump-man only, during the build.
+ */
 #include "divvyd/man.h"
 
 #include "base/cleanup.h"

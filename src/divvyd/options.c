@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file holds divvyd's option table, which makes the parser, --help and divvyd(8). The parser
+ * runs the checks of the table before the daemon touches anything. With --replace, the new daemon
+ * must not send the running daemon away if the new daemon cannot start. finish() runs after all
+ * options are read, and sets the defaults that hold with --cluster only.
+ */
 #include "divvyd/options.h"
 
 #include <errno.h>
@@ -24,11 +30,6 @@
 #define OVERSUBSCRIBE_DEFAULT 1500u
 #define TRANSFER_MS 100u
 #define AT(field) offsetof(struct options, field)
-
-/*
- * Values are checked here, before anything is touched: a daemon that runs is not to be told to
- * leave for one that cannot start.
- */
 
 static int check_simulate(const char *text, struct error *err)
 {
