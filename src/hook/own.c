@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file compares the secret of two processes, or else their user, group and cgroup. scan_byte()
+ * reads /proc/PID/environ as a stream, so an environment of any size needs one piece of PIECE
+ * bytes. If own_has() cannot read what the comparison needs, the process counts as another
+ * tenant's. The code runs in the tenant's program: the functions allocate no memory, and all their
+ * state is the caller's.
+ */
 #include "hook/own.h"
 
 #include <fcntl.h>
