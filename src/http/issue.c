@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file builds X.509 certificates of version 3 with GnuTLS. set_purpose() alone decides on the
+ * use of a certificate. Without a DNS name and a URI, the certificate is an authority that can sign
+ * leaf certificates only. The steps of http_issue() return GnuTLS's error codes, and http_issue()
+ * translates the first failure to -EIO. http_server_issue() and http_server_read() wipe the private
+ * key's text after the server has read the text.
+ */
 #include "http/issue.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file turns the text of an address into a listening socket, non-blocking and close-on-exec.
+ * http_address_check() and http_listen() parse with the same functions, so both accept the same
+ * texts. An IP address has to be numeric, so no name lookup can block. listen_unix() unlinks the
+ * path first, since a killed server leaves its socket there. Where the kernel can, a unix socket
+ * refuses file descriptors from its peers.
+ */
 #include "http/listen.h"
 
 #include <errno.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file reads certificates, keys and authorities from PEM, and checks the certificate of a
+ * client. A server holds one reference to its struct http_tls, and each connection takes one in its
+ * handshake. A new certificate of the server therefore does not disturb open connections. The
+ * number of references is a plain integer, so all users of one struct run on one thread.
+ * http_tls_new() compares the key IDs of certificate and key, so a mismatch fails before the first
+ * handshake.
+ */
 #include "http/tls.h"
 
 #include <errno.h>
