@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file wraps GnuTLS's functions for certificates and keys. A text above CRT_PEM_MAX bytes, or
+ * with more than CRT_LIST_MAX certificates, counts as unreadable. A certificate whose validity
+ * period GnuTLS cannot read never holds: crt_begins_ns() returns CLOCK_NEVER and crt_ends_ns()
+ * returns 0. crt_is_signed_by() ignores validity periods, so callers also use crt_holds().
+ */
 #include "identity/crt.h"
 
 #include <errno.h>

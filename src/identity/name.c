@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file parses and formats the URIs that name nodes and tenants. identity_name_format() parses
+ * its own result and compares both names, so no URI leaves this file that the parser would refuse.
+ * An error message shows at most 100 bytes of the peer's URI, without control characters.
+ */
 #include "identity/name.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file writes certificate requests, and reads the requests of other parties. The reader
+ * accepts one exact form: one attribute, one extension, one URI and an empty subject. check_only()
+ * asks for a second entry and accepts no answer but NO_MORE, so an unreadable entry fails too.
+ * check_key() verifies the signature with the key in the request, which proves that the author has
+ * the private key. The writer wipes GnuTLS's copy of the private key's text.
+ */
 #include "identity/request.h"
 
 #include <errno.h>
