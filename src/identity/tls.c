@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sets up GnuTLS sessions and checks the certificate of the peer. GnuTLS calls verify() within the
+ * handshake: the callback checks the chain, the key purpose and the name. A negative result of
+ * verify() ends the handshake before a client sends its own certificate. `why` keeps the fault that
+ * verify() found, since GnuTLS passes on only a code. identity_session_check() refuses a session
+ * whose peer verify() has not identified. Sessions use no tickets, so every connection verifies a
+ * certificate.
+ */
 #include "identity/tls.h"
 
 #include <errno.h>
