@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns asynchronous requests to the API server into blocking calls for command lines. wait_for()
+ * runs the client's loop until the answer has arrived; a signal does not end the wait. A pending
+ * request points to the caller's `ask`, so the caller keeps `ask` until the call returns.
+ * kube_ask_list() reads pages of PAGE objects, one request for each page, and returns all or
+ * nothing.
+ */
 #include "kube/ask.h"
 
 #include <errno.h>

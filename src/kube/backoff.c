@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Computes the pauses between the tries of a request and decides which failures allow another try.
+ * Doubling ends at `max_ns`, and the number of tries stops at UINT32_MAX instead of wrapping to 0.
+ * The functions change only the backoff and the random generator that the caller passes. Any thread
+ * may therefore call these functions on objects of its own.
+ */
 #include "kube/backoff.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps the reflector state: list or watch next, and the pause before it. The phase becomes
+ * COURSE_WATCH only after a complete list. Once set, `is_replacing` and `is_unpaged` stay set until
+ * a list is complete. Only a watch of at least COURSE_STEADY_NS resets the backoff: short watches
+ * slow down even if each list succeeds. A watch that the server closes in good order after a second
+ * or more continues without a pause.
+ */
 #include "kube/course.h"
 
 #include "base/cleanup.h"

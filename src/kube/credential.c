@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps the current token or key pair and gets another one from a file or a plugin. `generation`
+ * grows with each new credential, so a late refusal of an old one does not discard its successor.
+ * At most one plugin runs at a time, and a failed plugin starts again only after
+ * CREDENTIAL_PAUSE_NS. A token from a file stays in use while the file cannot be read.
+ */
 #include "kube/credential.h"
 
 #include <errno.h>

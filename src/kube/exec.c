@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starts a credential plugin with pipes for stdout and stderr, which the loop reads while the
+ * plugin runs. The plugin's pidfd becomes readable at its exit: on_ended() then reads the rest,
+ * reaps the child and calls `done`. The timer only sends SIGKILL, so a started run ends in
+ * on_ended() or in exec_cancel(). drain() closes a pipe when its buffer has no room left within
+ * EXEC_OUTPUT_MAX. exec_cancel() blocks until the killed child is reaped. outlet_done() overwrites
+ * the output, since stdout carries the credential.
+ */
 #include "kube/exec.h"
 
 #include <errno.h>

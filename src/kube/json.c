@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parses JSON with jansson and reads members by path. jansson rejects integers of more than 64
+ * bits. After such an error make_real() appends "e0" to long integers, and kube_json_parse() parses
+ * the text again. kube_json_member() finds a member by quotes, brackets, colons and commas, without
+ * building objects. kube_json_format() writes real numbers with 15 digits, or all with 17 if 15
+ * would change one of them.
+ */
 #include "kube/json.h"
 
 #include <ctype.h>

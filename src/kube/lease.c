@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Holds the state machine of the leader election, without I/O or a clock; lease-run.c sends the
+ * requests. Only a successful write of our own makes this process the leader, and its
+ * leaseTransitions become the epoch. `seen_boot_ns` restarts when the object's version changes;
+ * nothing compares the times in the record. `transitions` never decreases, so the count continues
+ * after the Lease was deleted and created again. After LEASE_RELEASE no event makes this process
+ * the leader again.
+ */
 #include "kube/lease.h"
 
 #include <errno.h>

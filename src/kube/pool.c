@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connects libcurl's multi interface to the loop. set_socket() and set_timer() register what
+ * libcurl waits for; act() passes events on and reports complete transfers. Each lane is one multi
+ * handle with connections of its own. New transfers join `current`; pool_renew() retires that lane,
+ * and the next pool_add() makes another one. sweep() frees a retired lane without transfers, but
+ * never while act() runs for that lane (`is_busy`).
+ */
 #include "kube/pool.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads a metav1.Status and translates the HTTP status into an errno. kube_status_parse() prefers
+ * the HTTP status to the `code` in the body. The ERROR frame of a watch has no HTTP status, so
+ * kube_status_from_json() reads `code`. A Status has no field for the webhook that refused:
+ * behind_webhook() depends on the API server's wording. copy() cuts texts that are too long, and
+ * `retry_after_ns` is at most one day.
+ */
 #include "kube/status.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Formats and parses RFC 3339 times in UTC; the process's time zone has no effect. A table gives
+ * the width, the separator and the range of each part of a time. timegm() normalizes a leap second
+ * and a day that the month lacks, such as February 30. The parser drops digits below a nanosecond.
+ * The functions keep no state, so any thread may call them.
+ */
 #include "kube/time.h"
 
 #include <errno.h>

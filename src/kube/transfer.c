@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sets libcurl's options for one request: URL, headers, body, TLS, proxy and timeouts. Keepalive
+ * and TCP_USER_TIMEOUT end a connection whose peer no longer answers. With a server name of its
+ * own, the URL carries that name; CURLOPT_CONNECT_TO and the Host header carry the server's
+ * address. libcurl does not copy the lists of headers and addresses, so both live until
+ * transfer_done(). append() overwrites its copy of each header line, since one of the lines carries
+ * the token.
+ */
 #include "kube/transfer.h"
 
 #include <errno.h>

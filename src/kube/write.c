@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Builds path, query and body of a request for one object and starts the call. A `struct kind`
+ * holds the method, content type and retry policy of an operation; send() does the rest. An
+ * operation has RETRY_IDEMPOTENT only if a second request has the same effect as one. kube_path()
+ * escapes each name and rejects "", "." and "..", so a name cannot leave its place in the path.
+ */
 #include "kube/write.h"
 
 #include <errno.h>
