@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens the API server of a kubeconfig for one kubectl-divvy command and waits for each answer.
+ * refused() turns the error of an answer into a sentence and names divvy's roles if a right is
+ * missing. access_leases() returns an empty list if the server denies access: the commands then
+ * print no measured values.
+ */
 #include "kubectl/access.h"
 
 #include <errno.h>

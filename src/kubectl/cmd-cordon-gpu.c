@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy cordon-gpu` and `kubectl divvy uncordon-gpu`. set_all() finds every operand
+ * before the first change, so a wrong name changes no device. The first failed change ends the
+ * command, and the devices before it stay changed.
+ */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy defrag`: plans moves on a cluster snapshot and carries the plan out by
+ * evictions. carry_out() cordons the devices of the plan, evicts the pods in order, and waits for
+ * their successors. Then the command uncordons the devices that it cordoned itself, also after an
+ * error or a signal. A second signal of the same kind ends the process at once and may leave
+ * devices cordoned. The scheduler places the successors, so compare() checks the outcome against
+ * the plan.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy drain-gpu`: cordons a device and evicts its tenants. No controller recreates
+ * a bare pod: without --force one such tenant makes the command fail before any change. After the
+ * cordon the command lists the pods again, since the scheduler may have placed one meanwhile. A dry
+ * run changes nothing: the server checks each eviction without carrying it out.
+ */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy idle`: prints devices without tenants, and tenants without recent use.
+ * report_idle() makes the rows; this file formats the rows as a table or as JSON. The command
+ * measures idle times with the API server's clock, not with this machine's.
+ */
 #include <errno.h>
 
 #include "base/clock.h"

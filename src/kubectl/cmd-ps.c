@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy ps`: prints a row for each container that requests devices. report_tenants()
+ * makes the rows; only --wide prints the columns after the first NARROW. An annotation of a
+ * namespace lists its dialects. If the server denies the list of namespaces, the command reads pods
+ * as if no namespace had that annotation.
+ */
 #include <errno.h>
 
 #include "base/format.h"

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy top`: draws the devices once, or every two seconds on a terminal. watch()
+ * reads all objects before it clears the screen, so the old picture stays during a slow request.
+ * The signal handler only sets `is_ended`, and watch() ends after the picture in progress.
+ */
 #include <errno.h>
 #include <langinfo.h>
 #include <signal.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy usage`: prints GPU-seconds by namespace as a table, CSV or JSON. GPUNodes
+ * keep the accounts by UTC day, so read_since() turns a duration into the day on which it began.
+ * CSV fields have no quotes, since the name of a namespace contains no comma.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>

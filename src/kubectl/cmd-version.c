@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs `kubectl divvy version`: prints the versions of the plugin, the API server and each divvyd.
+ * The command succeeds without a cluster or without GPUNodes and prints the reason instead.
+ */
 #include <stdio.h>
 
 #include "cmdline/json.h"

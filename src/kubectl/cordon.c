@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Adds a device to GPUNode.spec.cordoned or removes it, by reading, changing and patching. A merge
+ * patch replaces the whole list, so it carries the resourceVersion that was read. A concurrent
+ * change of the GPUNode makes the patch fail with EBUSY; cordon_set() then reads again, for at most
+ * TRIES tries.
+ */
 #include "kubectl/cordon.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Formats devices as text: a line with a bar for each device and a line for each of its tenants. A
+ * new heading begins when the node's name changes, so the devices of a node must stand together.
+ * share_at() and bytes_at() print "?" for a value that the row lacks. A native device without
+ * divvy's tenants has no bar, since another device plugin hands that device out.
+ */
 #include "kubectl/draw.h"
 
 #include <stdio.h>

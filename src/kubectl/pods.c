@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the objects of a file into the pods that they would create. A table lists the kinds with a
+ * pod template and the fields of `spec` that give the number of pods. read_object() reads the items
+ * of a List in turn, skips unknown kinds, and fails on an object without `kind`. A pod from a
+ * template is a copy with the name and namespace of the object.
+ */
 #include "kubectl/pods.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Joins GPUNodes, node Leases and pods into the rows that the commands print. GPUNode.status holds
+ * what divvyd has confirmed; an annotation of the node's Lease holds what divvyd measured.
+ * measured_of() ignores the measured values of a Lease that has expired. The state of a container
+ * is the first one in add_container() that applies, from Leaving down to Pending.
+ */
 #include "kubectl/report.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Explains in sentences what keeps a running tenant from getting more. For each measured device,
+ * the first cause that applies explains the share: the limit, a full device, no use, or none. Busy
+ * tenants of class latency, nearly used memory and an unhealthy device each add a sentence. The
+ * measured shares are means over 10 s, so NEAR_PERMILLE allows for their error.
+ */
 #include "kubectl/throttle.h"
 
 #include <stdarg.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes a cluster snapshot: fills an engine of the scheduler with one list of each resource in
+ * cluster_sources. world_load() reads the lists one after the other, so the snapshot may mix states
+ * of slightly different moments. Like the scheduler, world_load() skips an object that the engine
+ * cannot read. world_print_reasons() joins adjacent rows of one node with equal model and reason,
+ * and prints index ranges.
+ */
 #include "kubectl/world.h"
 
 #include <errno.h>
