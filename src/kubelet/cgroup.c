@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the pod and the container in the paths of a /proc/PID/cgroup. Each parse function accepts
+ * one layout: cgroupfs, systemd slices, or a kubelet and a runtime with different drivers. The
+ * functions read a path from its beginning and ignore what follows the container's component.
+ * parse_beside() reads the paths that begin with "/..", of a process outside of our cgroup
+ * namespace. All lines in a pod must name the same pod, and the same container if they name one.
+ */
 #include "kubelet/cgroup.h"
 
 #include <errno.h>

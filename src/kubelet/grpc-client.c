@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes one gRPC call on one HTTP/2 connection. nghttp2's callbacks collect status, text and
+ * message and mark the connection as over; none of them frees the request. on_end() or
+ * on_deadline() then calls answer(), which closes the connection and the timer before `answered`
+ * runs. `answered` gets GRPC_OK only with exactly one complete message. `conn` is the first member,
+ * since on_end() casts the connection to its request.
+ */
 #include "kubelet/grpc-client.h"
 
 #include <errno.h>

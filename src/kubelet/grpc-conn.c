@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Moves bytes between an nghttp2 session and its socket. Each turn ends in finish_turn(), which
+ * sends what waits and then closes the connection or registers the next events. Only finish_turn()
+ * calls `on_end`, as its last step, so that the owner may free the connection there.
+ * grpc_conn_kick() sets a timer, so that frames from the owner go out in the loop's next turn. All
+ * connections share one static read buffer, so a single thread must run all of them.
+ */
 #include "kubelet/grpc-conn.h"
 
 #include <errno.h>

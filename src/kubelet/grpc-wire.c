@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Encodes and decodes the parts of gRPC that HTTP/2 itself lacks. Tables hold the names of the
+ * statuses and the units of timeouts, from nanoseconds to hours. grpc_timeout_format() takes the
+ * first unit in which eight digits are enough, and rounds up. grpc_timeout_parse() returns
+ * CLOCK_NEVER for a timeout that exceeds 64 bits of nanoseconds.
+ */
 #include "kubelet/grpc-wire.h"
 
 #include <errno.h>
