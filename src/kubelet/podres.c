@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file asks the kubelet for its list of pods and gives one answer to every question that waits
+ * for that list. An answer serves the questions that were in the queue when the call began. All
+ * questions have the same timeout, so an append keeps the queue sorted by deadline. If the kubelet
+ * does not implement the newest version of the API, the next call uses the older one. A failed call
+ * fails only the questions that reached their deadline; the others share a retry 100 ms later. Each
+ * step searches the queue from its head, because a callback may add and remove questions. A list
+ * borrows its strings from the decoded protobuf message, which lives as long as the list.
+ */
 #include "kubelet/podres.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file encodes protobuf messages, and decodes them with an allocator that subtracts every
+ * allocation from a budget. The allocator fails once the budget is exceeded, and it never adds
+ * freed bytes back. The allocator hands out malloc's own pointers. Therefore protobuf-c's default
+ * allocator can free a message after its budget has ended.
+ */
 #include "kubelet/unpack.h"
 
 #include <errno.h>
