@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file opens the further connections of a session and proves on both ends that each belongs to
+ * that session. A connection begins with a hello in the clear: four letters and the session's name.
+ * No TLS record begins with 'D', so bulk_look() recognises a hello by its first byte. The key is
+ * static because the callback find_key() gets no context. So a process runs one of these handshakes
+ * at a time, and erases the key after each.
+ */
 #include "link/bulk.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file implements the connection handover: descriptors travel over socket pairs between
+ * listener and children. All children share one pair to the listener, and the listener has one
+ * further pair for each child. Each packet is a session's name with exactly one descriptor. A child
+ * whose socket is full never blocks the listener: the listener closes that connection instead. A
+ * child publishes its name by a release store, so find() never compares a half-written name.
+ */
 #include "link/door.h"
 
 #include <errno.h>

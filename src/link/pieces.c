@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file merges the pieces of a ring that several connections receive out of order. The list is
+ * sorted by position, its entries never overlap, and none begins before `tail`. pieces_arrived()
+ * merges a received entry with received neighbours. When a received entry begins at `tail`,
+ * pieces_arrived() moves `tail` to its end and drops the entry. pieces_claim() measures positions
+ * from the consumer's head, so its checks do not overflow whatever the peer sends.
+ */
 #include "link/pieces.h"
 
 #include <errno.h>

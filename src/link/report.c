@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file sends the numbers of a link to the daemon as control messages over a socket that never
+ * blocks. report_send() first reads the replies to earlier requests, so a missing tenant shows one
+ * report late. Only a reply with ENOENT means that the tenant is missing; an unreachable daemon
+ * does not. After a failed send the next report connects again. Each packet contains the tenant's
+ * secret, so report_send() erases its buffer.
+ */
 #include "link/report.h"
 
 #include <errno.h>

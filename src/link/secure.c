@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file sets the socket options that detect a lost peer, and runs the TLS handshake of a
+ * connection. secure_meet() checks certificates; secure_meet_key() proves a pre-shared key. GnuTLS
+ * passes only its session to find_key(), so the session's user pointer holds the `struct
+ * secure_key`. A client's credentials live for one handshake; the server's are static and live as
+ * long as the process. set_server() creates the server's without a lock, so only one thread may
+ * make its first call. As a server, secure_meet_key() returns -EACCES for every failed handshake.
+ */
 #include "link/secure.h"
 
 #include <errno.h>
