@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file translates the camelCase fields of a SharePod's spec into the requested keys of its
+ * pod. spec_field_name() lists the fields, so a new field of the spec needs no change here. Numbers
+ * become text, and null counts as a missing field. `containers` is the only list; its names become
+ * one annotation, separated by commas. A list of more than LIST_MAX bytes counts as missing.
+ */
 #include "manifest/asked-json.h"
 
 #include <ctype.h>

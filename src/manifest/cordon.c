@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file searches the list of cordoned devices in a GPUNode for a device's UUID. An entry
+ * without a UUID matches no device.
+ */
 #include "manifest/cordon.h"
 
 #include <string.h>

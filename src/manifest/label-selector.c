@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file evaluates label selectors, and parses their text into the JSON that the evaluation
+ * reads. The parser splits the text at commas outside parentheses. Each term becomes one entry of
+ * matchExpressions, so both forms share one evaluation. The parser checks characters and lengths of
+ * keys and values, but not where a character stands. The table of operators lists `==` before `=`,
+ * because the first match by prefix wins.
+ */
 #include "manifest/label-selector.h"
 
 #include <ctype.h>

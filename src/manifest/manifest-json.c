@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file builds a `struct manifest` whose texts borrow from the JSON of the pod. make_room()
+ * counts all entries first and allocates them once, because lists point into that array. So every
+ * list that is counted has the same limit when it is read. That limit is one above the allowed
+ * number, so manifest_check() sees an excess and refuses it. Numbers become texts that live in
+ * `texts`. Init containers come first in the array of containers.
+ */
 #include "manifest/manifest-json.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file recognises a placeholder by its namespace and by the value of its name label.
+ */
 #include "manifest/placeholder.h"
 
 #include <string.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file evaluates the fields of a GPUPolicy that decide its namespaces, dialects and memory
+ * overcommit. A policy with neither `namespaces` nor `namespaceSelector` selects every namespace.
+ * With both fields, either of them selects a namespace. policy_check_selector() enforces a rule
+ * that the schema cannot express. The operators In and NotIn require values, and the other
+ * operators forbid them.
+ */
 #include "manifest/policy.h"
 
 #include <errno.h>
