@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file keeps one row for each pair of day and namespace, sorted by day. The oldest rows come
+ * first, so drop_first() removes them by one move. Days are ISO dates, so strcmp() orders them. If
+ * the clock moves back, find_or_add() inserts the row before those of later days. accounts_load()
+ * adds to rows that exist already, and only accounts_add() drops rows by age.
+ */
 #include "node/account.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file starts a helper program and learns of its end when the control connection closes.
+ * helper_start() forks twice and waits only for the first child, which exits at once. So the daemon
+ * is not the parent of the helper and never has to reap it. Between fork and exec, become() calls
+ * only async-signal-safe functions. become() first copies all descriptors to HIGH or above, so that
+ * moving them to 3, 4, ... overwrites none.
+ */
 #include "node/helper.h"
 
 #include <errno.h>

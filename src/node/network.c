@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file reads /sys/class/net, then /sys/class/infiniband, each in alphabetical order. A card is
+ * a bond, or an interface that has a hardware device and belongs to no bond. An overlay is a VXLAN
+ * or GENEVE interface over a card that is up. find_port() follows an SR-IOV function to its whole
+ * card, and a card to its bond. find_card() takes an RDMA port's card from the GID table, or else
+ * compares `dev_port`. Every stored name has passed given_is_network().
+ */
 #include "node/network.h"
 
 #include <dirent.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file installs libraries into a folder that is named after divvy's version and a hash of
+ * their contents. write_all() fills a temporary folder with the pid as suffix and renames it: a
+ * folder is complete or absent. A record is a file that holds the name of one slot's folder.
+ * library_sweep() first deletes the records of slots that no container has, and reads the others.
+ * Then library_sweep() removes the folders that no record names, except the current one.
+ * is_being_made() spares the temporary folder of a live process.
+ */
 #include "node/node-library.h"
 
 #include <dirent.h>

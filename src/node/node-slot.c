@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file builds the mounts, variables and device files of a slot, and writes the loader's list
+ * beside it. slot_preload_write() replaces the list by a new file, because running containers have
+ * the old one mounted. A container runtime may have created a folder at the list's path, so rmdir()
+ * comes first. slot_nodes_find() lists the driver's common device files first, then one file for
+ * each granted device. The functions keep no state, so any thread may call them.
+ */
 #include "node/node-slot.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file selects the peers to measure, and decides when their numbers have changed enough to
+ * publish. `fresh` collects the peers with the smallest weights; peers_begin() sorts them by name.
+ * peers_begin() also copies earlier measurements to the peers that stay, and makes the list
+ * current. Of each peer, `now` holds the latest numbers and `told` those published last. If any
+ * number has changed by more than a quarter and more than noise, peers_end() publishes all.
+ */
 #include "node/peers.h"
 
 #include <stdlib.h>
