@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file counts preference conflicts from the tags of a device, which count its tenants by label
+ * and role. place_fewest_of() takes the devices of a node in groups of equal counts, the least
+ * count first. Only the last group may have more devices than the tenant still needs. That group
+ * becomes `some`, and all groups before it become `all`. place_fewest_score() first scores both
+ * together, then again if the policy left out a device of `all`.
+ */
 #include "place/place-apart.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file updates the tables of bounds lazily, when the search asks for a column of a pool. Rows
+ * of a pool are in node order; if a row shifts, pool_forget() clears the pool's table. `changed`
+ * names each changed row once, and look_at_changed() empties that list. `open` holds, per node and
+ * shape, the share from which a class no longer fits. The old and the new value of `open` tell
+ * which classes fit now or fitted before; only their bounds are set. If at least half of the rows
+ * have changed, look_at_changed() rebuilds the maxima once at the end.
+ */
 #include "place/place-bounds.h"
 
 #include <errno.h>

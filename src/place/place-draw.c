@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file computes the locality bonus of a device or node from the tenants that are there.
+ * `drawn` caches the nodes of one group and one device for each of its cells. drawn_by() fills the
+ * cache when a caller asks for another group. A node belongs to the group if its stamp equals
+ * `run`, so a new run needs no clearing. On a node of the group the distance between devices
+ * decides. Elsewhere the bonus shrinks with the number of cells up to the common one. For a tenant
+ * without a priority, other opportunistic tenants take the place of the group.
+ */
 #include "place/place-draw.h"
 
 #include <inttypes.h>

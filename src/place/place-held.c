@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file keeps the tenants of each node in an array sorted by priority, then by tenant number.
+ * position() finds an entry by binary search, so a listed tenant must keep its priority and node.
+ * Terminating tenants are in no list. The caller calls place_held_reserve() before
+ * place_held_add(), which therefore cannot fail. An array never shrinks, so a rollback needs no new
+ * memory.
+ */
 #include "place/place-held.h"
 
 #include <assert.h>

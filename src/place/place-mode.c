@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file tries a tenant as a whole, then, if the mode allows, as client half and device half on
+ * two nodes. find_way() tries the kinds of network from the best, and lists the usable ends of each
+ * kind. Of one kind, measured pairs come first, then pairs within a rack, then all pairs.
+ * try_pairs() gets both lists sorted by load, so a server's first possible client is its best. A
+ * worse kind is tried while no path is found, or while the device half has preference conflicts.
+ * place_mode_add() uses a savepoint, so both halves are added or none.
+ */
 #include "place/place-mode.h"
 
 #include <errno.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file counts what queues use, and decides whether a tenant may start within quotas and
+ * limits. Queues are an array; `parent` is an index, and a spec's `queue` is an index plus one.
+ * count() adds to a queue and all its ancestors, so `used` includes all queues below. Terminating
+ * tenants do not count, and index ALL of an array stands for all models together. place_queue_set()
+ * builds a new table and replaces the old one only after every check. admit_each() counts earlier
+ * members as if they were placed, and takes that back before it returns.
+ */
 #include "place/place-queue.h"
 
 #include <errno.h>

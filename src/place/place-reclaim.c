@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file gives the search for victims an order by queue, and finds victims on several nodes for
+ * limits. `gone` counts the use that victims under trial give back; leave() adds to it and stay()
+ * subtracts. Unless `is_own` is set, a queue loses tenants only while it exceeds its quota.
+ * reclaim_across() first picks victims until the limits allow the tenant. reclaim_across() then
+ * removes those victims under a savepoint and searches a node for the others that must go. find()
+ * returns the cheapest plan; every removal is rolled back before that.
+ */
 #include "place/place-reclaim.h"
 
 #include <errno.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file tests on a copy of a node's counters whether a tenant fits without some other tenants.
+ * room_fits() repeats the rules of place-fit.c on these counters, so both files must change
+ * together. room_with() undoes room_without() exactly, because change() applies the same amounts
+ * with another sign. `usable` holds the open devices of an allowed model; adding or removing
+ * tenants never changes it. `together_devices` counts over all nodes, because a label of affinity
+ * holds on all nodes.
+ */
 #include "place/place-room.h"
 
 #include <string.h>

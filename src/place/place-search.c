@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file searches the trees of bounds of all pools with one heap, the greatest key first. A key
+ * holds the grade, the inverted number of the first node, and a level. So of equal grades the
+ * lowest node wins; level 0 is a node, higher levels are groups of rows. The search ends when no
+ * key in the heap exceeds that of the best node found. A guess is replaced by its bound when its
+ * key comes first, and the node goes back into the heap. If a spec names a device, node, network
+ * device or label, search() visits its nodes directly.
+ */
 #include "place/place-search.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file prefers devices with little memory for tenants that request bytes. For whole devices,
+ * smallest_of() adds sizes from the smallest until enough devices are selected. The mask must have
+ * at least as many devices as requested, or smallest_of() never ends. For shares, the free share
+ * fills the high bits of a value and the size in MiB the low 40 bits. So the smallest free share
+ * wins, and the size decides between equal shares.
+ */
 #include "place/place-size.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file removes victims for several tenants together, and puts back those that turn out
+ * unneeded. The list keeps each tenant as it was, because the removal clears its node in the model.
+ * The open savepoint keeps a victim's number free, so is_out() can test that number.
+ * place_victims_spare() tries each victim under a savepoint of its own, highest priority first. Two
+ * halves name each other as peers; they return together or not at all.
+ */
 #include "place/place-victims.h"
 
 #include <errno.h>
