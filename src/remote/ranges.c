@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps the ranges in one array, sorted by address, and finds a range by binary search. Two ranges
+ * never overlap: ranges_add() first removes every range that the new range overlaps. That removal
+ * stays when the array cannot grow afterwards. The array doubles from 64 to RANGES_MAX entries and
+ * never shrinks. Each public function holds the lock while it reads or changes the array, so any
+ * thread may call them. find(), cut() and grow() expect that their caller holds the lock.
+ */
 #include "remote/ranges.h"
 
 #include <errno.h>
