@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Collects the nodes, models, queues and networks of a placement simulation, and builds a placement
+ * model from them for each run. Entries are only appended before cluster_done(), so their numbers
+ * stay valid. Numbers of queues begin at 1, because 0 stands for no queue. cluster_place() adds all
+ * models first and in the cluster's order, so the placement model gives them the same numbers. With
+ * ranks, cluster_place() adds nodes in the order of their ranks and translates the nodes of
+ * networks. cluster_queues_check() builds a placement model without nodes that judges the queues.
+ */
 #include "replay/cluster.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Adds up weighted values for each point of a curve, and divides by the weight only when a caller
+ * reads a mean. A point of weight 0 has no sample, and means over several points leave it out.
+ * metrics_halve() adds neighbouring points, so the mean over all points stays the same. All state
+ * is in struct metrics, and each run has its own.
+ */
 #include "replay/metrics.h"
 
 #include "base/cleanup.h"

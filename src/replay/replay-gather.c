@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds places for one queue item (struct unit) of the placement simulation, and its victims where
+ * the input permits preemption. gather_gang() leaves thresholds and preemption to the placement
+ * model; only items of no queue go there. gather_each() adds the tasks one by one; the queue of a
+ * task, if there is one, admits the task first. Both are all or nothing: if too few tasks have a
+ * place, the placement model is as before. Priority evicts only tasks of the same queue, where no
+ * queue counts as one; place_queue_reclaim() takes devices back from other queues.
+ */
 #include <errno.h>
 #include <stdlib.h>
 

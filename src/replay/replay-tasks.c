@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps the running tasks in slots, the slots of each device in a list, and the ends of tasks in a
+ * heap. Each start or stop divides the affected devices by water filling, and sets the pace of
+ * every task on them. A task runs at the smallest share that one of its devices gives, up to its
+ * limit. A change of pace raises the version of the slot and adds a heap entry. tasks_next() drops
+ * entries of older versions, so no entry is ever searched in the heap. Each run has its own struct
+ * tasks.
+ */
 #include "replay/replay-tasks.h"
 
 #include <errno.h>

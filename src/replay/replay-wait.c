@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps the waiting queue items of a replay in one ordered list per queue, and tries them when free
+ * capacity appears. try_all() skips a plain item that has failed before unless a node in `freed`
+ * may hold one of its tasks. Items of queues or with affinity are tried whenever a node was freed
+ * or `helps` was set. With more than FREED_MAX freed nodes every node counts as freed. try_all()
+ * compacts each list in place: `at` is the next item, and `kept` counts items that continue to
+ * wait. As soon as a task returns to `back`, try_all() ends and retry() begins a new round with
+ * that task.
+ */
 #include <errno.h>
 #include <string.h>
 

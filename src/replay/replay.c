@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sets up a run, plays the mode without time (REPLAY_DROP), and finds tasks that never fit. The
+ * mode with time is in replay-queue.c. run_load(), run_enter() and run_leave() keep the sums for
+ * the curves true at every change, so run_update() only divides. replay_run() repeats a run with
+ * time if some tasks got a place and others never did. The second run makes the same decisions and
+ * leaves those others out of the figures. replay_find_hopeless() tries each task or gang on an
+ * empty cluster with up to three policies, and rolls back.
+ */
 #include "replay/replay.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Maps the name of a sharing scheme to a policy and to the change of each task's request. Every
+ * placement policy is a scheme that keeps the requested shares; the table `schemes` adds four
+ * others. Indexes count the policies first and the table after them. An adapt function changes the
+ * run's copy of a request; the workload keeps the original.
+ */
 #include "replay/scheme.h"
 
 #include <errno.h>

@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Computes mean, confidence interval and quantiles of a sample in double precision. The table of
+ * Student's t covers 1 to 30 degrees of freedom; beyond them an approximation takes its place.
+ * Quantiles interpolate linearly between the two nearest values of a sorted sample.
+ */
 #include "replay/stats.h"
 
 #include <math.h>

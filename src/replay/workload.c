@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes tasks in three ways: from the rows of a trace, from a shape, or by draws from another
+ * workload. In this file every task passes workload_add(), which checks its spec, labels, threshold
+ * and times. Normal and exponential numbers come from integers alone: twelve uniform numbers in a
+ * sum, and von Neumann's comparisons. workload_generate() puts the members of a gang one behind the
+ * other with one arrival time. workload_sort() is stable, so such members stay together. All
+ * randomness comes from the caller's seed or generator.
+ */
 #include "replay/workload.h"
 
 #include <errno.h>
