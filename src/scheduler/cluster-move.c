@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans which bound pods should move so that more whole devices become free. The placement model
+ * proposes a plan, and two checks follow with the rules that only the scheduler knows. hold_back()
+ * tests the target by Kubernetes' rules and by named devices; hold_together() tests where
+ * successors of the pods would go. A pod that fails a check becomes immovable, and the search
+ * begins again. Each round leaves fewer movable pods, so the search ends. Trials in the view and
+ * the placement model are undone, and no tenant stays marked as movable.
+ */
 #include "scheduler/cluster-move.h"
 
 #include <errno.h>

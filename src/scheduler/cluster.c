@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passes each object of the API to the view, and keeps pods (struct cpod) and the placement model
+ * in step with that object. The files cluster-*.c keep what other kinds of objects say. Only
+ * cpod_set_state() changes a pod's state, because it also counts nominated pods and reservations. A
+ * pod whose place is not in the API yet keeps that place until the API shows a node, the pod ends,
+ * or cluster_forget() runs. A pod with a known name and another uid is a new pod, so set_pod()
+ * first frees the old one.
+ */
 #include "scheduler/cluster-internal.h"
 
 #include <errno.h>

@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides where one pod goes, in up to two attempts: without victims, then with victims if the pod
+ * may preempt. Containers of a pod use devices of one node; attempt_take_all() avoids nodes on
+ * which a later container failed. attempt_filter() applies Kubernetes' rules and the memory limits
+ * whenever the placement model tests a node candidate. A savepoint undoes a failed attempt, and
+ * call_back() clears the marks of its victims. Between decide_begin() and decide_end() victims stay
+ * hidden in the view. decide_end() then spares every victim beside whom all pods of the gang still
+ * fit.
+ */
 #include "scheduler/decide.h"
 
 #include <errno.h>

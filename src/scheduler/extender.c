@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the requests of kube-scheduler, asks decide.h, and formats the answers as JSON of the
+ * protocol. find_pod() refuses a pod that the cluster does not know by name and uid, because the
+ * watch may be behind. A pod has at most one reservation. filter() and preempt() release an old
+ * reservation first; keep() releases only a reservation on another node. Only filter() and
+ * extender_bind() reserve; prioritize() reads the reservation. A struct sites borrows its node
+ * names from the request, and ends before the request does.
+ */
 #include "scheduler/extender.h"
 
 #include <errno.h>

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the JSON of a GPUNode into arrays with a maximum for each list and for each text. A faulty
+ * item is left out, and reading continues; the caller gets the first fault, or -ENOMEM instead of a
+ * fault. Networks, peers and tenants share read_items(), which finds array and count by offsets.
+ * Each device, network and peer is checked against those read before, so UUIDs and names stay
+ * unique. gpunode_closed() compares reasons by address, so why_closed() returns constants only.
+ */
 #include "scheduler/gpunode.h"
 
 #include <errno.h>

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Describes the command line of divvy-scheduler in one table for the parser, --help and the man
+ * page. finish() checks combinations of options, which no check of a single option can see.
+ */
 #include "scheduler/options.h"
 
 #include <errno.h>

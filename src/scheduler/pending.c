@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps each queue item in exactly one state, and chooses the next item by rank and queue. Active
+ * items stand in a heap of their line by rank, and items that back off in one heap by time. RESTING
+ * items are unschedulable; they stand in a list in the order in which they entered that list. A
+ * second heap per line holds the items that an event may make active early. reserve() makes room in
+ * all heaps when an item enters a line, so a change of state cannot fail. An item knows its index
+ * in its heaps and is removed in logarithmic time.
+ */
 #include "scheduler/pending.h"
 
 #include <errno.h>

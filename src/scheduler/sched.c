@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns objects and time into actions, one step of think() at a time. A step handles nominated pods
+ * first, then resize requests and pods that began to run, then the next queue item. A step that
+ * queued actions ends there; sched_next() hands them out before it thinks again. A gang is one
+ * queue item: gather() finds places for enough of its members, or cancels all of them. rank_all()
+ * gives every waiting pod its queue item again when queues or groups change. The flags has_wishes,
+ * has_news and has_denied avoid a search through all pods when nothing has changed.
+ */
 #include "scheduler/sched.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists the metrics and routes of divvy-scheduler, and fills a sample of the metrics for each
+ * request. Handlers run on the service's loop, so on_metrics() reads the counters without a lock.
+ * The handlers of the extender are in service-extender.c. Probes may use a second address, which
+ * serves only /healthz and /readyz.
+ */
 #include "scheduler/serve.h"
 
 #include "base/prom.h"

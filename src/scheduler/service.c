@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starts the scheduler in steps, and carries out the actions of sched while it may write. The API
+ * server's version comes first, because it selects Kubernetes' rules; discovery and the Lease
+ * follow. on_pump() takes actions from sched while it may write and fewer than SERVICE_BINDS_MAX
+ * Bindings are in flight. sched_lead() runs once for each term of the Lease, before any action of
+ * that term. service_wake() arms the pump, and on_tick() does so each second. All callbacks run on
+ * one loop in one thread.
+ */
 #include "scheduler/service.h"
 
 #include <errno.h>

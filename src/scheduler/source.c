@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists every kind of object that the scheduler reads, with its API and whether decisions wait for
+ * that kind. The list is constant, so any thread may read it.
+ */
 #include "scheduler/source.h"
 
 #include "scheduler/cluster.h"

@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Computes what an init container needs of each device beyond the capacity that other containers
+ * keep. That rest goes to the host of the device: the first main container or sidecar on the
+ * device. Without those, the first init container is the host. Devices that only init containers
+ * use come first, because a share of a host counts on all its devices. An init container that hosts
+ * nothing keeps nothing.
+ */
 #include "scheduler/stages.h"
 
 #include <string.h>

@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Converts a pod's JSON to a manifest, translates the manifest with the dialects, and copies the
+ * result. A tenancy therefore borrows nothing and outlives the JSON. host_of() finds for an init
+ * container, where possible, another container that never runs at the same time and has suitable
+ * devices. A host is its own host, so one step leads to the container with the devices.
+ * tenancy_write_back() translates the pod anew, because a tenancy does not keep the dialect's
+ * result.
+ */
 #include "scheduler/tenancy.h"
 
 #include <errno.h>
