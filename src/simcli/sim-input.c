@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the options and files of `divvy sim`, and builds the input of each run from its seed.
+ * sim_check() judges the options without opening a file. sim_read() opens every file, with the
+ * orders of all seeds, so a faulty file fails before the first run. Every random choice in this
+ * file comes from the seed, so a run can be repeated. sim_run() changes nothing in struct sim.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
