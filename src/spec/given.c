@@ -1,4 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads and writes the assigned keys through one table, made from given.def. Each row has a reader
+ * and a writer for one container's value. The first key lists devices and creates the containers;
+ * later keys may only name containers that exist by then. A bit set marks the containers that a key
+ * has named, so 64 containers are the maximum. complete() fills in defaults and checks each
+ * container as a whole spec. The order of the table is the order of the written keys.
+ */
 #include "spec/given.h"
 
 #include <errno.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Formats and parses the annotation with a node's measurements, one word for each container. The
+ * parser allocates nothing: results borrow from the text. measured_next() always advances beyond
+ * the word that it read, so a faulty word cannot stop a reader's loop. measured_differs() compares
+ * both texts word by word, so another order of the containers counts as a difference.
+ */
 #include "spec/measured.h"
 
 #include <errno.h>
