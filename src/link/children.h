@@ -46,9 +46,9 @@ void children_known(struct children *children, int at);
 pid_t children_fork(struct children *children, int *ret_at);
 /*
  * Ends each child that is a stranger for longer than stranger_ms, and each other one that has not
- * said for longer than silent_ms that it is alive: somebody has stopped it, its peer has given it up, and what it holds would
- * be held for as long. To be called more often than every CLOCK_PAUSE_NS: after a longer pause all
- * have as long again.
+ * said for longer than silent_ms that it is alive: somebody has stopped it, its peer has given it
+ * up, and what it holds would be held for as long. To be called more often than every
+ * CLOCK_PAUSE_NS: after a longer pause all have as long again.
  */
 void children_watch(
 	struct children *children, uint64_t now_ns, unsigned stranger_ms, unsigned silent_ms);
