@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the sentences that we have written: in Markdown, and in comments of C, assembly, shell and Python."""
-import pathlib
 import re
-import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from ours import ROOT, ours
+
 # Written by programs, from texts that stand elsewhere.
 GENERATED = re.compile(r"docs/(?:reproduction|benchmarks|soak|remote-api|simulated-api|dialects)\.md|docs/reproduction/|docs/man/")
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[]|divvy|kube|simgpu|cgroup)")
@@ -13,12 +12,8 @@ HASH_COMMENT = re.compile(r"^[ \t]*#(?!!)(.*)$", re.MULTILINE)
 
 
 def files():
-    out = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=False, capture_output=True, text=True)
-    names = out.stdout.split("\0") if not out.returncode else [
-        str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if not re.match(r"(build|out|\.)", str(p.relative_to(ROOT)))]
-    for name in sorted(filter(None, names)):
-        if (ROOT / name).is_file() and not GENERATED.match(name) and not name.startswith("tests/fuzz/corpus/"):
-            yield name
+    """The names of those with prose that somebody has written."""
+    return [name for name in ours() if not GENERATED.match(name) and not name.startswith("tests/fuzz/corpus/")]
 
 
 def paragraphs_of_markdown(text):
