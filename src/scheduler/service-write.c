@@ -221,41 +221,36 @@ static void on_patched(void *data, const struct kube_answer *answer)
 	land(f);
 }
 
-static void patch_status(struct service *s, const struct cpod *pod, const json_t *patch)
+static void send_patch(struct service *s, const struct cpod *pod, const struct kube_target *target,
+	enum kube_patch_kind kind, const json_t *patch)
 {
 	struct flight *f = take_off(s, pod);
-	const struct kube_write write = {
-		.target = {"v1", "pods", cpod_ns(pod), cpod_name(pod), "status"},
+	const struct kube_write write = {.target = *target,
 		.field_manager = SERVICE_MANAGER,
 		.may_send = may_send,
 		.done = on_patched,
 		.data = f,
 		.ret_call = f ? &f->call : NULL};
 
-	if (f &&
-		(!service_may_write(s) ||
-			kube_patch(s->client, &write, KUBE_PATCH_STRATEGIC, patch, NULL) < 0))
+	if (f && (!service_may_write(s) || kube_patch(s->client, &write, kind, patch, NULL) < 0))
 		land(f);
+}
+
+static void patch_status(struct service *s, const struct cpod *pod, const json_t *status)
+{
+	send_patch(s, pod,
+		&(struct kube_target){"v1", "pods", cpod_ns(pod), cpod_name(pod), "status"},
+		KUBE_PATCH_STRATEGIC, status);
 }
 
 /* ---- volumes ---- */
 
 static void claim_one(
-	struct service *s, const struct cpod *pod, const char *name, const json_t *patch)
+	struct service *s, const struct cpod *pod, const char *name, const json_t *claim)
 {
-	struct flight *f = take_off(s, pod);
-	const struct kube_write write = {
-		.target = {"v1", "persistentvolumeclaims", cpod_ns(pod), name, NULL},
-		.field_manager = SERVICE_MANAGER,
-		.may_send = may_send,
-		.done = on_patched,
-		.data = f,
-		.ret_call = f ? &f->call : NULL};
-
-	if (f &&
-		(!service_may_write(s) ||
-			kube_patch(s->client, &write, KUBE_PATCH_MERGE, patch, NULL) < 0))
-		land(f);
+	send_patch(s, pod,
+		&(struct kube_target){"v1", "persistentvolumeclaims", cpod_ns(pod), name, NULL},
+		KUBE_PATCH_MERGE, claim);
 }
 
 void service_claim(struct service *s, const struct cpod *pod, const struct decide_claims *claims)
