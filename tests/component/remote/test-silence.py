@@ -56,6 +56,13 @@ class Running:
         wait_for(lambda: not self.rig.tenant(self.call), f"{self.call}'s tenant is gone")
 
 
+def send_all(pids, sig):
+    """A child ends as soon as it has passed its connection on, so it may be gone since the list was made."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, sig)
+
+
 def after(calls, fault):
     with Rig() as rig:
         running = [Running(rig, call) for call in calls]
@@ -88,8 +95,7 @@ def a_stopped_machine():
     """All of the other side at once, as a machine that hangs: the program is told; who hangs finds out afterwards."""
     def stop(one):
         one.there = [one.server.pid, *descendants(one.server.pid)]
-        for pid in one.there:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(one.there, signal.SIGSTOP)
     with Rig() as rig:
         running = [Running(rig, call) for call in ("synchronise", "copy-in", "wait-long")]
         for one in running:
@@ -97,8 +103,7 @@ def a_stopped_machine():
         for one in running:
             one.fails()
             assert alive(one.worker) and rig.tenant(one.call)
-            for pid in reversed(one.there):
-                os.kill(pid, signal.SIGCONT)
+            send_all(reversed(one.there), signal.SIGCONT)
         for one in running:
             one.is_freed()
 
@@ -110,11 +115,9 @@ def a_machine_that_stood_still():
     with Rig() as rig:
         running = [Running(rig, call) for call in ("synchronise", "copy-in", "copy-out", "copy-later", "wait-long")]
         stopped = [pid for one in running for pid in everything(one)]
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
+        send_all(stopped, signal.SIGSTOP)
         time.sleep(PAUSE_S)
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        send_all(stopped, signal.SIGCONT)
         time.sleep(SETTLE_S)
         for one in running:
             assert one.child.poll() is None, (one.call, one.child.communicate())
