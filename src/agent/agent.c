@@ -345,12 +345,13 @@ static void drop_silent(struct agent *agent, uint64_t now)
 {
 	struct conn *c;
 
+	clock_look(&agent->listener, now);
 	LIST_FOREACH(c, &agent->conns, link)
 		if (!c->is_dead && !c->process && !c->deferred && !c->rate_ns &&
-			clock_silent_ns(&agent->listener, now, c->since_ns) > SILENT_NS)
+			clock_silent_ns(&agent->listener, c->since_ns) > SILENT_NS)
 			conn_close(c);
 		else if (!c->is_dead && !c->process && c->out.n &&
-			clock_silent_ns(&agent->listener, now, c->out_ns) > CLIENT_OUT_WAIT_NS)
+			clock_silent_ns(&agent->listener, c->out_ns) > CLIENT_OUT_WAIT_NS)
 			conn_close(c);
 }
 

@@ -61,17 +61,21 @@ struct clock_listener {
 #define CLOCK_PAUSE_NS (2 * NSEC_PER_SEC)
 
 /*
- * How long a peer that was last heard at then_ns has been silent, in nanoseconds. When the listener
- * itself has not run for longer than CLOCK_PAUSE_NS (the machine stood still, or gave it no
+ * Notes that the listener looks at now_ns. Call it at each look, also while there is no peer. When
+ * the listener has not run for longer than CLOCK_PAUSE_NS (the machine stood still, or gave it no
  * processor), its peers may have had the same pause: their silence counts from now on.
  */
-static inline uint64_t clock_silent_ns(
-	struct clock_listener *listener, uint64_t now_ns, uint64_t then_ns)
+static inline void clock_look(struct clock_listener *listener, uint64_t now_ns)
 {
 	if (listener->looked_ns && clock_since_ns(now_ns, listener->looked_ns) > CLOCK_PAUSE_NS)
 		listener->from_ns = now_ns;
 	listener->looked_ns = now_ns;
-	return clock_since_ns(now_ns, MAX(then_ns, listener->from_ns));
+}
+
+/* How long a peer that was last heard at then_ns was silent at the last look, in nanoseconds. */
+static inline uint64_t clock_silent_ns(const struct clock_listener *listener, uint64_t then_ns)
+{
+	return clock_since_ns(listener->looked_ns, MAX(then_ns, listener->from_ns));
 }
 
 #endif

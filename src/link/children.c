@@ -90,6 +90,7 @@ pid_t children_fork(struct children *c, int *ret_at)
 
 void children_watch(struct children *c, uint64_t now_ns, unsigned stranger_ms, unsigned silent_ms)
 {
+	clock_look(&c->listener, now_ns);
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
 		const struct child *one = &c->v[i];
 		const bool is_known = atomic_load(&one->is_known);
@@ -97,7 +98,7 @@ void children_watch(struct children *c, uint64_t now_ns, unsigned stranger_ms, u
 		const unsigned most_ms = is_known ? silent_ms : stranger_ms;
 
 		if (one->pid && last_ns &&
-			clock_silent_ns(&c->listener, now_ns, last_ns) > most_ms * NSEC_PER_MSEC)
+			clock_silent_ns(&c->listener, last_ns) > most_ms * NSEC_PER_MSEC)
 			kill(one->pid, SIGKILL);
 	}
 }

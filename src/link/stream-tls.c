@@ -45,10 +45,11 @@ static int tls_receive(struct stream s, void *p, size_t n)
 		const ssize_t done = gnutls_record_recv(s.own, p, n);
 
 		/* It also says so of what TLS says for itself. */
-		if (done == GNUTLS_E_AGAIN && s.silent_ms &&
-			clock_silent_ns(&listener, clock_now_ns(), heard) >
-				s.silent_ms * NSEC_PER_MSEC)
-			return -ETIMEDOUT;
+		if (done == GNUTLS_E_AGAIN && s.silent_ms) {
+			clock_look(&listener, clock_now_ns());
+			if (clock_silent_ns(&listener, heard) > s.silent_ms * NSEC_PER_MSEC)
+				return -ETIMEDOUT;
+		}
 		if (is_to_repeat(done))
 			continue;
 		if (done <= 0)

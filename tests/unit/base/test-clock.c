@@ -48,9 +48,10 @@ static bool gives_up(struct clock_listener *l, uint64_t from, uint64_t to, uint6
 {
 	bool is_silent = false;
 
-	for (uint64_t s = from; s < to; s++)
-		is_silent = clock_silent_ns(l, s * NSEC_PER_SEC, heard * NSEC_PER_SEC) >
-			8 * NSEC_PER_SEC;
+	for (uint64_t s = from; s < to; s++) {
+		clock_look(l, s * NSEC_PER_SEC);
+		is_silent = clock_silent_ns(l, heard * NSEC_PER_SEC) > 8 * NSEC_PER_SEC;
+	}
 	return is_silent;
 }
 

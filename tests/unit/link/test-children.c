@@ -106,6 +106,26 @@ static void who_has_stopped_is_ended(void **state)
 	free(c);
 }
 
+/* The machine stands still right after a child has begun, before its listener has looked at it. */
+static void a_pause_at_the_very_start_ends_nobody(void **state)
+{
+	struct children *c = calloc(1, sizeof(*c));
+	const pid_t pid = sleeper();
+	int status, at = children_take(c, 1);
+
+	assert_non_null(c);
+	children_set(c, at, pid);
+	children_known(c, at);
+	children_watch(c, 1000000000, 10000, 10000);
+	atomic_store(&c->v[at].alive_ns, 1050000000);
+	children_watch(c, 29000000000, 10000, 10000);
+	/* A SIGKILL that the watcher had sent would have come first. */
+	kill(pid, SIGTERM);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WTERMSIG(status), SIGTERM);
+	free(c);
+}
+
 static void a_stranger_has_so_long(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
@@ -126,4 +146,5 @@ static void a_stranger_has_so_long(void **state)
 }
 
 UNIT_MAIN(UNIT(the_oldest_stranger_goes), UNIT(a_stranger_has_so_long),
-	UNIT(there_is_a_place_for_so_many), UNIT(who_has_stopped_is_ended))
+	UNIT(a_pause_at_the_very_start_ends_nobody), UNIT(there_is_a_place_for_so_many),
+	UNIT(who_has_stopped_is_ended))
