@@ -37,7 +37,7 @@ class Keys:
                 "--client-ca", self.ca]
 
     def extender(self):
-        """As docs/operating.md has it."""
+        """As docs/extender.md has it."""
         return {"urlPrefix": f"https://127.0.0.1:{PORT}/extender", "filterVerb": "filter", "prioritizeVerb": "prioritize",
                 "preemptVerb": "preempt", "bindVerb": "bind", "weight": 10, "enableHTTPS": True, "nodeCacheCapable": True,
                 "httpTimeout": "30s", "managedResources": [{"name": "divvy.gpu/slot", "ignoredByScheduler": False}],

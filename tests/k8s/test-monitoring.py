@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the dashboard, the alert rules and docs/monitoring.md name is what the running daemons export, and all of it."""
+"""The dashboard, the alert rules, docs/monitoring.md and docs/reference/metrics.md name what the running
+daemons export, and all of it."""
 
 import contextlib
 import json
@@ -159,8 +160,8 @@ def the_alerts_name_what_there_is():
 
 def the_page_of_metrics_lists_all():
     families = {f for text in exported.values() for f in re.findall(r"^# TYPE (\S+)", text, re.M)}
-    listed = set(re.findall(r"^\| `(divvy_\w+)` \|", text_of("docs/monitoring.md"), re.M))
-    assert listed == families, f"docs/monitoring.md: only there {listed - families}, not there {families - listed}"
+    listed = set(re.findall(r"^\| `(divvy_\w+)` \|", text_of("docs/reference/metrics.md"), re.M))
+    assert listed == families, f"docs/reference/metrics.md: only there {listed - families}, not there {families - listed}"
 
 
 TESTS = [all_is_as_prometheus_reads_it, everything_has_a_sample, pods_are_asked_of, the_dashboard_names_what_there_is,

@@ -17,7 +17,9 @@ from manifests import (DEPLOY, SOURCE, base, chart, differences, index, key, lea
                        pods, resources, restricted, values)
 from tap import main  # noqa: E402
 
-CONTRACT = (SOURCE / "docs/cluster-objects.md").read_text()
+PAGES = {p.stem: p.read_text() for p in sorted((SOURCE / "docs/reference").glob("*.md"))}
+CONTRACT = "".join(PAGES.values())
+PAGES_OF = {"GPUNode": ["gpunode"], "GPUPolicy": ["gpupolicy"], "SharePod": ["sharepod", "requested-keys"]}
 GENERATE = runpy.run_path(str(DEPLOY / "generate"), run_name="test")
 KEEP = "helm.sh/resource-policy"
 
@@ -112,9 +114,10 @@ def crds():
 def the_contract_names_every_field_that_is_written():
     # What a field of a list's entry means is in its description.
     for kind, crd in crds().items():
+        pages = "".join(PAGES[name] for name in PAGES_OF[kind])
         for part in ("spec", "status"):
             for name in schema_of(crd)["properties"][part]["properties"]:
-                assert re.search(rf"\b{name}\b", CONTRACT), f"{kind}.{part}.{name}"
+                assert re.search(rf"\b{name}\b", pages), f"{kind}.{part}.{name}"
         for name in names_in(schema_of(crd)["properties"]["status"]):
             assert not re.search("[A-Z]{4}|_", name.replace("UID", "").replace("UUID", "")), name
 
@@ -261,14 +264,16 @@ def services_lead_to_the_ports_of_their_programs():
 
 
 def the_contract_has_the_command_lines():
+    options = PAGES["options"]
+    sections = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", options, re.MULTILINE))
     for _, spec in pods(base().values()):
         for container in spec["containers"]:
             program = container["image"].partition(":")[0]
-            row = next(line for line in CONTRACT.split("\n") if re.match(rf"\| `{program}( --cluster)?` \|", line))
+            section = next(text for title, text in sections.items() if title.split(" ")[0] == program)
             for arg in container["args"]:
-                assert re.search(rf"`?{arg.split('=')[0]}\b", row), (program, arg)
+                assert re.search(rf"`{arg.split('=')[0]}\b", section + sections["Common to all three"]), (program, arg)
             for env in container["env"]:
-                assert env["name"] in CONTRACT or env["name"].startswith("NVIDIA_"), env
+                assert env["name"] in options or env["name"].startswith("NVIDIA_"), env
 
 
 def examples():

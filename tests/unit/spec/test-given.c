@@ -33,7 +33,7 @@ static int parse(const struct keys *k, struct given *given, struct error *err)
 	return given_parse(list, given, err);
 }
 
-/* The example of docs/cluster-objects.md. */
+/* The example of docs/reference/assigned-keys.md. */
 static const struct keys two = {"train=GPU-5a,GPU-77 side=GPU-5a", "train=0.3 side=0.125",
 	"train=0.6 side=1", "train=4Gi,5Gi side=1073741825", "train=fail side=swap",
 	"train=standard side=latency", "train=50 side=80", "train=local side=remote", "side=gpu-7",
