@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The given keys: what the scheduler grants a pod, as the annotations of its Binding say it
- * (docs/reference/assigned-keys.md): "train=0.3 side=0.125", containers with one space between,
- * always by name. Read back they are the scheduler's whole memory of the pod, and all that its node grants.
+ * (docs/cluster-objects.md): "train=0.3 side=0.125", containers with one space between, always by
+ * name. Read back they are the scheduler's whole memory of the pod, and all that its node grants.
  * Pure; any thread.
  */
 #ifndef SPEC_GIVEN_H
