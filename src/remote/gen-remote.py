@@ -16,6 +16,7 @@ import importlib.util
 import pathlib
 import re
 import sys
+import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
 spec = importlib.util.spec_from_file_location('entries', HERE.parent / 'simgpu' / 'gen-entries.py')
@@ -517,32 +518,41 @@ def write_kinds(out, functions):
         w('\tREMOTE_OPS\n};\n')
 
 
+def wrap(text):
+    return textwrap.fill(text, 100, break_on_hyphens=False, break_long_words=False) + '\n'
+
+
+def listed(names):
+    return ', '.join('`%s`' % n for n in names)
+
+
 def write_docs(out, entries, functions, same):
     travels = [
-        ('LOCAL', 'answered by the client library itself'),
-        ('CACHED', 'asked once, then known'),
-        ('CREATE', 'a handle that the client names; not waited for'),
-        ('POST', 'not waited for; an error is reported by the next synchronisation'),
+        ('LOCAL', 'the client library answers by itself'),
+        ('CACHED', 'one round trip for the first call, none afterwards'),
+        ('CREATE', 'returns at once; the client chooses the handle'),
+        ('POST', 'returns at once; the next synchronisation reports an error'),
         ('WAIT', 'one round trip'),
-        ('SYNC', 'one round trip, which reports earlier errors'),
-        ('DATA', 'copies with an end in the program\'s memory'),
+        ('SYNC', 'one round trip, which reports earlier errors too'),
+        ('DATA', 'copies to or from the program\'s memory'),
         ('CALL', 'functions of the program that a stream or a graph calls'),
     ]
     with open(out, 'w') as file:
         w = file.write
         refused = [f for f in functions if f.travel == 'REFUSED']
-        w('# What of the driver API is carried\n\nMade by `ninja -C build remote-docs` from '
-          'src/cuda/cuda.def and src/cuda/remote.def. %d of %d functions are carried; '
-          'their per-thread forms (`_ptds`, `_ptsz`) and older forms with the same parameters are '
-          'as they are. [remote.md](remote.md) says what that means for programs.\n'
-          % (len(functions) - len(refused), len(functions)))
+        w('# The remote driver API\n\n' + wrap(
+            'A program with a remote device can call %d of the %d functions of the driver API. '
+            'The per-thread forms (`_ptds`, `_ptsz`) and the older forms with the same parameters '
+            'behave like the function itself. [remote.md](remote.md) describes the consequences '
+            'for programs. `ninja -C build remote-docs` makes this page from src/cuda/cuda.def '
+            'and src/cuda/remote.def.' % (len(functions) - len(refused), len(functions))))
         for travel, about in travels:
             names = [f.name for f in functions if f.travel == travel]
-            w('\n## %s: %s\n\n%s\n' % (travel, about, ', '.join('`%s`' % n for n in names)))
+            w('\n## %s: %s\n\n%s' % (travel, about, wrap(listed(names))))
         w('\n## Refused with CUDA_ERROR_NOT_SUPPORTED\n')
         for why in sorted({f.layout for f in refused}):
             names = [f.name for f in refused if f.layout == why]
-            w('\n%s: %s\n' % (why[0].upper() + why[1:], ', '.join('`%s`' % n for n in names)))
+            w('\n' + wrap('%s: %s' % (why[0].upper() + why[1:], listed(names))))
 
 
 def main(argv):

@@ -13,6 +13,7 @@ parameters calls the one that is defined; the rest answers CUDA_ERROR_NOT_SUPPOR
 """
 import re
 import sys
+import textwrap
 
 
 # The objects behind handles: what a call answers where there is none, and how the simulated driver
@@ -202,7 +203,8 @@ def write_c(out, entries, made):
 
 
 def columns(names):
-    return ''.join('- `%s`\n' % n for n in sorted(names))
+    return textwrap.fill(', '.join('`%s`' % n for n in sorted(names)), 100, break_on_hyphens=False,
+                         break_long_words=False) + '\n'
 
 
 def write_docs(title, entries, made):
@@ -216,7 +218,7 @@ def write_docs(title, entries, made):
         else:
             kinds['stubbed'].append(e.name)
     print('## %s\n' % title)
-    print('%d entry points: %d simulated, %d other forms of these, %d answer "not supported".\n' %
+    print('%d entry points: %d are simulated, %d are other forms of these, %d return "not supported".\n' %
           (len(entries), len(kinds['simulated']), len(kinds['forwarded']), len(kinds['stubbed'])))
     print('### Simulated\n\n' + columns(kinds['simulated']))
     if kinds['forwarded']:
@@ -236,8 +238,8 @@ def main(argv):
     entries = read_def(argv[1], 'CU')
     nvml = read_def(argv[2], 'NVML')
     print('# The simulated driver\n')
-    print('Made by scripts/gen-sim-docs from src/cuda/*.def and src/simgpu. What is in neither list '
-          'is absent.\n')
+    print('The simulated GPU has these entry points of the two driver libraries; all others are absent.\n'
+          'scripts/gen-sim-docs makes this page from src/cuda/*.def and src/simgpu.\n')
     write_docs('libcuda.so.1', entries, plan(entries, read_defined(argv[3:])))
     write_docs('libnvidia-ml.so.1', nvml,
                {e.name: None if e.simgpu == 'NONE' else 'defined' for e in nvml})
