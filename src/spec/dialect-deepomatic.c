@@ -32,23 +32,24 @@ static int translate(struct dialect_draft *draft, struct error *err)
 
 static const struct dialect_key keys[] = {
 	{KEY, DIALECT_RESOURCE, DIALECT_ASKS,
-		"n: request and memory n/N of a device, limit 1; N is 100, or as deepomatic=N "
-		"says"},
+		"n: request and memory n/N of a device, limit 1; N is 100, or the N of "
+		"deepomatic=N"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"Each has its part of the memory and no more; nothing was held apart. N is worth setting "
-	"to the number that really run beside each other, since 1/100 of the memory is little.",
-	"n above 1 is a larger part of one device; it was n tickets, for any devices.",
+	"Each pod has its fraction of the memory and no more; the original separated nothing. Set"
+	" N to the number of pods that really run together, since 1/100 of the memory is little.",
+	"n above 1 is a larger fraction of one device. In the original it was n tickets for any "
+	"devices.",
 	NULL,
 };
 
 const struct dialect dialect_deepomatic = {
 	.name = "deepomatic",
 	.title = "Deepomatic's shared GPU",
-	.coming = "Switch the dialect on as `deepomatic=N`, with N as in "
-		  "DP_NUMBER_CONTAINERS_PER_GPU or, better, as many as run on one device.",
+	.coming = "Switch the dialect on as `deepomatic=N`. N is DP_NUMBER_CONTAINERS_PER_GPU or,"
+		  " better, the number of pods that really run on one device.",
 	.keys = keys,
 	.differs = differs,
 	.translate = translate,

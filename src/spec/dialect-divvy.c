@@ -244,21 +244,21 @@ static int translate(struct dialect_draft *draft, struct error *err)
 
 static const struct dialect_key keys[] = {
 	{PREFIX "container", DIALECT_ANNOTATION, DIALECT_READS,
-		"containers that the pod's fields speak of, with commas; else the default "
+		"containers to which the pod's fields apply, with commas; else the default "
 		"container"},
 #define GIVEN_KEY(name, of, is_needed, about) \
 	{GIVEN_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
 #include "spec/given.def"
 #undef GIVEN_KEY
 	{GIVEN_GROUP_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
-		"`GROUP=N` of a member: none starts before N are bound"},
-	{GIVEN_EPOCH_KEY, DIALECT_ANNOTATION, DIALECT_GIVES, "which scheduler decided"},
+		"`GROUP=N`: no member starts before N are bound"},
+	{GIVEN_EPOCH_KEY, DIALECT_ANNOTATION, DIALECT_GIVES, "epoch of the scheduler that decided"},
 	{DIALECT_RECORD_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
-		"foreign resources that were taken out of the containers"},
+		"foreign resources that the webhook removed from the containers"},
 	{DIALECT_LIST_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
-		"the dialects that were on when the pod was made"},
+		"the active dialects at the pod's creation"},
 	{MANIFEST_DEFAULT_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
-		"the default container of a pod with several"},
+		"the default container of a pod with several containers"},
 	{NULL},
 };
 
@@ -267,9 +267,11 @@ static const char *const differs[] = {NULL};
 const struct dialect dialect_divvy = {
 	.name = "divvy",
 	.title = "divvy's own",
-	.coming = "Write these annotations into the pod or into the template of a Job, Deployment, "
-		  "StatefulSet or CronJob. `<container>.divvy.gpu/<field>` speaks of one container "
-		  "and goes over what the pod's fields say of it.",
+	.coming = "Write these annotations into the pod, or into the template of a Job, "
+		  "Deployment, StatefulSet or CronJob. `<container>.divvy.gpu/<field>` is for one"
+		  " container and overrides the pod's field. [Requested "
+		  "keys](reference/requested-keys.md) and [assigned "
+		  "keys](reference/assigned-keys.md) have ranges and defaults.",
 	.prefix = NULL, /* each key is looked at in translate() */
 	.keys = keys,
 	.differs = differs,

@@ -131,24 +131,23 @@ static const struct dialect_key keys[] = {
 	{P "vcuda-core", DIALECT_RESOURCE, DIALECT_ASKS,
 		"request and limit, 1 to 99 percent of a device; 100, 200, ...: whole devices"},
 	{P "vcuda-memory", DIALECT_RESOURCE, DIALECT_ASKS,
-		"memory, in 256 MiB; needed below 100, without effect from there"},
+		"memory, in 256 MiB; required with a vcuda-core below 100, otherwise without effect"},
 	{P "vcuda-core-limit", DIALECT_ANNOTATION, DIALECT_READS,
 		"limit, vcuda-core to 100 percent, for every container below 100"},
 	{P "predicate-gpu-idx-", DIALECT_ANNOTATION, DIALECT_GIVES,
-		"with the container's number behind it: indexes of its devices"},
-	{P "predicate-node", DIALECT_ANNOTATION, DIALECT_GIVES, "the node"},
-	{P "predicate-time", DIALECT_ANNOTATION, DIALECT_GIVES,
-		"when it was placed, ns since 1970"},
-	{P "gpu-assigned", DIALECT_ANNOTATION, DIALECT_GIVES, "true once it runs"},
+		"followed by the container's number: indexes of its devices"},
+	{P "predicate-node", DIALECT_ANNOTATION, DIALECT_GIVES, "node of the pod"},
+	{P "predicate-time", DIALECT_ANNOTATION, DIALECT_GIVES, "time of placement, ns since 1970"},
+	{P "gpu-assigned", DIALECT_ANNOTATION, DIALECT_GIVES, "true once the pod runs"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"Time is what is shared out, not grid blocks: small kernels are held to their share, and a "
-	"request is a guarantee.",
-	"vcuda-core below 100 without vcuda-memory, and the other way round, is refused; such a "
-	"pod was taken for one without a GPU. 150 is refused when the pod is made.",
-	"vcuda-core 100 is a whole device, shared with nobody, with all of its memory.",
+	"divvy shares time, not grid blocks. Small kernels are held to their share, and a request"
+	" is a guarantee.",
+	"divvy refuses vcuda-core below 100 without vcuda-memory, and the reverse. GaiaGPU took "
+	"such a pod for a pod without a GPU. divvy refuses 150 when the pod is created.",
+	"vcuda-core 100 is an exclusive device with all of its memory.",
 	NULL,
 };
 

@@ -36,16 +36,16 @@ static const struct dialect_key keys[] = {
 		"request, 0 to 1; 0 is 0.001 in class opportunistic"},
 	{P "gpu_limit", DIALECT_ANNOTATION, DIALECT_ASKS, "limit, request to 1"},
 	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
-	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_ASKS, "the same"},
+	{P "gpu_memory", DIALECT_ANNOTATION, DIALECT_ASKS, "memory, in bytes"},
 	{P "sched_affinity", DIALECT_ANNOTATION, DIALECT_READS, "affinity"},
 	{P "sched_anti-affinity", DIALECT_ANNOTATION, DIALECT_READS, "anti-affinity"},
 	{P "sched_exclusion", DIALECT_ANNOTATION, DIALECT_READS,
-		"exclusion; the empty label is none"},
+		"exclusion; the empty label counts as absent"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"gpu_request 1.0 is a whole device, shared with nobody.",
+	"gpu_request 1.0 is an exclusive device.",
 	"Shares are in steps of 0.001. Memory may be a quantity such as 1Gi.",
 	NULL,
 };
@@ -53,9 +53,9 @@ static const char *const differs[] = {
 const struct dialect dialect_gemini = {
 	.name = "gemini",
 	.title = "Gemini",
-	.coming = "Switch the dialect on. A resource-config.txt goes to `divvy apply` on the node; "
-		  "gem-schd, gem-pmgr and libgemhook are not needed. SharePods of kubeshare.nthu "
-		  "with these annotations need `kubeshare` in the list as well.",
+	.coming = "Switch the dialect on. On the node, `divvy apply` takes a resource-config.txt."
+		  " gem-schd, gem-pmgr and libgemhook are not needed. SharePods of kubeshare.nthu"
+		  " with these annotations need `kubeshare` in the list too.",
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,

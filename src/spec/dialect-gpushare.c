@@ -114,7 +114,7 @@ static int write_back(struct dialect_writer *w)
 static const struct dialect_key keys[] = {
 	{P "gpu-mem", DIALECT_RESOURCE, DIALECT_ASKS,
 		"memory, in GiB, or MiB with gpushare=MiB; request 0.001, limit 1"},
-	{P "gpu-count", DIALECT_RESOURCE, DIALECT_READS, "1, or left out"},
+	{P "gpu-count", DIALECT_RESOURCE, DIALECT_READS, "1 or absent"},
 	{ENV "IDX", DIALECT_ANNOTATION, DIALECT_GIVES,
 		"index of the device; also in the environment"},
 	{ENV "POD", DIALECT_ANNOTATION, DIALECT_GIVES,
@@ -122,28 +122,29 @@ static const struct dialect_key keys[] = {
 	{ENV "DEV", DIALECT_ANNOTATION, DIALECT_GIVES,
 		"memory of the device, in that unit; also in the environment"},
 	{ENV "CONTAINER", DIALECT_ENV, DIALECT_GIVES, "memory of the container, in that unit"},
-	{ENV "ASSUME_TIME", DIALECT_ANNOTATION, DIALECT_GIVES, "when it was placed, ns since 1970"},
-	{ENV "ASSIGNED", DIALECT_ANNOTATION, DIALECT_GIVES, "true once it runs"},
-	{ENV "ASSIGN_TIME", DIALECT_ANNOTATION, DIALECT_GIVES, "since when it runs, ns since 1970"},
+	{ENV "ASSUME_TIME", DIALECT_ANNOTATION, DIALECT_GIVES, "time of placement, ns since 1970"},
+	{ENV "ASSIGNED", DIALECT_ANNOTATION, DIALECT_GIVES, "true once the pod runs"},
+	{ENV "ASSIGN_TIME", DIALECT_ANNOTATION, DIALECT_GIVES, "start of the pod, ns since 1970"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"The memory is a limit that is held; it was a number that programs could keep to.",
-	"No share was ever asked for, so 0.001 is guaranteed and what others leave over is shared "
-	"out evenly. Guaranteeing more, such as the device's part that the memory is, would keep "
-	"pods from running that ran beside each other before.",
-	"Containers of one pod may be on different devices; IDX is then the first one's. When "
-	"nothing fits the pod waits: there is no IDX -1.",
+	"divvy enforces the memory limit. In gpushare it was a number that programs could "
+	"respect.",
+	"These pods never requested a share. So 0.001 is guaranteed, and all share the unused "
+	"time equally. A larger guarantee, such as the memory's fraction of the device, would "
+	"keep pods from running together that did so before.",
+	"Containers of one pod may be on different devices; IDX is then the index for the first "
+	"container. If nothing fits, the pod waits: there is no IDX -1.",
 	NULL,
 };
 
 const struct dialect dialect_gpushare = {
 	.name = "gpushare",
 	.title = "gpushare (Alibaba Cloud)",
-	.coming = "Switch the dialect on, as `gpushare=MiB` where the device plugin ran with "
-		  "`--memory-unit=MiB`. To guarantee time as well, add divvy.gpu/request and "
-		  "divvy.gpu/memory and take aliyun.com/gpu-mem out.",
+	.coming = "Switch the dialect on, as `gpushare=MiB` if the device plugin ran with "
+		  "`--memory-unit=MiB`. To guarantee time too, replace aliyun.com/gpu-mem by "
+		  "divvy.gpu/request and divvy.gpu/memory.",
 	.keys = keys,
 	.differs = differs,
 	.translate = translate,

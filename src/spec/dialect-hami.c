@@ -267,58 +267,59 @@ static int write_back(struct dialect_writer *w)
 }
 
 static const struct dialect_key keys[] = {
-	{P "gpu", DIALECT_RESOURCE, DIALECT_ASKS, "count; 1 when only the others are given"},
+	{P "gpu", DIALECT_RESOURCE, DIALECT_ASKS, "count; 1 if only other keys are present"},
 	{P "gpumem", DIALECT_RESOURCE, DIALECT_ASKS, "memory on each device, in MiB"},
 	{P "gpumem-percentage", DIALECT_RESOURCE, DIALECT_ASKS,
-		"memory on each device, 1 to 100 percent; neither: all of it"},
+		"memory on each device, 1 to 100 percent; without both: all memory"},
 	{P "gpucores", DIALECT_RESOURCE, DIALECT_ASKS,
-		"request and limit, percent of each device; 0 or none: request 0.001, limit 1; "
+		"request and limit, percent of each device; 0 or absent: request 0.001, limit 1; "
 		"100: whole devices"},
-	{P "priority", DIALECT_RESOURCE, DIALECT_READS, "0: class latency; 1 or none: standard"},
+	{P "priority", DIALECT_RESOURCE, DIALECT_READS, "0: class latency; 1 or absent: standard"},
 	{P "use-gputype", DIALECT_ANNOTATION, DIALECT_READS, "model: one of these"},
 	{P "nouse-gputype", DIALECT_ANNOTATION, DIALECT_READS, "model: none of these"},
 	{P "use-gpuuuid", DIALECT_ANNOTATION, DIALECT_READS, "device: among these"},
 	{P "nouse-gpuuuid", DIALECT_ANNOTATION, DIALECT_READS, "device: none of these"},
 	{P "vgpu-mode", DIALECT_ANNOTATION, DIALECT_READS, "hami-core; mig and mps are refused"},
-	{POLICY, DIALECT_ENV, DIALECT_READS, "disable: limit 1 whatever gpucores is"},
+	{POLICY, DIALECT_ENV, DIALECT_READS, "disable: limit 1, whatever gpucores is"},
 	{P "numa-bind", DIALECT_ANNOTATION, DIALECT_IGNORES,
-		"devices of a pod are near each other anyway where that is possible"},
+		"divvy chooses neighbouring devices anyway if possible"},
 	{"hami.io/node-scheduler-policy", DIALECT_ANNOTATION, DIALECT_IGNORES,
 		"the cluster's placement policy decides"},
 	{"hami.io/gpu-scheduler-policy", DIALECT_ANNOTATION, DIALECT_IGNORES,
 		"the cluster's placement policy decides"},
 	{"hami.io/vgpu-devices-allocated", DIALECT_ANNOTATION, DIALECT_GIVES,
 		"UUID,NVIDIA,MiB,cores of each device, by container"},
-	{"hami.io/vgpu-node", DIALECT_ANNOTATION, DIALECT_GIVES, "the node"},
-	{"hami.io/vgpu-time", DIALECT_ANNOTATION, DIALECT_GIVES, "when it was placed, in seconds"},
+	{"hami.io/vgpu-node", DIALECT_ANNOTATION, DIALECT_GIVES, "node of the pod"},
+	{"hami.io/vgpu-time", DIALECT_ANNOTATION, DIALECT_GIVES,
+		"time of placement, in seconds since 1970"},
 	{"hami.io/bind-time", DIALECT_ANNOTATION, DIALECT_GIVES, "the same"},
 	{"hami.io/bind-phase", DIALECT_ANNOTATION, DIALECT_GIVES,
-		"allocating, then success once it runs"},
+		"allocating, then success once the pod runs"},
 	{"CUDA_DEVICE_MEMORY_LIMIT_", DIALECT_ENV, DIALECT_GIVES,
-		"with the device's number behind it: its memory, such as 3000m"},
-	{"CUDA_DEVICE_SM_LIMIT", DIALECT_ENV, DIALECT_GIVES, "gpucores, for programs that look"},
+		"followed by the device's number: its memory, such as 3000m"},
+	{"CUDA_DEVICE_SM_LIMIT", DIALECT_ENV, DIALECT_GIVES, "gpucores, for programs that read it"},
 	{"CUDA_TASK_PRIORITY", DIALECT_ENV, DIALECT_GIVES, "0 for priority 0"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"gpucores are held as time on the device, per container and whatever the number of its "
-	"processes: 30 and 70 beside each other are 30 and 70.",
-	"gpumem and gpumem-percentage together are refused; the percentage was dropped.",
-	"gpucores above 100 is refused; it was cut to 100.",
-	"Limits cannot be changed by what a container sets in its own environment: the "
-	"CUDA_DEVICE_* variables are there to be read. CUDA_DISABLE_CONTROL has no effect.",
-	"hami.io/vgpu-devices-to-allocate is not written: nobody has anything left to allocate.",
+	"gpucores are time on the device for each container, whatever the number of its "
+	"processes: 30 and 70 together are 30 and 70.",
+	"divvy refuses gpumem together with gpumem-percentage. HAMi dropped the percentage.",
+	"divvy refuses gpucores above 100. HAMi reduced the value to 100.",
+	"A container cannot change its limits by its own environment: the CUDA_DEVICE_* variables"
+	" are for reading. CUDA_DISABLE_CONTROL has no effect.",
+	"divvy does not write hami.io/vgpu-devices-to-allocate, since no part allocates by it.",
 	NULL,
 };
 
 const struct dialect dialect_hami = {
 	.name = "hami",
 	.title = "HAMi",
-	.coming =
-		"Switch the dialect on, and take HAMi's webhook and device plugin away from those "
-		"nodes first. Where whole GPUs are asked as nvidia.com/gpu alone, switch nvidia "
-		"on as well: those are then exclusive; without it they are shared, as with HAMi.",
+	.coming = "First remove HAMi's webhook and device plugin from those nodes, then switch "
+		  "the dialect on. If pods request whole GPUs as nvidia.com/gpu alone, switch "
+		  "nvidia on too, and these GPUs become exclusive. Without it they are shared, as"
+		  " with HAMi.",
 	.keys = keys,
 	.differs = differs,
 	.translate = translate,

@@ -46,39 +46,40 @@ static const struct dialect_key keys[] = {
 	{P "sched_affinity", DIALECT_ANNOTATION, DIALECT_READS, "affinity"},
 	{P "sched_anti-affinity", DIALECT_ANNOTATION, DIALECT_READS, "anti-affinity"},
 	{P "sched_exclusion", DIALECT_ANNOTATION, DIALECT_READS,
-		"exclusion; the empty label is none"},
+		"exclusion; the empty label counts as absent"},
 	{P "GPUID", DIALECT_ANNOTATION, DIALECT_READS,
 		"with spec.nodeName: on the vGPU of that name"},
 	{P "GPUID", DIALECT_ANNOTATION, DIALECT_GIVES, "name of the vGPU"},
 	{"BoundDeviceID", DIALECT_STATUS, DIALECT_GIVES, "UUID of the device"},
-	{"PodManagerPort", DIALECT_STATUS, DIALECT_GIVES,
-		"0: there is no pod manager, and no port to it"},
+	{"PodManagerPort", DIALECT_STATUS, DIALECT_GIVES, "always 0: divvy has no pod manager"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"A value that is missing, wrong or out of its range is refused when the object is made; it "
-	"used to be logged by the controller, and the SharePod stayed as it was without a word.",
-	"gpu_request 1.0 is a whole device, shared with nobody; a SharePod with request 0 could be "
-	"put beside it.",
+	"divvy refuses a missing, wrong or out-of-range value when the object is created. "
+	"KubeShare's controller only logged the value, and the SharePod did not change.",
+	"gpu_request 1.0 is an exclusive device. KubeShare could put a SharePod with request 0 "
+	"beside it.",
 	"Shares are in steps of 0.001. gpu_mem may be a quantity such as 1Gi.",
-	"A pod that asks for an affinity label waits when the label's device is full. It was put "
-	"on another device, away from the others of its label.",
-	"The default container gets the share, or those that divvy.gpu/container names, each as "
-	"much. All containers of a pod used to draw from one.",
-	"A pod that is no SharePod names its node with a GPUID in nodeSelector "
-	"(kubernetes.io/hostname): who sets spec.nodeName goes past the scheduler, and is refused.",
-	"The name of a vGPU without pods is free again: who asks for it next gets a device that "
-	"nobody is on.",
+	"A pod with an affinity label waits when the label's device is full. KubeShare put the "
+	"pod on another device, apart from the others of its label.",
+	"The default container gets the share, or each of the containers that divvy.gpu/container"
+	" names gets as much. In KubeShare all containers of a pod used one share together.",
+	"A pod that is no SharePod names its node for a GPUID in nodeSelector "
+	"(kubernetes.io/hostname). divvy refuses a pod with spec.nodeName, since it bypasses the "
+	"scheduler.",
+	"The name of a vGPU without pods is free again. The next pod with that name gets a device"
+	" without tenants.",
 	NULL,
 };
 
 const struct dialect dialect_kubeshare = {
 	.name = "kubeshare",
 	.title = "KubeShare 1.0",
-	.coming = "Switch the dialect on; pods and templates with these annotations then run as "
-		  "they are, also in Deployments and Jobs, which SharePods could not. SharePods of "
-		  "kubeshare.nthu/v1 need the chart for that kind.",
+	.coming = "Switch the dialect on. Pods and templates with these annotations then run "
+		  "unchanged, also in Deployments and Jobs, which SharePods could not do. "
+		  "SharePods of kubeshare.nthu/v1 need the definition of that kind: "
+		  "deploy/kubeshare or deploy/chart-kubeshare.",
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,

@@ -192,47 +192,48 @@ static const struct dialect_key keys[] = {
 		"limit, request to 1, or the same whole number; 0: no GPU"},
 	{P "gpu_mem", DIALECT_LABEL, DIALECT_ASKS,
 		"memory, in bytes; missing or 0: request x the device's"},
-	{P "gpu_model", DIALECT_LABEL, DIALECT_READS, "model, all of its name, '-' for blanks"},
+	{P "gpu_model", DIALECT_LABEL, DIALECT_READS, "model: the whole name, with '-' for blanks"},
 	{P "priority", DIALECT_LABEL, DIALECT_READS,
 		"priority: -1 and 0 are opportunistic, 1 to 100 are guaranteed; missing: 0"},
 	{P "group_name", DIALECT_LABEL, DIALECT_READS, "group"},
-	{P "pod_group_name", DIALECT_LABEL, DIALECT_READS,
-		"group, as the original's README calls it"},
+	{P "pod_group_name", DIALECT_LABEL, DIALECT_READS, "group, the name in KubeShare's README"},
 	{P "group_headcount", DIALECT_LABEL, DIALECT_READS, "group-size"},
 	{P "group_threshold", DIALECT_LABEL, DIALECT_READS,
-		"group-threshold: floor(threshold x headcount + 0.5), but at least one, start "
+		"group-threshold: floor(threshold x headcount + 0.5) pods, at least one, start "
 		"together"},
 	{P "min_available", DIALECT_LABEL, DIALECT_READS,
-		"group-size with threshold 1, of older versions"},
+		"group-size with threshold 1, from older versions"},
 	{P "gpu_uuid", DIALECT_ANNOTATION, DIALECT_GIVES, "UUIDs of the devices"},
-	{P "gpu_model", DIALECT_ANNOTATION, DIALECT_GIVES, "their model, '-' for blanks"},
-	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_GIVES, "memory on each, in bytes"},
+	{P "gpu_model", DIALECT_ANNOTATION, DIALECT_GIVES,
+		"model of the devices, with '-' for blanks"},
+	{P "gpu_mem", DIALECT_ANNOTATION, DIALECT_GIVES, "memory on each device, in bytes"},
 	{P "cell_id", DIALECT_ANNOTATION, DIALECT_GIVES, "place in the cell tree"},
 	{P "gpu_manager_port", DIALECT_ANNOTATION, DIALECT_GIVES,
-		"never written: there is no pod manager"},
+		"never written: divvy has no pod manager"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"The limits hold. The original wrote limit and request in the wrong order into the file "
-	"that its library reads.",
-	"Any way of writing a number will do: \"10\", \"0\" and \".5\" were refused.",
-	"gpu_limit above 1 without gpu_request is refused; it ran as a share of nothing.",
-	"The pod is bound where it is; it is not deleted and made again, so Jobs and owners keep "
-	"it.",
-	"A group of which the threshold has no place starts none of its pods; each was started as "
-	"soon as it had a place.",
+	"divvy enforces the limits. KubeShare wrote limit and request in the wrong order into the"
+	" file that its library reads.",
+	"Numbers may have any spelling. KubeShare refused \"10\", \"0\" and \".5\".",
+	"divvy refuses gpu_limit above 1 without gpu_request. KubeShare ran such a pod with a "
+	"share of nothing.",
+	"divvy binds the pod itself. KubeShare deleted and recreated pods, so that Jobs and "
+	"owners lost them.",
+	"If the threshold of a group does not fit, no pod of the group starts. KubeShare started "
+	"each pod as soon as it fitted.",
 	"Shares and thresholds are in steps of 0.001.",
-	"The default container gets the share, or those that divvy.gpu/container names, each as "
-	"much.",
+	"The default container gets the share, or each of the containers that divvy.gpu/container"
+	" names gets as much.",
 	NULL,
 };
 
 const struct dialect dialect_kubeshare2 = {
 	.name = "kubeshare2",
 	.title = "KubeShare 2.0",
-	.coming = "Switch the dialect on. schedulerName kubeshare-scheduler may stay: divvy writes "
-		  "its own over it. The cell file is read as it is; Prometheus is not needed.",
+	.coming = "Switch the dialect on. schedulerName kubeshare-scheduler may stay: divvy "
+		  "replaces it. divvy reads the cell file unchanged and needs no Prometheus.",
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,

@@ -45,17 +45,17 @@ static const struct dialect_key keys[] = {
 };
 
 static const char *const differs[] = {
-	"Only where it is switched on; elsewhere the resource stays what it was.",
+	"The dialect has an effect only where it is switched on. Elsewhere the resource keeps its"
+	" meaning.",
 	NULL,
 };
 
 const struct dialect dialect_nvidia = {
 	.name = "nvidia",
 	.title = "nvidia.com/gpu",
-	.coming =
-		"Nothing has to be done: such pods run as they did, beside divvy's, on devices of "
-		"their own. Switch the dialect on to have divvy place them too, in gangs, with "
-		"preemption, and where they fragment least.",
+	.coming = "No change is necessary: such pods run as before, beside divvy's, on devices of"
+		  " their own. If you switch the dialect on, divvy places them too: in groups, "
+		  "with preemption, and where they fragment least.",
 	.keys = keys,
 	.differs = differs,
 	.translate = translate,

@@ -59,28 +59,27 @@ static const struct dialect_key keys[] = {
 	{P "taskid", DIALECT_ANNOTATION, DIALECT_IGNORES, "the pod's own name is its id"},
 	{P "GPUID", DIALECT_ANNOTATION, DIALECT_GIVES, "name of the vGPU"},
 	{"deviceid", DIALECT_STATUS, DIALECT_GIVES, "UUID of the device"},
-	{"podmanagerport", DIALECT_STATUS, DIALECT_GIVES, "0: there is no pod manager"},
+	{"podmanagerport", DIALECT_STATUS, DIALECT_GIVES, "always 0: divvy has no pod manager"},
 	{NULL},
 };
 
 static const char *const differs[] = {
-	"A missing or wrong value is refused when the object is made; it was logged, and the pod "
-	"waited for ever.",
-	"Which classes may be on one device is the placement policy's question: with policy wang "
-	"as in the original, with others as they decide.",
-	"Whoever is best effort waits for the device only while a guaranteed one wants it, not for "
-	"a fixed time after it.",
-	"gpu_request 1.0 is a whole device, shared with nobody. Shares are in steps of 0.001.",
+	"divvy refuses a missing or wrong value when the object is created. The original logged "
+	"it, and the pod waited forever.",
+	"The placement policy decides which classes may share a device: policy wang as the "
+	"original, other policies by their own rules.",
+	"A best-effort pod waits for the device only while a guaranteed pod wants the device, and"
+	" not for a fixed time after it.",
+	"gpu_request 1.0 is an exclusive device. Shares are in steps of 0.001.",
 	NULL,
 };
 
 const struct dialect dialect_wang = {
 	.name = "wang",
 	.title = "GpuShare (Wang et al.)",
-	.coming =
-		"Switch the dialect on, and choose placement policy wang to keep the rules of who "
-		"may be beside whom. Annotations move from the VirtualPod to the pod, or to its "
-		"template.",
+	.coming = "Switch the dialect on. The placement policy wang keeps the original's rules "
+		  "about which classes share a device. Move annotations from the VirtualPod to "
+		  "the pod or to its template.",
 	.prefix = P,
 	.keys = keys,
 	.differs = differs,

@@ -12,67 +12,52 @@
 #include "spec/dialect.h"
 
 #define PAGE_MAX (256u << 10)
+#define COLUMNS 100u
 
 static const char intro[] =
-	"# What a pod may ask, and in whose words\n"
+	"# Dialects\n"
 	"\n"
-	"This page is made from the tables that translate (`src/spec/dialect-*.c`); a test keeps "
-	"it so.\n"
-	"\n"
-	"A pod asks for its share of a GPU by annotations, its own or those of the template it is "
-	"made\n"
-	"from. Manifests that were written for another system run as they are where the namespace\n"
-	"switches that system's dialect on:\n"
+	"A pod requests its share of a GPU by annotations, its own or those of its template. Manifests for\n"
+	"another system run unchanged if the namespace switches that system's dialect on:\n"
 	"\n"
 	"    kubectl annotate namespace team-a divvy.gpu/dialects=hami,kubeshare2\n"
 	"\n"
-	"- Without that annotation only divvy's own words count. Plain `nvidia.com/gpu` is left "
-	"alone\n"
+	"- Without that annotation only divvy's own keys count. Plain `nvidia.com/gpu` keeps its meaning\n"
 	"  unless `nvidia` is in the list.\n"
-	"- A value that cannot be is refused when the object is made, with one sentence that names "
-	"the\n"
-	"  field, the value and what is possible. So is a field that does not exist: "
-	"`divvy.gpu/reqest`\n"
-	"  is answered with `did you mean request?`\n"
-	"- Shares are multiples of 0.001 of a GPU, memory is bytes, and both are exact: finer "
-	"values are\n"
-	"  refused, nothing is rounded.\n"
-	"- Two dialects may speak of the same container when they mean the same; otherwise the pod "
-	"is\n"
-	"  refused, with both readings.\n"
-	"- Resources of another system are taken out of the containers, since nobody offers them "
-	"any more,\n"
-	"  and recorded in `divvy.gpu/translated-from`. The list of dialects is recorded with the "
-	"pod too: when\n"
-	"  the namespace's changes, pods that are there go on meaning what they meant.\n"
-	"- What divvy gives is written by divvy alone, in its own words and in those of the "
-	"dialect.\n"
-	"  Environment variables are set by the device plugin. They inform; they decide nothing.\n"
-	"  Where kubelet and runtime know CDI each container finds all of its own. Elsewhere a "
-	"slot is\n"
-	"  prepared before it is said for whom: of pods that come to a node at the same moment "
-	"each finds\n"
-	"  what is the same for all of them. `NVIDIA_VISIBLE_DEVICES`, which most of these systems "
-	"set too,\n"
-	"  is not set: NVIDIA's runtime takes it as a wish for devices, and refuses pods that may "
-	"have none.\n"
-	"- For quotas a pod counts as Kubernetes counts: its main containers and sidecars are a "
-	"sum, its\n"
-	"  init containers a maximum.\n";
+	"- divvy refuses an impossible value when the object is created, with a message that names the\n"
+	"  field, the value and the allowed range. divvy also refuses an unknown field: for\n"
+	"  `divvy.gpu/reqest` the answer is `did you mean request?`\n"
+	"- Shares are multiples of 0.001 of a GPU and memory is bytes. Both are exact: divvy refuses finer\n"
+	"  values and rounds nothing.\n"
+	"- Two dialects may apply to the same container if they mean the same. Otherwise divvy refuses the\n"
+	"  pod and shows both readings.\n"
+	"- No device plugin serves the resources of another system any more. The webhook removes them from\n"
+	"  the containers and records them in `divvy.gpu/translated-from`. It also records the list of\n"
+	"  dialects with the pod, so that a later change of the namespace's list does not change the pod.\n"
+	"- divvy alone writes its results, in its own keys and in those of the dialect. The device plugin\n"
+	"  sets environment variables. They inform and decide nothing.\n"
+	"- If kubelet and runtime know CDI, each container finds all of its own variables. Otherwise divvyd\n"
+	"  prepares a slot before it knows the pod. Of several pods that come to a node at the same moment,\n"
+	"  each finds only the variables that are the same for all of them.\n"
+	"- `NVIDIA_VISIBLE_DEVICES`, which most of these systems set too, is not set. NVIDIA's runtime would\n"
+	"  take it as a request for devices, and refuse pods that may have none.\n"
+	"- For quotas a pod counts as in Kubernetes: main containers and sidecars are a sum, init containers\n"
+	"  a maximum.\n"
+	"\n"
+	"`tests/unit/spec/dialect-docs.c` makes this page from the tables of `src/spec/dialect-*.c`, and a\n"
+	"test compares the two.\n";
 
 static const char groups[] =
 	"\n"
 	"## Groups of other schedulers\n"
 	"\n"
-	"Read of every pod, whatever is switched on. Where a PodGroup object is named, its\n"
-	"`spec.minMember` says how many have to have a place before any of them starts. Pods of\n"
-	"Volcano, Kubeflow's trainers, KubeRay and JobSets carry these when they run in groups; "
-	"divvy\n"
-	"places those that have a share, also where Volcano, the scheduler-plugins or Koordinator "
-	"were\n"
-	"to, and counts the rest as there.\n"
+	"divvy reads these keys of every pod, whatever dialects are active. If a pod names a PodGroup, its\n"
+	"`spec.minMember` is the number of members that must fit before any of them starts. Pods of Volcano,\n"
+	"Kubeflow's trainers, KubeRay and JobSets have these keys when they run in groups. divvy places the\n"
+	"members with a share, also instead of Volcano, the scheduler-plugins or Koordinator. All other\n"
+	"members count as present.\n"
 	"\n"
-	"| key | where | PodGroup of | what it is |\n"
+	"| key | where | PodGroup of | meaning |\n"
 	"|---|---|---|---|\n";
 
 static const char *const wheres[] = {
@@ -83,6 +68,27 @@ static const char *const wheres[] = {
 	[DIALECT_STATUS] = "status",
 };
 
+/* Fills lines of COLUMNS; what follows the first one is below `indent`'s text. */
+static void add_filled(struct buf *out, const char *indent, const char *text)
+{
+	struct str rest = str_from(text), word;
+	size_t column = strlen(indent);
+
+	buf_add_text(out, indent);
+	for (bool is_first = true; str_word(&rest, &word); is_first = false) {
+		if (!is_first && column + 1 + word.n > COLUMNS) {
+			buf_addf(out, "\n%*s", (int)strlen(indent), "");
+			column = strlen(indent);
+		} else if (!is_first) {
+			buf_add_text(out, " ");
+			column++;
+		}
+		buf_add(out, word);
+		column += word.n;
+	}
+	buf_add_text(out, "\n");
+}
+
 static void add_keys(
 	struct buf *out, const struct dialect *dialect, bool is_given, const char *title)
 {
@@ -92,7 +98,7 @@ static void add_keys(
 		if ((k->use == DIALECT_GIVES) != is_given)
 			continue;
 		if (!has_any)
-			buf_addf(out, "\n| %s | where | what it is |\n|---|---|---|\n", title);
+			buf_addf(out, "\n| %s | where | meaning |\n|---|---|---|\n", title);
 		has_any = true;
 		buf_addf(out, "| `%s` | %s | %s%s |\n", k->key, wheres[k->where],
 			k->use == DIALECT_IGNORES ? "without effect: " : "", k->about);
@@ -103,30 +109,30 @@ static void add_fields(struct buf *out)
 {
 	char name[SPEC_FIELD];
 
-	buf_add_text(out, "\n| read | where | what it is |\n|---|---|---|\n");
+	buf_add_text(out, "\n| requested | where | meaning |\n|---|---|---|\n");
 	for (size_t i = 0; spec_field_name(i, name); i++)
 		buf_addf(out, "| `divvy.gpu/%s` | annotation | %s |\n", name, spec_field_help(i));
 	buf_add_text(out,
-		"| `divvy.gpu/container` | annotation | containers that the pod's fields speak of, "
+		"| `divvy.gpu/container` | annotation | containers to which the pod's fields apply, "
 		"with commas; else the default container |\n");
 }
 
 static void add_dialect(struct buf *out, const struct dialect *dialect, bool is_own)
 {
 	if (is_own)
-		buf_addf(out, "\n## In %s words\n\n%s\n", dialect->title, dialect->coming);
+		buf_addf(out, "\n## %s keys\n\n", dialect->title);
 	else
-		buf_addf(out, "\n## You come from %s: `%s`\n\n%s\n", dialect->title, dialect->name,
-			dialect->coming);
+		buf_addf(out, "\n## From %s: `%s`\n\n", dialect->title, dialect->name);
+	add_filled(out, "", dialect->coming);
 	if (is_own)
 		add_fields(out);
 	else
-		add_keys(out, dialect, false, "read");
-	add_keys(out, dialect, true, "written back");
+		add_keys(out, dialect, false, "requested");
+	add_keys(out, dialect, true, "assigned");
 	if (dialect->differs[0])
-		buf_add_text(out, "\nWhat is not as it was, and why:\n\n");
+		buf_add_text(out, "\nDifferences:\n\n");
 	for (const char *const *d = dialect->differs; *d; d++)
-		buf_addf(out, "- %s\n", *d);
+		add_filled(out, "- ", *d);
 }
 
 static void make_page(struct buf *out)
