@@ -3,6 +3,7 @@
  * docs/dialects.md out of the tables. usage: dialect-docs FILE [--write]; without --write it fails
  * when the file is not what would be written.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,9 +136,35 @@ static void add_dialect(struct buf *out, const struct dialect *dialect, bool is_
 		add_filled(out, "- ", *d);
 }
 
+/* As GitHub makes it of the heading of add_dialect(). */
+static void add_anchor(struct buf *out, const struct dialect *dialect)
+{
+	char heading[128], *end = heading;
+
+	snprintf(heading, sizeof(heading), "From %s: %s", dialect->title, dialect->name);
+	for (const char *c = heading; *c; c++) {
+		if (isalnum((unsigned char)*c))
+			*end++ = (char)tolower((unsigned char)*c);
+		else if (*c == ' ' || *c == '-')
+			*end++ = '-';
+	}
+	buf_add(out, (struct str){heading, (size_t)(end - heading)});
+}
+
+static void add_contents(struct buf *out)
+{
+	buf_add_text(out, "\n| dialect | system |\n|---|---|\n");
+	for (size_t i = 1; dialect_at(i); i++) {
+		buf_addf(out, "| `%s` | [%s](#", dialect_at(i)->name, dialect_at(i)->title);
+		add_anchor(out, dialect_at(i));
+		buf_add_text(out, ") |\n");
+	}
+}
+
 static void make_page(struct buf *out)
 {
 	buf_add_text(out, intro);
+	add_contents(out);
 	for (size_t i = 0; dialect_at(i); i++)
 		add_dialect(out, dialect_at(i), i == 0);
 	buf_add_text(out, groups);
