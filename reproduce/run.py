@@ -176,12 +176,18 @@ def perform(name, experiment, folder, cluster, quick, is_paced):
                    "seconds": round(time.monotonic() - began, 1), **json.loads(provenance.stdout)}, experiment)
 
 
+def text_of(name):
+    """(the sentence that says what came out, the paragraphs that explain it), of experiments/NAME.md."""
+    lead, why = (ROOT / f"reproduce/experiments/{name.lower()}.md").read_text(encoding="utf-8").split("\n\n", 1)
+    return " ".join(lead.split()), why.strip()
+
+
 def judged(row, experiment):
     """The line with what its figures say by today's goals, and today's words on why."""
     measured = {metric: judge.Estimate(**value) for metric, value in row["measured"].items()}
     verdicts, verdict, failed = judge.judge(experiment, measured)
-    return {**row, "verdict": verdict, "verdicts": verdicts, "baselines_not_reproduced": failed,
-            "lead": module_of(row["experiment"]).LEAD, "why": module_of(row["experiment"]).WHY}
+    lead, why = text_of(row["experiment"])
+    return {**row, "verdict": verdict, "verdicts": verdicts, "baselines_not_reproduced": failed, "lead": lead, "why": why}
 
 
 def read_lines(path, goals):

@@ -17,13 +17,6 @@ GRIDS = {"4 blocks": 4, "4,096 blocks": 4096}
 USED = 0.95   # of the device: what is idle is used
 LOOK_S = 0.1
 
-LEAD = "Alone nothing is lost that could be told from noise, shares are kept whatever the grid, and what idles is used at once."
-WHY = ("The token closes the gate by time on the device, which it measures; GaiaGPU counts blocks of grids and corrects by a utilisation "
-       "that it samples, so that grids of few blocks escape. A soft limit here is the limit: what another leaves idle is there with the "
-       "next turn, and no ramp is needed, since it is taken back as fast. That memory is partitioned is G7's. The overhead is a "
-       "program's alone, first kernel to last; it is of the size of what differs between two runs of the same program on this machine, "
-       "and where it is below 0 that is no gain but an error that pairs of runs have in common.")
-
 
 def partition(world, grid, lasts_s):
     """({name: share got}, when each ran)"""

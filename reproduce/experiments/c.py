@@ -21,18 +21,6 @@ LASTS_S = (0.3, 0.6, 0.9, 1.5, 2.1, 2.7)  # by size
 ORDERS = ("first come", "best fit", "recent use", "random")
 PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
-LEAD = ("All containers finish, where without divvy some fail; in the mean they wait a tenth longer than first come, first served, "
-        "and a fifth longer than under the best of ConVGPU's orders, which the intervals do not tell apart.")
-WHY = ("A container takes half of its memory, works, and takes the other half, so that several can hold what the others need. `divvy run "
-       "--wait` starts one only when all of its memory is promised: none fails or blocks another. Whoever fits is not held back by a "
-       "larger one that came before. ConVGPU's four orders are not run but reckoned, from the containers' own arrivals and run times of "
-       "the same run, and each in that of two ways which is better over all runs, since what we know of it leaves it open: whoever is "
-       "chosen collects what is free until it has enough, or only those are chosen that fit. divvy starts the first that fits, and waits "
-       "little longer than first come does in the mean (second picture), less than runs differ by; random and recent use are shorter "
-       "still (in the one run at the slower pace only recent use is), because what comes late and is small passes what is large and has "
-       "waited, which waits the longer for it. What is judged is the mean time under divvy over all runs against that under the one order "
-       "that is best over all of them; its interval is of both.")
-
 
 def arrivals(seed, n):
     """[kind, ...]: which size comes, one every GAP_S."""

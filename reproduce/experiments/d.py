@@ -19,19 +19,6 @@ NODES = "nodes:\n  - {name: n, copies: 8, devices: 4, memory: 16Gi, cpu: 64, hos
 LOADS = (0.25, 0.5, 0.75, 1, 1.25)
 LENGTHS = (0.5, 1, 2)
 
-LEAD = ("Against whole devices in the order of arrival all is as DynamoML claims and better; against whole devices with what "
-        "Kubernetes has besides, throughput is, and trainings are done a quarter sooner, not 70 %.")
-WHY = ("Whole devices are asked for twice over, 74 of 32 in the mean (65 where replicas follow their load), of which the work makes use "
-       "of 28: sharing is what fits it in, and with half of the arrivals the gain in throughput is less than theirs, with a quarter a "
-       "tenth is left (third picture). Of the trainings' gain most is order, which Kubernetes has too: whole devices that "
-       "scale, and let services and then trainings go first ('no sharing'), take a sixth of the time of those in the order of arrival, "
-       "and divvy's are done a quarter sooner than theirs, not 70 %. With trainings twice as long the goal against the order of arrival "
-       "is missed by little (last picture). A service level is whether each replica has a device: whole devices, which scale nothing, "
-       "and those that let services go first miss none either; without preemption some are missing for a little of their time (second "
-       "picture). Latency is no part of this. Mix, shares and order of priorities (services, trainings, sessions) are ours: DynamoML's "
-       "are not known to us; who has to go loses no work, starting a replica takes no time, and how many there are follows the curve as "
-       "it will be in the next quarter of an hour, known beforehand: a real autoscaler is D2.")
-
 
 class Way(NamedTuple):
     name: str

@@ -16,15 +16,6 @@ KINDS = {
 REQUESTS = {"allocations": ("alloc", "600"), "streams": ("streams", "400")}  # of bench/requests: what is known to cost
 TIMES = {"allocations": 40, "streams": 40}  # short, and often: how long they take is a matter of each start
 
-LEAD = "All seven take as long with divvy as without, within our own hundredth and what two runs of the same differ by."
-WHY = ("A launch costs nanoseconds more, and nobody else wants the device. An allocation is counted before the driver is asked; short "
-       "kernels on many streams keep the device no busier than the processor that launches them, so that what a call costs is seen there "
-       "most, and what else the machine does. Published is less than 5 %; our own goal is 1 %. Allocations and streams wait for each "
-       "other with the device, which is a process as they are, many times in a millisecond: how the processors are given to them when "
-       "they start makes some hundredths more or less of a whole run, with divvy or without, so that each of their times is of forty "
-       "runs. The simulated device, the daemon and the program share its processors. Time is from the first kernel's start to the last "
-       "one's end.")
-
 
 def run(world):
     requests = {kind: (world.build / "bench/requests", *rounds) for kind, rounds in REQUESTS.items()}

@@ -13,18 +13,6 @@ KINDS = {**{length: (f"--kernel-us={us}",) for length, us in LENGTHS_US.items()}
 JUDGED = ("20 us", "1 ms", "20 ms")  # as the goal says
 GAPS_ASK = 0.5  # of the device: what was set above that it does not want
 
-LEAD = ("A program that always has work gets what is set to a hundredth, with kernels of up to 20 ms; one that pauses after each "
-        "kernel gets up to 1.2 hundredths more.")
-WHY = ("Each program has a device of a node to itself, up to thirteen devices at once, and its limit closes the gate whatever the kernels "
-       "are. A kernel that runs cannot be interrupted, so that a turn may end one kernel late; the turns that follow are shorter by as "
-       "much. Over 10 s that leaves about one kernel: of 100 ms it is a hundredth of the device, of 500 ms a twentieth, and shown, "
-       "but not part of the goal. A program that waits for each kernel and then pauses for as long asks for less than half of the "
-       "device, where its line ends. It gets 1.2 hundredths more than 0.3: some 40 us of each kernel of 1 ms are not charged. The daemon "
-       "sees that a kernel began or ended only when it looks, and takes the program's own times of both within bounds alone. Before the "
-       "daemon used these times the same program got 2.2 hundredths less. Kernels shorter than 20 us were not tried: the simulated device "
-       "takes 4 us to begin one. With kernels of 20 us a program gets up to 1.0 hundredths less, since it is late to use a gate that "
-       "opens, on a machine of few processors: with six such programs at once, instead of five and one, the worst was 0.020 off here.")
-
 
 def batches():
     """[(kind, set), ...] that run at once: short kernels keep the machine busy, five such programs are as many as it bears."""

@@ -12,20 +12,6 @@ TURN_MS = 30  # the most that a turn of divvy's may last
 OVERRUN_MS = 1
 PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
-LEAD = ("Bursts that are alike overrun nothing and drifting ones about a tenth of their turns; of two lengths in an order that "
-        "nothing foretells a third is overrun.")
-WHY = ("Gemini foresees bursts, up to the next wait, and grants a quota for them; a burst that is longer than foreseen overruns it. divvy "
-       "foresees kernels one by one, and lets one into the device where at least half of it should lie before the turn's end: turns are "
-       "as long as they should be in the mean, some a little longer, as many a little shorter. What is always alike overruns nothing, "
-       "what drifts does so by some milliseconds in about a tenth of its turns. Of two lengths in random order, 1 and 12 ms, which "
-       "nothing tells apart, a kernel is taken for what they are in the mean, and several can be in the device when they turn out long, "
-       "up to the four of a burst: a third of the turns are overrun, and our goal of a tenth is missed. To take each for the longest "
-       "would end most turns early. A turn is what the program runs without another's kernel between, read from the device's trace, while "
-       "the other, which never pauses, waits; what is beyond 30 ms lies behind its end. A bimodal burst is 26 ms of kernels in the mean "
-       "and 48 ms at the most, so that some 18 ms are all that can lie behind an end. Which length comes is drawn anew for each burst. "
-       "Gemini's order of turns is that of divvy's arbiter (--policy gemini), with divvy's foreseeing: what it is compared with is the "
-       "order, not Gemini's way of foreseeing.")
-
 
 def behind(world, policy, kind, seconds, seed):
     """Of each turn that the program with bursts had, the milliseconds that lie behind its end."""

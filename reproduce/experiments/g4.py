@@ -15,17 +15,6 @@ GROUPS = [(n, limit) for n in REQUESTS for limit in ("static", "elastic")]
 
 ROUNDS = 5                 # of work and pause, where work waits
 
-LEAD = ("Where late work is lost the gain is as published and more; where it waits, as a training's does, it is about a fifth, "
-        "the least of what was published.")
-WHY = ("What one leaves idle the other uses, up to its limit; a static share stays idle. Nothing is known of the programs beforehand. Of "
-       "those that have nothing to do outside their bursts, as a service has, what one did not get to in its burst is lost: the work done "
-       "is the time in which somebody has some, and with pauses that know nothing of each other the gain would be 1 + p, where p is the "
-       "idle part: here it is about 1.25, 1.46 and 1.63 where each pauses for 25, 50 and 75 % of its time. Three have two others' pauses "
-       "to use, 1 + p + p^2: about 1.27, 1.63 and 2.0 of 1.31, 1.75 and 2.31. Where work waits for its program, as a training's does, a "
-       "static share makes it late and loses none of it, and there is less to be gained: about a fifth, the least of what was published, "
-       "where each pauses as long as it works, and in the mean less where it pauses less or more; until both are done it is in the mean a "
-       "little less. Static groups and those that are not run side by side, each on a device of its own.")
-
 
 def wish(n, limit, device):
     return ("--request", REQUESTS[n], "--limit", REQUESTS[n] if limit == "static" else "1", "--memory", "10%", "--device", str(device))

@@ -5,12 +5,6 @@ import timeline
 from node import Program
 from timeline import Act
 
-LEAD = "In every phase both have what the rule says, within a hundredth."
-WHY = ("Whoever is furthest behind what it is entitled to has the token next, and what nobody uses is divided anew as soon as one pauses. "
-       "Shares are kernel time in the device's trace, by phases from one second after somebody came, paused or went. Under Gemini's own "
-       "order of turns (second picture) each of the two is together some 5 points nearer to the other than its request is: it is the "
-       "order alone that stands in divvy's arbiter, with divvy's turns of 29 ms, not Gemini's quotas and its way of adapting them.")
-
 
 def run(world):
     pace = 0.5 if world.quick else 1

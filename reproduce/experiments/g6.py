@@ -17,22 +17,6 @@ LATENCY = ("--request", f"{LOAD + MORE:g}", "--class", "latency", "--memory", "1
 TRAININGS = {"standard": ("--request", "0.6", "--memory", "10%"),
              "opportunistic": ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%")}
 
-LEAD = ("In class latency a service beside a training that never pauses has a median half as long again as alone, beside an "
-        "opportunistic one a fifth longer, and the training has most of what is left over.")
-WHY = ("What is judged is divvy's answer to that trade, a class; the trade itself is the grid, one run each, and not judged. The "
-       "service's class, latency, gives it the device before anybody else's next turn, and the training has what is left over. Of a "
-       "training in the standard class up to 2 ms of kernels, and one more, are on the device already, and those a request waits for; of "
-       "an opportunistic one 0.7 ms. More than half of all requests meet nobody of their own, so that their median shows this wait and "
-       "hardly anything else. Beside it in the standard class (the grid) a service waits for turns: who is idle between requests gives "
-       "its turn up, so that a request may wait for a whole one of the training's, some 29 ms, and those that come meanwhile add up "
-       "behind it. With a request of 0.2 it asks for more, 0.3, than it is sure of: its queue grows as long as the run lasts, and 2.5 s "
-       "says only how long that was. With 0.4 or 0.6 the 99th percentile is 40 to 90 ms where the training's limit leaves it room, and "
-       "some 340 to 370 ms where the training may take more. That is why there is a class for it; but no class makes up for a request "
-       "that is too small: with twice the load and a request of 0.4 all the same, one run of five had a median of 130 times that of "
-       "alone. Latency is what the service measures, from when a request came to its answer, one at a time: requests that come together "
-       "wait for one another, alone too. The 99th percentile is the fourth of 400 requests and differs from run to run by a tenth to a "
-       "fifth: by that its intervals reach past our bounds, which the means keep.")
-
 
 def perform(world, service, training, n, seed, load=LOAD):
     """(median and 99th percentile in ms, part of the time of the service's requests, of the training's kernels)"""

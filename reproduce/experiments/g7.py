@@ -11,11 +11,6 @@ GIB = 1 << 30
 TENANTS = {"first": (3 * GIB, 3), "second": (4 * GIB, 3), "third": (2 * GIB, 2)}  # grant, processes at a time
 PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
-LEAD = "Not a byte above the grant, and every refusal is CUDA's own out of memory."
-WHY = ("Eight processes of three tenants allocate, free and are killed at random through every way that the driver has: one counter of "
-       "each tenant, in memory that they share, is reserved from before the device is asked, and what a killed process held comes back "
-       "when the device has it back. Nothing is left to a program's own word. By the byte: what is free can be had, one byte more cannot.")
-
 
 def held(account, pids):
     """[(seconds, bytes that these processes hold together), ...]"""

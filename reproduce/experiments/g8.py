@@ -13,18 +13,6 @@ PAUSES_MS = (6, 20, PAUSE_MS, 200)  # of the map
 BOUND = 0.05  # goals.yaml's
 POLICIES = {"share": "divvy", "gemini": "Gemini's order"}
 
-LEAD = ("The device idles for half a hundredth of the time though somebody waits, and for a little more than one at the shortest pauses; "
-        "in one run of twenty it was two hundredths more, which is why a bound is missed.")
-WHY = ("A holder that runs nothing for half a millisecond loses the token to whoever waits; Gemini's, by our reading of its code, keeps "
-       "it to the end of its quota, 300 ms to begin with as it is started. The length of divvy's turns is no setting (about 29 ms while "
-       "somebody waits), so that what is swept here is how long the program works before it pauses. What is counted is all time without "
-       "a kernel, and so the changes of context too, 150 us each in the simulated device. Gemini's order of turns is that of divvy's "
-       "arbiter (--policy gemini), which takes idle tokens back as well: whether Gemini's holder keeps the token was not run, and what "
-       "holds is divvy's own figure. Its quota's least, its window and its rate have no counterpart to be swept. "
-       "What is a gap of the device and what one of this machine cannot be told from the trace. In 81 more runs of 300 ms, three nodes side "
-       "by side, none idled for more than 1.1 %; there were gaps of more than 5 ms at four moments, each on all three nodes, and at three "
-       "of these a thread of real-time priority was late by more than 10 ms: what stood still was the machine.")
-
 
 def idle(world, policy, works_ms, seconds, pause_ms=PAUSE_MS):
     """The part of the time in which no kernel ran, while one of the two always had some to run."""

@@ -12,12 +12,6 @@ REQUESTS_MS = (20, 50)
 LOADS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
-LEAD = "Use follows the clients' rate to nine tenths of the device, and then it is nearly all that there is."
-WHY = ("A request is 20 or 50 ms of the device, and the service has one at a time. Use follows the rate as long as there is time between "
-       "requests; near 1 the queue is never empty for long, and there is no more to give. What is asked for is the work of the requests "
-       "that came in the time that is looked at, of each run: by chance it is more or less than the rate says, and the more so the fewer "
-       "and longer they are. The ten rates run at once, each service alone on its own device of the node.")
-
 
 def perform(world, ms, seconds, seed):
     """{(ms a request, load): (use asked for, use)}"""

@@ -7,11 +7,6 @@ from timeline import Act
 
 WINDOW_S, SLOW_WINDOW_S = 1, 10
 
-LEAD = "In every steady phase shares are within a hundredth of what requests and limits say."
-WHY = ("Requests are met first; what is left over goes to whoever has least, up to the limits. The 200 s between arrivals, as we recall "
-       "the paper's, are 8 s here: the daemon looks back seconds, not minutes, and each phase is many of its turns. At the slower pace "
-       "a turn weighs less in its phase, and shares are as near or nearer.")
-
 
 def run(world):
     step = (4 if world.quick else 8) * world.pace

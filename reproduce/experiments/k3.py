@@ -9,13 +9,6 @@ PAUSE_MS = 10
 WORK_MS = 1000  # of kernels, the same in each run
 TURNS = {"turns of 29 ms": ("--memory-policy", "fail"), "turns of 2 s": ("--memory-policy", "swap")}
 
-LEAD = ("A program alone never gives its token away, so that there is next to nothing to measure; what an exchange costs is in W2 "
-        "and G8.")
-WHY = ("KubeShare's token runs out after a quota and has to be asked for anew, some 2 ms each time as we recall, whether anybody waits "
-       "or not. divvy's is kept until somebody else wants the device, so that a program alone asks for it once, and after each pause. "
-       "The length of a turn is no setting: swept are the two that there are, of ordinary tenants and of those that swap. Time is what "
-       "the training takes, its pauses included, and what is above 0 is of the size of this machine's own noise.")
-
 
 def seconds(world, policy, memory, burst_ms):
     with world.node(policy=policy) as node:

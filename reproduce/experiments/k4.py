@@ -14,18 +14,6 @@ DEVICES = 32
 USE = {"in use": lambda runs: figure(runs, "devices_in_use"), "used": lambda runs: [u * DEVICES / 100 for u in figure(runs, "used")]}
 DEVIATIONS = (0, 0.05, 0.1, 0.15, 0.2, 0.25)
 
-LEAD = ("Sharing does 2.6 times the work of whole devices where those run out and a job asks for 0.3 of one, less where jobs are "
-        "larger or shorter; how shares are placed makes next to no difference, but by memory alone it is 4 % less.")
-WHY = ("A job holds only what it asks for, so that several share a device that a whole-device scheduler gives to one: the gain begins "
-       "where whole devices run out and all but ends where two jobs no longer fit on one device. At x12 the jobs of an hour need 27 of "
-       "the 32 devices for that hour: whoever shares does all that comes. Throughput is what was done over the time until the last job "
-       "is, which is some minutes after the last has come: 1,620 an hour of the 1,800 that arrive, against 627 with whole devices. At x24 "
-       "they need 54, and sharing has a queue as well. Which placement is chosen matters little even then: small jobs leave small holes, "
-       "which the next in the queue fills, and so divvy is not ahead of one at random. Nothing is claimed against KubeShare's placement, "
-       "which gains the same here: that it is more than the published twice comes of the workload, not of divvy. With jobs half as long "
-       "at the same rate 45 of the 32 are asked for by whoever gives whole ones, and the gain is 1.4. Without limits (replicas) no hole "
-       "is left at all, a little more is done, and each job takes several times as long.")
-
 
 def options(times=12, mean=0.3, deviation=0.1, duration="60s,300s"):
     return ("--generate", "kubeshare", "--rate", str(RATE * times), "--demand", f"{mean},{deviation}",

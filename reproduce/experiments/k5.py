@@ -6,28 +6,6 @@ from judge import estimate, largest, ratios
 
 NUMBERS, QUICK_NUMBERS = (1, 10, 100), (1, 5)
 
-LEAD = ("In the mean a share makes the start of pods a tenth longer at most, as is claimed, and that of the slowest of those created "
-        "at once some 15 %; rounds differ by as much, so that the widest intervals reach past the claim.")
-WHY = ("Time is from the request that creates a pod to its program's first instruction, the median of those created at once, and the last "
-       "of them; the ordinary ones are of the same image on the same node, and never meet divvy, once without any device and once, as "
-       "KubeShare's were, with a whole one of an ordinary device plugin, here one that answers at once. Of each comparison the number at "
-       "once whose interval reaches furthest is judged. On a device that divvy has already a share costs a look by the webhook, and the "
-       "kubelet's two calls to the node's daemon before the container starts. Where the device is another plugin's, divvy has none before "
-       "each measurement, and the pods wait until a placeholder holds one: the scheduler says that they wait, the controller makes a pod "
-       "that asks for a whole device, Kubernetes' scheduler finds it the node, the kubelet admits it, and the node's daemon, which asks "
-       "the kubelet every 50 ms, sees which device it got. That is in front of their own start, whatever their number is, and its "
-       "container starts beside theirs. The node offers its slots all the time, so that nobody waits for the kubelet to tell of them. "
-       "Kubernetes is real, and control plane, kubelet and containers share the machine's processors, so that many at once wait for these "
-       "most of all. Ten or a hundred at once take up to a tenth longer in the mean of the rounds; a hundred keep two processors busy "
-       "for some 13 s, and rounds differ by more than that. The third picture parts what is added: with shares or without pods have their "
-       "node equally soon to within a hundredth, and in the mean it is after that. Looked at beside the experiment, in three rounds that "
-       "are not part of it, the API server worked for 3 s more in all, since it asks the webhook about each pod and each status that the "
-       "kubelet writes of it, and passes on the node's status to who watches it, the kubelet for 1.4 s, and divvy's own parts for 1.2 s, "
-       "of some 40 s for all processes. With acquiring each number is against ordinary pods of its own rounds, which are not drawn; more "
-       "than ten at once are left out, for a placeholder's start is in front of one pod's and is hardly seen among a hundred. Now and "
-       "then a round is slower, by some tenths of a second with one ordinary pod at once and by most of a second with ten that acquire: "
-       "that makes these intervals as wide as they are, and that of ten wider than what we recall of KubeShare.")
-
 
 def against(kind, ms, owner, numbers):
     return {n: ratios(ms[owner, "shared", n], ms[owner, kind, n]) for n in numbers}

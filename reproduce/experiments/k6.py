@@ -12,16 +12,6 @@ from judge import estimate
 
 NODES = (10, 100, 1000)  # of eight devices, three quarters full
 
-LEAD = "A decision looks closely at few nodes, so that its mean and its median do not grow with the cluster."
-WHY = ("The engine keeps, for each kind of request, a bound of what every node offers, and looks closer only at those that may be the "
-       "best; KubeShare looks at every shared device. Times are of one thread by the clock (bench/place.c): the engine and the processor "
-       "are real, only the cluster is made up, and a machine that does something else meanwhile makes them longer. KubeShare's own "
-       "scheduler was not timed. What comes most is learnt again after an eighth as many arrivals as there are tenants, sixteen at least, "
-       "and the tables that decisions look into are built anew, which takes about half a millisecond: in the smallest cluster that is "
-       "every sixteenth decision and most of the mean, in the next every seventieth, in the largest every 730th. That is why the mean "
-       "falls, and no merit: what is shown is that it does not grow. The median decision builds no tables and is what is left without "
-       "them. Nodes and tenants grow together: more and more shares on the same nodes were not timed.")
-
 
 class Decision(NamedTuple):
     us: float  # in the mean

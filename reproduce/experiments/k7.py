@@ -11,19 +11,6 @@ PROMISED, PREFERRED = "--apart", "--prefer-apart"
 LASTS, SHORT, LONG = "60s,300s", "30s,150s", "120s,600s"
 WORK_S = 180  # the mean of what it lasts
 
-LEAD = ("The promise that none runs beside its like costs throughput as soon as there are more of them than devices; a preference "
-        "costs nothing and, where all is full, gains nothing.")
-WHY = ("Anti-affinity is a promise: no job ever runs beside its like, and none is slowed; at most one of them is on each device. That is "
-       "the best of all while those that interfere have a device each, here up to a third of the jobs. With more of them than devices, "
-       "one on each is less than three that slow one another to two thirds, and the goal at one half is missed. Where two fill a device "
-       "(second picture, demand 0.5) anti-affinity stays ahead for longer; with jobs half as long at the same rate, for which there is "
-       "room, it loses nothing either. A preference instead of a promise (preferred anti-affinity) costs nothing against no labels, and "
-       "gains next to nothing: it never waits, and at three times what whole devices can take what becomes free is one place on one "
-       "device, so that it has nothing to choose from. The promise lets others go first until a device without its like is free; that is "
-       "what it gains by, and what it loses by. Whether it gains where there are devices to choose from was not run. (The goals leave the "
-       "demand open: 0.3 is that of the shape; 0.5 was added after its first run, to find out why. Those of the preference were added "
-       "before its first run, after the promise's.)")
-
 
 def options(percent, factor, apart=None, demand=0.3, duration=LASTS):
     """apart: the option that keeps those of a kind apart, if any."""

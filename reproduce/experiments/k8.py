@@ -8,12 +8,6 @@ from draw import Axis, bars
 DEVICES = 4
 DEMANDS = (0.8, 0.6, 0.5, 0.4, 0.4, 0.3, 0.2, 0.2, 0.2)  # 3.6 of four devices
 
-LEAD = "Counted and not bound, fractions over-commit some devices while others have room; bound ones never do."
-WHY = ("Counted in turn, a device is given to whoever comes next, whatever is on it already: some are promised more than they "
-       "have while others have room. divvy binds each fraction to a device with room for it; what then does not fit in any one "
-       "device, though the sum of what is free would do, waits: 0.9 of all devices, asked for in the order in which they come, "
-       "do not always fit. No one is moved to make room in this run.")
-
 
 def spec(order):
     tasks = "".join(f"  - {{request: {d}, limit: {d}, duration: 100s}}\n" for d in order)

@@ -10,13 +10,6 @@ DEVICES = 32
 FASTER = (1, 1.25, 1.5, 1.75)  # against the trace's rate
 DAY_JOBS_PER_H = 41.3          # 989 in 86,217 s
 
-LEAD = "Shares bring the mean wait to a quarter of that with whole devices, of which more are asked for than there are."
-WHY = ("Whole devices are asked for 36 of 32 in the mean, with shares it is 31: that is why the wait falls to a quarter. Placement does "
-       "little more: completion is some 1.5 % shorter in the mean than by KubeShare 2.0's scores, and not measurably than by random "
-       "placement. Until the last job is done 1.08 times as much of the devices is used as where each share has a whole one; of those in "
-       "use some 95 % is given away, 1.6 % more than by KubeShare 2.0's scores. With runs half as long at the same rate nobody waits "
-       "either way, with runs twice as long both are asked for more than there is. Trace: KubeShare 2.0's test/simulator; gaps, numbers "
-       "of devices and mean run time are its own, the jobs are drawn anew for each seed, and run times are taken to be exponential.")
 
 # Two devices, of which tasks that stay leave room for one member of the gang, or for two.
 GANG = """nodes:

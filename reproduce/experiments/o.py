@@ -11,18 +11,6 @@ SHARE, WHOLE = "0.25", "1"  # on_cluster.py's
 LENGTHS_S, FILES = (2.5, 5, 10), 32  # of the last picture
 QUICK_LENGTHS_S, QUICK_FILES = (5,), 4
 
-LEAD = ("The three bursts take 0.70 of the time that whole devices take, by the interval up to 0.75, since a Job's pod costs "
-        "Kubernetes more than its work.")
-WHY = ("The queue is the example deploy/examples/file-queue: a Job for each file, Kubernetes' Jobs and divvy's placement do the rest, and "
-       "nothing that holds a device runs between bursts. Each file needs a fifth of a device for five seconds, and asks for a quarter or "
-       "for a whole one; of the eight devices 32 such containers have their share at once, or eight. The time of a burst is from its "
-       "first file until the last one is put away as done, and all bursts together are compared: where there are no more files than "
-       "devices nothing is gained. Seconds until a container has a device are from its file until the daemon sees its process, where it "
-       "is the only one. What is left is pods and shares, looked for until there are none, for a minute at most. Kubernetes is real, and "
-       "its parts share the machine's two processors with the containers that they start. A Job's pod costs these the same with a share "
-       "and with a whole device: for a hundred files, whose work alone takes 20 s with shares and 65 s with whole devices, it is some 60 "
-       "s more either way. So the ratio is nearer to 1 than that of the work alone, which is 0.38 for the three bursts together.")
-
 
 def other_lengths(world, lengths_s, files):
     """{seconds that a file needs: {request: seconds for a burst of so many}}, once each."""

@@ -14,13 +14,6 @@ WISH = ("--request", "0.5", "--memory", "10%")
 PATIENCE_S = 60
 IDLE, BUSY = ("--burst-on=1", "--burst-off=600000", "--kernel-us=10"), ("--kernel-us=1000",)  # neighbours
 
-LEAD = "Beside an idle neighbour a warm call is as fast as without divvy, and a cold one a twentieth slower."
-WHY = ("The function has a share of a half and may use what another one, which is there and idle, leaves. A warm call asks for the "
-       "device once and has it: the other does not want it. A cold call is a program from its start to its end: what divvy adds is the "
-       "library that is loaded with it, its word with the daemon, and the command that makes it a tenant, which in a cluster the "
-       "kubelet's call does. Against it stands the same program with the device's own driver, beside the same idle neighbour. Beside a "
-       "neighbour that never pauses a call has to take about twice as long, with the device's own time slices as with two shares of a "
-       "half.")
 
 KINDS = {"warm": "warm", "cold": "cold", "warm_busy": "warm, busy neighbour"}
 

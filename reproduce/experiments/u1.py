@@ -34,20 +34,6 @@ HALVES = ("local", "remote")  # of a set, told beforehand, in turn
 SETS = (*FIXED, "halves")
 SHARED = SETS[1:]
 
-LEAD = ("Placement's choice is in the mean as good as the best that could be told beforehand; two runs of the same differ by more than "
-        "our bound.")
-WHY = ("A share beside nobody is as fast as a device alone, so that local costs nothing and leaves the rest to others; over the host's "
-       "network a program loses what its synchronisations wait, and most of it where it waits for each short kernel or two. Placement "
-       "takes local where the program and its device fit on one node, and so is as good as the best up to what two runs of the same "
-       "differ. Where places are scarce it is the set that counts: the device's node has cores for two of its programs, and the other "
-       "node, which has no device, for two more. Each works for a fifth of its time, as what waits for its data or its clients does. A "
-       "device of its own lets one run at a time, a share the two that have cores beside it, the network the two on the other node; "
-       "halves are told beforehand to use the one or the other. Placement is asked for each program when one ends, with what the nodes "
-       "have then, and uses both as well, four at once, whoever is next wherever there is room: it has to be as good as who knew. How "
-       "much sooner that is than one after the other comes of these cores and pauses, which were chosen; other pauses are the last "
-       "picture. As first written, against the best of exclusive, local and remote alone, the goal was 1; the halves were added beside "
-       "it as the stronger way, with a bound of 1.05, since two that do the same differ by some hundredths.")
-
 
 def took(world, mode, options):
     with ExitStack() as stack:

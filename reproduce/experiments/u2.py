@@ -12,12 +12,6 @@ SHARE = 0.5  # of a device: what is free of a node is told by its sum
 NODES = {"a": (2, 8), "b": (2, 4), "c": (0, 32)}  # devices, cores
 OUTCOMES = ("local", "remote", "queued")
 
-LEAD = "As long as a node has room for it no container goes over the network."
-WHY = ("A device over the network is taken only where no node has device and cores for the container: each decision is checked "
-       "against what was free of every node when it was made, counted here, not by the engine. Eight halves are there, so that of "
-       "16 containers at most eight have a place; how many of those are local depends on the cores that they ask for. What remote "
-       "use costs is not part of this experiment.")
-
 
 def spec(cores):
     out = ["nodes:", *(f"  - {{name: {name}, devices: {n}, cpu: {cpu}}}" for name, (n, cpu) in NODES.items()),

@@ -13,14 +13,6 @@ PROGRAMS = {"inference": partial(seconds, options=("--kernel-us=200", "--sync-ev
             "training": partial(loop_seconds, steps=5)}
 FACTORS = (0.5, 1, 2)  # of the latency
 
-LEAD = "The best of three networks is an eighth faster than one at random."
-WHY = ("Placement takes RDMA before the host's network before an overlay, whatever their speed; here that is the fastest one, for the "
-       "training no faster than the host's. Launches are not waited for over a link, a synchronisation is: programs that often wait for "
-       "their device gain; the training waits twice a step, and copies 1 MiB in and out. Launches are small: 600 of them and 300 waits "
-       "are 82 KiB there and 24 KiB back, and nearly all of the training's bytes are its copies. Speed is the mean of three programs' "
-       "speeds alone, random the mean time over the three networks. 5 us cannot be had of two TLS ends and a relay on one machine: the "
-       "best network is slower here than it is called, and the gain less than it could be.")
-
 
 def times(world, factor):
     """({program: {network: seconds}}, {program: bytes to the device's node and back}), of one run."""

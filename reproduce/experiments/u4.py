@@ -11,15 +11,6 @@ CLIENTS = (1, 2, 4, 6, 8)
 NAMES = {"share": "a share each", "fifo": "no bound"}
 HOST = next(network for network in NETWORKS if network.kind == "host")
 
-LEAD = ("With a share each, clients that wait for each kernel get nearly three quarters of what the others get; without, a "
-        "thirtieth.")
-WHY = ("Every second client waits after each kernel, over the network; the others queue work ahead. First come, first served with no "
-       "limit, those who wait have what the others leave them; with a share each the slowest still takes a third longer, or little more, "
-       "than the quickest (second picture), for who waits after each kernel does not fill its turns, and the less the longer its way to "
-       "the device and back takes: beside other experiments on the same two processors, where it takes twice as long, two clients had an "
-       "index of 0.91. Without a bound it takes thirty times as long where there are four or more. The bound stands at the device, in the "
-       "worker's interception library, where a client cannot reach it.")
-
 
 def jain(speeds):
     return sum(speeds) ** 2 / (len(speeds) * sum(v * v for v in speeds))

@@ -11,12 +11,6 @@ WINDOW_S = 1.0
 STEP_S = 0.05
 NEAR = 0.02
 
-LEAD = "Shares are as asked, within a hundredth, and what was lent is back at once."
-WHY = ("Each is guaranteed its gucore, here the request, and may use all that is idle. Who comes back from a pause is behind what it is "
-       "entitled to, and so is next; nothing has to be taken away from anybody, whose turns just become fewer. Time until a share is back "
-       "is that until the first second in which it is there less 2 points, counted from its beginning: what came late in that second is "
-       "made up for in it. Memory is asked for by a program that is alone on a device of which it has a part (G7's).")
-
 
 def returns(ran, program):
     """Seconds from each of its returns, with the others at work, until it has its share again."""

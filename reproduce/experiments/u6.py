@@ -5,11 +5,6 @@ from typing import NamedTuple
 
 from draw import matrix
 
-LEAD = "Every leaf of the decision is reached, and says why."
-WHY = ("What the user has fixed is obeyed or waits; else whole devices are exclusive, a share is local where device and tenant fit on "
-       "one node, then remote over the best network that is at both ends, and what has no way waits. That there are local and remote "
-       "devices, and which is preferred, is KubeGPU's; the leaves, and RDMA before the host's network before an overlay, then hops, then "
-       "load, are our own. Each reason is the one that `divvy sim --json` gives.")
 
 # One device beside four cores, and sixteen cores without a device, in one rack; networks by kind.
 NODES = ("{name: a, devices: 1, cpu: 4, memory: 16Gi, rack: r}", "{name: b, cpu: 16, rack: r}")

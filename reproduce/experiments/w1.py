@@ -12,14 +12,6 @@ POLICIES = ["whole", "wang", "first-fit", "default"]
 TRAININGS = 20
 CLASSES = ("latency", "opportunistic")
 
-LEAD = ("Trainings that use half a device are done in little more than half the time of whole devices; those that use all of one gain "
-        "nothing and lose a little.")
-WHY = ("Trainings that make use of half a device are done two at a time on one, which is also why Wang's own placement is better here "
-       "than their headline: a set on shares takes half the time, and a little more where at the end only one training is left on a "
-       "device. By the rules of Wang's prototype no two of high priority are on one device, so that some wait while there is room; divvy "
-       "places by what is free. What decides is how much of a device a training uses: of those that would use a whole one, if they had "
-       "it, nothing is gained, and the last ones lose by their limit.")
-
 
 def spec(seed, shortest, longest, request=0.4, limit=0.5):
     draw = random.Random(seed)

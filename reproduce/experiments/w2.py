@@ -12,16 +12,6 @@ HIGH = ("--request", "0.8", "--class", "latency", "--memory", "10%")
 STEADY = ("--kernel-us=1000",)
 LOW = ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%")
 
-LEAD = ("High priority loses about a hundredth, nearly two where its steps are short: less than the five that Wang et al. claim, and "
-        "more than our own one by the interval; low priority has most of what is left over.")
-WHY = ("Who has the higher class gets the device at its next kernel's end, and keeps it for half a millisecond after its last kernel, "
-       "where Wang's prototype, by our reading of its code, waits 50 to 200 ms for it; low priority has what is left, less a kernel that "
-       "is already running and two changes of context (150 us each in the simulated device) a step. Those changes and that kernel are "
-       "what high loses; for steps of 70 ms they are about a hundredth, our own goal, which is missed by that. Without divvy the device "
-       "gives each program slices of 2 ms in turn. High's steps go by the clock: what it does not get to in one is lost, as a frame is "
-       "that comes too late. Where it would wait for its work, as a training does, a step under time slices would be 120 ms for 70, and "
-       "the last line's speed 1.7.")
-
 
 def shares(world, who, seconds, seed, policy="share", works_ms=WORKS_MS):
     """{name: share of the time in which all were there}."""

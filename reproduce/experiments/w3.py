@@ -21,9 +21,6 @@ COMPANIES = {
     "2, 2, 1": ((2, SMALL), (2, SMALL), (1, SMALL)),
 }
 
-LEAD = "Who may join whom is as in the prototype, cell by cell."
-WHY = "The prototype's rules are a policy of divvy's engine (`--policy wang`), for users who rely on them."
-
 
 def prototypes(company, newcomer):
     """Whether the rules of the prototype let it join."""

@@ -294,7 +294,8 @@ def every_experiment_has_goals_that_can_be_judged():
         assert {"of", "title", "claim", "condition", "means", "goals"} <= set(experiment), name
         assert ("inputs" in experiment) == bool(experiment.get("model")), name
         assert "compressed" not in experiment or (experiment["compressed"]["by"] > 1 and experiment["compressed"]["slower"]), name
-        assert experiment["claim_of"] in page.CLAIM_OF and run.module_of(name).LEAD.endswith("."), name
+        lead, why = run.text_of(name)
+        assert experiment["claim_of"] in page.CLAIM_OF and lead.endswith(".") and why, name
         assert set(experiment) <= {"of", "title", "claim", "claim_of", "condition", "means", "quiet", "goals", "model", "inputs", "compressed", "baselines"}, name
         # A comma that is not quoted makes a key of what follows it.
         assert all(set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()), name
