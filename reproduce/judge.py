@@ -17,9 +17,13 @@ BETTER = "better"
 UNDER_MODEL = "holds under this model"
 NOT_COMPARABLE = "not comparable because simulated"
 NOT_RUN = "not run yet"
-AS_IT_MUST = "as it must be"
+BY_CONSTRUCTION = "true by construction"
+NOT_TESTED = "not tested"
+NO_CLAIM = "no claim"
+NO_GOAL = "no further goal"
 DISAGREES = "**does not agree: worse**"
-ORDER = (SHORT, NOT_REPRODUCED, HOLDS, BETTER)  # an experiment is its worst goal
+ORDER = (SHORT, NOT_REPRODUCED, HOLDS, BETTER)  # a verdict on several bounds is the worst of them
+NOT_COUNTED = (NOT_COMPARABLE, NOT_RUN, BY_CONSTRUCTION)
 
 # Student's t, two-sided 95 %, by degrees of freedom; beyond, the normal's.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -109,8 +113,17 @@ def metric_of(name, goal):
     return goal.get("metric", name)
 
 
+class Judgement(NamedTuple):
+    """The verdicts on one experiment: on the claim of the other system, and on our own goals."""
+    claim: str
+    ours: str
+    of_claim: dict  # {goal: verdict} of the goals that test the claim
+    of_ours: dict   # {goal: verdict} of the others, and of the `better` bounds of those that test the claim
+    failed: dict    # {baseline: why divvy is not compared with it}
+
+
 def is_of_others(goal):
-    """Its bound was published, or is against a baseline that ran beside it."""
+    """Its bound was published, or is against a baseline of the same run."""
     return goal.get("bound") == "published" or "against" in goal
 
 
@@ -124,26 +137,49 @@ def judge_goal(goal, value, failed):
     if goal.get("against") in failed:
         return NOT_REPRODUCED
     if goal.get("check"):
-        return AS_IT_MUST
+        return BY_CONSTRUCTION
     return BETTER if "better" in goal and keeps(goal["better"], value) else HOLDS
 
 
+def stricter(goal):
+    """A goal of ours on a figure that tests a claim: its `better` bound, which is all that there is to keep."""
+    return {**{key: value for key, value in goal.items() if key != "better"}, "holds": goal["better"], "bound": "ours"}
+
+
+def own_goals(experiment):
+    """{name: goal} of our own bounds: goals that test no claim, and the `better` bound of a goal that does."""
+    return {name: stricter(goal) if "claim" in goal else goal
+            for name, goal in experiment["goals"].items() if "claim" not in goal or "better" in goal}
+
+
+def worst(goals, verdicts):
+    """One verdict on several goals. A goal without a `better` bound cannot hold the others back, and better than a bound
+    of ours alone is better than nobody."""
+    counted = {name: v for name, v in verdicts.items() if v not in NOT_COUNTED}
+    if not counted:
+        return next((v for v in (BY_CONSTRUCTION, NOT_COMPARABLE, NOT_RUN) if v in verdicts.values()), NO_GOAL)
+    whole = min([v for name, v in counted.items() if v != HOLDS or "better" in goals[name]] or [HOLDS], key=ORDER.index)
+    if whole == BETTER and not any(v == BETTER and is_of_others(goals[name]) for name, v in counted.items()):
+        return HOLDS
+    return whole
+
+
 def judge(experiment, measured):
-    """({metric: verdict}, the experiment's verdict, {baseline: why it does not count}). A metric that an older run did
-    not have yet is not judged."""
+    """The Judgement by the goals. A metric that an older run did not have yet is not judged."""
+    def judged(goals):
+        return {name: judge_goal(goal, measured.get(metric_of(name, goal)), failed) for name, goal in goals.items()}
+
     def capped(verdict):
         return UNDER_MODEL if experiment.get("model") and verdict in (HOLDS, BETTER) else verdict
 
     failed = failed_baselines(experiment, measured)
-    verdicts = {name: judge_goal(goal, measured.get(metric_of(name, goal)), failed) for name, goal in experiment["goals"].items()}
-    told = {name: v for name, v in verdicts.items() if v not in (NOT_COMPARABLE, NOT_RUN, AS_IT_MUST)}
-    # One that has no better cannot hold the others back; what is better than a bound of ours alone is better than nobody.
-    counted = [v for name, v in told.items() if v != HOLDS or "better" in experiment["goals"][name]]
-    whole = min(counted or [HOLDS], key=ORDER.index)
-    if whole == BETTER and not any(v == BETTER and is_of_others(experiment["goals"][name]) for name, v in told.items()):
-        whole = HOLDS
-    whole = capped(whole) if told else AS_IT_MUST if AS_IT_MUST in verdicts.values() else NOT_COMPARABLE
-    return {name: capped(v) for name, v in verdicts.items()}, whole, failed
+    claimed = {name: goal for name, goal in experiment["goals"].items() if "claim" in goal}
+    # How much further than the claim a value is, is the matter of our own goals.
+    of_claim = {name: HOLDS if v == BETTER else v for name, v in judged(claimed).items()}
+    ours = own_goals(experiment)
+    of_ours = judged(ours)
+    claim = capped(worst(claimed, of_claim)) if claimed else NO_CLAIM if experiment["claim_of"] == "ours" else NOT_TESTED
+    return Judgement(claim, capped(worst(ours, of_ours)), *({name: capped(v) for name, v in of.items()} for of in (of_claim, of_ours)), failed)
 
 
 def read_goals(path=GOALS):

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes
-the page. usage: run.py [--out FOLDER] [--page | --needs-kubernetes]; ONLY=K4,G5 for some, QUICK=1 for short ones,
-PACED=1 for one run of each that is compressed (goals.yaml), at the slower pace of what it is compared with. Those on a
-node run beside one another, since they wait most of the time, but the quiet ones (goals.yaml), each with two processors
-of its own and nothing beside it there. Those on a cluster come last, or with four processors or more beside all of
-these, each half of the processors for itself.
+"""Runs the experiments of the systems before divvy, judges them by goals.yaml, draws them, and writes the pages.
+usage: run.py [--out FOLDER] [--page | --needs-kubernetes]. ONLY=K4,G5 runs some, QUICK=1 short ones once each. PACED=1
+runs each experiment that is compressed (goals.yaml) once, at the slower pace of its original.
 
-Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl; out/reproduction.jsonl is a link to
-what was run last), and pictures beside it. Once all that
-are built have a line there or were skipped, or with --page of those that have, they go to docs/reproduction/, where
-those of the others stay, and docs/reproduction.md is written of all; before, and of quick ones, the page is
-beside the lines."""
+Experiments on a node run beside one another, since they wait most of the time. Quiet ones (goals.yaml) have two processors
+each and nothing beside them there. Those on a cluster come last. With four processors or more they run beside all others,
+and each side has half of the processors.
+
+Each experiment is a line of reproduction.jsonl in out/reproduction (PACED=1: of paced.jsonl), with pictures beside it;
+out/reproduction.jsonl is a link to the lines of the last run. Once all experiments that exist have a line there or were
+skipped, lines and pictures go to docs/reproduction/, where those of other experiments stay. run.py then writes
+docs/reproduction.md and the page of each experiment. With --page it does so for the experiments that have run. Before
+that, and for quick runs, the pages are beside the lines."""
 
 import argparse
 import concurrent.futures
@@ -45,6 +46,7 @@ SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4, "clock": 2}
 QUICK_SEEDS_OF_OTHERS = 1
 TRIES = 3          # of an experiment that the machine is too busy for
+OLD_KEYS = ("verdict", "verdicts")  # of lines that were written before each experiment had two verdicts
 HALF = 2           # processors that those on a node need, and those on a cluster
 PER_PROCESSOR = 2  # so many on a node at once: each keeps one busy for a tenth of the time, or a third of it at most
 
@@ -183,11 +185,13 @@ def text_of(name):
 
 
 def judged(row, experiment):
-    """The line with what its figures say by today's goals, and today's words on why."""
+    """The line, with the verdicts on its figures by today's goals, and with today's text."""
     measured = {metric: judge.Estimate(**value) for metric, value in row["measured"].items()}
-    verdicts, verdict, failed = judge.judge(experiment, measured)
+    verdicts = judge.judge(experiment, measured)
     lead, why = text_of(row["experiment"])
-    return {**row, "verdict": verdict, "verdicts": verdicts, "baselines_not_reproduced": failed, "lead": lead, "why": why}
+    figures = {key: value for key, value in row.items() if key not in OLD_KEYS}
+    return {**figures, "claim": verdicts.claim, "ours": verdicts.ours, "of_claim": verdicts.of_claim, "of_ours": verdicts.of_ours,
+            "baselines_not_reproduced": verdicts.failed, "lead": lead, "why": why}
 
 
 def read_lines(path, goals):
@@ -221,28 +225,39 @@ def keep(file, out, kept, goals):
     return all_rows
 
 
+def write_pages(goals, rows, paced, verdicts, folder):
+    """The page of verdicts, and in the folder the page of each experiment that was run."""
+    to_verdicts = os.path.relpath(verdicts, folder)
+    for name, row in rows.items():
+        text = page.experiment(name, goals[name], row, paced.get(name), to_verdicts)
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    verdicts.write_text(page.verdicts(goals, rows, os.path.relpath(folder, verdicts.parent)), encoding="utf-8")
+
+
 def write_page(goals, out, in_docs):
-    """Of what was run, into docs, or beside the lines."""
+    """The pages, in docs, or beside the lines. Returns the path of the page of verdicts."""
     if not in_docs:
-        path = out / "reproduction.md"
-        path.write_text(page.page(goals, *(read_lines(out / file, goals) for file in (LINES, PACED_LINES)), "."), encoding="utf-8")
-        return path
+        rows, paced = (read_lines(out / file, goals) for file in (LINES, PACED_LINES))
+        write_pages(goals, rows, paced, out / "reproduction.md", out)
+        return out / "reproduction.md"
     kept = DOCS / "reproduction"
     kept.mkdir(exist_ok=True)
     rows, paced = (keep(file, out, kept, goals) for file in (LINES, PACED_LINES))
-    shown = {name for row in (*rows.values(), *paced.values()) for name in row["pictures"]}
-    for picture in kept.glob("*.svg"):
-        if picture.name not in shown:
-            picture.unlink()
-    path = DOCS / "reproduction.md"
-    path.write_text(page.page(goals, rows, paced, "reproduction"), encoding="utf-8")
-    return path
+    shown = {name for row in (*rows.values(), *paced.values()) for name in row["pictures"]} | {f"{name}.md" for name in rows}
+    for path in (*kept.glob("*.svg"), *kept.glob("*.md")):
+        if path.name not in shown:
+            path.unlink()
+    write_pages(goals, rows, paced, DOCS / "reproduction.md", kept)
+    return DOCS / "reproduction.md"
 
 
-def say(row, goals):
-    print(f"{row['experiment']}: {row['verdict']} ({row['seconds']:.0f} s)")
-    for name, verdict in row["verdicts"].items():
-        print(f"    {name} {judge.Estimate(**row['measured'][judge.metric_of(name, goals[name])])}: {verdict}")
+def say(row, experiment):
+    print(f"{row['experiment']}: the claim: {row['claim']}; our goals: {row['ours']} ({row['seconds']:.0f} s)")
+    goals = experiment["goals"]
+    for which, verdicts in (("claim", row["of_claim"]), ("ours", row["of_ours"])):
+        for name, verdict in verdicts.items():
+            value = row["measured"].get(judge.metric_of(name, goals[name]))
+            print(f"    {which}: {name} {judge.Estimate(**value) if value else ''}: {verdict}")
     for name, words in row["baselines_not_reproduced"].items():
         print(f"    baseline {name} not reproduced: {words}")
     sys.stdout.flush()
@@ -342,7 +357,7 @@ class Runs:
         with self.lock:
             self.passed += 1
             self.rows[name] = row
-            say(row, self.goals[name]["goals"])
+            say(row, self.goals[name])
             write_lines(self.lines, self.rows, self.goals)
 
 
@@ -350,7 +365,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--needs-kubernetes", action="store_true", help="run nothing: whether what is chosen needs one is the exit status")
-    parser.add_argument("--page", action="store_true", help="write the page of what was run before")
+    parser.add_argument("--page", action="store_true", help="write the pages of what was run before")
     args = parser.parse_args()
     quick, is_paced = (os.environ.get(name, "") not in ("", "0") for name in ("QUICK", "PACED"))
     if quick and is_paced:
@@ -364,7 +379,7 @@ def main():
         out.mkdir(parents=True, exist_ok=True)
         runs = Runs(names, goals, out, quick, is_paced)
         if names:
-            write_lines(runs.lines, runs.rows, goals)  # now, not after hours, it is told that this cannot be done
+            write_lines(runs.lines, runs.rows, goals)  # a folder that cannot be written fails now, not after hours
             if not args.out:
                 link_to(runs.lines)
     except OSError as error:
@@ -377,7 +392,7 @@ def main():
     all_there = set(runs.rows) == set(built()) or (set(names) == set(built()) and not runs.failed)
     in_docs = not quick and (args.page or (all_there and not is_paced))
     print(f"the page: {os.path.relpath(write_page(goals, out, in_docs))}")
-    # What falls short is a result; what could not be run is none.
+    # A bound that is missed is a result; an experiment that cannot run is none.
     if names:
         print(f"{runs.passed} passed, {runs.failed} failed, {runs.skipped} skipped")
     return 1 if runs.failed else 0
