@@ -68,6 +68,27 @@ def cells_of(text):
     return {cells[0].partition("]")[0].strip("["): cells for cells in rows}
 
 
+def pages_list_all_and_say_what_the_results_say():
+    """The pages in docs, and the results that are kept beside them."""
+    goals = judge.read_goals()
+    lines = [json.loads(line) for line in (SOURCE / "docs/reproduction" / run.LINES).read_text(encoding="utf-8").splitlines()]
+    rows = {row["experiment"]: run.judged(row, goals[row["experiment"]]) for row in lines}
+    text = (SOURCE / "docs/reproduction.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 250 and "simulated" in text
+    cells = cells_of(text)
+    assert list(cells) == list(goals), "each experiment has a row"
+    for name, goal in goals.items():
+        own_page = (SOURCE / f"docs/reproduction/{name}.md").read_text(encoding="utf-8")
+        assert f"(reproduction/{name}.md)" in cells[name][0] and own_page.startswith(f"# {name}: {goal['title']}\n"), name
+        assert "(../reproduction.md)" in own_page and "simulated" in own_page, name
+        verdicts = [page.bold(rows[name]["claim"]), page.bold(rows[name]["ours"])] if name in rows else [judge.NOT_RUN] * 2
+        assert cells[name][4:] == verdicts, (name, cells[name])
+        for metric, value in rows.get(name, {"measured": {}})["measured"].items():
+            is_judged = any(judge.metric_of(of, rule) == metric for of, rule in goal["goals"].items())
+            assert not is_judged or f" {judge.Estimate(**value)} |" in own_page, (name, metric)
+        assert all(len(line) <= 200 for line in own_page.splitlines() if line.startswith("|")), name
+
+
 def both_columns_follow_from_the_results():
     goals = judge.read_goals()
 
@@ -488,7 +509,7 @@ def orders_of_waiting_are_reckoned():
     assert first == {"first come": 1, "best fit": 2, "recent use": 3}
 
 
-main(runs_draws_and_writes_a_page, both_columns_follow_from_the_results,
+main(runs_draws_and_writes_a_page, pages_list_all_and_say_what_the_results_say, both_columns_follow_from_the_results,
      the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
      an_index_is_jains, processors_are_for_both_or_divided,
      quiet_ones_have_nothing_beside_them, one_cluster_is_there_for_all_that_ask, a_service_has_grown_when_all_is_answered,
