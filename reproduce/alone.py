@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What divvy costs programs that have the device for themselves."""
+"""What divvy costs programs that have the device to themselves."""
 
 from judge import ratios
 from node import spin
 
 
 def seconds(world, policy, command):
-    """From the first kernel's start to the last one's end."""
+    """Seconds from the start of the first kernel to the end of the last."""
     with world.node(policy=policy) as node:
         node.launch("it", ("--request", "1", "--memory", "50%"), *command)
         ran = node.finish()["it"]
@@ -14,12 +14,13 @@ def seconds(world, policy, command):
 
 
 def spinning(world, kinds):
-    """{kind: command}, of {kind: spin's options}."""
+    """{kind: options of spin} as {kind: command}."""
     return {kind: spin(world.build, *options) for kind, options in kinds.items()}
 
 
 def overheads(world, commands, times=()):
-    """{kind: [time against that without divvy, less one]}, of {kind: command}; each time is of one run, or of `times`[kind]."""
+    """{kind: [overhead, ...]} of {kind: command}. An overhead is the time with divvy over that without, less one. Each time
+    is the sum of `times`[kind] runs, or of one run."""
     out = {}
     for kind, command in commands.items():
         bare, shared = [], []

@@ -11,7 +11,7 @@ INK, PALE, GRID = "#1f2933", "#616e7c", "#e4e7eb"
 FONT = "Inter, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif"
 WIDTH, HEIGHT = 960, 460
 LEFT, RIGHT, TOP, BOTTOM = 78, 178, 84, 66
-LABEL = 19  # of the names at the right
+LABEL = 19  # height of a line's name at the right
 TICKS = 7
 
 
@@ -124,7 +124,7 @@ def whisker(x, low, high, colour):
 
 
 def lines(title, subtitle, x, y, all_lines, bands=()):
-    """Lines with the intervals of their points; bands: (y, words) that are drawn across."""
+    """Lines with the intervals of their points. bands: (y, words), drawn across the picture."""
     out = frame(title, subtitle) + draw_y(y) + draw_x(x)
     for value, words in bands:
         at = y_of(y, value)
@@ -170,7 +170,7 @@ def bars(title, subtitle, y, groups, names, values, bands=()):
 
 
 def matrix(title, subtitle, columns, rows, cells, x_title):
-    """cells[row][column]: (text, 0..1 how dark, whether it is as it should be)."""
+    """cells[row][column] is (text, darkness from 0 to 1, whether the cell is as expected)."""
     out = frame(title, subtitle)
     left, right = 220, 40
     width = (WIDTH - left - right) / len(columns)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs whose device is over a network: a real server and worker behind a link that is made as late and
-as narrow as asked (tests/programs/link-shim); and which network placement takes."""
+"""Programs whose device is over a network: a real server and worker behind a link that delays and limits its bytes as asked
+(tests/programs/link-shim). Also, which network placement chooses."""
 
 import json
 import subprocess
@@ -34,14 +34,14 @@ CORES = 4  # of a program
 
 
 def decided(place, networks, cpu=1, request="0.5", far_cpu=8):
-    """What placement decides for a program where the device's node and the other one have so many cores free."""
+    """Placement's decision for a program, if `cpu` cores are free on the device's node and `far_cpu` on the other node."""
     both = "".join(f"  - {{node: {node}, kind: {n.kind}, bandwidth: {n.gbit:g}Gbps, latency: {n.latency_us:g}us}}\n"
                    for n in networks for node in ("a", "b"))
     return place.one("default", SPEC.format(networks=both, cpu=cpu, request=request, cores=CORES, far_cpu=far_cpu), "--mode", "drop")["decisions"][0]
 
 
 class Far:
-    """A server for one program, and the way to it; `wish` is what `divvy run` is told to use it."""
+    """A server for one program, and the link to it. `wish` has the options with which `divvy run` uses the server."""
 
     def __init__(self, node, network, wish=WISH):
         self.children = []
@@ -52,7 +52,7 @@ class Far:
         self.wish = ("--remote", f"127.0.0.1:{port}/{key}")
 
     def start(self, node, *command):
-        """Its first line."""
+        """Starts a process and returns its first line."""
         child = spawn(command, env=node.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.children.append(child)
         line = child.stdout.readline().strip()
@@ -61,7 +61,7 @@ class Far:
         return line
 
     def sent_bytes(self):
-        """(to the device's node, back from there) until now, as they go over the link."""
+        """(bytes to the device's node, bytes back) on the link so far."""
         link = self.children[-1]
         link.stdin.write("count\n")
         link.stdin.flush()
@@ -82,12 +82,12 @@ def launched(node, wish, *command):
 
 
 def started(node, wish, *options):
-    """A program (tests/programs/spin) with that wish."""
+    """A program (tests/programs/spin) with these options of `divvy run`."""
     return launched(node, wish, node.build / "tests/programs/spin", *options)
 
 
 def said(child):
-    """What it says until its end."""
+    """All that the program prints until its end."""
     words, error = child.communicate()
     if child.returncode:
         raise RuntimeError(f"{' '.join(map(str, child.args))} ended with {child.returncode}: {error.strip()}")
@@ -99,17 +99,18 @@ def told(child):
 
 
 def use(child):
-    """The part of its time in which its kernels ran."""
+    """The part of the program's time in which its kernels ran."""
     answer = told(child)
     return answer["kernel_ns"] / answer["elapsed_ns"]
 
 
 def seconds(node, wish, options):
-    """How long the program takes for its kernels."""
+    """Seconds that the program takes for its kernels."""
     return told(started(node, wish, *options))["elapsed_ns"] / 1e9
 
 
 def loop_seconds(node, wish, steps):
-    """How long so many steps of a training take, each of 200 kernels, two waits, 1 MiB in and 1 MiB out (bench/remote-load)."""
+    """Seconds for that many steps of a training, each of 200 kernels, two waits, 1 MiB in and 1 MiB out
+    (bench/remote-load)."""
     words = said(launched(node, wish, node.build / "bench/remote-load", str(steps), "steps"))
     return steps * float(dict(line.split() for line in words.splitlines())["loop_ms"]) / 1000

@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values):
-    """Of independent values, one for each seed; a single number is exact."""
+    """The Estimate of independent values, one for each seed. A single number is exact."""
     if isinstance(values, (int, float)):
         return Estimate(float(values), 0.0, 1)
     n = len(values)
@@ -54,12 +54,12 @@ def estimate(values):
 
 
 def largest(some):
-    """Of lists of values the one whose interval reaches highest: where less is better, what is judged."""
+    """Of several lists of values the one whose interval reaches highest. It is judged where less is better."""
     return max(some, key=lambda values: sum(estimate(values)[:2]))
 
 
 def ratios(values, to):
-    """Value by value: both are of the same seeds."""
+    """The ratio of each pair of values, which are of the same seed."""
     if len(values) != len(to):
         raise ValueError(f"{len(values)} values against {len(to)}: pairs of the same seeds are expected")
     return [v / t for v, t in zip(values, to)]
@@ -73,7 +73,7 @@ def ratio_of_means(values, to):
 
 
 def keeps(bound, value):
-    """Whether all of the interval is within the bound: ">= 2", "<= 0.05", "in 1 1.2"."""
+    """Whether the whole interval is within the bound: ">= 2", "<= 0.05" or "in 1 1.2"."""
     how, *numbers = bound.split()
     low, high = value.mean - value.half, value.mean + value.half
     if how == ">=":
@@ -86,8 +86,9 @@ def keeps(bound, value):
 
 
 def agreement(bound, ours, value):
-    """Of one run at the slower pace with ours, by the bound of what it measures: whether it is within what one more run of
-    ours would be in 95 of 100 cases, which is wider than the interval of their mean by the square root of n + 1."""
+    """Whether one run at the slower pace agrees with ours: it is within what one more run of ours would be in 95 of 100
+    cases. That is wider than the interval of the mean by the square root of n + 1. The bound tells which direction is
+    better."""
     half = ours.half * math.sqrt(ours.n + 1)
     if abs(value - ours.mean) <= half:
         return "agrees"
@@ -96,7 +97,7 @@ def agreement(bound, ours, value):
 
 
 def failed_baselines(experiment, measured):
-    """{name: sentence} of those whose headline did not come out."""
+    """{name: reason} of the baselines whose headline did not come out."""
     failed = {}
     for name, baseline in (experiment.get("baselines") or {}).items():
         if "headline" not in baseline:
@@ -109,7 +110,7 @@ def failed_baselines(experiment, measured):
 
 
 def metric_of(name, goal):
-    """What the goal is of: two may be of the same figure."""
+    """The figure that the goal is of. Two goals may be of the same figure."""
     return goal.get("metric", name)
 
 
@@ -179,7 +180,8 @@ def judge(experiment, measured):
     ours = own_goals(experiment)
     of_ours = judged(ours)
     claim = capped(worst(claimed, of_claim)) if claimed else NO_CLAIM if experiment["claim_of"] == "ours" else NOT_TESTED
-    return Judgement(claim, capped(worst(ours, of_ours)), *({name: capped(v) for name, v in of.items()} for of in (of_claim, of_ours)), failed)
+    each = [{name: capped(v) for name, v in verdicts.items()} for verdicts in (of_claim, of_ours)]
+    return Judgement(claim, capped(worst(ours, of_ours)), *each, failed)
 
 
 def read_goals(path=GOALS):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of its own: the real daemon, libraries and programs in front of a simulated device, in a
-folder that goes away with it. What happened is read from the device's trace, and from nothing else."""
+"""A node of its own: the real daemon, libraries and programs in front of a simulated device, in a folder that this module
+removes at the end. All figures come from the device's trace, and from nothing else."""
 
 import bisect
 import fcntl
@@ -14,25 +14,25 @@ import time
 from typing import NamedTuple
 
 DEVICE = "1xH200-141Gi"
-TRACE_RECORDS = 2 << 20  # that the device keeps; older ones are overwritten
+TRACE_RECORDS = 2 << 20  # the device keeps so many; it overwrites older ones
 ACCOUNT_RECORDS = 1 << 20
 PATIENCE_S = 60
-SETTLE_S = 1.0  # after somebody comes or goes: windows over which shares are counted
-PAUSE_S = 0.3   # who runs nothing for so long has paused
-PHASE_S = 1.0   # shorter ones are not judged
-ENDED = threading.Event()  # somebody wants no more of it
+SETTLE_S = 1.0  # after a program starts or ends: shares are measured over windows
+PAUSE_S = 0.3   # a program without a kernel for so long has paused
+PHASE_S = 1.0   # shorter phases are not judged
+ENDED = threading.Event()  # the user has ended the run
 
 
 class Ended(Exception):
-    """Because of that."""
+    """The user ended the run: ENDED is set."""
 
 
 class TooBusy(RuntimeError):
-    """The machine did so much else that a run shows nothing; another run may."""
+    """Other work on the machine made the run meaningless. Another run may be good."""
 
 
 def spawn(command, **options):
-    """Popen; once all is to end nothing is started any more, and what just was is told so."""
+    """Like Popen. Raises Ended once ENDED is set, and terminates a process that started at that moment."""
     if ENDED.is_set():
         raise Ended
     child = subprocess.Popen(command, **options)
@@ -48,14 +48,14 @@ class Program(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A time in which the same programs were at work."""
+    """A time in which the same programs worked."""
     begin: float
     end: float
     active: tuple  # names
 
 
 class Node:
-    """policy: of the daemon's arbiter; None: no divvy, programs talk to the device's own driver."""
+    """policy: that of the daemon's arbiter. With None there is no divvy, and programs talk to the device's own driver."""
 
     def __init__(self, build, policy="share", devices=DEVICE):
         self.build = build
@@ -93,7 +93,7 @@ class Node:
                     env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write])
         finally:
             os.close(write)
-        with os.fdopen(ready) as pipe:  # ends without a line where the daemon does
+        with os.fdopen(ready) as pipe:  # a daemon that exits closes the pipe without a line
             if not pipe.readline():
                 with open(os.path.join(self.folder, "log"), encoding="utf-8") as log:
                     raise RuntimeError(f"divvyd does not serve: {log.read()}")
@@ -106,15 +106,15 @@ class Node:
         path = os.path.join(self.sim, "engine.lock")
         if os.path.exists(path):
             with open(path, "rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # until the device has left
+                fcntl.flock(lock, fcntl.LOCK_EX)  # waits until the device's engine has exited
         shutil.rmtree(self.folder, onerror=unless_gone)
 
     def start(self, name, wish, *options):
-        """A program that keeps the device busy (tests/programs/spin), with that wish where there is divvy."""
+        """Starts a program that keeps the device busy (tests/programs/spin). `wish` has its options of `divvy run`."""
         self.launch(name, wish, *spin(self.build, *options))
 
     def launch(self, name, wish, *command):
-        """Any program, with that wish where there is divvy; what it prints is for said()."""
+        """Starts any program. `wish` has its options of `divvy run`; said() returns what the program prints."""
         if self.policy:
             command = [self.build / "src/cli/divvy", "run", "--quiet", "--name", name, *wish, "--", *command]
         with open(os.path.join(self.folder, name + ".out"), "wb") as out:
@@ -127,22 +127,22 @@ class Node:
             return out.read().splitlines()
 
     def end(self, name, last_words):
-        """Tells a program that stays when it is done that it may go, once it has printed that."""
+        """Terminates a program that does not exit by itself, once it has printed a line that begins with last_words."""
         while not any(line.startswith(last_words) for line in self.said(name)):
             if self.children[name].poll() is not None:
-                break  # wait() has its words
+                break  # wait() reports its stderr
             time.sleep(0.05)
         self.children[name].terminate()
 
     def wait(self):
-        """Until all programs have ended, as they should."""
+        """Waits until all programs have exited. Raises RuntimeError if one failed."""
         for name, child in self.children.items():
             words = child.communicate(timeout=10 * PATIENCE_S)[1]
             if child.returncode:
                 raise RuntimeError(f"{name} ended with {child.returncode}: {words.strip()}")
 
     def finish(self):
-        """Waits for all of them. Returns {name: [(begin, end), ...]}: when each kernel ran, in seconds."""
+        """Waits for all programs. Returns {name: [(begin, end), ...]}: when each kernel ran, in seconds."""
         self.wait()
         return self.trace()
 
@@ -155,12 +155,13 @@ class Node:
         return {name: union(intervals) for name, intervals in ran.items()}
 
     def account(self):
-        """[(seconds, process, bytes that it holds from then on), ...]"""
+        """[(seconds, process, bytes that the process holds from then on), ...]"""
         return [(record["t_ns"] / 1e9, record["pid"], record["bytes"])
                 for record in self.records("account", ACCOUNT_RECORDS)]
 
     def records(self, what, most):
-        """What the device wrote down, all of it; it keeps `most`."""
+        """All records of that kind that the device has written. Raises RuntimeError if there are `most`: older ones may be
+        lost."""
         command = [self.build / "src/simgpu/divvy-simctl", f"--dir={self.sim}", "--json", what]
         n = 0
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lines:
@@ -178,7 +179,7 @@ def spin(build, *options):
 
 
 def unless_gone(_, __, info):
-    """For rmtree: who serves a program removes its socket by itself, a little after the program's end."""
+    """For rmtree: the server of a program removes its socket by itself, a little after the program's end."""
     if not issubclass(info[0], FileNotFoundError):
         raise info[1]
 
@@ -194,7 +195,7 @@ def union(intervals):
 
 
 def busy(intervals, begin, end):
-    """Seconds of [begin, end) in which one of them ran; they are in order, and none is within another."""
+    """Seconds of [begin, end) that the intervals cover. They are in order, and none is within another."""
     ran = 0.0
     for i in range(max(0, bisect.bisect_left(intervals, (begin,)) - 1), len(intervals)):
         b, e = intervals[i]
@@ -205,7 +206,7 @@ def busy(intervals, begin, end):
 
 
 def spells(intervals):
-    """When it was at work: kernels without a pause between them."""
+    """[[begin, end], ...]: the times in which the program worked. A pause of PAUSE_S ends one."""
     out = []
     for begin, end in intervals:
         if out and begin - out[-1][1] < PAUSE_S:
@@ -216,7 +217,7 @@ def spells(intervals):
 
 
 def phases(ran):
-    """All times in which the same programs were at work, from SETTLE_S after one came or went on."""
+    """All phases. Each begins SETTLE_S after a program has started, paused, continued or ended."""
     at_work = {name: spells(intervals) for name, intervals in ran.items()}
     edges = sorted({t for all_spells in at_work.values() for spell in all_spells for t in spell})
     out = []
@@ -228,7 +229,8 @@ def phases(ran):
 
 
 def rule(programs):
-    """{name: share}: requests are met, what is left over goes to who has least, up to the limits."""
+    """{name: share}: first the requests are met. What is left over goes to the programs with the smallest share, up to the
+    limits."""
     share = {p.name: p.request for p in programs}
     limit = {p.name: p.limit for p in programs}
     left = 1 - sum(share.values())
@@ -238,7 +240,7 @@ def rule(programs):
             break
         least = min(share[name] for name in open_)
         lowest = [name for name in open_ if share[name] <= least + 1e-9]
-        # Up to the next one's share, or to a limit, or as far as it goes.
+        # Up to the next program's share, or to a limit, or until nothing is left over.
         steps = [share[name] - least for name in open_ if share[name] > least + 1e-9]
         step = min(steps + [limit[name] - share[name] for name in lowest] + [left / len(lowest)])
         for name in lowest:
@@ -248,7 +250,7 @@ def rule(programs):
 
 
 class Distance(NamedTuple):
-    """The worst over all phases and programs, in parts of the device; 0 where nobody was."""
+    """The largest distances over all phases and programs, in parts of the device; 0 if there was no program."""
     from_rule: float
     below_request: float
     above_limit: float
@@ -256,7 +258,7 @@ class Distance(NamedTuple):
 
 
 def distance(ran, programs):
-    """How far shares were from the rule, with all of the programs that were at work in each phase."""
+    """How far shares were from the rule. In each phase the rule counts the programs that worked."""
     worst = [0.0, 0.0, 0.0]
     all_phases = phases(ran)
     for phase in all_phases:
@@ -270,7 +272,7 @@ def distance(ran, programs):
 
 
 def curve(intervals, begin, end, window=1.0, step=0.25):
-    """[(seconds since begin, share of the window around it), ...]"""
+    """[(seconds since begin, share in the window around that time), ...]"""
     n = int((end - begin - window) / step) + 1
     return [(i * step + window / 2, busy(intervals, begin + i * step, begin + i * step + window) / window)
             for i in range(max(n, 0))]

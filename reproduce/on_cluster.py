@@ -1,24 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What experiments measure on a real Kubernetes of one node, with divvy as it ships and simulated devices
-(tests/k8s). A process of its own: the modules of tests/k8s have names of their own, and one cluster is there for
-all that is asked.
+"""Measures for experiments on a real Kubernetes of one node, with divvy as it ships and simulated devices (tests/k8s). It
+is a process of its own, since tests/k8s has modules of the same names (node.py). One cluster serves all requests.
 
 usage: on_cluster.py [--slowly]
-Each line of its input asks for one thing, and is answered with a JSON object a line, as soon as it is known, and an
-empty line at the end:
+Each line of the input is one request. The answer is a JSON object a line, as soon as it is known, and an empty line:
   starts NUMBERS ROUNDS
-    pods created at once, ordinary ones (without a device: ordinary, with one of a plugin's: native) and shared ones; where
-    a device has to be acquired, ten at most, and no native ones: {"owner", "kind", "n", "round", "ms", "last_ms",
-    "node_ms"}, ms from their POST to their program, the median and the last of them, and the median to their node
-  queue BURSTS ROUNDS, or queue:SECONDS for files that need as long, not five seconds
-    files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s", "left"}
+    Creates pods at once: ordinary ones without a device (ordinary), ordinary ones with a plugin's device (native), and
+    shared ones. Where divvy has to acquire a device, ten at most and no native ones. {"owner", "kind", "n", "round", "ms",
+    "last_ms", "node_ms"}: ms from the POST of a pod to its program, the median and the last, and the median to its node.
+  queue BURSTS ROUNDS, or queue:SECONDS for files that need so long, instead of five seconds
+    Files for deploy/examples/file-queue: {"burst", "request", "round", "seconds", "first_s", "at_once", "zero_s", "left"}
   service SECONDS ROUNDS
-    a load of so long for deploy/examples/autoscaling, FASTER times as fast as the example has it, or slowly as it is:
+    A load of so long for deploy/examples/autoscaling, FASTER times as fast as in the example, or with --slowly as fast:
     {"service", "round", "answered", "answered_all", "answers", "p99_s", "granted_s", "loaded_s", "left", "grow_s",
-    "shrink_s", "granted": [[s, devices], ...]}; granted and loaded_s are device-seconds, of all the time and of that
-    with a load
-Exit status: 77 no cluster can be had here, and a sentence on stderr says why."""
+    "shrink_s", "granted": [[s, devices], ...]}; granted_s and loaded_s are device-seconds, of all the time and of the time
+    with a load.
+Exit status 77: no cluster is possible here; a sentence on stderr gives the reason."""
 
 import concurrent.futures
 import json
@@ -46,26 +44,26 @@ from service import FASTER, KERNEL_MS, SHARE as FIFTH, Service, import_worker, s
 from starts import Kind, Starts, keep_one_there  # noqa: E402
 
 ENDED_BY = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-TIMES = {1: 3, 10: 3}  # so often in each round where a few are created at once
-ACQUIRE_MAX = 10  # at once, where a device has to be acquired
-NATIVES, NATIVE = 128, "example.com/gpu"  # devices of a plugin that has no more to do with divvy
-DEVICES = "2xH200-141Gi"  # 64 slots each: none of a hundred waits for one
-SETTLE_S = 2  # that the kubelet is at work after a container's end
+TIMES = {1: 3, 10: 3}  # measurements a round, for few pods at once
+ACQUIRE_MAX = 10  # pods at once, if divvy has to acquire a device
+NATIVES, NATIVE = 128, "example.com/gpu"  # devices of a plugin that has nothing to do with divvy
+DEVICES = "2xH200-141Gi"  # 64 slots each, so none of a hundred pods waits for a slot
+SETTLE_S = 2  # the kubelet works for so long after a container's end
 QUEUES_DEVICES = "8xH200-141Gi"
 QUEUE = ROOT / "deploy/examples/file-queue/file-queue"
-# A fifth of the device for so many seconds, as much for each file.
+# Each file needs a fifth of the device for so many seconds.
 FILE_S, KERNELS_PER_S = 5, 40
 WORK = "[spin, --kernel-us=5000, --sync-every=1, --burst-on=20, --burst-off=80, --count={}, --quiet]"
 SHARE, WHOLE = "0.25", "1"
-LEFT_S = 60  # in which what has ended may still be taken away
-# Of the service: half a device is asked for, from so long after it is looked at; and as long as that takes it is looked at afterwards.
+LEFT_S = 60  # wait at most so long for the removal of ended pods
+# The service: looks begin BEFORE_S before the load, which asks for half a device. They go on after it for as long as it lasted.
 LOAD = 0.5
-PEAK = 4  # replicas of a fifth: so many have half a device at seven tenths of what is granted
+PEAK = 4  # replicas of a fifth: so many serve half a device at seven tenths of their shares
 SERVICES_DEVICES = "3xH200-141Gi"
 BEFORE_S = 10
-LEASE_S = 10  # so often a daemon renews its Lease if nothing has changed; each round's load begins elsewhere in it
+LEASE_S = 10  # between two renewals of a daemon's Lease if nothing changes; each round's load begins elsewhere in this time
 LOOKS_S = 0.25
-ANSWERED_S = 5  # all of the load is answered where so much is in so long
+ANSWERED_S = 5  # the load counts as answered if the part ANSWERED is, for ANSWERED_S
 ANSWERED = 0.95
 
 
@@ -74,14 +72,14 @@ def say(**row):
 
 
 class Site:
-    """The cluster and divvy on it, for one experiment after the other; each finds it as the first one did."""
+    """The cluster and divvy on it, for one experiment after the other. Each experiment finds it as the first one did."""
 
     def __init__(self, cluster, faster):
         self.cluster, self.faster = cluster, faster
         self.daemon = self.pool = None
 
     def open(self, devices):
-        """With these, and a namespace of its own."""
+        """Gives divvy these devices, and the experiment a namespace of its own."""
         if self.daemon is None:
             self.daemon = shipped.install(self.cluster, devices)
         else:
@@ -102,7 +100,7 @@ class Site:
         return [name for name in names if name.startswith("divvy-test-")]
 
     def clear(self):
-        """What the one before has measured."""
+        """Removes what the experiment before has created."""
         for name in self.namespaces():
             self.cluster.delete(f"/api/v1/namespaces/{name}")
         wait_for(lambda: not self.namespaces(), "what was measured is gone", 300)
@@ -112,7 +110,7 @@ class Site:
 # ---- pods that start
 
 class Pool:
-    """The node's devices as another plugin's, of which divvy has none while nobody asks."""
+    """The node's devices as those of another plugin. divvy has none of them until a pod asks."""
 
     def __init__(self, cluster, daemon):
         self.cluster, self.daemon = cluster, daemon
@@ -125,14 +123,15 @@ class Pool:
         self.await_none()
 
     def give_back(self):
-        """They are divvy's again."""
+        """Makes divvy the owner of the devices again."""
         self.cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{self.cluster.node_name}", {"spec": {"pool": None}})
         self.cluster.kubectl("label", "--overwrite", "node", self.cluster.node_name, "divvy.gpu/owner=divvy")
         self.cluster.kill("fake-plugin")
-        self.cluster.restart("kubelet")  # or it believes in that plugin for five minutes more
+        self.cluster.restart("kubelet")  # otherwise the kubelet keeps that plugin's devices for five minutes
 
     def await_none(self):
-        """divvy's own patience with idle devices is no part of this, nor is the kubelet's with pods that have ended."""
+        """Waits until divvy has no device. divvy's own wait before it returns idle devices is not measured, nor is the
+        kubelet's work after a pod's end."""
         pods = f"/api/v1/namespaces/{shipped.SYSTEM}/pods?labelSelector=app.kubernetes.io/name=divvy-placeholder"
         self.cluster.request("DELETE", pods)
         wait_for(lambda: {d["owner"] for d in self.daemon.status().get("devices") or []} == {"native"}, "divvy has no device", 300)
@@ -140,7 +139,7 @@ class Pool:
 
 
 def compare(owner, kinds, numbers, rounds, settle):
-    """settle: what is waited for after each."""
+    """Measures the starts of each kind of pod. settle() waits after each measurement."""
     for i in range(rounds):
         for n in numbers:
             for kind in kinds if i % 2 else reversed(kinds):
@@ -166,7 +165,7 @@ def starts(site, numbers, rounds):
     there = {f"there-{i}": device for i, device in enumerate(daemon.devices())}
     for name, device in there.items():
         keep_one_there(cluster, device, name)
-    for kind in kinds:  # the first of an image takes longer
+    for kind in kinds:  # the first pod of an image takes longer
         kind.create(1)
         kind.clear()
     compare("divvy", kinds, numbers, rounds, lambda: None)
@@ -181,7 +180,7 @@ def starts(site, numbers, rounds):
 # ---- files that come
 
 class Folder:
-    """Where files come, and the Jobs that are made of them."""
+    """The folder of the files, and the Jobs that the queue makes of them."""
 
     def __init__(self, cluster, daemon, seconds):
         self.cluster, self.daemon = cluster, daemon
@@ -197,7 +196,7 @@ class Folder:
         return path
 
     def use(self, began, ret):
-        """When the first program had its device, and how many had one at once."""
+        """Writes into ret: when the first program had its device, and how many had one at once."""
         while "end" not in ret:
             n = sum(bool(t["processes"]) for t in self.daemon.listed().values())
             if n and "at" not in ret:
@@ -206,7 +205,7 @@ class Folder:
             time.sleep(0.5 if "at" in ret else 0.05)
 
     def left(self):
-        """Containers, and shares of devices."""
+        """The number of containers and of shares of devices."""
         pods = self.cluster.get(f"/api/v1/namespaces/{self.cluster.namespace}/pods")["items"]
         return len(pods) + len(self.daemon.status().get("tenants") or [])
 
@@ -217,7 +216,7 @@ class Folder:
         command = [sys.executable, QUEUE, self.path, job, "--namespace", self.cluster.namespace, "--every=0.5"]
         with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as watcher:
             try:
-                time.sleep(2)  # it runs, and finds nothing
+                time.sleep(2)  # let the queue run without a file
                 began = time.monotonic()
                 looker = threading.Thread(target=self.use, args=(began, seen))
                 looker.start()
@@ -252,7 +251,7 @@ def files(site, bursts, rounds, seconds=FILE_S):
 # ---- a service that grows and shrinks
 
 class Look(NamedTuple):
-    """At a service, so many seconds after its load began: its shares, replicas that are ready, requests that have come."""
+    """One look at a service, `at` seconds after its load began: its shares, its ready replicas, the requests so far."""
     at: float
     shares: list
     ready: int
@@ -265,7 +264,7 @@ def made_between(looks, begin, end):
 
 
 def answered_between(answers, begin, end):
-    """Seconds that those took which came then."""
+    """Seconds that the requests took which came in that time."""
     return [took for came, took in answers if begin <= came <= end]
 
 
@@ -274,13 +273,13 @@ def part_answered(looks, answers, begin, end):
 
 
 def grown_at(looks, answers, load_s):
-    """When all of the load was answered for the first time, since ANSWERED_S; never is as long as the load."""
+    """When all of the load was answered for the first time, after ANSWERED_S. If that never happened: load_s."""
     return next((x.at for x in looks if ANSWERED_S <= x.at <= load_s
                  and part_answered(looks, answers, x.at - ANSWERED_S, x.at) >= ANSWERED), load_s)
 
 
 def shrunk_at(looks, load_s):
-    """Since when one share was left, after the load's end; never is as long as was looked."""
+    """Seconds from the end of the load until one share was left. If that never happened: the time until the last look."""
     return max((x.at - load_s for x in looks if x.at > load_s and len(x.shares) > 1), default=0.0)
 
 
@@ -300,8 +299,8 @@ def summary(service, looks, answers, load_s):
 
 
 def episode(services, load_s, seed, later_s):
-    """All under the same load at once, on devices of their own. A daemon reports the last of a load, a change below
-    MEASURED_SHARE_STEP, with a renewal of its Lease: without later_s each load would begin as long after one."""
+    """All services get the same load at once, on devices of their own. A daemon reports a change below MEASURED_SHARE_STEP
+    only when it renews its Lease. Without later_s each load would begin equally long after such a report."""
     for service in services:
         wait_for(lambda s=service: len(s.shares()) == s.ready() == s.least and s.milli("divvy_gpu_used") == 0, "it is idle", 300)
         service.load.random.seed(seed)
@@ -323,7 +322,8 @@ def episode(services, load_s, seed, later_s):
 def grows(site, seconds, rounds):
     cluster, daemon = site.open(SERVICES_DEVICES)
     import_worker(cluster)
-    cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))  # once, not by each at once
+    # Once for all services, which apply their objects at the same time.
+    cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
     services = [Service(cluster, daemon, "on-shares", FIFTH, site.faster), Service(cluster, daemon, "on-whole", WHOLE, site.faster),
                 Service(cluster, daemon, "static", FIFTH, site.faster, at_least=PEAK)]
     with concurrent.futures.ThreadPoolExecutor(len(services)) as at_once:
@@ -340,7 +340,7 @@ COMMANDS = {"starts": starts, "queue": files, "service": grows}
 
 
 def leave(*_):
-    """As if nothing more were asked: what was started is cleared up."""
+    """On a signal: ends as if the input had ended, so that the cluster is cleaned up."""
     for sign in ENDED_BY:
         signal.signal(sign, signal.SIG_IGN)
     sys.exit(0)

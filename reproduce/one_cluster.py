@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kubernetes of a run (on_cluster.py): started when it is asked for the first time, and there for all that ask."""
+"""The Kubernetes of a run (on_cluster.py). It starts at the first request, and all experiments share it."""
 
 import contextlib
 import json
@@ -11,18 +11,18 @@ import sys
 from node import spawn
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SKIP = 77  # on_cluster.py's status
+SKIP = 77  # on_cluster.py's exit status
 
 
 class Skipped(Exception):
-    """It cannot be run on this machine, as has been said."""
+    """The experiment cannot run on this machine; on_cluster.py has printed the reason."""
 
 
 class OneCluster:
-    """Asked by one thread at a time."""
+    """For one thread at a time."""
 
     def __init__(self, build, slowly=False):
-        """slowly: at the pace of what is measured, not compressed."""
+        """slowly: at the original pace, not compressed."""
         self.build, self.slowly = build, slowly
         self.process = None
 
@@ -32,10 +32,10 @@ class OneCluster:
                              env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def rows(self, what, sizes, rounds):
-        """What it measures there, row by row."""
-        if not self.process or self.process.poll() is not None:  # it may have died meanwhile
+        """What on_cluster.py measures, one row at a time."""
+        if not self.process or self.process.poll() is not None:  # on_cluster.py may have exited meanwhile
             self.start()
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why by its status
+        with contextlib.suppress(BrokenPipeError):  # on_cluster.py has exited; its status gives the reason
             self.process.stdin.write(f"{what} {','.join(map(str, sizes))} {rounds}\n")
             self.process.stdin.flush()
         is_answered = False
@@ -44,12 +44,12 @@ class OneCluster:
                 is_answered = line == "\n"
                 if is_answered:
                     return
-                if line.startswith("{"):  # the rest is for people: that it waits, or its logs where it fails
+                if line.startswith("{"):  # other lines are for people: that it waits, or logs of a failure
                     yield json.loads(line)
                 else:
                     print(line, end="", file=sys.stderr)
         finally:
-            if not is_answered:  # it has ended, or whoever asked has enough
+            if not is_answered:  # on_cluster.py has exited, or the caller reads no further
                 self.process.terminate()
                 status = self.end()
         if status == SKIP:
@@ -57,9 +57,9 @@ class OneCluster:
         raise RuntimeError(f"on_cluster.py {what} has ended with {status}")
 
     def end(self):
-        """With all that it has started. Returns its status."""
+        """Ends the cluster and all that it has started. Returns on_cluster.py's exit status."""
         if not self.process:
             return 0
         process, self.process = self.process, None
-        process.communicate()  # nothing more is asked, and what it still says is read, so that it can say it
+        process.communicate()  # closes its input, and reads its last lines so that it does not block
         return process.returncode

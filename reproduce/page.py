@@ -135,7 +135,7 @@ def item(text):
 
 
 def paragraphs(text):
-    """Of a text file: one line each, whatever its lines were; items of a list stay items."""
+    """The Markdown of a text file, wrapped anew; items of a list stay items."""
     out = []
     for block in text.strip().split("\n\n"):
         for piece in block.split("\n- ") if block.startswith("- ") else [block]:
@@ -152,7 +152,7 @@ def source_of(goal, rule):
 
 
 def sources(goal):
-    """Of the claim, in a cell."""
+    """Where the claim comes from, for a cell."""
     found = {goal["claim_of"], *(source_of(goal, rule) for rule in goal["goals"].values() if "claim" in rule)}
     return ", ".join(QUESTION if source == "ours" else source for source in SOURCES if source in found)
 
@@ -174,7 +174,7 @@ def short_list(rows, which, folder):
 
 
 def verdicts(goals, rows, folder):
-    """The page of verdicts; folder: where the pages of the experiments are, as this page sees it."""
+    """The page of verdicts. folder: the folder of the experiments' pages, as seen from this page."""
     rows = {name: rows[name] for name in goals if name in rows}
     out = [HEAD]
     if any(row["quick"] for row in rows.values()):
@@ -183,12 +183,13 @@ def verdicts(goals, rows, folder):
     out += [item(f"The claim falls short in: {short_list(rows, 'claim', folder)}."),
             item(f"Our own goals fall short in: {short_list(rows, 'ours', folder)}."), "",
             *verdict_table(goals, rows, folder), "",
-            wrapped(f"The experiments took {minutes:.0f} minutes together, many of them beside one another."), "", LIMITS, SYSTEMS]
+            wrapped(f"The experiments took {minutes:.0f} minutes together, many of them beside one another."), "",
+            LIMITS, SYSTEMS]
     return "\n".join(out)
 
 
 def estimate_of(row, name, rule=None):
-    """Empty where that run had no such metric yet."""
+    """The figure of the goal. It is empty if the run did not measure it yet."""
     metric = metric_of(name, rule or {})
     return Estimate(**row["measured"][metric]) if metric in row["measured"] else ""
 
@@ -222,10 +223,10 @@ def baseline_lines(goal, row):
 
 
 def paced_section(name, goal, row, paced):
-    """How one run at the slower pace agrees with ours."""
+    """How the one run at the slower pace agrees with ours."""
     out = ["## At the slower pace", "",
-           wrapped(f"One run went slower: {goal['compressed']['slower']}. That run took {paced['seconds']:.0f} s on {paced['date']}, "
-                   f"at commit {paced['commit']}."), "",
+           wrapped(f"One run went slower: {goal['compressed']['slower']}. "
+                   f"That run took {paced['seconds']:.0f} s on {paced['date']}, at commit {paced['commit']}."), "",
            "| measured | slower pace | here | comparison |", "|---|---|---|---|"]
     for metric, rule in goal["goals"].items():
         here, value = (estimate_of(of, metric, rule) for of in (row, paced))
@@ -235,7 +236,7 @@ def paced_section(name, goal, row, paced):
 
 
 def runs(row):
-    """How often it was run: once, where no figure is of several."""
+    """The number of runs. It is one if no figure has several values."""
     n = min(row["seeds"], max(value["n"] for value in row["measured"].values())) if row["measured"] else 0
     return "one run" if n == 1 else f"{n} runs"
 
@@ -252,14 +253,14 @@ def bounds_in_words(rule):
 
 
 def set_up(goal):
-    """What it is run with, beside its goals."""
+    """{what: text} of the experiment's set-up, without its goals."""
     inputs = "; ".join(f"{what}: {source}" for what, source in goal.get("inputs", {}).items())
     baselines = "; ".join(f"{name}: {of.get('rule') or of['headline']}" for name, of in (goal.get("baselines") or {}).items())
     return {"claim": goal["claim"], "condition": goal["condition"], "inputs": inputs, "baselines": baselines}
 
 
 def changed_section(name, goal):
-    """What its goals and its set-up were before the first run of any, where they are others today."""
+    """The goals and the set-up before the first run of any experiment, where today's differ."""
     first = read_goals(FIRST_GOALS).get(name)
     if not first:
         return ["## As first written", "", "The experiment was added after the first runs of others.", ""]
@@ -269,8 +270,9 @@ def changed_section(name, goal):
     old = [item(f"{what}: {words or 'none'}") for what, words in set_up(first).items() if what in named]
     if not rows and not old:
         return []
-    out = ["## As first written", "", wrapped("This was different, or worded otherwise, before the first run of any experiment. Between "
-                                              "then and now some bounds had still other values."), ""]
+    out = ["## As first written", "",
+           wrapped("This was different, or worded otherwise, before the first run of any experiment. "
+                   "Between then and now some bounds had still other values."), ""]
     if rows:
         out += ["| goal as first written | now |", "|---|---|", *rows, ""]
     return out + [*old, *([""] if old else [])]
@@ -290,12 +292,13 @@ def listed(title, lines):
 
 
 def experiment(name, goal, row, paced, page_of_verdicts):
-    """The page of one experiment, beside its pictures; paced: its line at the slower pace, or nothing."""
+    """The page of one experiment, beside its pictures. paced: its line at the slower pace, or None."""
     is_quick = ", quick" if row["quick"] else ""
     out = [f"# {name}: {goal['title']}", "", wrapped(f"{SIMULATED} [All verdicts, and what they mean]({page_of_verdicts})."), "",
            wrapped(f"**{CLAIM_OF[goal['claim_of']].format(goal['of'])}:** {goal['claim']}"), "",
            wrapped(f"**Experiment:** {goal['condition']} *({MEANS[goal['means']]}; {runs(row)}{is_quick})*"), "",
-           f"**Verdict on the claim:** {row['claim']}. **Verdict on our goals:** {row['ours']}.", "", wrapped(f"**{row['lead']}**"), ""]
+           f"**Verdict on the claim:** {row['claim']}. **Verdict on our goals:** {row['ours']}.", "",
+           wrapped(f"**{row['lead']}**"), ""]
     if row["of_claim"]:
         out += ["## The claim", "", *claim_table(goal, row), ""]
     if row["of_ours"]:
@@ -310,5 +313,6 @@ def experiment(name, goal, row, paced, page_of_verdicts):
     out += paced_section(name, goal, row, paced) if paced else []
     out += listed("## Not done", goal.get("not_run", []))
     out += changed_section(name, goal)
-    out += ["## The run", "", wrapped(f"{row['date']}, {row['machine']}, {row['kernel']}, commit {row['commit']}, {row['seconds']:.0f} s."), ""]
+    where = ", ".join(str(row[key]) for key in ("date", "machine", "kernel"))
+    out += ["## The run", "", wrapped(f"{where}, commit {row['commit']}, {row['seconds']:.0f} s."), ""]
     return "\n".join(out)

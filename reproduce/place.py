@@ -8,14 +8,14 @@ import tempfile
 
 
 class Place:
-    """seeds: so many runs of each; all policies of a call meet the same tasks."""
+    """seeds: the number of runs of each policy. All policies of one call get the same tasks."""
 
     def __init__(self, divvy, seeds):
         self.divvy = divvy
         self.seeds = seeds
 
     def run(self, policies, *options, seeds=None):
-        """{policy: [the figures of a run, ...]}, a run for each seed."""
+        """{policy: [figures of a run, ...]}, one run for each seed."""
         command = [str(self.divvy), "sim", *options, "--policy", ",".join(policies), "--json", "-",
                    "--seeds", str(seeds or self.seeds)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -26,7 +26,7 @@ class Place:
         return {p["policy"]: p["runs"] for p in answer["policies"]}
 
     def one(self, policy, spec, *options):
-        """The figures of a run of that YAML text."""
+        """The figures of one run of that YAML text."""
         with tempfile.TemporaryDirectory(prefix="divvy-reproduce-") as folder:
             path = os.path.join(folder, "spec.yaml")
             with open(path, "w", encoding="utf-8") as file:
@@ -39,5 +39,5 @@ def figure(runs, name):
 
 
 def shown(policy):
-    """Its name in pictures."""
+    """The name of the policy in pictures."""
     return {"default": "divvy", "whole": "whole devices"}.get(policy, policy)

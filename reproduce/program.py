@@ -4,13 +4,13 @@
 nothing of divvy: they open libcuda.so.1 by name and call the driver. Times are CLOCK_MONOTONIC seconds.
 
 usage: program.py edge
-         takes what is free, to the byte; a line for each wish: WISH BYTES CODE
+         allocates what is free, to the byte; prints a line for each allocation: KIND BYTES CODE
        program.py halves MIB SECONDS
-         takes that much memory in two pieces, works, and leaves; a line for each: WHAT WHEN
+         allocates that much memory in two pieces, works, and exits; prints a line for each event: EVENT TIME
        program.py serve LOAD REQUEST_MS SECONDS SEED
-         requests by Poisson, one after the other, that come for so long; when each came
+         answers requests that arrive by Poisson for so long, one after the other; prints their arrival times
        program.py bursts KIND SECONDS SEED
-         four kernels alike, a wait, a pause as long as one: periodic, bimodal or drifting"""
+         four equal kernels, a wait, a pause as long as one kernel; KIND is periodic, bimodal or drifting"""
 
 import ctypes
 import pathlib
@@ -23,7 +23,7 @@ KERNELS = pathlib.Path(__file__).parent.parent / "src/simgpu/kernels.ptx"
 
 
 class Driver:
-    """The device's only context, and the few calls of these programs."""
+    """The device's only context, and the few calls that these programs need."""
 
     def __init__(self):
         self.cuda = ctypes.CDLL("libcuda.so.1")
@@ -44,12 +44,12 @@ class Driver:
         return free.value
 
     def take(self, n_bytes):
-        """(code, address)"""
+        """Allocates. Returns (code, address)."""
         address = ctypes.c_uint64()
         return self.cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(n_bytes)), address
 
     def spin(self):
-        """A function that keeps the device busy for so many seconds."""
+        """A function that keeps the device busy for a number of seconds."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.check(self.cuda.cuModuleLoadData(ctypes.byref(module), KERNELS.read_bytes() + b"\0"), "kernels")
         self.check(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, b"spin_ns"), "spin_ns")
@@ -69,7 +69,7 @@ class Driver:
 
 
 def edge():
-    """Wishes above what is free by one byte, below it by one, and exactly so; each but the last is given back."""
+    """Allocates one byte more than is free, one byte less, and exactly what is free. Frees each but the last."""
     driver = Driver()
 
     def wish(kind, n_bytes):
@@ -86,7 +86,7 @@ def edge():
 
 
 def halves(mib, seconds):
-    """As a container that needs all of its memory before it can go on, and has taken some already."""
+    """Like a container that needs all of its memory before it can go on, and has taken some already."""
     print("began", time.monotonic(), flush=True)
     try:
         driver = Driver()
@@ -114,8 +114,8 @@ def serve(load, request_ms, lasts_s, seed):
 
 
 def bursts(kind, lasts_s, seed):
-    """All by one function and one grid, so that nothing but the past tells how long a kernel is: 5 ms; 1 or 12 ms, of
-    random order; or from 1 to 15 ms, a little longer each time, and again."""
+    """All kernels have one function and one grid, so only the past tells how long a kernel is. They last 5 ms; or 1 or 12
+    ms in random order; or from 1 to 15 ms, a little longer each time, and again from 1."""
     driver, draw = Driver(), random.Random(int(seed))
     spin = driver.spin()
     end, n = time.monotonic() + float(lasts_s), draw.randrange(100)

@@ -40,15 +40,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LINES, PACED_LINES = "reproduction.jsonl", "paced.jsonl"
 BUILD = pathlib.Path(os.environ.get("DIVVY_BUILD", ROOT / "build"))
-# Virtual time costs little, and rare events make its intervals wide; real programs take their time.
+# Runs in virtual time are cheap, and rare events widen their intervals. Real programs take real time.
 SEEDS = {"virtual": 20, "clock": 20}
 SEEDS_OF_OTHERS = 5
 QUICK_SEEDS = {"virtual": 4, "clock": 2}
 QUICK_SEEDS_OF_OTHERS = 1
-TRIES = 3          # of an experiment that the machine is too busy for
+TRIES = 3          # runs of an experiment while the machine is too busy
 OLD_KEYS = ("verdict", "verdicts")  # of lines that were written before each experiment had two verdicts
-HALF = 2           # processors that those on a node need, and those on a cluster
-PER_PROCESSOR = 2  # so many on a node at once: each keeps one busy for a tenth of the time, or a third of it at most
+HALF = 2           # processors that the experiments on a node need, and as many those on a cluster
+PER_PROCESSOR = 2  # experiments on a node at once: each uses a processor for a tenth of the time, a third at most
 
 
 def seeds_of(means, quick):
@@ -58,13 +58,14 @@ def seeds_of(means, quick):
 
 
 def core_of(processor):
-    """Its package and core, which it may have in common with another one."""
+    """[package, core] of the processor. Two processors may have the same core."""
     folder = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology")
     return [int(path.read_text(encoding="utf-8")) if path.exists() else 0 for path in (folder / "physical_package_id", folder / "core_id")]
 
 
 def divided(processors):
-    """(those of experiments on a node, those of one on a cluster): all for either, where there are not enough for both at once."""
+    """(processors for experiments on a node, processors for one on a cluster). Both get all if there are too few for both
+    at once."""
     if len(processors) < 2 * HALF:
         return processors, processors
     by_core = sorted(processors, key=lambda p: (core_of(p), p))
@@ -73,26 +74,27 @@ def divided(processors):
 
 
 def pairs(processors):
-    """HALF each, the last one with what is over."""
+    """The processors in lists of HALF; the last list also has the rest."""
     n = max(1, len(processors) // HALF)
     return [processors[i * HALF:(i + 1) * HALF if i < n - 1 else None] for i in range(n)]
 
 
 def is_quiet(experiment, quick):
-    """It keeps a processor busy, or tells what is less than others beside it would change, which quick ones do not tell anyhow."""
+    """Whether the experiment runs alone: it keeps a processor busy, or measures smaller differences than others beside it
+    cause. A quick run does not measure these anyhow."""
     quiet = experiment.get("quiet", False)
     return experiment["means"] in ("virtual", "clock") or (quiet if not quick else quiet == "always")
 
 
 class World:
-    """What an experiment is given: where to run, how much of it, and where its figures go."""
+    """What run(world) of an experiment needs: where to run, how much, and where its figures go."""
 
     def __init__(self, name, experiment, folder, cluster, quick, is_paced=False):
         self.name = name
         self.cluster = cluster
         self.folder = folder
         self.quick = quick
-        self.pace = experiment["compressed"]["by"] if is_paced else 1  # how often as long everything is to take
+        self.pace = experiment["compressed"]["by"] if is_paced else 1  # everything takes so many times as long
         self.seeds = 1 if is_paced else seeds_of(experiment["means"], quick)
         self.build = BUILD
         self.place = Place(BUILD / "src/cli/divvy", self.seeds)
@@ -105,13 +107,13 @@ class World:
         return Node(self.build, **options)
 
     def on_cluster(self, what, sizes, rounds=None):
-        """What on_cluster.py measures there, row by row, in as many rounds as there are seeds."""
+        """The rows that on_cluster.py measures, in `rounds` rounds, or as many as there are seeds."""
         if ENDED.is_set():
             raise Ended
         return self.cluster.rows(what, sizes, rounds or self.seeds)
 
     def few(self, values):
-        """All of a sweep; where it is to be quick its ends and the middle."""
+        """All values of a sweep; in a quick run its ends and the middle."""
         return [values[0], values[len(values) // 2], values[-1]] if self.quick else values
 
     def note(self, words):
@@ -121,7 +123,7 @@ class World:
             print(f"\r\033[K{self.name}: {words}", end="", file=sys.stderr, flush=True)
 
     def measure(self, **metrics):
-        """A value for each seed; or a number, which is exact."""
+        """Stores figures: a list has a value for each seed, and a single number is exact."""
         self.measured.update({name: judge.estimate(values) for name, values in metrics.items()})
 
     def draw(self, svg, part=""):
@@ -139,7 +141,8 @@ def module_of(name):
 
 
 def chosen(goals, is_paced=False):
-    """Those that ONLY names, in the order of the goals, or all that are built; if paced, that are compressed."""
+    """The experiments that ONLY names, or all that exist, in the order of the goals. With is_paced only those that are
+    compressed."""
     there = built()
     wanted = [name.strip() for name in os.environ.get("ONLY", "").upper().split(",") if name.strip()]
     for name in wanted:
@@ -156,7 +159,7 @@ def chosen(goals, is_paced=False):
 
 
 def run_module(name, world):
-    """Once more, and once more, where the machine was too busy for a fair run."""
+    """Runs the experiment. If the machine is too busy for a fair run, it runs again, TRIES times in all."""
     for left in reversed(range(TRIES)):
         try:
             return module_of(name).run(world)
@@ -167,7 +170,7 @@ def run_module(name, world):
 
 
 def perform(name, experiment, folder, cluster, quick, is_paced):
-    """The line of the experiment."""
+    """Runs the experiment and returns its line."""
     world = World(name, experiment, folder, cluster, quick, is_paced)
     began = time.monotonic()
     run_module(name, world)
@@ -179,7 +182,7 @@ def perform(name, experiment, folder, cluster, quick, is_paced):
 
 
 def text_of(name):
-    """(the sentence that says what came out, the paragraphs that explain it), of experiments/NAME.md."""
+    """(the result, the explanation) out of experiments/NAME.md."""
     lead, why = (ROOT / f"reproduce/experiments/{name.lower()}.md").read_text(encoding="utf-8").split("\n\n", 1)
     return " ".join(lead.split()), why.strip()
 
@@ -195,7 +198,7 @@ def judged(row, experiment):
 
 
 def read_lines(path, goals):
-    """{experiment: its line}, if there are any; words and goals may have been put better since the run, figures may not."""
+    """{experiment: its line}, if the file exists. Verdicts and texts are today's; figures are those of the run."""
     if not path.exists():
         return {}
     rows = {}
@@ -215,7 +218,7 @@ def write_lines(path, rows, goals):
 
 
 def keep(file, out, kept, goals):
-    """The lines of that file in `out` and their pictures, beside those that were kept before; returns all."""
+    """Copies the lines of that file in `out`, and their pictures, to the kept ones. Returns all kept lines."""
     rows = read_lines(out / file, goals)
     all_rows = {**read_lines(kept / file, goals), **rows}
     for row in rows.values():
@@ -226,7 +229,7 @@ def keep(file, out, kept, goals):
 
 
 def write_pages(goals, rows, paced, verdicts, folder):
-    """The page of verdicts, and in the folder the page of each experiment that was run."""
+    """Writes the page of verdicts, and into the folder the page of each experiment that has a line."""
     to_verdicts = os.path.relpath(verdicts, folder)
     for name, row in rows.items():
         text = page.experiment(name, goals[name], row, paced.get(name), to_verdicts)
@@ -235,7 +238,7 @@ def write_pages(goals, rows, paced, verdicts, folder):
 
 
 def write_page(goals, out, in_docs):
-    """The pages, in docs, or beside the lines. Returns the path of the page of verdicts."""
+    """Writes the pages into docs, or beside the lines. Returns the path of the page of verdicts."""
     if not in_docs:
         rows, paced = (read_lines(out / file, goals) for file in (LINES, PACED_LINES))
         write_pages(goals, rows, paced, out / "reproduction.md", out)
@@ -264,14 +267,14 @@ def say(row, experiment):
 
 
 def link_to(lines):
-    """out/reproduction.jsonl: the lines of the run that was begun last."""
+    """Makes out/reproduction.jsonl a link to the lines of this run."""
     link = ROOT / "out" / LINES
     link.unlink(missing_ok=True)
     link.symlink_to(lines.relative_to(link.parent))
 
 
 def children():
-    """Processes that any of our threads has started; a thread may end meanwhile."""
+    """The processes that any of our threads has started. A thread may end meanwhile."""
     found = []
     for path in pathlib.Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -280,7 +283,7 @@ def children():
 
 
 class Runs:
-    """All that were chosen."""
+    """All chosen experiments."""
 
     def __init__(self, names, goals, out, quick, is_paced):
         self.names, self.goals, self.out, self.quick, self.is_paced = names, goals, out, quick, is_paced
@@ -288,7 +291,7 @@ class Runs:
         self.cluster = OneCluster(BUILD, slowly=is_paced)
         self.rows = read_lines(self.lines, goals)
         self.passed = self.failed = self.skipped = 0
-        self.lock = threading.Lock()  # of all above, and of what is printed
+        self.lock = threading.Lock()  # protects all above, and printed lines
 
     def perform_all(self):
         of_node, of_cluster = divided(sorted(os.sched_getaffinity(0)))
@@ -314,7 +317,8 @@ class Runs:
                 self.failed += 1
 
     def perform_beside(self, names, lanes):
-        """As many at once as there are lanes, each with its processors, which are those of what it starts, too."""
+        """Runs as many experiments at once as there are lanes. Each has the processors of its lane, and so have its
+        processes."""
         free = queue.SimpleQueue()
         for processors in lanes:
             free.put(processors)
@@ -322,7 +326,7 @@ class Runs:
             list(threads.map(self.perform_one, names))
 
     def end(self, *_):
-        """What runs fails for want of its programs, clears up as it always does, and nothing more begins."""
+        """On a signal: running experiments fail because their programs end, and clean up as always. No other one begins."""
         ENDED.set()
         for pid in children():
             with contextlib.suppress(ProcessLookupError):
@@ -345,10 +349,10 @@ class Runs:
         except TooBusy as error:
             with self.lock:
                 print(f"{name}: {'skipped' if self.quick else 'failed'}: {error}")
-                self.skipped += self.quick  # a short run is to show that it can be run
+                self.skipped += self.quick  # a short run only shows that the experiment can run
                 self.failed += not self.quick
             return
-        except Exception:  # whatever it is, the others are to run
+        except Exception:  # the others run, whatever it is
             with self.lock:
                 if not ENDED.is_set():
                     traceback.print_exc()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that come and go on one device, against the rule of requests and limits: what K2 and G5 are."""
+"""Programs that start and end on one device, compared with the rule of requests and limits: K2 and G5."""
 
 import time
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from node import Program, TooBusy, curve, distance, wait_until
 
 
 class Act(NamedTuple):
-    """What a program does: begins so many seconds after the first one, for so long."""
+    """One program's part: it begins begins_s after the first program, and lasts lasts_s."""
     program: Program
     begins_s: float
     lasts_s: float
@@ -17,7 +17,8 @@ class Act(NamedTuple):
 
 
 def perform(world, acts, policy="share", seed=1):
-    """When each ran; seed: of the first pause of those that pause."""
+    """{name: [(begin, end), ...]}: when each program's kernels ran. The seed sets the first pause of programs that
+    pause."""
     with world.node(policy=policy) as node:
         began = time.monotonic()
         for act in acts:
@@ -28,7 +29,7 @@ def perform(world, acts, policy="share", seed=1):
 
 
 def judged(ran, programs, least_phases, name):
-    """How far that run was from the rule, if it has so many steady phases."""
+    """The distance of that run from the rule. Raises TooBusy if it has fewer steady phases than expected."""
     off = distance(ran, programs)
     if off.n_phases < least_phases:
         raise TooBusy(f"only {off.n_phases} steady phases in {name}, {least_phases} are expected: "
@@ -37,7 +38,7 @@ def judged(ran, programs, least_phases, name):
 
 
 def run(world, acts, least_phases, policy="share"):
-    """([how far from the rule, of each run], when each ran in the last one)."""
+    """([distance of each run from the rule], when each program ran in the last run)."""
     least_phases = 1 if world.quick else least_phases
     programs = [act.program for act in acts]
     all_off = []

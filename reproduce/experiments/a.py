@@ -6,7 +6,7 @@ from draw import Axis, Line, bars, lines
 from judge import estimate
 from node import SETTLE_S, TooBusy, busy, curve
 
-# As long as the steps of such trainings are on a device of today, 2 s each.
+# Steps as long as those of such trainings on a present device; each program runs for 2 s.
 KINDS = {
     "MNIST": ("--kernel-us=50", "--sync-every=20", "--count=40000"),
     "CIFAR-10": ("--kernel-us=500", "--sync-every=20", "--count=4000"),
@@ -14,12 +14,12 @@ KINDS = {
 }
 SHARES = {"small": 0.3, "large": 0.7}
 GRIDS = {"4 blocks": 4, "4,096 blocks": 4096}
-USED = 0.95   # of the device: what is idle is used
+USED = 0.95   # of the device: idle time counts as used from here on
 LOOK_S = 0.1
 
 
 def partition(world, grid, lasts_s):
-    """({name: share got}, when each ran)"""
+    """({name: share received}, when each program ran)"""
     with world.node() as node:
         for name, share in SHARES.items():
             node.start(name, ("--request", str(share), "--limit", str(share), "--memory", "10%"),
@@ -31,7 +31,7 @@ def partition(world, grid, lasts_s):
 
 
 def soft_limit(world):
-    """(seconds until one that may use all does so, from when the other ended; when each ran)"""
+    """(seconds from the end of one program until the other, which may use all, does so; when each program ran)"""
     with world.node() as node:
         node.start("stays", ("--request", "0.3", "--limit", "1", "--memory", "10%"), "--duration=4")
         node.start("leaves", ("--request", "0.7", "--memory", "10%"), "--duration=2")

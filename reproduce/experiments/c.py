@@ -11,11 +11,11 @@ from draw import Axis, bars
 from judge import estimate, ratio_of_means
 from node import wait_until
 
-# What we recall of ConVGPU's, 5 GiB and 128 MiB to 4 GiB, eight times as large: a context of today's takes 400 MiB of it. Its
-# 5 s from one to the next and 5 to 45 s of work are divided by 16.67.
+# ConVGPU had 5 GiB and containers of 128 MiB to 4 GiB, as we recall. Here all is eight times as large, since a context
+# takes 400 MiB today. Its 5 s from one container to the next and 5 to 45 s of work are divided by 16.67.
 DEVICE_MIB = 40 << 10
 SIZES_MIB = (1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10)
-CONTEXT_MIB = 404  # and what the device rounds up
+CONTEXT_MIB = 404  # with what the device rounds up
 GAP_S = 0.3
 LASTS_S = (0.3, 0.6, 0.9, 1.5, 2.1, 2.7)  # by size
 ORDERS = ("first come", "best fit", "recent use", "random")
@@ -23,12 +23,12 @@ PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
 
 def arrivals(seed, n):
-    """[kind, ...]: which size comes, one every GAP_S."""
+    """[kind, ...]: the size of each container, one every GAP_S."""
     return random.Random(seed).choices(range(len(SIZES_MIB)), k=n)
 
 
 def perform(world, kinds, policy):
-    """[{what: seconds since it came}, ...]; policy None: without divvy."""
+    """[{event: seconds since the container came}, ...]; with policy None without divvy."""
     with world.node(policy=policy, devices=f"1xTest-{DEVICE_MIB // 1024}Gi") as node:
         began, came = time.monotonic(), []
         for i, kind in enumerate(kinds):
@@ -41,7 +41,7 @@ def perform(world, kinds, policy):
 
 
 def chosen(order, lacks, free, draw):
-    """lacks: {container: MiB that it still lacks}, in the order in which they came."""
+    """The container that the order chooses. lacks: {container: MiB that it still lacks}, in the order of arrival."""
     if order == "first come":
         return next(iter(lacks))
     if order == "recent use":
@@ -53,10 +53,11 @@ def chosen(order, lacks, free, draw):
 
 
 def suspended(order, collects, containers, seed):
-    """Seconds that each waits under an order of ConVGPU's; containers: [(came, MiB, seconds that it holds them), ...].
-    collects: whoever is chosen has what is free until it has enough; else only those that fit are chosen."""
+    """Seconds that each container waits under an order of ConVGPU's. containers: [(came, MiB, seconds that it holds them),
+    ...]. With collects the chosen container collects free memory until it has enough; otherwise only containers that fit
+    are chosen."""
     free, lacks, waited, draw = DEVICE_MIB, {}, [0.0] * len(containers), random.Random(seed)
-    events = [(came, 1, i) for i, (came, _, _) in enumerate(containers)]  # at one time, who leaves is before who comes
+    events = [(came, 1, i) for i, (came, _, _) in enumerate(containers)]  # at equal times an exit is before an arrival
     heapq.heapify(events)
     while events:
         now, is_arrival, i = heapq.heappop(events)
@@ -86,7 +87,7 @@ def mean(values):
 
 def run(world):
     n = 8 if world.quick else 16
-    # Who comes and when makes more of a difference than the order: many runs.
+    # The arrivals make more of a difference than the order, so many runs are needed.
     if not world.quick and world.pace == 1:
         world.seeds *= 3
     gap_s = GAP_S * world.pace
@@ -98,9 +99,9 @@ def run(world):
         unshared.append(mean("finished" in d for d in perform(world, kinds, None)))
         did = perform(world, kinds, "share")
         finished.append(mean("finished" in d for d in did))
-        start = min(d["began"] for d in did)  # what the quickest took to start is no waiting
+        start = min(d["began"] for d in did)  # the start of the quickest container is no wait
         measured.append(mean(d["began"] - start for d in did))
-        # One that fails leaves at once.
+        # A container that fails exits at once.
         held = [(i * gap_s, SIZES_MIB[kind], d.get("finished", d["began"]) - d["began"] + start)
                 for i, (kind, d) in enumerate(zip(kinds, did))]
         for order, collects in reckoned:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DynamoML's mix: a day of services, trainings and modelling, with and without each of what divvy brings."""
+"""DynamoML's mix: a day of services, trainings and modelling, with divvy and with parts of it switched off."""
 
 import math
 import random
@@ -9,12 +9,12 @@ from draw import Axis, Line, bars, lines
 from judge import estimate, ratios
 
 DAY_S = 24 * 3600
-STEP_S = 900          # how often the number of replicas is looked at
+STEP_S = 900          # seconds between two changes of the number of replicas
 REPLICAS = 24         # at the peak
 MODELLING_PER_H = 12.8
 TRAINING_PER_H = 11.7
 URGENT, TRAINING, MODELLING = 90, 50, 10
-BUSY = 0.99           # so many are done at the time of a priority's figures
+BUSY = 0.99           # part of the jobs that are done at the end of busy_s
 NODES = "nodes:\n  - {name: n, copies: 8, devices: 4, memory: 16Gi, cpu: 64, host-memory: 256Gi}\ntasks:\n"
 LOADS = (0.25, 0.5, 0.75, 1, 1.25)
 LENGTHS = (0.5, 1, 2)
@@ -34,7 +34,7 @@ WAYS = (ALL, Way("no preemption", preempts=False), Way("no scaling", scales=Fals
 
 
 def curve(second):
-    """Requests of that time of the day, as part of their peak: 20 % at night, all of it at noon."""
+    """The requests at that time of the day, as part of their peak: 20 % at night, all of them at noon."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * second / DAY_S)
 
 
@@ -49,7 +49,8 @@ def replicas(scales):
 
 
 def arrivals(rand, per_h, share):
-    """Poisson's, so many an hour; share(second): the part of them that does come, which has the mean 0.6."""
+    """[seconds, ...]: Poisson arrivals, per_h of them an hour in the mean. share(second) is the part of them that comes;
+    its mean is 0.6."""
     at, out = 0.0, []
     while True:
         at += rand.expovariate(per_h / 0.6 / 3600)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DynamoML's services, whose replicas follow their load: Kubernetes' autoscaler, and what divvy measures."""
+"""DynamoML's services, whose replicas follow their load, by Kubernetes' autoscaler and divvy's metrics."""
 
 import statistics
 
@@ -12,7 +12,7 @@ NAMES = {SHARES: "a fifth each", WHOLE: "whole devices", STATIC: "four of a fift
 
 
 def mean_curve(runs, step=1.0):
-    """[(second, what was granted in the mean of runs)]"""
+    """[(second, mean of the devices granted in all runs)]"""
     first, last = max(run[0][0] for run in runs), min(run[-1][0] for run in runs)
     times = [first + i * step for i in range(int((last - first) / step) + 1)]
     return [(at, statistics.mean([value for t, value in run if t <= at][-1] for run in runs)) for at in times]

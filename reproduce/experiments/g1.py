@@ -5,7 +5,7 @@ from alone import overheads, spinning
 from draw import Axis, bars
 from judge import estimate, largest
 
-# Some seconds each; long enough that a start does not matter, which is not in the time anyhow.
+# Some seconds each. The time leaves the start out; with this length it would not matter either.
 KINDS = {
     "training": ("--kernel-us=5000", "--sync-every=4", "--count=500"),
     "small kernels": ("--kernel-us=20", "--count=100000"),
@@ -13,8 +13,8 @@ KINDS = {
     "stencil": ("--kernel-us=200", "--sync-every=20", "--count=10000"),
     "notebook": ("--kernel-us=3000", "--burst-on=30", "--burst-off=30", "--count=500"),
 }
-REQUESTS = {"allocations": ("alloc", "600"), "streams": ("streams", "400")}  # of bench/requests: what is known to cost
-TIMES = {"allocations": 40, "streams": 40}  # short, and often: how long they take is a matter of each start
+REQUESTS = {"allocations": ("alloc", "600"), "streams": ("streams", "400")}  # programs of bench/requests, which are known to cost
+TIMES = {"allocations": 40, "streams": 40}  # short runs, many times: the time differs from start to start
 
 
 def run(world):

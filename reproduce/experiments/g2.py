@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemini's accuracy: the share that a program got against the one that was set."""
+"""Gemini's accuracy: the share that a program receives against the share that is set."""
 
 from draw import Axis, Line, lines
 from judge import estimate
@@ -11,11 +11,11 @@ GAPS = "1 ms, gaps of 1 ms"
 KINDS = {**{length: (f"--kernel-us={us}",) for length, us in LENGTHS_US.items()},
          GAPS: ("--kernel-us=1000", "--sync-every=1", "--batch=1", "--burst-on=1", "--burst-off=1")}
 JUDGED = ("20 us", "1 ms", "20 ms")  # as the goal says
-GAPS_ASK = 0.5  # of the device: what was set above that it does not want
+GAPS_ASK = 0.5  # of the device: the program with gaps wants no more
 
 
 def batches():
-    """[(kind, set), ...] that run at once: short kernels keep the machine busy, five such programs are as many as it bears."""
+    """[(kind, set), ...] that run at once. Short kernels keep the machine busy: it bears five such programs."""
     short = [("20 us", share) for share in SHARES]
     middle, long, gaps = ([(kind, share) for kind in kinds for share in SHARES]
                          for kinds in (("1 ms", "20 ms"), ("100 ms", "500 ms"), (GAPS,)))
@@ -27,7 +27,7 @@ def name_of(kind, share):
 
 
 def shares(world, pairs, seconds):
-    """{(kind, set): share got of the last `seconds`}, all at once, each on a device of its own."""
+    """{(kind, set): share received in `seconds`}. All programs run at once, each on a device of its own."""
     with world.node(devices=f"{len(pairs)}xH200-141Gi") as node:
         for i, (kind, share) in enumerate(pairs):
             node.start(name_of(kind, share),

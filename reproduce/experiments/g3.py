@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemini's foreseeing: what of a program's work lies behind the end of its turn."""
+"""Gemini's prediction of bursts: how much of a program's work lies behind the end of its turn."""
 
 import pathlib
 import sys
@@ -8,13 +8,13 @@ from draw import Axis, Line, lines
 from node import SETTLE_S
 
 KINDS = ("periodic", "bimodal", "drifting")
-TURN_MS = 30  # the most that a turn of divvy's may last
+TURN_MS = 30  # the longest turn of divvy
 OVERRUN_MS = 1
 PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
 
 def behind(world, policy, kind, seconds, seed):
-    """Of each turn that the program with bursts had, the milliseconds that lie behind its end."""
+    """Milliseconds behind its end, for each turn of the program with bursts."""
     with world.node(policy=policy) as node:
         node.start("steady", ("--request", "0.5", "--memory", "10%"), f"--duration={seconds + 0.5}")
         node.launch("bursts", ("--request", "0.5", "--memory", "10%"), sys.executable, PROGRAM, "bursts", kind, str(seconds), str(seed))

@@ -9,11 +9,11 @@ from judge import estimate, ratios
 from node import SETTLE_S, busy
 
 IDLE = (0, 0.25, 0.5, 0.75)
-PERIODS_MS = (2000, 1400, 1100)  # not the same, so that they meet in every phase; a group has the first of them
-REQUESTS = {2: "0.5", 3: "0.333"}  # by the size of a group
+PERIODS_MS = (2000, 1400, 1100)  # different, so that all phases meet; a group of n uses the first n
+REQUESTS = {2: "0.5", 3: "0.333"}  # by the size of the group
 GROUPS = [(n, limit) for n in REQUESTS for limit in ("static", "elastic")]
 
-ROUNDS = 5                 # of work and pause, where work waits
+ROUNDS = 5                 # of work and pause, if late work is done later
 
 
 def wish(n, limit, device):
@@ -21,7 +21,8 @@ def wish(n, limit, device):
 
 
 def work(world, idle, seed, seconds):
-    """{(n, limit): the part of the time in which its device worked}, for groups that pause for that part of theirs."""
+    """{(n, limit): the part of the time in which the device worked}, for groups whose programs pause for `idle` of their
+    time."""
     with world.node(devices=f"{len(GROUPS)}xH200-141Gi") as node:
         for device, (n, limit) in enumerate(GROUPS):
             for i, period_ms in enumerate(PERIODS_MS[:n]):
@@ -39,13 +40,14 @@ def work(world, idle, seed, seconds):
 
 
 def until_done(world, idle, seed, rounds):
-    """{limit: (the seconds that each took for its work, added up; until both are done)}, of pairs where it waits for them."""
+    """{limit: (sum of the seconds that both programs took, seconds until both were done)}, of pairs whose late work is done
+    later."""
     between = random.Random(seed).uniform(0, PERIODS_MS[0] / 1000)
     pair = [(device, limit) for device, (n, limit) in enumerate(GROUPS) if n == 2]
     with world.node(devices=f"{len(pair)}xH200-141Gi") as node:
         for i, period_ms in enumerate(PERIODS_MS[:2]):
             time.sleep(i * between)
-            rounds_of_it = round(rounds * PERIODS_MS[0] / period_ms)  # about as much work for either
+            rounds_of_it = round(rounds * PERIODS_MS[0] / period_ms)  # about as much work for both programs
             for device, limit in pair:
                 node.launch(f"{limit}-{i}", wish(2, limit, device), world.build / "bench/requests", "burst", str(rounds_of_it),
                             str(round(period_ms * (1 - idle))), str(round(period_ms * idle)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pair of Gemini's slides: A alone, B joins, B pauses, B goes on, A ends."""
+"""The pair of Gemini's slides: A alone, B joins, B pauses, B continues, A ends."""
 
 import timeline
 from node import Program
@@ -9,7 +9,7 @@ from timeline import Act
 def run(world):
     pace = 0.5 if world.quick else 1
     acts = [Act(Program("A", 0.4, 0.7), 0, 20 * pace),
-            # The first pause is of a random length, another one in each run.
+            # The first pause has a random length, which differs from run to run.
             Act(Program("B", 0.6, 0.8), 4 * pace, 24 * pace,
                 (f"--burst-on={round(8000 * pace)}", f"--burst-off={round(4000 * pace)}"))]
     all_off, ran = timeline.run(world, acts, least_phases=3)

@@ -9,17 +9,17 @@ from node import SETTLE_S, busy
 
 LOAD = 0.3           # of the device, in requests of 5 ms
 OTHER_LOADS = {"half": 0.15, "twice": 0.6}
-MORE = 0.1           # than its load the service asks for
+MORE = 0.1           # the service requests its load and this
 REQUEST_S = 0.005
 REQUESTS = (0.2, 0.4, 0.6)  # of the service, standard class; the training has the rest as its request
-LIMITS = (0.4, 0.8, 1.0)    # of the training, or its request where that is more
+LIMITS = (0.4, 0.8, 1.0)    # of the training; a larger request is the limit
 LATENCY = ("--request", f"{LOAD + MORE:g}", "--class", "latency", "--memory", "10%")
 TRAININGS = {"standard": ("--request", "0.6", "--memory", "10%"),
              "opportunistic": ("--request", "0.1", "--limit", "1", "--class", "opportunistic", "--memory", "10%")}
 
 
 def perform(world, service, training, n, seed, load=LOAD):
-    """(median and 99th percentile in ms, part of the time of the service's requests, of the training's kernels)"""
+    """(median and 99th percentile in ms, part of the time with the service's kernels, part with the training's)"""
     with world.node() as node:
         if training:
             node.start("training", training, f"--duration={n * REQUEST_S / load + 1.5:g}")
@@ -33,13 +33,13 @@ def perform(world, service, training, n, seed, load=LOAD):
 
 
 def shade(p99_ms):
-    """From 10 ms to a second, by its logarithm."""
+    """Darkness of a cell, from 10 ms to a second, by the logarithm."""
     return min(1.0, max(0.0, math.log10(p99_ms / 10) / 2))
 
 
 def other_load(world, load, name, n):
-    """([median against alone], [part of what is left over that the training gets]) beside a standard training, where the service
-    is guaranteed as much more than its load as it is otherwise."""
+    """([median against alone], [part of the left-over time that the training gets]), beside a standard training. The
+    service requests MORE than its load, as with the judged load."""
     service = ("--request", f"{load + MORE:g}", *LATENCY[2:])
     training = ("--request", f"{1 - load - MORE:g}", *TRAININGS["standard"][2:])
     slower, got = [], []

@@ -23,14 +23,14 @@ def held(account, pids):
 
 
 def storm(world, policy, seconds, seed):
-    """{tenant: what it held over time}, and how many wishes were refused."""
+    """({tenant: what it held over time}, the number of refused allocations)."""
     with world.node(policy=policy, devices=DEVICE) as node:
         for i, (name, (grant, processes)) in enumerate(TENANTS.items()):
             node.launch(name, ("--request", "0.3", "--memory", str(grant)), world.build / "bench/allocator",
                         str(processes), str(seconds), str(10 * seed + i + 1))
         for name in TENANTS:
             node.end(name, "refused")
-        node.wait()  # one that was refused with another code than CUDA's own has failed
+        node.wait()  # a program fails if a refusal has another code than CUDA's own
         words = {name: [line.split() for line in node.said(name)] for name in TENANTS}
         account = node.account()
     curves = {name: held(account, {int(n) for word, n in words[name] if word == "pid"}) for name in TENANTS}
@@ -38,12 +38,12 @@ def storm(world, policy, seconds, seed):
 
 
 def over(curves):
-    """Bytes above the grant, the most of all tenants at any time."""
+    """The largest number of bytes above a grant, of all tenants and times."""
     return max(0, max(n - TENANTS[name][0] for name, curve in curves.items() for _, n in curve))
 
 
 def edge(world):
-    """([(whether the wish was above the grant, the driver's code), ...], bytes above the grant)."""
+    """([(whether the allocation was above the grant, the driver's code), ...], bytes above the grant)."""
     with world.node(devices=DEVICE) as node:
         node.launch("edge", ("--request", "0.1", "--memory", str(GIB)), sys.executable, PROGRAM, "edge")
         node.wait()
@@ -53,7 +53,7 @@ def edge(world):
 
 
 def thin(curve, begin, n=400):
-    """The most of each of n equal times, in GiB."""
+    """The largest value of each of n equal times, in GiB."""
     step = (curve[-1][0] - begin) / n
     most = {}
     for at, n_bytes in curve:
@@ -78,7 +78,7 @@ def run(world):
         wishes, above = edge(world)
         curves, refused = storm(world, "share", seconds, seed)
         breaches.append(max(above, over(curves)))
-        # One within the grant that is refused is no right refusal, whatever its code.
+        # A refusal within the grant is wrong, whatever its code.
         told = [is_above and code == 2 for is_above, code in wishes if is_above or code]
         right.append((refused + sum(told)) / (refused + len(told)))
     world.measure(breaches=breaches, out_of_memory=right)

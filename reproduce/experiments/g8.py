@@ -7,7 +7,7 @@ from draw import Axis, Line, lines, matrix
 from judge import estimate, largest, ratios
 from node import SETTLE_S, busy
 
-WORKS_MS = (10, 30, 100, 300)  # before each pause: the turn that it would like
+WORKS_MS = (10, 30, 100, 300)  # work before each pause: the turn that the program would like
 PAUSE_MS = 60
 PAUSES_MS = (6, 20, PAUSE_MS, 200)  # of the map
 BOUND = 0.05  # goals.yaml's
@@ -15,10 +15,10 @@ POLICIES = {"share": "divvy", "gemini": "Gemini's order"}
 
 
 def idle(world, policy, works_ms, seconds, pause_ms=PAUSE_MS):
-    """The part of the time in which no kernel ran, while one of the two always had some to run."""
+    """The part of the time in which no kernel ran. One of the two programs always had kernels to run."""
     with world.node(policy=policy) as node:
         node.start("steady", ("--request", "0.5", "--memory", "10%"), f"--duration={seconds}")
-        rounds = int(1000 * seconds / (2 * works_ms + pause_ms))  # works half as fast, since it is not alone
+        rounds = int(1000 * seconds / (2 * works_ms + pause_ms))  # it works half as fast as alone
         node.launch("pauses", ("--request", "0.5", "--memory", "10%"), world.build / "bench/requests", "burst", str(rounds),
                     str(works_ms), str(pause_ms))
         ran = node.finish()

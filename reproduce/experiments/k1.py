@@ -14,7 +14,7 @@ PROGRAM = pathlib.Path(__file__).parent.parent / "program.py"
 
 
 def perform(world, ms, seconds, seed):
-    """{(ms a request, load): (use asked for, use)}"""
+    """{(ms a request, load): (demand, use)}"""
     with world.node(devices=f"{len(LOADS)}xH200-141Gi") as node:
         for i, load in enumerate(LOADS):
             node.launch(f"at-{load}", ("--request", "1", "--memory", "10%", "--device", str(i)), sys.executable, PROGRAM, "serve",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeShare's isolation experiment: A, B and C come one after the other, and leave."""
+"""KubeShare's isolation experiment: A, B and C start one after the other, and end."""
 
 import timeline
 from node import Program

@@ -6,7 +6,7 @@ from judge import estimate, largest, ratios
 
 BURSTS_MS = (5, 20, 50, 100, 200)
 PAUSE_MS = 10
-WORK_MS = 1000  # of kernels, the same in each run
+WORK_MS = 1000  # of kernels, equal in each run
 TURNS = {"turns of 29 ms": ("--memory-policy", "fail"), "turns of 2 s": ("--memory-policy", "swap")}
 
 

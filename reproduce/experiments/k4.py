@@ -8,7 +8,7 @@ from place import figure, shown
 POLICIES = ["whole", "kubeshare", "replicas", "memory-only", "first-fit", "random", "default"]
 RATE = 150  # jobs an hour, x1
 RATES = (1, 2, 3, 4, 6, 8, 10, 12, 18, 24)
-PAPERS, FULL = 12, 24  # the most that we recall of the paper's; what all devices cannot take: the jobs need 27 and 54 of 32
+PAPERS, FULL = 12, 24  # the highest rate of the paper, as we recall it; a rate beyond all devices. The jobs need 27 and 54 of 32.
 MEANS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 DEVICES = 32
 USE = {"in use": lambda runs: figure(runs, "devices_in_use"), "used": lambda runs: [u * DEVICES / 100 for u in figure(runs, "used")]}
@@ -30,7 +30,7 @@ def gain(place, **how):
 
 
 def slowness(runs):
-    """How long a job runs, in the mean."""
+    """The mean time of a job from its start to its end."""
     return [run["completion_mean_s"] - run["queued_mean_s"] for run in runs]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeShare's starting times: how much later pods with a share start than ordinary ones."""
+"""KubeShare's starting times: how much later pods with a share start than ordinary pods."""
 
 from draw import Axis, Line, lines
 from judge import estimate, largest, ratios
@@ -12,7 +12,8 @@ def against(kind, ms, owner, numbers):
 
 
 def parts(ms, node_ms, n):
-    """What a share in the pool adds before a pod has its node, and after, as part of an ordinary pod's whole time."""
+    """What a share of a present device adds, as part of an ordinary pod's whole time: (before the pod has its node, after
+    that)."""
     shared, ordinary = (list(zip(ms["divvy", kind, n], node_ms["divvy", kind, n])) for kind in ("shared", "ordinary"))
     before = [(s - o) / whole for (_, s), (whole, o) in zip(shared, ordinary)]
     return before, [(s - whole) / whole - b for (s, _), (whole, _), b in zip(shared, ordinary, before)]

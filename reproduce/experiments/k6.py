@@ -10,14 +10,14 @@ from typing import NamedTuple
 from draw import Axis, Line, lines
 from judge import estimate
 
-NODES = (10, 100, 1000)  # of eight devices, three quarters full
+NODES = (10, 100, 1000)  # nodes of eight devices, three quarters full
 
 
 class Decision(NamedTuple):
-    us: float  # in the mean
+    us: float  # the mean
     median_us: float
     p99_us: float
-    tenants: int  # that are there
+    tenants: int  # tenants in the cluster
 
 
 def decision(world, nodes):
@@ -33,7 +33,7 @@ def decision(world, nodes):
 
 
 def slope(decisions, metric):
-    """Of log(time) over log(tenants), by least squares."""
+    """The exponent: least squares of log(time) over log(tenants)."""
     x, y = [math.log(d.tenants) for d in decisions], [math.log(getattr(d, metric)) for d in decisions]
     middle_x, middle_y = sum(x) / len(x), sum(y) / len(y)
     return (sum((a - middle_x) * (b - middle_y) for a, b in zip(x, y)) / sum((a - middle_x) ** 2 for a in x))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeShare's interference experiment: part of the jobs slow their like; labels keep those apart."""
+"""KubeShare's interference experiment: some of the jobs slow their like, and labels keep these apart."""
 
 from draw import Axis, Line, lines
 from judge import estimate, ratios
@@ -9,13 +9,13 @@ PARTS = (0, 12, 25, 37, 50, 62, 75, 87, 100)  # % of the jobs that interfere
 UNLABELLED = ["whole", "first-fit", "random", "default"]
 PROMISED, PREFERRED = "--apart", "--prefer-apart"
 LASTS, SHORT, LONG = "60s,300s", "30s,150s", "120s,600s"
-WORK_S = 180  # the mean of what it lasts
+WORK_S = 180  # mean duration
 
 
 def options(percent, factor, apart=None, demand=0.3, duration=LASTS):
-    """apart: the option that keeps those of a kind apart, if any."""
+    """apart: the option that keeps jobs of a kind apart, if any."""
     kinds = f"0:{100 - percent},1:{percent}" if 0 < percent < 100 else f"{int(percent == 100)}:1"
-    # At three times what whole devices can take, as the shape has it.
+    # The generated workload asks for three times what whole devices can take.
     return ("--generate", "kubeshare", "--demand", f"{demand},0.1", "--memory", f"{demand},0.1", "--duration", duration,
             "--kinds", kinds, "--slowdown", str(factor), *([apart] if apart else []))
 
@@ -25,14 +25,14 @@ def rates(runs):
 
 
 def gain(place, factor, **how):
-    """Anti-affinity, as a promise and as a preference, against no labels where half of them interfere."""
+    """Throughput of anti-affinity against no labels, where half of the jobs interfere: (as a promise, as a preference)."""
     without, promised, preferred = (rates(place.run(["default"], *options(50, factor, apart, **how))["default"])
                                     for apart in (None, PROMISED, PREFERRED))
     return ratios(promised, without), ratios(preferred, without)
 
 
 def sweep(world, demand):
-    """({how: {percent: a throughput for each seed}}, {percent: how much longer a job runs than alone})."""
+    """({how: {percent: a throughput for each seed}}, {percent: time of a job against its time alone})."""
     throughput = {name: {} for name in (*UNLABELLED, "apart", "preferred")}
     slowed = {}
     for percent in world.few(PARTS):

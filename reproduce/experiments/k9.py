@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A day as in KubeShare 2.0's trace: 989 jobs, 51 minutes in the mean, three in ten of them shares."""
+"""A day as in KubeShare 2.0's trace: 989 jobs of 51 minutes in the mean, three in ten of them shares."""
 
 from draw import Axis, Line, lines
 from judge import estimate, ratios
@@ -7,11 +7,11 @@ from place import figure, shown
 
 POLICIES = ["whole", "kubeshare2", "random", "default"]
 DEVICES = 32
-FASTER = (1, 1.25, 1.5, 1.75)  # against the trace's rate
-DAY_JOBS_PER_H = 41.3          # 989 in 86,217 s
+FASTER = (1, 1.25, 1.5, 1.75)  # factors of the trace's rate
+DAY_JOBS_PER_H = 41.3          # 989 jobs in 86,217 s
 
 
-# Two devices, of which tasks that stay leave room for one member of the gang, or for two.
+# Two devices. Tasks that stay leave room for one member of the gang, or for two.
 GANG = """nodes:
   - {{name: a, devices: 2, memory: 16Gi, cpu: 64, host-memory: 256Gi}}
 tasks:
@@ -27,18 +27,18 @@ def options(faster=1.0, minutes=51.0, more=()):
 
 
 def done_of_whole(place, minutes):
-    """At the trace's own rate."""
+    """Mean completion time against whole devices, at the trace's own rate."""
     runs = place.run(["whole", "default"], *options(minutes=minutes))
     return ratios(*(figure(runs[policy], "completion_mean_s") for policy in ("default", "whole")))
 
 
 def filled(runs):
-    """The part of the devices in use that is given away: what is not is in pieces."""
+    """The allocated part of the devices in use. The rest is free, in pieces."""
     return [run["allocated"] / 100 * DEVICES / run["devices_in_use"] for run in runs]
 
 
 def started(place, n, room):
-    """How many of a gang of n are placed at once where so many have room."""
+    """The number of members of a gang of n that start at once, with room for `room` of them."""
     stays = STAYS * (2 - room)
     placed = place.one("default", GANG.format(n=n, stays=stays), "--mode", "drop")["placed"]
     return placed - 1 - (2 - room)
@@ -53,7 +53,7 @@ def run(world):
     day = by_rate[FASTER[0]]
     done = {policy: figure(runs, "completion_mean_s") for policy, runs in day.items()}
     waited = {policy: figure(runs, "queued_mean_s") for policy, runs in day.items()}
-    # Half are guaranteed: the mean of all is that of both.
+    # Half of the pods are guaranteed: the mean of all pods is that of both halves.
     both = place.run(["default"], *options(more=("--priorities", "0:1,100:1")))["default"]
     use = {policy: figure(runs, "used") for policy, runs in day.items()}
     world.measure(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Oscar's queue of files: bursts that start containers, on shares against on whole devices."""
+"""Oscar's queue of files: bursts of files start containers, on shares and on whole devices."""
 
 import statistics
 
@@ -13,7 +13,7 @@ QUICK_LENGTHS_S, QUICK_FILES = (5,), 4
 
 
 def other_lengths(world, lengths_s, files):
-    """{seconds that a file needs: {request: seconds for a burst of so many}}, once each."""
+    """{seconds that a file needs: {request: seconds for a burst of `files`}}, one run each."""
     took = {}
     for length_s in lengths_s:
         world.note(f"files of {length_s:g} s")

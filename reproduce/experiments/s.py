@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of 100 ms, as serverless platforms run them: warm in a program that stays, cold in a new one."""
+"""Functions of 100 ms, as on serverless platforms: warm in a program that stays, cold in a new program."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ KINDS = {"warm": "warm", "cold": "cold", "warm_busy": "warm, busy neighbour"}
 
 
 class Platform:
-    """A node with a neighbour that is there; policy None: no divvy."""
+    """A node with a neighbour on it. With policy None there is no divvy."""
 
     def __init__(self, world, policy, neighbour=IDLE):
         self.world, self.node, self.neighbour = world, world.node(policy=policy), neighbour
@@ -27,14 +27,14 @@ class Platform:
     def __enter__(self):
         self.node.__enter__()
         self.node.start("neighbour", WISH, *self.neighbour)
-        time.sleep(1)  # it has its context
+        time.sleep(1)  # the program has its context
         return self
 
     def __exit__(self, *args):
         self.node.__exit__(*args)
 
     def call(self, name, *command):
-        """(seconds until it has ended, what it said)"""
+        """(seconds until it has ended, what it printed)"""
         began = time.monotonic()
         self.node.launch(name, WISH, *command)
         child = self.node.children[name]

@@ -13,7 +13,7 @@ HOST = next(network for network in NETWORKS if network.kind == "host")
 EXCLUSIVE = ("--request", "1", "--memory", "10%")
 FIXED = ("exclusive", "local", "remote")
 
-# How long their kernels are and how often they wait for the device is taken from the kind of program.
+# The kind of program gives the length of its kernels, and how often it waits for the device.
 PROGRAMS = {"GEMM": ("--kernel-us=5000", "--sync-every=20", "--count=60"),
             "stencil": ("--kernel-us=1000", "--sync-every=1", "--count=200"),
             "n-body": ("--kernel-us=2000", "--sync-every=5", "--count=120"),
@@ -23,14 +23,14 @@ PROGRAMS = {"GEMM": ("--kernel-us=5000", "--sync-every=20", "--count=60"),
             "ResNet train": ("--kernel-us=1000", "--sync-every=50", "--count=250"),
             "ResNet infer": ("--kernel-us=2000", "--sync-every=5", "--count=120")}
 
-# Those of a set work for so long, pause four times as long, and so on until they have worked for SET_MS in all.
+# Programs of a set work for so many ms and pause four times as long, until they have worked for SET_MS in all.
 SET = (5, 10, 20, 40, 5, 10, 20, 40)
 SET_MS, PAUSES = 200, 4
-OTHER_PAUSES = {"busy": 2, "idle": 9}  # it works for a third or a tenth of its time
+OTHER_PAUSES = {"busy": 2, "idle": 9}  # a program works for a third or a tenth of its time
 QUARTER = ("--request", "0.25", "--limit", "1", "--memory", "10%")
 SIZES, QUICK_SIZES = (1, 4, 8), (8,)
 FREE = 2 * CORES  # cores of either node
-HALVES = ("local", "remote")  # of a set, told beforehand, in turn
+HALVES = ("local", "remote")  # of the programs of a set, in turn, fixed beforehand
 SETS = (*FIXED, "halves")
 SHARED = SETS[1:]
 
@@ -45,12 +45,12 @@ def took(world, mode, options):
 
 
 def program(world, works_ms, pauses):
-    """One of a set: its pauses are so often as long as its work."""
+    """The command of one program of a set. Its pauses are `pauses` times as long as its work."""
     return world.build / "bench/requests", "burst", str(SET_MS // works_ms), str(works_ms), str(pauses * works_ms)
 
 
 def mode_of_next(world, mode, running):
-    """Where a program goes beside those that run, in their modes; None: it waits."""
+    """Where the next program goes beside the running ones, whose modes are in `running`. None: it waits."""
     cores = {where: FREE - CORES * running.count(where) for where in HALVES}
     if mode == "adaptive":
         outcome = decided(world.place, (HOST,), cpu=cores["local"], request=QUARTER[1], far_cpu=cores["remote"])["outcome"]
@@ -61,7 +61,7 @@ def mode_of_next(world, mode, running):
 
 
 def next_of(world, mode, waiting, running):
-    """(which of those that wait goes, where); None: none of them."""
+    """(index of the waiting program that goes next, where). None: all wait."""
     for i, (_, half) in enumerate(waiting if mode == "halves" else waiting[:1]):
         where = mode_of_next(world, half if mode == "halves" else mode, running)
         if where:
@@ -70,7 +70,7 @@ def next_of(world, mode, waiting, running):
 
 
 def set_took(world, mode, works_ms, pauses=PAUSES):
-    """Seconds until all of these are done, which come at once in this order."""
+    """Seconds until all of these programs are done. They come at once, in this order."""
     with ExitStack() as stack:
         node = stack.enter_context(world.node())
         began, running, is_full = time.monotonic(), {}, False
@@ -82,7 +82,7 @@ def set_took(world, mode, works_ms, pauses=PAUSES):
                 is_full = False
             found = None if is_full else next_of(world, mode, waiting, [where for where, _ in running.values()])
             if not found:
-                is_full = True  # until one ends
+                is_full = True  # until a program ends
                 time.sleep(0.01)
                 continue
             i, where = found
@@ -93,7 +93,7 @@ def set_took(world, mode, works_ms, pauses=PAUSES):
 
 
 def sets(world, modes, sizes, pauses=PAUSES):
-    """{mode: {size: [seconds, ...]}}, of those modes and as placement chooses."""
+    """{mode: {size: [seconds, ...]}}, for those modes and for placement's choice."""
     ran = {mode: {n: [] for n in sizes} for mode in (*modes, "adaptive")}
     for seed in range(world.seeds):
         order = random.Random(seed).sample(SET, len(SET))
@@ -105,7 +105,8 @@ def sets(world, modes, sizes, pauses=PAUSES):
 
 
 def against_best(took_s, modes):
-    """As placement chooses against the one of these that is best over all runs; took_s: {mode: [seconds, ...]}"""
+    """The time of placement's choice against that of the mode which is best over all runs. took_s: {mode: [seconds,
+    ...]}"""
     best = min(modes, key=lambda mode: estimate(took_s[mode]).mean)
     return ratios(took_s["adaptive"], took_s[best])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeGPU's growing number of containers: local devices are used up, then those over the network."""
+"""KubeGPU's growing number of containers: placement uses up local devices, then devices over the network."""
 
 import random
 import re
@@ -8,7 +8,7 @@ from draw import Axis, Line, lines
 from judge import estimate
 
 MOST = 16
-SHARE = 0.5  # of a device: what is free of a node is told by its sum
+SHARE = 0.5  # of a device; with halves the sum of a node's free shares tells how many fit
 NODES = {"a": (2, 8), "b": (2, 4), "c": (0, 32)}  # devices, cores
 OUTCOMES = ("local", "remote", "queued")
 
@@ -21,7 +21,7 @@ def spec(cores):
 
 
 def follow(cores, decisions):
-    """Whether nobody was sent over the network who had room on one node; how many had which outcome, one more each time."""
+    """(whether no container with room on one node went over the network, the outcomes, the curve of outcomes)."""
     free = {name: [n / SHARE, cpu] for name, (n, cpu) in NODES.items()}
     counts, is_kept, curve = dict.fromkeys(OUTCOMES, 0), True, []
     for wanted, decision in zip(cores, decisions):

@@ -7,7 +7,7 @@ from draw import Axis, bars
 from far import NETWORKS, Far, decided, loop_seconds, seconds
 from judge import estimate
 
-# Waiting for the device is what a late link makes slow: often, now and then, hardly ever; copying what a narrow one does.
+# A link with high latency slows waits for the device, which come often, now and then, or hardly ever. A narrow link slows copies.
 PROGRAMS = {"inference": partial(seconds, options=("--kernel-us=200", "--sync-every=2", "--count=600")),
             "stencil": partial(seconds, options=("--kernel-us=500", "--sync-every=5", "--count=500")),
             "training": partial(loop_seconds, steps=5)}
@@ -27,7 +27,7 @@ def times(world, factor):
 
 
 def gain(taken, by_program):
-    """Speed over that network against one at random, the mean of the programs."""
+    """The mean over the programs of the speed on that network against a random one."""
     gains = [sum(of.values()) / len(of) / of[taken] for of in by_program.values()]
     return sum(gains) / len(gains)
 

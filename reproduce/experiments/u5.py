@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeGPU's elastic shares: three programs come and go, and one pauses; what is idle is lent and given back."""
+"""KubeGPU's elastic shares: three programs start and end, and one pauses. Idle time is lent and given back."""
 
 import timeline
 from experiments import g7
@@ -13,7 +13,7 @@ NEAR = 0.02
 
 
 def returns(ran, program):
-    """Seconds from each of its returns, with the others at work, until it has its share again."""
+    """Seconds from each return of the program, with the others at work, until it has its share again."""
     out = []
     others = [spells(ran[name]) for name in ran if name != program.name]
     for begin, end in spells(ran[program.name])[1:]:

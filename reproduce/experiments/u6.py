@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KubeGPU's flow of decisions: a request for each leaf, asked of the engine, with the reason it gives."""
+"""KubeGPU's flow of decisions: one request to the engine for each leaf, and the reason of its decision."""
 
 from typing import NamedTuple
 
 from draw import matrix
 
 
-# One device beside four cores, and sixteen cores without a device, in one rack; networks by kind.
+# One node has a device and four cores, the other sixteen cores and no device; both are in one rack.
 NODES = ("{name: a, devices: 1, cpu: 4, memory: 16Gi, rack: r}", "{name: b, cpu: 16, rack: r}")
 FAR = ("{name: a, devices: 1, cpu: 4, memory: 16Gi, rack: r}", "{name: b, cpu: 16, rack: s}")
 THREE = (*FAR, "{name: c, cpu: 16, rack: r}")
@@ -15,7 +15,7 @@ SHARE, WHOLE, BIG, BIG_WHOLE = "request: 0.5, cpu: 1", "request: 1, cpu: 1", "re
 
 
 class Leaf(NamedTuple):
-    """The last task is the one that is asked for; the others have come before."""
+    """The decision on the last task counts. The other tasks come before it."""
     name: str
     tasks: tuple
     outcome: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wang et al.'s task set: twenty small trainings on two devices, whole or in parts."""
+"""Wang et al.'s task set: twenty small trainings on two devices, on whole ones or on shares."""
 
 import random
 
@@ -27,7 +27,7 @@ def end(world, shortest, longest, policies, **wish):
 
 
 def of_whole(world, shortest, longest, faster=1, **wish):
-    """faster: how many times as fast a training is that has a whole device."""
+    """Time until all are done against whole devices. A training with a whole device is `faster` times as fast."""
     ends = {policy: end(world, shortest, longest, [policy], **wish)[1][policy] for policy in ("whole", "default")}
     return ratios(ends["default"], [seconds / faster for seconds in ends["whole"]])
 

@@ -5,7 +5,7 @@ from draw import Axis, bars
 from judge import estimate, ratios
 from node import SETTLE_S, busy
 
-# High works for 50 ms, then 20 ms on the processor: some 70 % of the device.
+# High priority works for 50 ms, then for 20 ms on the processor: some 70 % of the device.
 WORKS_MS, PAUSES_MS = 50, 20
 OTHER_WORKS_MS = {"short": WORKS_MS // 2, "long": 2 * WORKS_MS}
 HIGH = ("--request", "0.8", "--class", "latency", "--memory", "10%")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wang et al.'s classes: who may join whom on a device, each cell asked of the engine."""
+"""Wang et al.'s classes: which may share a device, one request to the engine for each cell."""
 
 from draw import matrix
 
 CLASSES = ("latency", "standard", "opportunistic")  # 0, 1, 2
 SMALL, HALF, MOST = 0.05, 0.5, 0.85
 
-# Who is there, in the order in which they came: (class, request). All that the rules allow to be.
+# The present tenants in the order in which they came: (class, request). All sets that the rules allow.
 COMPANIES = {
     "nobody": (),
     "0": ((0, SMALL),),
