@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where something listens: "HOST:PORT", "192.0.2.7:7007", "[2001:db8::7]:7007",
- * "[fe80::7%eth0]:7007". The one parser of such text, and the sockets behind it. Errors name the
- * value and what would be right; the caller puts the option's name before it. Any thread.
+ * Addresses of sockets in the form "HOST:PORT", "192.0.2.7:7007", "[2001:db8::7]:7007" or
+ * "[fe80::7%eth0]:7007": the only parser of such text, and the sockets that listen there. An error
+ * message gives the faulty value and the expected form; the caller puts the option's name before
+ * it. Any thread.
  */
 #ifndef BASE_ADDRESS_H
 #define BASE_ADDRESS_H
@@ -17,7 +18,7 @@
 
 #define ADDRESS_HOST 256u
 #define ADDRESS_PORT 8u
-/* Of a numeric one, with a scope: as address_peer() writes it. */
+/* Size of a numeric address with its scope, as address_peer() writes it. */
 #define ADDRESS_NUMERIC 64u
 #define ADDRESS_TEXT (ADDRESS_HOST + ADDRESS_PORT + 4)
 
@@ -25,51 +26,63 @@ struct address {
 	char host[ADDRESS_HOST]; /* without brackets; "": all addresses of this machine */
 	char port[ADDRESS_PORT];
 	uint16_t number; /* the port */
-	int family;      /* AF_INET or AF_INET6 of a numeric one, else AF_UNSPEC */
+	int family;      /* AF_INET or AF_INET6 if the host is numeric, else AF_UNSPEC */
 };
 
 enum address_forms {
-	ADDRESS_ANY_HOST = 1u << 0, /* ":PORT" too */
-	/* "2001:db8::7:7007" too, as a manifest writes $(POD_IP):7007. */
+	ADDRESS_ANY_HOST = 1u << 0, /* also accept ":PORT" */
+	/*
+	 * Also accept "2001:db8::7:7007": the text that $(POD_IP):7007 in a pod's manifest expands
+	 * to.
+	 */
 	ADDRESS_BARE = 1u << 1,
-	ADDRESS_IS_NUMERIC = 1u << 2, /* no names */
-	ADDRESS_ANY_PORT = 1u << 3,   /* 0 too: one that is free */
+	ADDRESS_IS_NUMERIC = 1u << 2, /* refuse host names */
+	/* also accept port 0, for which the kernel picks a free port */
+	ADDRESS_ANY_PORT = 1u << 3,
 };
 
-/* -EINVAL with a sentence. */
+/* forms: a mask of enum address_forms. Returns 0 or -EINVAL. */
 int address_parse(
 	struct str text, unsigned int forms, struct address *ret_address, struct error *err);
 
 /*
- * The host that a text begins with, up to a ':' or its end: a name, an address of IPv4, or one of
- * IPv6 in brackets, which ret_host is without; ret_rest is what follows. -EINVAL with a sentence.
+ * Splits the host off the beginning of a text, up to a ':' or the end. The host is a name, an IPv4
+ * address, or an IPv6 address in brackets; ret_host is without the brackets. ret_rest is the
+ * remaining text, which begins with ':' or is empty. Returns 0 or -EINVAL.
  */
 int address_parse_host(
 	struct str text, struct str *ret_host, struct str *ret_rest, struct error *err);
 
-/* "192.0.2.7", "2001:db8::7", "fe80::7%eth0": AF_INET or AF_INET6; AF_UNSPEC: none. */
+/* AF_INET for "192.0.2.7"; AF_INET6 for "2001:db8::7" and "fe80::7%eth0"; else AF_UNSPEC. */
 int address_family(struct str host);
 
-/* -EINVAL with a sentence where a "%eth0" behind the host names no interface of this machine. */
+/* Returns -EINVAL if the host ends in "%eth0" and this machine has no interface eth0, else 0. */
 int address_check_scope(struct str host, struct error *err);
 
-/* HOST:PORT, with brackets where it needs them. -ENAMETOOLONG. */
+/* Writes "HOST:PORT", with an IPv6 host in brackets. Returns 0 or -ENAMETOOLONG. */
 int address_format(const char *host, const char *port, char *ret_text, size_t size);
 
-/* "0.0.0.0", "::" or none: where one listens to all, and where nobody connects to. */
+/*
+ * Whether the host is "", "0.0.0.0" or "::": a server listens there on all addresses, and no client
+ * can connect there.
+ */
 bool address_is_all(const struct address *address);
 
 /*
- * A socket that listens there, the caller's; where the host is "" or "::", to IPv4 too. Of a name's
- * addresses it is the first, IPv4 before IPv6. Flags are those of socket(2), close-on-exec too if
- * it shall be. -EINVAL with a sentence: there is no such host; -errno. Names may block.
+ * Returns a socket that listens at the address and that the caller owns. With the host "" or "::"
+ * the socket also accepts IPv4. For a name it is the first address that works, IPv4 before IPv6.
+ * flags are those of socket(2): pass SOCK_CLOEXEC to get a close-on-exec socket. Returns -EINVAL if
+ * the host cannot be resolved, or the -errno of the failed call. Blocks while a name is resolved.
  */
 int address_listen(const struct address *address, int flags, int backlog, struct error *err);
 
-/* The port that a socket is bound to; 0: none, as of a unix socket. */
+/* The port that a socket is bound to; 0 if it has none, as a unix socket. */
 uint16_t address_port_of(int fd);
 
-/* Who is at the other end, numeric, IPv4 as such whatever the socket; "" where it is not known. */
+/*
+ * Writes the numeric address of a socket's peer, an IPv4 peer of an IPv6 socket as IPv4; "" if the
+ * address is unknown.
+ */
 void address_peer(int fd, char *ret_text, size_t size);
 
 #endif

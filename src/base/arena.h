@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that ends all at once: what belongs to one object (its texts, its arrays) is taken from
- * its arena piece by piece and freed together. Nothing taken is ever given back alone. One thread.
+ * Memory that is freed all at once: an object's texts and arrays are taken from its arena piece by
+ * piece, and arena_done() frees all of them. No piece can be freed alone. One thread.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
@@ -12,22 +12,22 @@
 
 struct arena_block;
 
-/* All zero is an empty one. */
+/* A zeroed struct is an empty arena. */
 struct arena {
 	struct arena_block *blocks; /* the newest first */
-	size_t size;                /* of the newest block */
-	size_t used;                /* ... and how much of it is taken */
+	size_t size;                /* bytes of the newest block */
+	size_t used;                /* bytes taken from the newest block */
 };
 
 void arena_done(struct arena *a);
 
-/* n zeroed bytes, aligned for any type; NULL when out of memory. */
+/* Returns n zeroed bytes, aligned for any type; NULL when out of memory. */
 void *arena_take(struct arena *a, size_t n);
 
-/* As arena_take() for n items; also NULL when the product is too large. */
+/* As arena_take() for n items of `item` bytes; also NULL if the product overflows. */
 void *arena_take_array(struct arena *a, size_t n, size_t item);
 
-/* A terminated copy. */
+/* Returns a terminated copy; NULL when out of memory. */
 char *arena_dup(struct arena *a, struct str s);
 
 #endif

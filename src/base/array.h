@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays on the heap that grow. */
+/* Heap arrays that grow. */
 #ifndef BASE_ARRAY_H
 #define BASE_ARRAY_H
 
@@ -7,9 +7,10 @@
 #include <stdint.h>
 
 /*
- * Makes room for at least n items of `item` bytes in *array, a pointer of any type that is NULL
- * while *room is 0: doubling, so that one more each time costs little. New room is zero. -ENOMEM
- * leaves both as they were. The array stays the caller's, for free().
+ * Grows *array until it has room for at least n items of `item` bytes. `array` points to a pointer
+ * of any type that is NULL while *room is 0. The room doubles, so appending an item costs O(1) on
+ * average; new room is zeroed. Returns 0, or -ENOMEM and changes neither. The caller frees the
+ * array with free().
  */
 int array_grow(void *array, uint32_t *room, size_t n, size_t item);
 

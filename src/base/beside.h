@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of divvy's own, looked for from the folder of the running program, so that a build folder
- * and an installed tree both work as they are. Any thread.
+ * Finds divvy's own files relative to the folder of the running program, so that a build folder and
+ * an installed tree work alike. Any thread.
  */
 #ifndef BASE_BESIDE_H
 #define BASE_BESIDE_H
@@ -11,13 +11,17 @@
 #include "base/error.h"
 
 /*
- * The real path of `name` in the first of the folders (relative to the running program's; NULL
- * behind the last) that has it so that access(2) grants `mode`. -ENOENT, -ENAMETOOLONG.
+ * Looks for `name` in the folders, in order, and takes the first file for which access(2) grants
+ * `mode`. The folders are relative to the running program's folder; NULL ends the list. Writes the
+ * file's real path. Returns 0, -ENOENT if no folder has the file, or -ENAMETOOLONG.
  */
 int beside_find(
 	const char *const *folders, const char *name, int mode, char *ret_path, size_t size);
 
-/* A program that another one of divvy's starts ("divvy-remote-server"). -ENOENT in words. */
+/*
+ * Finds a program that another program of divvy starts, such as "divvy-remote-server". Errors as
+ * beside_find().
+ */
 int beside_find_program(const char *name, char *ret_path, size_t size, struct error *err);
 
 #endif

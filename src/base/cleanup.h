@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ownership that ends with the block: `_cleanup_free_ char *p = NULL; _cleanup_close_ int fd = -1;`
- * Every such local is initialised where it is declared. TAKE_PTR and TAKE_FD hand the value over
- * and leave an empty one behind. The functions behind preserve errno.
+ * Every such local is initialised where it is declared. TAKE_PTR and TAKE_FD return the value and
+ * leave an empty value in the variable. The cleanup functions preserve errno.
  */
 #ifndef BASE_CLEANUP_H
 #define BASE_CLEANUP_H
@@ -25,7 +25,7 @@
 		_taken; \
 	})
 
-/* Makes `fn_p(type *)` for `_cleanup_`, out of `fn(type)` that accepts an empty value. */
+/* Defines `fn_p(type *)` for `_cleanup_` from `fn(type)`, which has to accept an empty value. */
 #define DEFINE_CLEANUP(type, fn) \
 	static inline void fn##_p(type *p) \
 	{ \
@@ -35,7 +35,9 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* Each argument once; the counter keeps nested uses from shadowing one another. */
+/*
+ * MIN and MAX evaluate each argument once; __COUNTER__ keeps nested uses from shadowing variables.
+ */
 #define MIN(a, b) MIN_NAMED(a, b, __COUNTER__)
 #define MIN_NAMED(a, b, id) MIN_OF(a, b, JOIN(_min_a, id), JOIN(_min_b, id))
 #define MIN_OF(a, b, x, y) \

@@ -19,21 +19,27 @@
 /* "No deadline": later than any time. */
 #define CLOCK_NEVER UINT64_MAX
 
-/* Stops while the machine is suspended. Cannot fail; about 20 ns, no system call on x86-64. */
+/*
+ * Stops while the machine is suspended. Cannot fail; takes about 20 ns, without a system call on
+ * x86-64.
+ */
 uint64_t clock_now_ns(void);
 
-/* Goes on while the machine is suspended. */
+/* Continues while the machine is suspended. */
 uint64_t clock_boot_ns(void);
 
-/* Since 1970, jumps when the administrator sets the clock: for display and records only. */
+/*
+ * Nanoseconds since 1970. Jumps when the administrator sets the clock: only for display and
+ * records.
+ */
 uint64_t clock_real_ns(void);
 
 /* Sleeps until clock_now_ns() has reached the deadline; signals do not shorten it. */
 void clock_sleep_until_ns(uint64_t deadline_ns);
 
 /*
- * How late the kernel may wake this thread from a timed wait (its default is 50 us); 0 is refused
- * with -EINVAL since the kernel takes it for "the default". Children inherit it.
+ * Sets how late the kernel may wake this thread from a timed wait (default: 50 us). Children
+ * inherit the value. Returns -EINVAL for 0, because the kernel would take it as "the default".
  */
 int clock_set_slack_ns(uint64_t slack_ns);
 
@@ -50,20 +56,20 @@ static inline uint64_t clock_add_ns(uint64_t t_ns, uint64_t delta_ns)
 }
 
 /*
- * The state of a thread that waits for signs of life from others, and looks for them more often
- * than every CLOCK_PAUSE_NS. Begins as all 0. One thread.
+ * State of a thread that waits for signs of life from peers and checks for them more often than
+ * every CLOCK_PAUSE_NS. A zeroed struct is the start. One thread.
  */
 struct clock_listener {
-	uint64_t looked_ns; /* at the last look; 0: there was none */
+	uint64_t looked_ns; /* time of the last look; 0: none yet */
 	uint64_t from_ns;   /* silence before this time does not count */
 };
 
 #define CLOCK_PAUSE_NS (2 * NSEC_PER_SEC)
 
 /*
- * Notes that the listener looks at now_ns. Call it at each look, also while there is no peer. When
- * the listener has not run for longer than CLOCK_PAUSE_NS (the machine stood still, or gave it no
- * processor), its peers may have had the same pause: their silence counts from now on.
+ * Notes that the listener looks at now_ns. Call it at each look, also while there is no peer. If
+ * the listener has not run for longer than CLOCK_PAUSE_NS, the machine was stopped or overloaded.
+ * Its peers may have had the same pause, so their silence counts only from now on.
  */
 static inline void clock_look(struct clock_listener *listener, uint64_t now_ns)
 {
@@ -72,7 +78,7 @@ static inline void clock_look(struct clock_listener *listener, uint64_t now_ns)
 	listener->looked_ns = now_ns;
 }
 
-/* How long a peer that was last heard at then_ns was silent at the last look, in nanoseconds. */
+/* Nanoseconds that a peer, last heard at then_ns, had been silent at the last look. */
 static inline uint64_t clock_silent_ns(const struct clock_listener *listener, uint64_t then_ns)
 {
 	return clock_since_ns(listener->looked_ns, MAX(then_ns, listener->from_ns));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An error with its sentence.
+ * An error code with its message.
  *
  * A function that can fail in more than one way takes a `struct error *err` last and returns
- * `fail(err, ENOENT, "open '%s'", path)`: -ENOENT, with the sentence in err. err may be NULL (then
- * the sentence is dropped), lives in the caller's memory, and is only written on failure.
- * No heap and no lock: works out of memory, in a hooked program, and can be sent over a socket.
- * errno is preserved. Any thread.
+ * `fail(err, ENOENT, "open '%s'", path)`. That call returns -ENOENT and writes the message to err.
+ * err is the caller's memory; it may be NULL, and is written only on failure. Nothing here
+ * allocates or locks: errors work out of memory, in a hooked program, and can be sent over a
+ * socket. All functions preserve errno. Any thread.
  */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
@@ -16,14 +16,14 @@ struct error {
 	char msg[256]; /* always terminated; cut with "..." when longer */
 };
 
-/* Records the sentence, returns -code. A code that is not a positive errno becomes EINVAL. */
+/* Writes code and message; returns -code. A code that is not an errno becomes EINVAL. */
 int fail(struct error *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* As fail(), and adds ": " and the text of the code, for what the system refused. */
+/* As fail(), and appends ": " and strerror's text of the code, for a failed system call. */
 int fail_errno(struct error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Puts "context: " before the sentence already there and returns r unchanged. */
+/* Puts "context: " before the message that err already has; returns r unchanged. */
 int fail_within(struct error *err, int r, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -5,16 +5,22 @@
  *     HEAP_HEAD(deadlines, struct timer *);
  *     HEAP_DEFINE(deadlines, struct timer *, timer_is_before, timer_set_at)
  *
- * HEAP_HEAD declares `struct deadlines`, empty when zeroed, whose owner frees v. HEAP_DEFINE then
- * defines the functions below. is_before(a, b) and set_at(item, at) are functions or macros of
- * items: is_before is a strict order, which no item in the heap may change by itself; set_at notes
- * the item's place in v, for _remove and _moved, or is HEAP_NO_PLACE. Nothing blocks or locks.
+ * HEAP_HEAD declares `struct deadlines`. A zeroed struct is an empty heap, and its owner frees v.
+ * HEAP_DEFINE defines the functions below. is_before(a, b) and set_at(item, at) are functions or
+ * macros of items. is_before is a strict order; an item's rank may change only with a call of
+ * _moved. set_at stores the item's index in v, for _remove and _moved; HEAP_NO_PLACE stores
+ * nothing. Nothing blocks or locks.
  *
- * int deadlines_reserve(h, n): makes room for n items. -ENOMEM leaves the heap as it was.
+ * int deadlines_reserve(h, n): makes room for n items. -ENOMEM leaves the heap unchanged.
+ *
  * void deadlines_add(h, item): adds an item, for which the caller has reserved room. O(log n).
+ *
  * type deadlines_take(h): removes and returns the first of n > 0 items. O(log n).
+ *
  * void deadlines_remove(h, at): removes the item v[at]. O(log n).
- * void deadlines_moved(h, at): restores the order around v[at], whose rank has changed. O(log n).
+ *
+ * void deadlines_moved(h, at): restores the order after the rank of v[at] has changed. O(log n).
+ *
  * void deadlines_order(h): makes a heap of n items that the caller wrote to v. O(n).
  */
 #ifndef BASE_HEAP_H
@@ -35,7 +41,10 @@
 
 #define HEAP_FUNCTION __attribute__((unused)) static inline
 
-/* _up and _down put the item into v[at], which is free, or where it belongs beyond that. */
+/*
+ * _up and _down fill the empty slot v[at]: they move other items until the new item's slot is
+ * found.
+ */
 #define HEAP_DEFINE(name, type, is_before, set_at) \
 	HEAP_FUNCTION void name##_up(struct name *h, uint32_t at, type item) \
 	{ \

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The variables that programs of divvy's own which serve others (links, workers) keep of the
- * environment that they are started in. It is a list: what else stands in a daemon's or a user's
- * environment, such as somebody's credentials, is nothing that a worker's program may ever reach.
- * Any thread, as long as none changes the environment.
+ * The environment variables that links and workers inherit. It is an allowlist, because a worker
+ * serves other people's programs: they must not reach other variables of a daemon or user, such as
+ * credentials. Any thread, while no thread changes the environment.
  */
 #ifndef BASE_INHERIT_H
 #define BASE_INHERIT_H
@@ -18,13 +17,13 @@ enum inherit_by {
 
 #define INHERIT_MAX 64u
 
-/* Is a variable of that name kept? n: of its bytes. */
+/* Whether that program inherits the variable. n: bytes of the name. */
 bool inherit_is_kept(enum inherit_by by, const char *name, size_t n);
 
 /*
- * Puts `more` ("NAME=value", NULL behind the last; NULL: nothing) and what is kept of ours, where
- * `more` does not have it, behind one another, and NULL at the end. The texts are borrowed. Returns
- * how many: at most INHERIT_MAX, whatever is beyond is left out.
+ * Fills an environment: first all of `more` ("NAME=value", ended by NULL; NULL: none), then the
+ * inherited variables that `more` does not set, then NULL. The texts are borrowed. Returns the
+ * number of variables, at most INHERIT_MAX; further variables are dropped.
  */
 size_t inherit_fill(
 	enum inherit_by by, const char *const *more, const char *ret_env[INHERIT_MAX + 1]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines for the operator on stderr: "divvyd: sentence". For programs' main files and daemons;
- * library code returns errors instead and logs at debug at most. One write per line, so lines of
- * several threads do not mix. Under systemd the level is passed on in the journal's form.
+ * Log lines for the operator on stderr: "divvyd: sentence". For main files and daemons; library
+ * code returns errors instead and logs at most at debug. Each line is one write, so lines of
+ * several threads do not mix. Under systemd a line begins with its priority in the journal's form.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -15,17 +15,18 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /*
- * Once, at the start of main, before there are threads. The name is borrowed for good. The level is
- * info, or what the environment's DIVVY_LOG says: error, warn, info, debug; else a warning.
+ * Call it once, at the start of main, before there are threads. Keeps the pointer to the name.
+ * Takes the level from $DIVVY_LOG (error, warn, info, debug), default info, and warns of another
+ * value.
  */
 void log_init(const char *program);
 
 void log_set_level(enum log_level level);
-/* What a program's --log says: a name as in DIVVY_LOG. -EINVAL says what would be one. */
+/* Sets the level for a program's --log, with the names of DIVVY_LOG. -EINVAL for another name. */
 int log_set_option(const char *name, struct error *err);
 bool log_is_on(enum log_level level);
 
-/* errno is preserved; a line is cut at 1 KiB; control characters are shown as '?'. */
+/* Preserves errno. Cuts the line at 1 KiB and shows control characters as '?'. */
 void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_error(...) log_at(LOG_LEVEL_ERROR, __VA_ARGS__)
@@ -35,9 +36,9 @@ void log_line(enum log_level level, const char *fmt, ...) __attribute__((format(
 #define log_at(level, ...) (log_is_on(level) ? log_line(level, __VA_ARGS__) : (void)0)
 
 /*
- * For lines that somebody else can cause as often as he likes: LOG_LIMIT_LINES of them in
- * LOG_LIMIT_NS. True: it may be written; *ret_unsaid are those before it that were not, to be
- * mentioned. Zeroed at the start; one thread.
+ * Limits lines that other people can cause without bound to LOG_LIMIT_LINES in LOG_LIMIT_NS.
+ * Returns true if the line may be written. *ret_unsaid is then the number of lines suppressed
+ * before, for the caller to mention. Zeroed at the start; one thread.
  */
 #define LOG_LIMIT_LINES 10u
 #define LOG_LIMIT_NS (UINT64_C(10) * 1000000000)

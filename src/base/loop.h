@@ -3,14 +3,13 @@
  * The event loop of a daemon: file descriptors (epoll, level triggered) and timers in nanoseconds
  * (one timerfd, which the kernel's timer slack does not delay). One thread; nothing here locks.
  *
- * Sources and timers are the caller's memory, usually inside the object they serve. A callback may
- * add, change and remove any of them, its own included, and free their memory right after: a
- * removed source is blotted out of the batch under way, and the loop touches nothing of a source
- * once its callback has been called. No callback comes after a removal. The one thing a callback
- * may not do is to run the loop.
+ * Sources and timers are the caller's memory, usually inside the object that they serve. A callback
+ * may add, change and remove any source or timer, its own included, and free the memory right
+ * after. The loop removes such a source from the current batch, and does not touch a source after
+ * its callback. No callback comes after a removal. A callback must not run the loop.
  *
- * In a batch, descriptors come first, then the timers that were due when the batch began, by
- * deadline and, where equal, by the order of their arming; each timer once.
+ * In a batch, descriptors come first. Then come the timers that were due when the batch began, by
+ * deadline, then by the order in which they were armed; each timer once.
  */
 #ifndef BASE_LOOP_H
 #define BASE_LOOP_H
@@ -26,11 +25,14 @@ struct loop;
 struct loop_io;
 struct loop_timer;
 
-/* events: EPOLLIN and so on; EPOLLERR and EPOLLHUP come unasked. */
+/* events: EPOLLIN and so on; EPOLLERR and EPOLLHUP are always delivered. */
 typedef void loop_io_fn(struct loop_io *io, uint32_t events);
 typedef void loop_timer_fn(struct loop_timer *timer, uint64_t now_ns);
 
-/* Zeroed means "not in a loop"; removing that is fine. The fields are the loop's, data aside. */
+/*
+ * Zeroed means "not in a loop"; removing it then does nothing. Only `data` is the caller's to
+ * write.
+ */
 struct loop_io {
 	struct loop *loop;
 	loop_io_fn *fn;
@@ -51,22 +53,24 @@ struct loop_timer {
 
 int loop_new(struct loop **ret_loop);
 
-/* Forgets what is still in it; their memory stays the callers'. NULL is fine. */
+/* Drops the remaining sources and timers, whose memory stays the callers'. Accepts NULL. */
 void loop_free(struct loop *loop);
 void loop_free_p(struct loop **loop);
 #define _cleanup_loop_ __attribute__((cleanup(loop_free_p)))
 
-/* -EEXIST when that descriptor is in the loop already, -EPERM for a plain file. */
+/* Returns -EEXIST if the descriptor is already in the loop, -EPERM for a regular file. */
 int loop_add_io(struct loop *loop, struct loop_io *io, int fd, uint32_t events, loop_io_fn *fn);
-/* Waits for other events from now on; 0 keeps it, silent but for errors. */
+/*
+ * Waits for other events from now on. With 0 the source stays, and reports only errors and hangups.
+ */
 int loop_mod_io(struct loop_io *io, uint32_t events);
 void loop_remove_io(struct loop_io *io);
 
-/* Not armed at first. -ENOMEM is possible here and nowhere later. */
+/* The timer is not armed yet. Only this function can return -ENOMEM; arming cannot fail. */
 int loop_add_timer(struct loop *loop, struct loop_timer *timer, loop_timer_fn *fn);
 /*
- * Arms it, or moves it; a deadline in the past fires in this batch or the next, that of a timer
- * which has just fired after all others that are due. O(log n).
+ * Arms or moves the timer. A deadline in the past fires in this batch or the next. A timer that has
+ * just fired then comes after all other due timers. O(log n).
  */
 void loop_set_timer(struct loop_timer *timer, uint64_t deadline_ns);
 void loop_cancel_timer(struct loop_timer *timer);
@@ -78,16 +82,16 @@ static inline bool loop_timer_is_armed(const struct loop_timer *timer)
 }
 
 /*
- * Waits until something is due, at most until the deadline (CLOCK_NEVER: for ever; 0: not at all),
- * and runs one batch. Returns the number of callbacks, or -errno.
+ * Waits until a source or timer is due, at most until the deadline (CLOCK_NEVER: for ever; 0: not
+ * at all), and runs one batch. Returns the number of callbacks, or -errno.
  */
 int loop_run_once(struct loop *loop, uint64_t deadline_ns);
 
-/* Batches until loop_stop(); returns what that was given, or -errno. */
+/* Runs batches until loop_stop(), and returns the result passed there, or -errno. */
 int loop_run(struct loop *loop);
 void loop_stop(struct loop *loop, int result);
 
-/* The time at which the batch under way began. */
+/* The time at which the current batch began. */
 uint64_t loop_now_ns(const struct loop *loop);
 
 #endif

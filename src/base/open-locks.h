@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where ranges begin that open file descriptions have locked (F_OFD_SETLK), in all processes. Such
- * a lock ends with the last copy of its descriptor, also one on its way through a socket, and the
- * kernel lists all of them in /proc/locks. Every process can lock ranges of its own files.
+ * Start offsets of the ranges that open file descriptions of all processes have locked
+ * (F_OFD_SETLK). Such a lock ends with the last copy of its descriptor, also a copy in transit
+ * through a socket; the kernel lists all locks in /proc/locks. Any process can lock ranges of files
+ * that it has open.
  */
 #ifndef BASE_OPEN_LOCKS_H
 #define BASE_OPEN_LOCKS_H
@@ -18,9 +19,9 @@ struct open_locks {
 	size_t n;
 };
 
-/* Any thread; may take milliseconds. -errno: nothing is known, and *ret is untouched. */
+/* Reads /proc/locks; may take milliseconds. On -errno *ret is untouched. Any thread. */
 int open_locks_read(struct open_locks *ret);
-/* The text of /proc/locks. */
+/* Parses the text of /proc/locks. Returns 0 or -ENOMEM. */
 int open_locks_parse(struct str text, struct open_locks *ret);
 bool open_locks_has(const struct open_locks *locks, uint64_t start);
 void open_locks_done(struct open_locks *locks);

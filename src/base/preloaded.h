@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For libraries that programs have preloaded: the program's libc may be musl, which ends the
- * program if such a library lacks a symbol. Any thread.
+ * For libraries that divvy preloads into programs. The program's libc may be musl, whose loader
+ * ends the program if such a library needs a symbol that musl lacks. Any thread.
  */
 #ifndef BASE_PRELOADED_H
 #define BASE_PRELOADED_H
@@ -9,8 +9,8 @@
 #include <errno.h>
 
 /*
- * pthread_atfork, as both libcs have it. glibc's is a piece of each library that calls the first
- * function, which is in libc.so; musl's is in its libc.so itself.
+ * pthread_atfork for both libcs. In glibc it is a static piece of each library that calls
+ * __register_atfork of libc.so; in musl it is in libc.so itself.
  */
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
 	void *dso) __attribute__((weak));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes: who is behind a pid. A pid alone names nobody for long; a pid together with its start
- * time (and the boot id across reboots) does. Functions return 0 or -errno. Any thread.
+ * Processes. The kernel reuses pids: only a pid together with its start time (across reboots also
+ * the boot id) identifies a process. Functions return 0 or -errno. Any thread.
  */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
@@ -20,63 +20,70 @@
 struct process_stat {
 	pid_t pid;
 	pid_t parent;
-	char name[PROCESS_NAME_SIZE]; /* what the process calls itself: for display only */
+	char name[PROCESS_NAME_SIZE]; /* the process sets this name itself: for display only */
 	char state;                   /* R S D Z T ... as in proc(5) */
-	uint64_t start_ticks;         /* since boot, in clock ticks: compare, do not compute */
+	uint64_t start_ticks;         /* since boot, in clock ticks: only for comparison */
 };
 
-/* The text of /proc/PID/stat; names with spaces and parentheses included. -EBADMSG if it is not. */
+/*
+ * Parses the text of /proc/PID/stat; the name may contain spaces and parentheses. -EBADMSG if the
+ * text has another form.
+ */
 int process_parse_stat(struct str text, struct process_stat *ret_stat);
 
-/* -ESRCH when there is no such process. A zombie still has one, with state 'Z'. */
+/* -ESRCH if there is no such process. A zombie is a process, with state 'Z'. */
 int process_read_stat(pid_t pid, struct process_stat *ret_stat);
 
 int process_start_ticks(pid_t pid, uint64_t *ret_ticks);
 
-/* Whether that very process still runs (a zombie does not). */
+/* Whether the process with this pid and start time still runs; false for a zombie. */
 bool process_is_alive(pid_t pid, uint64_t start_ticks);
 
 /*
- * A descriptor that polls readable when that process has ended; -ESRCH when it already has, or
- * when the pid has another start time by now. Close-on-exec.
+ * Returns a close-on-exec descriptor (pidfd) that polls readable when the process ends. -ESRCH if
+ * the process has ended, or if the pid now belongs to a process with another start time.
  */
 int process_open(pid_t pid, uint64_t start_ticks);
 
 /*
- * The real and the effective user of a process, as the kernel knows them. The owner of /proc/PID
- * is not that: the kernel shows root there for each process that is not dumpable.
+ * The real and the effective user of a process. The owner of /proc/PID is not reliable: the kernel
+ * shows root for each process that is not dumpable.
  */
 int process_uids(pid_t pid, uid_t *ret_real, uid_t *ret_effective);
 
-/* In a child, just forked: it is killed when its parent's thread ends, and ends if it has. */
+/*
+ * For a child right after fork: the kernel kills the child when the parent's thread ends. The child
+ * exits here if the parent has already ended.
+ */
 void process_end_with(pid_t parent);
 
-/* Children can be waited for, also where who has started us ignores the ends of its own. */
+/* Makes children waitable, also if the program that started us has set SIGCHLD to be ignored. */
 void process_await_children(void);
 
-/* A pidfd without the check. */
+/* A pidfd, without process_open()'s check of the start time. */
 int pidfd_new(pid_t pid);
 int pidfd_kill(int pidfd, int sig);
 
 /*
- * Whether any process was started with that entry ("NAME=value") in its environment: 1 or 0, or
- * -errno; -EACCES when it may be one of which the environment cannot be read: one in a pid
- * namespace below ours that was started in that time (as process_start_ticks() says). One within
- * execve(2) is missed: it has no environment then. Reads all of /proc: it may take milliseconds,
- * and without end where a process is stuck.
+ * Whether any process was started with that entry ("NAME=value") in its environment: 1, 0 or
+ * -errno. -EACCES means unknown: a process in a pid namespace below ours, started from since_ticks
+ * to until_ticks (as process_start_ticks()), does not let us read its environment. A process in the
+ * middle of execve(2) is missed, because it has no environment then. Reads all of /proc, which
+ * takes milliseconds, and blocks for as long as a process is stuck.
  */
 int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks);
 
 /*
- * Whether any process is in that cgroup ("/a/b") or below it, by the v2 hierarchy mounted at root:
- * 1, or 0, also when there is no such cgroup. -ENOTSUP where root is none or does not show it.
+ * Whether any process is in the cgroup `path` ("/a/b") or below it; root is the mount point of the
+ * v2 hierarchy. 1; 0, also if there is no such cgroup; -ENOTSUP if root is no v2 hierarchy or the
+ * path lies outside our cgroup namespace.
  */
 int cgroup_is_populated(const char *root, const char *path);
 
-/* The kernel's random id of this boot, as text. */
+/* The random id that the kernel gives each boot, as text. */
 int process_boot_id(char ret_id[static PROCESS_BOOT_ID_SIZE]);
 
-/* Blocks the signals in this thread and returns a signalfd (non-blocking) for them. */
+/* Blocks the signals in this thread and returns a non-blocking signalfd for them. */
 int signal_fd_new(const sigset_t *signals);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frame of a daemon or a tool, out of one description: its command line, --help, its man page,
- * and a daemon's signals and exit status. Every daemon has --log, --version and --help, every tool
- * has --help; --dump-man FOLDER, for the build, writes the man page. Main's thread, before there
- * are others.
+ * main() of a daemon or tool, from one description: command line, --help, man page, and a daemon's
+ * signals and exit status. Every daemon has --log, --version and --help, every tool has --help. The
+ * build calls --dump-man FOLDER to write the man page. Main thread, before other threads exist.
  */
 #ifndef BASE_PROGRAM_H
 #define BASE_PROGRAM_H
@@ -28,37 +27,42 @@ struct program_section {
 
 struct program {
 	const char *name;     /* "divvyd" */
-	const char *operands; /* "COMMAND"; NULL: it takes options only */
-	const char *summary;  /* for the man page's first line */
-	const char *sentence; /* of --help */
-	const char *help_end; /* a line behind the list; NULL: none */
-	const char *text;     /* of the man page's description, an empty line between paragraphs */
+	const char *operands; /* "COMMAND"; NULL: the program takes only options */
+	const char *summary;  /* for the first line of the man page */
+	const char *sentence; /* for --help */
+	const char *help_end; /* a line after the list of options; NULL: none */
+	const char *text;     /* description in the man page; an empty line separates paragraphs */
 	const char *see_also; /* "divvyd(8) divvy(1)" */
 	const struct option_row *options;
-	struct program_section commands;        /* before the options; without terms: none */
-	const struct program_section *sections; /* behind the options */
+	struct program_section commands;        /* listed before the options; without terms: none */
+	const struct program_section *sections; /* printed after the options */
 	size_t n_sections;
-	/* What can be said only when all options are read; NULL: nothing. */
+	/* Checks that need all options; NULL: none. */
 	int (*finish)(void *options, struct error *err);
-	/* Writes further man pages; NULL: there are none. */
+	/* Writes further man pages; NULL: none. */
 	int (*dump_more)(const char *folder, struct error *err);
-	bool has_reload; /* SIGHUP is for it */
-	bool is_tool; /* no daemon: its page is in section 1, and it has no --log and --version */
+	bool has_reload; /* the program handles SIGHUP */
+	/* not a daemon: the page is in section 1, and --log and --version do not exist */
+	bool is_tool;
 };
 
 struct program_signals;
 
-/* SIGTERM and SIGINT: it is to end; is_reload: SIGHUP. */
+/* For SIGTERM and SIGINT, on which the program has to end; for SIGHUP is_reload is true. */
 typedef void program_signal_fn(void *data, bool is_reload);
 
-/* From then on until program_unwatch() they come from the loop; before, they wait. -errno. */
+/*
+ * The loop delivers signals to fn from now on until program_unwatch(); earlier signals stay pending
+ * until then. Returns 0 or -errno.
+ */
 int program_watch(
 	struct program_signals *signals, struct loop *loop, program_signal_fn *fn, void *data);
 void program_unwatch(struct program_signals *signals);
 
 /*
- * In a main.c: SIGTERM and SIGINT are blocked before the libraries get ready, which takes tens of
- * milliseconds. Who is told to end meanwhile ends as soon as it runs, and not by the signal.
+ * Put this in a main.c: it blocks SIGTERM and SIGINT before the libraries initialise, which takes
+ * tens of milliseconds. A program that receives such a signal meanwhile then ends by
+ * program_watch(), not by the signal.
  */
 #define PROGRAM_HOLDS_SIGNALS \
 	__attribute__((section(".preinit_array"), used)) static void (*const program_first)( \
@@ -68,21 +72,21 @@ void program_hold_signals(void);
 typedef int program_run_fn(void *options, struct program_signals *signals, struct error *err);
 
 /*
- * All of main: the exit status is 0, 1 when run has failed, or 2 when an option is wrong or run
- * says -EINVAL. Failures are logged. The signals are blocked and SIGPIPE is ignored before run.
+ * The whole of main. Returns the exit status: 0; 1 if run failed; 2 if an option is wrong or run
+ * returned -EINVAL. Logs failures. Blocks the signals and ignores SIGPIPE before run.
  */
 int program_main(
 	const struct program *program, program_run_fn *run, void *options, int argc, char **argv);
 
 /*
- * The command line alone: 0, 1 when it was one of those that only print, -EINVAL, -ERANGE. Operands
- * are moved together behind argv[0], with NULL behind the last.
+ * Parses the command line. Returns 0; 1 if an option such as --help only printed; -EINVAL; -ERANGE.
+ * Moves the operands to argv[1] and following, and ends them with NULL.
  */
 int program_parse(
 	const struct program *program, void *options, int argc, char **argv, struct error *err);
-/* --help's text. */
+/* Prints the text of --help. */
 void program_print_help(const struct program *program, FILE *file);
-/* Writes the man page into the folder, and the program's further ones. */
+/* Writes the man page into the folder, and the program's further pages by dump_more. */
 int program_dump_man(const struct program *program, const char *folder, struct error *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics as Prometheus reads them (its text format 0.0.4). A daemon declares them in tables: each
- * row has a name, a type, a help text and the field of a struct, the sample, which the daemon fills
- * before it writes the table. Names are snake_case with the unit in full and last, counters end in
- * _total; times are seconds, sizes bytes, shares parts of 1. A failure is the buf's. Any thread.
+ * Metrics in Prometheus' text format 0.0.4. A daemon declares metrics in tables. Each row has a
+ * name, a type, a help text and a field of a struct, the sample, which the daemon fills before it
+ * writes the table. Names are snake_case and end in the full unit, those of counters in _total.
+ * Times are in seconds, sizes in bytes, shares in parts of 1. The buf keeps failures. Any thread.
  */
 #ifndef BASE_PROM_H
 #define BASE_PROM_H
@@ -14,10 +14,13 @@
 
 #include "base/str.h"
 
-/* How long things took: from 0.1 ms to 100 s in steps of about 3, and beyond. Zeroed is empty. */
+/*
+ * Durations in buckets from 0.1 ms to 100 s, each about 3 times the previous one, and a bucket for
+ * longer ones. Zeroed is empty.
+ */
 #define PROM_BUCKETS 13u
 struct prom_histogram {
-	uint64_t n[PROM_BUCKETS + 1]; /* the last: longer than all */
+	uint64_t n[PROM_BUCKETS + 1]; /* the last: longer than 100 s */
 	uint64_t sum_ns;
 };
 void prom_observe(struct prom_histogram *histogram, uint64_t duration_ns);
@@ -30,15 +33,16 @@ struct prom_metric {
 	const char *name;
 	enum prom_type type;
 	const char *help;
-	/* by PROM_FIELD */
-	size_t at; /* in the sample */
+	/* Filled by PROM_FIELD. */
+	size_t at; /* offset in the sample */
 	enum prom_field field;
-	double per; /* what makes 1, as NSEC_PER_SEC does of nanoseconds; 0: the value itself */
+	/* divisor to the metric's unit, such as NSEC_PER_SEC for nanoseconds; 0: none */
+	double per;
 };
 
 /*
- * The end of a row: a field of the sample's struct, a bool, uint32_t or uint64_t. That of a
- * PROM_HISTOGRAM is a `const struct prom_histogram *`, and its table has no labels.
+ * The end of a row: a field of the sample's struct, of type bool, uint32_t or uint64_t. For a
+ * PROM_HISTOGRAM the field is a `const struct prom_histogram *`, and the table has no labels.
  */
 /* clang-format off */
 #define PROM_FIELD(sample, member) \
@@ -54,15 +58,15 @@ struct prom_table {
 	const struct prom_metric *metrics;
 	size_t n;
 	size_t sample_bytes;
-	/* Says by prom_label() whose sample it is; NULL: the only sample has no labels. */
+	/* Writes the sample's labels by prom_label(); NULL: the only sample has no labels. */
 	void (*label)(struct buf *out, const void *sample);
 };
 
-/* Appends all metrics, each with its value in each of the n samples, an array. */
+/* Appends every metric with its value in each of the n samples, an array. */
 void prom_add_table(
 	struct buf *out, const struct prom_table *table, const void *samples, size_t n_samples);
 
-/* Whatever text the value is, it stays within its quotes. */
+/* Appends a label; the value may be any text, since it is escaped. */
 void prom_label(struct buf *out, const char *key, const char *value);
 
 #endif

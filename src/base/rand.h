@@ -13,7 +13,7 @@ struct rand {
 	uint64_t state;
 };
 
-/* Any seed is a good one, 0 too. */
+/* Any seed is good, also 0. */
 static inline struct rand rand_seeded(uint64_t seed)
 {
 	return (struct rand){seed};
@@ -27,7 +27,7 @@ uint64_t rand_below(struct rand *r, uint64_t n);
 /* 0 <= x < 1, in steps of 2^-53. */
 double rand_unit(struct rand *r);
 
-/* From the kernel; -errno when it has none. */
+/* Fills p with random bytes of the kernel. Returns 0 or -errno. */
 int random_bytes(void *p, size_t n);
 
 #endif

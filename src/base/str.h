@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text: `struct str`, a borrowed piece by value, for parsing; `struct buf`, an owned growing one
- * with a maximum set at init. A str is not terminated; a buf always is. Functions on str neither
- * allocate nor fail.
+ * Text. `struct str` is a borrowed piece, passed by value, for parsing; it is not terminated.
+ * `struct buf` is an owned, terminated, growing text with a maximum set at init. Functions on str
+ * neither allocate nor fail.
  *
- * A buf remembers its first failure: append as often as you like, ask buf_error() once at the end.
+ * A buf keeps its first failure: append as often as you like and check buf_error() once at the end.
  */
 #ifndef BASE_STR_H
 #define BASE_STR_H
@@ -28,7 +28,7 @@ struct str {
 #define STR_FMT ".*s"
 #define STR_ARG(s) (int)((s).n > 4096 ? 4096 : (s).n), (s).p ? (s).p : ""
 
-/* The text of a terminated string; of NULL, the empty one. */
+/* The text of a terminated string; empty for NULL. */
 static inline struct str str_from(const char *text)
 {
 	return (struct str){text, text ? strlen(text) : 0};
@@ -47,67 +47,76 @@ static inline bool str_is(struct str a, const char *text)
 bool str_has_prefix(struct str s, struct str prefix);
 bool str_has_suffix(struct str s, struct str suffix);
 
-/* Takes the prefix off and returns true, or leaves s alone. */
+/* Removes the prefix and returns true, or returns false and leaves s unchanged. */
 bool str_skip_prefix(struct str *s, struct str prefix);
 bool str_skip_suffix(struct str *s, struct str suffix);
 
-/* Order by bytes, as strcmp. */
+/* Compares by bytes, as strcmp. */
 int str_compare(struct str a, struct str b);
 
-/* The place of the first c in s, or s.n. */
+/* The index of the first c in s, or s.n. */
 size_t str_find(struct str s, char c);
 
-/* Without the white space (space, tab, CR, LF) at both ends. */
+/* s without white space (space, tab, CR, LF) at both ends. */
 struct str str_trim(struct str s);
 
-/* The last line that is not blank, trimmed; STR_NONE if all are. */
+/* The last line that is not blank, trimmed; STR_NONE if all lines are blank. */
 struct str str_last_line(struct str text);
 
 /*
- * Takes the piece before the next sep off *rest. False when *rest is used up (its p is NULL):
- * "a,,b" has three pieces, "a," two, "" one, STR_NONE none.
+ * Cuts the piece before the next sep off *rest. Returns false when *rest is used up (its p is
+ * NULL): "a,,b" has three pieces, "a," two, "" one, STR_NONE none.
  */
 bool str_split(struct str *rest, char sep, struct str *ret_piece);
 
-/* The next run of bytes that are not white space; false when there is none left. */
+/* Cuts the next run of bytes that are not white space off *rest; false if none is left. */
 bool str_word(struct str *rest, struct str *ret_word);
 
 /*
- * How many letters to change, add or leave out make one of the other: for "did you mean". Longer
- * ones than STR_DISTANCE_MAX count as that far apart.
+ * Edit distance: the number of letters to change, add or remove to turn one text into the other,
+ * for "did you mean". STR_DISTANCE_MAX if a text is longer than that.
  */
 #define STR_DISTANCE_MAX 64u
 size_t str_distance(struct str a, struct str b);
 
-/* Bytes of the character of UTF-8 that s begins with (RFC 3629); 0 if with none, or s is empty. */
+/*
+ * The length in bytes of the UTF-8 character at the start of s (RFC 3629); 0 if s is empty or does
+ * not begin with a valid one.
+ */
 size_t str_utf8(struct str s);
 
-/* A terminated copy on the heap, the caller's; NULL when out of memory. */
+/* A terminated heap copy that the caller frees; NULL when out of memory. */
 char *str_dup(struct str s);
 
-/* A terminated copy in dst; -ENAMETOOLONG and an empty dst when it does not fit (size > 0). */
+/* A terminated copy in dst; -ENAMETOOLONG and an empty dst if it does not fit (size > 0). */
 int str_copy(char *dst, size_t size, struct str s);
 
-/* A '?' for each control character, so that a peer or a file's name cannot play with a terminal. */
+/*
+ * Replaces each control character by '?', so that text of a peer or a file name cannot control a
+ * terminal.
+ */
 void str_blank_controls(char *p, size_t n);
 
-/* Overwrites what is there, frees it and leaves NULL: for secrets. Of NULL, nothing. */
+/* Overwrites, frees and sets *text to NULL: for secrets. *text may be NULL. */
 void str_wipe(char **text);
 
-/* FNV-1a. For tables whose keys users choose there is base/hash.h. */
+/* FNV-1a. Use base/hash.h for tables whose keys users choose. */
 #define STR_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t str_hash(struct str s);
-/* Goes on from the hash of what precedes s. */
+/* Continues the hash of the text before s. */
 uint64_t str_hash_append(uint64_t hash, struct str s);
-/* The same over a terminated text and its 0, which parts it from the next; NULL is "". */
+/*
+ * Continues the hash over a terminated text and its final 0, which separates it from the next text.
+ * NULL counts as "".
+ */
 uint64_t str_hash_text(uint64_t hash, const char *text);
 
 struct buf {
-	char *p; /* n bytes and a 0; NULL while empty and never grown */
+	char *p; /* n bytes and a final 0; NULL while nothing was ever added */
 	size_t n;
 	size_t cap;
-	size_t max; /* of n */
-	int error;  /* sticky: 0, -ENOMEM or -EMSGSIZE (beyond max) */
+	size_t max; /* limit of n */
+	int error;  /* the first failure: 0, -ENOMEM, -EMSGSIZE (more than max) */
 };
 
 /* For `_cleanup_(buf_done) struct buf b = BUF_INIT(max);` */
@@ -116,26 +125,29 @@ struct buf {
 void buf_init(struct buf *b, size_t max_bytes);
 void buf_done(struct buf *b);
 
-/* Empties it and forgets its failure; keeps the memory. */
+/* Empties the buf and resets its failure; keeps the memory. */
 void buf_clear(struct buf *b);
 
-/* 0 or the sticky error. A failed append leaves what was there before. */
+/* Return 0 or the buf's failure. A failed append changes nothing. */
 int buf_add(struct buf *b, struct str s);
 int buf_add_byte(struct buf *b, char c);
 int buf_add_text(struct buf *b, const char *text);
 int buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int buf_addv(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
-/* Room for `extra` bytes more at p + n; the caller then adds to n what it has written there. */
+/* Makes room for `extra` more bytes at p + n. The caller writes there and adds the number to n. */
 int buf_reserve(struct buf *b, size_t extra);
 
 /* Removes the first n bytes. */
 void buf_consume(struct buf *b, size_t n);
 
-/* Keeps the first n bytes, of what may be fewer; its failure stays. */
+/* Keeps the first n bytes, or all if there are fewer; keeps the failure. */
 void buf_truncate(struct buf *b, size_t n);
 
-/* Hands the memory over, terminated, and leaves it empty; NULL if it has failed. */
+/*
+ * Returns the memory, terminated, and empties the buf; NULL if the buf has failed. The caller frees
+ * it.
+ */
 char *buf_take(struct buf *b);
 
 static inline int buf_error(const struct buf *b)

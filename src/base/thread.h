@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads of programs that our libraries are loaded into. One may be cancelled wherever a function
- * of libc waits: what it holds of ours would stay as it is for ever.
+ * For functions that run in threads of other people's programs. A program may cancel its thread
+ * wherever libc waits; a lock that our function holds would then stay held for ever.
  */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
@@ -21,7 +21,7 @@ static inline void thread_let_go(const int *before)
 	pthread_setcancelstate(*before, NULL);
 }
 
-/* Until the block ends the calling thread is not cancelled; a cancellation waits. */
+/* The calling thread is not cancelled until the block ends; a cancellation waits until then. */
 #define NOT_CANCELLED \
 	__attribute__((cleanup(thread_let_go), unused)) const int not_cancelled_ = thread_keep()
 
