@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A picture of shares over time, as SVG: one self-contained file that browsers, README pages and
- * rsvg-convert show alike. Pure: numbers in, text out. Floating point is for drawing only.
+ * Draws shares over time as SVG: one self-contained file for browsers, README pages and
+ * rsvg-convert. No I/O. Floating point is only for drawing. One thread at a time.
  */
 #ifndef CMDLINE_CHART_H
 #define CMDLINE_CHART_H
@@ -19,21 +19,21 @@
 #define CHART_MAX_BYTES (16u << 20)
 
 enum chart_style {
-	CHART_LINES,   /* a line for each tenant, its asked share dashed */
-	CHART_STACKED, /* areas on one another: together what the device did */
+	CHART_LINES,   /* a line for each tenant; its requested share is dashed */
+	CHART_STACKED, /* stacked areas; together they show the use of the device */
 };
 
 struct chart_series {
 	const char *name;
 	uint32_t asked_permille;
-	const double *share; /* n points of 0..1; negative: not there at that time */
-	double got; /* over the whole picture, for the legend; negative: the mean of the points */
+	const double *share; /* n_points values of 0..1; negative: the tenant was absent then */
+	double got;          /* used share for the legend, 0..1; negative: the mean of the points */
 };
 
 struct chart {
 	const char *title;
 	const char *subtitle;
-	bool simulated; /* said in the title, whatever that is */
+	bool simulated; /* appends "(simulated)" to the title */
 	enum chart_style style;
 	double start_s, step_s; /* time of the first point, and between points */
 	size_t n_points;
@@ -41,7 +41,10 @@ struct chart {
 	size_t n_series;
 };
 
-/* -EINVAL without points or with a step that is not above 0; -E2BIG above the maxima. */
+/*
+ * Appends the picture. -EINVAL without points or series, or if step_s is not above 0; -E2BIG above
+ * the maxima.
+ */
 int chart_svg(const struct chart *chart, struct buf *out, struct error *err);
 
 #endif

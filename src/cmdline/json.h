@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading answers. Nothing here fails. */
+/* Reads members of JSON answers. Nothing here fails. */
 #ifndef CMDLINE_JSON_H
 #define CMDLINE_JSON_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Members of an object that another version may have left out: 0, "", false. */
+/* A member that is absent, as in the answer of another version, reads as 0, "" or false. */
 static inline int64_t jint(const json_t *object, const char *name)
 {
 	const json_t *v = json_object_get(object, name);

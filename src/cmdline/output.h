@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What commands print: tables for people, JSON and YAML of the daemon's answer for programs. One
- * thread.
+ * Prints the results of commands: tables for people; JSON and YAML of the daemon's answer for
+ * programs. One thread.
  */
 #ifndef CMDLINE_OUTPUT_H
 #define CMDLINE_OUTPUT_H
@@ -24,19 +24,22 @@
 			.letter = 'o', .choices = "table json yaml" \
 	}
 
-/* Whether a table is asked; otherwise the value has been printed. Returns 1, 0 or -errno. */
+/*
+ * Returns 1 if --output asks for a table. Otherwise prints the value as JSON or YAML and returns 0,
+ * or -errno.
+ */
 int output_as_table(const struct cli_args *args, const json_t *value, struct error *err);
 
 int output_json(const json_t *value, struct error *err);
-/* YAML 1.2 block style; texts that could be read as something else are quoted. */
+/* YAML 1.2 in block style; quotes texts that could be read as another type. */
 void output_yaml(const json_t *value, struct buf *out);
 
 int output_table(const struct table *table, struct error *err);
 int output_buf(const struct buf *text, struct error *err);
-/* Whether all that has been printed is out. */
+/* Flushes stdout. Returns 0, or -errno if any write to stdout has failed. */
 int output_end(struct error *err);
 
-/* Says once on stdout that the devices are not real, where the answer says so. */
+/* Prints a line on stdout if the answer says that the devices are simulated. */
 void output_simulated(const json_t *answer);
 
 #endif

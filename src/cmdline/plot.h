@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plots as SVG: curves with their intervals, stacked areas, and a heat map; axes with units, names
- * beside what they name. Pure: numbers in, text out. Floating point is for drawing only.
+ * Draws plots as SVG: curves with intervals, stacked areas, and heat maps; axes with units, and
+ * names beside the curves. No I/O. Floating point is only for drawing. One thread at a time.
  */
 #ifndef CMDLINE_PLOT_H
 #define CMDLINE_PLOT_H
@@ -22,27 +22,30 @@ enum plot_unit { PLOT_NUMBER, PLOT_PERCENT, PLOT_SECONDS };
 struct plot_axis {
 	const char *label;
 	enum plot_unit unit; /* percent: values are 0..100 */
-	double min, max;     /* of what is shown; values beyond are cut */
-	bool is_log;         /* seconds only, min above 0 */
+	double min, max;     /* visible range; values outside are not drawn */
+	bool is_log;         /* logarithmic; for seconds only, min > 0 */
 };
 
 struct plot_series {
 	const char *name;
 	const double *x, *y;  /* n points; x rises */
-	const double *spread; /* half the interval around y; NULL: none is drawn */
+	const double *spread; /* half the height of the interval around y; NULL: no interval */
 	size_t n;
 };
 
 struct plot {
 	const char *title, *subtitle;
 	bool simulated;
-	bool is_stacked; /* areas on one another, over the x of the first */
+	bool is_stacked; /* stacked areas over the x of the first series */
 	struct plot_axis x, y;
 	const struct plot_series *series;
 	size_t n_series;
 };
 
-/* -EINVAL without points or with an empty axis; -E2BIG above the maxima. */
+/*
+ * Appends the picture. -EINVAL without series or points, for an empty axis, or for stacked series
+ * of different lengths; -E2BIG above the maxima.
+ */
 int plot_svg(const struct plot *plot, struct buf *out, struct error *err);
 
 struct plot_heat {
@@ -50,7 +53,7 @@ struct plot_heat {
 	bool simulated;
 	struct plot_axis x;
 	const char *y_label, *scale_label;
-	const double *value; /* 0..1; row by row, the first at the top */
+	const double *value; /* 0..1; row by row from the top */
 	size_t n_rows, n_columns;
 };
 

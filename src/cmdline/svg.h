@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What our pictures share: the frame with its titles, colours, text made safe for XML. A picture is
- * one self-contained file that browsers, README pages and rsvg-convert show alike. Pure.
+ * Parts that all pictures share: the frame with its titles, the colours, and escaped text. A
+ * picture is one self-contained file for browsers, README pages and rsvg-convert. Pure.
  */
 #ifndef CMDLINE_SVG_H
 #define CMDLINE_SVG_H
@@ -17,19 +17,19 @@
 
 struct svg_frame {
 	const char *title, *subtitle; /* subtitle may be NULL */
-	bool simulated;               /* said in the title, whatever that is */
-	double width, height, left;   /* left: where titles begin */
+	bool simulated;               /* appends "(simulated)" to the title */
+	double width, height, left;   /* left: x of the titles */
 };
 
 void svg_begin(const struct svg_frame *frame, struct buf *out);
 void svg_add_text(struct buf *out, const char *text);
 
-/* The colour of the i-th thing shown, "#rrggbb", the same in all pictures. */
+/* The colour of series i, "#rrggbb", the same in all pictures. */
 const char *svg_colour(size_t i);
 
 /*
- * Names beside what they name: moves the n heights apart so that each has `height`, none below
- * `bottom`, keeping their order. n is at most SVG_LABELS_MAX.
+ * Places n labels beside their curves: moves the heights y apart to at least `height`, with none
+ * beyond `bottom`, and keeps their order. n is at most SVG_LABELS_MAX.
  */
 #define SVG_LABELS_MAX 32
 void svg_place_labels(double *y, size_t n, double height, double bottom);
