@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON objects into structs, by tables of fields. A field that the table does not name, or whose
- * value has another type, is an error with a sentence that says where ("spec: tolerations: 2:
- * operator: ..."); the fields after it are read all the same, so that what could be understood of
- * an object is there. Lists and texts have a most. What is read belongs to the arena.
+ * Reads JSON objects into structs, by tables of fields. A field that the table does not name, or
+ * whose value has another type, is an error with its path ("spec: tolerations: 2: operator: ...").
+ * The reader continues after an error and returns the first one, so the struct has every field that
+ * could be read. Lists and texts have maximum sizes. The arena owns the results.
  *
- * null is as good as absent. A field with no reader is known and of no concern.
+ * null counts as absent. A field whose `read` is NULL is known and ignored.
  */
 #ifndef FIELDS_READ_H
 #define FIELDS_READ_H
@@ -23,20 +23,20 @@
 #define READ_TEXT_MAX 4096 /* bytes of a text that is kept */
 #define READ_NAME_MAX 127  /* bytes of a field's name in a file */
 
-/* Reads value into *into, of the type that the reader says. -EINVAL, -ENOTSUP, -E2BIG, -ENOMEM. */
+/* Reads value into *into, whose type the reader documents. -EINVAL, -ENOTSUP, -E2BIG, -ENOMEM. */
 typedef int read_fn(struct arena *arena, json_t *value, void *into, struct error *err);
 
 struct read_field {
 	const char *name;
-	read_fn *read; /* NULL: of no concern */
-	size_t offset; /* of what it reads into */
+	read_fn *read; /* NULL: ignored */
+	size_t offset; /* of the member that it sets */
 };
 
 #define READ_FIELD(type, member, name, reader) \
 	{ \
 		name, reader, offsetof(type, member) \
 	}
-/* The reader gets the struct itself, for what is more than one member. */
+/* Passes the whole struct to the reader, for a field that sets several members. */
 #define READ_WHOLE(name, reader) \
 	{ \
 		name, reader, 0 \
@@ -46,36 +46,40 @@ struct read_field {
 		name, NULL, 0 \
 	}
 
-/* 0, or the first error. */
+/* Returns 0 or the first error. */
 int read_fields(struct arena *arena, json_t *object, const struct read_field *fields, size_t n,
 	void *into, struct error *err);
 
-/* As read_fields, of an object whose other fields are of no concern. */
+/* As read_fields(), but ignores fields that the table does not name. */
 int read_some(struct arena *arena, json_t *object, const struct read_field *fields, size_t n,
 	void *into, struct error *err);
 
 /*
- * A table for the objects of a file (yaml.h), where the first error ends the reading and begins
- * with the line of its field: "line 3: cpu: 'x': ...". null is a value like others. `other` gets
- * what the table does not name, with `into`: 0 (it has been read) or the error.
+ * A table for the objects of a file (yaml.h). The first error ends the reading, and its message
+ * begins with the line: "line 3: cpu: 'x': ...". null is an ordinary value. `other` receives each
+ * field that the table does not name, with `into`, and returns 0 or an error.
  */
 struct read_table {
 	const struct read_field *fields;
 	size_t n;
-	const char *quote;  /* around a name that is there twice, or that `other` refuses */
-	bool is_dash_taken; /* '_' in a name means '-' */
+	/* put around the name in messages about a repeated name or by `other` */
+	const char *quote;
+	bool is_dash_taken; /* '_' in a name counts as '-' */
 	int (*other)(const struct read_table *table, const char *name, json_t *value, void *into,
 		struct error *err);
 };
 
 /*
- * As read_fields, by a table for files. A reader's sentence that begins with a blank follows the
- * field's name without a colon. The readers have no arena. -EEXIST: a field is there twice.
+ * As read_fields(), by a table for files. A reader's message that begins with a blank follows the
+ * field's name without a colon. Readers receive NULL as arena. -EEXIST: the field occurs twice.
  */
 int read_lined(const struct yaml_file *file, json_t *object, const struct read_table *table,
 	void *into, struct error *err);
 
-/* An array of items: *ret_items is of json_array_size(value), zero where an item failed. */
+/*
+ * Reads an array of items of `item` bytes. *ret_items has json_array_size(value) items; a failed
+ * item is zero. Returns 0 or the first error; -E2BIG for too many items.
+ */
 int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, void **ret_items,
 	uint32_t *ret_n, struct error *err);
 
@@ -92,7 +96,7 @@ int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, vo
 			&list->n, err); \
 	}
 
-/* Defines a reader that has `plain` give the text of a value, and `parse` read that into type. */
+/* Defines a reader: `plain` extracts the text of a value, and `parse` converts the text to type. */
 #define READ_PARSED(name, plain, type, parse) \
 	static int name(struct arena *arena, json_t *value, void *into, struct error *err) \
 	{ \
@@ -102,7 +106,7 @@ int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, vo
 		return r < 0 ? r : parse(text, (type *)into, err); \
 	}
 
-/* Defines a reader of objects into type by its table. */
+/* Defines a reader of objects into type by a table. */
 #define READ_OBJECT(name, type, fields) \
 	static int name(struct arena *arena, json_t *value, void *into, struct error *err) \
 	{ \
@@ -119,14 +123,15 @@ int read_texts(
 	struct arena *arena, json_t *value, void *into, struct error *err);       /* struct texts */
 int read_bool(struct arena *arena, json_t *value, void *into, struct error *err); /* bool */
 int read_true(
-	struct arena *arena, json_t *value, void *into, struct error *err); /* bool: present */
+	/* bool: true if present */
+	struct arena *arena, json_t *value, void *into, struct error *err);
 int read_number(struct arena *arena, json_t *value, void *into, struct error *err); /* int64_t */
 
 bool texts_has(const struct texts *texts, const char *text);
 
 /*
- * One of the words into an int, its place in the list. A word that is not there is -ENOTSUP: it may
- * be right for a newer cluster, and is not understood here.
+ * Sets *ret_word to the index of the text in words. -ENOTSUP for another word, because a newer
+ * cluster may define it.
  */
 int read_word(json_t *value, const char *const *words, size_t n, int *ret_word, struct error *err);
 
