@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arbiter's own structures, shared by its files:
- *   arbiter.c         tenants, events from the caller, step
- *   arbiter-turn.c    who is next, when a turn ends, opening and closing
+ *
+ *   arbiter.c         tenants, reports from the caller, arbiter_step
+ *   arbiter-turn.c    next tenant, end of a turn, opening and closing gates
  *   arbiter-gang.c    tenants on several devices: reserve in order, open together
- *   arbiter-host.c    what a busy host does to turns: late submissions
- *   arbiter-account.c time charged, lag, limits, entitlements
- *   arbiter-policy.c  the orders among tenants of one rank
- * Nothing outside these and their tests includes it.
+ *   arbiter-host.c    late submissions on a busy host
+ *   arbiter-account.c charged time, lag, limits, entitlements
+ *   arbiter-policy.c  orders among tenants of one rank
+ *
+ * Only these files and their tests include it.
  */
 #ifndef CORE_ARBITER_INTERNAL_H
 #define CORE_ARBITER_INTERNAL_H
@@ -21,150 +23,158 @@
 #define ARBITER_BONDS 32u
 #define ARBITER_BOND_NS 10000000000ull
 
-/* A lag in 1/1024 ns: shares of a nanosecond must not get lost thousands of times a second. */
+/* Lag is in 1/1024 ns, because charges round thousands of times a second. */
 #define LAG_ONE 1024
-/* Limits and guarantees in 1/1000 ns: nanoseconds times permille are exact. */
+/* Budgets are in 1/1000 ns, so that nanoseconds times permille stay exact. */
 #define MILLI 1000
 
 enum seat_state {
 	SEAT_CLOSED,
 	SEAT_OPEN,
-	SEAT_DRAINING, /* closed, its work not yet known to have ended */
+	SEAT_DRAINING, /* closed; work may still be in flight */
 };
 
-/* One tenant on one device. */
+/* State of one tenant on one device: a tenant-device. */
 struct seat {
 	struct member *member;
 	struct device *device;
 	enum seat_state state;
 
-	bool is_active;     /* wants the device, has it, or drains: in device->active */
-	uint32_t active_at; /* index there */
-	uint64_t idle_from; /* active, but neither wants nor has the device, since; 0: it does */
-	uint64_t left_at;   /* when it last stopped to be active */
-	uint64_t away_from; /* when it last had no work, and what its class had used by then */
+	bool is_active;     /* wants the device, holds it, or drains; listed in device->active */
+	uint32_t active_at; /* index in device->active */
+	/* active without wanting or holding the device since then; 0: it does */
+	uint64_t idle_from;
+	uint64_t left_at;   /* when it last became inactive */
+	uint64_t away_from; /* when it last ran out of work, and class_used_ns of its class then */
 	uint64_t class_used_ns;
 
 	uint64_t wants_since;
-	uint64_t opened_at; /* its turn began */
+	uint64_t opened_at; /* start of its turn */
 	uint64_t gate_opened_at;
-	bool has_used;           /* was busy in this turn */
-	uint64_t idle_since;     /* seen without work; 0: busy */
-	uint64_t changed_at;     /* a look saw work begin or end; 0: that time is settled */
-	uint64_t unchanged_from; /* without work from then until changed_at, if work began */
-	bool gives_way;          /* arbiter_release */
-	bool yields;             /* arbiter_yield */
-	uint64_t turn_ends_at;   /* OPEN while others wait: its work is to end then; 0: not known */
-	bool is_overlapped;      /* opened while the last one ended: not charged until then */
-	bool is_offered;         /* OPEN and unused for so long that others were opened, too */
+	bool has_used;       /* submitted work in this turn */
+	uint64_t idle_since; /* without work since then; 0: busy */
+	/* time of the look that saw work begin or end; 0: corrected already */
+	uint64_t changed_at;
+	uint64_t unchanged_from; /* if work began: idle from then until changed_at */
+	bool gives_way;          /* set by arbiter_release */
+	bool yields;             /* set by arbiter_yield */
+	uint64_t turn_ends_at;   /* OPEN while others wait: when its work has to end; 0: unknown */
+	/* opened before the previous drain ended: not charged until overlap_until */
+	bool is_overlapped;
+	bool is_offered; /* OPEN and unused for unused_ns: other tenants were opened too */
 	bool is_corun;
 
-	bool is_unbounded; /* DRAINING: was closed with no bound on what was queued */
-	bool has_rest;     /* DRAINING: the caller has predicted the end, */
-	uint64_t ends_at;  /* this, which may be off by spread_ns */
+	bool is_unbounded; /* DRAINING: it had no in-flight window */
+	bool has_rest;     /* DRAINING: the caller has predicted the end */
+	uint64_t ends_at;  /* the predicted end, with an error of spread_ns on average */
 	uint64_t spread_ns;
-	uint64_t drain_by; /* others co-run from then on */
+	uint64_t drain_by; /* from then on other tenants co-run with it */
 	uint64_t closed_at, drain_bound_ns;
-	bool is_noted;       /* DRAINING: others have co-run with it, and that is in the books */
-	uint64_t overdue_at; /* a drain last passed its bound */
-	uint32_t n_overdue;  /* and so many since the last that did not */
-	uint64_t drained_ns; /* the longest that did not, decaying */
+	bool is_noted;       /* DRAINING: past its bound, and counted as such */
+	uint64_t overdue_at; /* when a drain last passed its bound */
+	uint32_t n_overdue;  /* consecutive drains that passed their bound */
+	uint64_t drained_ns; /* longest drain within the bound, decaying */
 
-	uint64_t dry_since; /* closed since it was idle, from then on; 0: for another reason */
-	uint64_t dry_ns;    /* how long the host lately kept it from submitting, decaying */
-	uint64_t wake_ns;   /* from the opening of its gate to its first submission, on average */
-	uint32_t wide_us; /* its in-flight window of this turn, if wider than the configured one */
+	/* closed because it was idle, since then; 0: closed for another reason */
+	uint64_t dry_since;
+	uint64_t dry_ns;  /* how long the host lately kept it from submitting, decaying */
+	uint64_t wake_ns; /* average time from opening its gate to its first submission */
+	uint32_t wide_us; /* in-flight window of this turn: at least the configured one */
 
 	uint64_t longest_ns;
-	uint64_t late_ns; /* arbiter_late */
+	uint64_t late_ns; /* set by arbiter_late */
 	uint64_t queued_ns, queued_at;
 
-	uint32_t micro; /* entitlement among those active now, millionths */
-	int64_t lag;    /* entitled minus used; LAG_ONE per ns */
-	int64_t budget; /* may use this much before it is at its limit; MILLI per ns */
+	uint32_t micro; /* entitlement among the active tenants now, millionths */
+	int64_t lag;    /* entitled minus used time; LAG_ONE per ns */
+	int64_t budget; /* time that it may use before it reaches its limit; MILLI per ns */
 	uint64_t budget_at;
 	bool is_waiting;   /* counted in device->n_waiting */
-	bool is_throttled; /* at its limit, until the budget is worth a turn */
-	int64_t owed;      /* short of its request, while latency tenants go first; MILLI per ns */
-	bool is_starved;   /* by so much that it goes before them */
+	bool is_throttled; /* at its limit, until the budget allows half a quantum */
+	int64_t owed;      /* time below its request while latency tenants go first; MILLI per ns */
+	bool is_starved;   /* owed has passed its bound: goes before latency tenants */
 
 	uint64_t used_ns, waited_ns;
-	uint64_t turn_ns; /* of used_ns, since it was opened: what a late word may take back */
+	uint64_t turn_ns; /* part of used_ns in this turn: the most that a refund may return */
 	int32_t bucket[ARBITER_BUCKETS];
 	uint64_t bucket_now; /* number of the newest bucket */
-	int64_t window_ns;   /* their sum */
+	int64_t window_ns;   /* sum of bucket[] */
 
-	uint32_t told_window_us; /* what the caller was told last */
+	uint32_t told_window_us; /* the values that the last OPEN or WINDOW action carried */
 	bool told_company, told_waited;
 };
 
 /* A tenant. */
 struct member {
-	struct member *next; /* of its hash chain */
+	struct member *next; /* in its hash chain */
 	arbiter_id id;
 	struct spec spec;
 	uint64_t devices;  /* mask */
-	uint64_t wants;    /* mask: where threads are blocked */
-	uint64_t reserved; /* mask: where it is next, see arbiter-gang.c */
+	uint64_t wants;    /* mask: devices where threads of the tenant are blocked */
+	uint64_t reserved; /* mask: devices reserved for the gang, see arbiter-gang.c */
 	uint32_t n_seats;
 	struct seat seat[]; /* in the order of the devices */
 };
 
-/* Two tenants that could not be told apart in time, because one's work waits for the other's. */
+/*
+ * Two tenants whose drains pass their bound while both are on the device: probably the work of one
+ * waits for the work of the other, so they may co-run.
+ */
 struct bond {
 	arbiter_id a, b;
-	uint32_t level;    /* by drains that passed their bound and such that did not */
-	uint64_t event_at; /* the last that did */
-	uint64_t until;    /* co-run without waiting */
+	uint32_t level;    /* grows with drains past their bound, falls with others */
+	uint64_t event_at; /* the last drain past its bound */
+	uint64_t until;    /* the two co-run without waiting until then */
 };
 
 struct device {
 	struct arbiter *arbiter;
 	uint32_t index;
 	struct seat **active;
-	struct water_share *fill; /* scratch, as many */
+	struct water_share *fill; /* scratch for entitlements, of the same size */
 	uint32_t n_active;
 
-	struct seat *holder; /* whose turn it is; co-runners are OPEN beside it */
+	struct seat *holder; /* the tenant whose turn it is; other OPEN ones co-run */
 	struct member *reserved;
-	uint64_t overlap_until; /* the drain beside an overlapped seat was to end then */
-	uint64_t corun_until;   /* then exclusive turns are tried again */
-	uint64_t drained_at;    /* somebody's work ended within its bound */
+	uint64_t overlap_until; /* when the drain beside an overlapped tenant should end */
+	uint64_t corun_until;   /* when exclusive turns are tried again */
+	uint64_t drained_at;    /* when a drain last ended within its bound */
 	struct bond bond[ARBITER_BONDS];
 
-	/* Charged to each class so far. */
+	/* Time charged to each class so far. */
 	uint64_t class_used_ns[SPEC_OPPORTUNISTIC + 1];
 
 	uint64_t accounted_at;
-	uint64_t charged_until; /* accounted_at when somebody was last charged */
-	uint32_t n_charged;     /* who shared the time accounted last */
-	bool is_stale;          /* entitlements: somebody came or went */
-	uint32_t n_waiting;     /* who could be opened now, and is not */
+	uint64_t charged_until; /* accounted_at when a tenant was last charged */
+	uint32_t n_charged;     /* number of tenants charged for the last interval */
+	bool is_stale;          /* entitlements: a tenant has joined or left */
+	uint32_t n_waiting;     /* tenants that could be opened now and are not */
 	bool is_dirty;          /* decide at the next step */
-	uint64_t next_at;       /* decide then though nothing happens */
-	uint64_t decided_at;    /* and how often at that instant */
+	uint64_t next_at;       /* decide at this time even without an event */
+	uint64_t decided_at;    /* time of the last decision */
 	uint32_t n_decided;
 
 	struct {
 		arbiter_id id;
 		uint64_t at;
 		enum spec_class class;
-	} recent[2];         /* last two tenants about: who has company? */
-	uint64_t latency_at; /* a latency tenant was about */
-	uint32_t n_latency;  /* tenants of class latency, whether they want the device or not */
+	} recent[2];         /* the last two tenants seen, for has_company() */
+	uint64_t latency_at; /* when a latency tenant was last active */
+	uint32_t n_latency;  /* latency tenants on the device, active or not */
 };
 
 struct arbiter_policy {
 	const char *name;
-	/* Higher goes first. Among seats of one rank on one device. */
+	/* Among tenants of one rank on one device the highest score goes first. */
 	int64_t (*score)(const struct seat *seat, uint64_t now);
 	/*
-	 * When `waiting` will be before `holder`, in ns from now, if the holder's work ends in
-	 * rest_ns: 0 if it is. The holder's turn has lasted its quantum by then, or is cut there.
+	 * Nanoseconds from now until `waiting` passes `holder` in the order, if the holder's work
+	 * ends in rest_ns; 0: already. By then the holder's turn has lasted its quantum, or ends
+	 * there.
 	 */
 	uint64_t (*passes_ns)(const struct seat *holder, const struct seat *waiting,
 		uint64_t rest_ns, uint64_t now);
-	bool has_even_turns; /* of one quantum; else in proportion to entitlements */
+	bool has_even_turns; /* every turn is one quantum; false: in proportion to entitlements */
 };
 
 struct arbiter {
@@ -173,7 +183,7 @@ struct arbiter {
 	struct member *hash[ARBITER_HASH];
 	uint32_t n_members, n_seats;
 	uint64_t epoch;
-	uint64_t operations; /* seats looked at, for the test that idle tenants cost nothing */
+	uint64_t operations; /* tenant-devices visited; a test checks that idle ones cost nothing */
 
 	struct arbiter_action *queue;
 	size_t queue_size, queue_head, queue_n;
@@ -192,7 +202,7 @@ static inline bool seat_wants(const struct seat *seat)
 	return seat->member->wants != 0;
 }
 
-/* Has the token: OPEN, and not just offered it beside another. */
+/* Whether it holds the token: OPEN, and not merely offered beside another. */
 static inline bool seat_is_held(const struct seat *seat)
 {
 	return seat->state == SEAT_OPEN && !seat->is_offered;
@@ -216,38 +226,42 @@ void device_entitle(struct device *device);
 void seat_join(struct seat *seat, uint64_t now);
 void seat_leave(struct seat *seat, uint64_t now);
 /*
- * After its state or its want has changed: joins, or begins to be idle; it leaves a little later.
+ * Call it after the state or the wants have changed. An active tenant-device joins at once, an idle
+ * one leaves after a delay (device_leave_idle).
  */
 void seat_update_active(struct seat *seat, uint64_t now);
 void device_leave_idle(struct device *device, uint64_t now);
-/* The seat's work ended at `end`, which was before what has been charged. */
+/* Refunds time charged after `end`, when the work really ended, and charges it to the open ones. */
 void seat_refund(struct seat *seat, uint64_t end);
-/* What a look at `now` saw begin or end did so at at_ns: charges or refunds the difference. */
+/*
+ * Charges or refunds the difference if work that the look at `now` saw begin or end did so at
+ * at_ns.
+ */
 void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now);
 void seat_update_limits(struct seat *seat, uint64_t now);
 uint64_t seat_window_ns(const struct seat *seat, uint64_t now);
 uint64_t seat_quantum_ns(const struct seat *seat); /* longest turn while others wait */
 int64_t seat_burst(const struct seat *seat);
-/* Sum of entitlements of its class. */
+/* Sum of the entitlements of its class, millionths. */
 uint64_t class_micro(const struct seat *seat);
 
 /* arbiter-host.c */
-/* It has work again, after the device ran dry at `since` in its turn. */
+/* Its work resumed after the device had run dry in its turn at `since`. */
 void seat_note_dry(struct seat *seat, uint64_t since, uint64_t now);
-/* Its first submission of this turn. */
+/* Notes the first submission of this turn. */
 void seat_note_woken(struct seat *seat, uint64_t now);
-/* A turn begins: what was learned counts a little less. */
+/* Decays the learned times at the start of a turn. */
 void seat_fade(struct seat *seat);
-/* Its in-flight window in a turn of turn_ns: the configured one at least. */
+/* In-flight window for a turn of turn_ns; at least the configured one. */
 uint32_t seat_wide_us(const struct seat *seat, uint64_t turn_ns);
-/* Its gate is to be opened so much earlier than on a quiet host. */
+/* How much earlier than on a quiet host its gate should open. */
 uint64_t seat_lead_ns(const struct seat *seat);
-/* Is the end of that drain known well enough for a gate that opens lead_ns earlier? */
+/* Whether the end of the drain is predicted exactly enough for a gate that opens lead_ns early. */
 bool seat_is_end_known(const struct seat *drains, uint64_t lead_ns);
 
 /* arbiter-turn.c */
 int seat_rank(const struct seat *seat);
-/* Its holder has the token no more: another seat that is held has it, or none. */
+/* Sets the holder to another tenant that holds the token, or to NULL. */
 void device_pass_on(struct device *device);
 void device_decide(struct device *device, uint64_t now);
 void member_open(struct member *member, bool corun, uint64_t now);
@@ -255,20 +269,22 @@ void member_close(struct member *member, uint64_t now);
 
 enum clearance {
 	CLEAR_NOT,     /* wait */
-	CLEAR_YES,     /* the device is empty, or about to be */
-	CLEAR_OVERLAP, /* the last one's work is about to end */
-	CLEAR_CORUN,   /* open beside what still runs */
-	CLEAR_STUCK,   /* what still runs has passed its bound: co-run with it */
+	CLEAR_YES,     /* the device is empty */
+	CLEAR_OVERLAP, /* open: the drain is about to end */
+	CLEAR_CORUN,   /* open beside the work still in flight */
+	CLEAR_STUCK,   /* as CLEAR_CORUN; a drain has passed its bound */
 };
-/* May `seat` open on its device beside what drains there? Sets the device's next_at if not. */
+/*
+ * Whether `seat` may open beside the drains on its device. For CLEAR_NOT sets the device's next_at.
+ */
 enum clearance device_clearance(struct device *device, const struct seat *seat, uint64_t now);
-/* Opens the gates of those whose drain has passed its bound, and remembers. */
+/* Reopens the gates of tenants whose drain has passed its bound, and counts these events. */
 void device_reopen_stuck(struct device *device, const struct seat *next, uint64_t now);
-/* The longest that its drain may take in all. */
+/* The most time that its drain may take in total. */
 uint64_t seat_drain_max_ns(const struct seat *seat);
-/* Its drain has ended: within its bound, unless that is in the books already. */
+/* Its drain has ended; within its bound unless is_noted. */
 void seat_drained(struct seat *seat, uint64_t now);
-/* The member has gone. */
+/* Removes the pairs of a tenant that is removed. */
 void bonds_forget(struct device *device, const struct member *member);
 
 /* arbiter-gang.c */

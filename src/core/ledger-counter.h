@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory counter of one tenant on one device, shared by all its processes: reserve and give
- * back without a lock among processes, exact though any of them is killed at any instant.
+ * The memory counter of one tenant on one device, shared by all its processes. Processes reserve
+ * and release without a lock, and the count is exact although any process may be killed at any
+ * instant.
  *
  * A change of d pages by process i, with its next sequence number s:
- *   1. intent_seq = s; intent_pages = d          what is about to happen; does not count yet
+ *
+ *   1. intent_seq = s; intent_pages = d          announces the change; does not count yet
  *   2. w = word
- *      applied[process(w)] = seq(w)              so that overwriting w forgets nothing
+ *      applied[process(w)] = seq(w)              so that overwriting w loses nothing
  *      CAS(word, w -> pages(w) + d | i | s)      now it counts
  *   3. settled = pages + d | s                   one store moves it from the intent to the total
  *   4. intent_pages = 0
- * What process i has in the counter is thus, at each instant, exactly
+ *
+ * So at each instant process i's part of the counter is exactly
+ *
  *   pages(settled) +
  *      (intent_pages if s is not seq(settled) and (word is of (i, s) or applied[i] == s))
- * and pages(word) is the sum of that over all processes (ledger_counter_recount).
  *
- * A slot is written by its process alone, one thread at a time (the caller's lock); the daemon uses
- * process index 0 and no slot. Inline, libc-free, no system call: lives in other people's programs.
- * Pages are PAGE_MEM_UNIT bytes.
+ * and pages(word) is the sum of these parts over all processes (ledger_counter_recount).
+ *
+ * Only its process writes a slot, one thread at a time under the caller's lock; the daemon uses
+ * process index 0 and no slot. The code runs in other people's programs: it is inline, without libc
+ * and system calls. Pages are PAGE_MEM_UNIT bytes.
  */
 #ifndef CORE_LEDGER_COUNTER_H
 #define CORE_LEDGER_COUNTER_H
@@ -30,14 +35,14 @@
 
 #include "wire/page.h"
 
-/* A test makes each of them a place to die at. */
+/* A test kills the process at each of these points. */
 #ifndef LEDGER_KILLPOINT
 #define LEDGER_KILLPOINT(n) ((void)0)
 #endif
 
 #define LEDGER_PAGES_MAX ((UINT64_C(1) << (64 - PAGE_WORD_PAGES_SHIFT)) - 1)
 
-/* One process's access; all pointers borrowed. */
+/* One process's access; the pointers are borrowed. */
 struct ledger_counter {
 	struct page_tenant *tenant;
 	struct page_memory *slot;
@@ -50,9 +55,9 @@ static inline uint64_t ledger_pages(uint64_t bytes)
 }
 
 /*
- * A new process takes over index `process`: its numbers go on where the last owner's ended, so that
- * nothing recorded of that one can be taken for a change of this one. By the daemon, before the
- * process has the page; not when a process registers again with the page it had.
+ * Gives index `process` to a new process. Its sequence numbers continue those of the last owner, so
+ * that no record of the last owner counts as a change of the new process. The daemon calls this
+ * before the process has the page, but not when a process registers again with its old page.
  */
 static inline void ledger_slot_init(
 	const struct page_tenant *tenant, struct page_memory *slot, uint32_t process)
@@ -73,16 +78,16 @@ static inline uint64_t ledger_counter_pages(const struct page_tenant *tenant)
 	return page_word_pages(atomic_load_explicit(&tenant->word, memory_order_acquire));
 }
 
-/* Pages that the owner of the slot holds; exact for the owner, a hint for others. */
+/* Pages that the slot's owner holds; exact for the owner, a hint for others. */
 static inline uint64_t ledger_slot_pages(const struct page_memory *slot)
 {
 	return page_settled_pages(atomic_load_explicit(&slot->settled, memory_order_acquire));
 }
 
 /*
- * Records that the change in `w` counted, before somebody overwrites w. False: w is no longer the
- * word, look again. The word is read once more after applied[]: if w still stands, what was read
- * there is not newer than w, and the CAS then never replaces a later record by an earlier one.
+ * Records that the change in `w` counted, before another change overwrites w. Returns false if w is
+ * no longer the word: read it again. The second read of the word proves that the value read from
+ * applied[] is not newer than w, so the CAS never replaces a later record by an earlier one.
  */
 static inline bool ledger_counter_note(struct page_tenant *tenant, uint64_t w)
 {
@@ -97,7 +102,7 @@ static inline bool ledger_counter_note(struct page_tenant *tenant, uint64_t w)
 	return true;
 }
 
-/* Adds `change` unless that exceeds the quota. 0 or -ENOMEM; nothing has changed then. */
+/* Adds `change` unless the sum would exceed the quota. Returns 0, or -ENOMEM without a change. */
 static inline int ledger_counter_change(
 	struct ledger_counter *counter, int64_t change, uint64_t quota_pages)
 {
@@ -110,8 +115,8 @@ static inline int ledger_counter_change(
 
 	seq = (seq + 1) & PAGE_WORD_SEQ_MASK;
 	/*
-	 * While intent_pages is 0 the number beside it means nothing. Pairs with the acquire loads
-	 * of ledger_slot_contribution, as do all stores below.
+	 * While intent_pages is 0, intent_seq means nothing. This store and all stores below pair
+	 * with the acquire loads of ledger_slot_contribution.
 	 */
 	atomic_store_explicit(&slot->intent_seq, seq, memory_order_release);
 	LEDGER_KILLPOINT(1);
@@ -130,7 +135,10 @@ static inline int ledger_counter_change(
 		if (!ledger_counter_note(tenant, w))
 			continue;
 		LEDGER_KILLPOINT(4);
-		/* A tenant's own damage to its page must not carry into the process bits. */
+		/*
+		 * If the tenant has damaged its page, the sum must not overflow into the process
+		 * bits.
+		 */
 		pages = change < 0 && pages < (uint64_t)-change ? 0 : pages + (uint64_t)change;
 		if (atomic_compare_exchange_weak_explicit(&tenant->word, &w,
 			    page_word(pages, counter->process, seq), memory_order_acq_rel,
@@ -147,8 +155,8 @@ static inline int ledger_counter_change(
 }
 
 /*
- * Reserve before the driver is asked, give back when it refused or after it has freed. A process
- * killed in between has reserved: what is taken away after its death is what it had reserved.
+ * Reserve before the driver allocates; release when the driver has refused or has freed. If a
+ * process is killed in between, its reservation is what the daemon takes away after its death.
  */
 static inline int ledger_counter_reserve(
 	struct ledger_counter *counter, uint64_t pages, uint64_t quota_pages)
@@ -160,7 +168,7 @@ static inline int ledger_counter_reserve(
 	return pages ? ledger_counter_change(counter, (int64_t)pages, quota_pages) : 0;
 }
 
-/* At most what this process holds. */
+/* Releases at most what this process holds. */
 static inline void ledger_counter_release(struct ledger_counter *counter, uint64_t pages)
 {
 	uint64_t held = ledger_slot_pages(counter->slot);
@@ -172,9 +180,10 @@ static inline void ledger_counter_release(struct ledger_counter *counter, uint64
 }
 
 /*
- * What the process has in the counter, as of word `w`. Right whenever the word still is w after the
- * call: without a CAS of the owner in between, only settling can have happened, and that is seen by
- * reading `settled` twice. -EAGAIN: it kept changing (a live owner; look again later).
+ * Computes the process's part of the counter, as of word `w`. The result is right if the word is
+ * still w after the call: without a CAS of the owner in between, only settling can happen, and
+ * reading `settled` twice detects that. -EAGAIN: the slot kept changing, because its owner runs;
+ * try again later.
  */
 static inline int ledger_slot_contribution(const struct page_tenant *tenant,
 	const struct page_memory *slot, uint32_t process, uint64_t w, int64_t *ret_pages)
@@ -206,11 +215,12 @@ struct ledger_slot {
 };
 
 /*
- * The daemon: makes the counter the sum of these slots, so that whoever is left out of them (dead,
- * and its memory released by the device) no longer counts. Exact beside processes that reserve and
- * release meanwhile: the sum is taken between two looks at one word, and stored by CAS over that
- * word. `daemon_seq` is the daemon's own, any start, +1 each time. Returns the pages taken away
- * (negative: added, when a page had been damaged), or -EAGAIN in *ret_error after `tries` attempts.
+ * For the daemon: sets the counter to the sum of these slots. A process that is left out, because
+ * it has died and the device has released its memory, then no longer counts. Exact beside processes
+ * that reserve and release meanwhile: the sum is taken between two reads of one word and stored by
+ * a CAS over that word. `daemon_seq` is the daemon's own counter and may start anywhere. Returns
+ * the pages taken away (negative: added, because a page was damaged). Sets *ret_error to 0, or to
+ * -EAGAIN after `tries` attempts.
  */
 static inline int64_t ledger_counter_recount(struct page_tenant *tenant,
 	const struct ledger_slot *slots, size_t n, uint32_t *daemon_seq, uint32_t tries,
@@ -226,7 +236,7 @@ static inline int64_t ledger_counter_recount(struct page_tenant *tenant,
 			if (ledger_slot_contribution(
 				    tenant, slots[i].memory, slots[i].process, w, &pages) < 0)
 				break;
-			/* Slots are hints: no sum of them may overflow. */
+			/* Clients write the slots: the sum must not overflow. */
 			if (pages > 0)
 				sum += (uint64_t)pages;
 			if (sum > LEDGER_PAGES_MAX)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may take how much device memory. Two halves, both pure:
+ * Records which tenant holds device memory. Two halves, both pure:
  *
- * 1. The counter of a tenant on a device (struct page_tenant.word): a lock-free reserve that any
- *    process of the tenant makes by itself, exact under SIGKILL at every instant. Header-only so
- *    that the hook library has no more than this of core (ledger-counter.h).
- * 2. The device's book (this file), in the daemon: quotas of fail tenants sum to what is usable at
- *    most; wait and swap tenants share the rest, with a queue, deadlock detection and
- *    oversubscription.
+ * 1. The counter of a tenant on a device (struct page_tenant.word): each process of the tenant
+ * reserves by itself, without a lock, and exactly even if it is killed at any instant. It is a
+ * header of its own (ledger-counter.h), so that the hook library needs no other code of src/core.
+ *
+ * 2. The device's ledger (this file), in the daemon. The quotas of fail tenants sum to at most the
+ * usable memory. wait and swap tenants share the rest, with a queue, deadlock detection and
+ * overcommit.
  */
 #ifndef CORE_LEDGER_H
 #define CORE_LEDGER_H
@@ -23,51 +24,60 @@ struct ledger; /* one device */
 
 typedef uint64_t ledger_request;
 
-struct ledger_verdict { /* of a request that waited */
+struct ledger_verdict { /* the answer to a request that waited */
 	ledger_request request;
-	int status; /* 0 granted, -ENOMEM: broken deadlock, -ECANCELED: tenant or process gone */
+	/*
+	 * 0: granted; -ENOMEM: chosen to break a deadlock, or the quota has shrunk; -ECANCELED: the
+	 * tenant was removed or the process exited
+	 */
+	int status;
 };
 
 /*
- * usable_bytes: device memory less the driver's own; oversubscribe_permille: 1500 lets wait and
- * swap tenants' quotas sum to 1.5 x what fail tenants leave.
+ * usable_bytes: the device's memory without the driver's part. oversubscribe_permille: 1500 lets
+ * the quotas of wait and swap tenants sum to 1.5 times what the fail tenants leave; at least 1000.
+ * Returns 0 or -ENOMEM.
  */
 int ledger_new(uint64_t usable_bytes, uint32_t oversubscribe_permille, struct ledger **ret_ledger);
 void ledger_free(struct ledger *ledger);
-/* Another oversubscription for who comes or changes from now on; what was promised stays. */
+/* Sets the overcommit for later additions and changes; existing quotas stay. */
 void ledger_set_oversubscribe(struct ledger *ledger, uint32_t oversubscribe_permille);
 
-/* Admission: -ENOSPC with a sentence of what is possible now; nothing is changed then. */
+/* Adds a tenant. Returns 0; -ENOSPC, with the possible quota in the message; -EEXIST; -ENOMEM. */
 int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
 	enum spec_memory_policy policy, struct error *err);
-/* A quota below what is in use is accepted: new allocations fail until it fits. */
+/*
+ * Changes a quota. A quota below the memory in use is accepted: new reservations fail until they
+ * fit. Returns 0, -ENOENT or -ENOSPC.
+ */
 int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, struct error *err);
 /*
- * Before ledger_remove(), for tenants that do not wait: the process goes on holding that much. All
- * processes together keep the tenant's quota at most from others, since the numbers are their word.
- * Nothing for swap tenants, whose memory moves out of the way.
+ * Call it before ledger_remove(), for fail tenants: the process still holds `bytes` on the device.
+ * Together the processes keep at most the tenant's quota from others, because the numbers are the
+ * processes' own claims. Ignored for other policies: wait tenants' reservations are known, and swap
+ * tenants' memory can move away.
  */
 void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
 /*
- * Its promise ends at once. What its processes hold takes room until each of them is
- * ledger_process_gone(), with the same number of the tenant.
+ * Ends the tenant's quota. Memory that its processes hold stays occupied until
+ * ledger_process_gone() for each of them, with the same tenant number.
  */
 void ledger_remove(struct ledger *ledger, uint32_t tenant);
 
-/* Largest quota that could be added now under that policy. */
+/* The largest quota that ledger_add() would accept now under that policy. */
 uint64_t ledger_room(const struct ledger *ledger, enum spec_memory_policy policy);
 
 /*
- * wait tenants: reserve physical room. 0: granted; -EINPROGRESS: queued, a verdict will come;
- * -ENOMEM: above its quota, or it would close a cycle of waiters and is the youngest.
- * `process` groups what is given back together when a process dies.
+ * Reserves physical memory, for wait tenants. Returns 0 if granted; -EINPROGRESS if queued, with a
+ * verdict later; -ENOMEM if the request exceeds the quota or all shared memory, or if too many
+ * requests wait; -ENOENT. `process` groups what ledger_process_gone() releases.
  */
 int ledger_reserve(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes,
 	ledger_request request, uint64_t now);
 void ledger_release(struct ledger *ledger, uint32_t tenant, uint32_t process, uint64_t bytes);
 /*
- * Process `to` has from now on what `from` had reserved, at most that much; who waits gets nothing
- * of it. Out of memory, it stays with `from`.
+ * Moves up to `bytes` of the reservation from process `from` to process `to`; waiting requests get
+ * nothing of it. Out of memory, it stays with `from`.
  */
 void ledger_move(
 	struct ledger *ledger, uint32_t tenant, uint32_t from, uint32_t to, uint64_t bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entitlements: who is due how much of a device (see core/arbiter.h, arbiter_water_fill). Pure, no
- * allocation; time grows with n x 20.
+ * Entitlements on one device (see arbiter_water_fill in core/arbiter.h). Pure, no allocation; time
+ * grows with n x 20.
  */
 #ifndef CORE_WATER_FILL_H
 #define CORE_WATER_FILL_H
@@ -13,13 +13,14 @@
 
 struct water_share {
 	uint32_t request; /* permille */
-	uint32_t limit;   /* permille; below request counts as request */
+	uint32_t limit;   /* permille; a limit below the request counts as the request */
 	uint32_t micro;   /* result, millionths */
 };
 
 /*
- * Each gets its request; the rest of `capacity` (millionths) goes to whoever has the least in total
- * until all are equal or at their limit. Requests that sum to more than the capacity are scaled.
+ * Each tenant gets its request. The rest of `capacity` (millionths) raises the tenants with the
+ * least total until all are equal or at their limit. Requests that sum to more than the capacity
+ * are scaled.
  */
 void water_fill(struct water_share *shares, size_t n, uint32_t capacity);
 
