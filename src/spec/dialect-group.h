@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups as other schedulers' users mark them; read of every pod, whatever dialects are on. */
+/*
+ * Reads the keys by which users of other schedulers mark gangs. Applies to every pod, whatever
+ * dialects the namespace enables.
+ */
 #ifndef SPEC_DIALECT_GROUP_H
 #define SPEC_DIALECT_GROUP_H
 
@@ -8,12 +11,14 @@
 struct dialect_group_key {
 	const char *key;
 	enum dialect_where where; /* annotation or label */
-	const char *least;        /* key, in the same place, of the members needed; NULL */
-	const char *object;       /* API group of the PodGroup that says it; NULL: least does */
+	/* key, in the same place, with the number of members needed; NULL: none */
+	const char *least;
+	/* API group of the PodGroup that gives the number; NULL: `least` gives it */
+	const char *object;
 	const char *about;
 };
 
-/* NULL behind the last. */
+/* Row i of the table; NULL after the last. */
 const struct dialect_group_key *dialect_group_key_at(size_t i);
 
 int dialect_read_groups(struct dialect_draft *draft, struct error *err);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gemini's resource-config.txt, so that its users' files go on working. Both forms are read:
+ * Parses Gemini's resource-config.txt, so that its users' files keep working. It has two forms:
  *
  *   2                                   [client1]
  *   client1 0.3 0.6 4294967296          MinUtil=0.3
  *   client2 0.5 1.0 2147483648          MaxUtil=0.6
  *                                       MemoryLimit=4GiB
  *
- * (name, request, limit, bytes of memory; request 0 is opportunistic). Pure: text in, specs out.
+ * (name, request, limit, bytes of memory; request 0 is opportunistic). Pure: text to specs.
  */
 #ifndef SPEC_GEMINI_H
 #define SPEC_GEMINI_H
@@ -23,7 +23,7 @@
 
 struct gemini_client {
 	char name[GEMINI_NAME];
-	struct spec spec; /* finished */
+	struct spec spec; /* complete; request 1.0 is not exclusive */
 };
 
 struct gemini {
@@ -31,7 +31,10 @@ struct gemini {
 	size_t n;
 };
 
-/* -EINVAL with the line's number and what is wrong with it; -ENOMEM. */
+/*
+ * Returns 0; -EINVAL, with line and fault in the message; -ENOMEM. The caller ends the result with
+ * gemini_done().
+ */
 int gemini_parse(struct str text, struct gemini *ret_gemini, struct error *err);
 void gemini_done(struct gemini *gemini);
 #define _cleanup_gemini_ __attribute__((cleanup(gemini_done)))
