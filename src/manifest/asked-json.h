@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a SharePod's spec asks for, as the annotations of its pod. Pure. Any thread. */
+/* Reads the requested spec of a SharePod as annotations of its pod. Pure; any thread. */
 #ifndef MANIFEST_ASKED_JSON_H
 #define MANIFEST_ASKED_JSON_H
 
@@ -8,9 +8,10 @@
 #include "base/error.h"
 
 /*
- * spec.memoryPolicy: wait is {"divvy.gpu/memory-policy": "wait"}, spec.containers: [a, b] is
- * {"divvy.gpu/container": "a,b"}; what is no field of spec/spec.h is left out. The caller's.
- * -EINVAL: a value is neither text nor a number; -ENOMEM.
+ * Translates the fields that spec/spec.h has, and `containers`: spec.memoryPolicy "wait" becomes
+ * {"divvy.gpu/memory-policy": "wait"}, spec.containers [a, b] becomes {"divvy.gpu/container":
+ * "a,b"}. Ignores other fields. The caller owns the result. Returns 0; -EINVAL if a value is
+ * neither text nor a number; -ENOMEM.
  */
 int asked_json_read(const json_t *spec, json_t **ret_keys, struct error *err);
 

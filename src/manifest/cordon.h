@@ -7,7 +7,7 @@
 
 #include "kube/json.h"
 
-/* Is that device ("GPU-...") among them? gpu_node: NULL is fine. */
+/* Whether the list names that device ("GPU-..."). gpu_node may be NULL. */
 bool cordon_has(const json_t *gpu_node, const char *uuid);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What marks a placeholder: the pod that holds a whole device of another device plugin for divvy.
- * The controller makes them, divvyd finds their devices. Pure; any thread.
+ * Marks of a placeholder: the pod that holds a whole device of another device plugin for divvy. The
+ * controller creates placeholders, and divvyd finds their devices. Pure; any thread.
  */
 #ifndef MANIFEST_PLACEHOLDER_H
 #define MANIFEST_PLACEHOLDER_H
@@ -10,12 +10,16 @@
 
 #include "kube/json.h"
 
-#define PLACEHOLDER_NAME "divvy-placeholder" /* label's value, account, priority class */
+/* value of the label, service account, priority class */
+#define PLACEHOLDER_NAME "divvy-placeholder"
 #define PLACEHOLDER_LABEL "app.kubernetes.io/name"
-/* Set on one that is told to end, where divvyd does not say it, by who sees that nobody is left. */
+/*
+ * Annotation that lets a placeholder end: the controller sets it when the device has no tenant left
+ * and divvyd does not report that.
+ */
 #define PLACEHOLDER_RELEASED "divvy.gpu/released"
 
-/* Is that pod one? ns: divvy's own namespace; who has the label elsewhere is none. */
+/* Whether the pod is a placeholder: it has the label and is in ns, divvy's own namespace. */
 bool placeholder_is_one(const json_t *pod, const char *ns);
 
 #endif
