@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Certificates and keys out of PEM, and what holds between them. Times are CLOCK_REALTIME's: no
- * clock is read. What cannot be read is not there: no errors. Any thread.
+ * Reads certificates and keys from PEM, and checks their relations. Times are CLOCK_REALTIME
+ * nanoseconds from the caller; no clock is read. Unreadable input counts as missing; there are no
+ * errors. Any thread.
  */
 #ifndef IDENTITY_CRT_H
 #define IDENTITY_CRT_H
@@ -16,31 +17,35 @@
 
 #define CRT_LIST_MAX 4u
 #define CRT_PEM_MAX (64u << 10)
-#define CRT_EARLY_NS (UINT64_C(300) * 1000000000) /* before it was made, for clocks that differ */
+/* a certificate is backdated by this, for clocks that differ */
+#define CRT_EARLY_NS (UINT64_C(300) * 1000000000)
 
-/* At most CRT_LIST_MAX; 0: none, or something is wrong. The caller's: crt_list_done(). */
+/*
+ * Reads at most CRT_LIST_MAX certificates and returns their number; 0 if there are none or the text
+ * is faulty. The caller ends them with crt_list_done().
+ */
 unsigned int crt_list_read(const char *pem, gnutls_x509_crt_t list[CRT_LIST_MAX]);
 void crt_list_done(gnutls_x509_crt_t *list, unsigned int n);
 
-/* NULL: there is none. The caller's: gnutls_x509_privkey_deinit(). */
+/* NULL if there is no readable key. The caller ends it with gnutls_x509_privkey_deinit(). */
 gnutls_x509_privkey_t crt_key_read(const char *pem);
 
-/* Is it the certificate's key? */
+/* Whether the key belongs to the certificate. */
 bool crt_is_pair(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key);
 
-/* CLOCK_NEVER and 0 where it does not say. */
+/* Start and end of the validity period; CLOCK_NEVER and 0 if unreadable. */
 uint64_t crt_begins_ns(gnutls_x509_crt_t crt);
 uint64_t crt_ends_ns(gnutls_x509_crt_t crt);
 bool crt_holds(gnutls_x509_crt_t crt, uint64_t real_ns);
-/* Since it was made, CRT_EARLY_NS after it begins. */
+/* Time since the certificate was made, CRT_EARLY_NS after its period begins; 0 before that. */
 uint64_t crt_age_ns(gnutls_x509_crt_t crt, uint64_t real_ns);
-/* A third of its length, or less, is left. */
+/* Whether a third of its lifetime length_ns, or less, is left. */
 bool crt_is_running_out(gnutls_x509_crt_t crt, uint64_t length_ns, uint64_t real_ns);
 
-/* Whenever that was. */
+/* Checks the signature and ignores validity periods. */
 bool crt_is_signed_by(gnutls_x509_crt_t crt, gnutls_x509_crt_t authority);
 
-/* Appends it as PEM. */
+/* Appends the certificate as PEM. Returns 0, -EIO or the buf's error. */
 int crt_format(gnutls_x509_crt_t crt, struct buf *out);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request for a certificate (PKCS #10): a public key, one name, and the proof that who asks has
- * the key. Nothing else may be in it, so that nothing else can be signed. Any thread.
+ * Certificate requests (PKCS #10): a public key, one name, and a signature that proves that the
+ * requester has the private key. A request may contain nothing else, so that an authority cannot
+ * sign anything else. Any thread.
  */
 #ifndef IDENTITY_REQUEST_H
 #define IDENTITY_REQUEST_H
@@ -14,7 +15,10 @@
 
 #define REQUEST_PEM_MAX (8u << 10)
 
-/* A new key on P-256 and its request, both PEM and the caller's. -EINVAL: the name; -EIO. */
+/*
+ * Makes a P-256 key and its request, both in PEM and the caller's. -EINVAL: faulty name; -EIO:
+ * GnuTLS failed.
+ */
 int request_make(
 	const struct identity_name *name, char **ret_request, char **ret_key, struct error *err);
 
@@ -24,9 +28,9 @@ struct request {
 };
 
 /*
- * What somebody else has written. -EINVAL with a sentence: no request, not signed by its key, a
- * key that is neither P-256 nor Ed25519, a subject, an attribute or an extension too many, a name
- * that is none.
+ * Reads another party's request. Returns 0; -ENOMEM; -EINVAL: not a request, not signed by its own
+ * key, a key other than P-256 or Ed25519, a subject, an additional attribute or extension, or a
+ * faulty name. End the result with request_done().
  */
 int request_read(struct str pem, struct request *ret_request, struct error *err);
 void request_done(struct request *request);
