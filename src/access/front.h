@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The API server in front of us: it serves a group that we answer (an APIService), has found out
- * who asks, and says so in headers. Who that is and which headers these are stands in the ConfigMap
- * kube-system/extension-apiserver-authentication, as its --requestheader-* options have it.
- * The loop's thread.
+ * The API server in front of a daemon that serves an API group (APIService). That API server
+ * authenticates the user and passes the user on in headers. The ConfigMap
+ * kube-system/extension-apiserver-authentication, from its --requestheader-* options, has the
+ * authorities and the names of these headers. The loop's thread.
  */
 #ifndef ACCESS_FRONT_H
 #define ACCESS_FRONT_H
@@ -13,17 +13,20 @@
 
 struct front;
 
-/* -ENOENT: that API server passes nothing on. -EINVAL names the key. */
+/*
+ * Returns 0; -ENOENT: this API server passes no users on; -EINVAL, with the key in the message;
+ * -ENOMEM.
+ */
 int front_new(const json_t *config_map, struct front **ret_front, struct error *err);
-void front_free(struct front *front); /* NULL is fine */
+void front_free(struct front *front); /* accepts NULL */
 
-/* PEM, for http_server_set_client_ca(). */
+/* The authorities in PEM, for http_server_set_client_ca(). */
 const char *front_authorities(const struct front *front);
 
 /*
- * Who asks, as SubjectAccessReview.spec has it ("user", "uid", "groups", "extra"), where the peer
- * has shown the front's certificate; the caller's. NULL: it has not, and what it says counts for
- * nothing.
+ * The user of a request in the form of SubjectAccessReview.spec ("user", "uid", "groups", "extra");
+ * the caller owns it. NULL if the peer has not shown the front's certificate; its headers then
+ * count for nothing.
  */
 json_t *front_user(const struct front *front, struct http_request *request);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows for the options that the daemons of a cluster's control plane have in common
- * (base/program.h): `at` is the field's offset. And what their man pages say alike.
+ * Option rows that the daemons of the cluster's control plane share (base/program.h), and common
+ * parts of their man pages. `at` is the field's offset.
  */
 #ifndef ACCESS_OPTIONS_H
 #define ACCESS_OPTIONS_H
@@ -14,7 +14,7 @@
 		"kubeconfig", "FILE", TEXT_ACCESS_KUBECONFIG, (at) \
 	}
 
-/* does: "decides", of the one that has the Lease. */
+/* does: "decides", for the text about the Lease's holder. */
 #define ACCESS_OPTION_LEADER_ELECT(does, at) \
 	{ \
 		"leader-elect", NULL, "of several only the one that holds the Lease " does, (at) \
