@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that receive and close descriptors which peers have passed. close(2) of such a
- * descriptor may sleep for as long as its owner likes: a TCP socket that lingers, a file of a FUSE
- * file system. So the loop's thread never receives, closes or reads one, and never closes a socket
- * whose queue may hold some.
+ * Threads that receive and close descriptors that peers have sent. close(2) of such a descriptor
+ * may block for as long as the peer likes: a TCP socket that lingers, a file of a FUSE file system.
+ * So the loop's thread never receives, closes or reads one, and never closes a socket whose queue
+ * may contain some.
  *
- * Jobs of one queue run one after the other; each user of the daemon has a queue of its own, so
- * that a user holds at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the
- * caller's memory and belongs to the closer until `done` is called, in the loop's thread.
+ * Jobs of one queue run one after the other. Each user of the daemon has a queue of its own, and so
+ * blocks at most one thread. At most CLOSER_THREADS_MAX threads exist. A job is the caller's
+ * memory, and belongs to the closer until the loop's thread calls `done`.
  */
 #ifndef THREADS_CLOSER_H
 #define THREADS_CLOSER_H
@@ -31,7 +31,7 @@ struct closer_job {
 	void (*done)(struct closer_job *job);
 	void *data;
 	int sock;
-	/* What closer_receive has received: bytes, or -errno, and the memfds that came with it. */
+	/* Result of closer_receive: bytes or -errno, and the memfds of the packet. */
 	int result;
 	_Alignas(8) char packet[sizeof(struct msg_hello)];
 	struct fd_list fds;
@@ -40,44 +40,44 @@ struct closer_job {
 struct closer_queue {
 	TAILQ_ENTRY(closer_queue) link;
 	TAILQ_HEAD(, closer_job) jobs;
-	bool is_busy;  /* a thread has a job of it, or the caller what a job has received */
-	bool is_ready; /* in the closer's list */
+	bool is_busy;  /* a thread runs its job, or the caller holds received descriptors */
+	bool is_ready; /* listed in closer.ready */
 };
 
 int closer_new(struct loop *loop, struct closer **ret_closer);
 /*
- * Runs what is left and ends the threads; a thread that is blocked is left behind, with its job.
- * NULL is fine.
+ * Runs the remaining jobs and ends the threads. Waits one second at most, then abandons blocked
+ * threads with their jobs. Accepts NULL.
  */
 void closer_leave(struct closer *closer);
 
 void closer_queue_init(struct closer_queue *queue);
 
 /*
- * Receives one packet with descriptors from `sock`, which must have one. Only sealed memfds are
- * kept, and only with a packet of at most sizeof(struct msg_hello); with anything else the result
- * is -EBADF or -EMSGSIZE, and all descriptors are closed. After a success with descriptors the
- * queue stands still until closer_give_back().
+ * Receives a packet with descriptors, which must be waiting in `sock`. Keeps only sealable memfds
+ * with a packet of at most sizeof(struct msg_hello). Otherwise the result is -EBADF or -EMSGSIZE,
+ * and all descriptors are closed. After success with descriptors the queue pauses until
+ * closer_give_back().
  */
 void closer_receive(struct closer *closer, struct closer_queue *queue, struct closer_job *job,
 	int sock, void (*done)(struct closer_job *job));
-/* Closes job->fds; then `done` is called once more. */
+/* Closes job->fds, then calls the new `done`. */
 void closer_give_back(
 	struct closer *closer, struct closer_job *job, void (*done)(struct closer_job *job));
 
-/* Closes `sock` and all that is in its queue. */
+/* Closes `sock` and all descriptors in its queue. */
 void closer_close(struct closer *closer, struct closer_queue *queue, struct closer_job *job,
 	int sock, void (*done)(struct closer_job *job));
 
 /*
- * Closes a listening socket, and with it the connections that nobody has accepted, with all that is
- * in their queues. Takes it over. NULL: a daemon that has not begun closes it at once.
+ * Takes over and closes a listening socket, with the connections that are not accepted yet and the
+ * descriptors in their queues. closer NULL, in a daemon that has not started: closes it at once.
  */
 void closer_close_listener(struct closer *closer, int sock);
 
 /*
- * Shuts a connected SEQPACKET socket down. True: no descriptor is in its queue, nor can one get
- * there, so that any thread may close it.
+ * Shuts a connected SEQPACKET socket down. Returns true if its queue holds no descriptor and can
+ * get none, so that any thread may close the socket.
  */
 bool closer_shut(int sock);
 

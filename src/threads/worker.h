@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread for what may take long (asking the device driver, writing to a disk), so that the loop
- * never waits. Jobs run one at a time, in order; `done` is called in the loop's thread.
+ * A thread for slow work, such as calls of the device driver or disk writes, so that the loop never
+ * waits. Jobs run one at a time, in order; the loop's thread calls `done`.
  */
 #ifndef THREADS_WORKER_H
 #define THREADS_WORKER_H
@@ -20,13 +20,15 @@ struct worker_job {
 };
 
 int worker_new(struct loop *loop, struct worker **ret_worker);
-/* The job stays the caller's and must live until done. */
+/* The job stays the caller's and must live until `done`. */
 void worker_submit(struct worker *worker, struct worker_job *job);
-/* Finishes what was submitted, calls their done, ends the thread. NULL is fine. */
+/* Finishes all submitted jobs, calls their `done` and ends the thread. Accepts NULL. */
 void worker_free(struct worker *worker);
-/* The same, but what is not done by then is left behind, with its thread and memory. */
-#define WORKER_LEAVE_S 1u      /* for a job that is merely long */
-#define WORKER_LEAVE_DISK_S 5u /* for one that is worth waiting for */
+/*
+ * As worker_free(), but waits at most that long, then abandons the thread with its jobs and memory.
+ */
+#define WORKER_LEAVE_S 1u      /* for jobs that are merely slow */
+#define WORKER_LEAVE_DISK_S 5u /* for jobs worth waiting for */
 void worker_leave(struct worker *worker, unsigned int seconds);
 
 #endif
