@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages on the daemon's socket (AF_UNIX, SOCK_SEQPACKET: one message a packet, so that any
- * thread may send). Little-endian, fixed-width, no padding that is not named; a header, then the
- * body of its type. Decoders are total functions (wire/msg.c, fuzzed): they accept exactly the
- * sizes below. Every peer is checked with SO_PEERCRED by the daemon; nothing in a message names a
- * pid it acts on.
+ * Messages on the daemon's socket (AF_UNIX, SOCK_SEQPACKET: one message in a packet, so that any
+ * thread may send). Little-endian, fixed width, padding only in named fields; a header, then the
+ * body of the message's type. The decoders (wire/msg.c, fuzzed) are total and accept exactly the
+ * sizes below. The daemon checks each peer by SO_PEERCRED, and acts on no pid from a message.
  *
  *   hook    HELLO -> WELCOME (+3 fds per device, in the order of the devices) | REFUSED
  *           WANT, RELEASE, YIELD, MEM_*, MEASURE, BYE;   daemon: FLUSH, MEM_REPLY, MEASURED, SAY
  *           MEM_SHARE, MEM_UNSHARE only after a WELCOME with MSG_WELCOME_SHARES
  *   divvy   CONTROL (JSON text) -> CONTROL_REPLY (JSON text, in parts)
  *
- * Versions: everybody speaks the newest one and the one before. Who asks uses its newest; who
- * answers uses the asker's, or refuses with the version that it would take, so that the asker may
- * ask again in that one. msg_head, REFUSED and its sentence are the same in all versions.
+ * Versions: each program speaks the newest version and the one before. A request uses the sender's
+ * newest version. The reply uses the request's version, or is REFUSED in the version that the
+ * replier accepts, so that the sender may try again in that one. msg_head and REFUSED are the same
+ * in all versions.
+ *
  *   1   the first
- *   2   SAY
+ *   2   SAY, MEM_SHARE, MEM_UNSHARE
  */
 #ifndef WIRE_MSG_H
 #define WIRE_MSG_H
@@ -26,46 +27,47 @@
 #include "base/error.h"
 #include "wire/page.h"
 
-#ifndef MSG_ABI /* a test builds what spoke the version before */
+#ifndef MSG_ABI /* a test builds the previous version */
 #define MSG_ABI 2u
 #endif
 #define MSG_MAX (64u * 1024u)
 #define MSG_DEVICES 16u /* devices of one tenant */
-#define MSG_TEXT 240u   /* reason sent with a refusal */
+#define MSG_TEXT 240u   /* message of a refusal */
 #define MSG_COMMAND 32u
 
 enum msg_type {
 	MSG_HELLO = 1,
 	MSG_WELCOME,
 	MSG_REFUSED,
-	MSG_WANT,        /* device: a thread is blocked at the gate (up.want is set) */
-	MSG_RELEASE,     /* device: nothing in flight and the program has just synchronised */
-	MSG_FLUSH,       /* device, daemon -> hook: mark what is unmarked (down.flush was raised) */
-	MSG_MEM_RESERVE, /* device, bytes: policy wait or swap; MEM_REPLY answers, perhaps late */
-	MSG_MEM_RELEASE, /* device, bytes: no answer */
+	MSG_WANT,    /* device: a thread is blocked at the gate (up.want is set) */
+	MSG_RELEASE, /* device: nothing in flight, and the program has just synchronised */
+	/* device, daemon -> hook: mark the unmarked work (down.flush was raised) */
+	MSG_FLUSH,
+	MSG_MEM_RESERVE, /* device, bytes: policy wait or swap; MEM_REPLY answers, perhaps later */
+	MSG_MEM_RELEASE, /* device, bytes: no reply */
 	MSG_MEM_REPLY,   /* request, status 0 or errno */
-	MSG_MEASURE,     /* device: what does the device say this process uses? */
-	MSG_MEASURED,    /* request, bytes; status ENODATA if the device does not say */
+	MSG_MEASURE,     /* device: how much memory does the device report for this process? */
+	MSG_MEASURED,    /* request, bytes; status ENODATA if the device reports nothing */
 	MSG_BYE,
 	MSG_CONTROL,       /* JSON request of the command line */
 	MSG_CONTROL_REPLY, /* status 0 or errno; more != 0: another part follows */
-	MSG_YIELD,         /* device: what comes next would overrun the turn by more than is left */
-	MSG_SAY,         /* device, daemon -> hook: a sentence for who reads the program's errors */
-	MSG_MEM_SHARE,   /* device, id, bytes: this process holds memory that others may hold too */
-	MSG_MEM_UNSHARE, /* device, id: it no longer does; MEM_REPLY answers both */
+	MSG_YIELD,         /* device: the next submission would overrun the turn by too much */
+	MSG_SAY,           /* device, daemon -> hook: a message for the program's stderr */
+	MSG_MEM_SHARE,     /* device, id, bytes: this process holds memory that others may share */
+	MSG_MEM_UNSHARE,   /* device, id: it no longer does; MEM_REPLY answers both */
 	MSG_TYPES,
 };
 
 struct msg_head {
 	uint32_t size;    /* of the whole packet */
 	uint16_t type;    /* enum msg_type */
-	uint16_t abi;     /* the version it is in */
-	uint32_t request; /* chosen by the asker, returned in the answer */
+	uint16_t abi;     /* version of this packet */
+	uint32_t request; /* chosen by the sender, returned in the reply */
 	int32_t status;   /* 0 or a positive errno */
 };
 
 enum msg_hello_flags {
-	MSG_HELLO_AGAIN = 1u << 0, /* re-registration: fds of up and tenant follow, per device */
+	MSG_HELLO_AGAIN = 1u << 0, /* registers again: fds of up and tenant follow, per device */
 	MSG_HELLO_MEMBARRIER = 1u << 1, /* registered for MEMBARRIER_CMD_GLOBAL_EXPEDITED */
 };
 
@@ -74,15 +76,15 @@ struct msg_hello {
 	uint32_t flags; /* enum msg_hello_flags */
 	uint32_t page_abi;
 	uint8_t secret[16];        /* tenant secret from `divvy run`; zeros: none */
-	uint64_t start_time;       /* of the process, cross-checked */
-	int32_t driver_version;    /* of the real driver, 0 unknown */
-	uint32_t devices;          /* on AGAIN: how many pairs of fds follow */
-	char command[MSG_COMMAND]; /* argv[0]'s last part, NUL-padded, for display only */
+	uint64_t start_time;       /* of the process; the daemon cross-checks it */
+	int32_t driver_version;    /* of the real driver; 0: unknown */
+	uint32_t devices;          /* with AGAIN: how many pairs of fds follow */
+	char command[MSG_COMMAND]; /* last part of argv[0], NUL-padded, for display only */
 };
 
 struct msg_device {
 	uint8_t uuid[16];
-	uint32_t device; /* index in the daemon, used in messages */
+	uint32_t device; /* the daemon's index, used in messages */
 	uint32_t reserved;
 	uint64_t quota_bytes;
 	uint64_t device_bytes;
@@ -90,20 +92,20 @@ struct msg_device {
 
 enum msg_welcome_flags {
 	MSG_WELCOME_SIMULATED = 1u << 0,
-	MSG_WELCOME_SHARES = 1u << 1, /* the daemon counts what MEM_SHARE names */
+	MSG_WELCOME_SHARES = 1u << 1, /* the daemon counts memory of MEM_SHARE */
 };
 
 struct msg_welcome {
 	struct msg_head head;
 	uint64_t tenant;  /* id, for display */
 	uint32_t flags;   /* enum msg_welcome_flags */
-	uint32_t devices; /* 1..MSG_DEVICES, exactly these are shown to the program, as 0..n-1 */
+	uint32_t devices; /* 1..MSG_DEVICES: the program's visible devices 0..n-1 */
 	struct msg_device device[MSG_DEVICES];
 };
 
 struct msg_refused {
 	struct msg_head head;
-	char reason[MSG_TEXT]; /* NUL-terminated sentence */
+	char reason[MSG_TEXT]; /* NUL-terminated */
 };
 
 struct msg_device_note { /* WANT, RELEASE, FLUSH, MEASURE */
@@ -121,17 +123,17 @@ struct msg_memory { /* MEM_RESERVE, MEM_RELEASE, MEM_REPLY, MEASURED */
 
 enum msg_share_flags {
 	/*
-	 * The device has the memory already: the quota is not asked. The sender's own charge for
-	 * it, if any, ends with the answer.
+	 * The device has allocated the memory already, so the quota does not apply. The sender's
+	 * own charge for it, if any, ends with the reply.
 	 */
 	MSG_SHARE_HELD = 1u << 0,
 };
 
-struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: without an answer */
+struct msg_share { /* MEM_SHARE, MEM_UNSHARE; request 0: no reply */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t flags; /* enum msg_share_flags */
-	uint64_t id;    /* equal in all processes of the tenant that hold it */
+	uint64_t id;    /* the same in all processes of the tenant that hold the memory */
 	uint64_t bytes;
 };
 
@@ -139,10 +141,10 @@ struct msg_say { /* SAY */
 	struct msg_head head;
 	uint32_t device;
 	uint32_t reserved;
-	char text[MSG_TEXT]; /* NUL-terminated sentence */
+	char text[MSG_TEXT]; /* NUL-terminated */
 };
 
-struct msg_control { /* CONTROL, CONTROL_REPLY: followed by head.size - sizeof bytes of JSON */
+struct msg_control { /* CONTROL, CONTROL_REPLY; head.size - sizeof bytes of JSON follow */
 	struct msg_head head;
 	uint32_t more;
 	uint32_t reserved;
@@ -160,21 +162,21 @@ _Static_assert(sizeof(struct msg_share) == 40, "abi");
 _Static_assert(sizeof(struct msg_say) == 24 + MSG_TEXT, "abi");
 _Static_assert(sizeof(struct msg_control) == 24, "abi");
 
-/* The versions that are spoken here, the newest and the one before, where there was one. */
+/* The versions that this program speaks: the newest and the one before, if there is one. */
 uint16_t msg_newest(void);
 uint16_t msg_oldest(void);
-/* Is there such a message in that version? */
+/* Whether that version has that message. */
 bool msg_is_in(enum msg_type type, uint16_t abi);
 
 /*
- * Checks that the `size` bytes at `packet` are one well-formed message of a version that is spoken
- * here: head.size, a type that the version knows, the exact size of that type (controls: at least
- * the head), strings terminated, counts within bounds. Returns 0; -EBADMSG with what was wrong.
- * Total: any bytes, any size. Reads nothing beyond size.
+ * Checks that `packet` is one well-formed message in a known version: head.size, a type of that
+ * version, the exact size of the type (control messages: at least the head), terminated strings,
+ * counts in range. Returns 0 or -EBADMSG. Total: accepts any bytes and size, and reads nothing
+ * beyond size.
  */
 int msg_check(const void *packet, uint32_t size, struct error *err);
 
-/* Fills a head, in the newest version. */
+/* Fills a head, with the newest version. */
 void msg_head_init(struct msg_head *head, enum msg_type type, uint32_t size, uint32_t request);
 
 const char *msg_type_name(uint16_t type);
