@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates that are made here: ECDSA on P-256, a new key for each that has none. Any thread. */
+/* Issues certificates: ECDSA on P-256, with a new key unless the caller has one. Any thread. */
 #ifndef HTTP_ISSUE_H
 #define HTTP_ISSUE_H
 
@@ -13,24 +13,28 @@
 #include "http/server.h"
 
 struct http_issue {
-	const char *name;         /* the common name */
-	const char *host;         /* a server's DNS name */
-	const char *uri;          /* instead: the only name of a client; neither: an authority */
-	bool is_server;           /* with uri: of a server, too */
-	gnutls_pubkey_t of;       /* whose key it is for; NULL: a new one's */
-	uint64_t from_ns, to_ns;  /* CLOCK_REALTIME's */
-	gnutls_x509_crt_t issuer; /* with its key; NULL: it signs itself */
+	const char *name; /* common name */
+	const char *host; /* DNS name of a server */
+	/* instead of host: the only name of a client; neither: an authority */
+	const char *uri;
+	bool is_server;           /* with uri: also for a server */
+	gnutls_pubkey_t of;       /* public key of the certificate; NULL: a new key */
+	uint64_t from_ns, to_ns;  /* validity, CLOCK_REALTIME */
+	gnutls_x509_crt_t issuer; /* the authority, with its key; NULL: self-signed */
 	gnutls_x509_privkey_t issuer_key;
 };
 
-/* PEM, the caller's; ret_key may be NULL where `of` says whose key it is. -EIO. */
+/*
+ * Returns both in PEM, which the caller owns. ret_key may be NULL if `of` is set. Returns 0 or
+ * -EIO.
+ */
 int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, struct error *err);
 
-/* The server shows a certificate of its own making, good for ten years. */
+/* Makes a self-signed certificate, valid for ten years, for the server. */
 int http_server_issue(
 	struct http_server *server, const char *name, const char *host, struct error *err);
 
-/* It shows that of the files, PEM, the leaf first; they are read once. */
+/* Loads the server's certificate from the files, in PEM, the leaf first. Reads them once. */
 int http_server_read(
 	struct http_server *server, const char *cert_file, const char *key_file, struct error *err);
 

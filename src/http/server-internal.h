@@ -12,7 +12,7 @@
 #define PATH_MAX_BYTES 2048u
 #define PEER_MAX 128u
 
-/* An address that has connections. */
+/* A client address with connections. */
 struct http_peer {
 	LIST_ENTRY(http_peer) link;
 	struct http_address address;
@@ -22,15 +22,16 @@ struct http_peer {
 struct connection {
 	LIST_ENTRY(connection) link;
 	struct http_server *server;
-	struct http_tls *tls;           /* what it was shown */
-	struct http_request *request;   /* that is being answered */
-	struct http_peer *peer_address; /* NULL: it counts for none, or not any more */
+	struct http_tls *tls;           /* the certificate that it was shown */
+	struct http_request *request;   /* the request that is being answered */
+	struct http_peer *peer_address; /* NULL: not counted for an address */
 	int fd;
-	uint64_t since_ns;             /* the server waits for the peer since then */
-	bool is_fresh;                 /* no request has come yet */
-	bool is_cut_off;               /* its end is libmicrohttpd's to see */
-	bool is_certified, is_checked; /* its certificate, and whether that is known */
-	char peer[PEER_MAX];           /* whose that is */
+	uint64_t since_ns; /* when the server began to wait for the peer */
+	bool is_fresh;     /* no complete request yet since the last answer */
+	bool is_cut_off;   /* shut down; libmicrohttpd has yet to notice */
+	/* whether the peer's certificate is valid, and whether that is known */
+	bool is_certified, is_checked;
+	char peer[PEER_MAX]; /* common name of that certificate */
 };
 
 struct http_request {
@@ -41,7 +42,7 @@ struct http_request {
 	struct buf body;
 	struct buf headers; /* of the answer: name, 0, value, 0 */
 	struct MHD_Response *response;
-	struct http_stream *stream; /* its answer goes on; NULL: it is whole */
+	struct http_stream *stream; /* the answer is a stream; NULL: it is complete */
 	unsigned int status;
 	bool is_handed, is_suspended;
 };
@@ -53,35 +54,35 @@ struct http_server {
 	struct loop_io io;
 	struct loop_timer timer, sweep;
 	struct loop_io listener;
-	struct loop_timer pause; /* armed: nothing is accepted until then */
+	struct loop_timer pause; /* armed: the server accepts nothing until then */
 	int listen_fd;
-	uint32_t n_live; /* connections that have not been cut off */
+	uint32_t n_live; /* connections that are not cut off */
 	LIST_HEAD(http_peers, http_peer) peers;
 	struct http_tls *tls;
 	struct http_counts counts;
 	uint16_t port;
-	char *unix_path;                    /* to be removed; NULL: none */
-	gnutls_x509_trust_list_t client_ca; /* NULL: nobody's will do */
-	bool is_woken;                      /* something has gone on since libmicrohttpd was run */
+	char *unix_path;                    /* to be removed at the end; NULL: none */
+	gnutls_x509_trust_list_t client_ca; /* NULL: no client certificate is accepted */
+	bool is_woken;                      /* a request was woken since libmicrohttpd ran */
 	LIST_HEAD(connections, connection) connections;
 };
 
-/* Lets libmicrohttpd do what there is to do. */
+/* Runs libmicrohttpd once. */
 void http_server_run(struct http_server *server);
 
-/* libmicrohttpd does not touch a suspended one until it is woken. */
+/* libmicrohttpd does not touch a suspended request until http_request_wake(). */
 void http_request_suspend(struct http_request *request);
 void http_request_wake(struct http_request *request);
 
-/* The answer, which becomes the request's; NULL: out of memory, the connection is closed. */
+/* Sets the answer, which the request then owns. NULL: out of memory; closes the connection. */
 void http_request_give(
 	struct http_request *request, unsigned int status, struct MHD_Response *response);
 
 /* ---- stream.c ---- */
 
-/* The server ends: the connection may be closed. */
+/* Cuts the stream off because the server ends. */
 void http_stream_abandon(struct http_stream *stream);
-/* The connection has ended: tells its owner. NULL is fine. */
+/* The connection has ended: tells the stream's owner and frees the stream. Accepts NULL. */
 void http_stream_end(struct http_stream *stream);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A certificate and its key as GnuTLS wants them, shared by the connections that were shown it. */
+/* A certificate and its key for GnuTLS, shared by the connections that were shown it. */
 #ifndef HTTP_TLS_H
 #define HTTP_TLS_H
 
@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-/* Of each server: nothing older than TLS 1.2 (RFC 8996). */
+/* For every server: no version before TLS 1.2 (RFC 8996). */
 #define HTTP_TLS_PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 #define HTTP_TLS_CHAIN_MAX 8u
@@ -22,23 +22,25 @@ struct http_tls {
 	gnutls_privkey_t key;
 };
 
-/* PEM: at least one certificate, and nothing that is none. -EINVAL. */
+/* Checks for at least one certificate and no unreadable one, in PEM. Returns 0 or -EINVAL. */
 int http_tls_check_authorities(const char *pem, struct error *err);
-/* The same, kept; the caller's: gnutls_x509_trust_list_deinit(list, 1). */
+/*
+ * As above, and returns the list; the caller ends it with gnutls_x509_trust_list_deinit(list, 1).
+ */
 int http_tls_read_authorities(
 	const char *pem, gnutls_x509_trust_list_t *ret_list, struct error *err);
 /*
- * The peer has shown a certificate for clients that they vouch for; and its common name, "" where
- * it has none that fits.
+ * Whether the peer has shown a client certificate that the authorities vouch for. Writes its common
+ * name, or "" if it has none that fits.
  */
 bool http_tls_is_vouched_for(gnutls_session_t session, gnutls_x509_trust_list_t authorities,
 	char *ret_name, size_t size);
 
-/* -EINVAL: no certificate, no key, or they are not of one another. */
+/* Returns 0; -EINVAL: no certificate, no key, or the two do not belong together; -ENOMEM. */
 int http_tls_new(
 	const char *cert_pem, const char *key_pem, struct http_tls **ret_tls, struct error *err);
 struct http_tls *http_tls_ref(struct http_tls *tls);
-/* NULL is fine. */
+/* Accepts NULL. */
 void http_tls_unref(struct http_tls *tls);
 
 #endif
