@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether to try again, and when. Pure: the caller has the clock and the random numbers.
+ * Decides whether and when to try a request again. Pure: clock and random numbers come from the
+ * caller.
  */
 #ifndef KUBE_BACKOFF_H
 #define KUBE_BACKOFF_H
@@ -16,7 +17,10 @@ struct backoff {
 	uint32_t tries;
 };
 
-/* base * 2^tries, at most max, of which a random half to all: those who fail together part. */
+/*
+ * Returns a random pause between half and all of base * 2^tries, at most max, and counts the try.
+ * Randomness separates clients that fail together.
+ */
 uint64_t backoff_next_ns(struct backoff *backoff, struct rand *rand);
 
 static inline void backoff_reset(struct backoff *backoff)
@@ -26,24 +30,24 @@ static inline void backoff_reset(struct backoff *backoff)
 
 enum retry_policy {
 	RETRY_NEVER,
-	RETRY_UNPROCESSED, /* only where the server has surely not acted on it */
-	RETRY_IDEMPOTENT,  /* also where it may have: doing it twice is doing it once */
+	RETRY_UNPROCESSED, /* only if the server has certainly not acted on it */
+	RETRY_IDEMPOTENT,  /* also if it may have: repetition has no further effect */
 };
 
 /* How a try ended. */
 struct retry_outcome {
 	int http;                /* 0: no answer */
-	bool is_unsent;          /* no connection, or the server said that it took no notice */
-	bool is_answer_begun;    /* part of the answer has been handed over: too late */
-	uint64_t retry_after_ns; /* what the server asks for; 0: nothing */
+	bool is_unsent;          /* no connection to the server was made */
+	bool is_answer_begun;    /* part of the answer was passed on: no further try */
+	uint64_t retry_after_ns; /* requested by the server; 0: not */
 };
 
-/* A server may ask for a longer pause than that, but is asked again after it. */
+/* Longest pause that a server can request. */
 #define RETRY_AFTER_MAX_NS (UINT64_C(60) * 1000000000)
 
 bool retry_is_allowed(enum retry_policy policy, const struct retry_outcome *outcome);
 
-/* The server's wish or our own pause, whichever is longer; the wish is jittered upwards by 1/8. */
+/* The longer of the server's requested pause, plus up to 1/8 at random, and backoff_next_ns(). */
 uint64_t retry_delay_ns(
 	struct backoff *backoff, struct rand *rand, const struct retry_outcome *outcome);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests to one API server. Everything happens on the loop; nothing blocks. One thread.
+ * Requests to one API server. Everything runs on the loop; nothing blocks. One thread.
  *
- * A call belongs to the client from kube_call_start() until its `done` has been called, which is
- * exactly once, from the loop, never from within kube_call_start(); then the handle is gone.
- * kube_call_cancel() before that: no callback comes any more, and the handle is gone at once. A
- * callback may start calls and cancel any other than its own `done`'s; it may not free the client.
- * kube_client_free() cancels what is left.
+ * A call belongs to the client from kube_call_start() until its `done` has been called. `done` is
+ * called exactly once, from the loop, never within kube_call_start(); then the handle is invalid.
+ * kube_call_cancel() prevents all further callbacks and invalidates the handle at once. A callback
+ * may start calls, and cancel any but the call whose `done` it is; it must not free the client.
+ * kube_client_free() cancels the remaining calls.
  *
- * A call is tried again until its deadline where its policy allows: a connection that could not be
- * made, 429, for idempotent ones also a lost connection and 5xx; with a pause that grows, at least
- * what Retry-After says. After 401 the credential is read anew, once. What has on_body gets
- * 2xx bodies piece by piece and is not tried again once the first has come.
+ * A failed call is tried again until its deadline if its policy allows: after a failed connection
+ * and 429; if it is idempotent, also after a lost connection and 5xx. The pause grows, and is at
+ * least what Retry-After says. After 401 the credential is refreshed, once. A call with on_body
+ * receives 2xx bodies in pieces, and is not tried again after the first piece.
  *
- * HTTP/2 where the server offers it. Watches have connections of their own, so that the frames of
- * one do not queue behind the pages of a list; at most KUBE_STREAMS_MAX requests share one.
+ * Uses HTTP/2 if the server offers it. Watches have connections of their own, so that their frames
+ * do not wait behind the pages of a list. At most KUBE_STREAMS_MAX requests share a connection.
  */
 #ifndef KUBE_CLIENT_H
 #define KUBE_CLIENT_H
@@ -41,35 +41,36 @@ enum kube_method { KUBE_GET, KUBE_POST, KUBE_PATCH, KUBE_DELETE };
 
 struct kube_answer {
 	/*
-	 * 0 for 2xx, else kube_status_errno(), or why there is no answer: -ECONNREFUSED,
-	 * -ECONNRESET, -EHOSTUNREACH, -ETIMEDOUT, -EPROTO (TLS), -EKEYREJECTED (a certificate),
-	 * -EMSGSIZE, what on_body has returned.
+	 * 0 for 2xx, else kube_status_errno(). Without an answer: -ECONNREFUSED, -ECONNRESET,
+	 * -EHOSTUNREACH, -ETIMEDOUT, -EPROTO (TLS), -EKEYREJECTED (a certificate), -EMSGSIZE,
+	 * -ECANCELED (may_send), or the result of on_body.
 	 */
 	int result;
-	struct str body;           /* valid during the call; empty when on_body took it */
-	struct kube_status status; /* http is 0 when there is no answer */
-	struct error error; /* result as a sentence: "GET /api/v1/pods: 403 Forbidden: ..." */
+	struct str body;           /* valid during the callback; empty if on_body received it */
+	struct kube_status status; /* http is 0 without an answer */
+	struct error error;        /* message for result: "GET /api/v1/pods: 403 Forbidden: ..." */
 	/*
-	 * The request ended because no byte came for idle_ns after the server had accepted it
-	 * (2xx): the connection is lost, or there was nothing to send.
+	 * The server accepted the request (2xx), but then sent no byte for idle_ns: the connection
+	 * is lost, or the server had nothing to send.
 	 */
 	bool is_idle;
 };
 
 /*
- * The server's reason alone, without its words about a webhook. Without a reason, what the server
- * answered or that it did not answer, in `room`. Borrowed from the answer or `room`; "" of a 2xx.
+ * The server's reason for a failure, without its text about a webhook. If the server gave none, a
+ * description of the failure, written to `room`. "" for 2xx. Borrowed from the answer or from
+ * `room`.
  */
 const char *kube_answer_sentence(const struct kube_answer *answer, struct error *room);
 
 /*
- * Why an answer is none, for conditions and Events: "WHAT: 403 Forbidden: ..." of what the server
- * said, without the request's method and path. Returns the result.
+ * Describes a failure for conditions and Events: "WHAT: 403 Forbidden: ...", without method and
+ * path. Returns the answer's result.
  */
 int kube_answer_explain(const struct kube_answer *answer, const char *what, struct error *err);
 
 typedef void kube_done_fn(void *data, const struct kube_answer *answer);
-/* A negative result ends the call with it. */
+/* A negative result ends the call with that result. */
 typedef int kube_body_fn(void *data, struct str bytes);
 
 typedef bool kube_may_send_fn(void *data);
@@ -77,18 +78,19 @@ typedef bool kube_may_send_fn(void *data);
 struct kube_request {
 	enum kube_method method;
 	const char *path;  /* "/api/v1/pods" */
-	const char *query; /* "limit=500", already escaped; NULL or "": none */
+	const char *query; /* "limit=500", escaped; NULL or "": none */
 	struct str body;
 	const char *content_type; /* NULL: application/json */
-	uint64_t timeout_ns;      /* of all tries together; 0: KUBE_TIMEOUT_DEFAULT_NS */
-	uint64_t idle_ns;         /* a try ends when no byte comes for that long; 0: no matter */
+	uint64_t timeout_ns;      /* for all tries together; 0: KUBE_TIMEOUT_DEFAULT_NS */
+	uint64_t idle_ns;         /* a try ends if no byte arrives for this time; 0: no limit */
 	enum retry_policy retry;
-	bool is_table; /* a list's columns, as people see them, instead of its objects */
-	bool is_watch; /* no timeout, and does not count as in flight */
+	bool is_table; /* ask for a list's columns for people instead of its objects */
+	bool is_watch; /* no timeout; does not count as in flight */
 	kube_body_fn *on_body;
 	/*
-	 * Asked at each try, and again once that has a connection, right before the first byte goes
-	 * out, which may be long after kube_call_start(). False: -ECANCELED. NULL: it may.
+	 * Called before each try, and again when the try has a connection, right before the first
+	 * byte, which may be long after kube_call_start(). False ends the call with -ECANCELED.
+	 * NULL: always allowed.
 	 */
 	kube_may_send_fn *may_send;
 	kube_done_fn *done;
@@ -96,15 +98,17 @@ struct kube_request {
 };
 
 struct kube_client_options {
-	const char *user_agent; /* NULL: divvy/VERSION */
-	uint32_t
-		max_in_flight; /* 0: KUBE_IN_FLIGHT_DEFAULT; others wait, first come first served */
-	uint32_t max_connections; /* without watches'; 0: as many as it takes */
-	uint64_t seed;            /* of jitter; 0: from the kernel */
-	bool is_http1;            /* no HTTP/2 */
+	const char *user_agent;   /* NULL: divvy/VERSION */
+	uint32_t max_in_flight;   /* 0: KUBE_IN_FLIGHT_DEFAULT; further calls wait in order */
+	uint32_t max_connections; /* except watches'; 0: no limit */
+	uint64_t seed;            /* for jitter; 0: from the kernel */
+	bool is_http1;            /* disables HTTP/2 */
 };
 
-/* config is borrowed until kube_client_free(); options are copied, NULL: defaults. */
+/*
+ * Borrows config until kube_client_free(); copies options, NULL: defaults. Returns 0, -ENOMEM or
+ * another -errno.
+ */
 int kube_client_new(struct loop *loop, const struct kube_config *config,
 	const struct kube_client_options *options, struct kube_client **ret_client,
 	struct error *err);
@@ -114,25 +118,25 @@ DEFINE_CLEANUP(struct kube_client *, kube_client_free)
 
 struct loop *kube_client_loop(const struct kube_client *client);
 const struct kube_config *kube_client_config(const struct kube_client *client);
-/* The client's own, for jitter of what is built on it. */
+/* The client's random numbers, for jitter in code that uses the client. */
 struct rand *kube_client_rand(struct kube_client *client);
 
-/* What the request names is copied. ret_call may be NULL. -EINVAL, -ENOMEM. */
+/* Copies the request's texts. ret_call may be NULL. Returns 0, -EINVAL or -ENOMEM. */
 int kube_call_start(struct kube_client *client, const struct kube_request *request,
 	struct kube_call **ret_call, struct error *err);
 
-/* NULL is fine. */
+/* Accepts NULL. */
 void kube_call_cancel(struct kube_call *call);
 
 /*
- * Real time by the server's clock, to the second, as its last answer said: this machine's may be
- * another. This machine's where no answer has said. For the age of what is in the cluster.
+ * Real time by the server's clock, from the Date of its last answer, to the second; before that,
+ * this machine's. For ages of objects in the cluster.
  */
 uint64_t kube_client_real_ns(const struct kube_client *client);
 
 /*
- * For how long the server has not answered what it was asked; 0: it has since, or nothing was. An
- * answer of 5xx is none.
+ * Time since the oldest request, other than a watch, that the server has not answered; 0 if it has
+ * answered since. 5xx does not count as an answer.
  */
 uint64_t kube_client_silence_ns(const struct kube_client *client);
 
@@ -143,7 +147,7 @@ struct kube_client_counts {
 };
 struct kube_client_counts kube_client_counts(const struct kube_client *client);
 
-/* Appends text as it may stand in a path or as a value in a query. */
+/* Appends text, escaped for a path or a query value. */
 int kube_url_escape(struct buf *b, struct str text);
 
 #endif

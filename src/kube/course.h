@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a reflector does next: list or watch, and after what pause. Pure.
+ * The reflector state: decides whether a reflector lists or watches next, and the pause before.
+ * Pure.
  *
- * A watch that was cut goes on where it was. What the server no longer knows the history of, and
- * whatever came garbled, is listed again; after garbage everything listed replaces what is known,
- * also where the version is the same. Twice expired between the pages of a list: all in one page.
+ * A lost watch resumes at its last version. If the server no longer has that history, or sent
+ * garbled data, the reflector lists again. After garbled data the list replaces all known objects,
+ * also those of the same version. If a list expires twice between its pages, the next list is a
+ * single page.
  */
 #ifndef KUBE_COURSE_H
 #define KUBE_COURSE_H
 
 #include "kube/backoff.h"
 
-#define COURSE_STEADY_NS (UINT64_C(10) * 1000000000) /* a watch of that age has succeeded */
+#define COURSE_STEADY_NS (UINT64_C(10) * 1000000000) /* a watch of this age resets the backoff */
 #define COURSE_EXPIRED_MAX 2u
 #define COURSE_ERRORS_MAX 2u
 
 enum course_phase { COURSE_LIST, COURSE_WATCH };
 
 enum course_end {
-	COURSE_OK,      /* the list is complete; the watch was closed by the server in good order */
-	COURSE_LOST,    /* the connection, or silence for too long */
+	COURSE_OK,      /* the list is complete; the server closed the watch regularly */
+	COURSE_LOST,    /* the connection was lost, or silent for too long */
 	COURSE_EXPIRED, /* 410 */
 	COURSE_GARBLED,
-	COURSE_REFUSED, /* any other status, or ERROR frame */
+	COURSE_REFUSED, /* another status or ERROR frame */
 };
 
 struct course {
 	enum course_phase phase;
-	bool is_replacing; /* the list under way, or the next */
+	bool is_replacing; /* the current or next list replaces all objects */
 	bool is_unpaged;
 	uint32_t n_expired, n_errors;
 	struct backoff backoff;
@@ -35,12 +37,12 @@ struct course {
 
 #define COURSE_PAUSE_MAX_NS (UINT64_C(30) * 1000000000)
 
-/* max_pause_ns: of the pauses of its own, which grow; 0: COURSE_PAUSE_MAX_NS. */
+/* max_pause_ns limits the growing pauses; 0: COURSE_PAUSE_MAX_NS. */
 void course_init(struct course *course, uint64_t max_pause_ns);
 
 /*
- * The phase is over, having lived that long: sets the next one and returns the pause before it, at
- * least what the server asks for.
+ * The phase has ended after lived_ns: sets the next phase and returns the pause before it, which is
+ * at least retry_after_ns (limited by RETRY_AFTER_MAX_NS).
  */
 uint64_t course_end(struct course *course, enum course_end end, uint64_t lived_ns,
 	uint64_t retry_after_ns, struct rand *rand);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which version of what apis.def names a server has. Asked for once, and again when told that it
- * may have changed (a 404 of a whole resource, a custom resource definition). One thread.
+ * Finds out which versions of the resources in apis.def a server has. Asks once, and again on
+ * request (after a 404 for a whole resource, or a change of a custom resource definition). One
+ * thread.
  */
 #ifndef KUBE_DISCOVERY_H
 #define KUBE_DISCOVERY_H
@@ -48,39 +49,39 @@ extern const struct kube_field_row kube_field_rows[KUBE_N_FIELDS];
 #define KUBE_API_ROWS_MAX 64u
 #define KUBE_MINOR_UNKNOWN 0
 
-/* What a server has. Pure: fed with its answers. */
+/* The server's versions. Pure: filled from its answers. */
 struct kube_served {
 	bool has[KUBE_API_ROWS_MAX]; /* by row */
 	bool has_eviction_v1;
-	int minor; /* of 1.x */
+	int minor; /* minor version of Kubernetes 1.x */
 };
 
-/* The answer to /api/v1 or /apis/GROUP/VERSION: an APIResourceList. -EBADMSG if it is none. */
+/* Adds the answer to /api/v1 or /apis/GROUP/VERSION, an APIResourceList. -EBADMSG if it is none. */
 int kube_served_add(struct kube_served *served, const char *group_version, const json_t *list);
-/* The answer to /version: "1.28+" is 28. */
+/* Reads the answer to /version: "1.28+" is 28. */
 void kube_served_set_version(struct kube_served *served, const json_t *version);
-/* The row to use; NULL when the server has none. */
+/* The first row that the server has; NULL if it has none. */
 const struct kube_api_row *kube_served_find(const struct kube_served *served, enum kube_api api);
 bool kube_served_has_field(const struct kube_served *served, enum kube_field field);
 
 struct kube_discovery;
 
-/* r is 0, or what went wrong: then what was known before still is. */
+/* r is 0, or the error of a failed round; the earlier result then stays. */
 typedef void kube_discovery_fn(void *data, int r, const struct error *err);
 
-/* Asks the server; changed is called each time that an answer is complete, or has failed. */
+/* Starts asking; `changed` is called when a round of questions has completed or failed. */
 int kube_discovery_new(struct kube_client *client, kube_discovery_fn *changed, void *data,
 	struct kube_discovery **ret_discovery, struct error *err);
-/* NULL is fine. Not from within changed. */
+/* Accepts NULL. Do not call from `changed`. */
 void kube_discovery_free(struct kube_discovery *discovery);
 DEFINE_CLEANUP(struct kube_discovery *, kube_discovery_free)
 
-#define KUBE_DISCOVERY_PAUSE_NS (UINT64_C(1) * 1000000000) /* between two of them */
+#define KUBE_DISCOVERY_PAUSE_NS (UINT64_C(1) * 1000000000) /* between two rounds */
 
-/* Soon, and once for all that ask meanwhile. */
+/* Starts another round soon; requests until then share it. */
 void kube_discovery_refresh(struct kube_discovery *discovery);
 
-/* NULL until the first answer is complete, and for what the server has not. */
+/* NULL until the first round has completed, and for resources that the server lacks. */
 const struct kube_api_row *kube_discovery_find(
 	const struct kube_discovery *discovery, enum kube_api api);
 bool kube_discovery_has_field(const struct kube_discovery *discovery, enum kube_field field);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events: what somebody who looks at an object should know of it. Fire and forget: what cannot be
- * written is dropped and counted, nothing waits for it.
+ * Writes Kubernetes Events. An Event that cannot be written is dropped and counted; nothing waits
+ * for it.
  *
- * The same event again (object, type, reason, message) raises the count of the one that is there.
+ * A repeated Event (same object, type, reason and message) increases the count of the existing one.
  * More than EVENT_SIMILAR_MAX messages for one reason within EVENT_SIMILAR_NS become one "(combined
- * from similar events)". One object gets EVENT_BURST at once and then one each EVENT_REFILL_NS:
- * the numbers that kubectl's users know. One thread.
+ * from similar events)". An object may have EVENT_BURST Events at once, then one each
+ * EVENT_REFILL_NS. These limits are client-go's. One thread.
  */
 #ifndef KUBE_EVENT_H
 #define KUBE_EVENT_H
@@ -17,8 +17,9 @@
 #define EVENT_SIMILAR_NS (UINT64_C(600) * 1000000000)
 #define EVENT_BURST 25u
 #define EVENT_REFILL_NS (UINT64_C(300) * 1000000000)
-#define EVENT_KNOWN_MAX 4096u /* of each kind; the one used least recently goes first */
-/* One after the other, as the cluster's own parts: in a burst what is decided goes first. */
+/* entries of each table; a new entry replaces the least recently used */
+#define EVENT_KNOWN_MAX 4096u
+/* One at a time, like Kubernetes' own components, so that other requests go first in a burst. */
 #define EVENT_QUEUE_MAX 1024u
 #define EVENT_IN_FLIGHT 1u
 #define EVENT_MESSAGE_MAX 1024u
@@ -34,7 +35,7 @@ struct kube_event {
 
 enum event_verdict {
 	EVENT_NEW,
-	EVENT_AGAIN, /* the one of that name, with a higher count */
+	EVENT_AGAIN, /* the existing Event, with a higher count */
 	EVENT_DROPPED,
 };
 
@@ -46,34 +47,34 @@ struct event_decision {
 	uint64_t first_real_ns;
 };
 
-/* The part that decides: pure but for its memory. */
+/* The deciding part: pure but for its memory. */
 struct event_memory;
 int event_memory_new(struct event_memory **ret_memory);
 void event_memory_free(struct event_memory *memory);
 void event_decide(struct event_memory *memory, const struct kube_event *event, uint64_t now_ns,
 	uint64_t real_ns, struct event_decision *ret_decision);
-/* The Event of that name is gone, or never was: the next of its kind is new. */
+/* The Event of that name does not exist on the server: the next such Event is new. */
 void event_forget(struct event_memory *memory, const char *name);
 
 struct kube_recorder;
 
-/* component: "divvy-scheduler"; instance: which of them, a node's or a pod's name. */
+/* component: "divvy-scheduler"; instance: the name of its node or pod. */
 int kube_recorder_new(struct kube_client *client, const char *component, const char *instance,
 	struct kube_recorder **ret_recorder, struct error *err);
-/* Drops what is not written yet. NULL is fine. */
+/* Drops unwritten Events. Accepts NULL. */
 void kube_recorder_free(struct kube_recorder *recorder);
 DEFINE_CLEANUP(struct kube_recorder *, kube_recorder_free)
 
-/* Texts are copied. */
+/* Copies the texts. */
 void kube_record(struct kube_recorder *recorder, const struct kube_event *event);
 
-/* fmt makes the message. */
+/* fmt gives the message. */
 void kube_recordf(struct kube_recorder *recorder, const struct kube_event *event, const char *fmt,
 	...) __attribute__((format(printf, 3, 4)));
 
 struct kube_recorder_counts {
 	uint64_t n_written, n_dropped, n_failed;
-	uint64_t n_merged; /* with a later one of the same Event, before it was written */
+	uint64_t n_merged; /* replaced by a later count before they were written */
 	uint32_t n_waiting;
 };
 struct kube_recorder_counts kube_recorder_counts(const struct kube_recorder *recorder);

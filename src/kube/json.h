@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is needed around jansson. Text from a server becomes objects here and nowhere else. Paths
- * are keys one by one, up to a NULL: kube_json_at(pod, "metadata", "labels", NULL). Any thread.
+ * Helpers for jansson. Only this file parses JSON text from a server. A path is a sequence of keys
+ * that ends with NULL: kube_json_at(pod, "metadata", "labels", NULL). Any thread.
  */
 #ifndef KUBE_JSON_H
 #define KUBE_JSON_H
@@ -12,38 +12,39 @@
 #include "base/error.h"
 #include "base/str.h"
 
-#define KUBE_JSON_DIGITS_MAX 18 /* more are read as a real number, as the server itself does */
+#define KUBE_JSON_DIGITS_MAX 18 /* longer integers become real numbers, as in the API server */
 
 /*
- * -EBADMSG when it is no JSON; -EOVERFLOW when it is JSON, but of a kind that cannot be held here
- * (nested deeper than 2,048, a key with a NUL). Integers too large become real numbers.
+ * Returns 0; -EBADMSG if the text is not JSON; -EOVERFLOW if it is JSON that jansson cannot hold
+ * (nested deeper than 2,048, or a key with a NUL); -ENOMEM.
  */
 int kube_json_parse(struct str text, json_t **ret_json, struct error *err);
 
 /*
- * The raw text of a top-level member of an object; STR_NONE when there is none. For text that
- * kube_json_parse() says -EOVERFLOW of.
+ * The raw text of a top-level member of an object; STR_NONE if absent. Works on text for which
+ * kube_json_parse() returns -EOVERFLOW.
  */
 struct str kube_json_member(struct str object, const char *key);
 
-/* Borrowed; NULL when any of the keys is missing or what has it is no object. */
+/* Borrowed; NULL if a key is missing or its parent is not an object. */
 json_t *kube_json_at(const json_t *root, ...) __attribute__((sentinel));
 
-/* NULL when it is missing, no string, or has a NUL within. */
+/* NULL if it is missing, not a string, or contains a NUL. */
 const char *kube_json_text_at(const json_t *root, ...) __attribute__((sentinel));
 
-/* Is that text in the list? What is no list has none. */
+/* Whether the array has that text; false if `list` is no array. */
 bool kube_json_list_has(const json_t *list, const char *text);
 
-/* Compact text on the heap, the caller's; NULL when out of memory. */
+/* Compact text on the heap, which the caller frees; NULL when out of memory. */
 char *kube_json_format(const json_t *json);
 
-/* The member of status.conditions of that type, borrowed; NULL: none. */
+/* The condition of that type in status.conditions, borrowed; NULL if there is none. */
 const json_t *kube_json_condition(const json_t *object, const char *type);
 
 /*
- * A sentence as a string, also one that quotes what is no UTF-8 (once it is cut): then with '?' in
- * its place, and at most what a struct error holds. NULL when out of memory.
+ * A message as a JSON string. If the text is not UTF-8, for example after truncation, other bytes
+ * than ASCII become '?', and the text is cut to the size of an error message. NULL when out of
+ * memory.
  */
 json_t *kube_json_sentence(const char *text);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leader election on a coordination.k8s.io/v1 Lease, with the rules of all that use one: a lease
- * that has not changed for its duration, seen by our own clock, may be taken.
+ * Leader election on a coordination.k8s.io/v1 Lease, by the common rules: a candidate may take a
+ * Lease that has not changed for its duration, measured by the candidate's own clock.
  *
- * lease_step() decides and is pure; kube_lease does what it says. What a leader may rely on is
- * lease_may_write(), to be asked right before each write: false from renew_ns after the last
- * successful renewal was *sent*, by CLOCK_BOOTTIME, which also passes while the machine is
- * suspended or the process is stopped. Another one begins duration_ns after it has *seen* that
- * renewal: duration_ns - renew_ns is what a write may be under way. The epoch is the number of
- * leaseTransitions: it grows with each new leader. Where the object was lost and who remembers more
- * than it says knows that (lease_raise), it goes on from there. One thread.
+ * lease_step() decides and is pure; kube_lease carries out its actions. A leader checks
+ * lease_may_write() right before each write. It is false from renew_ns after the last successful
+ * renewal was *sent*, by CLOCK_BOOTTIME, which continues while the machine is suspended or the
+ * process is stopped. A successor starts at the earliest duration_ns after it has *seen* that
+ * renewal. So a write may be in transit for duration_ns - renew_ns. The epoch is leaseTransitions,
+ * which grows with each new leader. If the object was lost, lease_raise() passes on a larger epoch
+ * that a component remembers. One thread.
  */
 #ifndef KUBE_LEASE_H
 #define KUBE_LEASE_H
@@ -25,13 +25,14 @@
 
 struct lease_rules {
 	char identity[LEASE_NAME_SIZE];
-	uint64_t duration_ns, renew_ns, retry_ns; /* duration > renew > retry; whole seconds */
+	/* duration > renew > retry; duration in whole seconds */
+	uint64_t duration_ns, renew_ns, retry_ns;
 };
 
-/* What the object says. */
+/* The content of the Lease object. */
 struct lease_record {
 	bool exists;
-	char holder[LEASE_NAME_SIZE]; /* "": nobody */
+	char holder[LEASE_NAME_SIZE]; /* "": no holder */
 	char version[64];
 	uint64_t duration_ns;
 	uint64_t transitions;
@@ -44,18 +45,18 @@ struct lease {
 	struct lease_rules rules;
 	enum lease_state state;
 	struct lease_record seen;
-	uint64_t seen_boot_ns;    /* since when the record is as it is */
-	uint64_t renewed_boot_ns; /* when the last renewal that succeeded was sent */
+	uint64_t seen_boot_ns;    /* since then the record has not changed */
+	uint64_t renewed_boot_ns; /* when the last successful renewal was sent */
 	uint64_t epoch;           /* while leading */
-	uint64_t transitions;     /* the most that were seen: a new object goes on from there */
-	uint64_t least;           /* what the next epoch is at least */
-	bool is_released;         /* given up for good */
+	uint64_t transitions;     /* the largest count seen: a new object continues from it */
+	uint64_t least;           /* lower bound of the next epoch */
+	bool is_released;         /* released for good */
 };
 
 enum lease_event {
-	LEASE_READ,    /* the record has been read, or is what our write has left */
-	LEASE_WRITTEN, /* our write succeeded; sent_boot_ns is when it was sent */
-	LEASE_REFUSED, /* our write conflicted, or whatever else went wrong */
+	LEASE_READ,    /* the record was read */
+	LEASE_WRITTEN, /* our write succeeded; it was sent at sent_boot_ns */
+	LEASE_REFUSED, /* our write conflicted or failed */
 	LEASE_TIMER,
 	LEASE_RELEASE,
 };
@@ -66,7 +67,7 @@ enum lease_action {
 	LEASE_DO_CREATE,
 	LEASE_DO_TAKE, /* write ourselves as holder, with lease_transitions() */
 	LEASE_DO_RENEW,
-	LEASE_DO_GIVE_UP, /* write nobody as holder */
+	LEASE_DO_GIVE_UP, /* write the Lease without a holder */
 };
 
 struct lease_input {
@@ -77,34 +78,39 @@ struct lease_input {
 
 void lease_init(struct lease *lease, const struct lease_rules *rules);
 
-/* What to do now; *ret_wait_ns is when a timer should come, if nothing else does before. */
+/*
+ * Returns what to do now. *ret_wait_ns: when the timer should fire if no other event comes first.
+ */
 enum lease_action lease_step(struct lease *lease, const struct lease_input *input, uint64_t boot_ns,
 	uint64_t *ret_wait_ns);
 
 bool lease_may_write(const struct lease *lease, uint64_t boot_ns);
 
-/* Of a record that we are to hold: one more than what was seen when somebody else did. */
+/*
+ * leaseTransitions for a record with us as holder: one more than the largest seen, unless we hold
+ * it already.
+ */
 uint64_t lease_transitions(const struct lease *lease);
 
 /*
- * Somebody has seen that epoch: ours has to be a later one. Whoever leads with one that is not does
- * so no more, until it has been written. More than LEASE_JUMP_MAX beyond what we know of is not
- * listened to: whoever says that would use up what leaseTransitions has room for.
+ * A component has seen that epoch, so ours has to be larger. A leader with a smaller epoch stops
+ * leading until a larger one is written. Values more than LEASE_JUMP_MAX above the known epoch are
+ * ignored, because they could exhaust leaseTransitions.
  */
 void lease_raise(struct lease *lease, uint64_t seen_epoch);
 
-/* A Lease object, read; -EBADMSG when it is none. */
+/* Reads a Lease object; -EBADMSG if it is none. */
 int lease_record_parse(const json_t *json, struct lease_record *ret_record);
 
 struct kube_lease;
 
-/* Begins and ends of leading; the epoch is that of the time. Also told when the deadline passes. */
+/* Called when leading begins or ends, also at the deadline, with the epoch at that time. */
 typedef void kube_lease_fn(void *data, bool is_leading, uint64_t epoch);
 
 struct kube_lease_options {
 	const char *namespace_name, *name;
-	const char *identity; /* "node_random": unique among all that ask */
-	uint64_t duration_ns; /* 0: LEASE_DURATION_NS, and so on */
+	const char *identity; /* "node_random": unique among the candidates */
+	uint64_t duration_ns; /* 0: the defaults above, also for the next two */
 	uint64_t renew_ns, retry_ns;
 	kube_lease_fn *changed;
 	void *data;
@@ -113,19 +119,25 @@ struct kube_lease_options {
 int kube_lease_start(struct kube_client *client, const struct kube_lease_options *options,
 	struct kube_lease **ret_lease, struct error *err);
 
-/* lease_raise(): leading may end, and begin again with a later epoch. Not from within changed. */
+/*
+ * As lease_raise(): leading may end, and begin again with a larger epoch. Do not call from
+ * `changed`.
+ */
 void kube_lease_raise(struct kube_lease *lease, uint64_t seen_epoch);
 
-/* May what a leader does be sent now? */
+/* Whether a leader's write may be sent now. */
 bool kube_lease_may_write(const struct kube_lease *lease);
 uint64_t kube_lease_epoch(const struct kube_lease *lease);
-/* Who leads as far as is known; "": nobody. */
+/* The holder as last seen; "": none. */
 const char *kube_lease_holder(const struct kube_lease *lease);
 
-/* Gives it up, so that the next need not wait; leading ends at once. Then kube_lease_stop(). */
+/*
+ * Releases the Lease, so that a successor need not wait; leading ends at once. Then call
+ * kube_lease_stop().
+ */
 void kube_lease_release(struct kube_lease *lease);
 
-/* Without giving it up. NULL is fine. Not from within changed. */
+/* Stops without a release. Accepts NULL. Do not call from `changed`. */
 void kube_lease_stop(struct kube_lease *lease);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcurl on the loop: transfers that share connections. `done` comes from the loop, never from
- * within pool_add(); in it, any transfer may be added or removed, the one that is done must be.
- * While libcurl calls back neither may be done.
+ * libcurl on the loop: transfers that share connections. `done` is called from the loop, never
+ * within pool_add(). It may add and remove any transfers, and must remove the one that is done. No
+ * transfer may be added or removed while libcurl calls back.
  *
- * libcurl gives a transfer any connection that looks alive, and nobody can tell it that one is not:
- * one that has gone silent would be given out again and again. pool_renew() sets all connections
- * there are aside for the transfers that they have, and starts anew for those to come. One thread.
+ * libcurl reuses any connection that looks alive, and has no function to mark a silent connection
+ * as dead. pool_renew() therefore retires all present connections: their transfers keep them, and
+ * new transfers get new connections. One thread.
  */
 #ifndef KUBE_POOL_H
 #define KUBE_POOL_H
@@ -16,13 +16,13 @@
 #include "base/loop.h"
 
 struct pool;
-struct pool_lane; /* some of its connections */
+struct pool_lane; /* a generation of connections */
 
 typedef void pool_fn(void *data, CURL *easy, CURLcode result);
 
 struct pool_options {
-	uint32_t max_connections; /* 0: as many as it takes */
-	uint32_t max_streams;     /* on one connection, at most what the server allows */
+	uint32_t max_connections; /* 0: no limit */
+	uint32_t max_streams;     /* on one connection; the server may allow fewer */
 };
 
 int pool_new(struct loop *loop, const struct pool_options *options, pool_fn *done, void *data,
@@ -30,11 +30,11 @@ int pool_new(struct loop *loop, const struct pool_options *options, pool_fn *don
 /* All transfers must have been removed. */
 void pool_free(struct pool *pool);
 
-/* The lane is for pool_remove(). */
+/* Adds a transfer; pass the lane to pool_remove(). Returns 0, -ENOMEM or -EINVAL. */
 int pool_add(struct pool *pool, CURL *easy, struct pool_lane **ret_lane);
 void pool_remove(struct pool_lane *lane, CURL *easy);
 
-/* The connections of that lane are not to be trusted. */
+/* Retires the connections of that lane. */
 void pool_renew(struct pool *pool, const struct pool_lane *lane);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps telling what the objects of a resource are: a list in pages, each asked for while the one
- * before still comes, then a watch, resumed or listed again as course.h says. It goes on until it
- * is stopped; what goes wrong is told and tried again. One thread.
+ * Reports the objects of a resource and their changes. It lists in pages, and requests each page
+ * while the previous one still arrives. Then it watches, and resumes or lists again as course.h
+ * says. It continues until stopped; errors are reported and retried. One thread.
  */
 #ifndef KUBE_REFLECT_H
 #define KUBE_REFLECT_H
@@ -11,29 +11,32 @@
 #include "kube/json.h"
 
 #define REFLECT_LIMIT_DEFAULT 500u
-#define REFLECT_IDLE_NS (UINT64_C(150) * 1000000000) /* bookmarks come each minute */
+#define REFLECT_IDLE_NS (UINT64_C(150) * 1000000000) /* servers send bookmarks each minute */
 #define REFLECT_PAGE_TIMEOUT_NS (UINT64_C(120) * 1000000000)
 #define REFLECT_PAGE_IDLE_NS (UINT64_C(30) * 1000000000)
-#define REFLECT_WATCH_MIN_S 300u /* the server is asked to end it after that to twice that */
+/* the server is asked to end a watch after one to two times this */
+#define REFLECT_WATCH_MIN_S 300u
 
 enum kube_change { KUBE_LISTED, KUBE_ADDED, KUBE_MODIFIED, KUBE_DELETED };
 
 /* Valid during the call. The items of a list have no kind and apiVersion. */
 struct kube_object {
-	json_t *json;    /* without managedFields; may be kept with json_incref() */
-	struct str raw;  /* its text, the server's own but for managedFields */
-	bool is_partial; /* cannot be read here: json has nothing but metadata */
+	json_t *json;    /* without managedFields; keep it with json_incref() */
+	struct str raw;  /* its text from the server, without managedFields */
+	bool is_partial; /* cannot be parsed as a whole: json has only metadata */
 };
 
-/* May start and cancel calls, but not stop what calls it. */
+/* Handlers may start and cancel calls, but must not stop this reflector. */
 struct kube_reflect_handler {
-	/* A list begins. is_replacing: no object known is to be trusted, whatever its version. */
+	/*
+	 * A list begins. is_replacing: replace all known objects, also those of the same version.
+	 */
 	void (*begin)(void *data, bool is_replacing);
-	/* A negative result says that this cannot be: it is listed again. */
+	/* A negative result means that the object is invalid: the reflector lists again. */
 	int (*object)(void *data, enum kube_change change, const struct kube_object *object);
-	/* The list is complete: what was not in it is gone. */
+	/* The list is complete: objects that it lacked do not exist. */
 	void (*end)(void *data);
-	/* Something went wrong and will be tried again; may be NULL. */
+	/* An error that will be retried; may be NULL. */
 	void (*trouble)(void *data, const struct error *err);
 	void *data;
 };
@@ -42,7 +45,7 @@ struct kube_reflect_options {
 	const char *path;           /* "/api/v1/pods" */
 	const char *label_selector; /* NULL: all */
 	const char *field_selector;
-	uint32_t limit;        /* of a page; 0: REFLECT_LIMIT_DEFAULT */
+	uint32_t limit;        /* for one page; 0: REFLECT_LIMIT_DEFAULT */
 	uint64_t idle_ns;      /* silence after which a watch counts as lost; 0: REFLECT_IDLE_NS */
 	uint32_t watch_min_s;  /* 0: REFLECT_WATCH_MIN_S */
 	uint64_t max_pause_ns; /* after failures; 0: COURSE_PAUSE_MAX_NS, half a minute */
@@ -50,11 +53,11 @@ struct kube_reflect_options {
 
 struct kube_reflect;
 
-/* Options are copied; the first callback comes from the loop. */
+/* Copies the options; the first callback comes from the loop. */
 int kube_reflect_start(struct kube_client *client, const struct kube_reflect_options *options,
 	const struct kube_reflect_handler *handler, struct kube_reflect **ret_reflect,
 	struct error *err);
-/* NULL is fine. Not from within a handler. */
+/* Accepts NULL. Do not call from a handler. */
 void kube_reflect_stop(struct kube_reflect *reflect);
 
 struct kube_reflect_counts {

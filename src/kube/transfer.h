@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request as libcurl is told it. */
+/* Configures libcurl for one request. */
 #ifndef KUBE_TRANSFER_H
 #define KUBE_TRANSFER_H
 
@@ -16,14 +16,14 @@ struct transfer {
 };
 
 /*
- * Sets all of it but callbacks on t->easy, which is new or reset. With a server name of its own,
- * that name is asked for and verified, and the connection is made to where the server is. What
- * request names must live as long as the transfer. -ENOMEM.
+ * Sets all options but callbacks on t->easy, which is new or reset. With tls_server_name, the
+ * request and the certificate check use that name, and the connection goes to the server's address.
+ * All pointers of `request` must outlive the transfer. Returns 0 or -ENOMEM.
  */
 int transfer_prepare(struct transfer *t, const struct kube_config *config,
 	const struct credential_view *view, const struct kube_request *request, const char *url);
 
-/* Frees what was made, easy aside, and leaves an empty one. */
+/* Frees everything but easy, and leaves an empty struct. */
 void transfer_done(struct transfer *t);
 
 #endif
