@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which pod and which container a process is in, by /proc/PID/cgroup: of cgroups v1, v2 and both at
- * once, as the cgroupfs and the systemd driver name them, under containerd, CRI-O and Docker.
+ * Finds the pod and container of a process from /proc/PID/cgroup: for cgroups v1, v2 and both
+ * together, with the cgroupfs and the systemd driver, under containerd, CRI-O and Docker.
  *
- * What a tenant can make are cgroups below its own, with any names. So a path is read from its
- * beginning, component by component, as the kubelet makes it: the outermost pod counts, what stands
- * behind its container means nothing, and a path that begins otherwise (a login's own slice, a
- * container of a plain engine) is in no pod, whatever its parts are called. Any thread.
+ * A tenant can create cgroups of any name below its own. So a path is read from its beginning,
+ * component by component, in the form that the kubelet makes. The outermost pod counts, and
+ * everything after its container is ignored. A path with another beginning (a login's slice, a
+ * container of a plain engine) is in no pod, whatever its components are called. Any thread.
  */
 #ifndef KUBELET_CGROUP_H
 #define KUBELET_CGROUP_H
@@ -20,26 +20,26 @@
 #define CGROUP_ROOT_SIZE 512
 
 struct cgroup_pod {
-	char uid[37];       /* as the API server has it; of static pods 32 digits */
-	char container[65]; /* its runtime's id; "": in the pod, but in none of its containers */
+	char uid[37];       /* as in the API server; for static pods 32 digits */
+	char container[65]; /* the runtime's id; "": in the pod, but in none of its containers */
 };
 
 /*
- * The text of a /proc/PID/cgroup. `root` is the cgroup below which the kubelet keeps its pods: ""
- * on most nodes, "/kubelet" or "/kubelet.slice" where the node is itself a container; NULL: any of
- * these. Of a process outside of our own cgroup namespace, which containers have wherever cgroups
- * are of version 2, the path begins with "/..": it is read alike, from the ancestor on that is ours
- * as well. -ENOENT when it is in no pod; -EBADMSG when its lines name different ones; -EXDEV when
- * it is outside of our namespace, and in no pod as far as can be seen from there.
+ * Parses the text of a /proc/PID/cgroup. `root` is the cgroup that contains the kubelet's pods: ""
+ * on most nodes, "/kubelet" or "/kubelet.slice" if the node is itself a container; NULL: any of
+ * these. The path of a process outside our cgroup namespace begins with "/..", as for other
+ * containers with cgroups v2. It is read from the nearest common ancestor on. Returns 0; -ENOENT:
+ * in no pod; -EBADMSG: the lines name different pods or containers; -EXDEV: outside our namespace,
+ * and in no pod as far as visible.
  */
 int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_pod);
 
-/* Of a process; -ESRCH when there is none. The sentence is about what could not be read. */
+/* The same for a process. -ESRCH if it does not exist; the message says what could not be read. */
 int cgroup_read_pod(pid_t pid, const char *root, struct cgroup_pod *ret_pod, struct error *err);
 
 /*
- * The root, from the text of one whom we trust to be in a pod: divvyd's own. The outermost pod
- * counts here, too. -ENOENT when it is in none.
+ * Finds the root from the text of a process that is known to be in a pod: divvyd itself. The
+ * outermost pod counts here, too. -ENOENT if it is in no pod.
  */
 int cgroup_parse_root(struct str text, char ret_root[static CGROUP_ROOT_SIZE]);
 

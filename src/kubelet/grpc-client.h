@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A gRPC call to a server on a unix socket: one request, one answer, a deadline; each on a
- * connection of its own, which costs two system calls and leaves nothing to look after when the
- * other side restarts. One thread, the loop's; nothing blocks.
+ * A gRPC call to a server on a unix socket: one request, one answer, a deadline. Each call has a
+ * connection of its own, which costs two system calls, and leaves no state when the server
+ * restarts. One thread, the loop's; nothing blocks.
  */
 #ifndef KUBELET_GRPC_CLIENT_H
 #define KUBELET_GRPC_CLIENT_H
@@ -18,12 +18,12 @@ struct grpc_request;
 
 struct grpc_answer {
 	enum grpc_status status;
-	const char *text; /* the sentence of a status that is not OK, else "" */
+	const char *text; /* message of a status other than OK, else "" */
 	struct str message;
 	void *data;
 };
 
-/* Called once, unless the request is freed before; the answer is borrowed until it returns. */
+/* Called once, unless the request is freed before. The answer is valid until it returns. */
 typedef void grpc_answer_fn(const struct grpc_answer *answer);
 
 struct grpc_wish {
@@ -37,18 +37,18 @@ struct grpc_wish {
 };
 
 /*
- * The request is gone when `answered` returns; until it is called it may be freed, which cancels
- * the call. A server that is not there is an error here (-ENOENT, -ECONNREFUSED, -EAGAIN), one that
- * goes away later is the status UNAVAILABLE.
+ * Starts a call. The request ends when `answered` returns; freeing it before that cancels the call.
+ * Returns 0, or -errno if the server is absent (-ENOENT, -ECONNREFUSED, -EAGAIN). If the server
+ * disappears later, the call ends with status UNAVAILABLE.
  */
 int grpc_request_new(struct loop *loop, const struct grpc_wish *wish,
 	struct grpc_request **ret_request, struct error *err);
 
-/* As above, on a connected stream socket, which is the request's, also on failure. */
+/* As grpc_request_new(), on a connected stream socket, which it takes over, also on failure. */
 int grpc_request_new_on(struct loop *loop, const struct grpc_wish *wish, int fd,
 	struct grpc_request **ret_request, struct error *err);
 
-/* Not within `answered`. NULL is fine. */
+/* Do not call from `answered`. Accepts NULL. */
 void grpc_request_free(struct grpc_request *request);
 
 #endif

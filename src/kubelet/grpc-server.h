@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A gRPC server on a unix socket: calls with one request and one answer, or with one request and a
- * stream of answers. One thread, the loop's; nothing blocks; no function here may be called from
- * another. Whatever comes over a connection ends as a status, or with the connection.
+ * A gRPC server on a unix socket, for calls with one request and one answer or a stream of answers.
+ * One thread, the loop's; nothing blocks; no function may be called from another thread. Faulty
+ * input ends the call with a status, or the connection.
  *
  * A handler may answer at once or later. A call ends with grpc_call_reply() or grpc_call_end(), or
- * from outside: by the deadline that came with it, a reset, or the end of its connection. Either
- * way the pointer is not to be used afterwards; who keeps it beyond the handler learns of an end
- * from outside by grpc_call_watch(). The server may not be freed in a handler.
+ * from outside: by its deadline, a reset, or the end of its connection. After that the pointer is
+ * invalid. Code that keeps the pointer beyond the handler registers by grpc_call_watch() for an end
+ * from outside. The server must not be freed in a handler.
  */
 #ifndef KUBELET_GRPC_SERVER_H
 #define KUBELET_GRPC_SERVER_H
@@ -20,15 +20,16 @@
 #include "base/str.h"
 #include "kubelet/grpc-wire.h"
 
-#define GRPC_SERVER_CONNS_MAX 64u          /* connections at once; more are closed */
-#define GRPC_SERVER_STREAMS_MAX 128u       /* calls of one connection at once */
-#define GRPC_SERVER_BUFFER_MAX (16u << 20) /* bytes of unfinished requests of one connection */
-#define GRPC_PATH_MAX 128u                 /* of a method; a longer one does not exist */
+#define GRPC_SERVER_CONNS_MAX 64u          /* simultaneous connections; further ones are closed */
+#define GRPC_SERVER_STREAMS_MAX 128u       /* simultaneous calls on a connection */
+#define GRPC_SERVER_BUFFER_MAX (16u << 20) /* bytes of unfinished requests on a connection */
+/* length of a method's path; longer paths do not exist */
+#define GRPC_PATH_MAX 128u
 
 struct grpc_server;
 struct grpc_call;
 
-/* The request is borrowed until the handler returns. */
+/* The request is valid until the handler returns. */
 typedef void grpc_handler_fn(struct grpc_call *call, struct str request);
 typedef void grpc_gone_fn(void *data);
 
@@ -37,42 +38,48 @@ struct grpc_method {
 	grpc_handler_fn *handle;
 };
 
-/* The methods are borrowed; `data` is for the handlers. */
+/* Borrows the methods; grpc_call_data() returns `data`. Returns 0 or -ENOMEM. */
 int grpc_server_new(struct loop *loop, const struct grpc_method *methods, size_t n_methods,
 	void *data, struct grpc_server **ret_server);
 
-/* Ends all calls (their watches are told) and connections, unlinks the socket. NULL is fine. */
+/*
+ * Ends all calls, reports that to their watches, closes connections, unlinks the socket. Accepts
+ * NULL.
+ */
 void grpc_server_free(struct grpc_server *server);
 
 /*
- * Binds and listens, for root and our own user alone; the socket before it, if any, is closed,
- * connections stay. A socket left behind at that path is replaced, one at which somebody listens is
- * -EADDRINUSE.
+ * Listens at the path, for root and our own user only. Closes an earlier listening socket;
+ * connections stay. Replaces a stale socket at the path. Returns 0, -EADDRINUSE if another process
+ * listens there, or another -errno.
  */
 int grpc_server_listen(struct grpc_server *server, const char *path, struct error *err);
 
-/* Whether it listens and the socket still stands at its path. */
+/* Whether it listens and its socket is still at its path. */
 bool grpc_server_is_there(const struct grpc_server *server);
 
-/* Serves a connected stream socket, which becomes the server's also on failure. */
+/*
+ * Serves a connected stream socket, which it takes over, also on failure. Returns 0, -EUSERS or
+ * -ENOMEM.
+ */
 int grpc_server_serve(struct grpc_server *server, int fd);
 
-/* As given to grpc_server_new(). */
+/* The `data` of grpc_server_new(). */
 void *grpc_call_data(const struct grpc_call *call);
 
-/* Calls gone(data) when the call ends from outside. gone may not end calls of this server. */
+/* Calls gone(data) when the call ends from outside. gone must not end calls of this server. */
 void grpc_call_watch(struct grpc_call *call, grpc_gone_fn *gone, void *data);
 
 /*
- * One message of a stream that says how things are: of those that wait for a slow reader only the
- * newest is kept. -EMSGSIZE beyond GRPC_MESSAGE_MAX.
+ * Sends one message of a stream of states: for a slow reader, only the newest waiting message is
+ * kept. Returns 0; -EMSGSIZE beyond GRPC_MESSAGE_MAX; -ENOMEM.
  */
 int grpc_call_send(struct grpc_call *call, struct str message);
 
-/* The answer, and the end. */
+/* Sends the answer and ends the call. */
 void grpc_call_reply(struct grpc_call *call, struct str message);
 
-/* The end, with a status and a sentence; what was sent before arrives before it. */
+/* Ends the call with a status and a message, after all messages sent before. */
 void grpc_call_end(struct grpc_call *call, enum grpc_status status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

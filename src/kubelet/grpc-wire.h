@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pieces of gRPC over HTTP/2 that are gRPC's own: statuses, timeouts, the text of a status in a
- * header, and the five bytes before each message. Pure; any bytes may come in. Any thread.
- * Source: the gRPC over HTTP/2 protocol description.
+ * The parts of gRPC over HTTP/2 that HTTP/2 lacks: statuses, timeouts, the status message in a
+ * header, and the five-byte prefix of messages. Pure and total. Any thread. Source: the gRPC over
+ * HTTP/2 protocol description.
  */
 #ifndef KUBELET_GRPC_WIRE_H
 #define KUBELET_GRPC_WIRE_H
@@ -12,9 +12,9 @@
 
 #include "base/str.h"
 
-#define GRPC_MESSAGE_MAX (4u << 20) /* bytes of a message; what other implementations take */
-#define GRPC_PREFIX 5u              /* bytes before a message: compressed or not, length */
-#define GRPC_TEXT_MAX 1024u         /* bytes of a status' sentence */
+#define GRPC_MESSAGE_MAX (4u << 20) /* bytes of a message; the default of other implementations */
+#define GRPC_PREFIX 5u              /* bytes before a message: compression flag and length */
+#define GRPC_TEXT_MAX 1024u         /* bytes of a status message */
 
 #define GRPC_STATUS_LIST(X) \
 	X(0, OK) \
@@ -41,31 +41,31 @@ enum grpc_status {
 #undef GRPC_STATUS_ENUM
 };
 
-/* "NOT_FOUND"; "UNKNOWN" for a number that is none. */
+/* "NOT_FOUND"; "UNKNOWN" for an undefined number. */
 const char *grpc_status_name(enum grpc_status status);
 
-/* The text of a grpc-status header; what is no status is UNKNOWN, as the protocol wants. */
+/* Parses a grpc-status header; UNKNOWN for other text, as the protocol requires. */
 enum grpc_status grpc_status_parse(struct str text);
 
-/* "100m": one to eight digits and a unit. -EINVAL when it is no timeout. */
+/* Parses one to eight digits and a unit, "100m". Returns 0 or -EINVAL. */
 int grpc_timeout_parse(struct str text, uint64_t *ret_ns);
 
 #define GRPC_TIMEOUT_SIZE 16
-/* The next longer one that can be written. */
+/* Formats the shortest timeout that is at least ns. */
 void grpc_timeout_format(uint64_t ns, char ret_text[static GRPC_TIMEOUT_SIZE]);
 
-/* The sentence of a status as a header: all but printable ASCII as %XX; cut at GRPC_TEXT_MAX. */
+/* Encodes a status message for a header: all but printable ASCII as %XX; cut at GRPC_TEXT_MAX. */
 int grpc_text_encode(struct str text, struct buf *out);
-/* Back again; what is no %XX stays as it is. Cut like that, too. */
+/* The inverse; leaves text that is no %XX unchanged. Cut at GRPC_TEXT_MAX, too. */
 int grpc_text_decode(struct str header, struct buf *out);
 
 /* Appends the prefix and the message. */
 int grpc_message_add(struct buf *out, struct str message);
 
 /*
- * The first message in what has come so far: 1 with it, borrowed from `in`; 0 when more must come.
- * -EMSGSIZE beyond max (as soon as the prefix says so), -EPROTONOSUPPORT when it is compressed,
- * -EBADMSG when the prefix is none, or when anything stands behind the message.
+ * Takes the first message from the bytes received so far. Returns 1 with the message, borrowed from
+ * `in`; 0 if it is incomplete; -EMSGSIZE beyond max (as soon as the prefix says so);
+ * -EPROTONOSUPPORT if it is compressed; -EBADMSG for a faulty prefix, or bytes after the message.
  */
 int grpc_message_take(struct str in, size_t max, struct str *ret_message);
 

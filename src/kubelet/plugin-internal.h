@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plugin.c and plugin-request.c share; nobody else includes it. */
+/* Shared by plugin.c and plugin-request.c only. */
 #ifndef KUBELET_PLUGIN_INTERNAL_H
 #define KUBELET_PLUGIN_INTERNAL_H
 
@@ -20,7 +20,7 @@ struct device {
 	int numa_node;
 };
 
-/* An inode number may be given again at once; with the time it is one file's. */
+/* An inode number may be reused at once; together with the time it identifies a file. */
 struct file_id {
 	dev_t device;
 	ino_t inode;
@@ -36,34 +36,35 @@ struct plugin {
 	void *data;
 	char *resource, *folder, *socket_name, *socket_path, *kubelet_path;
 
-	struct device *devices; /* by id */
+	struct device *devices; /* sorted by id */
 	size_t n_devices;
-	struct buf list; /* the same, as message */
+	struct buf list; /* the devices as a packed message */
 
 	struct grpc_server *server;
 	LIST_HEAD(, watcher) watchers;
-	LIST_HEAD(, request) requests; /* not answered */
+	LIST_HEAD(, request) requests; /* not answered yet */
 
 	int inotify_fd, watch;
 	struct loop_io inotify_io;
 	struct loop_timer retry;
 	uint64_t delay_ns;
 	uint64_t watch_timeout_ns;
-	struct grpc_request *registering; /* NULL: none under way */
-	struct file_id kubelet;           /* where we are registered, or about to be */
+	struct grpc_request *registering; /* NULL: no registration in progress */
+	/* the socket of the kubelet that we are registered at, or about to be */
+	struct file_id kubelet;
 	uint64_t registered_ns;
-	char reason[256]; /* why we are not, as told last */
+	char reason[256]; /* last reported reason for not being registered */
 	bool is_ending;
 };
 
 extern const struct grpc_method plugin_methods[];
 extern const size_t plugin_methods_count;
 
-/* NULL when it is none of ours. */
+/* NULL if the id is not ours. */
 struct device *plugin_find(const struct plugin *plugin, const char *id);
 void plugin_fill_options(const struct plugin *plugin, V1beta1__DevicePluginOptions *options);
 void plugin_watch(struct grpc_call *call, struct str request);
-/* Whoever answers them later answers nobody. */
+/* Detaches open requests: their later answers go nowhere. */
 void plugin_drop_requests(struct plugin *plugin);
 
 #endif

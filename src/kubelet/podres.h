@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet's own word on which container of which pod has which devices (pod-resources API, v1
- * or, where that is missing, v1alpha1). A container is in the list from the moment its devices are
- * allocated, so it can be asked for in PreStartContainer. One thread, the loop's; nothing blocks.
+ * Asks the kubelet which container of which pod has which devices (pod-resources API, v1, or
+ * v1alpha1 if v1 is missing). A container is listed as soon as its devices are allocated, so
+ * PreStartContainer can ask for it. One thread, the loop's; nothing blocks.
  *
- * There is at most one call at a time: who asks meanwhile shares the next one, which begins after
- * the question; newer kubelets refuse clients that ask more often than they like.
+ * At most one call runs at a time. Questions that arrive meanwhile share the next call, because
+ * newer kubelets refuse clients that ask too often.
  */
 #ifndef KUBELET_PODRES_H
 #define KUBELET_PODRES_H
@@ -18,15 +18,15 @@
 #include "base/str.h"
 
 #define PODRES_SOCKET "/var/lib/kubelet/pod-resources/kubelet.sock"
-#define PODRES_MAX (16u << 20)     /* bytes of an answer; what the kubelet's own clients take */
-#define PODRES_QUESTIONS_MAX 1024u /* that wait at once */
-#define PODRES_TIMEOUT_NS (10 * NSEC_PER_SEC) /* of a question, failed calls included */
+#define PODRES_MAX (16u << 20)     /* bytes of an answer, the limit of the kubelet's own clients */
+#define PODRES_QUESTIONS_MAX 1024u /* waiting questions */
+#define PODRES_TIMEOUT_NS (10 * NSEC_PER_SEC) /* for a question, failed calls included */
 
 struct podres;
 struct podres_question;
 
 struct podres_device {
-	const char *resource, *id; /* "divvy.gpu/slot", as the plugin has called it */
+	const char *resource, *id; /* "divvy.gpu/slot", and the plugin's id */
 };
 struct podres_container {
 	const char *space, *pod, *name; /* space: the pod's namespace */
@@ -38,28 +38,31 @@ struct podres_list {
 	size_t n_containers;
 };
 
-/* list is borrowed until it returns, and NULL when there is none: then err says why. */
+/* list is valid until it returns; NULL on failure, with the reason in err. */
 typedef void podres_fn(void *data, const struct podres_list *list, const struct error *err);
 
-/* socket: NULL for PODRES_SOCKET; timeout_ns: 0 for PODRES_TIMEOUT_NS. */
+/* socket NULL: PODRES_SOCKET; timeout_ns 0: PODRES_TIMEOUT_NS. Returns 0 or -ENOMEM. */
 int podres_new(
 	struct loop *loop, const char *socket, uint64_t timeout_ns, struct podres **ret_podres);
-/* Questions that wait are never answered. Not within podres_fn. NULL is fine. */
+/* Drops waiting questions without an answer. Do not call from podres_fn. Accepts NULL. */
 void podres_free(struct podres *podres);
 
-/* Asks; fn is called once, later. -EAGAIN beyond PODRES_QUESTIONS_MAX. */
+/* Calls fn once, later. Returns 0; -EAGAIN beyond PODRES_QUESTIONS_MAX; -ENOMEM. */
 int podres_ask(struct podres *podres, podres_fn *fn, void *data, struct podres_question **ret_q);
-/* fn is not called any more. */
+/* Cancels a question: fn is not called. */
 void podres_forget(struct podres_question *question);
 
 /*
- * Who has that device: 0 with the container, borrowed from the list; -ENOENT when nobody has;
- * -EEXIST when two have (the kubelet then contradicts itself).
+ * Finds the container that has the device, borrowed from the list. Returns 0; -ENOENT: none has it;
+ * -EEXIST: two have it, a contradiction of the kubelet's.
  */
 int podres_find(const struct podres_list *list, struct str resource, struct str id,
 	const struct podres_container **ret_container);
 
-/* From the bytes of an answer. The list is the caller's, for podres_list_free(). */
+/*
+ * Parses an answer. The caller frees the list by podres_list_free(). Returns 0, -EBADMSG or
+ * -ENOMEM.
+ */
 int podres_parse(struct str bytes, struct podres_list **ret_list, struct error *err);
 void podres_list_free(struct podres_list *list);
 

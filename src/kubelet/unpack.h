@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Protocol buffers within bounds: two bytes of a message can stand for a part that takes a hundred
- * in memory, so what unpacking may take is limited as a whole. Any thread.
+ * Decodes protocol buffers within a memory limit, because two bytes of a message can decode to a
+ * part of a hundred bytes. Any thread.
  */
 #ifndef KUBELET_UNPACK_H
 #define KUBELET_UNPACK_H
@@ -10,18 +10,20 @@
 
 #include "base/str.h"
 
-#define UNPACK_MAX (64u << 20) /* bytes of memory of one message */
+#define UNPACK_MAX (64u << 20) /* bytes of memory for one message */
 
 /*
- * NULL when it is no such message, or takes more than UNPACK_MAX; the caller's, for
- * protobuf_c_message_free_unpacked(message, NULL).
+ * Returns NULL if the bytes are no such message, or need more than UNPACK_MAX. The caller frees the
+ * result by protobuf_c_message_free_unpacked(message, NULL).
  */
 void *unpack(const ProtobufCMessageDescriptor *type, struct str bytes);
 
-/* The message's bytes on the heap: in `out`, which is given its maximum here. 0 or -ENOMEM. */
+/*
+ * Encodes the message into `out`, which it initialises; the caller ends it. Returns 0 or -ENOMEM.
+ */
 int pack(const ProtobufCMessage *message, struct buf *out);
 
-/* `_cleanup_message_ void *m = unpack(...)` and the like, for any type of message. */
+/* For any type of message: `_cleanup_message_ void *m = unpack(...)`. */
 void message_free_p(void *message);
 #define _cleanup_message_ __attribute__((cleanup(message_free_p)))
 
