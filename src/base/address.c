@@ -27,7 +27,7 @@ static struct str str_behind(struct str s, size_t at)
 	return (struct str){s.p + at, s.n - at};
 }
 
-/* Of a host, which a resolver may know, or of an interface (its number, too). */
+/* For host names, which the resolver checks further, and interfaces (names or numbers). */
 static bool is_name(struct str s, size_t size)
 {
 	if (!s.n || s.n >= size)
@@ -97,7 +97,7 @@ int address_parse_host(
 	return 0;
 }
 
-/* "2001:db8::7:7007": the port is what stands behind the last colon. */
+/* "2001:db8::7:7007": the port follows the last colon. */
 static bool split_bare(struct str text, struct str *ret_host, struct str *ret_rest)
 {
 	size_t at = text.n;

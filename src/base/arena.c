@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that ends all at once: see arena.h. Blocks double from ARENA_FIRST to ARENA_MOST; what is
- * larger has a block of its own size.
+ * This file allocates an arena's pieces from a list of blocks, the newest first. Blocks double in
+ * size from ARENA_FIRST to ARENA_MOST bytes; a larger piece gets a block of its own size. Only the
+ * newest block has free space. calloc() zeroes the blocks.
  */
 #include "base/arena.h"
 

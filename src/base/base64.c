@@ -35,7 +35,7 @@ int base64_decode(struct str text, struct buf *out)
 		if (value < 0 || padding)
 			return -EINVAL;
 		bits = bits << 6 | (uint32_t)value;
-		/* Of four digits the second, third and fourth each complete a byte. */
+		/* The second, third and fourth of four digits each complete a byte. */
 		if (n % 4)
 			buf_add_byte(out, (char)(bits >> (6 - 2 * (n % 4))));
 		n++;

@@ -17,7 +17,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-/* The folder of the running program, with its last '/'. */
+/* The folder of the running program, with a final '/'. */
 static int own_folder(char ret[static PATH_MAX])
 {
 	const ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
@@ -55,7 +55,7 @@ int beside_find(const char *const *folders, const char *name, int mode, char *re
 
 int beside_find_program(const char *name, char *ret_path, size_t size, struct error *err)
 {
-	/* Where it is built, and where it is installed. */
+	/* The first two are folders of a build, the third of an installation. */
 	static const char *const folders[] = {"../remote", "../link", "../libexec/divvy", NULL};
 	const int r = beside_find(folders, name, X_OK, ret_path, size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors in the caller's memory: see error.h. Everything is formatted on the stack, a message that
- * does not fit ends in "...", and errno is as it was.
+ * This file formats errors in the caller's memory, on the stack and without a lock. A message that
+ * does not fit ends in "...". Every function restores errno before it returns. Any thread.
  */
 #include "base/error.h"
 
@@ -17,7 +17,7 @@ static int positive_errno(int code)
 	return code > 0 && code < 4096 ? code : EINVAL;
 }
 
-/* Ends a text of `wanted` bytes that was cut to the buffer's size with dots. */
+/* If a text of `wanted` bytes did not fit, ends it with "...". */
 static void mark_cut(char *buf, size_t size, int wanted)
 {
 	if (wanted >= 0 && (size_t)wanted < size)

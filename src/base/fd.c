@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File descriptors: see fd.h. Libraries in other people's programs link this file, and a symbol
- * that their libc lacks keeps the program from starting. So no fstat (newer than GLIBC_2.17),
- * and neither statx nor fcntl by libc's functions: musl has no statx, and no fcntl64.
+ * Libraries in other people's programs link this file, and a program does not start if its libc
+ * lacks a symbol. So this file avoids fstat, which is newer than GLIBC_2.17. It calls the kernel
+ * for statx and fcntl: musl has neither statx nor fcntl64. No state; any thread.
  */
 #include "base/fd.h"
 
@@ -34,7 +34,7 @@ void fd_close_from(int first)
 {
 	const long open_max = sysconf(_SC_OPEN_MAX), most = open_max < 65536 ? open_max : 65536;
 
-	/* By number: glibc 2.31 has no function for it, Linux before 5.9 no call. */
+	/* By number: glibc 2.31 has no wrapper, and Linux before 5.9 lacks the call. */
 	if (syscall(SYS_close_range, first, ~0U, 0) < 0)
 		for (int fd = first; fd < most; fd++)
 			close(fd);
@@ -128,7 +128,7 @@ void map_done(struct map *m)
 	errno = saved;
 }
 
-/* send() where the descriptor is a socket, for MSG_NOSIGNAL; write() for everything else. */
+/* Uses send() for sockets because of MSG_NOSIGNAL, write() for other files. */
 static ssize_t write_quietly(int fd, const void *p, size_t n)
 {
 	ssize_t r = send(fd, p, n, MSG_NOSIGNAL);
@@ -203,7 +203,7 @@ int file_read(const char *path, struct buf *b, struct error *err)
 	return r < 0 ? fail_errno(err, -r, "read '%s'", path) : 0;
 }
 
-/* The folder of the path, for fsync: what a rename did is lost with the power otherwise. */
+/* Syncs the file's folder: a power failure could undo the rename otherwise. */
 static int sync_folder_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -219,11 +219,11 @@ static int sync_folder_of(const char *path)
 	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* Some file systems have no fsync of folders: then there is nothing to wait for. */
+	/* Some file systems cannot sync folders: there is nothing to wait for. */
 	return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 }
 
-/* Makes the new file beside the old one; the name is unlinked again by the caller on failure. */
+/* Writes the new file in the same folder; removes it again on failure. */
 static int write_beside(const char *temporary, struct str text, mode_t mode)
 {
 	_cleanup_close_ int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -268,13 +268,13 @@ static int replace_regular(const char *path, struct str text, mode_t mode)
 
 int file_replace(const char *path, struct str text, mode_t mode, struct error *err)
 {
-	_cleanup_free_ char *target = realpath(path, NULL); /* behind all links */
+	_cleanup_free_ char *target = realpath(path, NULL); /* without links */
 	struct statx stx;
 	int r;
 
 	if (!target && errno != ENOENT)
 		r = -errno;
-	else if (!target) /* a link to nothing makes what it names; it stays a link */
+	else if (!target) /* a dangling link stays a link: makes its target */
 		r = readlink(path, (char[1]){0}, 1) < 0 ? replace_regular(path, text, mode)
 							: write_through(path, text, O_CREAT, mode);
 	else if (status(AT_FDCWD, target, 0, STATX_TYPE | STATX_MODE, &stx) < 0)

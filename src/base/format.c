@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values as people read them: see format.h. Integers throughout.
+ * This file formats values for people, with integers only. Binary units and time units are tables.
+ * Rounding uses 128 bits, so no value overflows. No state; any thread.
  */
 #include "base/format.h"
 
@@ -11,7 +12,7 @@
 
 static const char *const binary_units[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
 
-/* "12" or "12.5" and the unit, of a value in tenths. */
+/* A value in tenths with its unit: "12" or "12.5". */
 static struct text tenths(uint64_t value, const char *unit)
 {
 	struct text t;
@@ -81,7 +82,7 @@ static const struct {
 	{1, "ns"},
 };
 
-/* "2m10s": two units of what is a minute or more; the second one is left out when 0. */
+/* "2m10s": the two largest units of a duration of at least a minute, without a second unit of 0. */
 static struct text long_duration(uint64_t seconds)
 {
 	static const struct {
@@ -114,7 +115,7 @@ struct text format_duration(uint64_t ns)
 		return long_duration(ns / NSEC_PER_SEC);
 	while (ns < time_scales[i].ns)
 		i++;
-	/* 100 and more need no tenths: "740us". */
+	/* From 100 on, tenths are omitted: "740us". */
 	if (ns >= 100 * time_scales[i].ns)
 		return tenths(ns / time_scales[i].ns * 10, time_scales[i].unit);
 	return tenths(in_tenths(ns, time_scales[i].ns), time_scales[i].unit);
@@ -123,13 +124,13 @@ struct text format_duration(uint64_t ns)
 struct text format_duration_nearest(uint64_t ns)
 {
 	static const struct {
-		uint64_t from_s, last_ns; /* last: the least that is shown from there on */
+		uint64_t from_s, last_ns; /* last: the smallest unit shown */
 	} steps[] = {{86400, 3600 * NSEC_PER_SEC}, {3600, 60 * NSEC_PER_SEC}, {60, NSEC_PER_SEC}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
 		if (ns >= steps[i].from_s * NSEC_PER_SEC)
 			return format_duration(clock_add_ns(ns, steps[i].last_ns / 2));
-	/* Tenths of a second are rounded, but those of 59.96 s would not be a minute. */
+	/* Below a minute tenths are rounded, but 59.96 s would become "60s" instead of "1m". */
 	return format_duration(
 		ns >= 60 * NSEC_PER_SEC - NSEC_PER_SEC / 20 ? 60 * NSEC_PER_SEC : ns);
 }

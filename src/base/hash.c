@@ -12,7 +12,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 
-/* FNV-1a from a random beginning, and mixed at the end. */
+/* FNV-1a with a random start value, mixed at the end. */
 uint32_t hash_seeded(const void *p, size_t n)
 {
 	static _Atomic uint64_t seed;

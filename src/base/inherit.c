@@ -20,7 +20,7 @@ static const struct {
 	const char *name;
 	unsigned int by;
 } kept[] = {
-	/* Where things are. */
+	/* Paths. */
 	{"PATH", BOTH},
 	{"HOME", BOTH},
 	{"TMPDIR", BOTH},
@@ -33,16 +33,16 @@ static const struct {
 	{"DIVVY_SIM_COSTS", BOTH},
 	{"DIVVY_SIM_DEVICES", BOTH},
 	{"DIVVY_SIM_ENGINE", BOTH},
-	/* Whose it is; worker-main.c takes it out of the environment. */
+	/* The tenant's secret; worker-main.c removes it from the environment. */
 	{"DIVVY_TENANT", BOTH},
 	{"DIVVY_ABSENT", BOTH},
 	{"DIVVY_REMOTE_STORE", BOTH},
-	/* Of an administrator for workers: see remote/host-access.h. */
+	/* Set by an administrator for workers: see remote/host-access.h. */
 	{"DIVVY_REMOTE_HOST_ACCESS", BOTH},
 	{"DIVVY_REMOTE_MINORS", BOTH}, /* see remote/confine.h */
 	{"DIVVY_LOG", BOTH},
 	{"JOURNAL_STREAM", BOTH},
-	/* The driver's own. */
+	/* Variables of the driver. */
 	{"CUDA_VISIBLE_DEVICES", BOTH},
 	{"CUDA_DEVICE_ORDER", BOTH},
 	{"CUDA_DEVICE_MAX_CONNECTIONS", BOTH},
@@ -51,14 +51,17 @@ static const struct {
 	{"CUDA_CACHE_MAXSIZE", BOTH},
 	{"CUDA_CACHE_PATH", BOTH},
 	{"CUDA_MPS_PIPE_DIRECTORY", BOTH},
-	/* Sanitizers that divvy may be built with. */
+	/* Options of sanitizers that divvy may be built with. */
 	{"ASAN_OPTIONS", BOTH},
 	{"LSAN_OPTIONS", BOTH},
 	{"TSAN_OPTIONS", BOTH},
 	{"UBSAN_OPTIONS", BOTH},
-	/* The interception library: the link of divvy serve is a program of divvy run. */
+	/*
+	 * Preloads the interception library. A link must not inherit it: the link of divvy serve is
+	 * itself a program of divvy run.
+	 */
 	{"LD_PRELOAD", INHERIT_BY_WORKER},
-	/* A link's. */
+	/* Only for links. */
 	{"DIVVY_INVITATION", INHERIT_BY_LINK},
 	{"DIVVY_REMOTE_HOOKS", INHERIT_BY_LINK},
 	{"DIVVY_SERVE", INHERIT_BY_LINK},

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listening sockets: see listener.h. */
+/*
+ * This file accepts connections in a loop, or for a caller that polls by itself. A shortage of
+ * descriptors or memory disables the socket until a timer, or a point in time, ends the pause. One
+ * batch accepts at most ACCEPTS_A_TURN connections. The callback may remove the listener, which
+ * ends its batch. One thread.
+ */
 #include "base/listener.h"
 
 #include <errno.h>
@@ -7,7 +12,7 @@
 
 #include "base/cleanup.h"
 
-/* In one batch; what else is due in the loop does not wait longer. */
+/* For one batch, so that other events of the loop need not wait longer. */
 #define ACCEPTS_A_TURN 64
 #define TURN_NS NSEC_PER_MSEC
 

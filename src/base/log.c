@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines on stderr: see log.h. The level is one int, read without order: a late change of it shows
- * a line more or less, nothing else.
+ * This file formats a log line on the stack and writes it in one call, so lines of several threads
+ * do not mix. The level is one atomic int, read without order: a thread may use an old level for a
+ * moment. log_init() alone writes the other variables, before there are threads.
  */
 #include "base/log.h"
 
@@ -19,7 +20,7 @@
 
 static const struct {
 	const char *name;
-	const char *journal; /* syslog's priority, as the journal reads it at the start of a line */
+	const char *journal; /* syslog priority, in the journal's form */
 	const char *mark;
 } levels[] = {
 	[LOG_LEVEL_ERROR] = {"error", "<3>", "error: "},
@@ -87,7 +88,7 @@ void log_line(enum log_level level, const char *fmt, ...)
 	if (r > 0)
 		n = (size_t)r < sizeof(line) - 2 - n ? n + (size_t)r : sizeof(line) - 2;
 
-	str_blank_controls(line, n); /* nobody forges a second line */
+	str_blank_controls(line, n); /* no text can forge a second line */
 	line[n++] = '\n';
 	while (write(STDERR_FILENO, line, n) < 0 && errno == EINTR)
 		;

@@ -3,9 +3,9 @@
  * The event loop: see loop.h.
  *
  * Invariants: the heap of armed timers, by (deadline, order), has room for all timers, so arming
- * never allocates; armed.v[t->index] == t for each armed timer. ready[at..n) are the events of the
- * batch not yet dispatched: NULL for a removed source, the loop itself for the timerfd. wakeup_ns
- * is what the timerfd is set to.
+ * never allocates; armed.v[t->index] == t for each armed timer. ready[at..n) are the undispatched
+ * events of the batch: NULL for a removed source, the loop itself for the timerfd. wakeup_ns is the
+ * time that the timerfd is set to. One thread.
  */
 #include "base/loop.h"
 
@@ -65,7 +65,7 @@ int loop_new(struct loop **ret_loop)
 	timer_event.data.ptr = loop;
 	loop->wakeup_ns = CLOCK_NEVER;
 	loop->now_ns = clock_now_ns();
-	loop->batch = 1; /* that of a timer which has never fired is 0 */
+	loop->batch = 1; /* 0 is the batch of a timer that has never fired */
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll_fd < 0)
 		return -errno;
@@ -161,7 +161,10 @@ void loop_set_timer(struct loop_timer *timer, uint64_t deadline_ns)
 		loop_cancel_timer(timer);
 		return;
 	}
-	/* What fired just now comes last: set to the past again and again, it holds up no other. */
+	/*
+	 * A timer that has just fired comes last: setting it to the past repeatedly must not delay
+	 * others.
+	 */
 	if (timer->batch == loop->batch)
 		deadline_ns = MAX(deadline_ns, loop->now_ns);
 	timer->deadline_ns = deadline_ns;
@@ -183,7 +186,7 @@ void loop_remove_timer(struct loop_timer *timer)
 	timer->loop = NULL;
 }
 
-/* Sets the timerfd to that time unless it is set so already; a time in the past fires at once. */
+/* Sets the timerfd unless it is set already; a time in the past fires at once. */
 static int set_wakeup(struct loop *loop, uint64_t wakeup_ns)
 {
 	struct itimerspec spec = {.it_interval = {0}};
@@ -191,7 +194,7 @@ static int set_wakeup(struct loop *loop, uint64_t wakeup_ns)
 	if (wakeup_ns == loop->wakeup_ns)
 		return 0;
 	if (wakeup_ns != CLOCK_NEVER) {
-		/* An all-zero time would disarm it. */
+		/* An all-zero time would disarm the timerfd. */
 		spec.it_value.tv_sec = (time_t)(wakeup_ns / NSEC_PER_SEC);
 		spec.it_value.tv_nsec = (long)(wakeup_ns % NSEC_PER_SEC) + !wakeup_ns;
 	}
@@ -201,7 +204,7 @@ static int set_wakeup(struct loop *loop, uint64_t wakeup_ns)
 	return 0;
 }
 
-/* Fills ready[]; waits for it at most until the deadline or the first timer. */
+/* Fills ready[]; waits at most until the deadline or the first timer. */
 static int wait_for_events(struct loop *loop, uint64_t deadline_ns)
 {
 	int timeout_ms = -1;
@@ -225,7 +228,7 @@ static int wait_for_events(struct loop *loop, uint64_t deadline_ns)
 	return 0;
 }
 
-/* The timerfd is a level: read, or it would wake us for ever. */
+/* Reading resets the timerfd, which would otherwise stay readable. */
 static void acknowledge_wakeup(struct loop *loop)
 {
 	uint64_t expirations;

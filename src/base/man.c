@@ -15,9 +15,7 @@
 
 #define PATH_BYTES 4096
 
-/*
- * roff's own characters: a backslash, a '-' that is meant as such, and '.' or ' at a line's start.
- */
+/* Escapes backslashes, '-', and '.' or ' at the start of a line, which roff interprets. */
 static void add_escaped(struct buf *out, struct str text)
 {
 	bool is_start = true;

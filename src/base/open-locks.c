@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks of open file descriptions: see open-locks.h. No state; any thread. */
+/*
+ * This file reads /proc/locks and keeps the starts of all locks of open file descriptions, sorted.
+ * Waiting requests are skipped. The text may have at most LOCKS_MAX bytes. No state; any thread.
+ */
 #include "base/open-locks.h"
 
 #include <errno.h>
@@ -14,7 +17,9 @@
 
 #define LOCKS_MAX (16u << 20) /* bytes of /proc/locks */
 
-/* "7: OFDLCK ADVISORY  READ -1 00:0f:1234 START END"; one that waits has "->" before its kind. */
+/*
+ * "7: OFDLCK ADVISORY  READ -1 00:0f:1234 START END"; a waiting request has "->" before its kind.
+ */
 static bool parse_line(struct str line, uint64_t *ret_start)
 {
 	char text[128];

@@ -58,7 +58,7 @@ static const struct option_row *option_find_letter(const struct option_scan *s)
 	return row;
 }
 
-/* Of an option that needs a value: what stands behind it, or the next word. */
+/* For an option that needs a value: the text after '=' or the letter, else the next word. */
 static enum option_event option_take_value(struct option_scan *s, const char *behind)
 {
 	s->value = behind ? behind : s->at < s->argc ? s->argv[s->at++] : NULL;
@@ -137,7 +137,7 @@ int option_check(const struct option_row *row, const char *value, struct error *
 	return r < 0 ? fail_within(err, r, "--%s", row->name) : 0;
 }
 
-/* ---- what the tables make ---- */
+/* ---- output from the tables ---- */
 
 static const char *format_help(const struct option_row *row, char ret[static HELP_BYTES])
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strict parsers: see parse.h. Everything with a fraction goes through one decimal: an integer of
- * 64 bits and how many of its digits stand behind the point, multiplied and divided in 128 bits, so
- * that 0.1 stays one tenth.
+ * This file parses numbers and units. Fractions go through one decimal: a 64-bit integer and the
+ * number of its digits behind the point. Products and quotients have 128 bits, so 0.1 stays exactly
+ * one tenth. The units are tables. No state; any thread.
  */
 #include "base/parse.h"
 
@@ -12,7 +12,7 @@
 
 #define FRACTION_MAX 19 /* 10^19 fits into 64 bits */
 
-/* value = digits / 10^fraction; no zero at the end of the fraction. */
+/* value = digits / 10^fraction; the fraction has no trailing zero. */
 struct decimal {
 	uint64_t digits;
 	unsigned int fraction;
@@ -23,7 +23,7 @@ struct unit {
 	uint64_t factor;
 };
 
-/* A value in a message: all of it, unless somebody sent a novel. */
+/* Quotes a value in a message, cut at SHOWN_MAX bytes. */
 #define SHOWN_MAX 40
 #define SHOW_FMT "'%.*s%s'"
 #define SHOW_ARG(s) \
@@ -56,7 +56,7 @@ int parse_uint(struct str text, uint64_t min, uint64_t max, uint64_t *ret_value,
 	return 0;
 }
 
-/* One digit more; false when it does not fit any more. */
+/* Appends a digit; false if it does not fit. */
 static bool add_digit(struct decimal *d, unsigned int digit, bool in_fraction)
 {
 	d->fraction += in_fraction;
@@ -65,12 +65,12 @@ static bool add_digit(struct decimal *d, unsigned int digit, bool in_fraction)
 		!__builtin_add_overflow(d->digits, (uint64_t)digit, &d->digits);
 }
 
-/* Takes "12.500" off *rest. -EINVAL when it does not begin so, -ERANGE when it has more digits. */
+/* Cuts "12.500" off *rest. -EINVAL if there is no number, -ERANGE if it has too many digits. */
 static int take_decimal(struct str *rest, struct decimal *ret)
 {
 	struct decimal d = {0};
 	bool in_fraction = false, fits = true;
-	size_t zeros = 0; /* behind the point and not counted unless another digit follows */
+	size_t zeros = 0; /* behind the point; they count only if another digit follows */
 	size_t i;
 
 	for (i = 0; i < rest->n; i++) {
@@ -97,7 +97,7 @@ static int take_decimal(struct str *rest, struct decimal *ret)
 	return 0;
 }
 
-/* d * factor, exact. -ERANGE when it is beyond max, -EDOM when it is no integer. */
+/* d * factor, exact. -ERANGE above max, -EDOM if it is no integer. */
 static int scale(struct decimal d, uint64_t factor, uint64_t max, uint64_t *ret)
 {
 	unsigned __int128 product = (unsigned __int128)d.digits * factor;
@@ -211,7 +211,8 @@ int parse_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
 	return 0;
 }
 
-#define DURATION_MAX_NS (UINT64_C(106751) * 86400 * 1000000000) /* whole days in an int64_t */
+/* the whole days that fit into an int64_t */
+#define DURATION_MAX_NS (UINT64_C(106751) * 86400 * 1000000000)
 
 static const struct unit time_units[] = {
 	{"ns", UINT64_C(1)},
@@ -285,7 +286,7 @@ int parse_hex(struct str text, uint8_t *ret_bytes, size_t n, struct error *err)
 {
 	size_t i;
 
-	/* The value may be a secret: it is not repeated. */
+	/* The value may be a secret: the message does not quote it. */
 	if (text.n != 2 * n)
 		return fail(err, EINVAL, "%zu characters where %zu hexadecimal digits are wanted",
 			text.n, 2 * n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A part of each library that divvy preloads. The shared run time of AddressSanitizer asks for its
- * options by this name, and ends the program if a preloaded library precedes it. The order is
- * harmless here: of the functions that the run time replaces, divvy's libraries export dlopen and
- * dlsym at most. A definition in the program itself and $ASAN_OPTIONS have precedence.
+ * Linked into each library that divvy preloads. AddressSanitizer's shared runtime calls a function
+ * of this name for its options, and ends the program if a preloaded library precedes the runtime.
+ * That order is harmless here: of the functions that the runtime replaces, divvy's libraries export
+ * at most dlopen and dlsym. A definition in the program and $ASAN_OPTIONS take precedence.
  */
 __attribute__((visibility("default"))) const char *__asan_default_options(void);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes: see process.h. System calls newer than GLIBC_2.28 go through syscall().
+ * This file reads /proc and uses pidfds. A pidfd is opened before /proc is checked, so that the
+ * check is about the same process. System calls newer than GLIBC_2.28 go through syscall(). No
+ * state; any thread.
  */
 #include "base/process.h"
 
@@ -18,10 +20,10 @@
 #include "base/parse.h"
 
 #define STAT_MAX_BYTES 4096
-#define STATUS_MAX_BYTES 65536       /* with the list of groups */
-#define ENVIRON_MAX_BYTES (1u << 20) /* what is behind that is not looked at */
+#define STATUS_MAX_BYTES 65536       /* includes the list of groups */
+#define ENVIRON_MAX_BYTES (1u << 20) /* further bytes are ignored */
 
-/* Fields of proc(5), counted from 1; the state is the first behind the name. */
+/* Fields of proc(5), counted from 1; the state follows the name. */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_START = 22 };
 
 static int parse_number(struct str word, uint64_t max, uint64_t *ret)
@@ -38,7 +40,7 @@ int process_parse_stat(struct str text, struct process_stat *ret_stat)
 	struct str rest, word;
 	int field;
 
-	/* The name may hold anything, a ')' too: it ends at the last one. */
+	/* The name may contain a ')': the last one ends the name. */
 	while (close > open && text.p[close - 1] != ')')
 		close--;
 	if (open == text.n || close <= open + 1)
@@ -155,7 +157,7 @@ int process_open(pid_t pid, uint64_t start_ticks)
 
 	if (fd < 0)
 		return fd;
-	/* In this order: once we hold the pidfd, what /proc says is of the process that we hold. */
+	/* In this order: while we hold the pidfd, /proc/PID is about the process that we hold. */
 	return process_is_alive(pid, start_ticks) ? TAKE_FD(fd) : -ESRCH;
 }
 
@@ -178,7 +180,7 @@ static int has_environ(pid_t pid, struct str entry)
 	return 0;
 }
 
-/* It has a pid of its own there: "NSpid:" lists one for each namespace. */
+/* A line "NSpid:" lists a pid for each pid namespace; more than one means a nested namespace. */
 static bool is_in_pid_namespace(pid_t pid)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(STATUS_MAX_BYTES);
@@ -225,13 +227,13 @@ int cgroup_is_populated(const char *root, const char *path)
 	int r;
 
 	snprintf(file, sizeof(file), "%s/cgroup.controllers", root);
-	/* "/..": outside of what a namespace of our own shows. */
+	/* "/..": outside the cgroup namespace that we see. */
 	if (access(file, F_OK) < 0 || strstr(path, "/.."))
 		return -ENOTSUP;
 	if (snprintf(file, sizeof(file), "%s%s/cgroup.events", root, path) >= (int)sizeof(file))
 		return -ENAMETOOLONG;
 	r = file_read(file, &text, NULL);
-	if (r == -ENOENT || r == -ENODEV) /* it is removed, or is being so */
+	if (r == -ENOENT || r == -ENODEV) /* removed, or being removed */
 		return 0;
 	if (r < 0)
 		return r;
@@ -260,7 +262,9 @@ int signal_fd_new(const sigset_t *signals)
 {
 	int fd;
 
-	/* On Linux this is of the calling thread; pthread_sigmask() is a newer symbol. */
+	/*
+	 * On Linux sigprocmask() affects the calling thread; pthread_sigmask() is a newer symbol.
+	 */
 	if (sigprocmask(SIG_BLOCK, signals, NULL) < 0)
 		return -errno;
 	fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);

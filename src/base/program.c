@@ -97,7 +97,7 @@ static int set_option(
 	return 0;
 }
 
-/* One that is not in the program's own table: 1 when it is all that is wanted. */
+/* Handles an option of the common table. Returns 1 if the program has nothing else to do. */
 static int set_common(
 	const struct program *p, const struct option_row *row, const char *value, struct error *err)
 {
@@ -120,7 +120,7 @@ static void set_presets(const struct program *p, void *options)
 	assert(n <= PROGRAM_OPTIONS_MAX);
 }
 
-/* Nothing that was said is passed over in silence. */
+/* Refuses an option whose required option is missing, instead of ignoring it. */
 static int check_needs(const struct option_row *rows, uint64_t given, struct error *err)
 {
 	for (size_t i = 0; rows && rows[i].name; i++) {
@@ -137,8 +137,8 @@ static int check_needs(const struct option_row *rows, uint64_t given, struct err
 struct parsed {
 	const struct program *program;
 	void *options;
-	uint64_t given; /* of the program's own options, by row */
-	bool is_done;   /* it was one of those that only print */
+	uint64_t given; /* bits of the program's own options, by row */
+	bool is_done;   /* an option such as --help has printed its text */
 };
 
 static int take_option(struct parsed *parsed, const struct option_scan *scan, struct error *err)
@@ -269,7 +269,7 @@ int program_dump_man(const struct program *p, const char *folder, struct error *
 
 /* ---- signals ---- */
 
-/* "4711 (systemd)", for who wonders why it ended. */
+/* "4711 (systemd)", so that the log says which process ended the daemon. */
 static void name_sender(uint32_t pid, char *ret, size_t size)
 {
 	struct process_stat stat;
@@ -307,7 +307,7 @@ void program_unwatch(struct program_signals *signals)
 	loop_remove_io(&signals->io);
 }
 
-/* Nothing of a sanitizer or of libc is ready yet. */
+/* Neither sanitizers nor libc are ready yet. */
 __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined"))) void
 program_hold_signals(void)
 {

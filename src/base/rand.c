@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers: see rand.h. splitmix64 is Vigna's, in the public domain: every state is visited
- * once in 2^64 steps, and it passes BigCrush.
+ * This file generates seeded random numbers by splitmix64, and reads secrets from the kernel.
+ * splitmix64 is by Vigna, in the public domain: it visits every state once in 2^64 steps and passes
+ * BigCrush. One thread per struct rand.
  */
 #include "base/rand.h"
 
@@ -24,7 +25,7 @@ uint64_t rand_below(struct rand *r, uint64_t n)
 
 	if (n == 0)
 		return 0;
-	/* 2^64 mod n numbers too many: those below are thrown again. */
+	/* Rejects the first 2^64 mod n numbers, so that all results are equally likely. */
 	first = -n % n;
 	do
 		x = rand_u64(r);

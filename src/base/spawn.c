@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting programs: see spawn.h. posix_spawn, because a fork of a large or threaded program is
- * slow and its child may do next to nothing.
+ * This file starts programs by posix_spawn, because a fork of a large or threaded program is slow,
+ * and its child may do almost nothing. spawn_wait() waits on a pidfd, which allows a deadline,
+ * before it reaps. No state; any thread.
  */
 #include "base/spawn.h"
 
@@ -43,8 +44,10 @@ static size_t count(char *const *list)
 	return n;
 }
 
-/* Our environment with theirs put over it. The array is the caller's, the texts stay where they
- * are; NULL when out of memory. */
+/*
+ * Our environment with `over` taking precedence. The caller frees the array; the texts are
+ * borrowed. NULL when out of memory.
+ */
 static char **merge_env(char *const *over)
 {
 	char **env = calloc(count(environ) + count(over) + 1, sizeof(*env));
@@ -127,7 +130,7 @@ int spawn_run(const struct spawn *spawn, pid_t *ret_pid, struct error *err)
 	return 0;
 }
 
-/* Until the child behind the pidfd has ended, or the deadline. */
+/* Waits until the child of the pidfd has exited, or until the deadline. */
 static int wait_readable(int pidfd, uint64_t deadline_ns)
 {
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};

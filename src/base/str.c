@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text: see str.h. Invariants of a buf: n <= max; p is NULL or has cap > n bytes with p[n] == 0.
+ * This file implements str and buf: see str.h. Invariants of a buf: n <= max; p is NULL, or has cap
+ * > n bytes with p[n] == 0. A failed append changes only `error`. One thread per buf.
  */
 #include "base/str.h"
 

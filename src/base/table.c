@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text tables: see table.h.
+ * This file stores the cells of a table as terminated texts in one buffer, and computes column
+ * widths when it formats the table. A cell's index gives its column. One thread per table.
  */
 #include "base/table.h"
 
@@ -44,7 +45,7 @@ int table_addf(struct table *t, const char *fmt, ...)
 	return r;
 }
 
-/* In characters: bytes that are no continuation of a UTF-8 sequence. */
+/* Counts characters: bytes that do not continue a UTF-8 sequence. */
 static size_t width_of(const char *text)
 {
 	size_t n = 0;
