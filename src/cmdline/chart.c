@@ -50,7 +50,7 @@ static double mean(const struct chart *c, const struct chart_series *s)
 	return n ? sum / (double)n : 0;
 }
 
-/* 1, 2 or 5 times a power of ten, for about `wish` ticks; minutes get 15, 30, 60. */
+/* 1, 2 or 5 times a power of ten for about `wish` ticks; above 10 s a usual step such as 30 s. */
 static double nice_step(double span, double wish)
 {
 	static const double minute[] = {15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400};
@@ -104,7 +104,7 @@ static void add_axes(const struct chart *c, struct buf *out)
 	buf_add_text(out, "</g>\n");
 }
 
-/* Points from i on while the tenant is there; returns where that ends. */
+/* Adds points from i on while the tenant is present; returns the index after the last. */
 static size_t add_run(const struct chart *c, const struct chart_series *s, const double *base,
 	size_t i, struct buf *out)
 {

@@ -16,7 +16,7 @@
 
 #define WORD_MAX 40u
 
-/* "rnu" for "run": two neighbours in each other's place, one slip of the fingers. */
+/* "rnu" for "run": two neighbouring letters are swapped, a common typing error. */
 static bool is_swapped(const char *word, const char *name)
 {
 	const size_t n = strlen(name);
@@ -32,7 +32,7 @@ const char *cli_suggest(
 	const char *word, const char *(*next)(const void *names, size_t i), const void *names)
 {
 	const char *best = NULL;
-	size_t best_distance = strlen(word) < 4 ? 2 : 3; /* nearer than that */
+	size_t best_distance = strlen(word) < 4 ? 2 : 3; /* a name has to be nearer than this */
 
 	for (size_t i = 0;; i++) {
 		const char *name = next(names, i);
@@ -41,7 +41,7 @@ const char *cli_suggest(
 		if (!name)
 			return best;
 		distance = str_distance(str_from(word), str_from(name));
-		/* A cut word ("dev" for "devices") is near too. */
+		/* A prefix ("dev" for "devices") is near, too. */
 		if ((strlen(word) >= 3 && !strncmp(word, name, strlen(word))) ||
 			is_swapped(word, name))
 			distance = MIN(distance, (size_t)1);
@@ -113,7 +113,7 @@ static int fail_value(const struct option_scan *scan, const char *fault, struct 
 static int take_event(
 	struct cli_args *args, struct option_scan *scan, enum option_event event, struct error *err)
 {
-	/* Whatever stands with it. */
+	/* --help takes effect whatever else is given. */
 	if (scan->row == cli_help_row) {
 		args->help = true;
 		scan->letters = NULL;

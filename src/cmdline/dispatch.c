@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From argv to a command: the only place that prints errors and chooses exit codes. */
+/*
+ * This file finds the command in argv and runs it. Only this file prints errors and chooses exit
+ * codes. A command's check() failure is bad usage. Main thread.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -39,7 +42,7 @@ int cli_unknown_command(const char *name, struct error *err)
 		cli_program.name);
 }
 
-/* What it repeats of a file or of somebody's words is text and nothing else. */
+/* Blanks control characters: the message may quote a file or a user's text. */
 static void complain(const struct cli_command *c, const char *sentence)
 {
 	char text[sizeof(((struct error *)NULL)->msg)];
@@ -88,9 +91,9 @@ static int run_command(const struct cli_command *c, int argc, char **argv)
 }
 
 /*
- * A standard descriptor that is closed would be taken by the next file or socket, which then got
- * what is printed. Opened against its direction, its use fails, as that of a closed one does; the
- * program of divvy run finds it closed as before.
+ * A closed standard descriptor would be reused by the next file or socket, which would then receive
+ * the program's output. This function opens /dev/null with the opposite access mode, so that using
+ * the descriptor still fails. The program of divvy run finds the descriptor closed, as before.
  */
 static void hold_standard_fds(void)
 {
@@ -99,7 +102,7 @@ static void hold_standard_fds(void)
 			open("/dev/null", (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
 }
 
-/* "-n team-a ps" as "ps -n team-a". */
+/* Turns "-n team-a ps" into "ps -n team-a". */
 static void put_command_first(int argc, char **argv)
 {
 	for (int at = 2; at < argc && argv[1][0] == '-'; at++) {
@@ -129,7 +132,7 @@ int cli_main(int argc, char **argv)
 		return show(make_overview, NULL);
 	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
 		return run_command(cli_command_find("version"), 0, argv + argc);
-	/* For the build: makes docs/man. */
+	/* The build makes docs/man with this option. */
 	if (!strcmp(argv[1], "--dump-man") && argc == 3) {
 		if (cli_man_dump(argv[2], &err) == 0)
 			return 0;

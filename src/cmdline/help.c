@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The help texts, for the terminal: made of the tables alone. */
+/*
+ * This file makes the help texts for the terminal from the command tables alone. HELP_COLUMN and
+ * HELP_WIDTH give the layout. It keeps no state.
+ */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The man pages (roff), made of the tables. No dates in them: the same source, the same page. */
+/*
+ * This file makes the man pages (roff) from the command tables. Pages have no date, so the same
+ * source makes the same page. It keeps no state.
+ */
 #include <errno.h>
 #include <stdio.h>
 
@@ -73,7 +76,7 @@ static void man_overview(struct buf *out)
 	add_see_also(out, NULL);
 }
 
-/* `name` is room for the page's. */
+/* `name` receives the page's name. */
 static struct man_page page_of(const struct cli_command *c, char name[static 64])
 {
 	snprintf(name, 64, "%s%s%s", cli_program.page, c ? "-" : "", c ? c->name : "");

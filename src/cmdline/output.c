@@ -47,7 +47,7 @@ int output_json(const json_t *value, struct error *err)
 	return output_end(err);
 }
 
-/* Only texts that nothing could take for a number, a truth value or syntax stay bare. */
+/* Leaves a text bare only if it cannot be read as a number, a boolean or syntax. */
 static bool is_plain(const char *s)
 {
 	static const char *const word[] = {
@@ -72,7 +72,7 @@ static void yaml_scalar(const json_t *value, struct buf *out)
 		buf_add_text(out, json_string_value(value));
 		return;
 	}
-	/* A JSON scalar is a YAML one. */
+	/* A JSON scalar is valid YAML. */
 	text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 	buf_add_text(out, text ? text : "null");
 }
@@ -83,7 +83,7 @@ static bool is_block(const json_t *value)
 		(json_is_array(value) && json_array_size(value));
 }
 
-/* Writes `value` with its lines at `indent`; the cursor stands there already for the first one. */
+/* Writes `value` at `indent`; for the first line the cursor is there already. */
 static void yaml_block(const json_t *value, int indent, struct buf *out)
 {
 	json_t *object = (json_t *)(uintptr_t)value, *member;
@@ -93,7 +93,7 @@ static void yaml_block(const json_t *value, int indent, struct buf *out)
 	if (json_is_object(value)) {
 		json_object_foreach(object, name, member) {
 			const bool block = is_block(member);
-			/* A list under a name may stand at the name's own indent. */
+			/* A list may start at its key's own indent. */
 			const int inner = json_is_array(member) ? indent : indent + 2;
 
 			buf_addf(out, "%s", sep);

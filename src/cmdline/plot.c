@@ -22,9 +22,9 @@
 #define PLOT_WIDTH (WIDTH - LEFT - RIGHT)
 #define PLOT_HEIGHT (HEIGHT - TOP - BOTTOM)
 #define LABEL_HEIGHT 19.0
-#define MARKS 8.0 /* on a line from edge to edge */
+#define MARKS 8.0 /* number of marks across the plot */
 #define TICKS 7.0
-#define FINE_RATIO 1000.0 /* of a logarithmic axis: below, more ticks have room */
+#define FINE_RATIO 1000.0 /* a logarithmic axis below this ratio has room for more ticks */
 
 static double part_of(const struct plot_axis *axis, double value)
 {
@@ -47,7 +47,7 @@ static double y_of(const struct plot_axis *axis, double value)
 
 /* ---- axes ---- */
 
-/* 1, 2 or 5 times a power of ten; of seconds, steps that people know. */
+/* 1, 2 or 5 times a power of ten; for seconds a usual step. */
 static double step_of(const struct plot_axis *axis)
 {
 	static const double known[] = {
@@ -64,13 +64,13 @@ static double step_of(const struct plot_axis *axis)
 	return power * (raw <= power ? 1 : raw <= 2 * power ? 2 : raw <= 5 * power ? 5 : 10);
 }
 
-/* Plus 0: what is rounded up to nothing would else be shown as -0. */
+/* Adding 0 avoids "-0" for a negative value that is rounded to zero. */
 static double first_tick(const struct plot_axis *axis, double step)
 {
 	return ceil(axis->min / step - 1e-6) * step + 0.0;
 }
 
-/* fine: the least difference between ticks, in the axis' own unit. */
+/* fine: the distance between ticks, in the axis' own unit. */
 static void add_value(const struct plot_axis *axis, double value, double fine, struct buf *out)
 {
 	static const struct {
@@ -167,7 +167,7 @@ static bool is_shown(const struct plot *p, double x)
 	return x >= p->x.min && x <= p->x.max;
 }
 
-/* Points of y + sign x spread, forwards or backwards; `verb` before the first. */
+/* Adds the points y + sign x spread, backwards if sign < 0; `verb` precedes the first. */
 static void add_points(const struct plot *p, const struct plot_series *s, double sign,
 	const char *verb, struct buf *out)
 {
@@ -191,7 +191,9 @@ static void add_band(const struct plot *p, size_t at, struct buf *out)
 	buf_add_text(out, "Z\"/>\n");
 }
 
-/* Dashes tell lines apart where colours do not, marks where there are more lines than dashes. */
+/*
+ * Dashes distinguish lines without colours; marks help if there are more lines than dash patterns.
+ */
 static const char *const dashes[] = {"none", "8 4", "3 3", "10 3 2 3", "14 5", "5 2 1 2 1 2"};
 static const char *const marks[] = {"M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z", "M-4,-4H4V4H-4Z",
 	"M0,-5L5,4H-5Z", "M0,-6L5,0L0,6L-5,0Z", "M0,5L5,-4H-5Z"};
@@ -209,7 +211,7 @@ static void add_mark(size_t series, double x, double y, struct buf *out)
 		x, y, svg_colour(series), marks[series % ARRAY_SIZE(marks)]);
 }
 
-/* No two lines have theirs at one x: where lines are the same, the marks of both are seen. */
+/* Each line has its marks at other x positions, so that marks of identical lines stay visible. */
 static void add_marks(const struct plot *p, size_t series, struct buf *out)
 {
 	const struct plot_series *s = &p->series[series];
@@ -280,7 +282,7 @@ static void add_stack(const struct plot *p, double *ret_y, struct buf *out)
 				buf_addf(out, " %.1f,%.1f", x_of(&p->x, first->x[k]),
 					y_of(&p->y, base[k] + s->y[k]));
 		buf_add_text(out, "Z\"/>\n");
-		/* Names stand as their areas do, also of those that are nothing there. */
+		/* Labels keep the order of their areas, also for areas of height 0. */
 		ret_y[i] = y_of(&p->y, base[first->n - 1] + s->y[first->n - 1] / 2) -
 			(double)i * 1e-6;
 		for (size_t k = 0; k < first->n; k++)
@@ -365,7 +367,7 @@ int plot_svg(const struct plot *p, struct buf *out, struct error *err)
 
 #define SHADES 32
 
-/* Viridis, by five of its colours: rises in lightness, so that a grey print reads the same. */
+/* Viridis, from five of its colours: lightness increases, so grey prints stay readable. */
 static void shade(size_t level, char ret[static 8])
 {
 	static const unsigned char stop[5][3] = {
@@ -386,7 +388,7 @@ static size_t level_of(double value)
 	return (size_t)lround(fmin(fmax(value, 0), 1) * (SHADES - 1));
 }
 
-/* Edges are on whole pixels: neighbours then neither overlap nor leave a gap. */
+/* Edges lie on whole pixels, so that neighbours neither overlap nor leave a gap. */
 static void add_cell(
 	const double x[static 2], const double y[static 2], size_t level, struct buf *out)
 {
@@ -398,7 +400,7 @@ static void add_cell(
 		colour);
 }
 
-/* Cells of one colour next to one another are one. */
+/* Merges neighbours of one colour in a row. */
 static void add_cells(const struct plot_heat *h, struct buf *out)
 {
 	const double width = PLOT_WIDTH / (double)h->n_columns;

@@ -10,7 +10,8 @@
 #define FONT "font-family=\"Inter, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif\""
 
 /*
- * Okabe and Ito's colours, darkened where needed on white: told apart by colour-blind people too.
+ * Okabe and Ito's colours, which colour-blind people can distinguish; some are darkened for white
+ * paper.
  */
 static const char *const palette[] = {
 	"#0072b2", "#d55e00", "#009e73", "#b14a8b", "#3a9bd9", "#c28a00", "#5b4fa2", "#7a7a7a"};
@@ -29,7 +30,7 @@ void svg_add_text(struct buf *out, const char *text)
 		case '>': buf_add_text(out, "&gt;"); break;
 		case '"': buf_add_text(out, "&quot;"); break;
 		default:
-			/* XML has no way to write most control characters. */
+			/* XML cannot represent most control characters. */
 			buf_add_byte(out, (unsigned char)*text < 0x20 ? ' ' : *text);
 		}
 	}
