@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON objects into structs: see read.h. */
+/*
+ * This file reads JSON objects into structs: see read.h. read_object() continues after an error,
+ * and keeps the first one. Files are read by read_lined(), which stops at the first error and adds
+ * its line. The functions keep no state; any thread.
+ */
 #include "fields/read.h"
 
 #include <errno.h>
@@ -60,7 +64,7 @@ int read_some(struct arena *arena, json_t *object, const struct read_field *fiel
 
 /* ---- files ---- */
 
-/* With '-' for '_', where the table takes them for the same. */
+/* Copies the key; turns '_' into '-' if the table treats them as equal. */
 static void copy_name(const struct read_table *table, const char *key, char *ret_name)
 {
 	snprintf(ret_name, READ_NAME_MAX + 1, "%s", key);
@@ -68,7 +72,7 @@ static void copy_name(const struct read_table *table, const char *key, char *ret
 		*p = *p == '_' ? '-' : *p;
 }
 
-/* Is one of the same name before that key? Only '_' makes two keys of an object the same name. */
+/* Whether an earlier key gives the same name. Only '_' can make two keys of one object equal. */
 static bool was_there(
 	const struct read_table *table, json_t *object, const char *key, const char *name)
 {
@@ -197,7 +201,7 @@ int read_texts(struct arena *arena, json_t *value, void *into, struct error *err
 	struct texts *texts = into;
 	int r = read_texts_raw(arena, value, into, err);
 
-	/* Nobody has to look for what could not be read. */
+	/* Callers need not check for items that could not be read. */
 	for (uint32_t i = 0; i < texts->n; i++)
 		if (!texts->v[i])
 			texts->v[i] = "";

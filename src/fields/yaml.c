@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libfyaml's tree into jansson's values: see yaml.h. Lines are a side table, by the address of a
- * value or of a key. jansson keeps both where they are while the object lives. The table is sorted
- * once the whole text is read.
+ * This file converts libfyaml's tree to jansson values: see yaml.h. A side table holds the lines,
+ * by the address of a value or key. jansson does not move these while the object lives. The table
+ * is sorted when the whole text has been read. Any thread.
  */
 #include "fields/yaml.h"
 
@@ -26,7 +26,7 @@ struct yaml_line {
 	bool is_twice;
 };
 
-/* file: NULL, or whose lines are kept, and whose scalars stay text. */
+/* file: keeps lines, and scalars stay text; NULL: neither. */
 struct conversion {
 	struct yaml_file *file;
 	bool ignores_tags;
@@ -45,7 +45,7 @@ static unsigned int line_of(struct fy_node *node)
 	return mark ? (unsigned int)mark->line + 1 : 0;
 }
 
-/* Of a list or a mapping: the first scalar in it. */
+/* For a list or mapping: the line of the first scalar in it. */
 static unsigned int first_line_of(struct fy_node *node)
 {
 	for (unsigned int depth = 0; node && depth < YAML_DEPTH_MAX; depth++) {
@@ -76,7 +76,7 @@ static int note_line(struct conversion *c, const void *at, unsigned int line, bo
 	return 0;
 }
 
-/* By address, and then the key's first place before its others. */
+/* By address; a key's first occurrence comes before its repetitions. */
 static int compare_lines(const void *a, const void *b)
 {
 	const struct yaml_line *x = a, *y = b;
@@ -214,7 +214,7 @@ static int from_scalar(struct conversion *c, struct fy_node *node, json_t **ret_
 	return r;
 }
 
-/* What no reader of text takes. */
+/* An alias becomes a number, which no reader of text accepts. */
 static int from_alias(struct conversion *c, struct fy_node *node, json_t **ret_json)
 {
 	_cleanup_(json_decref_p) json_t *json = json_integer(0);
@@ -333,7 +333,7 @@ static int from_node(
 
 /* ---- texts ---- */
 
-/* The first of what libfyaml has collected, as a sentence. */
+/* The first error that libfyaml has collected. */
 static int fail_yaml(struct fy_diag *diag, struct error *err)
 {
 	void *at = NULL;
@@ -344,7 +344,10 @@ static int fail_yaml(struct fy_diag *diag, struct error *err)
 	return fail(err, EINVAL, "line %d, column %d: %s", first->line, first->column, first->msg);
 }
 
-/* May a line begin behind this? YAML 1.1 has five ends of one; a byte order mark is nothing. */
+/*
+ * Whether a line may begin after this text. YAML 1.1 has five line ends; a byte order mark has no
+ * width.
+ */
 static bool may_begin_line(struct str before)
 {
 	static const char *const ends[] = {
@@ -357,9 +360,9 @@ static bool may_begin_line(struct str before)
 }
 
 /*
- * What libfyaml must not be given: directives ("%..." at the beginning of a line), for nobody needs
- * them, it keeps what it has been told by one for all that follow, and 0.7.12 never comes back from
- * some that end where the text ends; and what is no UTF-8, in which it loses memory.
+ * Refuses two kinds of text that libfyaml must not see. Directives ("%..." at the start of a line):
+ * a directive affects all later documents, and 0.7.12 hangs on some directives at the end of the
+ * text. Text that is not UTF-8: libfyaml leaks memory.
  */
 static int check_text(struct str text, struct error *err)
 {
@@ -379,7 +382,7 @@ static int check_text(struct str text, struct error *err)
 	return 0;
 }
 
-/* A text while libfyaml reads it, document by document. */
+/* A text that libfyaml reads document by document. */
 struct stream {
 	struct fy_diag *diag;
 	struct fy_parser *parser;
@@ -394,7 +397,7 @@ static void stream_done(struct stream *stream)
 static int stream_init(struct stream *stream, struct str text, size_t max_bytes, struct error *err)
 {
 	const struct fy_diag_cfg diag_config = {.level = FYET_ERROR, .module_mask = UINT32_MAX};
-	/* Its own look for keys that are there twice takes minutes where there are many. */
+	/* libfyaml's own search for repeated keys takes minutes for large mappings. */
 	struct fy_parse_cfg config = {.flags = FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS};
 	int r;
 
@@ -413,7 +416,7 @@ static int stream_init(struct stream *stream, struct str text, size_t max_bytes,
 	return 0;
 }
 
-/* NULL at the end of the text. */
+/* *ret_document is NULL at the end of the text. */
 static int stream_next(struct stream *stream, struct fy_document **ret_document, struct error *err)
 {
 	*ret_document = fy_parse_load_document(stream->parser);
