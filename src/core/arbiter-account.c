@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The books of a device: who has used what, and who is due what.
+ * Keeps account of a device: which tenant has used how much, and which is entitled to how much.
+ * Pure; one thread.
  *
- * Lag: whenever somebody is charged dt, every active tenant of the same class is credited dt times
- * its part of the class's entitlement, and the one charged pays dt. So lags measure the distance to
- * the fluid ideal (everybody served all the time at its entitlement), they sum to zero among the
- * active, and time that nobody could use (switches, idling) is nobody's debt. Who leaves takes his
- * lag with him and gets it back if he returns within the window; while away he earns nothing.
+ * Lag: when a tenant is charged dt, it pays dt, and each active tenant of its class is credited dt
+ * times its part of the class's entitlement. So lags measure the distance to the fluid ideal, in
+ * which each tenant runs all the time at its entitlement. They sum to zero among the active
+ * tenants, and time that no tenant could use (switches, idling) is nobody's debt. A tenant that
+ * becomes inactive keeps its lag, and gets it back if it returns within the window; meanwhile it
+ * earns nothing.
  */
 #include <string.h>
 
 #include "base/clock.h"
 #include "core/arbiter-internal.h"
 
-/* A standard tenant that latency tenants keep this far below its request goes before them. */
+/* A standard tenant this far below its request goes before latency tenants. */
 #define STARVED_NS (100 * NSEC_PER_MSEC)
 
 /*
- * Between the end of a turn and the next want a program only wakes up: it has not left. Longer
- * absences are, and change what the others are entitled to.
+ * Between the end of a turn and the next want, a program only wakes up, and stays active. A longer
+ * absence makes the tenant inactive, and changes the entitlements of the others.
  */
 #define GRACE_NS (2 * NSEC_PER_MSEC)
 
 /*
- * An absence of at most AWAY_MAX_NS counts as the host's doing: what the other tenants of the class
- * used of the absent one's part comes back to it, up to a lag of CREDIT_MAX_NS (ADR 18).
+ * An absence of at most AWAY_MAX_NS is attributed to the host. The absent tenant is then credited
+ * its part of the time that other tenants of its class used meanwhile, up to a lag of CREDIT_MAX_NS
+ * (ADR 18).
  */
 #define AWAY_MAX_NS (100 * NSEC_PER_MSEC)
 #define CREDIT_MAX_NS (100 * NSEC_PER_MSEC)
@@ -51,7 +54,7 @@ static void window_advance(struct seat *seat, uint64_t now)
 	}
 }
 
-/* Adds `ns` used evenly over [from, to]; what is older than the window is not kept. */
+/* Adds `ns` used evenly over [from, to]; drops what is older than the window. */
 static void window_add(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 {
 	uint64_t first = from / ARBITER_BUCKET_NS;
@@ -87,7 +90,7 @@ uint64_t seat_window_ns(const struct seat *seat, uint64_t now)
 
 /* ---- entitlements ---- */
 
-/* Fills one class from `capacity`, returns what is left of it. */
+/* Distributes `capacity` among the tenants of one class; returns the rest. */
 static uint32_t entitle_class(struct device *device, enum spec_class class, uint32_t capacity)
 {
 	uint32_t n = 0, used = 0;
@@ -114,8 +117,8 @@ static uint32_t entitle_class(struct device *device, enum spec_class class, uint
 }
 
 /*
- * Class order, but that latency tenants leave standard ones their requests; were these together
- * more than the device, in proportion.
+ * By class order, but latency tenants leave the standard tenants' requests to them. If the requests
+ * of both exceed the device, both are scaled.
  */
 void device_entitle(struct device *device)
 {
@@ -159,15 +162,15 @@ static int64_t clamp_lag(int64_t lag)
 	return MAX(MIN(lag, most), -most);
 }
 
-/* Is `other` credited what `seat` is charged? Who has no work for the device now is not. */
+/* Whether `other` is credited when `seat` is charged: not if it has no work for the device now. */
 static bool takes_part(const struct seat *other, const struct seat *seat)
 {
 	return other->member->spec.class == seat->member->spec.class && other->idle_from == 0;
 }
 
 /*
- * Hands `amount` to the active seats of `seat`'s class, by entitlement (or evenly, where
- * all are entitled to nothing); what is left by rounding goes to the last, so that sums are exact.
+ * Distributes `amount` among the active tenants of `seat`'s class, by entitlement, or evenly if no
+ * tenant has one. The last tenant gets the rounding error, so that sums are exact.
  */
 static void lag_share_out(struct seat *seat, int64_t amount, bool by_entitlement)
 {
@@ -211,9 +214,10 @@ static void charge(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 }
 
 /*
- * Time is charged to whoever holds the device: busy, or idle while others wait; or drains it. Who
- * was opened for the end of a drain (`overlap`) is not until that was to come; if it does not, the
- * device has taken up the new one's work in between, and it is the drain that is not.
+ * Charges a tenant that drains, or holds the device while it is busy or others wait. A tenant
+ * opened before the end of a drain (`overlap`) is charged from overlap_until on. If the drain
+ * continues beyond that time, the device has begun the new tenant's work, and the draining tenant
+ * is no longer charged.
  */
 static bool is_charged(const struct seat *seat, const struct seat *overlap, uint64_t at)
 {
@@ -227,9 +231,7 @@ static bool is_charged(const struct seat *seat, const struct seat *overlap, uint
 	case SEAT_DRAINING:
 		if (overlap)
 			return at < seat->device->overlap_until;
-		/*
-		 * Past its bound, and another has the device: frozen, as far as anybody can tell.
-		 */
+		/* Past its bound beside a holder: its work appears frozen. */
 		return !seat->device->holder || at < seat->drain_by;
 	default: return false;
 	}
@@ -295,14 +297,18 @@ void device_account(struct device *device, uint64_t now)
 
 		if (seat->state == SEAT_CLOSED && seat_wants(seat))
 			seat->waited_ns += dt;
-		if (is_charged(seat, overlap, from)) { /* together they are charged exactly dt */
+		if (is_charged(seat, overlap, from)) { /* in total exactly dt */
 			uint64_t until = dt * ++k / n;
 
 			charge(seat, (int64_t)(until - given), from, now);
 			given = until;
 		}
 		refill(seat,
-			now); /* after the charge: what it used was not lost to the burst's cap */
+			/*
+			 * after the charge, so that the burst limit does not cut off time already
+			 * used
+			 */
+			now);
 		accrue_owed(seat, dt, has_latency);
 	}
 	device->arbiter->operations += 3 * device->n_active;
@@ -320,7 +326,7 @@ void seat_refund(struct seat *seat, uint64_t end)
 	uint64_t given = 0;
 	uint32_t n = 0;
 
-	/* Past its bound it is not charged, nor while another's drain was to end. */
+	/* It is not charged past its bound, nor while an earlier drain should have ended. */
 	over = MIN(over, seat->turn_ns);
 	if (over == 0)
 		return;
@@ -339,9 +345,9 @@ void seat_refund(struct seat *seat, uint64_t end)
 }
 
 /*
- * The device is the seat's alone: what another one drains or runs beside it is measured by that
- * one's end. Work that began: from its opening on, a seat that has not used its turn is charged;
- * later, one without work is not.
+ * Corrects only if this tenant has the device alone; otherwise the drains' ends measure its time.
+ * When work began: a seat that had not used its turn was charged since its opening, and gets that
+ * back; an idle seat was not charged, and pays.
  */
 void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now)
 {
@@ -354,14 +360,14 @@ void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now)
 	for (uint32_t i = 0; i < device->n_active; i++)
 		if (device->active[i] != seat && device->active[i]->state != SEAT_CLOSED)
 			return;
-	if (seat->idle_since) { /* ended */
+	if (seat->idle_since) { /* work ended */
 		over = MIN(now - at, seat->turn_ns);
 		if (over)
 			charge(seat, -(int64_t)over, at, now);
 		return;
 	}
 	if (seat->unchanged_from != seat->opened_at) {
-		/* No time is charged twice: another one may have had the device meanwhile. */
+		/* No time is charged twice: another tenant may have had the device meanwhile. */
 		at = MAX(at, MAX(seat->unchanged_from, device->charged_until));
 		if (at < now)
 			charge(seat, (int64_t)(now - at), at, now);
@@ -373,7 +379,7 @@ void seat_correct(struct seat *seat, uint64_t at_ns, uint64_t now)
 		charge(seat, -(int64_t)over, seat->opened_at, at);
 }
 
-/* ---- coming and going ---- */
+/* ---- becoming active and inactive ---- */
 
 static void seat_go_away(struct seat *seat, uint64_t now)
 {
@@ -383,8 +389,8 @@ static void seat_go_away(struct seat *seat, uint64_t now)
 }
 
 /*
- * The others of its class have used its part, and owe it. It is active again, but must not pay for
- * its own credit: so for a moment it takes no part.
+ * The other tenants of its class have used its part, and owe it. While the credit is shared out it
+ * counts as idle, so that it does not pay for its own credit.
  */
 static void seat_come_back(struct seat *seat, uint64_t now)
 {
@@ -397,7 +403,7 @@ static void seat_come_back(struct seat *seat, uint64_t now)
 	credit = MIN(credit, MAX((int64_t)CREDIT_MAX_NS * LAG_ONE - seat->lag, INT64_C(0)));
 	seat->away_from = 0;
 	seat->idle_from = MAX(now, UINT64_C(1));
-	if (class_micro(seat)) { /* somebody is there to pay */
+	if (class_micro(seat)) { /* a tenant is there to pay */
 		seat->lag += credit;
 		lag_share_out(seat, -credit, true);
 	}
@@ -413,7 +419,7 @@ void seat_join(struct seat *seat, uint64_t now)
 	device_account(device, now);
 	if (clock_since_ns(now, seat->left_at) > ARBITER_WINDOW_NS)
 		seat->lag = 0;
-	/* They had been given it when it left. */
+	/* Takes back the lag that the others received when it became inactive. */
 	lag_share_out(seat, -seat->lag, false);
 	seat->is_active = true;
 	seat->active_at = device->n_active;
@@ -460,7 +466,7 @@ void device_leave_idle(struct device *device, uint64_t now)
 		struct seat *seat = device->active[i];
 
 		if (seat->idle_from && clock_since_ns(now, seat->idle_from) >= GRACE_NS) {
-			seat_leave(seat, now); /* another takes its place in the list */
+			seat_leave(seat, now); /* moves another tenant to this index */
 			continue;
 		}
 		if (seat->idle_from)
@@ -471,7 +477,10 @@ void device_leave_idle(struct device *device, uint64_t now)
 
 /* ---- limits ---- */
 
-/* With what it may be late by; and an eighth of the longest more, for lengths vary. */
+/*
+ * Subtracts the lateness of the last submission, and an eighth of the longest one, because lengths
+ * vary.
+ */
 uint64_t seat_quantum_ns(const struct seat *seat)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
@@ -481,7 +490,7 @@ uint64_t seat_quantum_ns(const struct seat *seat)
 	return MAX(MIN(most, config->quantum_ns), config->quantum_min_ns);
 }
 
-/* The most it may use at once after having waited: one turn. */
+/* The most time that it may use at once after waiting: one turn. */
 int64_t seat_burst(const struct seat *seat)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
@@ -492,7 +501,7 @@ int64_t seat_burst(const struct seat *seat)
 				: config->quantum_ns);
 }
 
-/* What the holder has queued already. */
+/* Predicted rest of the holder's work in flight. */
 static uint64_t queued_rest(const struct seat *seat, uint64_t now)
 {
 	uint64_t rest = clock_since_ns(seat->queued_ns, clock_since_ns(now, seat->queued_at));
@@ -518,7 +527,7 @@ void seat_update_limits(struct seat *seat, uint64_t now)
 		}
 		seat->is_throttled = false;
 	}
-	/* What is queued will be charged whatever happens. */
+	/* Work in flight is charged in any case. */
 	left = seat->budget - (int64_t)queued_rest(seat, now) * (int64_t)(MILLI - limit);
 	if (left <= 0)
 		seat->is_throttled = true;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants on several devices. A gang competes on each device as any tenant does, but in the order
- * of the devices: for one only while it has reserved all before it. So of several gangs one always
- * gets on, and a reservation is never waited for in a circle; one of a better rank takes over what
- * an incomplete one has. A device reserved by an incomplete gang goes on serving single tenants.
- * When the last one is reserved, all are emptied and opened at one epoch.
+ * Tenants on several devices: gangs. A gang competes on each device like any tenant, but in the
+ * order of the devices: for a device only when it has reserved all earlier ones. So one of several
+ * gangs always advances, and reservations cannot form a cycle. A gang of a better rank takes over
+ * the reservation of an incomplete gang. A device reserved by an incomplete gang continues to serve
+ * single tenants. When a gang has reserved its last device, all of them are drained, and then
+ * opened at one epoch. Pure; one thread.
  */
 #include "core/arbiter-internal.h"
 
@@ -14,7 +15,7 @@ bool gang_may_compete(const struct seat *seat)
 	uint64_t below = member->devices & ((UINT64_C(1) << seat->device->index) - 1);
 	struct member *other = seat->device->reserved;
 
-	if (other == member) /* it has won here already, and waits for the rest */
+	if (other == member) /* it has this device already and waits for others */
 		return gang_is_complete(member);
 	if (other &&
 		(gang_is_complete(other) ||
@@ -41,7 +42,7 @@ void gang_unreserve(struct member *member)
 	member->reserved = 0;
 }
 
-/* Idle on all its devices since then. */
+/* Whether it has been idle on all its devices since then. */
 bool gang_is_idle(const struct member *member, uint64_t since)
 {
 	for (uint32_t i = 0; i < member->n_seats; i++)
@@ -51,13 +52,16 @@ bool gang_is_idle(const struct member *member, uint64_t since)
 	return true;
 }
 
-/* It is next on this device. With the last of its devices, the others' turns end on all. */
+/*
+ * It is the next tenant on this device. If this completes the gang, other turns end on all its
+ * devices.
+ */
 void gang_reserve(struct seat *seat, uint64_t now)
 {
 	struct member *member = seat->member;
 
 	if (!(member->reserved >> seat->device->index & 1)) {
-		if (seat->device->reserved) /* incomplete, and of a worse rank */
+		if (seat->device->reserved) /* an incomplete gang of a worse rank */
 			gang_unreserve(seat->device->reserved);
 		seat->device->reserved = member;
 		member->reserved |= UINT64_C(1) << seat->device->index;
@@ -76,7 +80,7 @@ void gang_reserve(struct seat *seat, uint64_t now)
 	}
 }
 
-/* Somebody of a better rank has come for one of its devices meanwhile. */
+/* Whether a tenant of a better rank now waits for this device. */
 static bool is_outranked(const struct seat *seat)
 {
 	const struct device *device = seat->device;

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host below the tenants: a program whose threads wait for a processor, or are throttled by a
- * CPU limit, submits late. The arbiter learns this from two times per tenant, and lets the tenant
- * queue more work ahead and opens its gate earlier.
+ * Adapts turns to a busy host. A program whose threads wait for a processor, or are throttled by a
+ * CPU limit, submits late. The arbiter measures two times for each tenant, widens its in-flight
+ * window and opens its gate earlier. Pure; one thread.
  *
- * A time counts for as long as it lasts and fades over some tens of turns: `dry_ns` is the time in
- * which the device ran dry within a turn, `wake_ns` the time from an opened gate to the first
- * submission. A program that waits for the device by itself shows such times, too. The larger
- * window means nothing to that program, since it does not queue as much.
+ * `dry_ns` is the time in which the device ran dry within a turn, `wake_ns` the time from an opened
+ * gate to the first submission. Both fade over some tens of turns. A program that waits for the
+ * device by itself shows such times, too. The wider window does not matter then, because that
+ * program does not submit as much.
  */
 #include "base/clock.h"
 #include "core/arbiter-internal.h"
 
 /*
- * Between two looks of the caller a tenant that only just keeps its device busy seems idle. Shorter
- * times are noise.
+ * A tenant that barely keeps its device busy seems idle between two looks: shorter times are noise.
  */
 #define DRY_MIN_NS (200 * NSEC_PER_USEC)
-#define DRY_MAX_NS (50 * NSEC_PER_MSEC) /* longer ones are the program's own pauses */
+#define DRY_MAX_NS (50 * NSEC_PER_MSEC) /* longer times are the program's own pauses */
 #define FADE_TURNS 32
 
-/* The work of most of a turn. Longer windows would be closed as soon as they are full. */
+/* Most of a turn's work. A longer window would be closed as soon as it is full. */
 #define WIDE_MAX_NS (24 * NSEC_PER_MSEC)
 
 /*
- * The gate of a tenant on a quiet host opens OVERLAP ahead of the device (arbiter_config), which
- * holds a wake-up of so long.
+ * On a quiet host a gate opens overlap_ns (arbiter_config) before the device is free, which covers
+ * a wake-up of this length.
  */
 #define WAKE_QUIET_NS (300 * NSEC_PER_USEC)
 #define SPREAD_QUIET_NS (180 * NSEC_PER_USEC) /* OPEN_LEAD_NS of agent/token.c */
@@ -38,7 +37,7 @@ void seat_note_dry(struct seat *seat, uint64_t since, uint64_t now)
 
 	if (dry < DRY_MIN_NS || dry > DRY_MAX_NS)
 		return;
-	/* What it may queue now has not been enough, by so much. */
+	/* The present window was too small by this time. */
 	seat->dry_ns = MIN(seat->dry_ns + dry + dry / 4, WIDE_MAX_NS);
 }
 
@@ -46,7 +45,7 @@ void seat_note_woken(struct seat *seat, uint64_t now)
 {
 	const uint64_t wake = MIN(clock_since_ns(now, seat->gate_opened_at), WAKE_MAX_NS);
 
-	/* Rises at once and falls slowly: being late costs more than being early. */
+	/* Rises fast and falls slowly, because late costs more than early. */
 	if (wake > seat->wake_ns)
 		seat->wake_ns += (wake - seat->wake_ns) / 2;
 	else
@@ -65,9 +64,9 @@ uint32_t seat_wide_us(const struct seat *seat, uint64_t turn_ns)
 	uint64_t wide = config->window_us * NSEC_PER_USEC + seat->dry_ns;
 
 	/*
-	 * A latency tenant that comes back must find no more in flight than is configured. A tenant
-	 * that shares with nobody loses nothing while it is idle, and with a wider window its
-	 * library learns the ends of its work less exactly.
+	 * A returning latency tenant must find no more in flight than configured. A tenant alone on
+	 * its device loses nothing while it is idle, and with a wider window its library learns the
+	 * ends of its work less exactly.
 	 */
 	if (seat->device->n_latency || seat->device->n_active < 2 || seat->dry_ns < DRY_MIN_NS)
 		return config->window_us;

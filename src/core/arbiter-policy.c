@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The orders among tenants of one rank, a table entry each. `share` is the one that keeps requests;
- * the others are other systems' rules, to be compared with it.
+ * The orders among tenants of one rank, one table entry each. `share` honours requests; the others
+ * are rules of other systems, for comparison. Pure; one thread.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static uint64_t share_passes_ns(
 {
 	uint64_t whole = MAX(class_micro(holder), UINT64_C(1));
 	/*
-	 * While the holder runs it falls back by `falls` and the other gains `rises`, of `whole`.
+	 * While the holder runs, its lag falls by falls/whole and the other's rises by rises/whole.
 	 */
 	uint64_t falls = whole - MIN((uint64_t)holder->micro, whole);
 	uint64_t rises = MIN((uint64_t)waiting->micro, whole);
@@ -34,7 +34,7 @@ static uint64_t share_passes_ns(
 	return clock_since_ns((uint64_t)ahead * whole / (falls + rises), rest_ns);
 }
 
-/* ---- fifo: one quantum each, in the order of asking ---- */
+/* ---- fifo: one quantum each, in the order of wants ---- */
 
 static int64_t fifo_score(const struct seat *seat, uint64_t now)
 {
@@ -48,7 +48,7 @@ static uint64_t passes_at_once(
 }
 
 /*
- * ---- bias: KubeGPU's. Whoever is below its request, the furthest first; then the least used ----
+ * ---- bias: KubeGPU's rule: the tenant furthest below its request first, then the least used ----
  */
 
 #define ABOVE_ALL (INT64_C(1) << 40)
@@ -62,7 +62,7 @@ static int64_t bias_score(const struct seat *seat, uint64_t now)
 	return missing > 0 ? ABOVE_ALL + missing : one - used;
 }
 
-/* ---- gemini: as bias, but the shortfall in relation to the request ---- */
+/* ---- gemini: as bias, with the shortfall relative to the request ---- */
 
 static int64_t gemini_score(const struct seat *seat, uint64_t now)
 {

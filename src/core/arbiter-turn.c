@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns on one device: when the holder gives way, who is next, and when the next may open.
+ * Turns on one device: when the holder's turn ends, which tenant is next, and when its gate opens.
+ * Pure; one thread.
  *
- * A turn lasts a quantum at least, and on until somebody who waits has come before the holder in
- * the policy's order; if nobody has, the holder just goes on. What the holder has queued counts as
- * part of its turn, so that it ends when the queue does. Better ranks do not wait for that.
+ * A turn lasts at least a quantum, and then until a waiting tenant passes the holder in the
+ * policy's order; if none does, the holder continues. The holder's work in flight counts as part of
+ * its turn, so that the turn ends when this work does. Better ranks do not wait for that.
  */
 #include "base/clock.h"
 #include "core/arbiter-internal.h"
 
 /*
- * A round of n tenants lasts n of these, and a turn its tenant's part of it: enough switches to be
- * even, few enough to be cheap (tests/unit/core/test-arbiter-shares.c). Of three or more, two may
- * have to wait at once, so that windows of 1 s are less even; two can take longer turns.
+ * A round of n tenants lasts n times this, and each turn is its tenant's part of the round: often
+ * enough to be even, rarely enough to be cheap (tests/unit/core/test-arbiter-shares.c). Among three
+ * or more tenants two may have to wait at once, which makes windows of 1 s less even; two tenants
+ * can take longer turns.
  */
 #define ROUND_OF_TWO_NS (34 * NSEC_PER_MSEC)
 #define ROUND_NS (28 * NSEC_PER_MSEC)
 
-/* Class order; a standard tenant that is kept below its request goes before all for a turn. */
+/* The class order; a standard tenant far below its request goes before all others for a turn. */
 int seat_rank(const struct seat *seat)
 {
 	return seat->is_starved ? -1 : (int)seat->member->spec.class;
 }
 
-/* ---- company: what a holder is told of others ---- */
+/* ---- contention: what a holder learns of other tenants ---- */
 
 static void seen(struct device *device, const struct seat *seat, uint64_t now)
 {
@@ -54,7 +56,7 @@ static bool has_company(struct device *device, const struct seat *seat, uint64_t
 	return false;
 }
 
-/* Only such company as has to wait for it in any case. */
+/* Whether only tenants share the device that have to wait for this one in any case. */
 static bool goes_before_all(struct device *device, const struct seat *seat, uint64_t now)
 {
 	uint64_t keep = device->arbiter->config.company_ns;
@@ -90,7 +92,7 @@ static uint32_t window_us(
 	return company && !goes_before_all(device, seat, now) ? seat->wide_us : 0;
 }
 
-/* Fills what goes with OPEN and WINDOW. */
+/* Fills the common part of OPEN and WINDOW. */
 static void tell(struct seat *seat, struct arbiter_action *action, uint64_t now)
 {
 	struct device *device = seat->device;
@@ -126,7 +128,7 @@ void device_pass_on(struct device *device)
 			device->holder = device->active[i];
 }
 
-/* The seat's part of a round, by its entitlement. */
+/* The tenant's part of a round, by its entitlement. */
 static uint64_t round_part_ns(const struct seat *seat)
 {
 	const struct device *device = seat->device;
@@ -137,7 +139,7 @@ static uint64_t round_part_ns(const struct seat *seat)
 	return (uint64_t)seat->micro * n * (n <= 2 ? ROUND_OF_TWO_NS : ROUND_NS) / WATER_ONE;
 }
 
-/* How long its turn is to last if `next` waits. */
+/* The length of its turn if `next` waits. */
 static uint64_t hold_ns(const struct seat *seat, const struct seat *next)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
@@ -215,14 +217,17 @@ static uint64_t queued_rest(const struct seat *seat, uint64_t now)
 	const struct arbiter_config *config = &seat->device->arbiter->config;
 	uint64_t rest = said_rest(seat, now);
 
-	/* A client's word: more than its window and one submission cannot be queued. */
+	/*
+	 * The client's number is limited: no more than a window and one submission can be in
+	 * flight.
+	 */
 	return MIN(rest,
 		seat->longest_ns + MAX(config->window_us, seat->told_window_us) * NSEC_PER_USEC);
 }
 
 /*
- * Who has passed its bound of late is waited for no longer than what it is seen to take; each time
- * that this is too short, twice as long, for its work may have become longer.
+ * After a drain past its bound, later drains get only the time that they usually take. Each further
+ * overrun doubles that, because the work may have become longer.
  */
 uint64_t seat_drain_max_ns(const struct seat *seat)
 {
@@ -239,7 +244,10 @@ static void seat_close(struct seat *seat, uint64_t now)
 {
 	struct device *device = seat->device;
 	const struct arbiter_config *config = &device->arbiter->config;
-	/* The configured window, also of a seat with a wider one: what that has queued is told. */
+	/*
+	 * The configured window, also for a tenant with a wider one: queued_ns includes its
+	 * additional work.
+	 */
 	uint64_t windows = 4 * NSEC_PER_USEC *
 		(seat->told_window_us ? MIN(seat->told_window_us, config->window_us)
 				      : config->window_us);
@@ -255,15 +263,16 @@ static void seat_close(struct seat *seat, uint64_t now)
 	seat->is_corun = false;
 	seat->is_unbounded = seat->told_window_us == 0;
 	/*
-	 * What is queued may end with one submission that nobody knew of yet. Here the client's
-	 * word counts in full: it was alone a moment ago, perhaps, and is charged for what it runs.
+	 * The work in flight may end with one submission of unknown length. Here the client's
+	 * number counts in full: the tenant may have been alone a moment ago, and it is charged for
+	 * what it runs.
 	 */
 	seat->closed_at = now;
 	for (uint32_t i = 0; i < device->n_active; i++)
 		beside += device->active[i]->state !=
 			SEAT_CLOSED; /* they share the device's time */
 	seat->drain_bound_ns = seat_drain_max_ns(seat);
-	if (seat->longest_ns) /* else nobody knows how long its work takes */
+	if (seat->longest_ns) /* else the length of its work is unknown */
 		seat->drain_bound_ns = MIN(beside *
 				MAX(MAX(windows, config->hold_max_ns),
 					said_rest(seat, now) + seat->longest_ns + windows / 4),
@@ -277,7 +286,7 @@ static void seat_close(struct seat *seat, uint64_t now)
 	arbiter_push(device->arbiter, &action);
 }
 
-/* All its devices at once: half a gang is of no use to it. */
+/* Closes the gates on all its devices: a part of a gang is useless to it. */
 void member_close(struct member *member, uint64_t now)
 {
 	for (uint32_t i = 0; i < member->n_seats; i++)
@@ -292,13 +301,13 @@ static void close_all(struct device *device, uint64_t now)
 			member_close(device->active[i]->member, now);
 }
 
-/* ---- bonds: pairs whose work waits for each other's ---- */
+/* ---- co-run pairs: the work of one waits for the work of the other ---- */
 
 /*
- * A drain that passes its bound counts as much as BOND_EVENT that do not; a pair is one from
- * BOND_LEVEL on: three in a row, or more than one in eight for a while. Work that waits for the
- * other's passes its bound nearly each time; a program that the machine keeps from running does now
- * and then, and nothing may be given to it for that.
+ * A drain past its bound counts as much as BOND_EVENT others; from BOND_LEVEL on the tenants are a
+ * pair: after three in a row, or more than one in eight for a while. Work that waits for the
+ * other's work overruns nearly each time. A program that the host delays overruns now and then, and
+ * must gain nothing by that.
  */
 #define BOND_EVENT 7u
 #define BOND_LEVEL (2 * BOND_EVENT + 1)
@@ -364,8 +373,8 @@ static struct bond *bond_get(struct device *device, arbiter_id a, arbiter_id b)
 }
 
 /*
- * A drain has passed its bound. Of a pair, both co-run without waiting for ARBITER_BOND_NS; one
- * more right after that renews it.
+ * A drain has passed its bound. A pair co-runs without waiting for ARBITER_BOND_NS; another overrun
+ * right after that renews the pair.
  */
 static void bond_note(
 	struct device *device, const struct seat *x, const struct seat *y, uint64_t now)
@@ -373,7 +382,7 @@ static void bond_note(
 	struct bond *bond = bond_get(device, x->member->id, y->member->id);
 	uint64_t since = clock_since_ns(now, bond->event_at);
 
-	/* The device itself may stand still: that is no news about them. */
+	/* The device itself may stand still, which says nothing about these tenants. */
 	if (bond->event_at && device->drained_at <= bond->event_at && since < ARBITER_BOND_NS / 10)
 		return;
 	if (since > ARBITER_BOND_NS)
@@ -386,7 +395,7 @@ static void bond_note(
 		bond->until = now + ARBITER_BOND_NS;
 }
 
-/* Is it bonded with all that run on the device? Co-runners of one another only together. */
+/* Whether it is paired with all tenants that run on the device; three tenants co-run only then. */
 static bool is_bonded_with_all(struct device *device, const struct seat *seat, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++) {
@@ -399,7 +408,7 @@ static bool is_bonded_with_all(struct device *device, const struct seat *seat, u
 	return true;
 }
 
-/* ---- may the next one open? ---- */
+/* ---- may the next tenant open? ---- */
 
 static enum clearance clearance_beside(
 	struct device *device, const struct seat *seat, const struct seat *drains, uint64_t now)
@@ -456,7 +465,7 @@ void device_reopen_stuck(struct device *device, const struct seat *next, uint64_
 			other->overdue_at = now;
 			other->n_overdue++;
 		}
-		/* At its limit it goes on draining beside the others. */
+		/* A tenant at its limit continues to drain beside the others. */
 		if (!other->is_throttled)
 			member_open(other->member, true, now);
 	}
@@ -480,11 +489,11 @@ static bool try_open(struct device *device, struct seat *seat, uint64_t now)
 	return true;
 }
 
-/* ---- who gives way ---- */
+/* ---- ending turns ---- */
 
 /*
- * It does not come: its thread waits for a processor. The token is offered to the next as well, and
- * is the first one's that submits; see settle_offers.
+ * The tenant does not submit: its thread waits for a processor. The token is offered to the next
+ * tenant, too; the tenant that submits first gets it, see settle_offers().
  */
 static void seat_offer(struct seat *seat)
 {
@@ -496,7 +505,7 @@ static void seat_offer(struct seat *seat)
 	device_pass_on(device);
 }
 
-/* Several gates are open, and now one of these tenants has submitted: the token is its own. */
+/* Several gates are open. If one of these tenants has submitted, it gets the token. */
 static void settle_offers(struct device *device, uint64_t now)
 {
 	struct seat *first = device->holder && device->holder->has_used ? device->holder : NULL;
@@ -525,12 +534,12 @@ static void settle_offers(struct device *device, uint64_t now)
 					is_bonded(device, seat, first, now))))
 			continue;
 		if (!seat->has_used)
-			seat->member->wants = 0; /* the caller tells again that it waits */
+			seat->member->wants = 0; /* the caller reports its want again */
 		member_close(seat->member, now);
 	}
 }
 
-/* Idle, or never came, or said so itself. */
+/* Whether it is idle, or has released the device. */
 static bool must_give_way(struct seat *seat, uint64_t now)
 {
 	const struct arbiter_config *config = &seat->device->arbiter->config;
@@ -561,7 +570,7 @@ static bool must_give_way(struct seat *seat, uint64_t now)
 	return false;
 }
 
-/* Which of the two was, and last: < 0: b, > 0: a. */
+/* > 0: a was closed for others, later than b; < 0: b was. */
 static int64_t closed_for_others(const struct seat *a, const struct seat *b)
 {
 	const uint64_t at_a = a->state == SEAT_DRAINING ? a->closed_at : 0;
@@ -570,7 +579,7 @@ static int64_t closed_for_others(const struct seat *a, const struct seat *b)
 	return (at_a > at_b) - (at_a < at_b);
 }
 
-/* The best of those who wait for this device, or NULL. */
+/* The best tenant that waits for this device, or NULL. */
 static struct seat *best_waiting(struct device *device, uint64_t now)
 {
 	const struct arbiter_policy *policy = device->arbiter->policy;
@@ -591,7 +600,7 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 			continue;
 		if (best) {
 			order = seat_rank(best) - seat_rank(seat);
-			if (order == 0) /* it has just been closed for the others' sake */
+			if (order == 0) /* it was just closed for the others' sake */
 				order = closed_for_others(best, seat);
 			if (order == 0)
 				order = policy->score(seat, now) - policy->score(best, now);
@@ -606,7 +615,7 @@ static struct seat *best_waiting(struct device *device, uint64_t now)
 	return best;
 }
 
-/* Is the holder's turn over, now that `next` waits? */
+/* Whether the holder's turn is over, while `next` waits. */
 static bool is_turn_over(
 	struct device *device, struct seat *holder, struct seat *next, uint64_t now)
 {
@@ -615,13 +624,13 @@ static bool is_turn_over(
 
 	if (seat_rank(next) != seat_rank(holder))
 		return seat_rank(next) < seat_rank(holder);
-	/* It says so itself, or was alone: it has had the device to itself. */
+	/* It has yielded, or had the device alone until now. */
 	if (holder->yields || holder->told_window_us == 0)
 		return true;
 	passes = device->arbiter->policy->passes_ns(holder, next, rest, now);
 	ends = holder->opened_at + hold_ns(holder, next);
 	ends = MAX(clock_since_ns(ends, rest), now + passes);
-	if (!is_gang(holder->member)) /* half of it cannot give way */
+	if (!is_gang(holder->member)) /* a gang cannot yield on one device */
 		holder->turn_ends_at = ends + rest;
 	if (now >= ends)
 		return true;
@@ -629,7 +638,7 @@ static bool is_turn_over(
 	return false;
 }
 
-/* Co-runners that are no pair: one of them goes back to waiting, the others have a turn. */
+/* Ends co-running of tenants that are no pair: the best gets a turn, the others wait again. */
 static void end_corun(struct device *device, uint64_t now)
 {
 	const struct arbiter_policy *policy = device->arbiter->policy;
@@ -661,7 +670,10 @@ static void end_corun(struct device *device, uint64_t now)
 	device->holder = best;
 }
 
-/* A drain was to end soon, and does not: who was opened meanwhile co-runs, and is charged. */
+/*
+ * A drain should have ended and has not: the tenant that was opened meanwhile co-runs, and is
+ * charged.
+ */
 static void end_overlap(struct device *device, uint64_t now)
 {
 	uint64_t by = 0;
@@ -697,7 +709,7 @@ static void close_idle(struct device *device, uint64_t now)
 	}
 }
 
-/* The gate is off: whoever wants gets, at once. */
+/* Without gates every tenant opens as soon as it wants. */
 static void open_all(struct device *device, uint64_t now)
 {
 	for (uint32_t i = 0; i < device->n_active; i++)
@@ -734,7 +746,7 @@ void device_decide(struct device *device, uint64_t now)
 		if (seat_rank(next) < seat_rank(member_seat(device->reserved, device->index)))
 			gang_unreserve(device->reserved);
 		else
-			next = NULL; /* the device is being emptied for the gang */
+			next = NULL; /* the device is drained for the gang */
 	}
 	if (next && !device->holder) {
 		try_open(device, next, now);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter of a node: its tenants, what the caller reports of them, and the step that decides.
- * Reports only note what was seen and mark devices; every decision falls in arbiter_step, which
- * looks at marked devices and at those whose time has come. Tenants that neither want nor have a
- * device cost nothing there. See arbiter-internal.h for the other files.
+ * The arbiter of a node: its tenants, the caller's reports, and the step that decides. A report
+ * only records and marks devices. Only arbiter_step() decides, for marked devices and for those
+ * whose time has come. Tenants that neither want nor hold a device cost nothing there. See
+ * arbiter-internal.h for the other files. Pure; one thread.
  */
 #include "core/arbiter.h"
 
@@ -15,8 +15,8 @@
 #include "core/arbiter-internal.h"
 
 /*
- * A decision may mark another device: a gang's. More rounds at one instant than this never decide
- * anything sensible; whatever it is then waits a moment, so that no caller spins.
+ * A decision may mark another device, because of a gang. This many rounds at one time suffice for
+ * any decision; the rest waits a moment, so that the caller does not spin.
  */
 #define ROUNDS_MAX 8
 #define ROUNDS_PAUSE_NS (100 * NSEC_PER_USEC)
@@ -127,7 +127,9 @@ static struct seat *seat_find(const struct arbiter *arbiter, arbiter_id tenant, 
 	return member ? member_seat(member, device) : NULL;
 }
 
-/* Room for every seat to be active everywhere, and for all actions of one decision. */
+/*
+ * Reserves room for every tenant to be active on every device, and for the actions of one decision.
+ */
 static int reserve_room(struct arbiter *arbiter, uint32_t seats)
 {
 	uint32_t members = arbiter->n_members + 1;
@@ -223,7 +225,7 @@ int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec
 		struct seat *seat = &member->seat[i];
 
 		device_account(seat->device, now);
-		/* Lags are of a class: the old one keeps it. */
+		/* Lags belong to a class: the tenant leaves its lag to the old class. */
 		if (spec->class != member->spec.class && seat->is_active) {
 			seat_leave(seat, now);
 			seat->lag = 0;
@@ -243,7 +245,7 @@ int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec
 	return 0;
 }
 
-/* Actions about a tenant that is gone would be about the next one of that id. */
+/* Drops actions for a removed tenant: they would reach a later tenant with that id. */
 static void queue_forget(struct arbiter *arbiter, arbiter_id tenant)
 {
 	size_t n = arbiter->queue_n, kept = 0;
@@ -288,7 +290,7 @@ void arbiter_remove(struct arbiter *arbiter, arbiter_id tenant, uint64_t now)
 	free(member);
 }
 
-/* ---- what the caller has seen ---- */
+/* ---- the caller's reports ---- */
 
 void arbiter_want(
 	struct arbiter *arbiter, arbiter_id tenant, uint32_t device, bool want, uint64_t now)
@@ -348,7 +350,7 @@ void arbiter_observe(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 			seat_note_dry(seat, seat->idle_since, now);
 		seat->has_used = true;
 		seat->idle_since = 0;
-		seat->member->wants = 0; /* its gates are open: nobody is blocked */
+		seat->member->wants = 0; /* its gates are open: no thread is blocked */
 	} else if (seat->has_used && seat->idle_since == 0) {
 		seat->idle_since = now;
 	}
@@ -373,7 +375,7 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 	if (!seat || seat->state != SEAT_OPEN)
 		return;
 	device_account(seat->device, now);
-	/* The next request may be there already: others wait a little, see linger_ns. */
+	/* A latency tenant's next request may have arrived already: others wait for linger_ns. */
 	seat->gives_way = seat->member->spec.class != SPEC_LATENCY;
 	if (seat->idle_since == 0)
 		seat->idle_since = now;
@@ -397,9 +399,7 @@ void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device)
 	seat->device->is_dirty = true;
 }
 
-/*
- * There is a reason to wait until then: the bound is counted from there, up to so much in all.
- */
+/* Restarts the drain's bound at `at`, limited by seat_drain_max_ns() in total. */
 static void seat_drain_until(struct seat *seat, uint64_t at)
 {
 	uint64_t last = seat->closed_at + seat_drain_max_ns(seat);
@@ -464,7 +464,7 @@ void arbiter_drained(
 void arbiter_push(struct arbiter *arbiter, const struct arbiter_action *action)
 {
 	if (arbiter->queue_n == arbiter->queue_size)
-		return; /* cannot be: reserve_room, ROUNDS_MAX */
+		return; /* impossible: see reserve_room and ROUNDS_MAX */
 	arbiter->queue[(arbiter->queue_head + arbiter->queue_n++) % arbiter->queue_size] = *action;
 }
 

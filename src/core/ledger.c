@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The book of one device. fail tenants: quotas sum to what is usable at most, so that a reservation
- * within the quota always fits. wait and swap tenants: quotas sum to what the fail tenants leave,
- * times the oversubscription; wait tenants reserve room here, byte by byte, and queue when there is
- * none. swap tenants take no room of their own: their memory moves out of the way.
+ * The ledger of one device. Quotas of fail tenants sum to at most the usable memory, so a
+ * reservation within a quota always fits. Quotas of wait and swap tenants sum to what the fail
+ * tenants leave, times the overcommit. wait tenants reserve memory here and queue when none is
+ * free. swap tenants reserve none, because their memory can move away. Pure; one thread.
  *
- * A queue of requests in order of arrival; the first that fits is granted (a small one may overtake
- * a large one only of the same tenant's making: otherwise large ones would starve). When all that
- * holds room waits, nobody will ever give back: then the oldest that fits goes on, whoever is
- * before it; where none does it is a deadlock, and the youngest waiter gets -ENOMEM.
+ * The queue is in order of arrival, and the first request that fits is granted. A request may pass
+ * an earlier one only if both are of the same tenant, because large requests would starve
+ * otherwise. When all tenants that hold memory wait, none will release any. Then the oldest request
+ * that fits is granted, whatever precedes it. If none fits, it is a deadlock: the youngest request
+ * fails with -ENOMEM.
  */
 #include "core/ledger.h"
 
@@ -19,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/format.h"
 
-#define LEDGER_REQUESTS_MAX 4096u /* a peer's threads make them: bounded */
+#define LEDGER_REQUESTS_MAX 4096u /* the peer's threads make requests: limited */
 
 struct holding {
 	struct holding *next;
@@ -34,7 +35,7 @@ struct book {
 	uint64_t quota;
 	uint64_t used;
 	struct holding *holdings;
-	bool is_leaving; /* removed; what its processes hold is still on the device */
+	bool is_leaving; /* removed; its processes still hold memory on the device */
 };
 
 struct waiter {
@@ -54,7 +55,7 @@ struct verdict {
 struct ledger {
 	uint64_t usable;
 	uint32_t oversubscribe_permille;
-	uint64_t wait_used; /* room taken by wait tenants */
+	uint64_t wait_used; /* memory reserved by wait tenants */
 	struct book *books;
 	struct waiter *waiters;
 	struct verdict *verdicts, **verdicts_end;
@@ -143,7 +144,7 @@ static uint64_t times_permille(uint64_t a, uint32_t permille)
 	return add_clamped(whole * permille, a % 1000 * permille / 1000);
 }
 
-/* Sum of quotas: of the fail tenants, or of the others. */
+/* Sum of the quotas of the fail tenants, or of all others. */
 static uint64_t quotas(const struct ledger *ledger, bool is_fail, const struct book *except)
 {
 	uint64_t sum = 0;
@@ -154,7 +155,7 @@ static uint64_t quotas(const struct ledger *ledger, bool is_fail, const struct b
 	return sum;
 }
 
-/* Physical room that wait tenants share. */
+/* Memory that wait tenants share. */
 static uint64_t shared_room(const struct ledger *ledger)
 {
 	return less(ledger->usable, quotas(ledger, true, NULL));
@@ -170,11 +171,13 @@ static uint64_t room_without(
 
 	if (policy == SPEC_MEMORY_SWAP)
 		return less(times_permille(left, ledger->oversubscribe_permille), shared);
-	if (policy == SPEC_MEMORY_WAIT) /* alone on the device it must fit */
+	if (policy == SPEC_MEMORY_WAIT) /* it must fit on the empty device */
 		return MIN(
 			left, less(times_permille(left, ledger->oversubscribe_permille), shared));
-	/* What the others need at least, so that theirs stays within the oversubscription; and what
-	 * wait tenants have taken already cannot be given away. */
+	/*
+	 * The quotas of wait and swap tenants need this much to stay within the overcommit, and
+	 * memory reserved by wait tenants is not available.
+	 */
 	needed = times_permille(shared, 1000u * 1000u / ledger->oversubscribe_permille);
 	return less(left, MAX(needed, ledger->wait_used));
 }
@@ -219,7 +222,7 @@ int ledger_add(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes,
 
 static void verdict_add(struct ledger *ledger, struct waiter *waiter, int status)
 {
-	/* A waiter becomes its verdict: no allocation that could fail here. */
+	/* A waiter is turned into its verdict in place, so that no allocation can fail here. */
 	_Static_assert(sizeof(struct verdict) <= sizeof(struct waiter), "reused in place");
 	ledger_request request = waiter->request;
 	struct verdict *verdict = (void *)waiter;
@@ -264,7 +267,7 @@ static bool is_waiting(const struct ledger *ledger, const struct book *book, uin
 	return false;
 }
 
-/* Does anybody hold room and run on, so that he may still give it back? */
+/* Whether no process that holds shared memory runs, so that none can release any. */
 static bool is_deadlock(const struct ledger *ledger)
 {
 	for (const struct book *book = ledger->books; book; book = book->next) {
@@ -278,7 +281,7 @@ static bool is_deadlock(const struct ledger *ledger)
 	return true;
 }
 
-/* Takes the youngest waiter out of the queue, so that the others may get what it would not. */
+/* Fails the youngest request, so that others may get the memory that it could not get. */
 static void break_deadlock(struct ledger *ledger)
 {
 	struct waiter **youngest = NULL;
@@ -294,7 +297,7 @@ static void break_deadlock(struct ledger *ledger)
 	}
 }
 
-/* The waiter at *at gets what it waits for. */
+/* Grants the request at *at. */
 static void grant(struct ledger *ledger, struct waiter **at)
 {
 	struct waiter *waiter = *at;
@@ -304,7 +307,7 @@ static void grant(struct ledger *ledger, struct waiter **at)
 	verdict_add(ledger, waiter, r);
 }
 
-/* All wait for an older one, who waits for them: the oldest that there is room for goes on. */
+/* All wait for an older request that cannot be granted: grants the oldest that fits. */
 static bool let_one_pass(struct ledger *ledger)
 {
 	for (struct waiter **at = &ledger->waiters; *at; at = &(*at)->next)
@@ -316,9 +319,9 @@ static bool let_one_pass(struct ledger *ledger)
 }
 
 /*
- * Grants what fits, oldest first. Room that an older waiter needs is not given to younger ones of
- * other tenants as long as somebody runs on who may give it that room; the same tenant's may pass,
- * since its own memory is all that it holds up.
+ * Grants requests that fit, oldest first. A request does not pass an older one of another tenant
+ * while some process may still release memory for that one. It may pass one of its own tenant,
+ * since it delays only that tenant.
  */
 static void settle(struct ledger *ledger)
 {
@@ -332,7 +335,7 @@ static void settle(struct ledger *ledger)
 			bool may_pass = !first || first == book;
 
 			if (waiter->bytes > less(book->quota, book->used)) {
-				*at = waiter->next; /* its quota has shrunk meanwhile */
+				*at = waiter->next; /* its quota has shrunk */
 				verdict_add(ledger, waiter, -ENOMEM);
 			} else if (may_pass && fits(ledger, book, waiter->bytes)) {
 				grant(ledger, at);
@@ -363,7 +366,7 @@ int ledger_change(struct ledger *ledger, uint32_t tenant, uint64_t quota_bytes, 
 	return 0;
 }
 
-/* Requests of a tenant, or of one process of it, that nobody will answer any more. */
+/* Cancels the requests of a tenant, or of one of its processes. */
 static void cancel(struct ledger *ledger, const struct book *book, bool all, uint32_t process)
 {
 	struct waiter **at = &ledger->waiters;
@@ -396,16 +399,16 @@ void ledger_leave_held(struct ledger *ledger, uint32_t tenant, uint32_t process,
 	struct book *book = book_find(ledger, tenant);
 
 	/*
-	 * The tenant's programs say what they hold, and several hold the same memory: see shrink().
-	 * Out of memory, the room is given away too early.
+	 * The tenant's programs report what they hold, and several may report the same memory: see
+	 * shrink(). Out of memory, the memory counts as free too early.
 	 */
 	if (book && book->policy == SPEC_MEMORY_FAIL && bytes)
 		(void)hold(ledger, book, process, MIN(bytes, book->quota));
 }
 
 /*
- * What a fail tenant leaves behind is promised to nobody else, like a quota, and is never more than
- * its own was: more than that its programs cannot claim to hold.
+ * Memory that a removed fail tenant still holds stays reserved, but at most its quota: its programs
+ * cannot claim more.
  */
 static void shrink(struct book *book)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Water-filling: everyone stands on its request, water is poured until the device is full, nobody
- * rises above its limit. In millionths, exact to one millionth. Pure; any thread.
+ * Water-filling: each tenant starts at its request; a common level rises until the device is full,
+ * and no tenant rises above its limit. A binary search finds the level. Results are in millionths,
+ * exact to one millionth. Pure; any thread.
  */
 #include "core/water-fill.h"
 
@@ -26,7 +27,7 @@ static uint64_t poured(const struct water_share *shares, size_t n, uint32_t leve
 	return sum;
 }
 
-/* Requests above what there is: everyone gets the same part of its request. */
+/* The requests exceed the capacity: each tenant gets the same fraction of its request. */
 static void scale(struct water_share *shares, size_t n, uint64_t requested, uint32_t capacity)
 {
 	uint64_t sum = 0, given = 0;
@@ -35,7 +36,8 @@ static void scale(struct water_share *shares, size_t n, uint64_t requested, uint
 		uint64_t until;
 
 		sum += (uint64_t)shares[i].request * MICRO;
-		until = sum * capacity / requested; /* running totals, so that the sum is exact */
+		/* differences of running totals, so that the sum is exact */
+		until = sum * capacity / requested;
 		shares[i].micro = (uint32_t)(until - given);
 		given = until;
 	}
@@ -51,7 +53,7 @@ void water_fill(struct water_share *shares, size_t n, uint32_t capacity)
 		scale(shares, n, requested, capacity);
 		return;
 	}
-	while (low < high) { /* the highest level that does not spill */
+	while (low < high) { /* the highest level that does not exceed the capacity */
 		uint32_t level = low + (high - low + 1) / 2;
 
 		if (poured(shares, n, level) <= capacity)
