@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deepomatic's shared GPU: each device is N containers' (100 unless the plugin was told), and
- * nothing says how much one takes. Here it is the Nth part, of the time as a guarantee and of the
- * memory as a quota; more time than that is lent.
+ * Deepomatic's shared GPU: N containers share each device (100 unless the plugin was configured
+ * otherwise), and nothing limits a container's part. divvy gives each container the Nth part, as a
+ * guaranteed share of time and as a memory quota; the limit is 1. Pure; any thread.
  */
 #include "base/cleanup.h"
 #include "spec/dialect-internal.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our own: `divvy.gpu/<field>` speaks of the pod's manifest_main(), or of those that
- * `divvy.gpu/container` names; `<container>.divvy.gpu/<field>` of that one, over what the pod's
- * fields say of it where they speak of it. The group is the pod's.
+ * divvy's own dialect. `divvy.gpu/<field>` applies to manifest_main() of the pod, or to the
+ * containers that `divvy.gpu/container` names. `<container>.divvy.gpu/<field>` applies to one
+ * container and overrides the pod's field. The gang is always the pod's. Pure; any thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,13 +23,16 @@ static bool is_recorded(struct str field)
 		str_is(field, "default-container");
 }
 
-/* Nothing that is asked. */
+/* Keys that request nothing. */
 static bool is_ours(struct str field)
 {
 	return given_is_field(field) || is_recorded(field);
 }
 
-/* "main.divvy.gpu/limit" -> "main" and "limit"; "" for the pod's. False: none of ours. */
+/*
+ * "main.divvy.gpu/limit" -> "main" and "limit"; the container is "" for a key of the pod. False:
+ * not a key of this dialect.
+ */
 static bool split(struct str key, struct str *ret_container, struct str *ret_field)
 {
 	const size_t slash = str_find(key, '/');
@@ -96,7 +99,7 @@ static int set(
 	char name[SPEC_FIELD], key[KEY_MAX], value[DIALECT_VALUE_MAX];
 	int r;
 
-	/* Flags may be spelled with '_', annotations not: one spelling for one thing. */
+	/* Options may be spelled with '_', annotations may not: a key has one spelling. */
 	if (str_copy(name, sizeof(name), field) < 0 || str_find(field, '_') != field.n ||
 		str_find(field, '\0') != field.n)
 		return refuse_unknown(e->key, field, err);
@@ -110,7 +113,7 @@ static int set(
 	return r < 0 ? fail_within(err, r, "%s", key) : 0;
 }
 
-/* The fields before which that name stands, into the spec; *ret_any: there is one. */
+/* Sets the fields of the keys that belong to `owner`; *ret_any is set if there are any. */
 static int read_fields(const struct dialect_draft *draft, struct str owner, struct spec *spec,
 	bool *ret_any, struct error *err)
 {
@@ -159,7 +162,7 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 		group.group_threshold ? group.group_threshold : SPEC_SHARE_ONE, NULL, err);
 }
 
-/* Names before the domain are containers', which have no group of their own. */
+/* A name before the domain has to be a container's, and containers have no gang of their own. */
 static int check_owners(const struct dialect_draft *draft, struct error *err)
 {
 	const struct manifest_list list = draft->pod->annotations;
@@ -181,7 +184,7 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 	return 0;
 }
 
-/* Who labels a pod with what it asks would wait for ever without a word. */
+/* Without a note, a pod with labels instead of annotations would not explain why it gets no GPU. */
 static void note_labels(struct dialect_draft *draft)
 {
 	const struct manifest_list list = draft->pod->labels;
@@ -199,7 +202,7 @@ static void note_labels(struct dialect_draft *draft)
 	}
 }
 
-/* What the pod says of all, then what is said of this one. */
+/* Applies the pod's fields first, then the container's own. */
 static int add_container(
 	struct dialect_draft *draft, uint32_t container, const struct spec *pods, struct error *err)
 {
@@ -229,7 +232,7 @@ static int translate(struct dialect_draft *draft, struct error *err)
 	spec_init(&pods);
 	r = r < 0 ? r : read_group(draft, err);
 	r = r < 0 ? r : read_fields(draft, STR(""), &pods, &is_pods, err);
-	/* Without fields of ours, divvy.gpu/container speaks for another dialect. */
+	/* Without fields of this dialect, divvy.gpu/container belongs to another dialect. */
 	for (uint32_t i = 0; r == 0 && is_pods; i++) {
 		r = draft_container(draft, i, &container, err);
 		if (r <= 0)
@@ -272,7 +275,7 @@ const struct dialect dialect_divvy = {
 		  " container and overrides the pod's field. [Requested "
 		  "keys](reference/requested-keys.md) and [assigned "
 		  "keys](reference/assigned-keys.md) have ranges and defaults.",
-	.prefix = NULL, /* each key is looked at in translate() */
+	.prefix = NULL, /* translate() checks every key */
 	.keys = keys,
 	.differs = differs,
 	.translate = translate,

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What dialects read a pod with, and how they add to the result: see dialect-internal.h. */
+/*
+ * This file reads values of a pod for the dialects, and adds tenants, gangs and notes to the
+ * result: see dialect-internal.h. An error message quotes at most 48 bytes of a value. Two specs
+ * for one container have to be equal. Pure; any thread.
+ */
 #include "spec/dialect-internal.h"
 
 #include <errno.h>
@@ -39,7 +43,7 @@ int draft_text(
 
 /* ---- resources ---- */
 
-/* "main/nvidia.com/gpu" of "main/nvidia.com/gpu=1,..."; false: it is not there. */
+/* Finds "main/nvidia.com/gpu" in "main/nvidia.com/gpu=1,..."; false if it is absent. */
 static bool find_record(const struct dialect_draft *draft, uint32_t container, const char *resource,
 	struct str *ret)
 {
@@ -119,7 +123,7 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 
 /* ---- values ---- */
 
-/* Floating point's forms are quantities without a unit. */
+/* Floating-point forms are quantities without a unit. */
 static bool is_plain(struct str value)
 {
 	return value.n &&
@@ -258,7 +262,7 @@ void draft_note(struct dialect_draft *draft, const char *fmt, ...)
 
 #define SPEC_SHOWN 96u
 
-/* What two specs of one container mostly differ in. */
+/* Shows the fields in which two specs of one container usually differ. */
 static char *show(const struct spec *spec, char ret[static SPEC_SHOWN])
 {
 	char memory[40] = "";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GaiaGPU: gpu-manager and gpu-admission of Tencent. vcuda-core is percent of one device, or a
- * multiple of 100 for whole ones; the same is the limit, unless the annotation vcuda-core-limit
- * lets the pod have more of what is left over.
+ * GaiaGPU: Tencent's gpu-manager and gpu-admission. vcuda-core is percent of one device, or a
+ * multiple of 100 for whole devices. It is also the limit, unless the annotation vcuda-core-limit
+ * raises that. Pure; any thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define CORE_ONE 100u
 #define CORES_MAX (SPEC_DEVICES_MAX * CORE_ONE)
 
-/* 0: none. */
+/* *ret_limit is 0 without the annotation. */
 static int read_limit(const struct dialect_draft *draft, uint64_t *ret_limit, struct error *err)
 {
 	const struct str *text = draft_annotation(draft, P "vcuda-core-limit");
@@ -90,7 +90,7 @@ static int translate(struct dialect_draft *draft, struct error *err)
 	return r;
 }
 
-/* The original numbers the main containers alone. */
+/* The original counts only main containers. */
 static uint32_t main_number(const struct manifest *pod, uint32_t container)
 {
 	uint32_t n = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gemini, as annotations: its published form is a file (gemini.h), which `divvy apply` reads; in a
- * cluster its users had the three numbers and the labels of KubeShare 1.0 under its own name.
+ * Gemini as annotations. Its published form is a file (gemini.h), which `divvy apply` reads. In a
+ * cluster its users had the three numbers and the labels of KubeShare 1.0 with the prefix gemini/.
+ * Pure; any thread.
  */
 #include <errno.h>
 
@@ -12,7 +13,7 @@
 
 static int translate(struct dialect_draft *draft, struct error *err)
 {
-	/* Both names of the memory are known; one of them may be there. */
+	/* Both names of the memory key are known; a pod may have one of them. */
 	const bool is_long = draft_annotation(draft, P "gpu_memory");
 	const struct dialect_fraction fraction = {
 		P "gpu_request", P "gpu_limit", is_long ? P "gpu_memory" : P "gpu_mem"};

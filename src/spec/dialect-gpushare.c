@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpushare, Alibaba Cloud's scheduler extender and device plugin: memory alone, of one device. What
- * part of the device that is, and so what share would go with it, is not known before placement,
- * and nothing was ever promised: the least request (0.001) and all of the time that is left over.
- * Memory is what decides where it fits, as it was.
+ * gpushare: Alibaba Cloud's scheduler extender and device plugin. A pod requests only memory, on
+ * one device. The part of the device, and so a matching share, is unknown before placement, and the
+ * original guarantees no time. So the request is the least possible (0.001), and the limit is 1.
+ * Memory alone decides where the pod fits, as in the original. Pure; any thread.
  */
 #include <errno.h>
 
@@ -62,7 +62,7 @@ static int put_number(const struct dialect_writer *w, enum dialect_where where, 
 	return writer_put(w, where, container, key, "%llu", (unsigned long long)value);
 }
 
-/* In each container; the pod's own annotations have the same. */
+/* Sets variables in each container; the pod's annotations have the same values. */
 static int write_env(const struct dialect_writer *w, uint32_t i, uint64_t pods)
 {
 	const uint32_t c = w->result->tenant[i].container;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HAMi (also known as k8s-vGPU-scheduler): `nvidia.com/gpu: n` are n vGPUs on different devices,
- * each with gpumem MiB or a percentage of the memory (all of it when neither is given) and gpucores
- * percent of the time, which are reserved and the limit; 0 or none: no limit and nothing reserved;
- * 100: the device alone. Priority 0 goes before 1.
+ * HAMi (formerly k8s-vGPU-scheduler). `nvidia.com/gpu: n` requests n vGPUs on different devices.
+ * Each has gpumem MiB or a percentage of the memory; without either, all of it. gpucores percent of
+ * the time are guaranteed and are the limit; 0 or none: no limit and no guarantee; 100: the whole
+ * device. Priority 0 goes before 1. Pure; any thread.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #define NONE UINT64_MAX
 
 struct asked {
-	uint64_t gpu, mem, percentage, cores, priority; /* NONE: not given */
+	uint64_t gpu, mem, percentage, cores, priority; /* NONE: absent */
 };
 
 static const struct {
@@ -35,7 +35,7 @@ static const struct {
 	{P "priority", 1, offsetof(struct asked, priority)},
 };
 
-/* 1: it asks; 0: it does not. */
+/* Returns 1 if the container requests GPUs, else 0. */
 static int read_asked(
 	struct dialect_draft *draft, uint32_t container, struct asked *ret, struct error *err)
 {
@@ -43,7 +43,7 @@ static int read_asked(
 		!draft_has_resource(draft, container, P "gpumem-percentage") &&
 		!draft_has_resource(draft, container, P "gpucores");
 
-	/* Whole devices are another dialect's where that is on too. */
+	/* If the dialect nvidia is on, it handles whole devices. */
 	if (is_plain &&
 		(!draft_has_resource(draft, container, P "gpu") ||
 			dialect_is_on(&draft->config, &dialect_nvidia)))
@@ -62,7 +62,7 @@ static int read_asked(
 	return ret->gpu > 0;
 }
 
-/* The container's own wish not to be held to gpucores. */
+/* Whether the container disables the limit that gpucores sets. */
 static int read_policy(const struct dialect_draft *draft, uint32_t container, bool *ret_unlimited,
 	struct error *err)
 {
@@ -116,7 +116,7 @@ static const struct {
 	{P "nouse-gpuuuid", "device", "!"},
 };
 
-/* "A100, V100" to be used and "T4" not: "A100,V100,!T4" */
+/* Joins the lists "A100, V100" (use) and "T4" (do not use) to "A100,V100,!T4". */
 static int read_lists(
 	const struct dialect_draft *draft, const char *field, struct spec *spec, struct error *err)
 {
@@ -183,20 +183,20 @@ static int translate(struct dialect_draft *draft, struct error *err)
 	return r;
 }
 
-/* ---- back ---- */
+/* ---- writing back ---- */
 
 static uint64_t mib(const struct dialect_device *d)
 {
 	return d->granted_bytes / DIALECT_MIB;
 }
 
-/* Percent as HAMi's tools know it: 0 where nothing was reserved. */
+/* Percent as HAMi's tools show it: 0 if nothing is guaranteed. */
 static uint32_t cores(const struct spec *spec)
 {
 	return spec->request == 1 && !spec->exclusive ? 0 : spec->request / 10;
 }
 
-/* "UUID,NVIDIA,MiB,cores:" for each device, ";" behind each of the main containers. */
+/* "UUID,NVIDIA,MiB,cores:" for each device, ";" after each main container. */
 static int format_devices(const struct dialect_writer *w, struct buf *out)
 {
 	for (uint32_t c = 0; c < w->pod->n_containers; c++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare 1.0: annotations of a SharePod, and of a pod. request, limit and memory are all there
- * or it is no pod with a GPU; the exclusion label that is not given and the empty one are the same.
+ * KubeShare 1.0: annotations of a SharePod or a pod. A pod with a GPU has all three of request,
+ * limit and memory. An empty exclusion label is the same as none. Pure; any thread.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare 2.0: labels of a pod. The limit has to be there; up to 1 it is a share, above 1 whole
- * devices and equal to the request. Priority up to 0 is opportunistic, above 0 guaranteed. A group
- * starts when floor(threshold x headcount + 0.5) of it have a place, which is spec_group_least.
+ * KubeShare 2.0: labels of a pod. The limit is required: up to 1 it is a share, above 1 a number of
+ * whole devices, equal to the request. Priority up to 0 is opportunistic, above 0 guaranteed. A
+ * gang starts when floor(threshold x headcount + 0.5) members fit, which is spec_group_least().
+ * Pure; any thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #define SHOWN(s) (int)MIN((s).n, (size_t)48), (s).p ? (s).p : ""
 #define SHARES_MAX (SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
 
-/* More than one device: as many whole ones. */
+/* A limit above 1 is a number of whole devices. */
 static int read_devices(struct str limit, const struct str *request, uint32_t limit_permille,
 	uint32_t request_permille, struct error *err)
 {
@@ -92,7 +93,7 @@ static int read_priority(const struct dialect_draft *draft, struct spec *spec, s
 	return 0;
 }
 
-/* The README writes "NVIDIA-GeForce-GTX-1080" for the whole of a name with blanks. */
+/* The original's README writes "NVIDIA-GeForce-GTX-1080" for a whole name with blanks. */
 static int read_model(const struct dialect_draft *draft, struct spec *spec, struct error *err)
 {
 	const struct str *model = draft_label(draft, P "gpu_model");
@@ -106,7 +107,7 @@ static int read_model(const struct dialect_draft *draft, struct spec *spec, stru
 	return r < 0 ? fail_within(err, r, P "gpu_model") : 0;
 }
 
-/* Until its last versions the least number was given itself. */
+/* Older versions gave the least number directly. */
 static int read_least(
 	struct dialect_draft *draft, struct str name, struct str least, struct error *err)
 {
@@ -142,7 +143,7 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 			SHOWN(*size), SPEC_GROUP_SIZE_MAX);
 	if (draft_share(P "group_threshold", *threshold, SPEC_SHARE_ONE, &permille, err) < 0)
 		return -EINVAL;
-	if (!permille) /* nobody has to wait for anybody */
+	if (!permille) /* no member waits for others */
 		return 0;
 	return draft_group(draft, P "group_name", *name, (uint32_t)n, permille, NULL, err);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plain `nvidia.com/gpu`: whole devices. Where this is not switched on such pods are NVIDIA's
- * device plugin's, and are left as they are; so are MIG instances and time-sliced replicas always.
+ * Plain `nvidia.com/gpu`: whole devices. If this dialect is off, such pods belong to NVIDIA's
+ * device plugin and stay unchanged. MIG instances and time-sliced replicas always stay unchanged.
+ * Pure; any thread.
  */
 #include "base/cleanup.h"
 #include "spec/dialect-internal.h"
 
 #define KEY "nvidia.com/gpu"
 
-/* With one of these it is HAMi's, where that is on. */
+/* With one of these resources the container belongs to HAMi, if that dialect is on. */
 static bool is_hami(const struct dialect_draft *draft, uint32_t container)
 {
 	return dialect_is_on(&draft->config, &dialect_hami) &&

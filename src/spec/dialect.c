@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of dialects and one pass over it. Each that is switched on and finds one of its keys
- * adds tenants; two that speak of the same container have to mean the same.
+ * The table of dialects, and one pass over it. Each dialect that is on and finds one of its keys
+ * adds tenants; specs of two dialects for one container have to be equal. The pass also refuses
+ * keys that look misspelled, and adds notes about keys without effect. Pure; any thread.
  */
 #include "spec/dialect.h"
 
@@ -17,7 +18,7 @@
 
 #define SHOW "%.*s"
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
-#define PER_DEVICE_DEFAULT 100u /* the original's DP_NUMBER_CONTAINERS_PER_GPU */
+#define PER_DEVICE_DEFAULT 100u /* the default of the original's DP_NUMBER_CONTAINERS_PER_GPU */
 
 static const struct dialect *const dialects[] = {
 	&dialect_divvy,
@@ -47,7 +48,7 @@ bool dialect_is_on(const struct dialect_config *config, const struct dialect *di
 	return false;
 }
 
-/* ---- which are on ---- */
+/* ---- which dialects are on ---- */
 
 static int set_option(struct dialect_config *config, const struct dialect *dialect,
 	struct str option, struct error *err)
@@ -132,7 +133,7 @@ int dialect_config_format(const struct dialect_config *config, struct buf *out)
 
 /* ---- keys ---- */
 
-/* That of this place, or else of another. */
+/* Prefers the key of this place; otherwise a key of that name in another place. */
 static const struct dialect_key *find_key(
 	const struct dialect *dialect, enum dialect_where where, struct str name)
 {
@@ -148,9 +149,9 @@ static const struct dialect_key *find_key(
 	return other;
 }
 
-#define NEAR 3u /* letters: nearer than that is a slip */
+#define NEAR 3u /* edit distance below which a key counts as misspelled */
 
-/* A pod may have very many keys: those that cannot be near cost nothing. */
+/* A pod may have very many keys: this test costs little for keys that cannot be near. */
 static bool may_be_near(struct str name, struct str key)
 {
 	const size_t domain = str_find(key, '/');
@@ -159,7 +160,7 @@ static bool may_be_near(struct str name, struct str key)
 		str_eq((struct str){name.p, domain}, (struct str){key.p, domain});
 }
 
-/* The key of that place which was meant, or NULL. */
+/* The dialect's key in that place that the name probably means, or NULL. */
 static const char *near_key(
 	const struct dialect *dialect, enum dialect_where where, struct str name)
 {
@@ -181,7 +182,10 @@ static const char *near_key(
 	return best;
 }
 
-/* A key that is ours by its prefix and that we do not know: a slip is refused, the rest is told. */
+/*
+ * A key with the dialect's prefix that it does not know: refuses a misspelled key, adds a note
+ * about any other.
+ */
 static int check_unknown(
 	struct dialect_draft *draft, enum dialect_where where, struct str name, struct error *err)
 {
@@ -218,7 +222,7 @@ static int check_keys(struct dialect_draft *draft, enum dialect_where where,
 	return 0;
 }
 
-/* Keys of resources are near one another in many systems: only of those that share a prefix. */
+/* Resource names are similar in many systems: compares only names with a common prefix. */
 static int check_resources(struct dialect_draft *draft, struct error *err)
 {
 	const struct dialect *dialect = draft->dialect;
@@ -240,7 +244,7 @@ static int check_resources(struct dialect_draft *draft, struct error *err)
 	return 0;
 }
 
-/* An empty value asks for nothing. */
+/* An empty value requests nothing. */
 static bool asks(const struct dialect_draft *draft, const struct dialect_key *k)
 {
 	const struct str *value = k->where == DIALECT_LABEL ? draft_label(draft, k->key)
@@ -264,7 +268,7 @@ static const char *is_asked(const struct dialect_draft *draft)
 
 /* ---- one pass ---- */
 
-/* Somebody wonders why nothing comes of it. The native resource has a meaning without us. */
+/* Explains to users why a key has no effect. nvidia.com/gpu has a meaning without divvy. */
 static void note_off(struct dialect_draft *draft)
 {
 	const char *key = is_asked(draft);
@@ -303,7 +307,7 @@ static int by_container(const void *a, const void *b)
 	return x->container < y->container ? -1 : x->container > y->container;
 }
 
-/* What is the pod's goes into every tenant, and what is still open is refused. */
+/* Copies the gang to each tenant, and refuses a gang of unknown size. */
 static int complete(struct dialect_draft *draft, struct error *err)
 {
 	struct dialect_result *result = draft->result;
@@ -329,7 +333,9 @@ static int complete(struct dialect_draft *draft, struct error *err)
 	return 0;
 }
 
-/* The list that was written into the pod when it was admitted counts, not today's. */
+/*
+ * The list that the webhook wrote into the pod takes precedence over the namespace's present list.
+ */
 static int choose_config(
 	struct dialect_draft *draft, const struct dialect_config *config, struct error *err)
 {

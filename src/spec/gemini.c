@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parser of gemini.h: by lines, each with its number for the sentence that refuses it. '#'
- * begins a comment in both forms. A line with '[' first decides for the second form.
+ * Parses Gemini's two forms line by line; an error names its line. '#' begins a comment in both
+ * forms. If the first line begins with '[', the file has the second form. Pure; any thread.
  */
 #include "spec/gemini.h"
 
@@ -19,7 +19,7 @@ struct draft {
 	struct gemini gemini;
 	size_t line;
 	struct error *err;
-	bool has_request, has_limit, has_memory; /* of the newest client, second form */
+	bool has_request, has_limit, has_memory; /* of the last client, second form */
 };
 
 void gemini_done(struct gemini *gemini)
@@ -50,7 +50,7 @@ static int add_client(struct draft *draft, struct str name)
 			return wrong(draft, "name", name, "is there twice");
 	if (gemini->n == GEMINI_CLIENTS)
 		return wrong(draft, "name", name, "at most 1024 clients are allowed");
-	if ((gemini->n & (gemini->n - 1)) == 0) { /* 0 and powers of 2: twice the room */
+	if ((gemini->n & (gemini->n - 1)) == 0) { /* the room is 0 or full: doubles it */
 		void *grown = realloc(
 			gemini->client, (gemini->n ? 2 * gemini->n : 1) * sizeof(*gemini->client));
 
@@ -111,7 +111,7 @@ static int set_memory(struct draft *draft, struct str text)
 	return 0;
 }
 
-/* The newest client is complete: defaults, and the rules between its fields. */
+/* Completes the last client: defaults, and the rules between its fields. */
 static int finish_client(struct draft *draft)
 {
 	struct gemini_client *client;
@@ -188,7 +188,7 @@ static int parse_setting(struct draft *draft, struct str line)
 	return wrong(draft, "setting", key, "there are MinUtil, MaxUtil and MemoryLimit");
 }
 
-/* The next line with something on it. */
+/* The next line that is not empty. */
 static bool next_line(struct draft *draft, struct str *text, struct str *ret_line)
 {
 	struct str line;

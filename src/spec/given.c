@@ -26,7 +26,7 @@ _Static_assert(GIVEN_CONTAINERS_MAX <= 64, "one bit each");
 
 /* ---- one value of one container ---- */
 
-/* No byte that is none of those, a NUL neither. */
+/* Whether the text is not empty and has only these characters, and no NUL. */
 static bool is_made_of(struct str text, const char *allowed)
 {
 	for (size_t i = 0; i < text.n; i++)
@@ -62,7 +62,7 @@ static int read_devices(struct given_container *c, struct str value, struct erro
 	return c->n ? 0 : fail(err, EINVAL, "no device");
 }
 
-/* Whole devices are 1 of each, or their number. */
+/* Whole devices are written as 1, or as their number. */
 static int read_share(const struct given_container *c, struct str value, uint32_t *ret_permille,
 	struct error *err)
 {
@@ -105,7 +105,7 @@ static int read_memory(struct given_container *c, struct str value, struct error
 		: fail(err, EINVAL, "%u value%s for %u devices", n, n == 1 ? "" : "s", c->n);
 }
 
-/* The number of the name, or -EINVAL. */
+/* The index of the name, or -EINVAL. */
 static int read_word(struct str value, const char *(*name)(int), int n, struct error *err)
 {
 	for (int i = 0; i < n; i++)
@@ -271,9 +271,9 @@ static void write_network(const struct given_container *c, struct buf *out)
 
 static const struct key {
 	const char *name;
-	bool is_needed; /* of each container that has devices */
+	bool is_needed; /* for each container with devices */
 	int (*read)(struct given_container *c, struct str value, struct error *err);
-	/* Nothing: the container is left out. */
+	/* Writing nothing omits the container. */
 	void (*write)(const struct given_container *c, struct buf *out);
 } keys[] = {
 #define GIVEN_KEY(name, of, is_needed, about) {GIVEN_PREFIX name, is_needed, read_##of, write_##of},
@@ -314,7 +314,7 @@ static int add_container(struct given *g, struct str name, struct error *err)
 	return 0;
 }
 
-/* Those whose bits are not among the seen. */
+/* Fails for a container whose bit is not set. */
 static int check_needed(const struct given *g, uint64_t seen, struct error *err)
 {
 	for (uint32_t i = 0; i < g->n; i++)
@@ -324,7 +324,7 @@ static int check_needed(const struct given *g, uint64_t seen, struct error *err)
 	return 0;
 }
 
-/* "train=... side=...": each once. */
+/* Parses "train=... side=..."; each container may occur once. */
 static int parse_key(struct given *g, const struct key *key, struct str text, struct error *err)
 {
 	uint64_t seen = 0;
@@ -362,7 +362,7 @@ static int parse_epoch(struct manifest_list annotations, uint64_t *ret_epoch, st
 	return r < 0 ? fail_within(err, -EINVAL, GIVEN_EPOCH_KEY) : 0;
 }
 
-/* A name may have a = in it, a number has none. */
+/* A name may contain '=', a number does not: the last '=' separates them. */
 static int parse_group(struct str text, struct given_group *ret, struct error *err)
 {
 	struct given_group group;
@@ -397,7 +397,7 @@ int given_parse_group(
 	return 0;
 }
 
-/* What was not said is what it is by default; together they are a share. */
+/* Fills in defaults; the values together have to be a valid spec. */
 static int complete(struct given_container *c, struct error *err)
 {
 	struct spec spec;
@@ -503,7 +503,7 @@ int given_format(const struct given *given, given_put_fn put, void *data)
 	return buf_error(&out) ? buf_error(&out) : put(data, GIVEN_EPOCH_KEY, buf_text(&out));
 }
 
-/* ---- what was given ---- */
+/* ---- the assigned values ---- */
 
 const struct given_container *given_find(const struct given *given, const char *container)
 {
@@ -524,7 +524,7 @@ int given_spec(const struct given_container *c, struct spec *ret, struct error *
 	spec.priority = c->priority;
 	spec.mode = c->mode;
 	if (c->request == SPEC_SHARE_ONE) {
-		/* Whole devices: their limit says nothing more. */
+		/* The limit of whole devices is redundant. */
 		spec.request = c->n * SPEC_SHARE_ONE;
 	} else {
 		spec.request = c->request;

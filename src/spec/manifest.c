@@ -38,7 +38,7 @@ bool manifest_has_slot(const struct manifest *pod, uint32_t container)
 		pod->container[container].limits, STR(MANIFEST_SLOT));
 	uint64_t n;
 
-	/* 0 has more than one spelling. */
+	/* Zero has several spellings. */
 	return slot && (quantity_parse(*slot, 1, &n, NULL) < 0 || n > 0);
 }
 
@@ -50,7 +50,10 @@ static bool manifest_skip_suffix(struct str *s, const char *word)
 	return true;
 }
 
-/* "cpu, divvy.gpu/milli limit for container main": that list of that container, with that name? */
+/*
+ * Whether an item such as "cpu, divvy.gpu/milli limit for container main" names that list,
+ * container and resource.
+ */
 static bool lists_resource(struct str item, const struct manifest_container *c,
 	enum manifest_resources list, struct str resource)
 {
@@ -84,7 +87,7 @@ bool manifest_is_limit_rangers(const struct manifest *pod, uint32_t container,
 	return false;
 }
 
-/* LimitRanger gives a slot to every container, so that its slots say nothing of a choice. */
+/* LimitRanger adds a slot to every container, so its slots express no choice. */
 static bool has_own_slot(const struct manifest *pod, uint32_t container)
 {
 	return manifest_has_slot(pod, container) &&
@@ -120,7 +123,7 @@ static uint32_t main_named_by(const struct manifest *pod, const char *key)
 
 uint32_t manifest_main(const struct manifest *pod)
 {
-	/* Injectors of sidecars write these for kubectl. */
+	/* Injectors of sidecars set these annotations for kubectl. */
 	static const char *const theirs[] = {"kubectl.kubernetes.io/default-container",
 		"kubectl.kubernetes.io/default-logs-container"};
 	uint32_t i = main_named_by(pod, MANIFEST_DEFAULT_KEY);

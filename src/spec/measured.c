@@ -97,7 +97,7 @@ static bool device_differs(const struct measured_device *a, const struct measure
 		is_far(a->memory_bytes, b->memory_bytes, MAX(eighth, MEASURED_MEMORY_STEP));
 }
 
-/* Both come from the same node, which has its containers in one order. */
+/* Both texts come from the same node, which lists its containers in a stable order. */
 bool measured_differs(struct str before, struct str now)
 {
 	struct measured a, b;

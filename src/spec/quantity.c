@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The grammar is a sign, digits with a point anywhere among them, then a unit of powers of 1024 or
- * of 1000, or an exponent of 10. "1E" is 10^18, "1E3" is 1000. The number is digits x 10^exponent
- * x 2^shift, multiplied out in 128 bits and rounded once.
+ * Parses and formats quantities. The grammar is a sign, digits with at most one point, then a unit
+ * of powers of 1024 or 1000, or an exponent of 10. "1E" is 10^18, "1E3" is 1000. The number is
+ * digits x 10^exponent x 2^shift, multiplied in 128 bits and rounded once. Pure; any thread.
  */
 #include "spec/quantity.h"
 
@@ -64,7 +64,7 @@ static bool add_digits(struct number *n, char c, int zeros)
 	return true;
 }
 
-/* "12.50" off *rest. Zeros at the end are left to the exponent: they need no room. */
+/* Cuts "12.50" off *rest. Trailing zeros only increase the exponent, so they need no room. */
 static int take_digits(struct str *rest, struct number *ret)
 {
 	struct number n = {0};
@@ -136,7 +136,7 @@ static int take_unit(struct str text, struct number *number)
 	return 0;
 }
 
-/* The number, rounded up; -ERANGE above INT64_MAX. */
+/* The number as an integer, rounded up; -ERANGE above INT64_MAX. */
 static int multiply(struct number n, uint64_t *ret, bool *ret_is_rounded)
 {
 	const unsigned __int128 most = (unsigned __int128)1 << 124;
@@ -147,7 +147,7 @@ static int multiply(struct number n, uint64_t *ret, bool *ret_is_rounded)
 			return -ERANGE;
 		n.digits *= 10;
 	}
-	/* By 10^-exponent first only where the product would not fit. */
+	/* Divides by 10 first only if the product would not fit. */
 	for (; n.shift > 0; n.shift--) {
 		if (n.digits > most && n.exponent == 0)
 			return -ERANGE;
@@ -225,7 +225,7 @@ int quantity_parse_up(struct str text, uint64_t per_unit, int64_t *ret_value, st
 	return r;
 }
 
-/* Units from the one that `value` counts on, each `step` times the one before. */
+/* names[i] is the unit of step^i. */
 static const char *format(
 	uint64_t value, uint64_t step, const char *const *names, size_t n_names, char *ret)
 {
@@ -247,7 +247,7 @@ const char *quantity_format_milli(uint64_t milli, char ret[QUANTITY_SIZE])
 	return format(milli, 1000, decimal_names, ARRAY_SIZE(decimal_names), ret);
 }
 
-/* What is less than 1024 Kubernetes writes as a decimal one. */
+/* Kubernetes writes less than 1024 bytes with a decimal unit. */
 const char *quantity_format_bytes(uint64_t bytes, char ret[QUANTITY_SIZE])
 {
 	if (bytes < 1024)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The builder of specs: one function per field that takes its text, then spec_finish for the rules
- * between fields. Until spec_finish a field that nobody set holds its UNSET value, and `request`
- * and `limit` may be whole numbers above one device. A finished spec may be changed and finished
- * again. Pure; any thread.
+ * Builds specs: one function for each field parses its text, and spec_finish checks the rules
+ * between fields. Until spec_finish, an unset field has its UNSET value, and `request` and `limit`
+ * may be whole numbers above one device. A finished spec may be changed and finished again. Pure;
+ * any thread.
  */
 #include "spec/spec.h"
 
@@ -19,11 +19,11 @@
 #include "base/str.h"
 #include "spec/quantity.h"
 
-#define UNSET 0u /* of request, limit, count: 0 is no value of theirs */
+#define UNSET 0u /* for request, limit and count, which are never 0 */
 #define PRIORITY_UNSET UINT32_MAX
 #define PRIORITY_DEFAULT 50u
 
-/* A value in a sentence is cut here, so that the sentence has room for what would be right. */
+/* Quotes at most 48 bytes of a value, so that the message has room for the allowed range. */
 #define SHOW "%.48s"
 
 #define SHARE_RANGE "0.001 to 1 in steps of 0.001"
@@ -47,7 +47,7 @@ static const char *const mode_names[] = {
 	[SPEC_MODE_REMOTE] = "remote",
 };
 
-/* The place of `value` among the names, or -1. */
+/* The index of `value` among the names, or -1. */
 static int find_name(const char *const *names, size_t n, const char *value)
 {
 	for (size_t i = 0; i < n; i++)
@@ -73,7 +73,7 @@ static int set_request(struct spec *spec, const char *value, struct error *err)
 		return fail(err, EINVAL,
 			"gpu request " SHOW ": at most %u GPUs are possible for one tenant", value,
 			SPEC_DEVICES_MAX);
-	if (spec->exclusive) { /* they came with the old request */
+	if (spec->exclusive) { /* they came from the old request */
 		spec->count = UNSET;
 		spec->limit = UNSET;
 		spec->exclusive = false;
@@ -144,7 +144,7 @@ static int set_class(struct spec *spec, const char *value, struct error *err)
 	if (class < 0)
 		return fail(err, EINVAL,
 			"class " SHOW ": allowed is latency, standard or opportunistic", value);
-	/* A priority of 0 said "opportunistic" too; what is said last holds. */
+	/* A priority of 0 made it opportunistic; the last setting counts. */
 	if (spec->class == SPEC_OPPORTUNISTIC && class != SPEC_OPPORTUNISTIC && spec->priority == 0)
 		spec->priority = PRIORITY_UNSET;
 	spec->class = (enum spec_class) class;
@@ -173,7 +173,7 @@ static int set_mode(struct spec *spec, const char *value, struct error *err)
 	return 0;
 }
 
-/* Names are shown again on terminals and in JSON, so printable ASCII alone. */
+/* Only printable ASCII, because names appear on terminals and in JSON. */
 static int set_text(
 	char *text, size_t size, const char *field, const char *value, struct error *err)
 {
@@ -199,7 +199,7 @@ static int set_label(
 	return set_text(label, size, field, value, err);
 }
 
-/* One item of a pattern: what it names, and how. False behind the last. */
+/* Cuts the next item off a pattern: the name and its signs. False after the last. */
 static bool next_item(struct str *rest, struct str *ret_name, bool *ret_not, bool *ret_whole)
 {
 	if (!str_split(rest, ',', ret_name))
@@ -293,7 +293,7 @@ static const struct {
 	uint64_t bits;
 } rates[] = {{"kbps", 1000}, {"Mbps", 1000000}, {"Gbps", 1000000000}, {"Tbps", 1000000000000}};
 
-/* "10Gbps" -> 10000. False: that is no bandwidth of whole Mbit/s. */
+/* "10Gbps" -> 10000. False if it is no bandwidth in whole Mbit/s. */
 static bool parse_rate(struct str text, uint32_t *ret_mbit)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
@@ -419,7 +419,7 @@ const char *spec_field_help(size_t i)
 	return i < ARRAY_SIZE(fields) ? fields[i].help : NULL;
 }
 
-/* A whole number of GPUs: that many devices, all of each. */
+/* A whole number of GPUs requests that many whole devices. */
 static int finish_exclusive(struct spec *spec, struct error *err)
 {
 	uint32_t devices = spec->request / SPEC_SHARE_ONE;
@@ -458,7 +458,7 @@ static int finish_share(struct spec *spec, struct error *err)
 	return 0;
 }
 
-/* The fields of a group, and of a way to a remote device. */
+/* Checks the fields of a gang and of the network to a remote device. */
 static int finish_cluster(struct spec *spec, struct error *err)
 {
 	if (!spec->group[0] && spec->group_size)
@@ -538,7 +538,7 @@ bool spec_is_same(const struct spec *a, const struct spec *b)
 		a->network_latency_us == b->network_latency_us;
 }
 
-/* Letters of models: what people write for a blank is a blank. */
+/* Compares model names: '-' and '_' count as blanks. */
 static int plain(char c)
 {
 	return c == '-' || c == '_' ? ' ' : tolower((unsigned char)c);
@@ -644,7 +644,7 @@ uint64_t spec_memory_on(const struct spec *spec, uint64_t device_bytes)
 
 	if (spec->memory_bytes)
 		return spec->memory_bytes;
-	/* Exact without overflow: whole thousands, then what is left. */
+	/* Exact without overflow: whole thousandths, then the remainder. */
 	bytes = device_bytes / SPEC_SHARE_ONE * permille +
 		device_bytes % SPEC_SHARE_ONE * permille / SPEC_SHARE_ONE;
 	return spec_memory_whole(bytes);
