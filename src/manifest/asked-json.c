@@ -34,7 +34,7 @@ static void field_of(const char *name, char ret[static SPEC_FIELD])
 	ret[n] = '\0';
 }
 
-/* Text as the annotations have it; NULL: it is neither text nor a number. */
+/* The value as the annotation's text; NULL if it is neither text nor a number. */
 static json_t *value_text(const json_t *value)
 {
 	char text[40];
@@ -50,7 +50,7 @@ static json_t *value_text(const json_t *value)
 	return json_string(text);
 }
 
-/* "a,b" of the list of containers; NULL: there is none. */
+/* Joins the list of containers to "a,b"; NULL if it is empty. */
 static json_t *containers_text(const json_t *list)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(LIST_MAX);

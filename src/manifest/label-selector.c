@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 
-/* ---- who it takes ---- */
+/* ---- evaluation ---- */
 
 static const char *text_at(const json_t *object, const char *key)
 {
@@ -23,7 +23,7 @@ static const char *text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* As Kubernetes has it: what is not there is not in any list. */
+/* As in Kubernetes: NotIn also matches an absent label. */
 static bool fits(const json_t *expression, const json_t *labels)
 {
 	const char *relation = text_at(expression, "operator");
@@ -57,7 +57,7 @@ bool label_selector_fits(const json_t *selector, const json_t *labels)
 	return true;
 }
 
-/* ---- its text ---- */
+/* ---- parsing ---- */
 
 static bool is_letter(char c, bool is_key)
 {
@@ -65,7 +65,7 @@ static bool is_letter(char c, bool is_key)
 		(is_key && c == '/');
 }
 
-/* All that stands in front which a key or a value may have. */
+/* Cuts the longest prefix off that consists of characters of a key or value. */
 static struct str take_name(struct str *rest, bool is_key)
 {
 	size_t n = 0;
@@ -78,7 +78,7 @@ static struct str take_name(struct str *rest, bool is_key)
 	return name;
 }
 
-/* Adds a value, which may be empty; false: it is none. */
+/* Adds a value, which may be empty; false if the text is no value. */
 static bool add_value(json_t *values, struct str text)
 {
 	struct str rest = str_trim(text), value = take_name(&rest, false);
@@ -87,7 +87,7 @@ static bool add_value(json_t *values, struct str text)
 		json_array_append_new(values, json_stringn(value.p ? value.p : "", value.n)) == 0;
 }
 
-/* "(a, b)" */
+/* Adds the values of "(a, b)". */
 static bool add_list(json_t *values, struct str text)
 {
 	struct str value;
@@ -100,7 +100,10 @@ static bool add_list(json_t *values, struct str text)
 	return true;
 }
 
-/* What stands behind the key, its values into the list; the operator's name, NULL: it is none. */
+/*
+ * Parses the text after the key and adds its values to the list. Returns the operator's name, or
+ * NULL.
+ */
 static const char *read_operator(struct str rest, json_t *values)
 {
 	static const struct {
@@ -156,7 +159,7 @@ static int add_term(json_t *terms, struct str term, struct error *err)
 	return 0;
 }
 
-/* The next, up to a comma that is in no parentheses. */
+/* The next term, up to a comma outside parentheses. */
 static bool next_term(struct str *rest, struct str *ret_term)
 {
 	bool is_within = false;

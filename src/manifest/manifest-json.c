@@ -15,7 +15,7 @@
 
 #define HOSTNAME "kubernetes.io/hostname"
 
-/* More than is possible is counted, not copied: manifest_check() then has the sentence. */
+/* One more than allowed is read, so that manifest_check() reports the excess. */
 #define LIST_KEPT (MANIFEST_ENTRIES_MAX + 1u)
 
 static struct str text_of(const json_t *value)
@@ -54,7 +54,7 @@ static size_t count_entries(const json_t *containers)
 	return n;
 }
 
-/* A number as text that lives as long as the pod. */
+/* The number as text, which lives as long as the pod. */
 static struct str number_text(struct manifest_json *p, const json_t *value)
 {
 	char text[32];
