@@ -18,7 +18,7 @@
 #include "identity/crt.h"
 #include "identity/tls.h"
 
-/* Behind a descriptor: crt, key and authority, a NUL behind each. */
+/* The memfd contains crt, key and authority, each with its final NUL. */
 #define TEXTS 3u
 #define TEXTS_MAX (TEXTS * (CRT_PEM_MAX + 1))
 

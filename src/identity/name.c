@@ -18,7 +18,7 @@ static bool is_plain(char c)
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* Letters and digits in lower case, inside also '-' and, in a node's name, '.'. */
+/* Lower-case letters and digits; between them also '-' and, in a node's name, '.'. */
 static bool is_label(struct str text, bool has_dots)
 {
 	for (size_t i = 0; i < text.n; i++)

@@ -21,7 +21,7 @@
 #define OID_MAX 128u
 #define NO_MORE GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE
 
-/* ---- one's own ---- */
+/* ---- our own requests ---- */
 
 static char *take(gnutls_datum_t *text)
 {
@@ -38,7 +38,7 @@ static int export(
 	gnutls_datum_t text = {NULL, 0}, der = {NULL, 0};
 	int r = gnutls_x509_crq_export2(crq, GNUTLS_X509_FMT_DER, &der);
 
-	/* As RFC 7468 has it: GnuTLS writes an older header, which API servers do not take. */
+	/* RFC 7468's header: GnuTLS writes an older one, which API servers refuse. */
 	if (r >= 0)
 		r = gnutls_pem_base64_encode2("CERTIFICATE REQUEST", &der, &text);
 	gnutls_free(der.data);
@@ -89,9 +89,9 @@ int request_make(
 	return 0;
 }
 
-/* ---- somebody else's ---- */
+/* ---- other parties' requests ---- */
 
-/* The oid of number i, of a list that shall have no other than `only`, and that once. */
+/* Gets the object identifier of entry i. check_only() requires exactly one entry, `only`. */
 typedef int oid_fn(gnutls_x509_crq_t crq, unsigned int i, char *oid, size_t *size);
 
 static int attribute_oid(gnutls_x509_crq_t crq, unsigned int i, char *oid, size_t *size)

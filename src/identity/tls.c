@@ -43,7 +43,7 @@ int identity_crt_name(gnutls_x509_crt_t crt, struct identity_name *ret_name, str
 	return 0;
 }
 
-/* ---- the peer's ---- */
+/* ---- the peer's certificate ---- */
 
 static int read_peer(gnutls_session_t tls, struct identity_name *ret_name, struct error *err)
 {
@@ -85,7 +85,7 @@ static int check_vouched_for(const struct identity_session *session, struct erro
 	return r;
 }
 
-/* A negative result ends the handshake, before a client shows what is its own. */
+/* A negative result ends the handshake before a client sends its certificate. */
 static int verify(gnutls_session_t tls)
 {
 	struct identity_session *session = gnutls_session_get_ptr(tls);
@@ -113,14 +113,14 @@ int identity_session_check(const struct identity_session *session, int r, struct
 		return fail(err, EACCES, "%s", session->why.msg);
 	if (r < 0)
 		return fail(err, EACCES, "no handshake: %s", gnutls_strerror(r));
-	/* Whatever a library does: who was not looked at is not let in. */
+	/* In case the library skips the callback: refuses a peer that verify() has not checked. */
 	if (session->peer.kind == IDENTITY_NOBODY ||
 		gnutls_auth_get_type(session->tls) != GNUTLS_CRD_CERTIFICATE)
 		return fail(err, EACCES, "it has shown no certificate");
 	return 0;
 }
 
-/* ---- one's own ---- */
+/* ---- our own certificate ---- */
 
 static gnutls_datum_t datum(const char *text)
 {
@@ -167,7 +167,7 @@ void identity_tls_free(struct identity_tls *tls)
 int identity_session_init(
 	struct identity_session *session, struct identity_tls *tls, const char *node)
 {
-	/* Nobody comes back by a ticket: each time the certificate is looked at. */
+	/* No session tickets: every connection has to show a certificate. */
 	const unsigned int flags = GNUTLS_NO_TICKETS | GNUTLS_NO_SIGNAL |
 		(node ? GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT : GNUTLS_SERVER);
 	int r;
@@ -184,7 +184,7 @@ int identity_session_init(
 	gnutls_session_set_ptr(session->tls, session);
 	if (!node) {
 		gnutls_certificate_server_set_request(session->tls, GNUTLS_CERT_REQUIRE);
-		/* Strangers need not know whom we believe. */
+		/* Unauthenticated peers need not learn which authorities we trust. */
 		gnutls_certificate_send_x509_rdn_sequence(session->tls, 1);
 	}
 	return 0;
