@@ -28,27 +28,27 @@
 
 enum verdict { UNKNOWN, ALLOWED, NO_TOKEN, NOBODY, FORBIDDEN, TOO_MANY };
 
-/* How a request says who asks; part of its key, so that no token passes for a user. */
+/* The kind of proof in a request; part of the key, so that no token can pass for a user. */
 enum asker { USER, TOKEN };
 
-/* Of a token or a user, a method and a path. */
+/* The verdict about a token or user, a method and a path. */
 struct answer {
 	uint8_t key[HASH_BYTES];
 	enum verdict verdict;
 	uint64_t since_ns;
 };
 
-/* An address whose tokens the API server is asked about. */
+/* A client address with visits. */
 struct origin {
 	struct http_address address;
-	uint64_t clear_ns; /* all its failures have run off at that time; each moves it on */
+	uint64_t clear_ns; /* when its last failure expires; each failure adds ACCESS_FAILURE_NS */
 	uint32_t n_open;
 };
 
 /* A request that waits for the API server. */
 struct visit {
 	LIST_ENTRY(visit) link;
-	struct origin *origin; /* NULL: it is not limited */
+	struct origin *origin; /* NULL: not limited */
 	struct access *access;
 	struct http_request *request;
 	struct kube_call *call;
@@ -62,12 +62,12 @@ struct access {
 	LIST_HEAD(visits, visit) visits;
 	struct answer answers[ACCESS_ANSWERS_MAX], of_nobody[ACCESS_ANSWERS_MAX];
 	struct origin origins[ACCESS_ADDRESSES_MAX];
-	uint32_t n_visits; /* that are limited */
+	uint32_t n_visits; /* limited visits only */
 };
 
-/* ---- what is known ---- */
+/* ---- cached answers ---- */
 
-/* HEAD is answered as GET is. */
+/* HEAD counts as GET. */
 static const char *verb_of(const struct http_request *request)
 {
 	static const char *const verbs[][2] = {
@@ -93,7 +93,7 @@ static int make_key(
 
 	if (gnutls_hash_init(&hash, GNUTLS_DIG_SHA256) < 0)
 		return -ENOMEM;
-	/* Their ends belong to them: none can be told from another by shifting a letter. */
+	/* With their final 0, so that texts of other lengths cannot give the same input. */
 	gnutls_hash(hash, kind, strlen(kind) + 1);
 	gnutls_hash(hash, verb, strlen(verb) + 1);
 	gnutls_hash(hash, path, strlen(path) + 1);
@@ -136,9 +136,12 @@ static void remember(struct access *access, const uint8_t *key, enum verdict ver
 	memcpy(oldest->key, key, HASH_BYTES);
 }
 
-/* ---- how often an address may ask ---- */
+/* ---- limits for addresses ---- */
 
-/* Its own, or that of the address that has failed the least. NULL: all have open questions. */
+/*
+ * The address's own origin, or else a free one: that with the fewest failures. NULL: all have open
+ * questions.
+ */
 static struct origin *find_origin(struct access *access, const struct http_address *address)
 {
 	struct origin *found = NULL;
@@ -156,7 +159,7 @@ static struct origin *find_origin(struct access *access, const struct http_addre
 	return found;
 }
 
-/* Counts as a failure until it has succeeded. False: too many. */
+/* Counts a failure in advance, which success takes back. False: too many. */
 static bool begin_visit(struct visit *v)
 {
 	struct access *access = v->access;
@@ -187,7 +190,7 @@ static void end_visit(struct visit *v, enum verdict verdict)
 		o->clear_ns -= ACCESS_FAILURE_NS;
 }
 
-/* ---- what is asked ---- */
+/* ---- questions to the API server ---- */
 
 static void answer(struct http_request *request, enum verdict verdict)
 {
@@ -226,14 +229,14 @@ static void conclude(struct visit *v, enum verdict verdict)
 	answer(request, verdict);
 }
 
-/* Why is not for strangers to read: it may name hosts. */
+/* The reason is only logged: it may name hosts, and the peer is not authenticated. */
 static void give_up(struct visit *v, const char *why)
 {
 	log_debug("%s %s: %s", http_method(v->request), http_path(v->request), why);
 	conclude(v, UNKNOWN);
 }
 
-/* Takes the review. */
+/* Takes over the review. */
 static void ask(struct visit *v, const char *group_version, const char *resource, json_t *review,
 	kube_done_fn *done)
 {
@@ -250,7 +253,7 @@ static void ask(struct visit *v, const char *group_version, const char *resource
 	json_decref(review);
 }
 
-/* The review as the API server gives it back; NULL: it does not, and v is gone. */
+/* The review in the API server's answer; NULL if there is none: the visit has then ended. */
 static json_t *review_of(struct visit *v, const struct kube_answer *a)
 {
 	struct error err = a->error;
@@ -274,7 +277,7 @@ static void on_access(void *data, const struct kube_answer *a)
 									      : FORBIDDEN);
 }
 
-/* /apis/GROUP/VERSION[/namespaces/NAMESPACE]/RESOURCE[/NAME]; NULL: not of such a path. */
+/* Parses /apis/GROUP/VERSION[/namespaces/NAMESPACE]/RESOURCE[/NAME]; NULL for other paths. */
 static json_t *resource_attributes(const char *verb, struct str path)
 {
 	struct str group, version, resource, ns = STR_NONE, name = STR_NONE;
@@ -295,7 +298,7 @@ static json_t *resource_attributes(const char *verb, struct str path)
 		resource.p, resource.n, "name", name.p ? name.p : "", name.n, "verb", verb);
 }
 
-/* user: as front_user() has it; taken. */
+/* user: in the form of front_user(); taken over. */
 static void ask_whether_he_may(struct visit *v, json_t *user)
 {
 	const char *verb = verb_of(v->request), *path = path_of(v->request);
@@ -341,7 +344,10 @@ static struct str token_of(const struct access *access, const struct http_reques
 	return str_from(access->cookie ? http_cookie(request, access->cookie) : NULL);
 }
 
-/* A visit, of which the API server is to be asked. NULL: the answer was known, and is given. */
+/*
+ * Begins a visit that needs the API server. NULL: the request was answered from the cache, or
+ * refused.
+ */
 static struct visit *visit(
 	struct access *access, struct http_request *request, enum asker asker, struct str who)
 {

@@ -22,7 +22,7 @@
 
 enum { NAMES, USERS, UIDS, GROUPS, EXTRAS, N_LISTS };
 
-/* Each is a list of texts, written as JSON; what is missing is empty. */
+/* Keys of lists of texts, written as JSON; a missing key means an empty list. */
 static const char *const keys[N_LISTS] = {
 	[NAMES] = "requestheader-allowed-names",
 	[USERS] = "requestheader-username-headers",
@@ -86,9 +86,9 @@ const char *front_authorities(const struct front *front)
 	return front->authorities;
 }
 
-/* ---- who asks ---- */
+/* ---- the user of a request ---- */
 
-/* Of the headers in the list the first that says something. */
+/* The first header of the list that is present and not empty. */
 static const char *first_of(const json_t *list, const struct http_request *request)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
@@ -101,7 +101,7 @@ static const char *first_of(const json_t *list, const struct http_request *reque
 	return NULL;
 }
 
-/* Small letters, "%2f" as it is meant; false: it does not fit. */
+/* Lower-cases the key and decodes "%2f"; false if the key is empty or too long. */
 static bool read_key(const char *from, char ret[EXTRA_KEY_MAX])
 {
 	size_t n = 0;
@@ -159,7 +159,7 @@ json_t *front_user(const struct front *front, struct http_request *request)
 	const char *peer = http_peer(request), *user;
 	struct reading r = {front, NULL, NULL};
 
-	/* Without names anybody counts for whom the authority vouches, as API servers have it. */
+	/* Without a list of names, any certificate of the authority counts, as in API servers. */
 	if (!peer ||
 		(json_array_size(front->lists[NAMES]) &&
 			!kube_json_list_has(front->lists[NAMES], peer)))
