@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The closer: see closer.h. One mutex guards the lists; an eventfd tells the loop of jobs that are
- * done. A thread touches only its job, never the connection that the job stands in. All signals are
- * blocked in the threads, so that signals reach the loop's signalfd.
+ * The closer: see closer.h. One mutex guards the lists; an eventfd informs the loop of finished
+ * jobs. A thread uses only its job, never the connection that contains the job. All signals are
+ * blocked in the threads, so that the loop's signalfd receives them.
  */
 #include "threads/closer.h"
 
@@ -20,8 +20,11 @@
 
 #define STACK_BYTES (128u << 10)
 #define LEAVE_NS (NSEC_PER_SEC)
-#define LOOKS_MAX 64 /* packets that closer_shut() looks through */
-/* The kernel's SCM_MAX_FD: with less room it discards descriptors itself, in the same call. */
+#define LOOKS_MAX 64 /* packets that closer_shut() inspects */
+/*
+ * The kernel's SCM_MAX_FD: with less room the kernel would close the remaining descriptors itself,
+ * in recvmsg().
+ */
 #define PASSED_MAX 253u
 
 TAILQ_HEAD(job_list, closer_job);
@@ -29,11 +32,15 @@ TAILQ_HEAD(queue_list, closer_queue);
 
 struct closer {
 	pthread_mutex_t lock;
-	pthread_cond_t wake, left; /* there is a job; a thread or, at the end, a job has ended */
-	struct queue_list ready;   /* queues with a job, of which no thread has one */
+	/* wake: a job is ready; left: a thread or, at the end, a job has ended */
+	pthread_cond_t wake, left;
+	struct queue_list ready; /* queues with a job that no thread runs */
 	struct job_list finished;
 	unsigned int n_ready;
-	/* Idle is also one that was woken, or begun, and has no job yet: what is ready is its. */
+	/*
+	 * A thread that was started or woken counts as idle until it has a job: it will take a
+	 * ready queue.
+	 */
 	unsigned int n_threads, n_idle;
 	bool is_ending;
 	int event_fd;
@@ -46,21 +53,21 @@ static void forget_linger(int fd)
 {
 	const struct linger none = {0, 0};
 
-	/* Fails for all but sockets. */
+	/* Fails for anything but a socket; that is harmless. */
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
 struct passed {
 	int fd[PASSED_MAX];
 	size_t n;
-	bool is_end; /* no packet: the other end has hung up. Only with SO_PASSCRED */
+	bool is_end; /* the peer has closed, and there was no packet; needs SO_PASSCRED */
 };
 
-/* One message; its descriptors are the caller's, also of one that was too long. */
+/* Receives one message; the caller owns its descriptors, even if the message was truncated. */
 static ssize_t receive(int sock, void *p, size_t n, struct passed *passed, int *ret_flags)
 {
 	union {
-		/* closer_shut() makes credentials come with each packet. */
+		/* After closer_shut() each packet has credentials. */
 		char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * PASSED_MAX)];
 		struct cmsghdr align;
 	} control;
@@ -142,7 +149,10 @@ static void run_close(struct closer_job *job)
 	char byte;
 	int flags;
 
-	/* Until all is read; what the kernel closes with the socket would linger. */
+	/*
+	 * Reads until the queue is empty, because descriptors that the kernel closes with the
+	 * socket would linger.
+	 */
 	while (receive(job->sock, &byte, sizeof(byte), &passed, &flags) >= 0 && !passed.is_end)
 		close_all(&passed);
 	job->sock = fd_close(job->sock);
@@ -202,7 +212,7 @@ static void *closer_main(void *arg)
 		}
 		if (c->is_ending)
 			pthread_cond_signal(&c->left);
-		/* Fails only where the counter is full, and the loop is awake then. */
+		/* Fails only if the counter is full; the loop is awake then. */
 		if (write(c->event_fd, &one, sizeof(one)) < 0)
 			continue;
 	}
@@ -216,7 +226,7 @@ static void *closer_main(void *arg)
 
 static void add_thread(struct closer *c)
 {
-	/* Where there can be none, the job waits for one of the others. */
+	/* Without a new thread the job waits for an existing one. */
 	if (side_thread_start(closer_main, c, STACK_BYTES, NULL) < 0)
 		return;
 	c->n_threads++;
@@ -270,7 +280,7 @@ void closer_close(struct closer *c, struct closer_queue *q, struct closer_job *j
 	submit(c, job, false);
 }
 
-/* Of nobody's queue: the tenant whose own socket it was has ended. */
+/* Has a queue of its own: the tenant whose socket it was has ended. */
 struct listener_job {
 	struct closer_job job;
 	struct closer_queue queue;
@@ -288,7 +298,7 @@ void closer_close_listener(struct closer *c, int sock)
 	if (!c)
 		close(sock);
 	if (!l)
-		return; /* better lost than closed by this thread */
+		return; /* losing the socket is better than closing it in this thread */
 	closer_queue_init(&l->queue);
 	l->job = (struct closer_job){.queue = &l->queue,
 		.run = run_close_listener,
@@ -338,7 +348,9 @@ bool closer_shut(int sock)
 	} control;
 	const int on = 1;
 
-	/* Each packet then has a control message: that tells an empty one from the end. */
+	/*
+	 * Each packet then has a control message, which distinguishes an empty packet from the end.
+	 */
 	if (setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
 		shutdown(sock, SHUT_RDWR) < 0)
 		return false;
@@ -354,7 +366,7 @@ bool closer_shut(int sock)
 
 		if (recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT) < 0)
 			continue;
-		/* What was looked at stays in the queue, so nothing is closed for good here. */
+		/* MSG_PEEK leaves the descriptors in the queue, so nothing is closed here. */
 		if (msg.msg_flags & MSG_CTRUNC)
 			return false;
 		if (!msg.msg_controllen)
@@ -404,7 +416,7 @@ void closer_leave(struct closer *c)
 	pthread_mutex_lock(&c->lock);
 	c->is_ending = true;
 	pthread_cond_broadcast(&c->wake);
-	/* What is called here may submit one more job, and so begin one more thread. */
+	/* A `done` callback may submit another job, and so start another thread. */
 	while (!is_over && (c->n_threads || !TAILQ_EMPTY(&c->finished))) {
 		while (!is_over && c->n_threads && TAILQ_EMPTY(&c->finished))
 			is_over = pthread_cond_timedwait(&c->left, &c->lock, &until) == ETIMEDOUT;
@@ -415,7 +427,7 @@ void closer_leave(struct closer *c)
 	is_left = c->n_threads;
 	pthread_mutex_unlock(&c->lock);
 	loop_remove_io(&c->io);
-	if (is_left) /* a blocked thread has all this in its hands */
+	if (is_left) /* a blocked thread still uses this memory */
 		return;
 	fd_close(c->event_fd);
 	pthread_cond_destroy(&c->left);

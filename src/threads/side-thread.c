@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads of the daemon: see side-thread.h. Signals are blocked while the thread is made, so that
- * it never has any; the caller's mask is as it was when this returns.
+ * This file starts threads of the daemon. All signals are blocked while the thread is created, so
+ * the thread inherits that mask; the caller's mask is restored. The thread gets SCHED_OTHER,
+ * whatever the loop's thread has.
  */
 #include "threads/side-thread.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The worker thread: see worker.h. Two queues under one mutex; an eventfd tells the loop of what is
- * done. The thread blocks all signals, so that they reach the loop's signalfd.
+ * The worker thread: see worker.h. One mutex guards two queues; an eventfd informs the loop of
+ * finished jobs. The thread blocks all signals, so that the loop's signalfd receives them.
+ * worker_leave() abandons a thread that does not end in time, with its memory.
  */
 #include "threads/worker.h"
 
@@ -17,7 +18,7 @@
 #include "base/fd.h"
 #include "threads/side-thread.h"
 
-/* Name services are other people's code, which is not written for small ones. */
+/* Plugins of the name service are other people's code and may need much stack. */
 #define STACK_BYTES (1u << 20)
 
 STAILQ_HEAD(queue, worker_job);
