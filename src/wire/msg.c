@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks of packets from peers nobody trusts. The table below says for each type how large it is;
- * what has strings or counts is looked into as well. Total: any bytes, of any size, alignment too.
+ * Checks packets from untrusted peers. The table has the size of each type; packets with strings or
+ * counts get further checks. The checks are total: they accept any bytes, size and alignment, and
+ * copy a packet before they read its fields. No state; any thread.
  */
 #include "wire/msg.h"
 
@@ -16,7 +17,7 @@ static const struct {
 	const char *name;
 	uint32_t size;
 	bool has_tail;  /* text of any length follows */
-	uint16_t since; /* version; 0: the first */
+	uint16_t since; /* first version with this type; 0: all */
 } types[MSG_TYPES] = {
 	[MSG_HELLO] = {"HELLO", sizeof(struct msg_hello), false},
 	[MSG_WELCOME] = {"WELCOME", sizeof(struct msg_welcome), false},
@@ -125,7 +126,7 @@ static int check_say(const void *packet, struct error *err)
 	return 0;
 }
 
-/* REFUSED is what says so to who speaks another one. */
+/* REFUSED is accepted in any version, because it reports a version mismatch. */
 static int check_version(const struct msg_head *head, struct error *err)
 {
 	if (head->type == MSG_REFUSED || (head->abi >= msg_oldest() && head->abi <= msg_newest()))
