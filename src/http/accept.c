@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See accept.h. libmicrohttpd does not listen: at its own limit it would take its listener out of
- * the epoll set until somebody runs it again, and where one sweep ends all connections nobody does.
- * So its limit is above ours and never reached. One thread, the loop's.
+ * Accepts connections and makes room for them: see accept.h. libmicrohttpd itself does not listen.
+ * At its limit it would remove its listener from the epoll set until the next MHD_run(), and
+ * nothing runs it after a sweep has ended all connections. So its limit is above ours and never
+ * reached. One thread, the loop's.
  */
 #include "http/accept.h"
 
@@ -16,8 +17,8 @@
 #include "base/clock.h"
 #include "base/listener.h"
 
-#define BATCH 16u /* of a turn of the loop */
-/* How long a peer may be silent before another connection of the same address takes its place. */
+#define BATCH 16u /* for one turn of the loop */
+/* Time that a silent peer keeps its place against another connection of the same address. */
 #define PATIENCE_NS NSEC_PER_SEC
 
 /* ---- addresses ---- */
@@ -29,7 +30,7 @@ union any_address {
 	struct sockaddr_storage room;
 };
 
-/* On a unix socket the user is the address. */
+/* On a unix socket the peer's user counts as its address. */
 static void read_peer(int fd, struct http_address *ret)
 {
 	union any_address address = {.any.sa_family = AF_UNSPEC};
@@ -85,7 +86,7 @@ void http_accept_add(struct connection *c)
 	if (!c->peer_address) {
 		c->peer_address = calloc(1, sizeof(*c->peer_address));
 		if (!c->peer_address)
-			return; /* it counts for no address */
+			return; /* counted for no address */
 		c->peer_address->address = address;
 		LIST_INSERT_HEAD(&s->peers, c->peer_address, link);
 	}
@@ -130,14 +131,14 @@ void http_accept_cut_off(struct connection *c)
 
 /* ---- room ---- */
 
-/* The server waits for the peer; a peer that has just got an answer has a moment to read it. */
+/* Whether the server waits for the peer; after an answer the peer has PATIENCE_NS to read it. */
 static bool is_silent(const struct connection *c, uint64_t now)
 {
 	return http_accept_is_peers_turn(c) &&
 		(!c->request || clock_since_ns(now, c->since_ns) >= PATIENCE_NS);
 }
 
-/* NULL peer: of any address. Of those that nobody answers now the one that is silent longest. */
+/* The connection that has been silent longest; peer NULL: of any address. */
 static struct connection *most_silent(const struct http_server *s, const struct http_peer *peer)
 {
 	struct connection *c = NULL /* for cppcheck */, *found = NULL;
@@ -150,7 +151,7 @@ static struct connection *most_silent(const struct http_server *s, const struct 
 	return found;
 }
 
-/* The address with the most connections, of those that have a silent one. */
+/* The silent connection of the address with the most connections. */
 static struct connection *most_greedy(const struct http_server *s)
 {
 	struct http_peer *peer = NULL; /* for cppcheck */
@@ -178,7 +179,7 @@ static bool take_place(struct connection *c, uint64_t patience_ns)
 	return true;
 }
 
-/* False: that connection is one too many. */
+/* False if there is no room for that connection. */
 static bool make_room(struct http_server *s, int fd)
 {
 	struct http_address address;
@@ -197,7 +198,7 @@ static bool make_room(struct http_server *s, int fd)
 	return greedy && take_place(greedy, greedy->peer_address->n > n + 1 ? 0 : PATIENCE_NS);
 }
 
-/* There is no room, and none can be made before a request has been answered. */
+/* Whether no room can be made before a request has been answered. */
 static bool is_full(const struct http_server *s)
 {
 	return (s->n_live >= s->options.max_connections && !most_silent(s, NULL)) ||
@@ -206,7 +207,7 @@ static bool is_full(const struct http_server *s)
 
 /* ---- accepting ---- */
 
-/* Descriptors are short, or all connections are being answered. */
+/* Because descriptors are short, or all connections are being answered. */
 static void pause_for_a_moment(struct http_server *s)
 {
 	loop_mod_io(&s->listener, 0);
@@ -251,7 +252,7 @@ static void on_knock(struct loop_io *io, uint32_t events)
 			close(fd);
 			continue;
 		}
-		/* Closes it where it cannot take it. */
+		/* Closes the connection on failure. */
 		MHD_add_connection(s->http, fd, &address.any, n);
 		http_server_run(s);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See server.h. libmicrohttpd runs inside our loop: its epoll descriptor is one of our sources, its
- * timeout one of our timers. A request without an answer is suspended there, so that its connection
- * is not touched while somebody holds it.
+ * The server: see server.h. libmicrohttpd runs inside our loop: its epoll descriptor is a source,
+ * its timeout a timer. While a handler has a request, its connection is suspended in libmicrohttpd,
+ * so that the connection stays untouched. One thread, the loop's.
  */
 #include "http/server.h"
 
@@ -22,9 +22,9 @@
 #include "http/server-internal.h"
 
 #define SWEEP_NS NSEC_PER_SEC
-#define LIBRARY_IDLE_S 600u    /* the sweep is sooner */
-#define MEMORY_MAX (64u << 10) /* of a connection: request line and headers */
-#define TEXT_MAX (64u << 10)   /* of what we say ourselves */
+#define LIBRARY_IDLE_S 600u    /* the sweep acts earlier */
+#define MEMORY_MAX (64u << 10) /* for a connection: request line and headers */
+#define TEXT_MAX (64u << 10)   /* of the server's own texts */
 
 /* ---- connections ---- */
 
@@ -71,7 +71,7 @@ static void on_connection(void *data, struct MHD_Connection *mhd, void **context
 	*context = NULL;
 }
 
-/* A peer that takes too long to send a request or to read an answer is cut off. */
+/* Cuts off peers that take too long to send a request or read an answer. */
 static void on_sweep(struct loop_timer *timer, uint64_t now)
 {
 	struct http_server *s = timer->data;
@@ -103,7 +103,9 @@ static bool is_by(const struct http_route *route, const char *method)
 			!strcmp(method, MHD_HTTP_METHOD_HEAD));
 }
 
-/* The first at that path that takes the method; NULL: none, and whether the path is right. */
+/*
+ * The first route for path and method; NULL if none: *ret_is_path says whether the path is known.
+ */
 static const struct http_route *find_route(
 	const struct http_server *s, const char *path, const char *method, bool *ret_is_path)
 {
@@ -159,13 +161,13 @@ static enum MHD_Result refuse(struct http_server *s, struct MHD_Connection *mhd,
 	return result;
 }
 
-/* What says where a request ends. */
+/* The headers that determine where a request ends. */
 struct framing {
 	unsigned int n_lengths, n_encodings;
 	bool is_wrong;
 };
 
-/* A character of a name, as RFC 9110 has it (5.6.2). */
+/* Whether c may be in a token (RFC 9110, 5.6.2). */
 static bool is_of_token(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -192,8 +194,8 @@ static enum MHD_Result on_frame(
 }
 
 /*
- * A proxy in front may read a request with two lengths, or with none that both know, to another end
- * than we do, and then take what a stranger has put behind it for the next one's request.
+ * A proxy in front may read another end of a request with two lengths or an unknown encoding. It
+ * could then take the rest of one client's request for the next client's request.
  */
 static bool is_framed(struct MHD_Connection *mhd, const char *version)
 {
@@ -218,7 +220,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 
 	if (!c)
 		return MHD_NO;
-	/* The body has the time of a fresh one, counted from here. */
+	/* The body has request_ns, counted from here. */
 	c->is_fresh = true;
 	c->since_ns = clock_now_ns();
 	if (!is_framed(mhd, version))
@@ -290,7 +292,7 @@ void http_request_give(
 
 /* ---- routes ---- */
 
-/* What would have been right: the methods there, or the paths. */
+/* Names what would be right: the path's methods, or the paths. */
 static void answer_nothing(struct http_server *s, struct http_request *request, bool is_path)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(TEXT_MAX);
@@ -489,7 +491,7 @@ void http_server_run(struct http_server *s)
 
 	s->is_woken = false;
 	MHD_run(s->http);
-	if (s->is_woken) /* from within: one's request was another's news */
+	if (s->is_woken) /* another request was woken meanwhile */
 		loop_set_timer(&s->timer, 0);
 	else if (MHD_get_timeout(s->http, &timeout_ms) == MHD_YES)
 		loop_set_timer(&s->timer, clock_now_ns() + timeout_ms * NSEC_PER_MSEC);
@@ -509,7 +511,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 
 /* ---- the server ---- */
 
-/* GnuTLS asks for each handshake; libmicrohttpd has put its connection into the session. */
+/* GnuTLS calls this for each handshake; libmicrohttpd has put its connection into the session. */
 static int on_handshake(gnutls_session_t session, const gnutls_datum_t *authorities, int n,
 	const gnutls_pk_algorithm_t *algorithms, int n_algorithms, gnutls_pcert_st **ret_chain,
 	unsigned int *ret_n, gnutls_privkey_t *ret_key)
@@ -521,7 +523,7 @@ static int on_handshake(gnutls_session_t session, const gnutls_datum_t *authorit
 		return -1;
 	if (!c->tls)
 		c->tls = http_tls_ref(c->server->tls);
-	/* Whom we would believe is not named: the list may be another by the time it is needed. */
+	/* The accepted authorities are not sent: the list may change before the check. */
 	if (c->server->client_ca || c->server->options.asks_certificate)
 		gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUEST);
 	*ret_chain = c->tls->chain;
@@ -635,7 +637,7 @@ void http_server_free(struct http_server *server)
 	http_accept_stop(server);
 	loop_remove_io(&server->io);
 	loop_remove_timer(&server->sweep);
-	/* libmicrohttpd cannot end with a suspended connection. */
+	/* libmicrohttpd cannot stop with a suspended connection. */
 	LIST_FOREACH(c, &server->connections, link)
 		if (c->request && c->request->stream)
 			http_stream_abandon(c->request->stream);

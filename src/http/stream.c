@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See stream.h. libmicrohttpd asks for bytes when the socket takes some; while there are none the
- * connection is suspended. It does not look at a suspended socket, so its end is ours to watch.
+ * Streams: see stream.h. libmicrohttpd asks for bytes when the socket accepts some, and the
+ * connection is suspended while there are none. libmicrohttpd ignores a suspended socket, so this
+ * file watches for its end. One thread, the loop's.
  */
 #include "http/stream.h"
 
@@ -20,12 +21,12 @@ struct http_stream {
 	struct http_request *request;
 	struct buf pending;
 	struct loop_io watch;
-	http_stream_fn *closed; /* NULL: its owner has closed it */
+	http_stream_fn *closed; /* NULL: the owner has closed the stream */
 	void *data;
-	int why; /* it is cut off; 0: it is not */
+	int why; /* reason for cutting it off; 0: it was not */
 };
 
-/* The connection goes with the next turn of the loop, and the stream with it. */
+/* The connection, and the stream with it, ends in the loop's next turn. */
 static void cut_off(struct http_stream *stream, int why)
 {
 	if (stream->why)
@@ -59,7 +60,9 @@ static ssize_t on_wanted(void *data, uint64_t at, char *to, size_t room)
 	return 0;
 }
 
-/* Else who was unplugged is not told from who has nothing to say. No matter on a unix socket. */
+/*
+ * Only keepalive distinguishes an unplugged peer from a silent one. Without effect on unix sockets.
+ */
 static void keep_alive(int fd)
 {
 	const int one = 1, idle_s = 60, every_s = 15, n = 4;
@@ -102,7 +105,7 @@ struct http_stream *http_stream_open(struct http_request *request, const char *c
 	return stream;
 }
 
-/* After something was added to what is pending. */
+/* Call it after adding to `pending`. */
 static int flush(struct http_stream *stream)
 {
 	if (buf_error(&stream->pending) < 0) {

@@ -33,7 +33,7 @@ int http_tls_read_authorities(
 		return fail(err, EINVAL, "certificates of authorities: %s", gnutls_strerror(r));
 	r = gnutls_x509_trust_list_init(&list, 0);
 	if (r >= 0 && gnutls_x509_trust_list_add_cas(list, crt, n, 0) == (int)n) {
-		gnutls_free(crt); /* the list has what was in it */
+		gnutls_free(crt); /* the list owns the certificates now */
 		*ret_list = list;
 		return 0;
 	}
@@ -55,7 +55,7 @@ int http_tls_check_authorities(const char *pem, struct error *err)
 	return r;
 }
 
-/* What the peer has shown, the leaf first; how many, 0: nothing, or what cannot be read. */
+/* Reads the peer's chain, the leaf first. Returns its length; 0 if it is missing or unreadable. */
 static unsigned int read_chain(gnutls_session_t session, gnutls_x509_crt_t *ret_chain)
 {
 	unsigned int n_shown = 0, n = 0;
@@ -116,7 +116,7 @@ void http_tls_unref(struct http_tls *tls)
 	free(tls);
 }
 
-/* A client would find out, in each handshake and in worse words. */
+/* Without this check each handshake would fail, with a less helpful message. */
 static int check_pair(struct http_tls *tls, struct error *err)
 {
 	gnutls_pubkey_t pub = NULL;
