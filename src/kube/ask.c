@@ -73,7 +73,7 @@ int kube_ask_get(struct kube_client *client, const char *path, const struct kube
 	return ask->result;
 }
 
-/* The query for the page that begins there. */
+/* Builds the query for the page that begins at `from`. */
 static int page_query(struct buf *b, const char *query, const char *from)
 {
 	buf_clear(b);

@@ -25,7 +25,9 @@ bool retry_is_allowed(enum retry_policy policy, const struct retry_outcome *outc
 {
 	if (policy == RETRY_NEVER || outcome->is_answer_begun)
 		return false;
-	/* 429 is said by the queue in front of the server, before anything else looks at it. */
+	/*
+	 * The queue in front of the server answers 429, before the server has acted on the request.
+	 */
 	if (outcome->is_unsent || outcome->http == 429)
 		return true;
 	if (policy == RETRY_UNPROCESSED)

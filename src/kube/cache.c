@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each list has a number; an entry has that of the last list that it was in, or since which it came
- * by the watch. When a list is complete, those with an older number are gone.
+ * Keeps the cached objects in two hash tables, by namespace and name and by uid. Each list has a
+ * number. An entry has the number of the last list that contained it, or that preceded its addition
+ * by the watch. When a list is complete, entries with an older number are deleted. One thread.
  */
 #include "kube/cache.h"
 
@@ -17,7 +18,7 @@ struct entry {
 	uint64_t list;
 	UT_hash_handle by_key, by_uid;
 	uint32_t n_key;
-	char text[]; /* namespace, name, uid, each with its NUL; the first two are the key */
+	char text[]; /* namespace, name, uid, each with its NUL; the key is the first two */
 };
 
 struct kube_cache {
@@ -70,7 +71,7 @@ static void entry_free(struct kube_cache *cache, struct entry *e)
 	free(e);
 }
 
-/* Out of the cache first, so that the handler finds it as it will be. */
+/* Removes the entry before the callback, so that the handler sees the new state. */
 static void remove_entry(struct kube_cache *cache, struct entry *e)
 {
 	HASH_DELETE(by_key, cache->by_key, e);
@@ -80,7 +81,7 @@ static void remove_entry(struct kube_cache *cache, struct entry *e)
 	entry_free(cache, e);
 }
 
-/* What names an object; borrowed from its JSON. */
+/* The names of an object; borrowed from its JSON. */
 struct identity {
 	const char *namespace_name, *name, *uid, *version;
 };
@@ -227,7 +228,7 @@ static int on_object(void *data, enum kube_change change, const struct kube_obje
 		return r;
 	if (change != KUBE_DELETED)
 		return put(cache, &id, object);
-	/* By name alone it could be another one, made since. */
+	/* By uid: the name could belong to a newer object. */
 	e = find_uid(cache, id.uid);
 	if (e)
 		remove_entry(cache, e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A call is waiting, running (it has an easy handle in a pool), or pausing before its next try.
- * What is started or cancelled takes effect in on_kick(), from a timer: never while libcurl calls
- * back.
+ * Starts and cancellations take effect in on_kick(), which a timer calls, so never while libcurl
+ * calls back. A cancelled call is marked as dead and freed there. One thread.
  */
 #include "kube/client.h"
 
@@ -22,19 +22,19 @@ enum call_state { CALL_WAITING, CALL_RUNNING, CALL_PAUSING };
 struct kube_call {
 	struct kube_client *client;
 	struct kube_call *prev, *next;
-	struct kube_request request; /* its texts are ours */
+	struct kube_request request; /* with copied texts */
 	char *url, *path, *body;
 	enum call_state state;
-	bool is_dead;     /* cancelled: to be freed by kick() */
-	bool was_refused; /* 401 once */
+	bool is_dead;     /* cancelled: on_kick() frees it */
+	bool was_refused; /* there was a 401 */
 	bool is_begun;    /* on_body was called */
-	bool has_date;    /* of this try's answer */
+	bool has_date;    /* this try's answer has had its date read */
 	struct transfer transfer;
-	struct pool_lane *lane; /* of a try under way */
+	struct pool_lane *lane; /* of the present try */
 	struct buf answer;
-	int own_result; /* why this side has ended it */
+	int own_result; /* result if this side has ended the try */
 	char curl_error[CURL_ERROR_SIZE];
-	uint64_t generation; /* of the credential used */
+	uint64_t generation; /* of the credential that the try used */
 	uint64_t deadline_ns, resume_ns, heard_ns;
 	struct loop_timer timer;
 	struct backoff backoff;
@@ -47,14 +47,14 @@ struct kube_client {
 	char *user_agent;
 	struct credential *credential;
 	struct pool *pools[POOLS];
-	struct kube_call *calls; /* all, the oldest first */
+	struct kube_call *calls; /* all calls, the oldest first */
 	struct loop_timer kick;
 	struct rand rand;
 	CURL *spare[EASY_KEEP];
 	size_t n_spare;
 	struct kube_client_counts counts;
-	int64_t ahead_ns;  /* the server's real time, of this machine's */
-	uint64_t asked_ns; /* what was asked then is the first without an answer; 0: nothing is */
+	int64_t ahead_ns;  /* the server's real time minus this machine's */
+	uint64_t asked_ns; /* time of the oldest unanswered request; 0: none */
 };
 
 static void kick_soon(struct kube_client *client)
@@ -77,7 +77,7 @@ static void set_state(struct kube_call *call, enum call_state state)
 	call->state = state;
 }
 
-/* Ends the try under way, if any. */
+/* Ends the present try, if there is one. */
 static void stop_try(struct kube_call *call)
 {
 	struct kube_client *client = call->client;
@@ -137,7 +137,7 @@ static void call_done(struct kube_call *call, struct kube_answer *answer)
 	buf_done(&body);
 }
 
-/* Its headers came, and said that the server does what was asked. */
+/* Whether the headers of the answer have arrived with status 2xx. */
 static bool is_accepted(const struct kube_call *call)
 {
 	long http = 0;
@@ -196,7 +196,7 @@ const char *kube_answer_sentence(const struct kube_answer *answer, struct error 
 	return room->msg;
 }
 
-/* libcurl's result as ours. */
+/* Translates libcurl's result. */
 static int code_of(CURLcode result)
 {
 	static const struct {
@@ -235,7 +235,7 @@ static struct retry_outcome outcome_of(
 	};
 }
 
-/* True when there will be another try. */
+/* Returns true if it has scheduled another try. */
 static bool try_again(struct kube_call *call, CURLcode result, const struct kube_status *status)
 {
 	struct kube_client *client = call->client;
@@ -318,7 +318,7 @@ static void on_done(void *data, CURL *easy, CURLcode result)
 	call_done(call, &answer);
 }
 
-/* When the server began to answer; a second is as much as that says. */
+/* Reads the time at which the server began to answer, to the second. */
 static void read_date(struct kube_call *call)
 {
 	struct curl_header *date;
@@ -373,7 +373,7 @@ static bool may_send(const struct kube_call *call)
 	return !call->request.may_send || call->request.may_send(call->request.data);
 }
 
-/* There is a connection, which may have taken long, or this process has been stopped meanwhile. */
+/* Checks may_send again: connecting may have taken long, or this process was stopped meanwhile. */
 static int on_connected(void *data, char *peer_ip, char *local_ip, int peer_port, int local_port)
 {
 	struct kube_call *call = data;
@@ -384,7 +384,7 @@ static int on_connected(void *data, char *peer_ip, char *local_ip, int peer_port
 	return CURL_PREREQFUNC_ABORT;
 }
 
-/* An easy handle ready to go; NULL when out of memory. */
+/* A reset easy handle; NULL when out of memory. */
 static CURL *easy_take(struct kube_client *client)
 {
 	CURL *easy = client->n_spare ? client->spare[--client->n_spare] : curl_easy_init();
@@ -424,13 +424,13 @@ static int start_try(struct kube_call *call, const struct credential_view *view)
 	if (r == 0)
 		r = pool_add(pool_of(call), easy, &call->lane);
 	if (r < 0) {
-		/* Never was in the pool. */
+		/* It never was in the pool. */
 		curl_easy_cleanup(easy);
 		call->transfer.easy = NULL;
 		return r;
 	}
 	client->counts.n_tries++;
-	/* A watch is answered when something happens. */
+	/* A watch is only answered when an object changes. */
 	if (!client->asked_ns && !call->request.is_watch)
 		client->asked_ns = clock_now_ns();
 	call->generation = view->generation;
@@ -473,7 +473,7 @@ static void on_kick(struct loop_timer *timer, uint64_t now_ns)
 	int r;
 
 	reap(client);
-	/* From the start each time: `done` of one that fails may change the list. */
+	/* Restarts the search each time, because `done` of a failed call may change the list. */
 	while ((call = next_waiting(client))) {
 		r = credential_get(client->credential, &view, &err);
 		if (r == -EAGAIN)
@@ -508,7 +508,7 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 		kick_soon(client);
 		return;
 	}
-	/* Perhaps it is the connection: those that come are not to wait for it, too. */
+	/* The connection may be dead: new calls should not use it. */
 	if (call->state == CALL_RUNNING)
 		pool_renew(pool_of(call), call->lane);
 	kick_soon(client);

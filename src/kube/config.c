@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several files count as one: of entries with the same name, and of current-context, the first
- * counts. Relative paths are relative to the file that has them.
+ * Reads kubeconfig files, or a pod's service account. Several files count as one: the first entry
+ * of a name counts, and the first current-context. Relative paths are relative to their file.
+ * Secrets are overwritten before they are freed. Any thread.
  */
 #include "kube/config.h"
 
@@ -15,7 +16,7 @@
 #include "fields/yaml.h"
 #include "kube/json.h"
 
-/* One file, parsed. */
+/* A parsed file. */
 struct source_file {
 	const char *name;
 	json_t *json;
@@ -41,7 +42,7 @@ static int fail_field(
 	return fail(err, code, "%s: %s[%s].%s: %s", e->file, e->list, e->name, field, what);
 }
 
-/* A text, an own copy; NULL where the field is missing or empty. */
+/* Copies a text; *ret_text keeps its value if the field is missing or empty. */
 static int read_text(const struct entry *e, const char *field, char **ret_text, struct error *err)
 {
 	const json_t *value = json_object_get(e->fields, field);
@@ -91,7 +92,7 @@ static int read_path(const struct entry *e, const char *field, char **ret_path, 
 	return *ret_path ? 0 : fail(err, ENOMEM, "out of memory for a kubeconfig");
 }
 
-/* PEM, by FIELD-data in base64, or by FIELD, a path. */
+/* Reads PEM from FIELD-data in base64, or from the file at FIELD. */
 static int read_pem(const struct entry *e, const char *field, char **ret_pem, struct error *err)
 {
 	_cleanup_free_ char *data = NULL, *path = NULL;
@@ -120,7 +121,7 @@ static int read_pem(const struct entry *e, const char *field, char **ret_pem, st
 	return 0;
 }
 
-/* `clusters` has entries {name, cluster: {...}}, and so on. */
+/* Finds an entry by name: `clusters` has entries {name, cluster: {...}}, and so on. */
 static int find_entry(const struct reader *reader, const char *list, const char *name,
 	struct entry *ret_entry, struct error *err)
 {
@@ -190,7 +191,7 @@ static int read_cluster(struct reader *reader, const struct entry *e, struct err
 	return r;
 }
 
-/* A list of texts, or of {name, value} as NAME=value; NULL at the end. */
+/* A list of texts, or of {name, value} as NAME=value; ended by NULL. */
 static int read_list(const struct entry *e, const char *field, const char *first, char ***ret_list,
 	struct error *err)
 {
@@ -275,7 +276,7 @@ static int read_exec(
 	return r < 0 ? r : read_list(&e, "env", NULL, &exec->env, err);
 }
 
-/* A line of the headers; what is in it must not be another one. */
+/* Appends a header line; refuses control characters, which could begin another header. */
 static bool add_as(struct buf *as, const char *header, struct str value)
 {
 	for (size_t i = 0; i < value.n; i++)
@@ -449,7 +450,7 @@ static void read_in_done(struct read_in *in)
 	}
 }
 
-/* Files of a list that are not there are passed over, as kubectl does, but not all of them. */
+/* Skips missing files of a list, as kubectl does, but not if all are missing. */
 static int read_in(struct read_in *in, const char *files, struct error *err)
 {
 	struct str rest = str_from(files), path;

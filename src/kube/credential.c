@@ -18,12 +18,12 @@ struct credential {
 	const struct kube_config *config;
 	credential_fn *changed;
 	void *data;
-	char *token; /* of the file */
+	char *token; /* from the file */
 	uint64_t read_ns;
 	bool must_refresh;
 	uint64_t generation;
 	struct exec_run *run;
-	struct exec_result said; /* by the plugin */
+	struct exec_result said; /* from the plugin */
 	bool has_said;
 	uint64_t said_ns;
 	uint64_t failed_ns;
@@ -60,7 +60,7 @@ void credential_free(struct credential *c)
 	free(c);
 }
 
-/* A file that cannot be read now leaves what was in it before: it is being replaced, mostly. */
+/* If the file cannot be read, the old token stays: the file is probably being replaced. */
 static int read_file(struct credential *c, struct error *err)
 {
 	const uint64_t now_ns = clock_now_ns();
@@ -107,7 +107,10 @@ static void on_said(void *data, int r, struct exec_result *result, const struct 
 	c->changed(c->data);
 }
 
-/* What was just said is used even if it has expired by our clock: we would ask on and on. */
+/*
+ * A new answer is used for a moment even if it has expired by our clock, which would otherwise run
+ * the plugin again and again.
+ */
 static bool is_fresh(const struct credential *c)
 {
 	return c->has_said && !c->must_refresh &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round asks /version, then each group and version that apis.def names, all at once; one that is
- * not there is an answer, too. A round that fails changes nothing.
+ * A round asks for /version, and for each group and version in apis.def, in parallel. 404 for a
+ * group is an answer: the server does not have it. A failed round changes nothing and is repeated
+ * with a growing pause. One thread.
  */
 #include "kube/discovery.h"
 
@@ -29,10 +30,10 @@ const struct kube_field_row kube_field_rows[KUBE_N_FIELDS] = {
 #include "kube/apis.def"
 };
 
-/* One request of a round. */
+/* A request of a round. */
 struct question {
 	struct kube_discovery *discovery;
-	const char *group_version; /* NULL: the version */
+	const char *group_version; /* NULL: /version */
 	struct kube_call *call;
 };
 
@@ -45,7 +46,7 @@ struct kube_discovery {
 	struct question questions[KUBE_API_ROWS_MAX + 1];
 	size_t n_questions, n_open;
 	struct loop_timer timer;
-	int failure; /* of the round under way */
+	int failure; /* of the present round */
 	struct error why;
 	struct backoff backoff;
 };
@@ -181,7 +182,7 @@ static void begin_round(struct loop_timer *timer, uint64_t now_ns)
 	d->is_wanted = false;
 	d->failure = 0;
 	d->next = (struct kube_served){0};
-	/* One more than there are, so that none that fails at once ends the round. */
+	/* One too many at first, so that a request that fails at once cannot end the round. */
 	d->n_open = 1;
 	for (size_t i = 0; i < d->n_questions; i++) {
 		if (ask(&d->questions[i], &err) < 0) {

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was said before: see event.h. Three tables, each bounded; uthash keeps order of use. */
+/*
+ * Remembers earlier Events and decides about new ones: see event.h. Three tables have at most
+ * EVENT_KNOWN_MAX entries each; uthash keeps the order of use, so the least recently used entry is
+ * replaced. Keys are hashes, which may collide. No I/O and no clock; one thread.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +12,7 @@
 #include "base/str.h"
 #include "kube/event.h"
 
-/* One Event that was written: by the hash of what makes it the same. */
+/* A written Event, by the hash of its object, type, reason and message. */
 struct said {
 	uint64_t key;
 	char name[256];
@@ -17,7 +21,7 @@ struct said {
 	UT_hash_handle hh;
 };
 
-/* One object and reason: which messages there were. */
+/* The messages for one object and reason. */
 struct similar {
 	uint64_t key;
 	uint64_t since_ns;
@@ -26,11 +30,11 @@ struct similar {
 	UT_hash_handle hh;
 };
 
-/* One object: how much it may still say. */
+/* The remaining Events of one object. */
 struct bucket {
 	uint64_t key;
 	uint64_t at_ns;
-	uint64_t left_ns; /* EVENT_REFILL_NS each */
+	uint64_t left_ns; /* EVENT_REFILL_NS for each */
 	UT_hash_handle hh;
 };
 
@@ -41,7 +45,10 @@ struct event_memory {
 	uint64_t n_names;
 };
 
-/* Found, or made in place of the oldest; behind all others from now on. NULL: out of memory. */
+/*
+ * Finds the entry, or makes it, if necessary from the least recently used one. It becomes the most
+ * recently used. NULL when out of memory.
+ */
 #define RECALL(head, wanted, ret_is_new) \
 	({ \
 		typeof(head) _e = NULL; \
@@ -99,7 +106,7 @@ static uint64_t object_key(const struct kube_event *e)
 	return str_hash_text(key, e->object.uid);
 }
 
-/* Whether the object has something left to say. */
+/* Whether the object may have another Event. */
 static bool spend(struct event_memory *memory, uint64_t object, uint64_t now_ns)
 {
 	const uint64_t most_ns = EVENT_BURST * EVENT_REFILL_NS;
@@ -117,7 +124,7 @@ static bool spend(struct event_memory *memory, uint64_t object, uint64_t now_ns)
 	return true;
 }
 
-/* Whether there were too many other messages for that reason. */
+/* Whether the reason has had too many other messages. */
 static bool is_combined(
 	struct event_memory *memory, uint64_t reason, uint64_t message, uint64_t now_ns)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue and the writing. Of one Event one request is under way at a time, and at most one
- * waits, with what is newest.
+ * Queues and writes Events. For each Event, at most one request is in flight and one item waits,
+ * with the newest count. A failed write is forgotten, so that the next such Event is created anew.
+ * One thread.
  */
 #include "kube/event.h"
 
@@ -13,15 +14,15 @@
 #include "kube/time.h"
 #include "kube/write.h"
 
-/* One Event to be written. */
+/* An Event to be written. */
 struct item {
 	struct kube_recorder *recorder;
 	struct item *prev, *next;
 	struct event_decision decision;
-	json_t *object; /* as it is created */
+	json_t *object; /* the object as for a creation */
 	char *namespace_name;
 	struct kube_call *call;
-	bool is_again; /* as a patch */
+	bool is_again; /* patch the existing Event */
 };
 
 struct kube_recorder {
@@ -94,7 +95,7 @@ static void on_done(void *data, const struct kube_answer *answer)
 	struct item *item = data;
 
 	item->call = NULL;
-	/* It has expired on the server, or is not there yet. */
+	/* The Event has expired on the server, or is not created yet. */
 	if (answer->result == -ENOENT && item->is_again) {
 		item->is_again = false;
 		if (send_item(item) == 0)
@@ -113,7 +114,7 @@ static struct item *find(struct item *list, const char *name)
 	return NULL;
 }
 
-/* The first whose Event nobody is writing. */
+/* The first item whose Event has no request in flight. */
 static struct item *next_item(struct kube_recorder *recorder)
 {
 	struct item *item;
@@ -138,7 +139,7 @@ static void send_next(struct kube_recorder *recorder)
 	}
 }
 
-/* Cut between characters. */
+/* Shortens the message until it is valid UTF-8. */
 static json_t *message_of(const struct kube_event *event, bool is_combined)
 {
 	const char *before = is_combined ? "(combined from similar events): " : "";
@@ -178,7 +179,7 @@ static json_t *object_of(const struct kube_recorder *recorder, const struct kube
 		recorder->component, "reportingInstance", recorder->instance);
 }
 
-/* In the place of one that waits with an older count. */
+/* Replaces a waiting item with an older count. */
 static void enqueue(struct kube_recorder *recorder, struct item *item)
 {
 	struct item *older = find(recorder->waiting, item->decision.name);

@@ -20,7 +20,7 @@
 #include "base/spawn.h"
 #include "kube/time.h"
 
-/* What the child writes into. */
+/* A pipe that the child writes to. */
 struct outlet {
 	struct loop_io io;
 	int fd;
@@ -198,7 +198,7 @@ static void on_late(struct loop_timer *timer, uint64_t now_ns)
 	pidfd_kill(run->pidfd, SIGKILL);
 }
 
-/* What a plugin is told of the cluster, when it wants to know. */
+/* Information about the cluster for a plugin with provideClusterInfo. */
 static json_t *cluster_info(const struct kube_config *config)
 {
 	_cleanup_buf_ struct buf ca = BUF_INIT(2 * KUBE_CONFIG_FILE_MAX);
@@ -212,7 +212,7 @@ static json_t *cluster_info(const struct kube_config *config)
 	return info;
 }
 
-/* KUBERNETES_EXEC_INFO=... */
+/* The environment variable KUBERNETES_EXEC_INFO=... */
 static char *exec_info(const struct kube_config *config)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4 * KUBE_CONFIG_FILE_MAX);
@@ -332,7 +332,7 @@ void exec_cancel(struct exec_run *run)
 
 	if (!run)
 		return;
-	/* Not reaped, and ours: nobody else can have the pid. */
+	/* The child is not reaped yet, so no other process can have its pid. */
 	kill(run->pid, SIGKILL);
 	spawn_wait(run->pid, CLOCK_NEVER, &status);
 	run_free(run);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Behind the closing quote of the string whose opening one is at i; s.n when there is none. */
+/* The index after the string that begins at i; s.n if it has no end. */
 static size_t skip_string(struct str s, size_t i)
 {
 	for (i++; i < s.n; i++) {
@@ -27,7 +27,7 @@ static size_t skip_string(struct str s, size_t i)
 	return s.n;
 }
 
-/* With "e0" behind integers of too many digits: the same number, read as a real one. */
+/* Copies the text with "e0" after integers of too many digits, which makes them real numbers. */
 static int make_real(struct str text, struct buf *out)
 {
 	size_t i = 0;
@@ -147,7 +147,7 @@ const char *kube_json_text_at(const json_t *root, ...)
 	return text && strlen(text) == json_string_length(found) ? text : NULL;
 }
 
-/* Its numbers are what they are with as many digits as each decimal number keeps. */
+/* Whether all real numbers survive being written with DBL_DIG digits. */
 static bool are_numbers_short(const json_t *json)
 {
 	char text[64];
@@ -170,7 +170,7 @@ static bool are_numbers_short(const json_t *json)
 	return true;
 }
 
-/* 0.3 stays 0.3. */
+/* With few digits if possible, so that 0.3 stays 0.3. */
 char *kube_json_format(const json_t *json)
 {
 	const size_t digits = are_numbers_short(json) ? DBL_DIG : DBL_DECIMAL_DIG;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does what lease_step() says: one request at a time, each tried once, since the next step is
- * another one anyway. After a conflict the record is read again before anything else is done.
+ * Carries out the actions of lease_step(): one request at a time, without retries, because the next
+ * step repeats the request anyway. After a conflict it reads the record before any other action.
+ * Timers are jittered by up to a tenth. One thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct kube_lease {
 	struct kube_call *call;
 	struct loop_timer timer;
 	uint64_t sent_boot_ns;
-	bool is_write; /* what is under way */
+	bool is_write; /* the call in flight is a write */
 	bool must_read;
 	bool was_leading;
 	char *namespace_name, *name;
@@ -58,7 +59,7 @@ static void step(struct kube_lease *l, const struct lease_input *input)
 		deadline_ns = l->lease.renewed_boot_ns + l->lease.rules.renew_ns;
 		wait_ns = MIN(wait_ns, clock_since_ns(deadline_ns, boot_ns));
 	}
-	/* Not all at the same moment. */
+	/* Jitter, so that the candidates do not act at the same time. */
 	wait_ns += rand_below(kube_client_rand(l->client), wait_ns / 10 + 1);
 	loop_set_timer(&l->timer, clock_now_ns() + wait_ns);
 	do_action(l, action);
@@ -165,7 +166,10 @@ static void on_timer(struct loop_timer *timer, uint64_t now_ns)
 	struct kube_lease *l = timer->data;
 	const struct lease_input input = {.event = LEASE_TIMER};
 
-	/* One at a time, but a leader's deadline does not wait for an answer. */
+	/*
+	 * One request at a time, but a leader's deadline takes effect without waiting for an
+	 * answer.
+	 */
 	if (l->call &&
 		(l->lease.state != LEASE_LEADING || lease_may_write(&l->lease, clock_boot_ns()))) {
 		loop_set_timer(timer, now_ns + l->lease.rules.retry_ns / 4);

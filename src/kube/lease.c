@@ -34,7 +34,7 @@ static bool is_ours(const struct lease *lease)
 
 static void see(struct lease *lease, const struct lease_record *record, uint64_t boot_ns)
 {
-	/* Any write changes the version: the clock of who wrote it does not matter. */
+	/* Every write changes the version, so the writer's clock does not matter. */
 	if (record->exists != lease->seen.exists ||
 		strcmp(record->version, lease->seen.version) != 0)
 		lease->seen_boot_ns = boot_ns;
@@ -66,7 +66,7 @@ void lease_raise(struct lease *lease, uint64_t seen_epoch)
 		stop_leading(lease);
 }
 
-/* The record is known: is it to be had? */
+/* The record is known: takes the Lease if possible. */
 static enum lease_action try_to_take(struct lease *lease, uint64_t boot_ns, uint64_t *ret_wait_ns)
 {
 	const uint64_t over_ns = clock_add_ns(lease->seen_boot_ns, lease->seen.duration_ns);
@@ -75,7 +75,7 @@ static enum lease_action try_to_take(struct lease *lease, uint64_t boot_ns, uint
 		return LEASE_DO_NOTHING;
 	if (!lease->seen.exists)
 		return LEASE_DO_CREATE;
-	/* Ours from before, perhaps of a process that died: ours to renew. */
+	/* A record with our identity may be from an earlier process: we may renew it. */
 	if (!lease->seen.holder[0] || is_ours(lease) || boot_ns >= over_ns)
 		return LEASE_DO_TAKE;
 	*ret_wait_ns = MIN(lease->rules.retry_ns, over_ns - boot_ns);
@@ -91,7 +91,7 @@ static enum lease_action on_written(
 		return LEASE_DO_NOTHING;
 	}
 	lease->renewed_boot_ns = input->sent_boot_ns;
-	/* Written too long ago to rely on: once more. */
+	/* The write took too long to rely on: read again. */
 	if (boot_ns >= clock_add_ns(input->sent_boot_ns, lease->rules.renew_ns)) {
 		stop_leading(lease);
 		return LEASE_DO_READ;
@@ -123,7 +123,7 @@ enum lease_action lease_step(struct lease *lease, const struct lease_input *inpu
 	switch (input->event) {
 	case LEASE_READ:
 		see(lease, input->record, boot_ns);
-		/* While leading only after a conflict: somebody else has written. */
+		/* While leading, a read follows only a conflict: another process has written. */
 		if (was_leading && !is_ours(lease))
 			stop_leading(lease);
 		if (lease->state == LEASE_LEADING)

@@ -17,7 +17,7 @@ struct pool_lane {
 	struct pool_lane *prev, *next;
 	CURLM *multi;
 	struct loop_timer timer;
-	size_t n; /* transfers */
+	size_t n; /* number of transfers */
 	bool is_busy;
 };
 
@@ -25,7 +25,7 @@ struct pool {
 	struct loop *loop;
 	struct pool_options options;
 	struct pool_lane *lanes;
-	struct pool_lane *current; /* where new ones go; NULL: the next makes it */
+	struct pool_lane *current; /* lane for new transfers; NULL: pool_add() makes one */
 	pool_fn *done;
 	void *data;
 };
@@ -38,13 +38,13 @@ struct pool_socket {
 static void lane_free(struct pool_lane *lane)
 {
 	DL_DELETE(lane->pool->lanes, lane);
-	/* Calls set_socket() for what is left. */
+	/* Calls set_socket() for the remaining sockets. */
 	curl_multi_cleanup(lane->multi);
 	loop_remove_timer(&lane->timer);
 	free(lane);
 }
 
-/* Lanes set aside, when the last transfer has left them. */
+/* Frees retired lanes without transfers. */
 static void sweep(struct pool *pool)
 {
 	struct pool_lane *lane, *next;

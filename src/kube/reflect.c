@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One phase at a time. A list has up to two pages under way; its end is when no page is under way
- * and no next one is known. Whatever ends a phase goes through end_phase(), which drops what is
- * under way and sets the timer for the next.
+ * Runs one phase at a time: a list or a watch. A list has up to two pages in flight; it ends when
+ * no page is in flight and no further one is known. Each end of a phase goes through end_phase(),
+ * which cancels requests and sets the timer for the next phase. One thread.
  */
 #include "kube/reflect.h"
 
@@ -16,7 +16,7 @@
 #define TOKEN_MAX (8u << 10)
 #define VERSION_SIZE 64u
 
-/* One request under way, of a page or the watch. */
+/* A request in flight: a page or the watch. */
 struct body {
 	struct kube_reflect *reflect;
 	struct kube_call *call; /* NULL: not in use */
@@ -33,11 +33,11 @@ struct kube_reflect {
 	struct loop_timer timer;
 	struct body pages[PAGES];
 	struct body watch;
-	char version[VERSION_SIZE]; /* seen last */
-	bool has_version;           /* of the list under way */
-	struct buf token;           /* of the next page; empty: none is known */
+	char version[VERSION_SIZE]; /* the last one seen */
+	bool has_version;           /* the present list has set `version` */
+	struct buf token;           /* of the next page; empty: unknown */
 	uint64_t begun_ns;
-	enum course_end frame_end; /* what an ERROR frame, or a bad one, has said */
+	enum course_end frame_end; /* reason from an ERROR or faulty frame */
 	struct kube_status frame_status;
 	struct error frame_error;
 	struct kube_reflect_counts counts;
@@ -60,7 +60,7 @@ static void count_end(struct kube_reflect *reflect, enum course_end end)
 	reflect->counts.n_refused += end == COURSE_REFUSED;
 }
 
-/* err->code 0: nothing is wrong as far as is known, and nobody is to hear of it. */
+/* err->code 0: there is no error to report. */
 static void end_phase(struct kube_reflect *reflect, enum course_end end, uint64_t retry_after_ns,
 	const struct error *err)
 {
@@ -79,7 +79,7 @@ static void end_phase(struct kube_reflect *reflect, enum course_end end, uint64_
 	loop_set_timer(&reflect->timer, now_ns + pause_ns);
 }
 
-/* How a request that has failed ends its phase. */
+/* How a failed request ends its phase. */
 static enum course_end end_of(const struct kube_answer *answer)
 {
 	switch (answer->result) {
@@ -90,7 +90,7 @@ static enum course_end end_of(const struct kube_answer *answer)
 	}
 }
 
-/* Of what can be read as JSON but not held, the metadata alone. */
+/* For text that is JSON but cannot be held: only the metadata. */
 static int read_partial(struct str raw, json_t **ret_json, struct error *err)
 {
 	json_t *metadata = NULL, *json;
@@ -177,7 +177,7 @@ static int on_meta(void *data, struct str text)
 
 	if (r < 0)
 		return r;
-	/* All pages show the state at the version of the first. */
+	/* All pages show the state at the first page's version. */
 	if (!reflect->has_version && !set_version(reflect, metadata))
 		return fail(&reflect->frame_error, EBADMSG, "a list without resourceVersion");
 	reflect->has_version = true;
@@ -237,7 +237,7 @@ static int on_frame(void *data, struct str type, struct str raw)
 				"a frame of type '%" STR_FMT "'", STR_ARG(type));
 		r = give_object(reflect, (enum kube_change)r, &object);
 	}
-	/* Only now: were we stopped in between, it would come again. */
+	/* Only after the handler: if the process stopped in between, the frame would come again. */
 	if (r == 0 && !set_version(reflect, json_object_get(json, "metadata")))
 		return fail(&reflect->frame_error, EBADMSG, "a frame without resourceVersion");
 	return r;
@@ -302,15 +302,18 @@ static void on_watch_done(void *data, const struct kube_answer *answer)
 		wait_ns = reflect->frame_status.retry_after_ns;
 	} else if (answer->is_idle && scan_end(&body->scan, NULL) == 0) {
 		/*
-		 * Servers send bookmarks of what changes now and then alone, so that this may be a
-		 * watch of what never changes. If the connection is lost, the next watch says so.
+		 * Some servers send bookmarks only for resources that change, so this may be a
+		 * quiet watch. If the connection is lost, the next watch fails.
 		 */
 		end = COURSE_LOST;
 		err.code = 0;
 	} else if (answer->result < 0) {
 		end = end_of(answer);
 	} else if (scan_end(&body->scan, &err) < 0) {
-		/* Half a frame at the end: the connection, not what it carried. */
+		/*
+		 * An incomplete frame at the end: the connection was lost, and the data is not
+		 * garbled.
+		 */
 		end = COURSE_LOST;
 	}
 	end_phase(reflect, end, wait_ns, &err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pushdown automaton over bytes. `keys[d]` is the key whose value is under way in the object at
- * depth d, for the few depths that matter. What is cut out is copied in runs: `from` is where the
- * run under way began in the piece that was fed.
+ * A pushdown automaton over bytes: see scan.h. `keys[d]` is the key whose value is open in the
+ * object at depth d, for the few depths that matter. Parts are copied in runs: `from` is the start
+ * of the present run in the bytes that were fed. One thread.
  */
 #include "kube/scan.h"
 
@@ -11,10 +11,10 @@
 
 enum state {
 	TOP,       /* between values */
-	VALUE,     /* one must come */
+	VALUE,     /* a value has to follow */
 	FIRST,     /* a value or the array's end */
 	KEY_FIRST, /* a key or the object's end */
-	KEY,       /* a key must come */
+	KEY,       /* a key has to follow */
 	COLON,
 	AFTER, /* a comma or an end */
 	STRING,
@@ -84,7 +84,7 @@ static struct buf *part_of(struct scan *s)
 	return s->taking == PART_TYPE ? &s->type : &s->part;
 }
 
-/* Copies the run up to `end`, when it is one of what is taken. */
+/* Copies the run up to `end`, if it belongs to a part. */
 static int take(struct scan *s, struct feed *feed, size_t end)
 {
 	struct buf *part = part_of(s);
@@ -100,7 +100,7 @@ static int take(struct scan *s, struct feed *feed, size_t end)
 	return r < 0 ? fail(feed->err, ENOMEM, "out of memory for an object") : 0;
 }
 
-/* managedFields is over: without it, its key, and one of the commas beside it. */
+/* managedFields has ended: removes its key, and one of the commas around it. */
 static int end_cut(struct scan *s, struct feed *feed, size_t end)
 {
 	const char *p = s->part.p;
@@ -127,7 +127,7 @@ static int begin_cut(struct scan *s, struct feed *feed)
 	return r;
 }
 
-/* What a value of that place is taken as, PART_NONE mostly; refuses what cannot stand there. */
+/* The part that a value in this place begins, usually PART_NONE; refuses misplaced values. */
 static int part_at(struct scan *s, struct feed *feed, char c)
 {
 	const enum key key = key_at(s, 1);
@@ -244,7 +244,7 @@ static int end_part(struct scan *s, struct feed *feed, size_t end)
 		buf_clear(&s->part);
 		return MIN(r, 0);
 	}
-	/* A frame's type may come behind its object. */
+	/* A frame's type may follow its object. */
 	return s->kind == SCAN_LIST ? hand_over_object(s, STR("")) : 0;
 }
 
@@ -314,7 +314,7 @@ static int in_string(struct scan *s, struct feed *feed)
 		const size_t n = MIN(i - start, (size_t)SCAN_KEY_MAX - s->n_key);
 
 		memcpy(s->key + s->n_key, p + start, n);
-		/* One more than there is room for: no key that is known. */
+		/* Counts one more than fits, so that a longer key matches none. */
 		s->n_key += (uint32_t)n + (n < i - start);
 	}
 	feed->i = i;

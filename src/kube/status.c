@@ -18,7 +18,7 @@
 
 static void copy(char *dst, size_t size, const char *text)
 {
-	/* Cut where it is too long: for reading. */
+	/* May be truncated: the texts are for people. */
 	snprintf(dst, size, "%s", text ? text : "");
 }
 
@@ -60,7 +60,7 @@ void kube_status_parse(int http, struct str body, struct kube_status *ret_status
 	*ret_status = status;
 }
 
-/* What follows "admission webhook "X" denied the request"; NULL: no webhook denied it. */
+/* The text after 'admission webhook "X" denied the request'; NULL if no webhook denied it. */
 static const char *behind_webhook(const struct kube_status *status)
 {
 	static const char before[] = "admission webhook \"", denied[] = "\" denied the request";
@@ -85,7 +85,7 @@ bool kube_status_is_refusal(const struct kube_status *status)
 	case 400:
 	case 403:
 	case 422: return true;
-	/* A webhook chooses the code of its answer. */
+	/* A webhook may choose any code for its answer. */
 	case 500: return behind_webhook(status);
 	default: return false;
 	}

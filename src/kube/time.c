@@ -41,7 +41,7 @@ struct kube_time kube_time_format_micro(uint64_t real_ns)
 	return format(real_ns, true);
 }
 
-/* n digits off the front; -1 when they are none. */
+/* Cuts n digits off the front; -1 if there are fewer. */
 static int digits(struct str *s, size_t n)
 {
 	int value = 0;
@@ -72,7 +72,7 @@ static uint64_t fraction_ns(struct str *s)
 	return ns;
 }
 
-/* Seconds east of UTC, or INT_MAX. */
+/* Seconds east of UTC, or INT32_MAX if it is no offset. */
 static int offset_s(struct str *s)
 {
 	int sign, hours, minutes;

@@ -15,7 +15,7 @@
 
 #define CONNECT_TIMEOUT_MS 10000L
 #define KEEPALIVE_S 15L
-/* What has been sent and is not acknowledged for that long: the peer is gone. */
+/* The peer counts as lost if sent data stays unacknowledged for this time. */
 #define UNACKNOWLEDGED_MS 20000
 #define BUFFER_BYTES (64L << 10)
 
@@ -37,7 +37,7 @@ static void set_blob(CURL *easy, CURLoption option, char *pem)
 	curl_easy_setopt(easy, option, &blob);
 }
 
-/* Who is there, and who we are. */
+/* Sets how the server is verified, and our certificate. */
 static void set_tls(
 	CURL *easy, const struct kube_config *config, const struct credential_view *view)
 {
@@ -45,7 +45,7 @@ static void set_tls(
 	curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, config->is_insecure ? 0L : 1L);
 	curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, config->is_insecure ? 0L : 2L);
 	if (config->ca_pem) {
-		/* The system's folder would count beside it. */
+		/* The system's authorities would be trusted as well. */
 		curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
 		curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
 		set_blob(easy, CURLOPT_CAINFO_BLOB, config->ca_pem);
@@ -117,7 +117,7 @@ static struct str port_of(struct str authority)
 	return (struct str){authority.p + i, authority.n - i};
 }
 
-/* https://NAME:port/..., connected to host:port, which the server still sees as what was asked. */
+/* Requests https://NAME:port/... from host:port; the Host header has the original address. */
 static int set_server_name(struct transfer *t, const char *name, struct str rest)
 {
 	const struct str authority = {rest.p, str_find(rest, '/')};

@@ -54,12 +54,12 @@ static void add_option(struct buf *b, const char *name, const char *value)
 	kube_url_escape(b, str_from(value));
 }
 
-/* What differs between the functions below. */
+/* Differences between the functions below. */
 struct kind {
 	enum kube_method method;
 	const char *content_type;
 	enum retry_policy retry;
-	bool is_managed; /* fieldManager may be said */
+	bool is_managed; /* accepts fieldManager */
 	bool is_apply;
 };
 
@@ -164,7 +164,7 @@ int kube_delete(struct kube_client *client, const struct kube_write *write,
 int kube_bind(struct kube_client *client, const struct kube_write *write, const char *node,
 	const char *uid, const json_t *annotations, struct error *err)
 {
-	/* A second one is refused with 409 when the first has succeeded: nothing is done twice. */
+	/* After a success, a repeated request gets 409: nothing is done twice. */
 	static const struct kind kind = {KUBE_POST, .retry = RETRY_UNPROCESSED, .is_managed = true};
 	const struct kube_target *t = &write->target;
 	_cleanup_json_ json_t *binding = json_pack(
@@ -185,7 +185,7 @@ int kube_bind(struct kube_client *client, const struct kube_write *write, const 
 int kube_evict(struct kube_client *client, const struct kube_write *write, const char *version,
 	const struct kube_delete *what, struct error *err)
 {
-	/* 429 is the budgets' answer here: the caller's to wait for. */
+	/* 429 means that disruption budgets do not allow it: the caller waits. */
 	static const struct kind kind = {KUBE_POST, .retry = RETRY_NEVER};
 	const struct kube_target *t = &write->target;
 	_cleanup_json_ json_t *options = delete_options(what);
