@@ -30,7 +30,7 @@ static int file_path(const char *folder, uint32_t slot, char ret_path[static PAT
 	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* ---- what is written is right ---- */
+/* ---- checks ---- */
 
 static bool has_control(const char *text)
 {
@@ -94,7 +94,7 @@ static int check(const struct cdi_slot *s, struct error *err)
 	return r < 0 ? fail_within(err, r, "slot %u", s->slot) : 0;
 }
 
-/* ---- as JSON; jansson's functions pass a NULL on, which fails at the end ---- */
+/* ---- JSON; jansson's functions pass a NULL on, and the last one fails ---- */
 
 static json_t *format_edits(const struct cdi_slot *s)
 {
@@ -116,7 +116,7 @@ static json_t *format_edits(const struct cdi_slot *s)
 	if (json_array_size(env) != s->n_env || json_array_size(mounts) != s->n_mounts ||
 		json_array_size(nodes) != s->n_nodes) {
 		json_decref(edits);
-		edits = NULL; /* out of memory, or no UTF-8 */
+		edits = NULL; /* out of memory, or not UTF-8 */
 	}
 	if (s->n_env)
 		json_object_set(edits, "env", env);
@@ -170,7 +170,7 @@ int cdi_write(const char *folder, const struct cdi_slot *slot, struct error *err
 	if (file_path(folder, slot->slot, path) < 0)
 		return fail(err, ENAMETOOLONG, "folder '%.100s...': its name is too long", folder);
 	r = folder_make(folder, 0755, err);
-	/* Runtimes read *.json and *.yaml: the temporary name is neither. */
+	/* Runtimes read *.json and *.yaml; the temporary name has another ending. */
 	return r < 0 ? r : file_replace(path, buf_str(&text), 0644, err);
 }
 

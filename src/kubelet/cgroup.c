@@ -16,13 +16,13 @@
 #define UUID_DIGITS 32u
 #define CONTAINER_DIGITS 64u
 
-/* Where kubelets keep their pods unless told otherwise. */
+/* The default roots of kubelets. */
 static const char *const usual_roots[] = {"", "/kubelet", "/kubelet.slice"};
 
-/* The service below which containerd's cgroupfs driver puts what the kubelet calls a slice. */
+/* containerd's cgroupfs driver puts the kubelet's slices below this service. */
 #define RUNTIME_SERVICE "/system.slice/containerd.service"
 
-/* How runtimes name a container's cgroup around its id. */
+/* The prefix and suffix of a container's id in its cgroup's name. */
 static const struct {
 	const char *before, *after;
 } container_names[] = {
@@ -40,7 +40,10 @@ static bool is_hex(char c)
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-/* "pod" is off. systemd's names have '_' for '-', which would be a deeper slice there. */
+/*
+ * Parses the part after "pod". systemd's names have '_' instead of '-', which would mean a deeper
+ * slice.
+ */
 static bool parse_uid(struct str text, char dash, char ret_uid[static 37])
 {
 	const bool has_dashes = text.n == UUID_DIGITS + 4;
@@ -109,8 +112,8 @@ static bool parse_plain(struct str path, struct cgroup_pod *pod)
 }
 
 /*
- * A slice is named by all the slices above it: below "/kubelet.slice" everything begins with
- * "kubelet-". Takes that off the name; none where the root is no slice.
+ * A slice's name begins with the names of all slices above: below "/kubelet.slice" each begins with
+ * "kubelet-". Removes this prefix from the name; a root that is no slice adds none.
  */
 static bool skip_above(struct str root, struct str *name)
 {
@@ -123,7 +126,9 @@ static bool skip_above(struct str root, struct str *name)
 	return str_skip_prefix(name, last) && str_skip_prefix(name, STR("-"));
 }
 
-/* kubepods[-CLASS]-podUID.slice, with what is above it taken off; ret_class: which, or -1. */
+/*
+ * Parses kubepods[-CLASS]-podUID.slice after skip_above(). *ret_class: index of the class, or -1.
+ */
 static bool parse_slice(struct str name, int *ret_class, struct cgroup_pod *pod)
 {
 	*ret_class = -1;
@@ -157,14 +162,14 @@ static bool parse_slices(struct str path, struct str root, bool has_top, struct 
 		if (class >= 0 && (!next(&path, &name) || !skip_above(root, &name)))
 			return false;
 	}
-	/* Without what is above it its class is seen in its own name alone. */
+	/* Without the upper slices, only the slice's own name gives the class. */
 	if (!parse_slice(name, &named, pod) || (named != class && (has_top || class >= 0)))
 		return false;
 	parse_container(next(&path, &name) ? name : STR(""), pod);
 	return true;
 }
 
-/* /kubepods.slice, and below it as above */
+/* /kubepods.slice, then as in parse_slices() */
 static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *pod)
 {
 	struct str name;
@@ -173,7 +178,7 @@ static bool parse_systemd(struct str path, struct str root, struct cgroup_pod *p
 		parse_slices(path, root, true, pod);
 }
 
-/* /kubepods[-CLASS]-podUID.slice:cri-containerd:ID: a kubelet and a runtime of different drivers */
+/* /kubepods[-CLASS]-podUID.slice:cri-containerd:ID: kubelet and runtime have different drivers */
 static bool parse_colons(struct str path, struct str root, struct cgroup_pod *pod)
 {
 	struct str name, slice, runtime;
@@ -198,10 +203,11 @@ static bool parse_below(struct str path, struct str root, struct cgroup_pod *pod
 }
 
 /*
- * As a cgroup namespace of our own shows others: "/.." for each of our cgroup's ancestors up to the
- * one that is theirs, too; what follows is below that one, at any of the levels above a pod's own.
- * The first part that has a name is a neighbour of us or of what we are in, which no tenant makes.
- * (What is deeper than a pod's cgroup is seen from nowhere but within it.)
+ * Parses a path as a cgroup namespace shows other processes: "/.." for each ancestor of our cgroup
+ * up to the nearest common one. The rest is below that ancestor, which may be at any level above a
+ * pod's cgroup. The first named component is a neighbour of our cgroup or of one that contains us,
+ * and tenants cannot create these. (Only processes inside a pod see what is deeper than the pod's
+ * cgroup.)
  */
 static bool parse_beside(struct str path, struct str root, struct cgroup_pod *pod)
 {
@@ -241,7 +247,10 @@ static bool parse_path(struct str path, const char *root, struct cgroup_pod *pod
 	return false;
 }
 
-/* "5:memory:/path" or "0::/path" of the next line; a cgroup that was removed says so behind it. */
+/*
+ * The path of the next line, "5:memory:/path" or "0::/path". A removed cgroup has " (deleted)"
+ * after it.
+ */
 static bool next_path(struct str *text, struct str *ret_path)
 {
 	struct str line, field;
@@ -272,7 +281,7 @@ int cgroup_parse_pod(struct str text, const char *root, struct cgroup_pod *ret_p
 		if (found.container[0] && pod.container[0] &&
 			strcmp(found.container, pod.container))
 			return -EBADMSG;
-		/* In some hierarchies of v1 a process may be in the pod's own cgroup. */
+		/* In some v1 hierarchies a process may be in the pod's own cgroup. */
 		if (!found.container[0])
 			found = pod;
 	}

@@ -19,7 +19,7 @@
 #include "base/parse.h"
 #include "kubelet/grpc-conn.h"
 
-#define WINDOW_BYTES (1 << 20) /* of an answer on its way; HTTP/2's default is 64 KiB */
+#define WINDOW_BYTES (1 << 20) /* window for the answer; HTTP/2's default is 64 KiB */
 
 struct grpc_request {
 	struct grpc_conn conn; /* first */
@@ -39,7 +39,7 @@ struct grpc_request {
 	struct buf text;
 };
 
-/* Whatever the other side has said. */
+/* Ends the call with this status, whatever the server has sent. */
 static void decide(struct grpc_request *r, enum grpc_status status, const char *text)
 {
 	buf_clear(&r->text);
@@ -194,7 +194,7 @@ static int make_session(struct grpc_request *r, nghttp2_session **ret_session)
 	nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_closed);
 	e = nghttp2_option_new(&option);
 	if (e == 0) {
-		nghttp2_option_set_no_http_messaging(option, 1); /* on_closed() looks itself */
+		nghttp2_option_set_no_http_messaging(option, 1); /* on_closed() checks itself */
 		e = nghttp2_session_client_new2(ret_session, cb, r, option);
 	}
 	nghttp2_option_del(option);

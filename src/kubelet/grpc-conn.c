@@ -26,7 +26,7 @@ nghttp2_nv grpc_header(const char *name, struct str value)
 	};
 }
 
-/* What the session has to say, until enough waits for the socket. */
+/* Moves frames from the session to the buffer until enough bytes wait for the socket. */
 static int fill_out(struct grpc_conn *c)
 {
 	const uint8_t *bytes;
@@ -69,7 +69,7 @@ static bool is_at_end(const struct grpc_conn *c)
 			!nghttp2_session_want_read(c->session));
 }
 
-/* The last of every turn: the connection may be gone afterwards. */
+/* The last step of every turn: the connection may have been freed afterwards. */
 static void finish_turn(struct grpc_conn *c)
 {
 	uint32_t events = 0;
@@ -83,8 +83,8 @@ static void finish_turn(struct grpc_conn *c)
 		return;
 	}
 	/*
-	 * One who reads no answers but goes on asking is not read either; one who merely reads
-	 * slowly is, or two such ends could wait for one another.
+	 * Stops reading from a peer that sends requests without reading answers. A peer that merely
+	 * reads slowly is still read, because two such peers could otherwise wait for each other.
 	 */
 	if (nghttp2_session_get_outbound_queue_size(c->session) < GRPC_CONN_QUEUE_MAX)
 		events |= EPOLLIN;
@@ -100,7 +100,7 @@ static void on_kick(struct loop_timer *timer, uint64_t now)
 
 static void on_io(struct loop_io *io, uint32_t events)
 {
-	static uint8_t bytes[READ_SIZE]; /* one thread, and nothing below comes back here */
+	static uint8_t bytes[READ_SIZE]; /* one thread, and no code below returns here */
 	struct grpc_conn *c = io->data;
 	ssize_t n;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The server: see grpc-server.h. A call lives from its HEADERS frame until nghttp2 closes its
- * stream, or its connection ends; `is_ended` comes before that, and from then on nothing of it
- * reaches a handler and no handler reaches it.
+ * stream, or its connection ends. `is_ended` is set before that; from then on no handler gets
+ * anything of the call, and handlers cannot change it. One thread.
  */
 #include "kubelet/grpc-server.h"
 
@@ -41,7 +41,7 @@ struct grpc_call {
 	uint64_t timeout_ns;
 	struct buf in;
 
-	/* the answer: out is on its way, next waits for it */
+	/* the answer: `out` is being sent, `next` waits */
 	struct buf out, next;
 	size_t out_at;
 	bool has_next, has_begun, is_deferred, is_ended;
@@ -126,7 +126,7 @@ static int submit_status(struct grpc_call *call, bool is_trailer)
 			  : nghttp2_submit_response(session, call->stream, headers, n, NULL);
 }
 
-/* The next message, if there is one, takes the place of the one that has gone out. */
+/* Replaces a message that is sent by the next one, if there is one. */
 static void turn_over(struct grpc_call *call)
 {
 	const struct buf sent = call->out;
@@ -166,7 +166,7 @@ static ssize_t on_read(nghttp2_session *session, int32_t stream, uint8_t *bytes,
 	return (ssize_t)n;
 }
 
-/* Something new is there for on_read(). */
+/* Makes nghttp2 call on_read() for new data. */
 static void call_push(struct grpc_call *call)
 {
 	nghttp2_session *session = call->conn->conn.session;
@@ -275,14 +275,14 @@ static const struct grpc_method *find_method(const struct grpc_server *server, c
 	return NULL;
 }
 
-/* All of the headers are there. */
+/* All headers have arrived. */
 static void call_begin(struct grpc_call *call)
 {
 	struct grpc_server *server = call->conn->server;
 
 	if (!call->is_post || !call->is_grpc) {
 		const nghttp2_nv header = grpc_header(
-			":status", call->is_post ? STR("415") : STR("405")); /* no gRPC at all */
+			":status", call->is_post ? STR("415") : STR("405")); /* not gRPC at all */
 
 		call->is_ended = true;
 		nghttp2_submit_response(call->conn->conn.session, call->stream, &header, 1, NULL);
@@ -303,7 +303,7 @@ static void call_begin(struct grpc_call *call)
 	}
 }
 
-/* Refuses what cannot become one message; 1 and the message when it is there. */
+/* Ends the call if its bytes cannot be one message; returns 1 when the message is complete. */
 static int call_take(struct grpc_call *call, struct str *ret_request)
 {
 	int r = grpc_message_take(buf_str(&call->in), GRPC_MESSAGE_MAX, ret_request);
@@ -336,7 +336,7 @@ static void call_bytes(struct grpc_call *call, struct str bytes)
 	call_take(call, &request);
 }
 
-/* All of the request has come. */
+/* The whole request has arrived. */
 static void call_dispatch(struct grpc_call *call)
 {
 	_cleanup_buf_ struct buf in = {
@@ -371,7 +371,10 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	call->conn = c;
 	call->stream = frame->hd.stream_id;
-	/* One chunk beyond what a message may have: then it is refused in words. */
+	/*
+	 * Room for one chunk more than a message may have, so that the call ends with a clear
+	 * status.
+	 */
 	call->in = BUF_INIT(GRPC_PREFIX + GRPC_MESSAGE_MAX + (64u << 10));
 	LIST_INSERT_HEAD(&c->calls, call, link);
 	nghttp2_session_set_stream_user_data(session, call->stream, call);
@@ -431,7 +434,7 @@ static int on_chunk(nghttp2_session *session, uint8_t flags, int32_t stream, con
 	return 0;
 }
 
-/* One who still sends what nobody reads is told to stop. */
+/* Tells a peer that still sends a request after its answer to stop. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
 	if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
@@ -469,8 +472,9 @@ static int make_callbacks(struct grpc_server *server)
 	nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
 	nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_closed);
 	/*
-	 * The kubelet gives the path of the socket as :authority, in which a slash is forbidden;
-	 * nghttp2 would reset each of its calls. We look at the few fields we need ourselves.
+	 * The kubelet sends the socket's path as :authority, which must not contain a slash, and
+	 * nghttp2 would reset each call. So nghttp2's checks are off, and on_header() checks the
+	 * few fields that matter.
 	 */
 	nghttp2_option_set_no_http_messaging(server->option, 1);
 	nghttp2_option_set_no_closed_streams(server->option, 1);
@@ -552,7 +556,7 @@ bool grpc_server_is_there(const struct grpc_server *server)
 		st.st_dev == server->device && st.st_ino == server->inode;
 }
 
-/* What stands at the path by now may be somebody else's. */
+/* Another server may have replaced the socket at the path. */
 static void stop_listening(struct grpc_server *server)
 {
 	if (grpc_server_is_there(server))
@@ -561,7 +565,7 @@ static void stop_listening(struct grpc_server *server)
 	server->listen_fd = fd_close(server->listen_fd);
 }
 
-/* Unlinks a socket at which nobody listens. */
+/* Unlinks a socket that no process listens on. */
 static int clear_path(const struct sockaddr_un *address, struct error *err)
 {
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -594,7 +598,7 @@ int grpc_server_listen(struct grpc_server *server, const char *path, struct erro
 	if (fd < 0)
 		return fail_errno(err, errno, "socket");
 	socket_refuse_rights(fd);
-	/* Who connects is looked at as well: a moment passes between bind and chmod. */
+	/* on_knock() checks the peer as well, because there is a moment between bind and chmod. */
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
 		chmod(path, 0600) < 0 || stat(path, &st) < 0 || listen(fd, SOMAXCONN) < 0)
 		return fail_errno(err, errno, "listen at '%s'", path);

@@ -81,7 +81,7 @@ void grpc_timeout_format(uint64_t ns, char ret_text[static GRPC_TIMEOUT_SIZE])
 	snprintf(ret_text, GRPC_TIMEOUT_SIZE, "%llu%c", (unsigned long long)value, units[i].name);
 }
 
-/* ---- sentences ---- */
+/* ---- status messages ---- */
 
 int grpc_text_encode(struct str text, struct buf *out)
 {

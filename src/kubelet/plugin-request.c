@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kubelet asks about containers: from the call to the callback, and the answer back. A
- * request outlives its call (the kubelet no longer waits) and its plugin; it ends when answered.
+ * The kubelet's questions about containers: passes a call to the callback, and the callback's
+ * answer back. A request may outlive its call (the kubelet no longer waits) and its plugin; it ends
+ * when it is answered. A request owns the decoded message, from which it borrows the ids. One
+ * thread.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@
 struct request {
 	struct plugin_request public; /* first */
 	LIST_ENTRY(request) link;
-	struct grpc_call *call; /* NULL: nobody waits */
+	struct grpc_call *call; /* NULL: the kubelet no longer waits */
 	void *message;          /* owns the ids */
 	size_t room;            /* containers */
 	struct plugin_container containers[];
@@ -38,7 +40,7 @@ static void request_free(struct request *r)
 	free(r);
 }
 
-/* Room for n containers; takes the message over, also on failure. */
+/* Makes a request for n containers. Takes the message over, also on failure; ends the call then. */
 static struct request *request_new(struct grpc_call *call, void *message, size_t n)
 {
 	struct request *r = NULL;
@@ -68,7 +70,7 @@ static int compare_ids(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* In one request no device may stand twice. Puts the ids into order: their order says nothing. */
+/* The first id that is repeated or not ours, or NULL. Sorts the ids, whose order has no meaning. */
 static const char *find_strange(const struct plugin *p, char **ids, size_t n, bool *ret_is_double)
 {
 	if (n)
@@ -216,7 +218,7 @@ static void reply(struct request *r, const ProtobufCMessage *message)
 	request_free(r);
 }
 
-/* The parts of one container's answer, with room for the most there may be of each. */
+/* One container's answer, with arrays of the maximum size. */
 struct answer {
 	V1beta1__ContainerAllocateResponse response;
 	V1beta1__ContainerAllocateResponse__EnvsEntry env[PLUGIN_EDITS_MAX];
@@ -228,7 +230,7 @@ struct answer {
 	V1beta1__CDIDevice name[PLUGIN_EDITS_MAX], *names[PLUGIN_EDITS_MAX];
 };
 
-/* protobuf-c has no const; packing writes to none of it. */
+/* protobuf-c's structs lack const; packing does not write to them. */
 static char *text(const char *p)
 {
 	return (char *)(uintptr_t)p;

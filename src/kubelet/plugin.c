@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The device plugin: see plugin.h. This file keeps it known to the kubelet: socket, registration,
- * devices. What the kubelet asks about containers is in plugin-request.c.
+ * The device plugin: see plugin.h. This file has the socket, the registration and the devices;
+ * plugin-request.c has the kubelet's questions about containers. One thread.
  *
- * There is one timer, `retry`: whatever happens (a file appears or goes, a call fails, time passes)
- * leads to step(), which looks at what is and does the next thing that is missing.
+ * There is one timer, `retry`. Every event (a file appears or disappears, a call fails, time
+ * passes) leads to step(), which checks the present state and does the next missing thing.
  */
 #include "kubelet/plugin.h"
 
@@ -25,15 +25,15 @@
 #define API_VERSION "v1beta1"
 #define REGISTER_TIMEOUT_NS (5 * NSEC_PER_SEC)
 #define RETRY_FIRST_NS (10 * NSEC_PER_MSEC)
-/* A kubelet that is not there is seen by its socket's file; this is for what inotify misses. */
+/* inotify reports the kubelet's socket; this pause covers what inotify misses. */
 #define RETRY_MOST_NS (500 * NSEC_PER_MSEC)
 /*
- * The kubelet dials us within ten seconds of a registration. Also how long a plugin whose stream
- * has ended leaves its place to the successor that may have taken it.
+ * The kubelet connects within ten seconds of a registration. A plugin whose stream has ended also
+ * waits this long, because a successor may have taken its place.
  */
 #define WATCH_TIMEOUT_NS (15 * NSEC_PER_SEC)
 
-/* One stream of the kubelet's. */
+/* A ListAndWatch stream of the kubelet. */
 struct watcher {
 	LIST_ENTRY(watcher) link;
 	struct plugin *plugin;
@@ -167,7 +167,7 @@ int plugin_set_devices(
 	return 0;
 }
 
-/* ---- who watches them ---- */
+/* ---- watchers ---- */
 
 static void tell_changed(struct plugin *p, bool is_known, const char *reason)
 {
@@ -175,7 +175,7 @@ static void tell_changed(struct plugin *p, bool is_known, const char *reason)
 		p->ops->changed(p, is_known, reason);
 }
 
-/* What is due earlier stays due. */
+/* Keeps an earlier deadline. */
 static void step_after(struct plugin *p, uint64_t delay_ns)
 {
 	const uint64_t at_ns = clock_add_ns(clock_now_ns(), delay_ns);
@@ -244,7 +244,7 @@ static void on_registered(const struct grpc_answer *answer)
 		p->delay_ns = RETRY_FIRST_NS;
 		p->reason[0] = '\0';
 		p->registered_ns = clock_now_ns();
-		step_after(p, p->watch_timeout_ns); /* whether it has asked for the devices */
+		step_after(p, p->watch_timeout_ns); /* checks then whether the kubelet has asked */
 		return;
 	}
 	p->kubelet = (struct file_id){0};
@@ -253,7 +253,7 @@ static void on_registered(const struct grpc_answer *answer)
 	retry_later(p, reason);
 }
 
-/* The kubelet's socket as it is now; all 0 when there is none. */
+/* Identifies the kubelet's socket file; all 0 if there is none. */
 static struct file_id find_kubelet(const struct plugin *p)
 {
 	struct stat st;
@@ -301,7 +301,7 @@ static void begin_registration(struct plugin *p, const struct file_id *kubelet)
 	p->kubelet = *kubelet;
 }
 
-/* Without a watch the timer still finds out, later. */
+/* Without inotify the timer finds changes later. */
 static void watch_folder(struct plugin *p)
 {
 	if (p->watch >= 0 || p->inotify_fd < 0)
@@ -319,7 +319,7 @@ static void step(struct plugin *p)
 	watch_folder(p);
 	kubelet = find_kubelet(p);
 	if (p->registering && !is_same_file(&kubelet, &p->kubelet)) {
-		grpc_request_free(p->registering); /* of a kubelet that has gone */
+		grpc_request_free(p->registering); /* that kubelet has exited */
 		p->registering = NULL;
 		p->kubelet = (struct file_id){0};
 	}
@@ -353,7 +353,7 @@ static void on_retry(struct loop_timer *timer, uint64_t now)
 	step(timer->data);
 }
 
-/* What it was does not matter: step() looks. */
+/* The kind of event does not matter: step() checks the state. */
 static void on_inotify(struct loop_io *io, uint32_t events)
 {
 	_Alignas(struct inotify_event) char bytes[4096];

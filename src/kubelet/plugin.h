@@ -104,7 +104,7 @@ int plugin_set_devices(
 /* Whether the kubelet watches our devices now. */
 bool plugin_is_known(const struct plugin *plugin);
 
-/* The environment of a container that receives devices; all borrowed. */
+/* Additions to a container that receives devices; all borrowed. */
 struct plugin_pair {
 	const char *name, *value;
 };

@@ -22,7 +22,7 @@
 
 #define RETRY_NS (100 * NSEC_PER_MSEC)
 
-/* The newest first; all have the same fields where we look. */
+/* The newest first; the fields that we read are the same in all. */
 static const char *const paths[] = {
 	"/v1.PodResourcesLister/List",
 	"/v1alpha1.PodResourcesLister/List",
@@ -34,7 +34,7 @@ struct podres_question {
 	podres_fn *fn;
 	void *data;
 	uint64_t deadline_ns;
-	bool is_asked; /* the call under way began after it */
+	bool is_asked; /* the present call began after the question */
 };
 
 struct podres {
@@ -43,7 +43,7 @@ struct podres {
 	uint64_t timeout_ns;
 	TAILQ_HEAD(question_list, podres_question) questions; /* by deadline */
 	uint32_t n_questions;
-	size_t version; /* of paths */
+	size_t version; /* index into paths */
 	struct grpc_request *request;
 	struct loop_timer begin;
 };
@@ -175,8 +175,8 @@ static void question_free(struct podres_question *q)
 }
 
 /*
- * The answer to all that were asked, or the failure to those whose time is over. A callback may ask
- * again and forget any question: each step looks at the list anew.
+ * The next question to answer: with a list, all that were asked; after a failure, those past their
+ * deadline. A callback may ask and forget questions, so each search begins anew.
  */
 static struct podres_question *next_done(struct podres *p, bool is_answered)
 {

@@ -14,7 +14,7 @@ struct budget {
 	size_t left;
 };
 
-/* What is freed is not counted back: while unpacking that is little. */
+/* Freed bytes are not added back; unpacking frees little. */
 static void *budget_alloc(void *data, size_t size)
 {
 	struct budget *budget = data;
