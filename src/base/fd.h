@@ -82,7 +82,7 @@ int file_read(const char *path, struct buf *b, struct error *err);
  */
 int file_replace(const char *path, struct str text, mode_t mode, struct error *err);
 
-/* mkdir -p: makes what is missing of the path with that mode; a folder that exists is fine. */
+/* As mkdir -p: makes the missing folders of the path with that mode. Returns 0 or -errno. */
 int folder_make(const char *path, mode_t mode, struct error *err);
 
 /* At most this many descriptors go with one message: three pages for each of 16 devices. */

@@ -57,8 +57,8 @@ static const struct {
 	{"TSAN_OPTIONS", BOTH},
 	{"UBSAN_OPTIONS", BOTH},
 	/*
-	 * Preloads the interception library. A link must not inherit it: the link of divvy serve is
-	 * itself a program of divvy run.
+	 * The interception library. The link of divvy serve is a program of divvy run, and its
+	 * workers inherit the library from it.
 	 */
 	{"LD_PRELOAD", INHERIT_BY_WORKER},
 	/* Only for links. */

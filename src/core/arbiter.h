@@ -154,8 +154,8 @@ void arbiter_release(struct arbiter *arbiter, arbiter_id tenant, uint32_t device
 /*
  * arbiter_turn_ends: the time by which the holder's work should end because others wait; 0: none
  * wait. A program that knows this time need not start a submission that would exceed the time by
- * more than stopping now would fall short of it. It calls arbiter_yield instead, and its turn ends
- * now.
+ * more than stopping now would fall short of it. Instead the program yields, which the caller
+ * reports by arbiter_yield, and the turn ends now.
  */
 uint64_t arbiter_turn_ends(const struct arbiter *arbiter, arbiter_id tenant, uint32_t device);
 void arbiter_yield(struct arbiter *arbiter, arbiter_id tenant, uint32_t device);

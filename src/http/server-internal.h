@@ -27,7 +27,7 @@ struct connection {
 	struct http_peer *peer_address; /* NULL: not counted for an address */
 	int fd;
 	uint64_t since_ns; /* when the server began to wait for the peer */
-	bool is_fresh;     /* no complete request yet since the last answer */
+	bool is_fresh;     /* waits for the first headers or for a body: request_ns is the limit */
 	bool is_cut_off;   /* shut down; libmicrohttpd has yet to notice */
 	/* whether the peer's certificate is valid, and whether that is known */
 	bool is_certified, is_checked;

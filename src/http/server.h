@@ -4,11 +4,11 @@
  * when all of it has arrived, and owns it until http_answer(), which it may call at once or later.
  * The texts of the request are valid until then.
  *
- * Limits: connections, bytes of a body, and time from the start of a connection, or from the last
- * answer, to the end of a request. The server cuts off slower peers, and peers that have not read
- * an answer after idle_ns. accept.h says which connections are closed at the limit: a peer that
- * sends or reads nothing cannot keep other peers out. A request whose length two parsers could read
- * differently is answered with 400.
+ * Limits: connections, bytes of a body, and time. request_ns limits the headers of a connection's
+ * first request, and each body. idle_ns limits the time until a peer has read an answer, and from
+ * there to the headers of its next request. The server cuts off slower peers. accept.h says which
+ * connections are closed at the limit: a peer that sends or reads nothing cannot keep other peers
+ * out. A request whose length two parsers could read differently is answered with 400.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H

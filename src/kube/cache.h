@@ -2,9 +2,9 @@
 /*
  * A copy of the objects of one resource, in the user's own form, by namespace and name and by uid.
  * A reflector feeds it, so it follows the server with a delay. After a list it deletes the objects
- * that the list lacks, and reports them like other deletions. It reports each version of an object
- * at most once. An object with a known name and another uid is a deletion and an addition. One
- * thread.
+ * that the list lacks, and reports them like other deletions. It reports a version of an object
+ * once, unless the reflector replaces all objects. An object with a known name and another uid is a
+ * deletion and an addition. One thread.
  */
 #ifndef KUBE_CACHE_H
 #define KUBE_CACHE_H

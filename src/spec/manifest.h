@@ -14,7 +14,7 @@
 
 #define MANIFEST_CONTAINERS_MAX 256u
 #define MANIFEST_ENTRIES_MAX 1024u /* in each list */
-#define MANIFEST_NAME_MAX 253u     /* of a pod, a node, a class */
+#define MANIFEST_NAME_MAX 253u     /* bytes of a pod's, node's or class's name */
 #define MANIFEST_CONTAINER_NAME_MAX 63u
 
 /*

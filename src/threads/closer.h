@@ -54,9 +54,9 @@ void closer_leave(struct closer *closer);
 void closer_queue_init(struct closer_queue *queue);
 
 /*
- * Receives a packet with descriptors, which must be waiting in `sock`. Keeps only sealable memfds
- * with a packet of at most sizeof(struct msg_hello). Otherwise the result is -EBADF or -EMSGSIZE,
- * and all descriptors are closed. After success with descriptors the queue pauses until
+ * Receives one packet with descriptors, which must be waiting in `sock`. Keeps only memfds, and
+ * only with a packet of at most sizeof(struct msg_hello). Otherwise the result is -EBADF or
+ * -EMSGSIZE, and all descriptors are closed. After success with descriptors the queue pauses until
  * closer_give_back().
  */
 void closer_receive(struct closer *closer, struct closer_queue *queue, struct closer_job *job,

@@ -76,7 +76,7 @@ struct page_down {
 
 	/* line 2: memory */
 	_Alignas(64) _Atomic uint64_t quota_bytes;
-	_Atomic uint64_t context_bytes; /* memory that one context should take on this device */
+	_Atomic uint64_t context_bytes; /* expected memory of one context on this device */
 	uint64_t device_bytes;
 	uint64_t reserved3[5];
 };

@@ -15,7 +15,7 @@
 #define SERVE_ENV "DIVVY_SERVE"   /* its path, for links */
 #define SERVE_MAGIC 0x64767331u
 
-/* Descriptors that divvyd starts a link with. */
+/* Descriptors that divvyd passes to a new link. */
 enum serve_fd {
 	SERVE_FD_LISTEN = 3, /* of the network, or of the container */
 	SERVE_FD_CONTROL,    /* the link exits when it closes; SOCK_SEQPACKET */
