@@ -2,8 +2,8 @@
 /*
  * This file makes the seed of this process at the first call, and hashes every key with it. Several
  * threads may race for the first call: the first exchange keeps its seed, and the other threads
- * take that one. The seed never changes afterwards and is never 0. If the kernel gives no random
- * bytes, the address of the variable is the seed.
+ * use that seed too. The seed never changes afterwards and is never 0. If the kernel gives no
+ * random bytes, the address of the variable is the seed.
  */
 #include "base/hash.h"
 

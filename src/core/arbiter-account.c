@@ -54,7 +54,7 @@ static void window_advance(struct seat *seat, uint64_t now)
 	}
 }
 
-/* Adds `ns` used evenly over [from, to]; drops what is older than the window. */
+/* Adds `ns` used evenly over [from, to]; drops time before the window. */
 static void window_add(struct seat *seat, int64_t ns, uint64_t from, uint64_t to)
 {
 	uint64_t first = from / ARBITER_BUCKET_NS;

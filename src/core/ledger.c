@@ -320,8 +320,8 @@ static bool let_one_pass(struct ledger *ledger)
 
 /*
  * Grants requests that fit, oldest first. A request does not pass an older one of another tenant
- * while some process may still release memory for that one. It may pass one of its own tenant,
- * since it delays only that tenant.
+ * while some process may still release memory for the older request. A request may pass older
+ * requests of its own tenant, since that delays only this tenant.
  */
 static void settle(struct ledger *ledger)
 {

@@ -90,8 +90,8 @@ int draft_add(
 int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *err);
 
 /*
- * Container i, from 0, of those that the pod's keys apply to. Returns 1, 0 after the last, or
- * -EINVAL.
+ * Container i, from 0, among the containers that the pod's keys apply to. Returns 1, 0 after the
+ * last, or -EINVAL.
  */
 int draft_container(
 	const struct dialect_draft *draft, uint32_t i, uint32_t *ret_container, struct error *err);

@@ -12,8 +12,8 @@
  *
  * Versions: each program speaks the newest version and the one before. A request uses the sender's
  * newest version. The reply uses the request's version, or is REFUSED in the version that the
- * replier accepts, so that the sender may try again in that one. msg_head and REFUSED are the same
- * in all versions.
+ * replier accepts, so that the sender may try again in this version. msg_head and REFUSED are the
+ * same in all versions.
  *
  *   1   the first
  *   2   SAY, MEM_SHARE, MEM_UNSHARE
