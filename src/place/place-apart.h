@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom a tenant would rather not meet on its devices, which keeps nobody waiting: those that have
- * its label of preferred anti-affinity, as that or as anti-affinity, and those that prefer to be
- * apart from the label of its own anti-affinity. Two tenants mean each other or neither does, so
- * that it is the same whoever comes first.
+ * Preference conflicts: tenants on a device that preferred anti-affinity would avoid. Conflicts
+ * never keep a pod waiting.
  *
- * Of all places where it may go at all it takes one where it meets the fewest, each as often as it
- * shares a device with it; of those the policy's score says which. It comes before the score
- * because it is what a user knows of these programs and no policy does, and a weight against a
- * score would mean something else with each policy. Threads: as place.h.
+ * A tenant conflicts with tenants that have its preferred anti-affinity label, as preferred or as
+ * required anti-affinity. It also conflicts with tenants that prefer to avoid the label of its own
+ * anti-affinity. The relation is symmetric, so the order of arrival does not matter.
+ *
+ * Among all places that fit, placement takes those with the fewest conflicts; the policy's score
+ * decides between them. A tenant counts once for each device that it shares. Conflicts precede the
+ * score, because a weight against a score would mean something else with each policy. Threads: as
+ * place.h.
  */
 #ifndef PLACE_PLACE_APART_H
 #define PLACE_PLACE_APART_H
@@ -19,32 +21,32 @@
 
 #include "place/place.h"
 
-/* Whether there is anybody that it could meet, as things are. O(1). */
+/* Whether any tenant that is placed now could conflict with the spec. O(1). */
 bool place_is_apart(const struct place *place, const struct place_spec *spec);
 
-/* How many of them are on the device. O(labels on it). */
+/* The spec's conflicts on the device. O(labels on the device). */
 uint32_t place_meets(const struct place *place, const struct place_spec *spec, uint32_t device);
 
-/* The sets of devices of a node on which it meets the fewest. Bit i: the node's i-th. */
+/* The sets of a node's devices with the fewest conflicts. Bit i is the node's i-th device. */
 struct place_fewest {
-	uint64_t all;   /* are in each of them */
-	uint64_t some;  /* any of these, as many as are lacking */
-	uint32_t n_met; /* on each set together */
+	uint64_t all;   /* in every set */
+	uint64_t some;  /* each set takes the rest of spec->count from these */
+	uint32_t n_met; /* conflicts of each set */
 };
 
-/* Of the mask, which has spec->count at least. */
+/* The sets within `mask`, which has at least spec->count devices. */
 struct place_fewest place_fewest_of(
 	const struct place *place, const struct place_spec *spec, uint32_t node, uint64_t mask);
 
 /*
- * The policy's score of the node with one of these sets, which it fills in with n_met; node and n
- * of the choice are set. Of one device it is the policy's best; of several, where some are taken
- * because fewer are met there, the policy says which others.
+ * Sets n_met of `choice` and returns the policy's score of the best of these sets. The caller has
+ * set choice->node and choice->n. For one device the policy chooses the best. For several devices,
+ * the policy chooses those that complete `fewest->all`.
  */
 int32_t place_fewest_score(struct place *place, const struct place_spec *spec,
 	const struct place_fewest *fewest, struct place_choice *choice);
 
-/* spec_met_format() of what it has chosen. */
+/* Writes the choice's conflicts as spec_met_format() does. Returns `ret`. */
 char *place_choice_met(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char ret[static SPEC_MET]);
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What nodes promise: of every node and every class of tenants the policy's bound, kept up to date
- * for the search (place-search.c).
+ * The policy's upper bound of the score, for every node and every class of tenants. The search
+ * (place-search.c) reads these bounds.
  *
- * Nodes with devices of the same model are a pool, with a table of its own (place-columns.h);
- * tenants of the same kind, count and share, or of neighbouring shares, are a class. A changed node
- * is noted once, and looked at for all classes when its pool is next asked: the policy has what it
- * is asked at hand then, and classes that the node has no devices for, before and after, cost
- * nothing. Of many classes the policy's guesses are kept if it has any: the bound is asked for when
- * the node's turn comes in a decision, and kept from then on. Columns that are not asked for any
- * more are given up.
+ * Nodes whose devices have the same model form a pool, and each pool has a table (place-columns.h).
+ * A class is a kind, a count and a share or a range of shares. A changed node is noted once, and
+ * evaluated for all classes when the search next asks for its pool. Classes that the node has no
+ * devices for, before and after the change, cost nothing.
+ *
+ * If a policy has guesses, a node with many classes first gets guesses. A guess is replaced by the
+ * bound when a decision reaches the node. Columns that the search stops asking for are no longer
+ * updated.
  */
 #ifndef PLACE_PLACE_BOUNDS_H
 #define PLACE_PLACE_BOUNDS_H
@@ -25,35 +26,35 @@ struct place_bounds;
 int place_bounds_new(struct place *place, struct place_bounds **ret_bounds); /* -ENOMEM */
 void place_bounds_free(struct place_bounds *bounds);
 
-/* Room for that many nodes, and for one more with such devices; -ENOMEM. */
+/* Makes room for `n_nodes` nodes and for one more node with such devices. -ENOMEM. */
 int place_bounds_reserve(
 	struct place_bounds *bounds, uint32_t n_nodes, uint64_t models, uint32_t n_devices);
 
-/* The node is new, or its devices are others: after place_bounds_reserve(). */
+/* Adds a new node, or moves a node whose devices changed. Call place_bounds_reserve() first. */
 void place_bounds_enter(struct place_bounds *bounds, uint32_t node);
 
-/* Anything about the node is different now. */
+/* Notes that something about the node has changed. */
 void place_bounds_changed(struct place_bounds *bounds, uint32_t node);
 
-/* All bounds are different now. */
+/* Marks all bounds as out of date. */
 void place_bounds_forget(struct place_bounds *bounds);
 
 /* ---- for the search ---- */
 
-/* A pool for each model, one for nodes with several, one for those without devices. */
+/* One pool per model, one for nodes with several models, and one for nodes without devices. */
 enum { POOL_MIXED = PLACE_MODELS_MAX, POOL_NONE, N_POOLS };
 
-/* In the order of nodes. */
+/* The nodes of one pool, in ascending order. */
 struct pool {
 	uint32_t *node;
-	uint32_t n, size; /* size: a multiple of FAN */
+	uint32_t n, size; /* `size` is a multiple of FAN */
 	struct columns columns;
 
-	uint32_t *changed; /* rows; each once */
+	uint32_t *changed; /* changed rows, each at most once */
 	uint32_t n_changed;
-	uint64_t n_changes; /* that were looked at */
-	uint64_t given_up;  /* n_changes when idle columns were given up */
-	bool is_forgotten;  /* what is free is as it was, but no bound is */
+	uint64_t n_changes; /* changed rows evaluated so far */
+	uint64_t given_up;  /* n_changes when idle columns were last given up */
+	bool is_forgotten;  /* all bounds are out of date, free capacities are not */
 };
 
 const struct pool *place_bounds_pool(const struct place_bounds *bounds, uint32_t pool);
@@ -61,21 +62,21 @@ uint32_t place_bounds_pool_of(const struct place_bounds *bounds, uint32_t node);
 uint32_t place_bounds_row_of(const struct place_bounds *bounds, uint32_t node);
 
 /*
- * The class whose bounds hold for it: its share alone, as long as there are few; then with its
- * neighbours.
+ * The class whose bounds apply to `of`. It has one share while few distinct shares are in use, and
+ * later a range of neighbouring shares.
  */
 struct place_class place_bounds_class(struct place_bounds *bounds, const struct place_class *of);
 
-/* The class's column of the pool, of nodes as they are now. 0: out of memory. */
+/* The class's column in the pool, after all changed nodes are evaluated. 0: out of memory. */
 uint32_t place_bounds_column(
 	struct place_bounds *bounds, uint32_t pool, const struct place_class *class);
 
-/* Whether the node has room for the class, as it was when its pool was last asked. */
+/* Whether the node had free shares for the class when its pool was last evaluated. */
 bool place_bounds_is_open(
 	const struct place_bounds *bounds, uint32_t node, const struct place_class *class);
 
 bool place_bounds_is_guess(const struct place_bounds *bounds, uint32_t node, uint32_t column);
-/* The bound in the place of a guess. */
+/* Replaces the guess by the policy's bound, and returns that bound. */
 int32_t place_bounds_look_closer(struct place_bounds *bounds, uint32_t node, uint32_t column);
 
 #endif

@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tree of cells is made of, for its reader. See place-cell.h. */
+/*
+ * The data of the tree of cells, for place-cell.c and the reader of cell files. See place-cell.h.
+ */
 #ifndef PLACE_PLACE_CELL_INTERNAL_H
 #define PLACE_PLACE_CELL_INTERNAL_H
 
 #include "place/place-cell.h"
 #include "place/place-internal.h"
 
-/* A type of the file, or a model: what is no type is one. */
+/* A cell type of the file, or a model. A name that is no type is a model. */
 struct cell_type {
 	UT_hash_handle hh;
 	char name[CELL_NAME];
-	char child_name[CELL_NAME]; /* "": a model */
+	char child_name[CELL_NAME]; /* "": this is a model */
 	struct cell_type *child;
 	uint32_t number, priority;
 	unsigned int line;
 	bool has_priority, says_node;
-	bool is_node, is_above; /* as it turns out: the lowest that says so is the node */
+	bool is_node, is_above; /* as resolved: the lowest type with `says_node` is the node */
 };
 
 struct cell_node {
 	UT_hash_handle hh;
-	uint32_t first, last, n; /* its leaves, linked by next */
+	uint32_t first, last, n; /* leaves of the node, linked by `next` */
 	char name[];
 };
 
 struct cell {
 	const struct cell_type *type;
-	struct cell_node *node; /* NULL above nodes */
-	char *name;             /* NULL: the number is its id */
+	struct cell_node *node; /* NULL for cells above nodes */
+	char *name;             /* NULL: `number` is the id */
 	uint32_t number;
 	uint32_t parent, first_child, n_children, next;
 };
 
 struct place_cells {
-	struct cell_type *types; /* CELL_TYPES_MAX, which do not move */
+	struct cell_type *types; /* CELL_TYPES_MAX elements; the array never moves */
 	struct cell_type *by_name;
 	uint32_t n_types;
 	struct cell_node *nodes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of bounds: a row for each node of a pool, a column for each class, and above the rows the
- * greatest of each 16, and of each 16 of those, up to one line. Each 16 rows have their lines of
- * all columns next to each other. What all classes share is in the first columns: the most that is
- * free. A bound may be a guess, which is noted beside it. Bounds that are grades take a byte each:
- * a quarter of the caches' room.
+ * A table of bounds: one row per node of a pool, one column per class. Above the rows, each level
+ * holds the maxima of 16 entries of the level below, up to one line. The lines of all columns for
+ * the same 16 rows are adjacent. The first columns hold free capacities, which all classes share.
  *
- * Knows no node and no policy: who fills it in is place-bounds.c. Threads: as place.h.
+ * A bound may be a guess, which a separate bit records. Bounds that are grades take one byte each,
+ * a quarter of the cache space. The table knows neither nodes nor policies; place-bounds.c fills
+ * it. Threads: as place.h.
  */
 #ifndef PLACE_PLACE_COLUMNS_H
 #define PLACE_PLACE_COLUMNS_H
@@ -22,27 +22,29 @@
 #define LEVELS 6u /* 16^5 nodes are PLACE_NODES_MAX */
 #define COLUMNS_MAX 1024u
 
-/* Bytes are in MiB. */
+/* Memory is in MiB. */
 enum {
 	COLUMN_CPU,
 	COLUMN_MEMORY,
 	COLUMN_DEVICE_MEMORY,
-	COLUMN_OPPORTUNISTIC, /* 1: somebody is there who is */
+	COLUMN_OPPORTUNISTIC, /* 1: an opportunistic tenant is there */
 	COLUMN_CLASSES
 };
 
 struct column {
 	struct place_class class;
-	uint64_t used; /* any number that grows: when it was asked for */
+	uint64_t used; /* n_changes of the pool at the last use; never decreases */
 };
 
-/* What a node has to have open for a class: more than that share, on as many devices. */
+/* A node fits the class if it has more than `share` open on as many devices as the shape says. */
 struct column_need {
 	uint16_t share;
-	uint16_t shape; /* COLUMN_SHAPE of the class; COLUMN_UNBUILT: it is not kept up to date */
+	uint16_t shape; /* COLUMN_SHAPE of the class; COLUMN_UNBUILT: not kept up to date */
 };
 
-/* The built ones by shape, each shape's by share: those that a node has room for come first. */
+/*
+ * Built columns, by shape and within a shape by share. So the columns that fit a node come first.
+ */
 struct column_order {
 	uint16_t share, column;
 };
@@ -51,39 +53,50 @@ struct column_order {
 #define COLUMN_UNBUILT (2 * (SPEC_DEVICES_MAX + 1))
 
 struct columns {
-	bool has_grades; /* bounds are PLACE_NEVER or from 0 to PLACE_GRADE_MAX */
+	bool has_grades; /* bounds are PLACE_NEVER or 0 to PLACE_GRADE_MAX */
 	uint32_t n_levels;
-	uint32_t n_at[LEVELS]; /* rows, with padding; and so on up */
-	/* For each FAN of its n_at[], a line of FAN for each column: of what is free, of bounds. */
+	uint32_t n_at[LEVELS]; /* rows with padding, then the entries of each higher level */
+	/*
+	 * For each FAN entries of a level: one line of FAN for each column, of free capacities and
+	 * of bounds.
+	 */
 	int32_t *free[LEVELS];
-	void *bound[LEVELS]; /* int32_t; of grades a byte, one more than it is, 0 for PLACE_NEVER */
-	uint64_t *guessed;   /* for each of n_at[0], a bit for each column: it may be a guess */
+	/* int32_t; for grades a byte with the grade plus 1, 0 for PLACE_NEVER */
+	void *bound[LEVELS];
+	uint64_t *guessed; /* for each row one bit per column: the bound may be a guess */
 	struct column *column;
-	struct column_need *need;   /* COLUMNS_MAX of them */
-	struct column_order *order; /* COLUMNS_MAX of them; of shape i from ordered[i] on */
+	struct column_need *need;   /* COLUMNS_MAX elements */
+	struct column_order *order; /* COLUMNS_MAX elements; shape i begins at ordered[i] */
 	uint16_t ordered[COLUMN_UNBUILT + 1];
-	bool is_ordered; /* or columns_put_in_order() has to be called */
+	bool is_ordered; /* false: call columns_put_in_order() first */
 	uint32_t n, size;
-	uint16_t *slot; /* of a hash table: column, or 0 */
+	uint16_t *slot; /* hash table of columns; 0 is empty */
 };
 
-/* Of no rows. has_grades: see there. */
+/* Makes a table without rows. `has_grades`: see struct columns. */
 void columns_init(struct columns *columns, bool has_grades);
-/* Room for that many rows, a multiple of FAN, all empty and no column built. -ENOMEM: unchanged. */
+/*
+ * Gives the table `n_rows` rows, a multiple of FAN, all empty, with no column built. -ENOMEM:
+ * unchanged.
+ */
 int columns_resize(struct columns *columns, uint32_t n_rows);
 void columns_done(struct columns *columns);
 
-/* No bound is known any more. */
+/* Empties all rows and marks all columns as not built. */
 void columns_clear(struct columns *columns);
 
-/* The class's, or 0. */
+/* The class's column, or 0. */
 uint32_t columns_find(const struct columns *columns, const struct place_class *class);
-/* A new one, that is not built; now: its `used`, no less than any before. 0: out of memory. */
+/*
+ * Adds a column that is not built. `now` becomes its `used` and never decreases. 0: out of memory.
+ */
 uint32_t columns_add(struct columns *columns, const struct place_class *class, uint64_t now);
-/* All but those that were used since then; the others have other numbers. */
+/*
+ * Drops the columns that were not used since then, and those not built. The others get new numbers.
+ */
 void columns_drop(struct columns *columns, uint64_t since);
 
-/* What is more than a bound can be counts as the most that it can. */
+/* The number, or INT32_MAX if it is larger. */
 static inline int32_t columns_number(uint64_t n)
 {
 	return n < INT32_MAX ? (int32_t)n : INT32_MAX;
@@ -94,7 +107,7 @@ static inline bool columns_are_bytes(const struct columns *columns, uint32_t col
 	return columns->has_grades && column >= COLUMN_CLASSES;
 }
 
-/* int32_t, or bytes if columns_are_bytes(). */
+/* A line of FAN entries: int32_t, or bytes if columns_are_bytes(). */
 static inline void *columns_line(
 	const struct columns *columns, uint32_t level, uint32_t up, uint32_t column)
 {
@@ -119,7 +132,7 @@ static inline int32_t columns_get(const struct columns *columns, uint32_t row, u
 		: ((const int32_t *)line)[row % FAN];
 }
 
-/* A bound, and nothing of what is above it. */
+/* Stores a bound without updating the levels above. */
 static inline void columns_put(
 	const struct columns *columns, uint32_t row, uint32_t column, int32_t value)
 {
@@ -131,7 +144,7 @@ static inline void columns_put(
 		((int32_t *)line)[row % FAN] = value;
 }
 
-/* The bounds of a line. */
+/* Copies the bounds of a line. */
 void columns_read(const struct columns *columns, uint32_t level, uint32_t up, uint32_t column,
 	int32_t ret[static FAN]);
 
@@ -140,13 +153,13 @@ static inline bool columns_is_built(const struct columns *columns, uint32_t colu
 	return columns->need[column].shape != COLUMN_UNBUILT;
 }
 
-/* From now on it is kept up to date, or no longer. */
+/* Marks the column as kept up to date, or as no longer so. */
 void columns_set_built(struct columns *columns, uint32_t column, bool is_built);
 
-/* `order` is right then, until a column is built, given up or dropped. */
+/* Makes `order` valid until a column is built, given up or dropped. */
 void columns_put_in_order(struct columns *columns);
 
-/* And what is above it, up to that level. */
+/* Sets a bound and the maxima above it, in levels below `levels`. */
 void columns_change(const struct columns *columns, uint32_t row, uint32_t column, int32_t value,
 	uint32_t levels);
 
@@ -157,14 +170,14 @@ static inline void columns_set(const struct columns *columns, uint32_t row, uint
 		columns_change(columns, row, column, value, levels);
 }
 
-/* n bounds. */
+/* Sets n bounds of one row. */
 void columns_set_many(const struct columns *columns, uint32_t row, const uint16_t *column,
 	const int32_t *value, uint32_t n, uint32_t levels);
 
-/* What is above the rows, all of it. */
+/* Computes all levels above the column's rows. */
 void columns_set_levels(const struct columns *columns, uint32_t column);
 
-/* n of them; neighbours that follow each other are noted at once. */
+/* Marks n bounds as guesses, or as exact. */
 void columns_note_guesses(const struct columns *columns, uint32_t row, const uint16_t *column,
 	uint32_t n, bool is_guess);
 bool columns_is_guess(const struct columns *columns, uint32_t row, uint32_t column);

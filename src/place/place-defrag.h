@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Defragmentation: moves that leave whole devices to nobody. Only tenants of one device that say
- * they may be moved (`is_movable`) and use no network device move, each once, to devices of the
- * same model that are in use already; a device is emptied altogether or its tenants stay, and one
- * that somebody is leaving is neither emptied nor moved to. Nobody moves to where more are that it
- * would rather not meet (place-apart.h). Those
- * that hold least are emptied first, and tenants go where least is left over. Who is moved is
- * disturbed: it counts into its disruption budget, which is never exceeded.
+ * Defragmentation: moves that empty whole devices. A tenant moves at most once, and only to a
+ * device of the same model that is already in use. Only movable tenants (`is_movable`) of one
+ * device without network devices and without another half move. A device is emptied completely or
+ * not at all. A device with terminating tenants is neither emptied nor a target.
  *
- * A plan is a list of moves in order, each of which fits when those before it are done: it is made
- * by doing them, and taking all back. The caller executes it, or not. O(devices + moves x tries).
- * Threads: as place.h.
+ * No move increases a tenant's preference conflicts (place-apart.h). Devices with the least use are
+ * emptied first, and tenants go where the least share is left over. A move disturbs the tenant, so
+ * the tenant's disruption budget counts the move and is never exceeded.
+ *
+ * A plan is an ordered list of moves; each move fits once those before it are done. The planner
+ * makes the moves under a savepoint and rolls them back. The caller may then execute the plan.
+ * O(devices + moves x tries). Threads: as place.h.
  */
 #ifndef PLACE_PLACE_DEFRAG_H
 #define PLACE_PLACE_DEFRAG_H
@@ -21,7 +22,7 @@
 #include "place/place-preempt.h"
 
 #define PLACE_MOVES_MAX 65536u
-#define PLACE_MOVE_TRIES 256u /* devices that are tried for one tenant */
+#define PLACE_MOVE_TRIES 256u /* devices tried for one tenant */
 
 struct place_move {
 	uint32_t tenant;
@@ -31,25 +32,27 @@ struct place_move {
 struct place_defrag {
 	struct place_move *moves;
 	uint32_t n_moves;
-	uint32_t whole_before, whole_after;           /* devices that nobody is on and are open */
+	uint32_t whole_before, whole_after;           /* open devices without tenants */
 	uint64_t fragmented_before, fragmented_after; /* place_fragmentation() */
 };
 
 /*
- * At most n_moves_max moves; none where nothing is gained. Of the rules only the budgets count;
- * NULL: none. -EINVAL, -ENOMEM: untouched. The plan is done with by place_defrag_done.
+ * Plans at most n_moves_max moves, none if no device can be emptied. Only the budgets of `rules`
+ * count; NULL: no budgets. -EINVAL, -ENOMEM: *ret_plan is unchanged. The caller frees the plan with
+ * place_defrag_done().
  */
 int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct place_preempt *rules,
 	struct place_defrag *ret_plan, struct error *err);
 
 /*
- * Moves the tenant, which gets a new number, or changes nothing: -ENOENT, -ESTALE, -ENOSPC, -EINVAL
- * for one that is leaving, or uses network devices: those were chosen for where it is.
+ * Moves the tenant, which gets a new number, or changes nothing. -ENOENT: no such tenant. -ESTALE:
+ * the tenant is elsewhere by now. -ENOSPC: no capacity, or more conflicts. -EINVAL: a terminating
+ * tenant, or one with network devices or another half.
  */
 int place_defrag_move(struct place *place, const struct place_move *move, uint32_t *ret_tenant,
 	struct error *err);
 
-/* Whether a tenant may be moved, where that was not known when it came. -ENOENT. */
+/* Sets whether the tenant may be moved. -ENOENT. */
 int place_set_movable(struct place *place, uint32_t tenant, bool is_movable);
 
 void place_defrag_done(struct place_defrag *plan);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What draws a tenant to a place because of who is there, beside what the place is worth by itself:
+ * Locality bonus: an addition to the policy's score for a device or node, because of the tenants
+ * there.
  *
- *   who has a priority goes near the tenants of its group, by the tree of cells;
- *   who has none, an opportunistic one, goes to devices that others of the kind are on: what they
- *   use is in one place then, and others find devices without them.
+ * A tenant with a priority prefers the neighbourhood of its group, by the tree of cells. An
+ * opportunistic tenant (priority 0) prefers devices with other opportunistic tenants, so that other
+ * devices stay free of them.
  *
- * How much each counts is the policy's table; a policy without one draws nobody. Threads: as
- * place.h. O(1), but for the first question about a group since it has changed, which is O(it).
+ * The policy's table sets the size of each bonus; a policy without a table gives none. O(1), but
+ * the first query after a change of the group is O(size of the group). Threads: as place.h.
  */
 #ifndef PLACE_PLACE_DRAW_H
 #define PLACE_PLACE_DRAW_H
@@ -20,7 +21,7 @@ struct place;
 struct place_spec;
 struct place_choice;
 
-/* Where the nearest of the group is. */
+/* How near the group's nearest device is. */
 enum place_draw_near {
 	PLACE_DRAW_LINK,
 	PLACE_DRAW_NUMA,
@@ -29,42 +30,48 @@ enum place_draw_near {
 	N_PLACE_DRAWS
 };
 
-/* In units of the policy's score, falling: added to the score of such a place. */
+/* Bonuses in units of the policy's score, in descending order. */
 struct place_draws {
 	int32_t near[N_PLACE_DRAWS];
-	int32_t beside; /* of opportunistic ones */
+	int32_t beside; /* for a device with opportunistic tenants */
 };
 
-/* The group that was asked about last. */
+/* The group of the latest query. */
 #define DRAW_CELLS \
-	8u /* cells above nodes that a group draws to; in more than those it is all over */
+	8u /* most cells above nodes that attract a group; a larger group is spread out anyway */
 struct drawn {
-	uint32_t group; /* 0: none is known */
+	uint32_t group; /* 0: no query is cached */
 	uint32_t run;
-	uint32_t *stamp; /* by node: run where it has somebody */
-	uint32_t *nodes; /* those, n_nodes of them */
+	uint32_t *stamp; /* by node: equals `run` if the group has a device there */
+	uint32_t *nodes; /* the n_nodes nodes of the group */
 	uint32_t n_nodes;
-	uint32_t device[DRAW_CELLS], n_cells; /* one in each cell */
+	uint32_t device[DRAW_CELLS], n_cells; /* one device for each cell */
 };
 
-/* Whether anything may draw it anywhere, as things are. */
+/* Whether any place can get a bonus for the spec now. */
 bool place_is_drawn(struct place *place, const struct place_spec *spec);
 
-/* What draws it to the device, and the most to any of the node, now that place_is_drawn(). */
+/*
+ * The bonus of the device, and the greatest bonus of the node's devices. place_is_drawn() must
+ * hold.
+ */
 int32_t place_draw_device(struct place *place, const struct place_spec *spec, uint32_t device);
 int32_t place_draw_node(struct place *place, const struct place_spec *spec, uint32_t node);
-/* The most to a node that is none of place_drawn_nodes(). */
+/* The greatest bonus of a node outside place_drawn_nodes(). */
 int32_t place_draw_elsewhere(struct place *place, const struct place_spec *spec);
-/* Those that its group is on: how many, in ret. Borrowed until the next change. */
+/*
+ * Returns the number of the group's nodes and sets *ret to their array, borrowed until the next
+ * change.
+ */
 uint32_t place_drawn_nodes(
 	struct place *place, const struct place_spec *spec, const uint32_t **ret);
 
-/* The group, or what is near, has changed; 0: any. */
+/* Drops the cache after a change of the group, or of locations with group 0. */
 void place_draw_forget(struct place *place, uint32_t group);
 int place_draw_reserve(struct place *place, uint32_t size, uint32_t n_nodes); /* -ENOMEM */
 void place_draw_done(struct place *place);
 
-/* ", near 3 devices of its group": behind why it is there, or nothing. Up to n bytes. */
+/* Writes the reason for the bonus in words, or "". Writes at most n bytes. */
 void place_draw_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char *ret, size_t n);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is on each node, least priority first: what a search for victims reads. A node's tenants are
- * next to each other with all that the search compares, so that a node costs it a few cache lines.
- * place-tenant.c tells of each change, taking back included; room never shrinks, so only
- * place_held_reserve can fail. O(tenants of the node) a change.
+ * The tenants of each node, lowest priority first, for the search for victims. The entries of a
+ * node are adjacent and hold all values that the search compares, so a node costs a few cache
+ * lines. place-tenant.c reports each change, rollbacks included. Arrays never shrink, so only
+ * place_held_reserve() can fail. O(tenants of the node) per change.
  */
 #ifndef PLACE_PLACE_HELD_H
 #define PLACE_PLACE_HELD_H
@@ -13,12 +13,12 @@
 struct place;
 
 struct holder {
-	uint64_t devices; /* bit i: the node's i-th */
+	uint64_t devices; /* bit i is the node's i-th device */
 	uint64_t started;
 	uint32_t tenant, budget, queue;
 	uint32_t cpu_milli,
-		memory_mib; /* of the node; MiB rounded up, the most that fits for more */
-	uint16_t share;     /* that it holds of each */
+		memory_mib; /* memory of the node in MiB, rounded up; UINT32_MAX for more */
+	uint16_t share;     /* its share of each device */
 	uint8_t priority;
 };
 
@@ -27,13 +27,13 @@ struct held {
 	uint32_t n, size;
 };
 
-/* What one of them holds of all its devices together, permille. */
+/* The tenant's share of all its devices together, in permille. */
 static inline uint32_t holder_share(const struct holder *h)
 {
 	return h->share * (uint32_t)__builtin_popcountll(h->devices);
 }
 
-int place_held_reserve(struct place *place, uint32_t node); /* for one more; -ENOMEM */
+int place_held_reserve(struct place *place, uint32_t node); /* space for one more; -ENOMEM */
 void place_held_add(struct place *place, uint32_t tenant);
 void place_held_remove(struct place *place, uint32_t tenant);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is typical: the tenants that come most, and how often. Learnt from the arrivals so far, or
- * given; policies that look ahead weigh what a decision leaves over by it. See place.h.
+ * The workload mix: typical tenants and their frequency, learned from arrivals or given. Policies
+ * that look ahead value what a decision leaves free by the mix. See place.h.
  */
 #ifndef PLACE_PLACE_MIX_H
 #define PLACE_PLACE_MIX_H
@@ -13,29 +13,32 @@ struct place;
 struct place_spec;
 
 #define MIX_MAX 256u
-#define MIX_WEIGHTS (1 << 14) /* the sum of all is at most this */
+#define MIX_WEIGHTS (1 << 14) /* greatest sum of all weights */
 
 struct typical {
 	uint32_t cpu_milli, share, count;
 	uint64_t models; /* 0: any */
-	uint64_t n;      /* how many came */
-	uint64_t mib;    /* of the node's memory that they asked for, all together */
+	uint64_t n;      /* number of arrivals */
+	uint64_t mib;    /* node memory that they requested, summed up */
 	int32_t weight;
 };
 
-/* What a policy looks ahead by; one of their own judges those of different policies alike. */
+/*
+ * Typical tenants that a policy looks ahead by. A caller's own mix can judge the nodes of different
+ * policies alike.
+ */
 struct place_mix {
-	struct typical typical[MIX_MAX]; /* most first, up to 98 % of all that came */
+	struct typical typical[MIX_MAX]; /* most frequent first, up to 98 % of all arrivals */
 	uint32_t n;
-	uint32_t n_common; /* of those, up to 95 %, as Weng et al. have it */
-	int32_t weights;   /* the sum of n_common */
-	bool is_learnt;    /* and the policy has heard of it */
+	uint32_t n_common; /* the first of these, up to 95 %, as in Weng et al. */
+	int32_t weights;   /* sum over the first n_common */
+	bool is_learnt;    /* the policy has seen the current mix */
 
-	struct typical *seen; /* a hash table with open addresses; n == 0 is free */
+	struct typical *seen; /* hash table with open addressing; n == 0 is free */
 	uint32_t n_seen;
-	struct typical *sorted; /* scratch, for half of it */
+	struct typical *sorted; /* scratch space for half of `seen` */
 	uint64_t arrivals, learnt_at;
-	uint32_t n_models, n_nodes; /* as the policy has seen it; nodes: the room for them */
+	uint32_t n_models, n_nodes; /* as the policy has seen them; n_nodes: its array size */
 	bool is_given;
 };
 
@@ -43,24 +46,24 @@ int place_mix_new(struct place_mix **ret_mix);
 void place_mix_free(struct place_mix *mix);
 
 /*
- * These are typical, in the place of what was; what place_spec_check refuses does not count. The
- * place's models tell who may have which by its device memory.
+ * Replaces the mix by these specs. Specs that place_spec_check() refuses do not count. The memory
+ * of the place's models decides which models a spec may have.
  */
 void place_mix_give(struct place_mix *mix, const struct place *place,
 	const struct place_spec *specs, uint32_t n);
 
 /*
- * What typical tenants cannot use of a node, times the weights of all of them (mix->weights): the
- * sum over nodes, by those, is place_fragmentation() by a mix that need not be the engine's own.
- * open: what is free of its devices, permille.
+ * Free share of the node that typical tenants cannot use, times mix->weights. Summed over all nodes
+ * and divided by mix->weights, this is place_fragmentation() by any mix. open: free permille of
+ * each device.
  */
 uint64_t place_mix_unusable(const struct place_mix *mix, const struct place *place, uint32_t node,
 	const uint16_t *open);
 
-/* No tenant asks for those models any more. */
+/* Removes the models from all tenants of the mix, after the models were forgotten. */
 void place_mix_forget(struct place_mix *mix, uint64_t models);
 
-/* Before a decision: learns when enough has come, and tells the policy. -ENOMEM. */
+/* Before a decision: learns if enough tenants have arrived, and informs the policy. -ENOMEM. */
 int place_mix_update(struct place *place);
 
 #endif

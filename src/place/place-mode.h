@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a tenant gets its devices: alone (pass-through), shared where it runs, over the network, or
- * not yet. What the user has fixed is obeyed. Else: whole devices are exclusive; a share is local
- * where it fits; what does not fit anywhere together with the tenant's CPU and memory is split, the
- * tenant on one node and its devices on another; and what does not fit so either waits. (KubeGPU,
- * J. Supercomputing 79, 2023, as far as it is known.)
+ * How a tenant gets its devices: exclusive (pass-through), local, remote, or not yet (queued). A
+ * mode that the user fixed is obeyed. Otherwise whole devices are exclusive, and a share is local
+ * if it fits together with the tenant's CPU and memory. A tenant that does not fit on one node is
+ * split: the client half has CPU and memory, the device half has the devices. A tenant that does
+ * not fit split either waits. (KubeGPU, J. Supercomputing 79, 2023, as far as it is known.)
  *
- * Over the network, by the first difference: fewer that it would rather not meet (place-apart.h);
- * the better kind at both ends (RDMA or SR-IOV, the
- * host's network, an overlay); fewer hops (0 one node, 1 one rack, 2); what was measured between
- * the two nodes, in powers of two: the lower round trip, then the greater bandwidth, and what was
- * not measured last; less load, of both ends together; the lower numbers. Who asks for it and fits
- * on one node gets shared memory and no network device.
+ * Remote candidates are compared in this order, the first difference decides:
+ * - fewer preference conflicts (place-apart.h)
+ * - better network kind at both ends: RDMA or SR-IOV, the host's network, an overlay
+ * - fewer hops: 0 same node, 1 same rack, 2
+ * - measured paths before others: lower round trip, then greater bandwidth, in powers of two
+ * - less load, both ends together
+ * - lower numbers of nodes and network devices
  *
- * Network devices are given away and taken back with the tenant, through its spec (`network`,
- * `network_mbit`). Bandwidth is Mbit/s; latency is of one end, in microseconds, and adds up; where
- * the pair of nodes was measured (place_paths_set), that round trip counts instead, and its
- * bandwidth beside what is left of both ends. Who is in two halves is not moved (place-defrag.h),
- * and leaves with both where it has to leave. Remote costs O(network devices + measurements), and
- * nodes are tried for those that qualify. A filter (place_set_filter) is asked of both ends: of the
- * devices' with that end's network device in `network[0]`, of the tenant's own with no device.
- * Threads: as place.h.
+ * A remote tenant that fits on one node uses shared memory and no network device.
+ *
+ * Network devices are taken and returned with the tenant, through its spec (`network`,
+ * `network_mbit`). Bandwidth is in Mbit/s. Latency is per end, in microseconds, and adds up. A
+ * measured pair of nodes (place_paths_set()) uses its measured round trip instead. Its measured
+ * bandwidth is a limit beside the free bandwidth of both ends. A tenant in two halves never moves
+ * (place-defrag.h), and both halves are evicted together.
+ *
+ * Remote costs O(network devices + measurements), plus a check of the nodes that qualify. A filter
+ * (place_set_filter()) is called for both ends. For the device half `network[0]` is that end's
+ * network device; the client half has no device. Threads: as place.h.
  */
 #ifndef PLACE_PLACE_MODE_H
 #define PLACE_PLACE_MODE_H
@@ -33,7 +37,7 @@
 #define PLACE_NETWORKS_MAX (1u << 20)
 #define PLACE_MBIT_MAX 1000000000u
 #define PLACE_LATENCY_MAX 1000000000u
-#define PLACE_LATENCY_UNKNOWN UINT32_MAX /* will do only where none is asked for */
+#define PLACE_LATENCY_UNKNOWN UINT32_MAX /* unknown: fits only if no limit is requested */
 
 enum place_network_kind {
 	PLACE_NETWORK_DIRECT, /* RDMA, or an SR-IOV function */
@@ -47,38 +51,41 @@ struct place_network_info {
 	enum place_network_kind kind;
 	uint32_t mbit, latency_us;
 	/*
-	 * Of the same node, the one whose bandwidth it is a part of, as the functions of a card and
-	 * what is laid over it are; not one that is itself a part. 0: it has its own.
+	 * The network device of the same node whose bandwidth this one shares; 0: none. SR-IOV
+	 * functions and overlays share a card's bandwidth. That device must not share another's.
 	 */
 	uint32_t within;
 };
 
-/* Numbers from 1. They go with their node. -EINVAL, -ENOSPC, -ENOMEM. */
+/*
+ * Adds a network device; numbers begin at 1. Removing a node removes its network devices. -EINVAL,
+ * -ENOSPC, -ENOMEM.
+ */
 int place_network_add(struct place *place, const struct place_network_info *info,
 	uint32_t *ret_network, struct error *err);
-/* -EBUSY while tenants use it or others are within it, -EINVAL. */
+/* -EBUSY: tenants or other network devices use it, or a savepoint is open. -EINVAL. */
 int place_network_remove(struct place *place, uint32_t network, struct error *err);
-/* Mbit/s; 0 where there is none. */
+/* Free Mbit/s; 0 if there is no such device. */
 uint32_t place_network_free_mbit(const struct place *place, uint32_t network);
 
 #define PLACE_PATHS_MAX 64u
 
-/* What a node has measured to another one, which need not be there (yet). */
+/* A node's measurement to another node, which may not exist yet. */
 struct place_path {
-	const char *node;    /* its name; copied */
+	const char *node;    /* copied */
 	uint32_t latency_us; /* round trip, up to PLACE_LATENCY_MAX */
 	uint32_t mbit;       /* up to PLACE_MBIT_MAX; 0: not measured */
 };
 
 /*
- * Instead of what it has measured before, and gone with the node; no name twice. -EINVAL, -ENOMEM:
- * as it was.
+ * Replaces all measurements of the node; removing the node removes them. No name twice. -EINVAL,
+ * -ENOMEM: unchanged.
  */
 int place_paths_set(struct place *place, uint32_t node, const struct place_path *paths, uint32_t n,
 	struct error *err);
 /*
- * What holds between a node of tenants and one of devices: what the former has measured, else what
- * the latter has. ret_path->node is NULL. false: nothing.
+ * The client node's measurement to the server node, else the server's to the client. ret_path->node
+ * is NULL. false: neither has one.
  */
 bool place_path_get(
 	const struct place *place, uint32_t client, uint32_t server, struct place_path *ret_path);
@@ -86,7 +93,7 @@ bool place_path_get(
 struct place_wish {
 	struct place_spec spec;
 	enum spec_mode mode;
-	uint32_t least_mbit, most_latency_us; /* of the network; 0: any */
+	uint32_t least_mbit, most_latency_us; /* limits on the network; 0: none */
 };
 
 #define PLACE_MODE_WHY 384u
@@ -95,36 +102,36 @@ enum place_outcome { PLACE_EXCLUSIVE, PLACE_LOCAL, PLACE_REMOTE, PLACE_QUEUED };
 
 struct place_decision {
 	enum place_outcome outcome;
-	/* The devices' side, which is all there is unless remote on two nodes. */
+	/* The whole tenant, or with has_client its device half. */
 	struct place_spec spec;
 	struct place_choice choice;
-	/* The tenant's own: CPU and memory, no device. */
+	/* The client half: CPU and memory, no device. */
 	bool has_client;
 	struct place_spec client_spec;
 	struct place_choice client;
 	enum place_network_kind kind; /* with has_client */
 	uint32_t hops;
-	uint32_t latency_us; /* with has_client: PLACE_LATENCY_UNKNOWN where nobody knows it */
+	uint32_t latency_us; /* with has_client; PLACE_LATENCY_UNKNOWN if not known */
 	char why[PLACE_MODE_WHY];
 };
 
 /*
- * 0 for each outcome, PLACE_QUEUED too; nothing is given away. -EINVAL for what cannot be
- * (exclusive for a fraction, remote without a device), -ENOMEM.
+ * Chooses without taking anything. 0 for each outcome, PLACE_QUEUED included. -EINVAL for
+ * contradictions (exclusive for a share, remote without a device), -ENOMEM.
  */
 int place_mode_choose(struct place *place, const struct place_wish *wish,
 	struct place_decision *ret_decision, struct error *err);
 
 /*
- * Takes what was decided, all or nothing. ret_tenants: the devices' side, and the tenant's own or
- * PLACE_NONE; both are to be removed. -EINVAL for PLACE_QUEUED; else as place_add.
+ * Takes the decision, all or nothing. ret_tenants: the device half, then the client half or
+ * PLACE_NONE. The caller removes both. -EINVAL for PLACE_QUEUED; else as place_add().
  */
 int place_mode_add(struct place *place, const struct place_decision *decision,
 	uint32_t ret_tenants[static 2], struct error *err);
 
 /*
- * The two halves, read back by place_restore, belong together again: who has to leave leaves with
- * both. -EINVAL where one is not there or belongs to another, -ENOMEM.
+ * Ties two halves that place_restore() put back, so that they are evicted together. -EINVAL: one
+ * does not exist or has another peer. -ENOMEM.
  */
 int place_mode_tie(struct place *place, uint32_t server, uint32_t client, struct error *err);
 
@@ -135,15 +142,15 @@ struct place_paths;
 
 void place_paths_free(struct place_paths *paths);
 void place_paths_enter(struct place *place, uint32_t node);
-/* Before it goes. */
+/* Call before the node is removed. */
 void place_paths_drop(struct place *place, uint32_t node);
 void place_network_free(struct place_networks *networks);
 uint32_t place_network_n(const struct place *place);                      /* the highest number */
 uint32_t place_network_node(const struct place *place, uint32_t network); /* or PLACE_NONE */
-/* -ENOSPC: the server's end is not on that node, or there is too little bandwidth. -EINVAL. */
+/* -ENOSPC: the first end is not on that node, or too little bandwidth is free. -EINVAL. */
 int place_network_fits(
 	const struct place *place, const struct place_spec *spec, uint32_t node, struct error *err);
-/* sign 1: the tenant has come; -1: it goes. */
+/* sign 1: the tenant was added; -1: it is removed. */
 void place_network_count(struct place *place, const struct place_tenant *t, int sign);
 bool place_network_is_taken(const struct place *place, uint32_t node);
 void place_network_drop(struct place *place, uint32_t node);

@@ -11,8 +11,8 @@
 struct network {
 	uint32_t node;
 	uint32_t mbit;
-	uint32_t mbit_taken; /* of it and of those within it; never more than mbit */
-	uint32_t within;     /* number; 0: none */
+	uint32_t mbit_taken; /* by tenants of this device and of those within it; at most mbit */
+	uint32_t within;     /* number of the shared device; 0: none */
 	uint32_t latency_us, n_tenants;
 	enum place_network_kind kind;
 	bool is_used;
@@ -23,7 +23,7 @@ struct place_networks {
 	uint32_t n, n_used, size;
 };
 
-/* Mbit/s that are left of it. */
+/* Free Mbit/s of the network device. */
 uint32_t network_free(const struct place_networks *networks, const struct network *network);
 
 #endif

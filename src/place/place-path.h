@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured between nodes (place-mode.h), for place-path.c and place-mode.c. */
+/* Measurements between nodes (place-mode.h), for place-path.c and place-mode.c. */
 #ifndef PLACE_PLACE_PATH_H
 #define PLACE_PLACE_PATH_H
 
@@ -7,11 +7,14 @@
 
 #include "place/place-internal.h"
 
-/* The other end, which need not be there: it may come, go, and come again by another number. */
+/*
+ * The other node of a measurement, by name. The node may appear, disappear and return with another
+ * number.
+ */
 struct path_end {
 	UT_hash_handle hh;
 	uint32_t n_uses;
-	uint32_t node; /* PLACE_NONE: it is not there */
+	uint32_t node; /* PLACE_NONE: no such node now */
 	char text[];
 };
 
@@ -31,9 +34,9 @@ struct place_paths {
 	uint32_t n_of;
 };
 
-/* What that node has measured itself; n 0: nothing. */
+/* The node's own measurements; n is 0 if it has none. */
 struct path_list paths_of(const struct place *place, uint32_t node);
-/* What the client has measured to the server, else what that has to it; NULL: neither has. */
+/* The client's measurement to the server, else the server's to the client, else NULL. */
 const struct path *path_between(const struct place *place, uint32_t client, uint32_t server);
 
 #endif

@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has to leave so that a tenant fits: the cheapest set of tenants of one node, all of lower
- * priority. Cheaper is, in this order:
+ * Preemption: the cheapest set of victims on one node, all of lower priority, that makes a tenant
+ * fit. Sets are compared in this order, the first difference decides:
+ * - fewer exceeded disruption budgets (none, unless forced)
+ * - lower priority of the highest victim
+ * - fewer victims, then less lost share (permille, over all devices)
+ * - with is_latest_first, the later start of the earliest victim
+ * - the first node
  *
- *   fewer disruption budgets exceeded (none at all, unless forced);
- *   the lower priority of the highest victim;
- *   fewer victims, then less share lost (permille, over all devices);
- *   where told, the later start of the victim that started first;
- *   the first node.
+ * A tenant in two halves (place-mode.h) counts where one half is in the way, and both halves go.
+ * Preemption never frees network bandwidth.
  *
- * Who is there in two halves (place-mode.h) counts where one of them is in the way, and leaves with
- * both. Nobody leaves for the bandwidth of a network.
+ * With `is_graceful` victims become terminating (place_leave()) instead of being removed. The new
+ * tenant is counted at once, so no other tenant takes its place. It may start when all victims are
+ * removed, or when place_is_awaiting() is false. If it gives up, its victims still terminate.
+ * Plans, gangs and reclaiming obey this rule too. A caller that decides for several tenants under
+ * one savepoint removes victims at once, and calls place_linger() for all of them at the end.
+ * Otherwise only the first tenant could use their devices.
  *
- * With `is_graceful` victims are not gone when the newcomer has come, but leaving (place_leave): it
- * is counted in its place at once, so that nobody takes that, and may begin to run when all of them
- * have been removed, or place_is_awaiting says no more. Where it gives up before, they go on
- * leaving. It is a rule like the others, so that plans, gangs and what queues reclaim all obey it.
- * But who decides for several under one mark lets victims go at once and calls place_linger for all
- * of them in the end: else what they leave is closed to all but the first.
+ * Terminating tenants are never victims. Their devices are closed, so that the capacity is promised
+ * once. Their CPU and memory of the node are closed too, except for a tenant that may wait
+ * (can_wait of the spec). So several pods that arrive together do not preempt more than needed. The
+ * caller has subtracted terminating tenants from the budgets.
  *
- * Who is leaving already is no victim again. Its devices are closed, so that nobody is promised
- * what others wait for; and so are the CPU and memory that it has of its node, but for who can wait
- * until it has gone (can_wait of the spec): with many that come at once nobody leaves for what
- * others leave anyhow. From budgets the caller has taken it off.
+ * Every victim is necessary: without any one of them the tenant does not fit. A tenant of priority
+ * 0 preempts nobody. The result is exact up to PLACE_PREEMPT_STEPS tried sets per node and
+ * PLACE_PREEMPT_ALL_STEPS in all; beyond that it is the best found.
  *
- * Nobody leaves in vain: without any one of the victims it does not fit. Of priority 0 nobody
- * preempts. The choice is exact up to PLACE_PREEMPT_STEPS sets tried on a node, and as many as
- * PLACE_PREEMPT_ALL_STEPS in all; beyond that it is the best found by then.
- *
- * The search reads who is on each node (place-held.h) for a bound of the cost, O(nodes + tenants of
- * low priority), and looks at nodes from the lowest bound on until no other can be better. Nothing
- * is changed. Threads: as place.h.
+ * The search computes a lower bound of the cost of each node from place-held.h, in O(nodes +
+ * tenants of low priority). It searches nodes from the lowest bound until no other node can be
+ * better. Nothing changes. Threads: as place.h.
  */
 #ifndef PLACE_PLACE_PREEMPT_H
 #define PLACE_PLACE_PREEMPT_H
@@ -46,17 +45,17 @@
 
 struct holder;
 
-/* How many of the tenants with that `budget` label may still go; without an entry: all. */
+/* How many tenants with that `budget` label may still be evicted; without an entry: all. */
 struct place_budget {
 	uint32_t label, may_go;
 };
 
 /*
- * Other rules than priorities, for place-reclaim.h. rank: who has less goes first; negative:
- * it stays. While sets are tried, leave says whether it may go after those that have left so far,
- * and counts it if so; stay takes that back, in any order. models: of which it may have devices by
- * its queue's limits once those that have left are gone, but for one (or NULL); without it nobody
- * leaves for a limit.
+ * Other rules than priorities, for place-reclaim.h. rank: tenants of lower rank go first; negative:
+ * the tenant stays. While sets are tried, `leave` says whether the tenant may go after those
+ * before, and if so counts it. `stay` undoes that, in any order. models: the models that the
+ * queue's limits allow once the counted tenants except `but` are gone. Without `models` no tenant
+ * goes for a limit.
  */
 struct place_preempt_order {
 	int (*rank)(void *arg, const struct holder *h);
@@ -67,63 +66,63 @@ struct place_preempt_order {
 };
 
 struct place_preempt {
-	const struct place_budget *budgets; /* labels rising */
+	const struct place_budget *budgets; /* labels ascending */
 	uint32_t n_budgets;
 	bool is_forced;                          /* budgets may be exceeded */
 	bool is_latest_first;                    /* by `started` of the spec */
-	bool is_graceful;                        /* victims are told to go, and run on */
+	bool is_graceful;                        /* victims become terminating */
 	const struct place_preempt_order *order; /* NULL: by priority */
 };
 
 struct place_plan {
 	struct place_choice choice;
-	uint32_t *victims, n_victims; /* tenants, rising; with their other halves */
+	uint32_t *victims, n_victims; /* ascending, with their other halves */
 	uint32_t violations;          /* victims beyond their budgets */
-	uint32_t highest;             /* priority (or rank) of a victim */
+	uint32_t highest;             /* highest priority (or rank) of a victim */
 	uint64_t share_lost;
 	bool is_graceful;
-	uint64_t seen; /* of the nodes and of other halves: where that changes the plan is void */
+	uint64_t seen; /* fingerprint of the victims' nodes; a change makes the plan void */
 };
 
 /*
- * Where it fits without that, nobody is a victim. -ENOSPC: nobody's leaving helps, the sentence
- * says why; -EINVAL, -ENOMEM. The plan is done with by place_plan_done; untouched on failure.
+ * The plan has no victims if the tenant fits already. -ENOSPC: no victims help, `err` says why.
+ * -EINVAL, -ENOMEM. On failure *ret_plan is unchanged. The caller frees the plan with
+ * place_plan_done().
  */
 int place_preempt_find(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, struct place_plan *ret_plan, struct error *err);
 
 /*
- * The most, permille, that one device of the node has free, and would have if all of lower priority
- * left it; by priority. Who asks for more has no room there. O(tenants of the node x devices).
+ * For each priority: the largest share, in permille, that one device of the node would have free
+ * without all tenants of lower priority. O(tenants of the node x devices).
  */
 void place_preempt_room(
 	const struct place *place, uint32_t node, uint32_t ret[static SPEC_PRIORITY_MAX + 1]);
 
 /*
- * Whether it would fit on that node if all left that may, whatever budgets say: of a node of which
- * this is false no plan is to be had. O(tenants of the node). -ENOMEM.
+ * 1 if the tenant would fit on the node without all tenants that may go, whatever budgets say. 0:
+ * no plan exists for the node. -ENOMEM. O(tenants of the node).
  */
 int place_preempt_could(struct place *place, const struct place_spec *spec,
 	const struct place_preempt *rules, uint32_t node);
 
 /*
- * Victims go, or are leaving, and it comes; or nothing changes: -ESTALE where the node is not as it
- * was planned.
+ * Removes the victims or makes them terminating, and adds the tenant; or changes nothing. -ESTALE:
+ * the nodes have changed since the plan was made.
  */
 int place_preempt_apply(struct place *place, const struct place_spec *spec,
 	const struct place_plan *plan, uint32_t *ret_tenant, struct error *err);
 
 /*
- * The plan in which those n tenants leave, wherever they are, and it goes to that node; without
- * those without whom it fits there all the same, the last first. Nothing is changed. -ENOSPC: it
- * does not fit there; -ENOMEM. *ret_plan: as place_preempt_find, but for `violations` and
- * `highest`, which are 0.
+ * The plan that evicts these n tenants, on any nodes, and places the spec on `node`. Tenants that
+ * turn out unnecessary are dropped, the last first. Nothing changes. -ENOSPC: the spec does not fit
+ * there. -ENOMEM. The plan is as from place_preempt_find(), but `violations` and `highest` are 0.
  */
 int place_preempt_plan(struct place *place, const struct place_spec *spec, uint32_t node,
 	const uint32_t *tenants, uint32_t n, bool is_graceful, struct place_plan *ret_plan,
 	struct error *err);
 
-/* The budgets' labels rise and are known; 0 or -EINVAL. */
+/* Checks that the budgets' labels exist and ascend: 0 or -EINVAL. */
 int place_preempt_check(
 	const struct place *place, const struct place_preempt *rules, struct error *err);
 

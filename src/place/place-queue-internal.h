@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What queues count, for place-queue.c and place-reclaim.c. Amounts: place-queue.h. */
+/* Counters of queues, for place-queue.c and place-reclaim.c. Amounts: place-queue.h. */
 #ifndef PLACE_PLACE_QUEUE_INTERNAL_H
 #define PLACE_PLACE_QUEUE_INTERNAL_H
 
 #include "place/place-internal.h"
 
-/* [PLACE_MODELS_MAX]: of all models together. */
+/* Index of the sum over all models. */
 #define ALL PLACE_MODELS_MAX
 
 struct queue {
@@ -17,12 +17,12 @@ struct queue {
 
 struct place_queues {
 	uint32_t n;
-	uint32_t looked_at; /* while they are set: the one that is, n between them */
-	uint64_t models;    /* bits: those that one has a quota or a limit of */
+	uint32_t looked_at; /* during place_queue_set(): the queue under check, or n */
+	uint64_t models;    /* bits: models with a quota or limit in any queue */
 	struct queue queue[];
 };
 
-/* What it has, or would have, of each of its devices; and of all together. */
+/* The share that the tenant takes of each device, and of all devices together. */
 static inline uint32_t queue_share(const struct place *place, const struct place_spec *spec)
 {
 	return spec->is_exclusive ? place->config.share_factor : spec->share;
@@ -33,7 +33,7 @@ static inline uint64_t queue_asked(const struct place *place, const struct place
 	return (uint64_t)queue_share(place, spec) * spec->count;
 }
 
-/* Beyond its quota, of all or of the model, if what has left is not counted; gone: [ALL + 1]. */
+/* Use beyond the quota, of all models or of this one. gone: use to subtract, [ALL + 1]. */
 static inline int64_t queue_beyond(const struct queue *q, const uint64_t *gone, uint32_t model)
 {
 	int64_t most = (int64_t)(q->used[ALL] - gone[ALL]) - (int64_t)q->quota[ALL];
@@ -44,13 +44,13 @@ static inline int64_t queue_beyond(const struct queue *q, const uint64_t *gone, 
 	return most;
 }
 
-/* If what has left is not counted there is not room for so much of that model. */
+/* Whether the limit refuses that much more of the model. gone: use to subtract. */
 static inline bool queue_is_full(
 	const struct queue *q, const uint64_t *gone, uint32_t model, uint64_t asked)
 {
 	return asked > q->limit[model] || q->used[model] - gone[model] > q->limit[model] - asked;
 }
 
-extern const uint64_t queue_nothing[ALL + 1]; /* nobody has left */
+extern const uint64_t queue_nothing[ALL + 1]; /* all zero */
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues: who is guaranteed how much of the devices, and who may borrow what others leave idle. A
- * tree; tenants belong to its leaves, and what they have counts for all queues above. Used by
- * place_add and place_remove through the spec's `queue`, so taking back is right by itself. Limits
- * hold for every tenant that is placed or resized: devices of models of which a queue may have no
- * more are none for it. Quotas are asked for by place_queue_admit; what others have borrowed of
- * them place-reclaim.h has back.
+ * Queues: guarantees of device share, and borrowing of what other queues leave idle. Queues form a
+ * tree. Tenants belong to leaves, and their use counts for all queues above.
  *
- * Amounts are permille of devices, summed over all devices of a tenant; who has a device alone has
- * all that may be given away of it (place_config's share_factor). Queues have numbers from 1
- * in the order in which they are given. Threads: as place.h.
+ * place_add() and place_remove() count through the spec's `queue`, so rollbacks are right by
+ * themselves. Limits hold for each tenant that is added or resized: models at a queue's limit do
+ * not exist for its tenants. place_queue_admit() checks quotas, and place-reclaim.h reclaims what
+ * other queues have borrowed.
+ *
+ * Amounts are permille of devices, summed over all devices of a tenant. A tenant with a whole
+ * device uses place_config's share_factor. Queue numbers begin at 1, in the given order. Threads:
+ * as place.h.
  */
 #ifndef PLACE_PLACE_QUEUE_H
 #define PLACE_PLACE_QUEUE_H
@@ -30,61 +31,62 @@ struct place_queue_model {
 };
 
 struct place_queue_info {
-	const char *name, *parent; /* parent: "" is none */
+	const char *name, *parent; /* parent: "" for none */
 	uint64_t quota;            /* guaranteed */
-	uint64_t limit;            /* with what is borrowed; or PLACE_UNLIMITED */
-	uint32_t weight; /* of two that borrow, twice the weight may borrow twice as much; 1.. */
-	const struct place_queue_model *models; /* others are bounded by quota and limit alone */
+	uint64_t limit;            /* with borrowed share; or PLACE_UNLIMITED */
+	uint32_t weight;           /* from 1; twice the weight may borrow twice as much */
+	const struct place_queue_model *models; /* other models: quota and limit only */
 	uint32_t n_models;
 };
 
 /*
- * These are the queues from now on; tenants that are there are counted. Refused in words, nothing
- * changed: parents that are unknown or lead back, quotas of children that together are above their
- * parent's, quotas above limits, those of a model above that of all, names given twice (-EINVAL); a
- * queue with tenants that would get another number or children (-EBUSY). *ret_at, unless it is
- * NULL: the one that is refused, n where it is none of them. O(queues + tenants).
+ * Replaces all queues and counts present tenants. -EINVAL: unknown or circular parents, quotas of
+ * children above the parent's, a quota above the limit, a model's quota above that of all, a name
+ * twice. -EBUSY: a queue with tenants would change its number or get children, or a savepoint is
+ * open. On failure nothing changes. *ret_at, unless NULL: the refused queue, or n. O(queues +
+ * tenants).
  */
 int place_queue_set(struct place *place, const struct place_queue_info *queues, uint32_t n,
 	uint32_t *ret_at, struct error *err);
 uint32_t place_queue_n(const struct place *place);
 uint32_t place_queue_find(const struct place *place, const char *name); /* or 0 */
-/* What the tenants of the queue and below have; model PLACE_NONE: of all. */
+/* Use by the tenants of the queue and of all queues below. Model PLACE_NONE: of all models. */
 uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t model);
 
 enum place_admission {
-	/* It is guaranteed: what others have borrowed may be reclaimed, of the limits above too. */
+	/* Guaranteed: borrowed share may be reclaimed, also for the limits of queues above. */
 	PLACE_ADMIT_NOW,
-	PLACE_ADMIT_BORROW, /* it is idle */
+	PLACE_ADMIT_BORROW, /* idle share covers it */
 	PLACE_ADMIT_WAIT,
 	PLACE_ADMIT_NEVER, /* more than the queue may ever have */
 };
 
 struct place_verdict {
 	enum place_admission admission;
-	uint64_t models; /* of which this is true: for the spec's `models`; 0: no device is asked */
+	/* for which `admission` holds, within spec->models; 0: no device is requested */
+	uint64_t models;
 	char why[256];
 };
 
 /*
- * Whether a tenant of spec->queue may be placed. Of several models the one that is most willing
- * decides; who asks for several devices may borrow what all of them together have idle. -EINVAL: no
- * such queue, one that is no leaf, a bad spec. O(models x depth), and for a model against which a
- * limit stands O(queues x models x depth^2).
+ * Whether a tenant of spec->queue may be placed. With several models the best admission counts. A
+ * tenant of several devices may borrow the idle share of several models together. -EINVAL: no such
+ * queue, no leaf, an invalid spec. O(models x depth); with a limit reached O(queues x models x
+ * depth^2).
  */
 int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	struct place_verdict *ret_verdict, struct error *err);
 
 /*
- * Whether tenants that belong together may be placed, all of them: as the least willing is admitted
- * when those before it are there, in the order given, each as the most willing of its models.
+ * Whether all members may be placed. The worst admission counts, each member judged after those
+ * before it, in the given order.
  */
 int place_queue_admit_all(struct place *place, const struct place_spec *members, uint32_t n,
 	struct place_verdict *ret_verdict, struct error *err);
 
 /*
- * Whose turn it is: a's before b's where a has less beyond its quota by its weight (below the quota
- * counts as less), the first of equals.
+ * Order of queues: `a` comes first if it has less use beyond its quota, divided by its weight. Use
+ * below the quota is negative. Of equals the lower number comes first.
  */
 bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b);
 
@@ -92,21 +94,21 @@ bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b);
 
 struct place_queues;
 
-/* The models that any queue has a quota or a limit of: bits. */
+/* The models that any queue has a quota or a limit of, as bits. */
 uint64_t place_queues_name(const struct place *place);
 void place_queue_free(struct place_queues *queues);
-/* Tenants may belong to it: there is such a queue, with none below. 0, also for none; -EINVAL. */
+/* Whether tenants may belong to the queue: 0 for a leaf and for 0, else -EINVAL. */
 int place_queue_check(const struct place *place, uint32_t queue, struct error *err);
-/* Of the models that are asked those of which the limits leave it all that it asks. */
+/* The requested models for which all limits allow the whole request. */
 uint64_t place_queue_models(const struct place *place, const struct place_spec *spec);
-/* Its models become those, and it asks for no queue any more: -ENOSPC where there are none. */
+/* Reduces the spec's models to those and clears its queue. -ENOSPC: no model is left. */
 int place_queue_narrow(const struct place *place, struct place_spec *spec, struct error *err);
-/* -ENOSPC: a limit stands against that model, or against the tenant with that share. */
+/* -ENOSPC: a limit refuses that model, or the tenant with the new share. */
 int place_queue_allows(const struct place *place, const struct place_spec *spec, uint32_t model,
 	struct error *err);
 int place_queue_allows_share(
 	const struct place *place, const struct place_tenant *t, uint32_t share, struct error *err);
-/* sign 1: the tenant has come; -1: it goes. */
+/* sign 1: the tenant was added; -1: it is removed. */
 void place_queue_count(struct place *place, const struct place_tenant *t, int sign);
 
 #endif

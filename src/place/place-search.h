@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the best node without looking at each: best first, by bounds (place-bounds.h). A decision
- * takes the most promising part of the class's columns apart until a node's own score is no less
- * than what anything else promises. Bounds know nothing of whom a tenant would rather not meet
- * (place-apart.h): where each of the nodes with room has somebody, all of them are counted before
- * the fewest are searched for.
+ * Finds the best node without scoring each node. A best-first search repeatedly expands the most
+ * promising part of the class's columns of bounds (place-bounds.h). It ends when a node's own score
+ * is at least every remaining bound. Bounds ignore preference conflicts (place-apart.h). If every
+ * node with capacity has conflicts, the search counts them on all of these nodes before it looks
+ * for the fewest.
  */
 #ifndef PLACE_PLACE_SEARCH_H
 #define PLACE_PLACE_SEARCH_H

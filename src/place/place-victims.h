@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Those who leave while several come under one mark: what they leave is for all who come, and in
- * the end those stay without whom all that have come fit. All of it while that mark is open. Owned
- * by the caller, zero to begin with. Threads: as place.h.
+ * Victims for several tenants under one savepoint. All new tenants may use what the victims free.
+ * At the end, victims whose removal turns out unnecessary return. The savepoint stays open all the
+ * time. The caller owns the struct, zero at first. Threads: as place.h.
  */
 #ifndef PLACE_PLACE_VICTIMS_H
 #define PLACE_PLACE_VICTIMS_H
@@ -11,7 +11,7 @@
 
 struct place_victim {
 	uint32_t tenant;
-	struct place_tenant was; /* before it left */
+	struct place_tenant was; /* before its removal */
 };
 
 struct place_victims {
@@ -19,25 +19,24 @@ struct place_victims {
 	uint32_t n, size;
 };
 
-/* They leave now (the tenants of a plan, with their other halves). -ENOMEM. */
+/* Removes the tenants of a plan, with their other halves. -ENOMEM. */
 int place_victims_leave(
 	struct place_victims *victims, struct place *place, const uint32_t *tenants, uint32_t n);
 
-/* How many have left that count for the budget with that label: of two halves one does. */
+/* Number of victims that count for the budget with that label; two halves count once. */
 uint32_t place_victims_of_budget(const struct place_victims *victims, uint32_t label);
 
 /*
- * Those beside whom all who have come fit all the same are back, as they were and under their
- * numbers, and no victims any more: those of the highest priority first, two halves together or not
- * at all. -ENOMEM.
+ * Puts unnecessary victims back, as before and under their numbers, and drops them from the list.
+ * High priorities return first, two halves together or not at all. -ENOMEM.
  */
 int place_victims_spare(struct place_victims *victims, struct place *place);
 
-/* All of them run on for a while (place_linger). -ENOSPC: more than any machine has; -ENOMEM. */
+/* Puts all victims back as terminating (place_linger()). -ENOSPC: sums overflow; -ENOMEM. */
 int place_victims_linger(
 	const struct place_victims *victims, struct place *place, struct error *err);
 
-/* Their numbers, rising; the caller's. NULL: out of memory. */
+/* Their numbers, ascending; the caller frees them. NULL: out of memory. */
 uint32_t *place_victims_numbers(const struct place_victims *victims);
 
 void place_victims_done(struct place_victims *victims);
