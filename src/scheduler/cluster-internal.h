@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster's own structs, for its files and for those that decide. See cluster.h. */
+/* The structs of the cluster, for the files cluster-*.c and decide*.c. See cluster.h. */
 #ifndef SCHEDULER_CLUSTER_INTERNAL_H
 #define SCHEDULER_CLUSTER_INTERNAL_H
 
@@ -20,95 +20,99 @@
 struct cnode {
 	UT_hash_handle hh;
 	char *name;
-	bool is_there; /* the Node */
-	bool has_gpus; /* its GPUNode */
+	bool is_there; /* the Node object exists */
+	bool has_gpus; /* its GPUNode object exists */
 	struct gpunode gpus;
-	uint32_t at; /* of the place; PLACE_NONE */
-	/* divvyd's Lease, by our own clock since the object last changed. */
+	uint32_t at; /* node of the placement model; PLACE_NONE */
+	/* divvyd's Lease, timed by our own clock since the object last changed. */
 	bool has_lease, is_stale;
 	char renewed[40];
 	uint64_t lease_seen_ns, lease_duration_ns;
-	struct cpod *pods;   /* with that node, bound or assumed */
-	struct cpod *served; /* on others, with devices of this one */
+	struct cpod *pods;   /* pods on that node, bound or assumed */
+	struct cpod *served; /* pods on other nodes that use devices of this one */
 	uint32_t
-		network[GPUNODE_NETWORKS_MAX]; /* numbers of the place, as gpus has them; 0: none */
+		/* The placement model's numbers of the networks in `gpus`; 0: none. */
+		network[GPUNODE_NETWORKS_MAX];
 	uint32_t *orphans, n_orphans,
-		orphans_room; /* tenants that no pod that is there accounts for */
-	uint32_t cpu_all;     /* as the place was told */
+		orphans_room; /* Tenants of the GPUNode that belong to no known pod. */
+	uint32_t cpu_all;     /* as given to the placement model */
 	uint64_t memory_all;
 };
 
 struct cpod {
 	UT_hash_handle hh;
-	struct cpod *prev, *next; /* of its node */
-	char *key;                /* namespace/name; ns and name point to copies */
+	struct cpod *prev, *next; /* pods of one node */
+	char *key;                /* namespace/name; ns and name are copies */
 	char *ns, *name, *uid;
 	enum cpod_state state;
-	struct cnode *node;   /* NULL: none */
-	struct cnode *server; /* whose devices it has over the network; NULL: its own node's */
-	struct cpod *sprev, *snext; /* of that */
-	json_t *json;               /* while it waits */
+	struct cnode *node;         /* NULL: none */
+	struct cnode *server;       /* node of its devices if that is another node; else NULL */
+	struct cpod *sprev, *snext; /* pods of one server */
+	json_t *json;               /* while the pod waits */
 	struct given given;
 	struct tenancy asked;
-	struct error refusal; /* of what it asks; code 0: none */
+	struct error refusal; /* why its requested keys are refused; code 0: they are not */
 	char group[SPEC_GROUP + 64];
 	uint64_t created_ns;
 	int64_t priority;
 	uint32_t cpu_milli;
 	uint64_t memory_bytes;
 	bool is_ours, is_deleting;
-	bool is_done;        /* it has Succeeded */
-	bool is_ready;       /* its condition says so */
-	bool is_accepted;    /* bound before who leads now did */
-	bool has_wish;       /* to be looked at */
-	json_t *running;     /* annotations that are due as it runs; NULL: none */
-	uint64_t denied;     /* what was last denied it, as a hash; 0: nothing */
-	bool is_told;        /* to leave for somebody */
-	uint64_t told_ns;    /* when it was last asked to */
-	uint64_t give_up_ns; /* while it holds its place: until when */
-	uint32_t n_gone;     /* of its tenants, while victims are looked for */
-	/* That it belongs to, since cluster_settle(); NULL: none, or none that is known yet. */
+	bool is_done;        /* phase Succeeded */
+	bool is_ready;       /* condition Ready is True */
+	bool is_accepted;    /* bound before the present leader began */
+	bool has_wish;       /* look_at_wishes() must check the pod */
+	json_t *running;     /* annotations to write now that the pod runs; NULL: none */
+	uint64_t denied;     /* hash of the last refusal of a resize request; 0: none */
+	bool is_told;        /* evicted for another pod, and still counted */
+	uint64_t told_ns;    /* when the last eviction was sent */
+	uint64_t give_up_ns; /* nominated or reserved: until when */
+	uint32_t n_gone;     /* number of its tenants in the set of victims under trial */
+	/* The pod's queue as of cluster_settle(); NULL: none, or not known yet. */
 	const struct cqueue *queue;
-	/* Since when it asks back what its queue is guaranteed, and when it takes it; 0: not. */
+	/*
+	 * When the pod began to reclaim its queue's guarantee, and when it may evict; 0: it does
+	 * not.
+	 */
 	uint64_t reclaims_ns, reclaim_at_ns;
-	bool is_reclaimed; /* told to leave for another queue */
-	struct cgroup *in; /* its group, or NULL */
+	bool is_reclaimed; /* evicted for another queue's guarantee */
+	struct cgroup *in; /* its gang, or NULL */
 	struct cpod *gprev, *gnext;
-	/* One of each container at most, and of who has devices elsewhere what it is here. */
+	/* One tenant per container at most, and the client half of a remote pod. */
 	uint32_t tenants[GIVEN_CONTAINERS_MAX + 1];
-	/* Of each tenant: its number among the given; PLACE_NONE: it has no devices. */
+	/* For each tenant the index of its container in `given`; PLACE_NONE: it has no devices. */
 	uint32_t containers[GIVEN_CONTAINERS_MAX + 1];
 	uint32_t n_tenants;
-	char why[PLACE_MODE_WHY]; /* why there, as decided last; "" */
-	/* The scheduler has decided about it: its status.nominatedNodeName reserves nothing. */
+	char why[PLACE_MODE_WHY]; /* reason for the last choice of devices; "" */
+	/* A later decision made status.nominatedNodeName void: it reserves nothing. */
 	bool is_nomination_void;
-	uint32_t n_refused;     /* Bindings in a row that the API server refused */
-	char *refused;          /* the last of them, as a sentence; NULL: none */
-	uint64_t preempt_at_ns; /* until then it preempts no pod */
-	char *kept_by;          /* pod (a key) whose reservation it waited for last; or NULL */
-	char *kept_text;        /* that pod's Binding was refused, as a sentence; or NULL */
+	uint32_t n_refused;     /* refused Bindings in a row */
+	char *refused;          /* the API server's last refusal, a sentence; NULL: none */
+	uint64_t preempt_at_ns; /* the pod preempts no other pod before then */
+	char *kept_by;          /* key of the pod whose reservation it last waited for; NULL */
+	char *kept_text;        /* sentence that this pod's Binding was refused; NULL */
 };
 
 struct cgroup {
 	UT_hash_handle hh;
-	char *key;         /* as cpod.group */
-	struct cpod *pods; /* not over */
+	char *key;         /* as in cpod.group */
+	struct cpod *pods; /* members that have not ended */
 };
 
 struct cbudget {
 	UT_hash_handle hh;
 	char *key; /* namespace/name */
 	char *ns;
-	struct arena arena; /* of the selector */
+	struct arena arena; /* memory of the selector */
 	struct selector selector;
 	int64_t may_go;
-	json_t *going; /* status.disruptedPods: may_go is without these */
-	int64_t gone;  /* of those that may go, while victims are looked for */
+	json_t *going; /* status.disruptedPods, which may_go has subtracted already */
+	int64_t gone;  /* evicted pods not yet subtracted, and victims under trial */
 };
 
 #define CQUEUE_MODELS_MAX 16u
 
-/* Amounts are 1/1000 of devices, as place/place-queue.h has them. */
+/* Amounts are 1/1000 of devices, as in place/place-queue.h. */
 struct cqueue_terms {
 	char parent[SPEC_LABEL]; /* "": none */
 	uint64_t quota, limit, grace_ns;
@@ -122,28 +126,29 @@ struct cqueue_terms {
 struct cqueue {
 	char name[SPEC_LABEL], policy[SPEC_GROUP];
 	struct cqueue_terms terms;
-	uint32_t number;      /* of the place; 0: it was refused */
-	struct error refusal; /* then; code 0: none */
+	uint32_t number;      /* in the placement model; 0: refused */
+	struct error refusal; /* reason of the refusal; code 0: none */
 };
 
 struct cpolicy {
 	UT_hash_handle hh;
 	char *name;
-	struct arena arena; /* of the selectors and texts */
+	struct arena arena; /* memory of selectors and texts */
 	struct selector selector, pods;
 	bool is_selecting, has_queue, is_of_pods, is_remote_denied;
-	struct texts namespaces, spaces, classes, models; /* spaces: of labels */
-	int64_t highest_priority;                         /* INT64_MAX: any */
-	char queue[SPEC_LABEL]; /* its name; "": each namespace has one of its own name */
+	struct texts namespaces, spaces, classes, models; /* spaces: label spaces */
+	int64_t highest_priority;                         /* INT64_MAX: no limit */
+	char queue[SPEC_LABEL]; /* its name; "": each namespace has a queue of its own name */
 	struct cqueue_terms terms;
-	uint64_t total_milli, total_bytes; /* UINT64_MAX: any */
-	uint32_t overcommit;               /* of total_milli for opportunistic tenants, 1/1000 */
-	struct error refusal;              /* of a selector; code 0: none */
-	json_t *spec, *status;             /* status: as the API has it */
+	uint64_t total_milli, total_bytes; /* UINT64_MAX: no limit */
+	/* limit for opportunistic tenants, 1/1000 of total_milli */
+	uint32_t overcommit;
+	struct error refusal;  /* of a selector; code 0: none */
+	json_t *spec, *status; /* status as last seen in the API */
 	int64_t generation;
 };
 
-struct ctext { /* by namespace: its dialects */
+struct ctext { /* dialects of a namespace, by its name */
 	UT_hash_handle hh;
 	char *key, *value;
 };
@@ -157,92 +162,97 @@ struct cluster {
 	struct cgroup *groups;
 	struct cgroup_object *group_objects;
 	struct cbudget *budgets;
-	struct cpolicy *policies; /* by name */
+	struct cpolicy *policies; /* sorted by name */
 	struct cqueue *queues;
 	uint32_t n_queues;
-	const struct cqueue **by_queue; /* by the place's number, from 1 */
+	const struct cqueue **by_queue; /* by the placement model's number, from 1 */
 	uint32_t n_by_queue;
-	uint32_t overcommit; /* of device memory: the greatest of all policies and nodes, 1/1000 */
-	bool is_unsettled;   /* what policies say is to be looked at again */
-	bool has_spaces;     /* and labels with it */
+	uint32_t overcommit; /* greatest memory overcommit of all policies and nodes, 1/1000 */
+	bool is_unsettled;   /* cluster_settle() must evaluate the policies again */
+	bool has_spaces;     /* label spaces must be evaluated again too */
 	struct ctext *dialects;
 	uint32_t n_holding, n_offered;
-	uint32_t n_serving;      /* nodes that serve their devices to others */
-	struct cnode **by_place; /* by the place's node */
+	uint32_t n_serving;      /* nodes that serve their devices to other nodes */
+	struct cnode **by_place; /* by node of the placement model */
 	uint32_t by_place_room;
-	struct cpod **by_tenant; /* NULL: an orphan's */
+	struct cpod **by_tenant; /* NULL for orphans */
 	uint32_t by_tenant_room;
 	uint64_t now_ns, real_ns;
-	uint64_t epoch; /* the newest that a node has seen */
+	uint64_t epoch; /* greatest epoch in any GPUNode's status */
 	bool has_news;
-	uint32_t n_opened; /* devices, since that was asked last */
+	uint32_t n_opened; /* devices that began to accept tenants since cluster_take_opened() */
 };
 
 /* ---- cluster-node.c ---- */
 
-struct cnode *cnode_get(struct cluster *c, const char *name); /* made when missing; NULL: -ENOMEM */
+/* creates a missing one; NULL: -ENOMEM */
+struct cnode *cnode_get(struct cluster *c, const char *name);
 struct cnode *cnode_find(struct cluster *c, const char *name);
-/* The one with that uid which is on it, or served by it; NULL. */
+/* The pod with that uid on the node, or with devices of the node; NULL. */
 struct cpod *cnode_pod(const struct cnode *node, const char *uid);
-void cnode_release(struct cluster *c, struct cnode *node); /* when nothing speaks of it any more */
+/* Frees the node if no object and no pod refers to it. */
+void cnode_release(struct cluster *c, struct cnode *node);
 void cnode_free(struct cluster *c, struct cnode *node);
-/* Devices, tenants and capacities as they are now. err: why the node cannot be taken in. */
+/*
+ * Enters the node into the placement model anew, with devices, tenants and capacities. err: why the
+ * model refuses the node.
+ */
 int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err);
-/* Its tenants leave the place for a moment, and are counted there again. */
+/* Take all tenants of the node out of the placement model, and put them back. */
 void cnode_uncount(struct cluster *c, struct cnode *node);
 int cnode_count(struct cluster *c, struct cnode *node);
-/* Capacities and its rack alone. */
+/* Updates capacities and rack only. */
 int cnode_refresh(struct cluster *c, struct cnode *node);
 int cluster_set_gpus(struct cluster *c, json_t *json, struct error *err);
 int cluster_set_lease(struct cluster *c, json_t *json);
 
 /* ---- cluster-tenant.c ---- */
 
-/* Its tenants in the place are what its given keys and its node say. */
+/* Puts the pod's tenants into the placement model, by its assigned keys and its node's GPUNode. */
 int cpod_restore(struct cluster *c, struct cpod *pod);
 void cpod_drop(struct cluster *c, struct cpod *pod);
 void cluster_drop(struct cluster *c, uint32_t tenant);
 int cluster_note_tenant(struct cluster *c, uint32_t tenant, struct cpod *pod);
-/* One that it does not ask for any more counts as a main container. */
+/* A container without a request counts as a main container. */
 enum manifest_kind cpod_kind(const struct cpod *pod, const char *container);
 /*
- * What is kept for the containers that were given, or would be, that; an entry for each, which
- * borrows from `given`. NULL: no memory.
+ * Stages of the containers in `given`, one entry each; they borrow from `given`. The caller frees
+ * them. NULL: no memory.
  */
 struct stage *cpod_stages(
 	const struct cluster *c, const struct cpod *pod, const struct given *given);
 /*
- * Its tenants hold what is kept for that, on the devices that they have: all of them, or none. A
- * negative, and `why`.
+ * Resizes the pod's tenants to `given` on their present devices, all or nothing. -errno: `why` has
+ * the reason.
  */
 int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, struct buf *why);
-/* Whether all that is kept for them has its tenant. */
+/* Whether all stages that keep capacity have a tenant. */
 bool cpod_is_whole(const struct cluster *c, const struct cpod *pod);
 int orphans_restore(struct cluster *c, struct cnode *node);
-/* It is that container's from now on. */
+/* Notes that the tenant belongs to that container of the pod. */
 int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32_t container);
 void orphans_drop(struct cluster *c, struct cnode *node);
 
 /*
- * A container's wish as the place takes it, without CPU and memory of the node. -EAGAIN: no model
- * that is there will do. i: PLACE_NONE of a pod that asks for no share.
+ * The request of container i as a spec of the placement model, without CPU and memory of the node.
+ * i is PLACE_NONE for a pod without devices. -EAGAIN: no known model fits.
  */
 int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct place_spec *ret);
 
-/* Labels that it alone has named are forgotten. */
+/* Frees labels of the placement model that only this pod uses. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod);
 
 /* ---- cluster-refusal.c ---- */
 
 void cpod_free_refusal(struct cpod *pod);
-/* The pod, or a member of its group, was refused a Binding, and preempts no pod for now. */
+/* Whether a refused Binding of the pod, or of a member of its gang, still forbids preemption. */
 bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod);
-/* Its reservation on that node keeps `pod` off; for decide_explain(). */
+/* Notes the first pod with a reservation on that node as the one that `pod` waits for. */
 void cpod_note_keeper(struct cpod *pod, const struct cnode *node);
 void cpod_forget_keeper(struct cpod *pod);
 /*
- * Appends what refused Bindings have to do with its wait: its own while that counts, and
- * `kept_text` of its keeper's; NULL: none.
+ * Appends how refused Bindings prolong the pod's wait: its own refusal while that counts, and
+ * `kept_text` (NULL: none) about the pod that it waited for.
  */
 void cpod_explain_refusal(
 	const struct cluster *c, const struct cpod *pod, const char *kept_text, struct buf *why);
@@ -252,20 +262,20 @@ void cpod_explain_refusal(
 int cluster_set_group(struct cluster *c, int kind, const json_t *json);
 int cluster_remove_group(struct cluster *c, int kind, const char *ns, const char *name);
 void cluster_free_groups(struct cluster *c);
-/* What the object that it names says of its group's size. */
+/* Sets the size of the pod's gang from the PodGroup that the pod names. */
 void cpod_size_group(const struct cluster *c, struct cpod *pod);
 
 /* ---- cluster-remote.c ---- */
 
-/* Where its devices are. */
+/* The node of the pod's devices. */
 struct cnode *cpod_devices_node(const struct cpod *pod);
-/* Its server is what its given keys say. -ENOMEM. */
+/* Sets the pod's server from its assigned keys. -ENOMEM. */
 int cpod_find_server(struct cluster *c, struct cpod *pod);
-/* It has none any more. */
+/* Removes the pod from its server. */
 void cpod_leave_server(struct cluster *c, struct cpod *pod);
-/* The node's network devices and what it has measured, into the place. */
+/* Adds the node's network devices and measurements to the placement model. */
 int cnode_add_networks(struct cluster *c, struct cnode *node);
-/* What its devices' end takes of the network, as it was granted. */
+/* Sets network devices and bandwidth of the device half, as assigned. */
 void cpod_network(const struct cluster *c, const struct cpod *pod, const struct given_container *g,
 	struct place_spec *spec);
 
@@ -274,9 +284,9 @@ void cpod_network(const struct cluster *c, const struct cpod *pod, const struct 
 int cluster_set_budget(struct cluster *c, json_t *json);
 int cluster_remove_budget(struct cluster *c, const char *ns, const char *name);
 void cluster_free_budgets(struct cluster *c);
-/* Who was told to leave, and of whom the budgets do not know yet, is counted: before a search. */
+/* Counts evicted pods that the budgets have not subtracted yet; call before each search. */
 void cluster_recount_gone(struct cluster *c);
-/* Whether its disruption budgets let it go after those that have gone. */
+/* Whether the pod's disruption budgets allow its eviction after those counted. */
 bool cluster_may_go(struct cluster *c, const struct cpod *pod);
 void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
 
@@ -285,39 +295,44 @@ void cluster_count_gone(struct cluster *c, const struct cpod *pod, int sign);
 int cluster_set_policy(struct cluster *c, json_t *json);
 int cluster_remove_policy(struct cluster *c, const char *name);
 void cluster_free_policies(struct cluster *c);
-/* Whether its namespace's policies let it be placed, with all that is granted by now. */
+/*
+ * Whether the policies of the pod's namespace allow its request beside all present grants. Else
+ * `why` has the reason.
+ */
 bool cluster_allows(struct cluster *c, const struct cpod *pod, struct buf *why);
 bool cluster_allows_model(const struct cluster *c, const char *ns, const char *model);
 bool cluster_allows_remote(const struct cluster *c, const char *ns); /* devices of other nodes */
-/* The same for what a pod that runs would be given instead of what it has. */
+/* The same for a running pod that would get `given` instead of its present grant. */
 bool cluster_has_room_for(
 	struct cluster *c, const struct cpod *pod, const struct given *given, struct buf *why);
 
-/* What a pod has of its namespace's share and memory at most, while all of it runs. */
+/* Greatest use of share and memory by a pod at one time, as its namespace's total counts it. */
 struct usage {
 	uint64_t milli, bytes;
-	uint64_t firm; /* of milli: what is not opportunistic */
+	uint64_t firm; /* part of milli that is not opportunistic */
 };
 struct usage cpod_usage(const struct cpod *pod, const struct given *given);
 
-/* Whether it speaks of that namespace. */
+/* Whether the policy applies to that namespace. */
 bool cpolicy_selects(const struct cluster *c, const struct cpolicy *policy, const char *ns);
-/* A namespace, or its labels, have changed. */
+/* Call when a namespace or its labels changed. */
 void cluster_note_namespace(struct cluster *c);
-/* One of the namespace's policies names that space. */
+/* Whether a policy of the namespace names that label space. */
 bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str space);
 
-/* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. UINT64_MAX: neither. */
+/* A number or text, 2.5 or "2.5", in 1/1000. UINT64_MAX: neither. */
 uint64_t cpolicy_milli(const json_t *value);
 
 /* ---- cluster-memory.c ---- */
 
 uint32_t cluster_greatest_overcommit(const struct cluster *c);
-/* What the place counts of it, since cluster_settle(). */
+/*
+ * Bytes that the placement model counts for such memory, with the overcommit of cluster_settle().
+ */
 uint64_t cluster_counted_bytes(
 	const struct cluster *c, enum spec_memory_policy policy, uint64_t bytes);
 
-/* n containers of a pod, in its order, that would come to a device, after some have gone. */
+/* n containers of a pod, in order, that a device would get after some pods are gone. */
 struct memory_wish {
 	const char *ns;
 	const struct tenancy_container *container[GIVEN_CONTAINERS_MAX];
@@ -328,33 +343,36 @@ struct memory_wish {
 
 bool cluster_has_memory(const struct cluster *c, const struct cnode *node,
 	const struct gpunode_device *device, const struct memory_wish *wish);
-/* For a pod that runs, with that instead of what it has. */
+/* The same for a running pod that would get `then` instead of its present grant. */
 bool cluster_has_memory_for(
 	const struct cluster *c, const struct cpod *pod, const struct given *then);
 
 /* ---- cluster-queue.c ---- */
 
-/* What a policy's `queue` says; what is no such value is as if nothing were said. */
+/* Reads a policy's `queue`; invalid values count as absent. */
 void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret);
-/* The queue that it belongs to is found; false: as it was. */
+/* Sets the pod's queue. false: it is the same as before. */
 bool cpod_find_queue(struct cluster *c, struct cpod *pod);
-/* Whether its queue takes anybody; when there was no room, what of its quota is against it. */
+/*
+ * Whether the pod's queue accepts tenants. cluster_queue_explain() adds the quota or limit that
+ * keeps the pod waiting.
+ */
 bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct buf *why);
 void cluster_queue_explain(struct cluster *c, const struct cpod *pod, struct buf *why);
-/* Its number in the place; 0: none. */
+/* The queue's number in the placement model; 0: none. */
 uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod);
 
 /* ---- cluster.c ---- */
 
-/* Its name, and with it its group, is read again. */
+/* Sets the pod's group name anew and joins that gang. */
 int cpod_find_group(struct cluster *c, struct cpod *pod);
 
-/* Its state; what holds its place is counted. */
+/* Sets the state and counts nominated pods and reservations. */
 void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state);
-/* It was told to leave, or need not any more. */
+/* Marks the pod as evicted, or as spared. */
 int cpod_tell(struct cluster *c, struct cpod *pod, bool is_told);
 
-/* Moves it between nodes' lists; NULL: to none. */
+/* Moves the pod between the lists of nodes; NULL: to no list. */
 void cpod_move(struct cluster *c, struct cpod *pod, struct cnode *node);
 const char *cluster_dialects(const struct cluster *c, const char *ns);
 const struct pod *cpod_view(const struct cluster *c, const struct cpod *pod);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One attempt to place a pod: what its files share. */
+/* One attempt to place a pod, for the files decide*.c. */
 #ifndef SCHEDULER_DECIDE_INTERNAL_H
 #define SCHEDULER_DECIDE_INTERNAL_H
 
@@ -11,107 +11,125 @@ struct attempt {
 	struct cluster *cluster;
 	struct cpod *pod;
 	struct fit *fit;
-	const struct spec *asked; /* of the container under way; NULL: no device */
-	bool *avoided;            /* nodes of the place that have been tried in vain */
+	const struct spec *asked; /* of the container under decision; NULL: no device */
+	/* nodes of the placement model that a container of the pod does not fit */
+	bool *avoided;
 	uint32_t n_avoided;
 	struct place_choice choice[GIVEN_CONTAINERS_MAX];
 	uint32_t taken[GIVEN_CONTAINERS_MAX], of[GIVEN_CONTAINERS_MAX]; /* tenants; containers */
 	uint32_t n_taken;
-	struct decide_victims *victims; /* NULL: nobody has to leave */
-	uint32_t n_victims;             /* of them, those who were there before */
-	bool is_together; /* others are decided with it: who leaves does so when all have been */
-	struct buf *asked_back; /* of whom */
-	bool is_budget_kept;    /* somebody might have left for it, but for a disruption budget */
-	bool may_be_remote;     /* devices of other nodes will do */
-	/* What the engine chose then; with has_client the tenant that it is on its own node. */
+	struct decide_victims *victims; /* NULL: no preemption */
+	uint32_t n_victims;             /* victims of earlier attempts */
+	/* part of a gang: victims become terminating at the end, for all members */
+	bool is_together;
+	struct buf *asked_back; /* for the sentence about reclaiming */
+	bool is_budget_kept;    /* a disruption budget kept a victim from being chosen */
+	bool may_be_remote;     /* devices of other nodes are possible */
+	/* The placement mode's decision; with has_client, `client` is the client half. */
 	struct place_decision way;
 	uint32_t client;
-	/* Another scheduler's: it has looked at CPU and all else that is no device. */
+	/* An extender pod: kube-scheduler has checked CPU and all rules but devices. */
 	bool is_trial;
-	struct cpod *const *left; /* who would have left by then */
+	struct cpod *const *left; /* pods that count as gone */
 	uint32_t n_left;
 };
 
-/* For place_set_filter(), with the attempt; without a fit the rules for nodes are not asked. */
+/*
+ * The filter for place_set_filter(), with an attempt. Without `fit`, Kubernetes' rules are skipped.
+ */
 uint64_t attempt_filter(void *attempt, const struct place_spec *spec, uint32_t at,
 	const uint32_t *gone, uint32_t n_gone);
-/* All containers on that node, or (PLACE_NONE) on the first one's best. -ENOSPC: not all taken. */
+/*
+ * Places all containers on that node, or with PLACE_NONE on the first container's best. -ENOSPC: at
+ * least one does not fit.
+ */
 int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err);
-/* On the best node that is not avoided. */
+/* The same on the best node that is not avoided. */
 int attempt_take_all(struct attempt *a, struct error *err);
-/* What was taken becomes the pod's. */
+/* Assigns what the attempt has taken to the pod. */
 int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err);
-/* Why that node's devices will not do; whether it might help if somebody left. */
+/* Writes why the node's devices do not suffice. Returns whether evictions might help. */
 bool attempt_gpu_reason(
 	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX]);
 
 /*
- * As take(), but others leave for it: first who has borrowed what its queue is guaranteed, then who
- * is less important. The place is under a mark. -EINPROGRESS: what was lent has been asked back and
- * is not yet taken: cpod_reclaim_at_ns().
+ * As take(), but with victims: first tenants that borrowed the queue's guarantee, then less
+ * important ones. The model has an open savepoint. -EINPROGRESS: reclaiming has begun and evicts at
+ * cpod_reclaim_at_ns().
  */
 int preempt_take(struct attempt *a, const struct place_spec *spec, struct place_choice *ret,
 	uint32_t *ret_tenant, struct error *err);
 
-/* What of a node neither the view nor the place knows. */
+/* Obstacles that neither the view nor the placement model knows. */
 enum node_why { NODE_FITS, NODE_NO_GPUS, NODE_STALE, NODE_NO_SLOTS, NODE_NOT_SERVING, NODE_WHYS };
 enum node_why attempt_node(struct attempt *a, const struct cnode *node);
-/* Of the devices that it names enough have as much memory as may be promised of them. */
+/* Whether enough of the named devices may still promise as much memory. */
 bool attempt_has_memory(const struct attempt *a, const struct cnode *node);
 
-/* The bits of the node's devices that it may have, as things are. */
+/* The node's devices that the pod may use now, as bits. */
 uint64_t attempt_devices(const struct attempt *a, const struct cnode *node);
-/* The node that it runs on, by what is taken. */
+/* The node on which the attempt would run the pod. */
 struct cnode *attempt_site(const struct attempt *a);
 
-/* From container i on the first that has devices to itself; asked.n: there is none. */
+/* The first container from i on with devices of its own; asked.n: there is none. */
 uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
 
-/* What keeps it from everywhere, whatever nodes there are; NULL: nothing. */
+/* Why no node can take the pod, independent of the nodes; NULL: no such reason. */
 const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
 
 /* ---- decide-held.c ---- */
 
-/* It was told before, and runs on until it has gone; not one who is sent away just now. */
+/*
+ * Whether the pod was evicted by an earlier decision and still runs; false for victims of this one.
+ */
 bool decide_is_leaving(const struct cpod *pod);
 bool decide_is_being_left(const struct cnode *node);
-/* Those of the node are out of the view, or in it again: for who waits until they have gone. */
+/* Hides the node's terminating pods from the view, or shows them, for a pod that may wait. */
 void decide_hide_leaving(struct cluster *c, const struct cnode *node, bool is_hidden);
-/* 1: by the rules for nodes it may be there, or with can_wait when those have gone; -ENOMEM. */
+/*
+ * 1: the pod fits its node by the rules for nodes; with can_wait once terminating pods are gone. 0:
+ * it does not. -ENOMEM.
+ */
 int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_wait);
 
 /* ---- decide-remote.c ---- */
 
-/* It asks for devices of other nodes, or over the network. */
+/* Whether the pod requests mode remote. */
 bool remote_is_asked(const struct cpod *pod);
-/* Why it cannot have devices of other nodes, whichever there are; NULL: it can. */
+/* Why the pod cannot use devices of other nodes, whatever the nodes; NULL: it can. */
 const char *remote_refusal(const struct cluster *c, const struct cpod *pod);
-/* For attempt_filter(), of an attempt that may be remote. */
+/* For attempt_filter(), in an attempt that may be remote. */
 uint64_t remote_filter(struct attempt *a, const struct place_spec *spec, uint32_t at);
-/* The pod itself: with a daemon that brings it its libraries, and by all rules for pods. */
+/* Whether the pod itself may run there: a live divvyd for its libraries, and all rules for pods. */
 bool remote_fits_client(struct attempt *a, const struct cnode *node);
-/* Its one container, wherever the engine says. -ENOSPC, -ENOMEM. */
+/* Places the pod's only container by its placement mode. -ENOSPC, -ENOMEM. */
 int remote_take(
 	struct attempt *a, uint32_t container, const struct place_spec *spec, struct error *err);
 void remote_give(const struct attempt *a, struct given_container *g);
-/* Sums of a node's devices, which it need not know where these are elsewhere: until NULL. */
+/*
+ * Extended resources that count a node's devices; a client half's node need not have them. Ends
+ * with NULL.
+ */
 extern const char *const remote_spared[];
 
 /* ---- decide-path.c ---- */
 
-/* Of a node that serves, the best that was measured from a node where the pod itself fits. */
+/* For a serving node, the best measured path from a node that the pod itself fits. */
 struct nearest {
 	const struct cnode *client;
-	const struct gpunode_peer *peer; /* NULL: nothing */
+	const struct gpunode_peer *peer; /* NULL: not measured */
 };
-/* By the place's node; the caller's. The least latency, if one is asked for; else bandwidth. */
+/*
+ * Finds them by node of the placement model; the caller frees the array. The least latency if the
+ * request limits latency, else the greatest bandwidth. -ENOMEM.
+ */
 int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **ret);
-/* "round trip 180 us to node n1, 50 us wanted". false: that is not the matter. */
+/* "round trip 180 us to node n1, 50 us wanted". false: the path is not the obstacle. */
 bool nearest_text(const struct spec *asked, const struct nearest *nearest, char *ret, size_t size);
 
 /* ---- decide-vgpu.c ---- */
 
-/* Bits of the devices of the node that a pod may have which names that vGPU. */
+/* Bits of the node's devices for a pod that names that vGPU. */
 uint64_t vgpu_devices(const struct cluster *c, const struct cnode *node, const char *name);
 void vgpu_name(const struct cnode *node, const char *uuid, char ret[static SPEC_LABEL]);
 

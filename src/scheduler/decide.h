@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a pod goes now, or why nowhere. What is decided is assumed in the cluster at once, so that
- * the next decision knows of it: cluster_forget() takes it back. Pure; one thread.
+ * Decides where a pod goes now, or why it goes nowhere. The cluster assumes each decision at once,
+ * so that the next decision sees it; cluster_forget() revokes it. Pure; one thread.
  */
 #ifndef SCHEDULER_DECIDE_H
 #define SCHEDULER_DECIDE_H
 
 #include "scheduler/cluster.h"
 
-#define DECIDE_WHY_MAX 1000u   /* bytes of a sentence: an Event has room for it */
-#define DECIDE_REASON_MAX 160u /* of one that is about a node */
+#define DECIDE_WHY_MAX 1000u   /* bytes of a sentence that fits an Event */
+#define DECIDE_REASON_MAX 160u /* bytes of a reason about one node */
 
 enum decision {
-	DECIDE_BIND, /* it is CPOD_ASSUMED: cpod_node() and cpod_given() say where */
-	DECIDE_HOLD, /* it is CPOD_HOLDING: others were told to leave, the sentence says where */
+	DECIDE_BIND, /* now CPOD_ASSUMED: cpod_node() and cpod_given() say where */
+	DECIDE_HOLD, /* now CPOD_HOLDING: victims are evicted, the sentence says where */
 	DECIDE_WAIT, /* the sentence says why */
 	/*
-	 * Its claims need volumes first. It waits, and nothing is assumed; with the volumes it will
-	 * be decided anew.
+	 * Its claims need volumes first. The pod waits and nothing is assumed; it is decided again
+	 * once the volumes exist.
 	 */
 	DECIDE_CLAIM,
 };
 
-/* Persistent volume claims of the pod's namespace, and the node where they need volumes. */
+/* Persistent volume claims of the pod's namespace, and the node that needs the volumes. */
 struct decide_claims {
 	char *node;
 	char **name;
 	uint32_t n;
 };
 
-/* Begins as DECIDE_OUTCOME_INIT; the caller's, who may take the claims out. */
+/* Initialise with DECIDE_OUTCOME_INIT. The caller owns it and may take out the claims. */
 struct decide_outcome {
 	enum decision decision;
-	struct buf why;              /* of DECIDE_HOLD and DECIDE_WAIT; else "" */
-	struct decide_claims claims; /* of DECIDE_CLAIM; else empty */
+	struct buf why;              /* for DECIDE_HOLD and DECIDE_WAIT; else "" */
+	struct decide_claims claims; /* for DECIDE_CLAIM; else empty */
 };
 #define DECIDE_OUTCOME_INIT ((struct decide_outcome){.why = BUF_INIT(DECIDE_WHY_MAX)})
 
@@ -41,8 +41,8 @@ void decide_claims_done(struct decide_claims *claims);
 void decide_outcome_done(struct decide_outcome *outcome);
 
 /*
- * Who was told to leave is added to the list, which grows and is the caller's; NULL: nobody has to.
- * may_preempt is up to the caller; else the pod's own policy counts.
+ * New victims are appended to the list; the caller owns it. Passing NULL instead forbids
+ * preemption. A pod whose preemptionPolicy is Never has no victims either.
  */
 struct decide_victims {
 	struct cpod **v;
@@ -52,9 +52,9 @@ struct decide_victims {
 };
 
 /*
- * For pods that are decided together: what those of the list leave is for all of them. They are
- * told in the end, all of them but those beside whom everybody has room all the same; or they stay,
- * and the pods wait again. members: those that were tried. -ENOMEM: they stay.
+ * For pods that are decided together: all of them may use what the victims free. decide_end()
+ * evicts the victims that are needed and spares the others. decide_cancel() spares all victims, and
+ * the members wait again. members: the pods that were tried. -ENOMEM: as decide_cancel().
  */
 void decide_begin(struct cluster *cluster, struct decide_victims *victims);
 int decide_end(struct cluster *cluster, struct decide_victims *victims, struct cpod *const *members,
@@ -62,34 +62,35 @@ int decide_end(struct cluster *cluster, struct decide_victims *victims, struct c
 void decide_cancel(struct cluster *cluster, struct decide_victims *victims,
 	struct cpod *const *members, uint32_t n);
 
-/* A negative errno: -ENOMEM, or a mistake of ours, in err. What the outcome has is freed first. */
+/* -errno: -ENOMEM, or an error of ours, in err. Frees the former content of the outcome first. */
 int decide_pod(struct cluster *cluster, struct cpod *pod, struct decide_victims *victims,
 	struct decide_outcome *outcome, struct error *err);
 
 /*
- * Of a pod that holds its place. DECIDE_BIND: nobody is in its way any more; DECIDE_HOLD: not yet;
- * DECIDE_WAIT: it fits there no longer. Nothing is changed.
+ * For a nominated pod. DECIDE_BIND: no victim is in its way. DECIDE_HOLD: not yet. DECIDE_WAIT: it
+ * does not fit there any more. Nothing changes.
  */
 int decide_held(
 	struct cluster *cluster, struct cpod *pod, enum decision *ret_decision, struct error *err);
 
-/* Its Binding begins now; or it holds its place until then, for others of its group. */
+/* The pod's Binding begins now; or the pod stays nominated until then, for its gang. */
 void decide_release(struct cluster *cluster, struct cpod *pod);
 void decide_hold(struct cluster *cluster, struct cpod *pod, uint64_t give_up_ns);
 
 /*
- * Asked keys of a pod that runs say something else than what it was given. Granted, its given keys
- * are the new ones; else they stay, and the sentence says why.
+ * Whether the requested keys of a running pod differ from its grant, and the decision about that
+ * resize request. If granted, the assigned keys are the new ones; else they stay and the sentence
+ * says why.
  */
 bool decide_has_wish(const struct cluster *cluster, const struct cpod *pod);
 int decide_wish(struct cluster *cluster, struct cpod *pod, bool *ret_granted, struct buf *why,
 	struct error *err);
 
-/* Of one node, or of one of its devices: why the pod does not fit there as things are. */
+/* Why the pod does not fit a node, or one of its devices, now. */
 struct decide_reason {
 	const char *node;
-	const char *device, *model; /* "": the node as a whole */
-	uint32_t index;             /* of the device, on its node */
+	const char *device, *model; /* "": about the node as a whole */
+	uint32_t index;             /* of the device on its node */
 	const char *text;           /* "": it fits */
 	uint32_t share_free;        /* of the device, in permille */
 	uint64_t memory_free;       /* of the device, in bytes */
@@ -97,36 +98,36 @@ struct decide_reason {
 typedef void decide_reason_fn(void *data, const struct decide_reason *reason);
 
 /*
- * Each node in turn, and each of its devices where it is those that matter: for people who ask why.
- * What keeps it from all nodes alike is one sentence with no node. Nothing is changed. -ENOMEM.
+ * Reports each node, and its devices if they are the obstacle, for users who want to know why. An
+ * obstacle that holds for all nodes is one report without a node. Nothing changes. -ENOMEM.
  */
 int decide_reasons(struct cluster *cluster, struct cpod *pod, decide_reason_fn *tell, void *data,
 	struct error *err);
 
-/* ---- for another scheduler, whose pod it is, and who has looked at all but devices ---- */
+/* ---- for extender pods: kube-scheduler has checked everything but devices ---- */
 
 struct decide_site {
 	const char *node;
-	struct cpod *const *left; /* who would have left by then */
+	struct cpod *const *left; /* pods that count as gone */
 	uint32_t n_left;
 	bool is_fit;
-	bool may_help; /* it is not, and might be if somebody left */
+	bool may_help; /* if not is_fit: evictions might help */
 	char why[DECIDE_REASON_MAX];
 };
 
-/* Of each whether the pod may go there, or why not. Nothing is changed. -ENOMEM. */
+/* For each node, whether the pod fits there, or why not. Nothing changes. -ENOMEM. */
 int decide_sites(struct cluster *cluster, struct cpod *pod, struct decide_site *sites, uint32_t n,
 	struct error *err);
 
 /*
- * A place on the best of those that fit is kept for it, for DECIDE_OFFER_NS: it is CPOD_OFFERED,
- * until decide_release() and cluster_forget(). -ENOSPC: on none. -ENOMEM.
+ * Reserves a place on the best fitting node for DECIDE_OFFER_NS: the pod is CPOD_OFFERED, until
+ * decide_release() or cluster_forget(). -ENOSPC: no node. -ENOMEM.
  */
 #define DECIDE_OFFER_NS (UINT64_C(60) * 1000000000)
 int decide_offer(struct cluster *cluster, struct cpod *pod, const struct decide_site *sites,
 	uint32_t n, struct error *err);
 
-/* Annotations for the Binding: given keys with that epoch, and what the pod's dialect gives. */
+/* Annotations for the Binding: assigned keys with that epoch, and the keys of the pod's dialect. */
 int decide_annotations(
 	struct cluster *cluster, const struct cpod *pod, uint64_t epoch, json_t **ret_annotations);
 

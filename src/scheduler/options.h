@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvy-scheduler's command line and divvy-scheduler(8). */
+/* The command line of divvy-scheduler and divvy-scheduler(8). */
 #ifndef SCHEDULER_OPTIONS_H
 #define SCHEDULER_OPTIONS_H
 
@@ -7,12 +7,12 @@
 
 #include "base/program.h"
 
-/* Borrows from argv. */
+/* Texts are borrowed from argv. */
 struct options {
 	const char *kubeconfig; /* NULL: the pod's own, or KUBECONFIG */
 	const char *scheduler_name, *space, *lease_space, *rack_label;
 	const char *listen;                         /* NULL: nothing is served */
-	const char *health_listen;                  /* for probes, beside listen; NULL: nowhere */
+	const char *health_listen;                  /* second address for probes; NULL: none */
 	const char *tls_cert, *tls_key, *client_ca; /* NULL: none */
 	bool is_elected;                            /* --leader-elect */
 };

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Why something happened to a pod, as one word: the reason of an Event or a condition. reason.def
- * lists them. Pure.
- */
+/* Reasons of Events and conditions of pods, one word each. reason.def lists them. Pure. */
 #ifndef SCHEDULER_REASON_H
 #define SCHEDULER_REASON_H
 
@@ -14,9 +11,9 @@ enum reason {
 	REASON_COUNT,
 };
 
-/* "FailedScheduling"; "" of REASON_NONE. */
+/* "FailedScheduling"; "" for REASON_NONE. */
 const char *reason_name(enum reason reason);
-/* Of the Event: "Normal" or "Warning"; NULL: no Event has that reason. */
+/* Type of the Event, "Normal" or "Warning"; NULL: no Event has that reason. */
 const char *reason_event_type(enum reason reason);
 
 #endif

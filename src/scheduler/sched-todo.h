@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The actions that have been decided and not yet handed out, in their order. A pod may be removed
- * meanwhile: its actions are passed over. Pure but for its memory; one thread.
+ * Decided actions that are not handed out yet, in order. If a pod is removed meanwhile, its actions
+ * are skipped. Pure but for its memory; one thread.
  */
 #ifndef SCHEDULER_SCHED_TODO_H
 #define SCHEDULER_SCHED_TODO_H
@@ -16,29 +16,29 @@ struct todo_entry {
 	union { /* as in struct sched_action */
 		char *sentence;
 		struct decide_claims claims;
-		struct sched_preemptor preemptor; /* without a name: evicted before */
+		struct sched_preemptor preemptor; /* without a name: the eviction is sent again */
 	};
 };
 
-/* Begins as zeroes. */
+/* Initialise with zeroes. */
 struct todo {
 	struct todo_entry *v;
-	uint32_t n, room, at;   /* at: the next one */
-	struct todo_entry last; /* was handed out: it stays where it is when others are added */
+	uint32_t n, room, at;   /* at: index of the next one */
+	struct todo_entry last; /* handed out last; its texts stay valid while others are added */
 };
 
 void todo_done(struct todo *todo);
 
-/* -ENOMEM: nothing is added. Of any act but SCHED_CLAIM and SCHED_EVICT. */
+/* For all acts but SCHED_CLAIM and SCHED_EVICT. -ENOMEM: nothing is added. */
 int todo_push(struct todo *todo, enum sched_act act, const struct cpod *pod, enum reason reason,
 	struct str sentence);
-/* Takes the claims out of *claims. */
+/* Moves the claims out of *claims. */
 int todo_push_claims(struct todo *todo, const struct cpod *pod, struct decide_claims *claims);
-/* preemptor: NULL where the pod was evicted before. */
+/* preemptor: NULL if the eviction is sent again. */
 int todo_push_eviction(struct todo *todo, const struct cpod *pod, const struct cpod *preemptor);
 
 bool todo_is_empty(const struct todo *todo);
-/* False: there is none. The action is valid until the next call. */
+/* false: the list is empty. The action is valid until the next call. */
 bool todo_next(struct todo *todo, struct cluster *cluster, struct sched_action *ret_action);
 
 #endif

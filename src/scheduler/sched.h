@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler without its connections: objects and the time in, actions out. Whoever carries the
- * actions out says how they ended. Pure; one thread.
+ * The scheduler without its connections: takes objects and the time, returns actions. The caller
+ * carries out the actions and reports their results. Pure; one thread.
  */
 #ifndef SCHEDULER_SCHED_H
 #define SCHEDULER_SCHED_H
@@ -16,44 +16,44 @@ struct sched;
 
 struct sched_config {
 	struct cluster_config cluster;
-	uint64_t seed; /* of jitter */
+	uint64_t seed; /* for jitter */
 };
 
 int sched_new(const struct sched_config *config, struct sched **ret_sched, struct error *err);
 void sched_free(struct sched *sched);
 DEFINE_CLEANUP(struct sched *, sched_free)
 
-/* As cluster.h; the time only grows. */
+/* As in cluster.h; the time never decreases. */
 void sched_set_time(struct sched *sched, uint64_t now_ns, uint64_t real_ns);
 int sched_set(struct sched *sched, int kind, json_t *json, struct error *err);
 int sched_remove(struct sched *sched, int kind, const char *ns, const char *name);
 struct cluster *sched_cluster(struct sched *sched);
 
 enum sched_act {
-	SCHED_BIND, /* to cpod_node(), with decide_annotations(): sched_bound() when it has ended */
-	SCHED_TELL, /* it cannot be placed: condition and Event, with the sentence */
-	SCHED_CLAIM,    /* volumes for its claims are to be made on a node */
-	SCHED_EVENT,    /* an Event of that reason, with the sentence */
-	SCHED_GRANT,    /* a live change: its given keys are new, by decide_annotations() */
-	SCHED_DENY,     /* a live change: they stay, and the sentence says why */
-	SCHED_RUNS,     /* it has cpod_running() to be written */
-	SCHED_ADOPT,    /* an earlier leader's, which stands: its epoch is to be this one's */
-	SCHED_NOMINATE, /* the node that it waits for is cpod_node(); with the sentence */
-	SCHED_EVICT,    /* it has to leave; asked again while it does not */
+	SCHED_BIND,     /* bind to cpod_node() with decide_annotations(); report by sched_bound() */
+	SCHED_TELL,     /* not schedulable: condition and Event, with the sentence */
+	SCHED_CLAIM,    /* ask for volumes of its claims on a node */
+	SCHED_EVENT,    /* an Event with the reason and the sentence */
+	SCHED_GRANT,    /* resize granted: write the new assigned keys, by decide_annotations() */
+	SCHED_DENY,     /* resize refused: the sentence says why */
+	SCHED_RUNS,     /* write cpod_running() */
+	SCHED_ADOPT,    /* epoch refresh: write this leader's epoch to the pod */
+	SCHED_NOMINATE, /* nominate cpod_node(), with the sentence */
+	SCHED_EVICT,    /* evict the pod; repeated while it still runs */
 };
 
-/* The pod that a victim leaves for. */
+/* The pod that a victim is evicted for. */
 struct sched_preemptor {
 	char *ns, *name;
-	char *queue; /* whose guarantee is reclaimed; "": it has a higher priority */
+	char *queue; /* queue whose guarantee is reclaimed; "": by priority */
 };
 
-/* "ns/name", with what is reclaimed. */
+/* "ns/name", and the queue whose guarantee is reclaimed. */
 void sched_preemptor_format(const struct sched_preemptor *preemptor, struct buf *out);
 
 /*
- * What policies say now counts, also of who stands in which line: before anything of decide.h is
- * asked from elsewhere. -ENOMEM.
+ * Applies policies, and updates the lines of waiting pods. Call before any other use of decide.h.
+ * -ENOMEM.
  */
 int sched_settle(struct sched *sched, struct error *err);
 
@@ -61,50 +61,47 @@ int sched_settle(struct sched *sched, struct error *err);
 struct sched_action {
 	enum sched_act act;
 	const struct cpod *pod;
-	enum reason reason; /* of the Event; of SCHED_TELL: of the condition; else REASON_NONE */
+	enum reason reason; /* of the Event; for SCHED_TELL of the condition; else REASON_NONE */
 	union {
-		const char *sentence;               /* of all others; "": none */
-		const struct decide_claims *claims; /* of SCHED_CLAIM */
-		/* Of SCHED_EVICT; NULL: the pod was evicted before, and that is sent again. */
+		const char *sentence;               /* for all other acts; "": none */
+		const struct decide_claims *claims; /* for SCHED_CLAIM */
+		/* For SCHED_EVICT; NULL: the eviction is sent again. */
 		const struct sched_preemptor *preemptor;
 	};
 };
 
-/* 1: there is one; 0: nothing to do before sched_deadline(), or something is told. -ENOMEM. */
+/* 1: an action. 0: nothing to do before sched_deadline() or the next change. -ENOMEM. */
 int sched_next(struct sched *sched, struct sched_action *ret_action, struct error *err);
 uint64_t sched_deadline(const struct sched *sched);
 
-/* The Binding was made, or not: then its place is free again, and it is tried again later. */
+/* Reports whether the Binding was made. If not, its place is free again and the pod backs off. */
 void sched_bound(
 	struct sched *sched, const char *ns, const char *name, const char *uid, bool is_done);
 /*
- * The API server refused the Binding; `why` is what it said. As sched_bound(), and the pod and
- * those that waited for its reservation report that: SCHED_TELL, and SCHED_EVENT
- * ReservationReleased.
+ * The API server refused the Binding with the message `why`. As sched_bound(). In addition, the pod
+ * reports the refusal (SCHED_TELL), and pods that waited for its reservation report it too
+ * (SCHED_EVENT ReservationReleased).
  */
 void sched_refused(
 	struct sched *sched, const char *ns, const char *name, const char *uid, const char *why);
 
 /*
- * We decide from now on, with that epoch. Who is bound by then stays where he is; of them, those
- * that may still have containers to start are told of by SCHED_ADOPT, now or when it comes to that:
- * for nodes an older epoch is that of a leader who does not know that he no longer is.
+ * This instance leads from now on, with that epoch. Bound pods stay. SCHED_ADOPT refreshes the
+ * epoch of those that may still start containers, now or later. Nodes refuse older epochs, because
+ * a leader with an older epoch may not know that another one leads.
  */
 void sched_lead(struct sched *sched, uint64_t epoch);
 
-/*
- * Somebody else decides from now on: who holds a place holds it no longer, and what is not done yet
- * is not to be done.
- */
+/* Another instance leads: nominations and reservations end, and queued actions are dropped. */
 void sched_stand_down(struct sched *sched);
 
 struct sched_counts {
 	struct pending_counts pending;
 	uint32_t n_holding, n_offered;
-	uint64_t n_evictions, n_reclaimed; /* of those */
-	uint64_t n_timeouts;               /* members of groups that gave back what they held */
-	uint64_t n_granted, n_denied;      /* live changes */
-	uint64_t n_forgone;                /* places that were kept for who did not come */
+	uint64_t n_evictions, n_reclaimed; /* part of n_evictions */
+	uint64_t n_timeouts;               /* gang members whose nomination expired */
+	uint64_t n_granted, n_denied;      /* resize requests */
+	uint64_t n_forgone;                /* expired reservations */
 	uint64_t n_decisions, n_placed, n_nowhere, n_bind_failures;
 };
 struct sched_counts sched_counts(const struct sched *sched);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is served over HTTPS, on the loop: /healthz to all; /metrics to whom the API server knows
- * (TokenReview) and lets (SubjectAccessReview of get /metrics); /extender/ to who shows a
- * certificate of --client-ca, and without that to nobody.
+ * The HTTPS endpoints, on the loop. /healthz and /readyz are open. /metrics requires a user that
+ * the API server knows (TokenReview) and allows to get /metrics (SubjectAccessReview). /extender/
+ * requires a client certificate of --client-ca; without that option it is closed.
  */
 #ifndef SCHEDULER_SERVE_H
 #define SCHEDULER_SERVE_H
@@ -11,7 +11,7 @@
 
 struct service;
 
-/* As the service's options say; nothing where nothing is to be served. */
+/* Serves as the service's options say; 0 without a page if --listen is missing. */
 int serve_new(struct service *service, struct page **ret_page, struct error *err);
 
 #endif

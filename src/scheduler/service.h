@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler at work: the API server's objects into sched.h, its actions back. On one loop;
- * nothing blocks. Everything that it writes is asked of the Lease first.
+ * The running scheduler: passes the API server's objects to sched.h and carries out its actions.
+ * One loop; nothing blocks. The Lease must permit each write.
  */
 #ifndef SCHEDULER_SERVICE_H
 #define SCHEDULER_SERVICE_H
@@ -11,12 +11,12 @@
 
 struct service;
 
-/* Loop and options are borrowed. */
+/* Borrows loop and options. */
 int service_new(struct loop *loop, const struct options *options, struct service **ret_service,
 	struct error *err);
 void service_free(struct service *service);
 
-/* Gives the Lease up; then the loop is stopped. */
+/* Releases the Lease, then stops the loop. */
 void service_leave(struct service *service);
 
 #endif

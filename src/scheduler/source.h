@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where what cluster_set() takes comes from: the one list of what the scheduler reads. */
+/* The one list of kinds that the scheduler reads for cluster_set(), with their APIs. */
 #ifndef SCHEDULER_SOURCE_H
 #define SCHEDULER_SOURCE_H
 
@@ -10,13 +10,13 @@
 #define CLUSTER_SOURCES 16
 
 struct cluster_source {
-	int kind; /* as cluster_set() takes it */
+	int kind; /* as for cluster_set() */
 	enum kube_api api;
-	bool is_leases;     /* of the namespace with the nodes' Leases */
-	bool is_waited_for; /* nothing is decided without it */
+	bool is_leases;     /* in the namespace of the nodes' Leases */
+	bool is_waited_for; /* decisions wait for it */
 };
 
-/* In an order in which nothing is read twice: pods last. */
+/* In an order that avoids double work: pods last. */
 extern const struct cluster_source cluster_sources[CLUSTER_SOURCES];
 
 #endif
