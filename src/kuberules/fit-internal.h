@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the filter: each prepares what it counts in struct fit, then checks a node. */
+/* The parts of the filter. Each part prepares its counts in struct fit, then checks one node. */
 #ifndef KUBERULES_FIT_INTERNAL_H
 #define KUBERULES_FIT_INTERNAL_H
 
@@ -9,18 +9,19 @@
 #include "kuberules/view-internal.h"
 
 /*
- * Where rules changed, the first release with the new ones. Those of 1.20 are compared with its
- * scheduler (tests/k8s/test-fit.py); the others are as Kubernetes documents them.
+ * The first Kubernetes 1.x release of each changed rule. tests/k8s/test-fit.py compares the rules
+ * of 1.20 with its scheduler; the others follow Kubernetes' documentation.
  */
 enum fit_rules {
-	RULES_VOLUME_CAPACITY = 21,  /* CSIStorageCapacity is looked at */
-	RULES_SPREAD_ELIGIBLE = 24,  /* pods count on eligible nodes alone; policies, minDomains */
-	RULES_CSI_MIGRATION = 25,    /* volumes of in-tree drivers count as those of CSI drivers */
-	RULES_ONLY_WANTED = 27,      /* what the pod does not ask for may be overcommitted */
+	RULES_VOLUME_CAPACITY = 21, /* CSIStorageCapacity objects count */
+	RULES_SPREAD_ELIGIBLE = 24, /* only pods on eligible nodes count; policies, minDomains */
+	RULES_CSI_MIGRATION = 25,   /* volumes of in-tree drivers count as those of CSI drivers */
+	/* resources that the pod does not request may be overcommitted */
+	RULES_ONLY_WANTED = 27,
 	RULES_ZONE_TRANSLATION = 28, /* a volume's beta zone labels match a node's stable ones */
 };
 
-/* A node with the pods that count there beside those on it. */
+/* A node, with nominated pods that count there besides its own pods. */
 struct fit_site {
 	const struct view_node *node;
 	const struct pod **extra;
@@ -54,14 +55,14 @@ struct fit_spread {
 	uint32_t *n;      /* pods in each domain */
 	bool *is_present; /* whether a domain counts */
 	uint32_t n_present;
-	uint32_t least, least_domain, second; /* of the domains present */
+	uint32_t least, least_domain, second; /* over the domains present */
 	bool is_self_matching;
 };
 
-/* A volume that counts against the limit of its driver. */
+/* A volume that counts against its driver's limit. */
 struct fit_attachment {
 	const char *driver, *id;
-	const char *claim_ns; /* the id is that of a claim here; "" for a volume's own */
+	const char *claim_ns; /* namespace if the id is a claim's name; "" for a volume's own id */
 };
 
 struct fit_attachments {
@@ -72,18 +73,18 @@ struct fit_attachments {
 struct fit_claim {
 	const struct claim *claim;
 	const struct storage_class *class;
-	const struct volume **volumes; /* that may be bound, the smallest first */
+	const struct volume **volumes; /* candidates for binding, smallest first */
 	uint32_t n_volumes;
-	const struct volume *own; /* one that is for this claim alone */
+	const struct volume *own; /* the volume reserved for this claim */
 };
 
 struct fit {
 	struct view *view;
 	const struct pod *pod;
 	struct arena arena;
-	const struct labels *ns_labels; /* of the pod's namespace */
+	const struct labels *ns_labels; /* labels of the pod's namespace */
 	struct pod_list extra;
-	const char *const *spared; /* resources, until NULL; NULL: none */
+	const char *const *spared; /* spared resources, then NULL; NULL: none */
 
 	/* fit-affinity.c */
 	struct fit_counts_list near, away, repelling;
@@ -105,7 +106,7 @@ struct fit {
 #define FIT_YES ((struct fit_answer){FIT_OK, NULL})
 #define FIT_NO(name, what) ((struct fit_answer){FIT_##name, (what)})
 
-/* Whether a taint there keeps the pod off; names it, or NULL. */
+/* A taint of the node that the pod does not tolerate, or NULL. */
 const struct taint *fit_untolerated(const struct fit *fit, const struct node *node);
 
 struct fit_answer fit_check_node(struct fit *fit, const struct fit_site *site);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which nodes a pod may go to, by every rule that kube-scheduler's filters have, and for each other
- * node why not. Scores are no business of this.
+ * Which nodes a pod may go to by every filter of kube-scheduler, and why each other node does not
+ * fit. Scores are not computed.
  *
- * What the pod needs to know of the whole cluster is counted once (fit_new); a node is then checked
- * in time that depends on what is on it alone. Pods that are nominated to a node and no less
- * important count there: a node fits if it does with them and without.
+ * fit_new() counts once what depends on the whole cluster. A check of a node then takes time that
+ * depends on that node only. Pods nominated to a node with at least the pod's priority count there:
+ * a node must fit with them and without.
  */
 #ifndef KUBERULES_FIT_H
 #define KUBERULES_FIT_H
@@ -27,16 +27,16 @@ enum fit_why {
 
 struct fit_answer {
 	enum fit_why why;
-	const char *what; /* of the view or the fit; NULL when the phrase names nothing */
+	const char *what; /* borrowed from the view or the fit; NULL if the phrase names nothing */
 };
 
 struct fit;
 
 /*
- * Prepares the check of a pod, of the view or of object_new(). View and pod must not change while
- * the fit is in use. -ENOMEM; else the pod can go nowhere as things are, and the sentence says why:
- * -ENOTSUP or -EINVAL (its object is not understood), -EAGAIN (it waits for something: a gate, a
- * claim), -ENOENT (a claim or volume is missing).
+ * Prepares the checks of a pod, which is in the view or from object_new(). View and pod must not
+ * change while the fit is in use. -ENOMEM. Other errors mean that the pod fits nowhere now, and
+ * `err` says why. -ENOTSUP, -EINVAL: its object is not understood. -EAGAIN: it waits for a gate or
+ * a claim. -ENOENT: a claim or volume is missing.
  */
 int fit_new(struct view *view, const struct pod *pod, struct fit **ret_fit, struct error *err);
 void fit_free(struct fit *fit);
@@ -45,18 +45,18 @@ DEFINE_CLEANUP(struct fit *, fit_free)
 struct fit_answer fit_node(struct fit *fit, uint32_t node);
 
 /*
- * The same, but of these resources a node that does not know one at all is not asked for it, as the
- * kubelet does not ask it. names: a list that ends with NULL.
+ * As fit_node(). But a node without any amount of a resource in `names` (ends with NULL) need not
+ * have it, as with the kubelet.
  */
 struct fit_answer fit_node_without(struct fit *fit, uint32_t node, const char *const *names);
 
-/* All nodes: answers is of view_n_nodes(). The number of nodes that fit. */
+/* Checks all nodes; `answers` has view_n_nodes() elements. Returns the number of nodes that fit. */
 uint32_t fit_nodes(struct fit *fit, struct fit_answer *answers);
 
 /*
- * Claims of the pod that wait for their first consumer, and the name of each (borrowed from the
- * view). is_provisioned: every one of them gets a new volume, since its class has a provisioner and
- * no volume of the view would do.
+ * Claims of the pod that wait for their first consumer, and their names, borrowed from the view.
+ * is_provisioned: each claim gets a new volume, because its class has a provisioner and no volume
+ * of the view fits.
  */
 uint32_t fit_n_claims(const struct fit *fit);
 const char *fit_claim_name(const struct fit *fit, uint32_t claim);
@@ -66,7 +66,7 @@ bool fit_is_provisioned(const struct fit *fit);
 void fit_format(struct fit_answer answer, struct buf *out);
 
 /* "0/12 nodes: 8 too little cpu, 3 cordoned, 1 taint a=b:NoSchedule not tolerated" */
-#define FIT_SUMMARY_REASONS_MAX 8 /* kinds of reasons that are named; the rest is counted */
+#define FIT_SUMMARY_REASONS_MAX 8 /* kinds of reasons with text; the others are counted */
 void fit_summarize(const struct fit_answer *answers, uint32_t n, struct buf *out);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labels and what selects by them: label selectors (of pods, volumes, namespaces) and the terms of
- * node affinity, read from JSON into an arena. A reader that fails leaves a selector that matches
- * nothing.
+ * Labels, label selectors (of pods, volumes, namespaces) and terms of node affinity, read from JSON
+ * into an arena. A reader that fails leaves a selector that matches nothing.
  */
 #ifndef KUBERULES_LABELS_H
 #define KUBERULES_LABELS_H
@@ -19,7 +18,7 @@ struct label {
 	const char *key, *value;
 };
 
-/* By key, each once. */
+/* Sorted by key, each key once. */
 struct labels {
 	struct label *v;
 	uint32_t n;
@@ -27,10 +26,10 @@ struct labels {
 
 int labels_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* NULL when there is none. */
+/* NULL if there is none. */
 const char *labels_get(const struct labels *labels, const char *key);
 
-/* Each of `wanted` is in `labels`, with its value. */
+/* Whether `labels` has each label of `wanted` with its value. */
 bool labels_have_all(const struct labels *labels, const struct labels *wanted);
 
 enum selector_op {
@@ -46,8 +45,8 @@ struct requirement {
 	const char *key;
 	struct texts values;
 	int op;
-	bool is_never;  /* badly formed, as only a node's can come: matches nothing */
-	int64_t number; /* of ABOVE and BELOW */
+	bool is_never;  /* invalid, possible in node terms only: matches nothing */
+	int64_t number; /* for ABOVE and BELOW */
 };
 
 struct requirements {
@@ -55,14 +54,17 @@ struct requirements {
 	uint32_t n;
 };
 
-/* All must hold. One that was never given selects nothing, an empty one everything. */
+/*
+ * All requirements must hold. A selector that is not given matches nothing, an empty one
+ * everything.
+ */
 struct selector {
 	struct labels labels;
 	struct requirements requirements;
 	bool is_given;
 };
 
-/* A LabelSelector: matchLabels, matchExpressions. */
+/* Reads a LabelSelector: matchLabels, matchExpressions. */
 int selector_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
 bool selector_matches(const struct selector *selector, const struct labels *labels);
@@ -72,7 +74,7 @@ bool selector_is_empty(const struct selector *selector);
 int selector_add(struct arena *arena, struct selector *selector, const char *key,
 	enum selector_op op, const char *value);
 
-/* One of these must match; of a term all must. A term of nothing matches nothing. */
+/* One term must match; of a term all requirements must. An empty term matches nothing. */
 struct node_term {
 	struct requirements labels, fields;
 };
@@ -83,17 +85,20 @@ struct node_terms {
 	bool is_given;
 };
 
-/* A NodeSelector: nodeSelectorTerms. */
+/* Reads a NodeSelector: nodeSelectorTerms. */
 int node_terms_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* One NodeSelectorTerm, into struct node_term. */
+/* Reads one NodeSelectorTerm into a struct node_term. */
 int node_term_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* Terms that were never given match every node. */
+/* Terms that are not given match every node. */
 bool node_terms_match(
 	const struct node_terms *terms, const struct labels *labels, const char *node_name);
 
-/* A StorageClass's allowedTopologies: as node terms, of "key In (values)"; none match all. */
+/*
+ * Reads a StorageClass's allowedTopologies as node terms of "key In (values)"; none match all
+ * nodes.
+ */
 int topologies_read(struct arena *arena, json_t *value, void *into, struct error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node, as far as placing a pod needs it. */
+/* A node: the fields that placement needs. */
 #ifndef KUBERULES_NODE_H
 #define KUBERULES_NODE_H
 
@@ -8,7 +8,7 @@
 
 enum taint_effect { TAINT_NO_SCHEDULE, TAINT_PREFER, TAINT_NO_EXECUTE, TAINT_EFFECTS };
 
-/* The words of the effects, in their order. */
+/* Names of the effects, in their order. */
 extern const char *const taint_effect_words[TAINT_EFFECTS];
 
 struct taint {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all objects of the API have, and what of it placing a pod needs. An object is parsed once,
- * from JSON as the API server serves it, into structs that it owns; no JSON is kept.
+ * Common fields of all API objects that placement needs. An object is parsed once, from JSON as the
+ * API server serves it, into structs that it owns; no JSON is kept.
  *
- * What could not be understood of it stands in `refusal`: an object with one exists, and counts
- * with all that was understood, but no pod is placed by it.
+ * `refusal` names a part that was not understood. Such an object exists and counts with what was
+ * understood, but no pod is placed by it.
  */
 #ifndef KUBERULES_OBJECT_H
 #define KUBERULES_OBJECT_H
@@ -32,35 +32,35 @@ enum object_kind {
 };
 
 struct object {
-	struct arena arena; /* all that follows, and what the kind adds */
+	struct arena arena; /* memory of all that follows, and of what the kind adds */
 	enum object_kind kind;
-	const char *ns; /* "" of what has none */
+	const char *ns; /* "" without a namespace */
 	const char *name;
-	const char *uid;       /* "" when unknown */
-	const char *owner_uid; /* of the controller; "" when there is none */
+	const char *uid;       /* "" if unknown */
+	const char *owner_uid; /* of the controller; "" without one */
 	struct labels labels;
 	bool is_deleting;
-	/* Annotations, NULL when not there. */
+	/* Annotations, NULL if absent. */
 	const char *selected_node, *class_annotation, *migrated_plugins;
 	bool is_bind_completed;
 	struct error refusal; /* code 0: none */
 };
 
-/* What `kubectl` calls the kind: "pod", "persistentvolumeclaim". */
+/* kubectl's name of the kind: "pod", "persistentvolumeclaim". */
 const char *object_kind_name(enum object_kind kind);
 
-/* -ENOENT for a name that is no kind's. */
+/* -ENOENT: no kind has that name. */
 int object_kind_parse(const char *name, enum object_kind *ret_kind);
 
 /*
- * An object of that kind, the caller's, for object_free(). -EINVAL when it has no name (its
- * refusal is no failure here), -ENOMEM.
+ * Creates an object; the caller frees it by object_free(). -EINVAL: it has no name; -ENOMEM. A
+ * refusal is not an error here.
  */
 int object_new(enum object_kind kind, json_t *json, struct object **ret_object, struct error *err);
 void object_free(struct object *object);
 DEFINE_CLEANUP(struct object *, object_free)
 
-/* What a kind adds: its file says how the whole JSON is read into its struct. */
+/* A kind's own part: `read` reads the whole JSON into the kind's struct. */
 struct object_type {
 	const char *name;
 	size_t size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod, as far as placing it (and others beside it) needs it. Every field of its spec is either
- * read, or known to be of no concern to placing, or stands in the refusal.
+ * A pod: the fields that placement needs. Each field of the spec is read, or is known not to
+ * matter, or appears in the refusal.
  */
 #ifndef KUBERULES_POD_H
 #define KUBERULES_POD_H
@@ -12,7 +12,7 @@
 #include "kuberules/storage.h"
 
 #define POD_CONTAINERS_MAX 1024 /* of each kind */
-#define POD_PORTS_MAX 4096      /* on the host, of all containers */
+#define POD_PORTS_MAX 4096      /* host ports of all containers */
 
 enum port_protocol { PORT_TCP, PORT_UDP, PORT_SCTP, PORT_PROTOCOLS };
 
@@ -47,7 +47,7 @@ struct pod_term {
 	struct texts namespaces;
 	struct selector namespace_selector;
 	const char *topology_key;
-	struct texts match_keys, mismatch_keys; /* already in `pods` */
+	struct texts match_keys, mismatch_keys; /* contained in `pods` */
 };
 
 struct pod_terms {
@@ -55,15 +55,15 @@ struct pod_terms {
 	uint32_t n;
 };
 
-/* A topology spread constraint that must be kept; ScheduleAnyway is only a score. */
+/* A required topology spread constraint; ScheduleAnyway only affects scores. */
 struct spread {
 	const char *topology_key;
 	struct selector pods;
-	struct texts match_keys; /* already in `pods` */
+	struct texts match_keys; /* contained in `pods` */
 	int64_t max_skew, min_domains;
 	int when;            /* 0: DoNotSchedule */
 	int affinity_policy; /* 0: nodes that the pod's own affinity refuses do not count */
-	int taints_policy;   /* 0: nodes whose taints it does not tolerate do not count */
+	int taints_policy;   /* 0: nodes with taints that the pod does not tolerate do not count */
 };
 
 struct spreads {
@@ -71,7 +71,7 @@ struct spreads {
 	uint32_t n;
 };
 
-/* A volume that placing has rules for: by a claim, or a disk named in the pod itself. */
+/* A volume that placement has rules for: a claim, or a disk that the pod names. */
 struct pod_volume {
 	const char *claim; /* NULL: none */
 	bool is_ephemeral; /* the claim is made for this pod and must belong to it */
@@ -86,12 +86,12 @@ struct pod_volumes {
 struct pod {
 	struct object object;
 	const char *scheduler;
-	const char *node;           /* "": not bound yet */
+	const char *node;           /* "": not bound */
 	const char *nominated_node; /* "": none */
 	int64_t priority;
-	int64_t grace_s; /* terminationGracePeriodSeconds, for who must wait for its end */
+	int64_t grace_s; /* terminationGracePeriodSeconds */
 	bool is_never_preempting;
-	bool is_over;   /* Succeeded or Failed: holds nothing any more */
+	bool is_over;   /* Succeeded or Failed: it uses nothing any more */
 	bool is_done;   /* Succeeded */
 	bool is_hidden; /* view_hide() */
 	struct texts gates;
@@ -101,7 +101,7 @@ struct pod {
 	struct node_terms nodes;   /* required node affinity */
 	struct tolerations tolerations;
 	struct pod_terms affinity, anti_affinity;
-	bool is_anti_affinity_unclear; /* it has one that could not be understood */
+	bool is_anti_affinity_unclear; /* an anti-affinity was not understood */
 	struct spreads spreads;
 	struct pod_volumes volumes;
 };
@@ -109,13 +109,13 @@ struct pod {
 /* Whether one of the tolerations covers the taint. */
 bool tolerates(const struct tolerations *tolerations, const struct taint *taint);
 
-/* Whether both cannot be on one node. */
+/* Whether the two ports cannot be on one node. */
 bool host_port_conflicts(const struct host_port *a, const struct host_port *b);
 
 /* nodeSelector and required node affinity. */
 bool pod_selects_node(const struct pod *pod, const struct node *node);
 
-/* Whether `other` is what this term of `owner` speaks of; ns_labels are those of its namespace. */
+/* Whether the term of `owner` selects `other`, whose namespace has the labels `ns_labels`. */
 bool pod_term_matches(const struct pod_term *term, const struct pod *owner, const struct pod *other,
 	const struct labels *ns_labels);
 

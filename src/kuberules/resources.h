@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Amounts of resources: what a pod asks for, what a node has and what is taken of it. CPU in
- * 1/1000, the rest in bytes or pieces. Sums stop at INT64_MAX.
+ * Amounts of resources: requested by a pod, available on a node, or used there. CPU is in 1/1000,
+ * others in bytes or pieces. Sums saturate at INT64_MAX.
  */
 #ifndef KUBERULES_RESOURCES_H
 #define KUBERULES_RESOURCES_H
@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-/* Of one pod or node, beside CPU, memory and ephemeral storage. */
+/* Per pod or node, besides CPU, memory and ephemeral storage. */
 #define RESOURCES_OTHER_MAX 128
 
 struct resource {
@@ -23,12 +23,12 @@ struct resource {
 
 struct resources {
 	int64_t cpu_milli, memory_bytes, ephemeral_bytes;
-	int64_t pods; /* of a node only */
+	int64_t pods; /* nodes only */
 	struct resource *others;
 	uint32_t n_others, room_others;
 };
 
-/* The sum, at most INT64_MAX: what is above that fits nowhere, as before. */
+/* The sum, at most INT64_MAX; larger amounts fit nowhere either. */
 static inline int64_t resource_add(int64_t a, int64_t b)
 {
 	int64_t sum;
@@ -37,24 +37,24 @@ static inline int64_t resource_add(int64_t a, int64_t b)
 }
 
 /*
- * A ResourceList, in the arena. An unknown name without a '/' is -ENOTSUP in a pod's list
- * (resources_read) and left out of a node's (resources_read_node).
+ * Reads a ResourceList into the arena. An unknown name without a '/' is -ENOTSUP in a pod's list
+ * (resources_read()) and skipped in a node's (resources_read_node()).
  */
 int resources_read(struct arena *arena, json_t *value, void *into, struct error *err);
 int resources_read_node(struct arena *arena, json_t *value, void *into, struct error *err);
 
-/* 0 when there is none. */
+/* 0 if there is none. */
 int64_t resources_other(const struct resources *r, const char *name);
 
 /*
- * Adds each amount of b to a; or makes each amount of a at least b's. Nothing of a resource is an
- * amount when added, none when raised to. The names are borrowed. The array grows in the arena.
+ * Adds each amount of b to a; or raises each amount of a to at least b's. An amount of 0 that `a`
+ * lacks is added by resources_add() only. Names are borrowed; the array grows in the arena.
  * -ENOMEM.
  */
 int resources_add(struct arena *arena, struct resources *a, const struct resources *b);
 int resources_raise(struct arena *arena, struct resources *a, const struct resources *b);
 
-/* This amount of CPU, memory or another, in place of what was there. The name is borrowed. */
+/* Sets the amount of CPU, memory or another resource. The name is borrowed. -ENOMEM. */
 int resources_set(struct arena *arena, struct resources *r, const char *name, int64_t n);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Volumes, claims, classes and what CSI drivers say, as far as placing a pod needs them.
- */
+/* Volumes, claims, storage classes and CSI objects: the fields that placement needs. */
 #ifndef KUBERULES_STORAGE_H
 #define KUBERULES_STORAGE_H
 
@@ -9,7 +7,7 @@
 
 enum volume_mode { VOLUME_FILESYSTEM, VOLUME_BLOCK };
 
-/* Kinds of volumes whose number on a node is limited, or of which two cannot be in one place. */
+/* Kinds of volumes with a limit per node, or of which two pods cannot share one. */
 enum disk_kind {
 	DISK_NONE,
 	DISK_GCE,
@@ -24,23 +22,26 @@ enum disk_kind {
 
 struct disk {
 	enum disk_kind kind;
-	const char *id;     /* the volume's; of CSI its handle */
-	const char *driver; /* of CSI */
-	const char *pool;   /* of RBD */
+	const char *id;     /* id of the volume; for CSI its handle */
+	const char *driver; /* for CSI */
+	const char *pool;   /* for RBD */
 	struct texts monitors;
 	bool is_read_only;
 };
 
-/* The disk of a volume source's field ("gcePersistentDisk": {...}); DISK_NONE for any other. */
+/*
+ * Reads the disk of a volume source ("gcePersistentDisk": {...}); other sources leave *ret_disk as
+ * it is.
+ */
 int disk_read(struct arena *arena, const char *field, json_t *value, struct disk *ret_disk,
 	struct error *err);
 
-/* Whether the field is a volume source that is known, disk or not. */
+/* Whether the field is a known volume source, disk or not. */
 bool is_volume_source(const char *field);
 
 struct volume {
 	struct object object;
-	const char *class; /* "" when there is none */
+	const char *class; /* "" without a class */
 	const char *attributes_class;
 	struct texts access_modes;
 	int mode;
@@ -55,9 +56,9 @@ struct claim {
 	struct object object;
 	const char *class;
 	const char *attributes_class;
-	const char *volume; /* "" while it has none */
+	const char *volume; /* "" while not bound */
 	struct texts access_modes;
-	struct selector selector; /* matches all when not given: has_selector */
+	struct selector selector; /* valid with has_selector */
 	bool has_selector;
 	int mode;
 	int64_t request_bytes;
@@ -82,23 +83,26 @@ struct csi_limits {
 };
 
 struct csi_node {
-	struct object object; /* named as its node */
+	struct object object; /* has the node's name */
 	struct csi_limits drivers;
 };
 
 struct csi_driver {
 	struct object object;
-	bool has_capacities; /* the scheduler is to look at CSIStorageCapacity objects */
+	bool has_capacities; /* CSIStorageCapacity objects count for this driver */
 };
 
 struct csi_capacity {
 	struct object object;
 	const char *class;
 	struct selector nodes;
-	int64_t bytes; /* -1: not said */
+	int64_t bytes; /* -1: unknown */
 };
 
-/* Fully bound: what it has says so, and so does the volume controller. */
+/*
+ * Whether the claim is fully bound: the claim names a volume, and the volume controller confirms
+ * it.
+ */
 static inline bool claim_is_bound(const struct claim *claim)
 {
 	return *claim->volume && claim->object.is_bind_completed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view's own structs, for view.c and the filters (fit*.c). */
+/* The view's structs, for view.c and the filter (fit*.c). */
 #ifndef KUBERULES_VIEW_INTERNAL_H
 #define KUBERULES_VIEW_INTERNAL_H
 
@@ -10,7 +10,7 @@
 
 #define TOPOLOGY_NONE UINT32_MAX
 
-/* Topologies that are kept from one pod to the next; what does not fit is made again. */
+/* Topologies that are cached from one pod to the next. */
 #define VIEW_TOPOLOGIES_MAX 64
 
 struct pod_list {
@@ -18,14 +18,14 @@ struct pod_list {
 	uint32_t n, room;
 };
 
-/* A node, or the name of one that pods are on and that has not been seen. */
+/* A node; or only its name, if pods are on it and the Node is not known yet. */
 struct view_node {
 	char *name;
-	const struct node *node; /* NULL while not seen */
-	uint32_t index;          /* in view->nodes, once seen */
+	const struct node *node; /* NULL while unknown */
+	uint32_t index;          /* in view->nodes, once known */
 	struct pod_list pods, nominated;
 	struct arena used_arena;
-	struct resources used; /* of the pods; the names are theirs */
+	struct resources used; /* sum over its pods; names are theirs */
 	UT_hash_handle hh;
 };
 
@@ -35,12 +35,12 @@ struct view_entry {
 	char key[]; /* "namespace/name" */
 };
 
-/* Which nodes have the same value of a label: numbered domains. */
+/* Nodes by the value of one label: each value is a numbered domain. */
 struct topology {
 	char *key;
-	uint32_t *domains; /* of each node; TOPOLOGY_NONE without the label */
+	uint32_t *domains; /* by node; TOPOLOGY_NONE without the label */
 	uint32_t n_domains;
-	uint32_t empty_domain; /* that of the value ""; TOPOLOGY_NONE: no node has it */
+	uint32_t empty_domain; /* domain of the value ""; TOPOLOGY_NONE: no node has it */
 	UT_hash_handle hh;
 };
 
@@ -48,17 +48,17 @@ struct view {
 	unsigned minor;
 	struct view_entry *tables[OBJECT_KINDS];
 	struct view_node *by_name;
-	struct view_node **nodes; /* those that were seen */
+	struct view_node **nodes; /* known nodes */
 	uint32_t n_nodes, room_nodes;
 	struct pod_list repelling; /* bound pods with anti-affinity */
 	struct topology *topologies;
-	uint32_t n_fits; /* that use them */
+	uint32_t n_fits; /* fits in use, which borrow topologies */
 };
 
-/* NULL when out of memory. Good until a node changes, or view_trim() runs. */
+/* NULL: out of memory. Valid until a node changes or view_trim() runs. */
 const struct topology *view_topology(struct view *view, const char *key);
 
-/* Forgets topologies when there are more than are kept and nobody uses them. */
+/* Frees all topologies if there are more than VIEW_TOPOLOGIES_MAX and no fit is in use. */
 void view_trim(struct view *view);
 
 #endif
