@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The webhook's answers: an AdmissionReview and what is known of its namespace, its policies and
- * its author's pod in, an AdmissionReview out. Pure: no I/O, no clock. Any thread.
+ * The webhook's answers. Input: an AdmissionReview, its namespace's dialects and policies, and the
+ * pod of the author's token. Output: an AdmissionReview. Pure: no I/O, no clock. Any thread.
  */
 #ifndef CONTROLLER_ADMIT_H
 #define CONTROLLER_ADMIT_H
@@ -12,17 +12,17 @@
 #define ADMIT_UID_MAX 128u
 #define ADMIT_WARNING_MAX 240u
 
-/* Who is who. */
+/* Names of divvy's own parts. */
 struct admit_rules {
-	const char *scheduler_name; /* "divvy-scheduler": what pods are given */
-	const char *ns;             /* of divvy's own accounts, "divvy-system" */
+	const char *scheduler_name; /* "divvy-scheduler": schedulerName for translated pods */
+	const char *ns;             /* namespace of divvy's own accounts, "divvy-system" */
 	const char *lease_ns;       /* "divvy-node-lease" */
 };
 
 enum admit_need {
 	ADMIT_NEEDS_NOTHING,
 	ADMIT_NEEDS_NAMESPACE, /* its dialects and policies */
-	ADMIT_NEEDS_POD,       /* that of the author's token, in rules->ns */
+	ADMIT_NEEDS_POD,       /* the pod of the author's token, in rules->ns */
 };
 
 /* Borrows from the review. */
@@ -30,27 +30,27 @@ struct admit_request {
 	const char *uid, *operation, *user;
 	const char *group, *resource, *subresource; /* "": none */
 	const char *ns, *name;                      /* "": none */
-	const char *pod_name, *pod_uid, *node_name; /* of the token; "": it has none */
+	const char *pod_name, *pod_uid, *node_name; /* of the token; "": it names none */
 	const json_t *object, *old;                 /* NULL: none */
 };
 
 struct admit_facts {
 	struct wish_facts ns;
-	struct own_pod author; /* the pod of the author's token, as it is */
+	struct own_pod author; /* the pod of the author's token, as the API has it */
 };
 
 struct admit_path;
 
-/* "/mutate/pods" and so on; NULL: there is none of that name. */
+/* For "/mutate/pods" and so on; NULL: no such path. */
 const struct admit_path *admit_path_find(const char *path);
 
-/* -EBADMSG: no AdmissionReview v1. */
+/* -EBADMSG: not an AdmissionReview v1 with a request. */
 int admit_parse(const json_t *review, struct admit_request *ret_request, struct error *err);
 
 enum admit_need admit_needs(const struct admit_path *path, const struct admit_rules *rules,
 	const struct admit_request *request);
 
-/* An AdmissionReview with the response; NULL: no memory. */
+/* An AdmissionReview with the response, owned by the caller; NULL: no memory. */
 json_t *admit_answer(const struct admit_path *path, const struct admit_rules *rules,
 	const struct admit_request *request, const struct admit_facts *facts);
 

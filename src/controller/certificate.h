@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The webhook's own authority and certificate, and how they change without anybody being refused:
- *  1. a new authority joins the old one: clients are told to trust both;
- *  2. after CERTIFICATE_OVERLAP_NS, when all have heard of it, it signs the server's certificate;
- *  3. after as long again, when all servers show that one, the old authority goes.
- * What is there says how far that has come: no other state is needed, whoever does the next step.
+ * The webhook's authority and certificate, and their rotation without refused connections:
+ * 1. A new authority joins the old one; clients trust both.
+ * 2. After CERTIFICATE_OVERLAP_NS, when all clients know it, it signs the server's certificate.
+ * 3. After another CERTIFICATE_OVERLAP_NS all servers show that one, and the old authority is
+ *    dropped.
+ * The next step follows from the stored certificates alone, whichever controller makes it.
  *
- * Does no I/O and has no clock: times are CLOCK_REALTIME's. One thread.
+ * No I/O, no clock: times are CLOCK_REALTIME. One thread.
  */
 #ifndef CONTROLLER_CERTIFICATE_H
 #define CONTROLLER_CERTIFICATE_H
@@ -25,9 +26,9 @@
 #define CERTIFICATE_AUTHORITIES_MAX CRT_LIST_MAX
 #define CERTIFICATE_PEM_MAX CRT_PEM_MAX
 
-/* PEM, as the Secret has it; NULL where there is nothing. */
+/* PEM, as in the Secret; NULL: absent. */
 struct certificate_store {
-	char *ca_crt; /* what clients trust: the newest authority first, that of ca_key */
+	char *ca_crt; /* trusted authorities; the first is the newest, that of ca_key */
 	char *ca_key;
 	char *tls_crt, *tls_key;
 };
@@ -36,18 +37,18 @@ void certificate_store_done(struct certificate_store *store);
 #define _cleanup_certificate_store_ __attribute__((cleanup(certificate_store_done)))
 
 /*
- * The next step that is due at that time: 1 when the store has changed, 0 when it is as it should
- * be. What cannot be read is made anew. -EIO when none can be made. Call it again every now and
- * then; CERTIFICATE_OVERLAP_NS is soon enough.
+ * Makes the step that is due at that time: 1 if the store has changed, 0 if none is due. Unreadable
+ * texts are replaced. -EIO: no certificate could be made. Call it again at least every
+ * CERTIFICATE_OVERLAP_NS.
  */
 int certificate_step(
 	struct certificate_store *store, const char *host, uint64_t real_ns, struct error *err);
 
-/* Would a client that trusts the bundle believe the store's certificate at that time? */
+/* Whether a client that trusts the bundle accepts the store's certificate at that time. */
 bool certificate_is_trusted(const struct certificate_store *store, const char *bundle_pem,
 	const char *host, uint64_t real_ns);
 
-/* When the store's certificate ends; 0: there is none. */
+/* End of the store's certificate; 0: there is none. */
 uint64_t certificate_ends_ns(const struct certificate_store *store);
 
 #endif

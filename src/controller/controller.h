@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller as a whole: what it knows (caches), who asks it (the webhook, the page), what it
- * puts right (jobs by key in one queue, only while it leads). One thread.
+ * The controller as a whole: caches of API objects, the servers (webhook, dashboard), and the jobs
+ * that reconcile objects. Jobs run by key from one queue, only while this controller leads. One
+ * thread.
  */
 #ifndef CONTROLLER_CONTROLLER_H
 #define CONTROLLER_CONTROLLER_H
@@ -22,7 +23,7 @@
 #include "kube/lease.h"
 #include "kube/write.h"
 
-#define CONTROLLER_JOBS_MAX 32u /* under way at once */
+#define CONTROLLER_JOBS_MAX 32u /* running at once */
 
 struct controller_options {
 	const char *kubeconfig; /* NULL: as kube/config.h finds it */
@@ -31,12 +32,12 @@ struct controller_options {
 	const char *webhook_listen, *listen, *health_listen;
 	const char *webhook_configuration, *webhook_service, *tls_secret;
 	const char *pod_name;
-	const char *placeholder_image; /* NULL: the one that our own pod runs from */
+	const char *placeholder_image; /* NULL: the image of the controller's own pod */
 	bool is_placeholder;           /* --placeholder: placeholder.h */
 };
 
 enum controller_cache {
-	CACHE_PODS, /* tenants, SharePods', divvy's own, and those that came past the webhook */
+	CACHE_PODS, /* of tenants, SharePods and divvy itself, and untranslated pods */
 	CACHE_NODES,
 	CACHE_NAMESPACES,
 	CACHE_SHARE_PODS,
@@ -48,10 +49,10 @@ enum controller_cache {
 	CACHE_MUTATING,
 	CACHE_VALIDATING,
 	CACHE_AUTHORITY,     /* the Secret of the authority between nodes */
-	CACHE_AUTHORITY_MAP, /* the ConfigMap with what they believe */
-	CACHE_REQUESTS,      /* for certificates by it */
-	CACHE_API_SERVICE,   /* external metrics, where somebody has asked for them */
-	CACHE_FRONT,         /* whom to believe who passes requests on: access/front.h */
+	CACHE_AUTHORITY_MAP, /* the ConfigMap with the authorities that nodes trust */
+	CACHE_REQUESTS,      /* CertificateSigningRequests for that authority */
+	CACHE_API_SERVICE,   /* the APIService of external metrics */
+	CACHE_FRONT,         /* trusted front proxies: access/front.h */
 	CONTROLLER_N_CACHES
 };
 
@@ -78,44 +79,48 @@ struct controller {
 	struct vgpu_pool *pool;
 	struct loop_timer timer;
 	struct http_server *webhook;
-	struct access *access; /* the guard of external metrics */
+	struct access *access; /* guard of external metrics */
 	struct front *front;   /* NULL: none is known */
 	struct page *page;
-	struct web *web; /* what the page shows */
-	char host[256];  /* what the certificate is for */
+	struct web *web; /* the dashboard's state */
+	char host[256];  /* host name in the certificate */
 	bool is_leading, is_ready, has_certificate;
-	bool has_no_status; /* KubeShare's SharePods have no subresource */
-	bool has_pool;      /* nodes or placeholders of one, as job_pool has seen it last */
+	bool has_no_status; /* KubeShare's SharePods have no status subresource */
+	bool has_pool;      /* pool nodes or placeholders exist, as of the last job_pool */
 	uint64_t started_ns;
-	uint64_t conditions_from_ns; /* before: API servers drop match conditions */
-	uint64_t n_reviews[2];       /* refused, allowed */
-	uint64_t n_certificates[2];  /* refused, issued */
+	/* before then no match conditions are written, because API servers drop them */
+	uint64_t conditions_from_ns;
+	uint64_t n_reviews[2];      /* refused, allowed */
+	uint64_t n_certificates[2]; /* refused, issued */
 	LIST_HEAD(jobs, job) jobs;
 	LIST_HEAD(askings, asking) askings; /* webhook.c */
 };
 
 int controller_new(const struct controller_options *options, struct controller **ret_controller,
 	struct error *err);
-/* Until controller_stop(); -errno. */
+/* Runs until controller_stop(); -errno. */
 int controller_run(struct controller *c);
-/* Gives up what it leads. */
+/* Releases the Lease. */
 void controller_stop(struct controller *c);
 void controller_free(struct controller *c);
 
-/* ---- for its parts ---- */
+/* ---- for the controller's files ---- */
 
-/* The object's JSON, borrowed until the loop goes on; NULL: it is not there. */
+/* The object's JSON, borrowed until the loop runs again; NULL: there is none. */
 const json_t *controller_find(
 	const struct controller *c, enum controller_cache which, const char *ns, const char *name);
-/* The same by its UID; "" and NULL: none. */
+/* The same by UID; none for "" and NULL. */
 const json_t *controller_find_uid(
 	const struct controller *c, enum controller_cache which, const char *uid);
 bool controller_is_synced(const struct controller *c, enum controller_cache which);
-/* The others of a cache in turn: NULL gives the first. */
+/* Iterates over a cache: NULL gives the first entry. */
 const struct kube_entry *controller_next(
 	const struct controller *c, enum controller_cache which, const struct kube_entry *entry);
 
-/* The dialects and policies of a namespace; 0, or -ENOENT: it is not known. */
+/*
+ * Dialects and policies of a namespace. -ENOENT: the namespace is not known. Call ns_facts_done()
+ * in any case.
+ */
 struct ns_facts {
 	struct wish_facts facts;
 	struct buf dialects;
@@ -137,64 +142,64 @@ enum job_kind {
 	JOB_KINDS,
 };
 
-/* The object is to be looked at again. ns, name: "" or NULL where the kind has none. */
+/* Queues the object for reconciliation. ns, name: "" or NULL for kinds without them. */
 void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns, const char *name);
 void controller_enqueue_all(struct controller *c);
 
-/* May something be written now? */
+/* Whether this controller may write now. */
 bool controller_may_write(const struct controller *c);
 
 void controller_event(struct controller *c, const json_t *object, const char *api_version,
 	const char *kind, bool is_warning, const char *reason, const char *message);
 
-/* A key under way. A job ends with exactly one job_end(), from within its function or later. */
+/* A running job. Each job ends with exactly one job_end(), in its function or later. */
 struct job {
 	LIST_ENTRY(job) link;
 	struct controller *c;
 	struct queue_key key; /* of ns and name */
 	char ns[QUEUE_NAME], name[QUEUE_NAME];
-	int kind;      /* the function's own */
-	int trouble;   /* the function's own */
-	json_t *stash; /* the function's own; freed at the end */
+	int kind;      /* free for the job's function */
+	int trouble;   /* free for the job's function */
+	json_t *stash; /* free for the job's function; job_end() releases it */
 };
 typedef void job_fn(struct job *job);
 
-/* r < 0: it comes again later. */
+/* r < 0: the job runs again later. */
 void job_end(struct job *job, int r, const char *sentence);
 
 /*
- * .may_send of what a job writes: a process that was stopped between deciding and sending goes on
- * where it was, when another one leads and has decided otherwise. data: the job.
+ * .may_send of a job's writes. A process may be stopped between decision and write, while another
+ * controller takes the lead and decides otherwise. data: the job.
  */
 bool job_may_send(void *data);
 
 job_fn job_share_pod, job_kubeshare_pod, job_node, job_namespace, job_certificate, job_pool,
 	job_authority, job_sign;
 
-/* Are the system's own namespaces labelled, so that nothing there waits for the webhook? */
+/* Whether the system's own namespaces have the label that keeps the webhook away. */
 bool controller_has_labelled(const struct controller *c);
 
-/* Pods with a share can be placed on that node from now on: its startup taint can go. */
+/* Whether pods with a share can run on the node, so that its startup taint can be removed. */
 bool controller_has_started(const json_t *node, const json_t *gpu_node);
 
-/* The certificate and whether API servers trust it, anew. */
+/* Reads the certificate again and checks whether API servers trust it. */
 void controller_look_at_certificate(struct controller *c);
 
 /* ---- external.c ---- */
 
 #define CONTROLLER_API_SERVICE "v1beta1.external.metrics.k8s.io"
 http_handler_fn external_on_resources, external_on_metric, external_on_nothing;
-/* Whom to believe, anew. */
+/* Reads the trusted front proxies again. */
 void external_look_at_front(struct controller *c);
 
-/* Of http/server.h; data is the controller. */
+/* Routes of http/server.h; `data` is the controller. */
 #define CONTROLLER_WEBHOOK_ROUTES 5u
 #define CONTROLLER_HEALTH_ROUTES 2u
 #define CONTROLLER_PAGE_ROUTES (2u + WEB_N_ROUTES)
 extern const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES];
 extern const struct http_route controller_health_routes[CONTROLLER_HEALTH_ROUTES];
 extern const struct http_route controller_page_routes[CONTROLLER_PAGE_ROUTES];
-/* Whoever still waits for an answer gets one, once the client is gone. */
+/* Answers all waiting requests; call after the client is freed. */
 void controller_end_askings(struct controller *c);
 
 #endif

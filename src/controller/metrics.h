@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the controller counts, in Prometheus' text form. */
+/* The controller's metrics in Prometheus' text format. -errno of the buffer. */
 #ifndef CONTROLLER_METRICS_H
 #define CONTROLLER_METRICS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts of a struct, such as keys and certificates, as the data of a Secret. A store is a struct of
- * char *, each one its own: where a field stands, says a table. Pure; any thread.
+ * Maps a struct of texts, such as keys and certificates, to the data of a Secret. A store is a
+ * struct of `char *` that owns its texts; a table names its fields. Pure; any thread.
  */
 #ifndef CONTROLLER_SECRET_H
 #define CONTROLLER_SECRET_H
@@ -10,21 +10,21 @@
 #include <stddef.h>
 
 struct secret_field {
-	const char *key; /* of the data; NULL ends the table */
-	size_t at;       /* of its char * in the store */
+	const char *key; /* in the data; NULL ends the table */
+	size_t at;       /* offset of its char * in the store */
 };
 
-/* A value of a Secret's data as PEM, the caller's; NULL: none, or it is no base64. */
+/* A value of a Secret's data as text, owned by the caller; NULL: absent, or no base64. */
 char *secret_decode(const char *text);
-/* ... and back; null, which takes it out, for NULL. NULL: no memory. */
+/* The reverse; JSON null, which removes the value, for NULL. NULL: no memory. */
 json_t *secret_encode(const char *pem);
 
-/* Fills an empty store; NULL in it: the Secret, which may be NULL, has no such text. */
+/* Fills an empty store; absent texts become NULL. `secret` may be NULL. */
 void secret_read(const json_t *secret, const struct secret_field *fields, void *ret_store);
 
-/* A merge patch of data, for the version of the object that was read. NULL: no memory. */
+/* A merge patch of `data` for the read version of the object. NULL: no memory. */
 json_t *secret_patch_data(const json_t *object, json_t *data);
-/* ... of all that is in the store. */
+/* The same for all texts of the store. */
 json_t *secret_patch(const json_t *secret, const struct secret_field *fields, const void *store);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of web/, put into the program when it is built. */
+/* The files of web/, which the build embeds. */
 #ifndef CONTROLLER_WEB_FILES_H
 #define CONTROLLER_WEB_FILES_H
 
@@ -8,9 +8,9 @@
 #define WEB_N_FILES 3u
 
 struct web_file {
-	const char *path; /* where it is served: "/", "/web.css", "/web.js" */
+	const char *path; /* URL path: "/", "/web.css", "/web.js" */
 	const char *type;
-	const char *tag; /* of the content, quotes included: an ETag */
+	const char *tag; /* ETag of the content, quotes included */
 	struct str content;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What web.c and web-serve.c share; nobody else includes it. */
+/* Shared by web.c and web-serve.c only. */
 #ifndef CONTROLLER_WEB_INTERNAL_H
 #define CONTROLLER_WEB_INTERNAL_H
 
@@ -13,7 +13,7 @@
 
 struct web_node;
 
-/* Somebody who looks at it. */
+/* A browser with an open event stream. */
 struct viewer {
 	LIST_ENTRY(viewer) link;
 	struct web *web;
@@ -27,11 +27,11 @@ struct web {
 	struct web_history *history;
 	struct web_node *nodes; /* by name */
 	struct loop_timer push, beat;
-	uint64_t epoch;  /* of this process: numbers of another one say nothing here */
-	uint64_t told;   /* all viewers know up to this number */
-	uint64_t n_told; /* events */
+	uint64_t epoch;  /* of this process; numbers of another process are void */
+	uint64_t told;   /* all viewers know the state up to this number */
+	uint64_t n_told; /* events sent */
 	uint64_t n_waiting;
-	json_t *waiting; /* "NAMESPACE/NAME" of the pods that wait and are not shown: {} */
+	json_t *waiting; /* "NAMESPACE/NAME" of waiting pods beyond WEB_WAITING_MAX: {} */
 	bool is_ready;
 	web_silence_fn *silence;
 	void *silence_data;
@@ -41,12 +41,12 @@ struct web {
 
 /* ---- web-serve.c ---- */
 
-/* For how long the cluster has said nothing; 0 where that is not long. */
+/* How long the API server has been silent; 0 below 10 s. */
 uint64_t web_silence_ns(const struct web *web);
 
-/* To all viewers what has changed since the last time. */
+/* Sends all viewers the changes since the last call. */
 void web_tell(struct web *web);
-/* To all that it lives, and to those who were let in long ago, to come again. */
+/* Sends a heartbeat to all viewers, and asks viewers of long standing to connect again. */
 void web_beat(struct web *web, uint64_t now);
 
 #endif

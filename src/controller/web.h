@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The web page: what is told of the cluster's objects becomes its state (web-state.h), and who
- * looks at it is told all of that and then each change by server-sent events, together with what
- * else has changed within a quarter of a second. Who may look is the guard's business, before.
+ * The dashboard: API objects become its state (web-state.h). A viewer gets the whole state and then
+ * changes by server-sent events, collected over a quarter of a second. The guard decides who may
+ * look, before these functions run.
  *
- * Paths: / and its files for all, which say nothing of the cluster; /session to sign in and out;
- * guarded: /events/ and behind it the last event's id for who was away, /history/UID/CONTAINER.
+ * Paths: / and its files are public and contain no data. /session signs in and out. Guarded:
+ * /events/, followed by the last event's id of a viewer that returns, and /history/UID/CONTAINER.
  * One thread, on the loop.
  */
 #ifndef CONTROLLER_WEB_H
@@ -18,36 +18,39 @@
 #include "http/server.h"
 
 #define WEB_COOKIE "__Host-divvy-token"
-#define WEB_TOKEN_MAX 3500u /* with it a cookie may have 4096 bytes */
+#define WEB_TOKEN_MAX 3500u /* with it a cookie fits into 4096 bytes */
 
 #define WEB_NODES_MAX 10000u
-#define WEB_WAITING_MAX 1000u  /* of more, the number is shown */
+#define WEB_WAITING_MAX 1000u  /* of more pods only the number is shown */
 #define WEB_TENANTS_MAX 20000u /* with a history */
 #define WEB_VIEWERS_MAX 32u
-#define WEB_TEXT_MAX (16u << 20) /* of all there is, and what may wait for one viewer */
+#define WEB_TEXT_MAX (16u << 20) /* of the whole state, and of the data that waits for one viewer */
 
 struct web;
 
 int web_new(struct loop *loop, struct web **ret_web, struct error *err);
-/* After its server. NULL is fine. */
+/* Call after its server is freed. NULL is allowed. */
 void web_free(struct web *web);
 
-/* The object is this now; a reference is taken. NULL: it has gone. */
+/* Set the present object, of which a reference is taken; NULL: deleted. */
 void web_set_gpu_node(struct web *web, const char *name, json_t *object);
 void web_set_lease(struct web *web, const char *name, json_t *object);
 void web_set_pod(struct web *web, const char *ns, const char *name, const json_t *object);
 
-/* For how long the API server has not answered. What is known is old then, no node is blamed. */
+/*
+ * How long the API server has not answered. Known objects are old then, and no node counts as
+ * silent.
+ */
 typedef uint64_t web_silence_fn(void *data);
 void web_set_silence(struct web *web, web_silence_fn *silence, void *data);
 
-/* Nobody is told anything before. */
+/* Before this call no viewer gets any data. */
 void web_set_ready(struct web *web);
 
-/* Who may get this may see the page. */
+/* A user who may get this path may see the dashboard. */
 #define WEB_RIGHT "/metrics"
 
-/* Answers what has come by one of these routes, all of them with the handler that calls it. */
+/* Answers requests to these routes; they share the handler that calls it. */
 void web_serve(struct web *web, struct http_request *request);
 #define WEB_N_ROUTES 8u
 #define WEB_ROUTES(handler) \
@@ -61,11 +64,11 @@ void web_serve(struct web *web, struct http_request *request);
 
 struct web_counts {
 	uint32_t n_viewers, n_nodes, n_silent, n_waiting, n_histories;
-	uint64_t n_told; /* events */
+	uint64_t n_told; /* events sent */
 };
 struct web_counts web_counts(const struct web *web);
 
-/* What the node's daemon measured last (spec/measured.h); STR_NONE: nothing, or it is silent. */
+/* Latest measurements of the node's daemon (spec/measured.h); STR_NONE: none, or it is silent. */
 struct str web_measured(const struct web *web, const char *node);
 
 #endif

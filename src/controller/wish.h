@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod, or a template, asks for, and what has to be in it because of that: the label, the
- * scheduler, the resources that quotas and the kubelet count, the record of what was translated.
- * Pure. Any thread.
+ * Pod translation: the request of a pod or template, and the fields that follow from it. These are
+ * the label, the scheduler, the resources that quotas and the kubelet count, and the record of the
+ * translation. Pure. Any thread.
  */
 #ifndef CONTROLLER_WISH_H
 #define CONTROLLER_WISH_H
@@ -16,9 +16,9 @@
 #define WISH_RESOURCES 3u
 #define WISH_POLICIES_MAX 256u
 
-/* What is known of the namespace. */
+/* Known facts about the namespace. */
 struct wish_facts {
-	const char *dialects;        /* its annotation; NULL: none */
+	const char *dialects;        /* its annotation and policies; NULL: none */
 	const json_t *const *policy; /* specs of the GPUPolicies that select it */
 	size_t n_policies;
 };
@@ -30,12 +30,15 @@ struct wish {
 	struct dialect_result result;
 	struct buf record, list;      /* values of the two annotations; "": none is written */
 	struct str default_container; /* value of MANIFEST_DEFAULT_KEY; "": none is written */
-	/* That of the namespace is wrong: nothing can be asked for there. */
+	/* The namespace's list of dialects is invalid: no pod there can request a share. */
 	bool is_config_bad;
 	struct error config_error;
 };
 
-/* -EINVAL with the sentence for who wrote it. wish_done also after a failure. */
+/*
+ * Reads a pod or template. -EINVAL with a sentence for its author. Call wish_done() after a failure
+ * too.
+ */
 int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 	const struct wish_facts *facts, struct wish *ret_wish, struct error *err);
 void wish_done(struct wish *wish);
@@ -46,11 +49,11 @@ static inline bool wish_is_tenant(const struct wish *wish)
 	return wish->result.n_tenants > 0;
 }
 
-/* NULL: that container is none. */
+/* NULL: the container has no share. */
 const struct dialect_tenant *wish_tenant(const struct wish *wish, uint32_t container);
 bool wish_is_foreign(const struct wish *wish, uint32_t container, struct str resource);
 
-/* The resources of a tenant's container; their number. */
+/* Writes the resources of a tenant's container and returns their number. */
 struct wish_resource {
 	const char *name;
 	uint64_t value;
@@ -59,31 +62,36 @@ uint32_t wish_resources(
 	const struct dialect_tenant *tenant, struct wish_resource ret[static WISH_RESOURCES]);
 
 /*
- * Nothing is there that only divvy may write, unless it is what divvy would write: so its own
- * result is accepted. -EINVAL. Before the patch (is_patched is false) what LimitRanger wrote is
- * accepted too, since the patch replaces it.
+ * Checks that fields which only divvy may write are absent, or as divvy would write them, so that
+ * divvy's own result is accepted. Before the patch (is_patched is false) LimitRanger's values are
+ * accepted too, because the patch replaces them. -EINVAL.
  */
 int wish_check_presets(const struct wish *wish, bool is_patched, struct error *err);
 
-/* All is there that has to be: of a pod that has been through the webhook. -EINVAL. */
+/* Checks that a pod after the webhook has all that divvy writes. -EINVAL. */
 int wish_check_complete(const struct wish *wish, struct error *err);
 
-/* Of a pod that is changed: who has a share asked for it when the pod was made. -EINVAL. */
+/*
+ * For a changed pod: checks that each container with a share had one when the pod was made.
+ * -EINVAL.
+ */
 int wish_check_slots(const struct wish *wish, struct error *err);
 
-/* Its containers can be on one pair of nodes: such a pod would wait for ever. -EINVAL. */
+/*
+ * Checks that one pair of nodes can serve all containers; else the pod would wait forever. -EINVAL.
+ */
 int wish_check_modes(const struct wish *wish, struct error *err);
 
-/* What the policies of the namespace say at once. -EPERM. */
+/* Checks the policies of the namespace that need no other pod. -EPERM. */
 int wish_check_policies(const struct wish *wish, const struct wish_facts *facts, struct error *err);
 
-/* Of a pod that has its place: what cannot be changed any more is the same. -EINVAL. */
+/* For a pod with a node: checks that fields which can no longer change are the same. -EINVAL. */
 int wish_check_frozen(const struct wish *old, const struct wish *new, struct error *err);
 
-/* Does it name a scheduler that we stand in for? "" and "default-scheduler" are. */
+/* Whether divvy's scheduler replaces the named one, as for "" and "default-scheduler". */
 bool wish_replaces_scheduler(const struct wish *wish);
 
-/* A JSON Patch that puts in what is missing; an empty array where nothing is. NULL: no memory. */
+/* A JSON Patch that adds what is missing; an empty array if nothing is. NULL: no memory. */
 json_t *wish_patch(const struct wish *wish, const char *scheduler_name);
 
 #endif
