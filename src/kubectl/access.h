@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One question after the other to the API server of a kubeconfig: the client of src/kube, waited
- * for. What is refused comes back as a sentence that says what would be right. One thread.
+ * Blocking requests to the API server of a kubeconfig, one at a time, through the client of
+ * src/kube. A refused request returns a sentence that says what would help. One thread.
  */
 #ifndef KUBECTL_ACCESS_H
 #define KUBECTL_ACCESS_H
@@ -30,19 +30,19 @@ struct access {
 	struct loop *loop;
 	struct kube_config *config;
 	struct kube_client *client;
-	struct kube_discovery *discovery; /* NULL until access_discover() */
+	struct kube_discovery *discovery; /* NULL before access_discover() */
 	const char *space;                /* --namespace, or the context's, or "default" */
 };
 
-/* Reads the kubeconfig; nobody is asked yet. */
+/* Reads the kubeconfig; sends no request. */
 int access_open(const struct cli_args *args, struct access *ret_access, struct error *err);
 void access_close(struct access *access);
 #define _cleanup_access_ _cleanup_(access_close)
 
-/* As kube_ask_wait; where a right is missing the sentence says which roles have it. */
+/* As kube_ask_wait(); if a right is missing, the sentence names the roles that have it. */
 int access_await(struct access *access, struct kube_ask *ask, json_t **ret_json, struct error *err);
 
-/* One object or list; query NULL: none. */
+/* Gets one object or list; query NULL: none. */
 int access_get(struct access *access, const char *path, const char *query, json_t **ret_json,
 	struct error *err);
 
@@ -50,12 +50,12 @@ int access_get(struct access *access, const char *path, const char *query, json_
 int access_list(struct access *access, const struct kube_target *target, const char *query,
 	json_t **ret_items, struct error *err);
 
-/* Asks once which resources the server has; then kube_discovery_find() knows. */
+/* Asks once which resources the server has, for kube_discovery_find(). */
 int access_discover(struct access *access, struct error *err);
 
-/* GPUNodes; where there are none, divvy is not installed. */
+/* GPUNodes; -ENOENT says that divvy is not installed. */
 int access_gpunodes(struct access *access, json_t **ret_items, struct error *err);
-/* The nodes' Leases; an empty list where they may not be seen. */
+/* The nodes' Leases; an empty list if the right to list them is missing. */
 int access_leases(struct access *access, json_t **ret_items, struct error *err);
 /* space NULL: of all namespaces. */
 int access_pods(struct access *access, const char *space, json_t **ret_items, struct error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of commands, in the order of `kubectl divvy help`; each has a file cmd_<name>.c. */
+/* The commands in the order of `kubectl divvy help`; each has a file cmd-<name>.c. */
 #ifndef KUBECTL_COMMANDS_H
 #define KUBECTL_COMMANDS_H
 
@@ -24,10 +24,16 @@
 KUBECTL_COMMANDS(X)
 #undef X
 
-/* Beside 0, 1 and 2: the answer is no (fit), or not all has been done (drain-gpu, defrag). */
+/*
+ * Exit status besides 0, 1 and 2: the answer is no (fit), or not everything was done (drain-gpu,
+ * defrag).
+ */
 #define KUBECTL_EXIT_NO 3
 
-/* What is to be completed: words as kubectl gives them. One candidate a line, then ":4". */
+/*
+ * Prints completions for the words that kubectl passes: one candidate a line, then ":4", or ":0"
+ * for file names.
+ */
 void kubectl_complete(int argc, char **argv);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices as bars, with their tenants below: report_devices() as text. Pure. */
+/* Formats report_devices() as bars, with the tenants below each device. Pure. */
 #ifndef KUBECTL_DRAW_H
 #define KUBECTL_DRAW_H
 
@@ -8,17 +8,17 @@
 
 #include "base/str.h"
 
-#define DRAW_BAR 40u /* cells of a bar: one is 2.5 % of a device */
+#define DRAW_BAR 40u /* cells of a bar; one is 2.5 % of a device */
 
 /*
- * A bar has what was used in the last 10 s (full), what else is granted (half), and what is free
+ * A bar shows use in the last 10 s (full), the rest of the granted share (half), and free share
  * (dots); is_ascii: "#", "=" and ".".
  */
 void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out);
 
 void draw_devices(const json_t *devices, bool is_ascii, struct buf *out);
 
-/* report_bare_nodes(), a line each. */
+/* Formats report_bare_nodes(), one line each. */
 void draw_bare_nodes(const json_t *nodes, struct buf *out);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pods that would come of what stands in a file: Pods as they are, and the templates of
- * everything that has one (Deployment, Job, StatefulSet, CronJob, SharePod, ...), as many as it
- * wants at a time. Pure.
+ * The pods that the objects of a file would create: Pods themselves, and templates (Deployment,
+ * Job, StatefulSet, CronJob, SharePod, ...) with the number of pods at a time. Pure.
  */
 #ifndef KUBECTL_PODS_H
 #define KUBECTL_PODS_H
@@ -14,8 +13,8 @@
 #define PODS_MAX 1000u /* of one file */
 
 /*
- * [{"from": "Deployment web", "count": 3, "pod": {...}}]; the caller's. -EINVAL: there is none, or
- * a document is no object of Kubernetes'; -E2BIG: more than PODS_MAX. where: for messages.
+ * [{"from": "Deployment web", "count": 3, "pod": {...}}], owned by the caller. -EINVAL: there is
+ * none, or a document is no Kubernetes object; -E2BIG: more than PODS_MAX. where: for messages.
  */
 int pods_read(const json_t *documents, const char *where, json_t **ret_list, struct error *err);
 

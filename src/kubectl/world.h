@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler's own engine with all that the cluster has now: what it would decide, and why. It
- * is a copy; nothing is written anywhere.
+ * A cluster snapshot: the scheduler's own engine with all present objects, to see what it would
+ * decide and why. Nothing is written to the cluster.
  */
 #ifndef KUBECTL_WORLD_H
 #define KUBECTL_WORLD_H
@@ -18,19 +18,20 @@
 			"where nodes' daemons renew their Leases (default divvy-node-lease)" \
 	}
 
-/* Reads everything that the scheduler reads. The names of args are borrowed. */
+/* Reads all objects that the scheduler reads. Names in args are borrowed. */
 int world_load(struct access *access, const struct cli_args *args, struct sched **ret_sched,
 	struct error *err);
 
 const char *world_scheduler_name(const struct cli_args *args);
 
 /*
- * Why a pod fits where it does not: [{node, device, index, model, free_permille, free_bytes, why}].
- * Other pods of its group take their places in `sched` first: nothing else is asked of it then.
+ * Why the pod does not fit, by node and device: [{node, device, index, model, free_permille,
+ * free_bytes, why}]. First places the other members of its gang in `sched`, so use `sched` for
+ * nothing else afterwards.
  */
 int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);
 
-/* As a table; devices of a node that are alike are one line. */
+/* Prints a table; equal devices of a node share a line. */
 int world_print_reasons(const json_t *reasons, struct error *err);
 
 #endif
