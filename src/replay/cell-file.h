@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare 2.0's file of cells, which says what is near to what (place/place-cell.h):
+ * Reads KubeShare 2.0's cell file, which describes the distances between devices as a tree of cells
+ * (place/place-cell.h):
  *
  *   cellTypes:
- *     V100-NODE:                                the type of a cell,
- *       childCellType: Tesla-V100-PCIE-32GB     what it consists of: a type, or else a device model
- *       childCellNumber: 4                      how many, where no children are listed
- *       childCellPriority: 100                  of the model, 0 to 1000; all say the same
- *       isNodeLevel: true                       the cell is a node
+ *     V100-NODE:                               the name of a cell type
+ *       childCellType: Tesla-V100-PCIE-32GB    its children: a cell type or a device model
+ *       childCellNumber: 4                     how many, if no children are listed
+ *       childCellPriority: 100                 of the model, 0 to 1000; equal everywhere
+ *       isNodeLevel: true                      a cell of this type is a node
  *     2-V100-NODE:
  *       childCellType: V100-NODE
  *       childCellNumber: 2
  *   cells:
- *   - cellType: 2-V100-NODE                     a node or what is above one
- *     cellChildren:
- *     - cellId: node1                           a node's id ends in its name
- *     - cellId: node2
+ *     - cellType: 2-V100-NODE                  a node, or a cell above nodes
+ *       cellChildren:
+ *         - cellId: node1                      a node's id ends in the node's name
+ *         - cellId: node2
  *
- * Pure: text in, tree out. Any thread.
+ * Pure and thread-safe.
  */
 #ifndef REPLAY_CELL_FILE_H
 #define REPLAY_CELL_FILE_H
@@ -29,8 +30,9 @@
 #define CELL_FILE_MAX (16u << 20) /* bytes */
 
 /*
- * -EINVAL with the line, the value and what would be right; -E2BIG for what is too large, too deep
- * or too many; -ENOMEM.
+ * The caller frees *ret_cells with place_cells_free(). Errors: -EINVAL, with the line, the wrong
+ * value and the accepted values. -E2BIG if the file is too large, too deep or has too many cells.
+ * -ENOMEM.
  */
 int place_cells_parse(struct str text, struct place_cells **ret_cells, struct error *err);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Curves of a replay: means of figures over points of equal width (1 % arrived, or a span of time),
- * and how loaded each part of the cluster was. Time that outgrows the points doubles their width.
- * Floating point, for people to look at: nothing decides by it. Pure.
+ * Curves of a placement simulation. A point of a curve is the weighted mean of its samples. All
+ * points have the same width: 1 % of arrived requests, or a span of time. If time exceeds the last
+ * point, metrics_halve() doubles that width. The values are floating point and only for display; no
+ * decision depends on them. Pure.
  */
 #ifndef REPLAY_METRICS_H
 #define REPLAY_METRICS_H
@@ -13,10 +14,12 @@
 #define METRICS_ROWS_MAX 64u
 
 /*
- * Name, what it is. All but `waiting` (tasks) are devices, as parts of all devices. Free is what
- * nobody has been given, or, where there are no limits, what nobody has asked for. Fragmentation is
- * by what tasks ask, so that schemes can be compared; why devices are idle by what the scheme lets
- * them have, which may be less than they ask: what is open without limits may be too little.
+ * The name of each curve and its meaning. Values are fractions of all devices; only `waiting`
+ * counts tasks. Under a scheme with limits, free is the part of a device that the scheme has not
+ * given away. Without limits, free is the part that no task requested. Fragmentation uses the
+ * original requests of the tasks, so it compares schemes. The idle reasons use the requests as
+ * adapted by the scheme, which can be smaller. Without limits a device can thus be "open" although
+ * it has too little for the original request.
  */
 #define METRICS_SERIES(X) \
 	X(ALLOCATED, "allocated", "asked for by those that have a place") \
@@ -37,33 +40,41 @@ extern const char *const metrics_names[METRICS_N];
 
 struct metrics_now {
 	double value[METRICS_N];
-	double row[METRICS_ROWS_MAX]; /* 0..1: the load of a part of the cluster */
+	double row[METRICS_ROWS_MAX]; /* load of a part of the cluster, 0 to 1 */
 };
 
 struct metrics {
-	uint32_t n; /* points */
+	uint32_t n; /* number of points */
 	uint32_t n_rows;
-	double step;                       /* of a point: percent arrived, or seconds */
-	double weight[METRICS_POINTS_MAX]; /* 0: nothing was seen there */
+	/* width of a point: percent of arrived requests, or seconds */
+	double step;
+	double weight[METRICS_POINTS_MAX]; /* 0: the point has no sample */
 	double sum[METRICS_N][METRICS_POINTS_MAX];
 	double row[METRICS_ROWS_MAX][METRICS_POINTS_MAX];
-	struct metrics_now after; /* when all have ended, or without times have come */
+	/* state after the last task ended, or after the last arrival in a run without time */
+	struct metrics_now after;
 };
 
-/* at: below METRICS_POINTS_MAX. */
+/* Adds a sample to point `at`, which must be below METRICS_POINTS_MAX. */
 void metrics_add(struct metrics *m, const struct metrics_now *now, uint32_t at, double weight);
-/* Two points become one; the step doubles. */
+/* Merges each two neighbouring points into one and doubles the step. */
 void metrics_halve(struct metrics *m);
 
-/* The first point at which anything was seen; n: there is none. */
+/* Returns the first point that has a sample, or n. */
 uint32_t metrics_first(const struct metrics *m);
-/* The mean at a point; where nothing was seen that of the nearest before it, or 0. */
+/*
+ * Returns the mean at a point. A point without a sample has the value of the nearest earlier point
+ * with one, or 0.
+ */
 double metrics_at(const struct metrics *m, enum metrics_series series, uint32_t at);
 double metrics_row_at(const struct metrics *m, uint32_t row, uint32_t at);
-/* Over the points that are altogether between the two, in units of the step. */
+/*
+ * Returns the mean over the points that lie completely between `from` and `to`, in the units of
+ * `step`.
+ */
 double metrics_mean_between(
 	const struct metrics *m, enum metrics_series series, double from, double to);
-/* Over all points. */
+/* Returns the mean over all points. */
 double metrics_mean(const struct metrics *m, enum metrics_series series);
 
 #endif

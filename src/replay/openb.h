@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The OpenB trace's files (Alibaba cluster-trace-gpu-v2023): nodes and pods as CSV with a line of
- * titles; columns are found by title, others are skipped, and so is a byte order mark. A node has
- * one model, and a pod may name several, any of which it takes: "V100M16|V100M32". Every row has a
- * name; two pods may have one, as where tasks of a trace are repeated, for nothing refers to them.
- * Quotes mean nothing, and a cell that begins with one and does not end with one is refused, as are
- * control characters but tabs. Pure: from text into arrays.
+ * Reads files of the OpenB trace (Alibaba cluster-trace-gpu-v2023): nodes and pods as CSV with a
+ * title line. The reader finds columns by title and ignores other columns and a byte order mark. A
+ * node has one model. A pod can list several acceptable models: "V100M16|V100M32". Every row needs
+ * a name, but pods may share a name, because an enlarged trace repeats tasks and nothing refers to
+ * the name. Quotes have no meaning: a cell that begins with a quote but does not end with one is an
+ * error. A control character other than a tab is an error too. Pure: turns text into arrays.
  */
 #ifndef REPLAY_OPENB_H
 #define REPLAY_OPENB_H
@@ -20,28 +20,32 @@
 #define OPENB_DEVICES_MAX 64u
 
 struct openb_node {
-	struct str name, model; /* within the text that was read */
+	struct str name, model; /* borrowed from the text */
 	uint32_t line;          /* of the text, from 1 */
 	uint32_t cpu_milli, n_devices;
 	uint64_t memory_bytes;
 };
 
 struct openb_pod {
-	struct str name, models; /* models: "A|B", "" is any */
+	struct str name, models; /* models: "A|B"; "": any model */
 	uint32_t line;
 	uint32_t cpu_milli, share, count;
 	uint64_t memory_bytes;
-	uint64_t created_s, deleted_s; /* 0 where the file has none; else deleted is not before */
-	bool has_times;                /* the file has both */
+	/* 0 if the file has no times; deleted_s is not below created_s */
+	uint64_t created_s, deleted_s;
+	bool has_times; /* the row has both times */
 };
 
 /*
- * The caller frees *ret with free(). -EINVAL with line, column and value; -ENOMEM. Returns the
- * number of rows.
+ * The caller frees *ret with free(). Returns the number of rows; -EINVAL with line, column and
+ * value; -ENOMEM.
  */
 int openb_nodes(struct str text, struct openb_node **ret, struct error *err);
 int openb_pods(struct str text, struct openb_pod **ret, struct error *err);
-/* One row index a line, each below n_rows: the order of arrival, or of the nodes' ranks. */
+/*
+ * Reads one row index, below n_rows, from each line. The list is the order of arrivals or the ranks
+ * of nodes.
+ */
 int openb_order(struct str text, uint32_t n_rows, uint32_t **ret, struct error *err);
 
 #endif

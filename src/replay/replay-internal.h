@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both modes of a run share. See replay.h. */
+/* State and functions that both modes of a run share. See replay.h. */
 #ifndef REPLAY_REPLAY_INTERNAL_H
 #define REPLAY_REPLAY_INTERNAL_H
 
 #include "replay/replay.h"
 
 struct run_device {
-	uint32_t load; /* permille that is worked on; above 1000 where too much was given away */
+	uint32_t load; /* permille in use; above 1000 if the scheme overcommits the device */
 	uint32_t n_tasks;
-	uint32_t asked; /* permille, by all of them */
-	uint32_t given; /* permille: with limits what the scheme counts, else what is asked */
+	uint32_t asked; /* permille, sum of the original requests */
+	/*
+	 * permille, sum of the requests as the scheme counts them; without limits the original ones
+	 */
+	uint32_t given;
 	uint32_t node, row;
 };
 
@@ -18,24 +21,25 @@ struct idle;
 struct run {
 	const struct replay_input *in;
 	/*
-	 * By task: it has had a place. With times; kept also of a first run, after which a second
-	 * one has as `counts` whom the figures are of.
+	 * By task: the task has had a place. Only with time. A second run receives the array of the
+	 * first run as `counts`, to select the tasks of its figures.
 	 */
 	bool *has_place;
-	const bool *counts; /* NULL: all of them */
+	const bool *counts; /* NULL: the figures include all tasks */
 	struct replay_result *result;
 	struct place *place;
-	struct place_spec *specs; /* by task, as the scheme asks for it */
-	struct place_mix *mix;    /* of all tasks, as they are: all are judged by it */
+	struct place_spec *specs; /* by task; requests as adapted by the scheme */
+	/* original requests of all tasks; fragmentation uses it for every scheme */
+	struct place_mix *mix;
 	struct run_device *devices;
-	double all; /* permille of all devices */
+	double all; /* permille of all devices together */
 	struct metrics_now now;
-	/* What curves need at each step, kept as it changes; permille. */
+	/* Sums for the curves, updated at each change; permille. */
 	uint64_t allocated, used;
 	uint32_t in_use, waiting;
 	uint64_t row_used[METRICS_ROWS_MAX], row_size[METRICS_ROWS_MAX];
-	uint32_t percent;  /* as the last progress has told */
-	struct idle *idle; /* NULL: nobody wants to know */
+	uint32_t percent;  /* last percentage given to the progress callback */
+	struct idle *idle; /* NULL: no figures of free devices */
 };
 
 static inline bool run_counts(const struct run *run, uint32_t task)
@@ -43,39 +47,49 @@ static inline bool run_counts(const struct run *run, uint32_t task)
 	return !run->counts || run->counts[task];
 }
 
-/* A permille that the device is more or less loaded with. */
+/* Changes the load of a device by `more` permille. */
 void run_load(struct run *run, uint32_t device, int32_t more);
-/* The task comes to the chosen devices, or leaves them. */
+/* run_enter() adds the task to the chosen devices; run_leave() removes the task from them. */
 void run_enter(struct run *run, uint32_t task, const uint32_t *devices, uint32_t n);
 void run_leave(struct run *run, uint32_t task, const uint32_t *devices, uint32_t n);
 
-/* Brings run->now up to date, but for what idle_look() sees. */
+/* Updates run->now, except for the values that idle_look() sets. */
 void run_update(struct run *run);
 
-/* So many of so many steps are done. */
+/* Calls the progress callback if the percentage done / all has changed. */
 void run_tell(struct run *run, uint64_t done, uint64_t all);
 
 /* ---- replay-note.c ---- */
 
-/* Where somebody wants to know; choice, why: or NULL. */
+/* Calls the note callback, if there is one. choice and why may be NULL. */
 void run_note(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,
 	const struct place_choice *choice, const char *why);
-/* The tenant has come: the task is there, with why. */
+/*
+ * Reports the placement of a task, with the reason for the choice. The placement model already has
+ * the tenant.
+ */
 void run_note_placed(const struct run *run, uint64_t at_ns, uint32_t task,
 	const struct place_choice *choice, uint32_t tenant);
-/* The task has no place as things are, with why; one of a gang of n, `least` of which need one. */
+/*
+ * Reports that a task has no place now, with the reason. For a gang, n is its size and `least` the
+ * number of its tasks that have to start together.
+ */
 void run_note_refused(const struct run *run, enum replay_event event, uint64_t at_ns, uint32_t task,
 	uint32_t n, uint32_t least);
-/* Which limit it is that keeps it from devices, of all those the first: "; ...", or nothing. */
+/*
+ * Writes the limit that keeps the task from the first limited device: "; ...". Leaves `ret`
+ * unchanged if no limit does.
+ */
 void explain_limit(const struct run *run, const struct place_spec *spec, char *ret, size_t size);
 
 /* ---- replay-idle.c ---- */
 
-int idle_start(struct run *run); /* -ENOMEM; to be stopped also then */
+/* Returns -ENOMEM, else 0. The caller calls idle_stop() also after an error. */
+int idle_start(struct run *run);
 void idle_stop(struct run *run);
-/* The device's node is to be counted again: for what the engine does not know. */
+/* Marks the device's node for a new count, after a change that the placement model does not see. */
 void idle_forget(struct run *run, uint32_t device);
-/* Brings what run->now says of free devices up to date, for a point of the curves. */
+/* Updates the values of run->now about free devices, for `point` of the curves. */
 void idle_look(struct run *run, uint32_t point);
 
 int run_queue(struct run *run, struct error *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks on their devices in the mode with time: at what pace each goes, and who ends next. Work
- * left is counted in permille of a device times nanoseconds, so that all is exact but the rounding
- * of shares to permille. Where tasks go is said by the caller, who tells the engine as well.
+ * Running tasks on their devices, in the mode with time: each task's pace, and which task ends
+ * next. Work is counted in permille of a device times nanoseconds. So all results are exact, except
+ * that shares are rounded to permille. The caller chooses the devices and updates the placement
+ * model.
  */
 #ifndef REPLAY_REPLAY_TASKS_H
 #define REPLAY_REPLAY_TASKS_H
@@ -11,24 +12,28 @@
 #include "replay/replay-internal.h"
 
 struct running {
-	uint64_t left; /* permille x ns */
+	uint64_t left; /* work, permille x ns */
 	uint64_t since_ns;
 	uint32_t task, tenant, node, n;
-	uint32_t got;     /* permille of each of its devices */
-	uint32_t longer;  /* permille: so much longer all takes while another of its kind is near */
-	uint32_t version; /* of its entry in departures */
+	uint32_t got; /* permille of each of its devices */
+	/*
+	 * permille by which work takes longer while a task of the same kind runs on one of its
+	 * devices
+	 */
+	uint32_t longer;
+	uint32_t version; /* of its entry in `departures` */
 	uint32_t device[SPEC_DEVICES_MAX];
-	uint32_t due[SPEC_DEVICES_MAX]; /* what each device would give */
+	uint32_t due[SPEC_DEVICES_MAX]; /* share that each device would give */
 };
 
 struct event {
-	uint64_t at_ns; /* CLOCK_NEVER: beyond all time there is */
+	uint64_t at_ns; /* CLOCK_NEVER: does not end */
 	uint32_t slot, version;
 };
 
 HEAP_HEAD(departures, struct event);
 
-/* Those on a device: slots. */
+/* Slots of the tasks on a device. */
 struct crowd {
 	uint32_t *slot;
 	uint32_t n, room;
@@ -36,31 +41,37 @@ struct crowd {
 
 struct tasks {
 	struct run *run;
-	uint64_t now_ns; /* the caller's to set */
+	uint64_t now_ns; /* set by the caller */
 	struct running *slots;
 	uint32_t n_slots, slots_room;
 	uint32_t *free_slots;
 	uint32_t n_free, free_room;
-	uint32_t *slot_of; /* by tenant */
+	uint32_t *slot_of; /* slot by tenant */
 	uint32_t slot_of_room;
-	struct departures departures; /* with entries of versions that are over */
+	struct departures departures; /* a heap that also has outdated entries */
 	struct crowd *crowds;         /* by device */
 	struct water_share *water;
 	uint32_t water_room;
 };
 
-/* The run has its place. -ENOMEM, as all below. */
+/* run->place must be set. These functions return -ENOMEM, else 0. */
 int tasks_init(struct tasks *t, struct run *run);
 void tasks_done(struct tasks *t);
 
-/* What the whole of it is. */
+/* Returns the total work of a task. */
 uint64_t tasks_work(const struct tasks *t, uint32_t task);
-/* The tenant that is placed there begins, or goes on, with so much work left. */
+/*
+ * Starts or resumes the task, with `left` as its remaining work, on the devices that the placement
+ * model gave to `tenant`.
+ */
 int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct place_choice *choice,
 	uint32_t tenant);
-/* It is on its devices no more; the engine still has the tenant. ret: what it was, and is left. */
+/*
+ * Takes the task off its devices; the placement model keeps the tenant. *ret receives the task's
+ * last state, with its remaining work.
+ */
 int tasks_stop(struct tasks *t, uint32_t slot, struct running *ret);
-/* The next to end, or NULL. */
+/* Returns the event of the task that ends next, or NULL. */
 const struct event *tasks_next(struct tasks *t);
 
 #endif

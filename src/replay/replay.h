@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A workload against a cluster, in virtual time: one call, one run, on a placement engine of its
- * own. Pure; the same input gives the same result. What it shows is a simulation: a task makes
- * progress by its share of the devices, and nothing else slows it down but, where that is asked
- * for, another of its kind on one of its devices.
+ * Simulates a workload on a cluster in virtual time. One call is one run with its own placement
+ * model. Pure: the same input gives the same result. A task progresses by its share of its devices.
+ * Nothing else slows a task down, except, if requested, a task of the same kind on one of its
+ * devices.
  *
- * REPLAY_DROP is the protocol of the OpenB benchmark (Weng et al., USENIX ATC 2023): tasks arrive
- * one by one, none leaves, one that does not fit is gone for good; curves are over the percentage
- * of the cluster that arrived tasks asked for, rounded to the nearest whole one; the last point is
- * of all that is beyond. A gang arrives at
- * once: if less of it fits than its threshold says, all of it is gone. Where the cluster has
- * networks each task gets its devices in the way that place/place-mode.h chooses, over a network
- * too, and the result says which and why.
+ * REPLAY_DROP follows the OpenB benchmark (Weng et al., USENIX ATC 2023). Tasks arrive one by one
+ * and none leaves; a task that does not fit is dropped. Curves run over the arrived requests as a
+ * percentage of the cluster, rounded to the nearest integer. The last point includes everything
+ * beyond it. A gang arrives at once: if fewer tasks fit than its threshold requires, the whole gang
+ * is dropped. In a cluster with networks place/place-mode.h chooses each task's mode, which may be
+ * over a network. The result has that choice and its reason.
  *
- * REPLAY_QUEUE has time: tasks arrive when they do, wait while there is no room, run and leave. On
- * each departure those that wait are tried in order, with those who come at that moment, and one
- * that does not fit does not hold up those behind it. Figures are of those that have room at some
- * time: where others never do, all is run once more to the same end, now that they are known. A
- * gang starts together or waits together; with a threshold, enough of it start
- * together, and each of the others when there is room. A device's time is divided as its
- * scheme says: requests are met, what is left over goes to whoever has least, up to the limits; or
- * without limits to all alike. A task on several devices goes at the pace of the slowest.
+ * REPLAY_QUEUE has time: tasks arrive at their times, wait if they do not fit, run and leave. At
+ * each departure the run tries all waiting tasks in order, together with the tasks that arrive at
+ * that moment. A task that does not fit does not block the tasks behind it. The figures include
+ * only tasks that get a place. If some tasks never do, a second run repeats all decisions and
+ * leaves those tasks out of the figures. A gang starts or waits together. With a threshold, enough
+ * of its tasks start together, and each other task when it fits. The scheme divides a device's
+ * time. With limits, tasks get their requests, and the rest goes to the tasks with the smallest
+ * shares, up to their limits. Without limits, all tasks get equal shares. A task on several devices
+ * has the pace of the slowest.
  *
- * With defragmentation (place/place-defrag.h), whenever a period is over and somebody waits for a
- * whole device, tasks of one device are moved together so that devices become free. A move is done
- * at once and costs the task some of its work.
+ * Defragmentation (place/place-defrag.h) takes place at the end of a period if a task waits for a
+ * whole device. It moves tasks of one device together, so that devices become free. A move takes no
+ * time, but costs the task some of its work.
  *
- * With preemption (place/place-preempt.h) tasks of lower priority are evicted and wait again. The
- * preemptor is a task that arrives, or one that waits when another task has ended.
+ * Preemption (place/place-preempt.h) evicts tasks of lower priority, which wait again. The
+ * preemptor is a task that arrives, or a task that waits when another task ends.
  *
- * With queues (place/place-queue.h) a task of a queue starts as that admits it, the queue that has
- * least beyond its quota first. What others have borrowed is reclaimed from tasks, which wait
- * again and go on where they were, unless preemption says otherwise. Priorities matter within a
- * queue, and among tasks of no queue.
+ * Queues (place/place-queue.h) admit their tasks; the queue with the least use beyond its quota
+ * goes first. A queue can reclaim devices that other queues borrowed. The evicted tasks wait again
+ * and later resume, or start from the beginning with REPLAY_RESTART. Priorities matter only within
+ * a queue, and among tasks of no queue.
  *
- * With a time of grace a task that has to go runs on until that is over or it ends; who has come
- * for it has its place, which nobody else gets, and waits until all that have to go for it have
- * gone. It keeps to that place: what becomes free elsewhere meanwhile is for others.
+ * With a grace period an evicted task continues until that period or its work ends. The preemptor
+ * has its place reserved and starts when all its victims have ended. The preemptor keeps this
+ * place, even if capacity elsewhere becomes free earlier; that capacity is for others.
  */
 #ifndef REPLAY_REPLAY_H
 #define REPLAY_REPLAY_H
@@ -51,35 +51,38 @@
 #include "replay/workload.h"
 
 enum replay_mode { REPLAY_DROP, REPLAY_QUEUE };
-enum replay_queue { REPLAY_FIFO, REPLAY_PRIORITY }; /* within a priority: as they came */
+enum replay_queue { REPLAY_FIFO, REPLAY_PRIORITY }; /* within a priority in order of arrival */
 
-/* What becomes of a task that has to go for one of higher priority: it waits again. */
+/* The fate of an evicted task, which always waits again. */
 enum replay_preempt {
-	REPLAY_KEEP,    /* nobody has to go */
-	REPLAY_RESTART, /* it begins anew */
-	REPLAY_RESUME,  /* it goes on where it was */
+	REPLAY_KEEP,    /* no task is evicted */
+	REPLAY_RESTART, /* the task starts from the beginning */
+	REPLAY_RESUME,  /* the task continues with its remaining work */
 };
 
 struct replay_defrag {
 	uint64_t period_ns; /* 0: never */
-	uint32_t n_moves;   /* each time, at most; up to PLACE_MOVES_MAX */
-	uint64_t cost_ns;   /* what a task that has its limit does in that is lost by a move */
+	uint32_t n_moves;   /* most moves each time; up to PLACE_MOVES_MAX */
+	uint64_t cost_ns;   /* a move costs the work that the task does at its limit in this time */
 };
 
 #define REPLAY_SLOWDOWN_MAX 9000u
 #define REPLAY_GRACE_MAX_NS WORKLOAD_TIME_MAX_NS
 #define REPLAY_COST_MAX_NS (WORKLOAD_TIME_MAX_NS / 64)
-/* No run goes on for longer: 140 years, which what follows the last event leaves a uint64_t. */
+/*
+ * A run ends before this time. The limit is 140 years, so that a uint64_t still holds the times
+ * after the last event.
+ */
 #define REPLAY_TIME_MAX_NS (WORKLOAD_TIME_MAX_NS * 256)
 
 int replay_defrag_check(const struct replay_defrag *defrag, struct error *err);
 
-/* So many percent of the tasks have come and gone: called when that has grown. */
+/* Called when the percentage of task arrivals and ends has grown. */
 typedef void replay_progress_fn(void *arg, uint32_t percent);
 
 /*
- * A task gets devices, has no room yet or is dropped, has been told to go for another and runs on,
- * goes for another, is moved, ends.
+ * Events of a task. WAITS: does not fit yet. LEAVING: evicted, in its grace period. EVICTED:
+ * evicted and stopped.
  */
 enum replay_event {
 	REPLAY_PLACED,
@@ -93,76 +96,89 @@ enum replay_event {
 
 struct replay_note {
 	enum replay_event event;
-	uint32_t task;    /* its index */
-	uint64_t at_ns;   /* virtual; REPLAY_DROP: when the task comes */
-	const char *node; /* that it has come to; else NULL; borrowed, as `why` is */
-	uint32_t n_devices, devices[PLACE_NODE_DEVICES_MAX]; /* of the node's, from 0 on */
-	const char *why; /* why it has no place, or that one, or has to go; NULL: moved, ended */
+	uint32_t task;    /* index */
+	uint64_t at_ns;   /* virtual time; REPLAY_DROP: the task's arrival */
+	const char *node; /* the node of its new place, else NULL; borrowed, like `why` */
+	/* indexes of the node's devices, from 0 */
+	uint32_t n_devices, devices[PLACE_NODE_DEVICES_MAX];
+	/* reason for the place, the refusal or the eviction; NULL: moved or ended */
+	const char *why;
 };
 
-/* In the order in which things happen. Costs a look at every node each time. */
+/* Called in the order of events. Each call costs a pass over all nodes. */
 typedef void replay_note_fn(void *arg, const struct replay_note *note);
 
 struct replay_input {
 	const struct cluster *cluster;
 	const struct workload *workload;
-	const uint32_t *ranks; /* as cluster_place() takes them */
-	const uint32_t *order; /* REPLAY_DROP: tasks that arrive, each by itself; NULL: all, once */
+	const uint32_t *ranks; /* see cluster_place() */
+	/* REPLAY_DROP: indexes of the tasks that arrive, each alone; NULL: all tasks once */
+	const uint32_t *order;
 	uint32_t n_order;
 	const struct replay_scheme *scheme;
 	enum replay_mode mode;
 	enum replay_queue queue;
-	struct replay_defrag defrag; /* these two: REPLAY_QUEUE */
+	struct replay_defrag defrag; /* this field and the next: only REPLAY_QUEUE */
 	enum replay_preempt preempt;
-	uint32_t slowdown_permille; /* so much longer beside one of its kind; 0: as long */
-	uint64_t grace_ns;          /* so long who has to go may run on; 0: not at all */
-	bool is_brief; /* of the curves nothing about free devices: it takes long on many nodes */
-	replay_progress_fn *progress; /* NULL: nobody wants to know */
+	uint32_t slowdown_permille; /* extra time beside a task of the same kind; 0: none */
+	uint64_t grace_ns;          /* grace period of evicted tasks; 0: none */
+	bool is_brief; /* leaves the curves of free devices out, which take long with many nodes */
+	replay_progress_fn *progress; /* may be NULL */
 	void *progress_arg;
-	replay_note_fn *note; /* likewise */
+	replay_note_fn *note; /* may be NULL */
 	void *note_arg;
 };
 
 struct replay_decision {
 	enum place_outcome outcome;
-	uint32_t network[2]; /* at the devices' end and at the task's, from 1 on; 0: none between */
+	/* at the devices' end and at the task's end, from 1; 0: no network between them */
+	uint32_t network[2];
 	char why[PLACE_MODE_WHY];
 };
 
-/* Tasks of one priority; means are of those that had a place, and of those that ended. */
+/*
+ * Tasks of one priority. queued_s is the mean of the placed tasks, completion_s the mean of the
+ * ended tasks.
+ */
 struct replay_priority {
 	uint32_t priority, n_tasks, n_placed;
 	double queued_s, completion_s;
-	double busy_s; /* when 99 % of them had ended, or the last that did */
+	double busy_s; /* when 99 % of the placed tasks had ended, or at the last end */
 };
 
 struct replay_result {
 	struct metrics curves;
-	uint32_t n_tasks, n_placed; /* the others were dropped, or never had room */
+	uint32_t n_tasks, n_placed; /* the other tasks were dropped or never fitted */
 	/*
-	 * REPLAY_QUEUE: in seconds of virtual time, each sorted, n_placed of them; owned. Queued:
-	 * in all, also after it had to go.
+	 * REPLAY_QUEUE: seconds of virtual time, sorted, n_placed entries; owned. queued_s is the
+	 * sum of all waits, including waits after an eviction.
 	 */
 	double *queued_s, *completion_s;
-	uint32_t *asked_most; /* of each device at once, permille, in the engine's order; owned */
+	/*
+	 * by device in the placement model's order: largest sum of requests at one time, permille;
+	 * owned
+	 */
+	uint32_t *asked_most;
 	uint32_t n_devices;
-	struct replay_decision *decisions;  /* with networks: of each task; else NULL; owned */
-	struct replay_priority *priorities; /* REPLAY_QUEUE: the lowest first; owned */
+	/* by task, in a cluster with networks; else NULL; owned */
+	struct replay_decision *decisions;
+	struct replay_priority *priorities; /* REPLAY_QUEUE: in ascending order; owned */
 	uint32_t n_priorities;
-	uint32_t n_evicted; /* so often a task had to go */
+	uint32_t n_evicted; /* number of evictions */
 	uint32_t n_moves;   /* by defragmentation */
-	/* Of those that have been placed, as are curves and means. */
-	double arrivals_s;       /* the last arrival, since the first */
-	double end_s;            /* the last departure, since the first arrival */
-	double busy_s;           /* when 99 % of them had ended: curves and means are up to there */
-	double throughput_per_h; /* tasks that ended by busy_s */
-	double allocated, used, in_use; /* means over time, as parts of all devices */
+	/* Figures of the placed tasks, like the curves and means. */
+	double arrivals_s;       /* from the first arrival to the last */
+	double end_s;            /* from the first arrival to the last departure */
+	double busy_s;           /* until 99 % of the tasks had ended; curves and means end here */
+	double throughput_per_h; /* tasks ended by busy_s */
+	double allocated, used, in_use; /* means over time, as fractions of all devices */
 };
 
 /*
- * -EINVAL: no device, no time where it is needed, or networks with REPLAY_QUEUE, an order or a
- * gang; -ERANGE: it would not end within
- * REPLAY_TIME_MAX_NS; -ENOMEM. free with replay_free().
+ * The caller frees *ret_result with replay_free(). Errors: -EINVAL for a cluster without devices,
+ * tasks without times in REPLAY_QUEUE, or a value out of range. -EINVAL also for networks together
+ * with REPLAY_QUEUE, an order or a gang. -ERANGE if the run would not end within
+ * REPLAY_TIME_MAX_NS. -ENOMEM.
  */
 int replay_run(
 	const struct replay_input *input, struct replay_result **ret_result, struct error *err);
@@ -171,15 +187,18 @@ void replay_free(struct replay_result *result);
 #define REPLAY_WHY (PLACE_WHY + 384)
 
 /*
- * Tasks that would have no room even if nobody else were there: a gang as a whole, with what the
- * labels of its members say of one another, where fewer have room than have to start together.
+ * Tasks that do not fit even on an empty cluster. If too few tasks of a gang fit, the whole gang
+ * counts, and the reason considers the labels of its members.
  */
 struct replay_hopeless {
 	uint32_t n, first; /* first: its index */
 	char why[REPLAY_WHY];
 };
 
-/* Of the input's workload on its cluster, by what its scheme counts. -EINVAL, -ENOMEM. */
+/*
+ * Searches the input's workload for such tasks, with the requests as adapted by the scheme. Errors:
+ * -EINVAL, -ENOMEM.
+ */
 int replay_find_hopeless(
 	const struct replay_input *input, struct replay_hopeless *ret_hopeless, struct error *err);
 

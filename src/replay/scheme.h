@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways to share that a replay compares: the engine's policies with shares that are kept, and what
- * clusters do without them. Pure.
+ * The sharing schemes that a placement simulation compares: every policy of the placement model
+ * with enforced shares, and common alternatives without divvy. Pure.
  */
 #ifndef REPLAY_SCHEME_H
 #define REPLAY_SCHEME_H
@@ -16,20 +16,25 @@
 struct replay_scheme {
 	const char *name, *about;
 	const struct place_policy *policy;
-	/* How it asks for what the task asks for; NULL: just so. */
+	/* Changes the task's request to the request under this scheme; NULL: no change. */
 	void (*adapt)(const struct cluster *cluster, struct place_spec *spec);
-	/* Tenants of a device get their requests; else each gets the same as long as it uses it. */
+	/*
+	 * Tasks on a device get their requests. Otherwise all tasks on a device get equal shares.
+	 */
 	bool has_limits;
-	/* FGD: the whole trace's mix is known from the start, as published. */
+	/*
+	 * FGD: the placement model knows the mix of the whole trace from the start, as in the
+	 * publication.
+	 */
 	bool knows_mix;
 };
 
 /*
- * A policy's name, or "whole", "replicas", "memory-only", "random". `name` is borrowed. -EINVAL
- * with all the names there are.
+ * `name` is a policy's name, "whole", "replicas", "memory-only" or "random"; it is borrowed.
+ * Returns -EINVAL, with all names, for another name.
  */
 int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struct error *err);
-/* The i-th name, NULL behind the last, and what it does. */
+/* The name of scheme i, or NULL after the last; and its description. */
 const char *replay_scheme_name(size_t i);
 const char *replay_scheme_about(size_t i);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tasks of a replay: read from a trace, or generated from a shape and a seed. Integers and no
- * libm, so that a seed gives the same tasks on every machine. Pure.
+ * The tasks of a placement simulation, read from a trace or generated from a shape and a seed. The
+ * generator uses integers and no libm, so a seed gives the same tasks on every machine. Pure.
  */
 #ifndef REPLAY_WORKLOAD_H
 #define REPLAY_WORKLOAD_H
@@ -19,70 +19,88 @@
 #define WORKLOAD_CHOICES_MAX 16u
 #define WORKLOAD_GANG_MAX 1024u
 #define WORKLOAD_LABELS_MAX 4096u
-#define WORKLOAD_PART_MIN 50u /* permille: the least of a normal demand, and its least mean */
-/* Of arrivals and of work each: 200 days. Times a share in permille it still is a uint64_t. */
+/* permille; smallest demand of a normal distribution, and its smallest mean */
+#define WORKLOAD_PART_MIN 50u
+/*
+ * Largest arrival time and largest work: 200 days. Their product with a share in permille fits in a
+ * uint64_t.
+ */
 #define WORKLOAD_TIME_MAX_NS UINT64_C(17280000000000000)
-#define WORKLOAD_WORK_MAX_NS (WORKLOAD_TIME_MAX_NS / 64) /* of a generated task, mean or longest */
+/* mean or longest work of a generated task */
+#define WORKLOAD_WORK_MAX_NS (WORKLOAD_TIME_MAX_NS / 64)
 
 struct task {
-	/* Models and queues as the cluster numbers them; labels: any to WORKLOAD_LABELS_MAX. */
+	/*
+	 * Models and queues have the cluster's numbers. Labels are numbers up to
+	 * WORKLOAD_LABELS_MAX.
+	 */
 	struct place_spec spec;
-	/* Permille of each device that it can make use of and may have; at least the request. */
+	/* Permille of each device that the task can use at most; at least its request. */
 	uint32_t limit;
-	uint32_t line; /* of the file that it is from, from 1; 0: it is made */
-	/* Those of the same, one behind the other, start together, and are a group; 0: none. */
+	uint32_t line; /* line of the input file, from 1; 0: generated */
+	/* Neighbouring tasks with the same number are a gang: they start together. 0: no gang. */
 	uint32_t gang;
-	uint32_t kind;      /* those of one slow one another, as the replay says; 0: of none */
+	/* tasks of the same kind slow each other down (see replay.h); 0: no kind */
+	uint32_t kind;
 	uint32_t threshold; /* permille of the gang that has to start together; 0: all */
-	/* Where the cluster has networks (place-mode.h); bandwidth and latency 0: any. */
+	/*
+	 * Only for clusters with networks (place-mode.h). Bandwidth or latency 0: no requirement.
+	 */
 	enum spec_mode mode;
 	uint32_t least_mbit, most_latency_us;
-	uint64_t arrives_ns, work_ns; /* work: how long it takes when it has its limit */
+	uint64_t arrives_ns, work_ns; /* work: duration at the task's limit */
 };
 
 struct workload {
 	struct task *tasks; /* owned */
 	uint32_t n, room;
-	char (*labels)[SPEC_LABEL]; /* names of labels, from that of 1 on; owned */
-	uint32_t n_labels;          /* the others are called by their numbers */
+	char (*labels)[SPEC_LABEL]; /* names of labels, from label 1; owned */
+	uint32_t n_labels;          /* labels above n_labels are named by their numbers */
 	bool has_times;
 };
 
 void workload_done(struct workload *w);
 #define _cleanup_workload_ _cleanup_(workload_done)
 
-/* A copy; -EINVAL for what place_spec_check() refuses or a time above the most, -ENOMEM. */
+/*
+ * Copies the task. Errors: -EINVAL if place_spec_check() refuses the spec or a field exceeds its
+ * maximum, -ENOMEM.
+ */
 int workload_add(struct workload *w, const struct task *task, struct error *err);
 
-/* Into the order of arrival; who come at once stay in that of the file. -ENOMEM. */
+/* Sorts by arrival; tasks with equal times keep their order. Returns -ENOMEM, else 0. */
 int workload_sort(struct workload *w, struct error *err);
-/* The text of a file of pods in the OpenB trace's format; has_times: when each comes and ends. */
+/* Reads a pod file of the OpenB trace. has_times is true if every row has both times. */
 int workload_read_openb(
 	struct workload *w, struct cluster *cluster, struct str text, struct error *err);
 
 /*
- * An order of arrival: tasks drawn with replacement until what has arrived is at least `permille`
- * of the devices. Returns the number, the caller's *ret_order. -EINVAL where no task asks any, or
- * more than OPENB_ROWS_MAX were needed.
+ * Draws an order of arrival: tasks, with replacement, until their requests are at least `permille`
+ * of the devices. Returns the length of *ret_order, which the caller frees. Errors: -EINVAL if no
+ * task requests devices or more than OPENB_ROWS_MAX draws would be needed, -ENOMEM.
  */
 int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permille,
 	struct rand *rand, uint32_t **ret_order, struct error *err);
 
-/* How a trace's tasks come without end: Poisson arrivals, durations that are not the trace's. */
+/*
+ * Parameters for new arrivals of a trace's tasks: Poisson arrivals, and durations that replace the
+ * trace's.
+ */
 struct workload_redraw {
-	uint32_t n;                        /* tasks */
-	uint32_t n_devices, load;          /* so that they ask for that permille of the devices */
-	uint64_t work_min_ns, work_max_ns; /* as those of a shape */
+	uint32_t n; /* number of tasks */
+	/* load: mean sum of the requests at one time, permille of the devices */
+	uint32_t n_devices, load;
+	uint64_t work_min_ns, work_max_ns; /* as in workload_shape */
 };
 
 /*
- * Tasks drawn from another workload with replacement, added. -EINVAL where no task asks for any
- * device or a bound is passed, -ENOMEM.
+ * Adds tasks drawn from `from` with replacement. Errors: -EINVAL if no task requests a device or a
+ * parameter is out of range, -ENOMEM.
  */
 int workload_redraw(struct workload *w, const struct workload *from,
 	const struct workload_redraw *how, uint64_t seed, struct error *err);
 
-/* 0..n-1 in random order, each equally likely. */
+/* Writes 0..n-1 in random order; each order is equally likely. */
 void workload_shuffle(uint32_t *items, uint32_t n, struct rand *rand);
 
 /* ---- generated ---- */
@@ -91,7 +109,7 @@ struct workload_choice {
 	uint32_t value, weight;
 };
 
-/* One of these, as often as its weight says. */
+/* A random choice of values, each with its weight. */
 struct workload_choices {
 	struct workload_choice of[WORKLOAD_CHOICES_MAX];
 	uint32_t n;
@@ -99,35 +117,44 @@ struct workload_choices {
 
 struct workload_shape {
 	const char *name, *about;
-	const char *nodes;             /* as cluster_like() takes them */
-	uint64_t gap_ns;               /* mean time between arrivals, which are Poisson's */
-	uint32_t n_tasks;              /* so many at most */
-	uint64_t span_ns;              /* or as many as arrive so long; 0: without end */
-	struct workload_choices whole; /* whole devices; 0: a share of one, as demand says */
-	uint32_t demand, demand_sigma; /* permille, normal within 50..1000; 0: uniform 1..1000 */
-	uint32_t memory, memory_sigma; /* of a device, likewise; 0: as the demand */
-	uint32_t limit;                /* permille, where above the demand; 0: the demand */
-	uint64_t work_min_ns, work_max_ns; /* uniform; min 0: exponential with the mean max */
+	const char *nodes; /* in the syntax of cluster_like() */
+	uint64_t gap_ns;   /* mean time between arrivals, which are Poisson */
+	uint32_t n_tasks;  /* most tasks */
+	uint64_t span_ns;  /* only arrivals within this time; 0: no limit */
+	/* number of whole devices; 0: a share of one device, from `demand` */
+	struct workload_choices whole;
+	/* permille, normal within 50..1000; demand 0: uniform 1..1000 */
+	uint32_t demand, demand_sigma;
+	/* of a device's memory, likewise; memory 0: equal to the share */
+	uint32_t memory, memory_sigma;
+	uint32_t limit;                    /* permille, if above the demand; 0: the demand */
+	uint64_t work_min_ns, work_max_ns; /* uniform; min 0: exponential with mean max */
 	struct workload_choices gangs, priorities;
-	uint32_t threshold; /* of gangs, permille; 0: all */
-	/* Labels by number; 0, or none of them: without. */
+	uint32_t threshold; /* threshold of gangs, permille; 0: all */
+	/* Labels by number; 0 or no choices: no label. */
 	struct workload_choices affinity, anti_affinity, preferred_anti_affinity, exclusion;
-	struct workload_choices kinds; /* of tasks that slow their like; 0, or none: of none */
-	bool is_apart;                 /* those of a kind have it as anti-affinity */
-	bool prefers_apart;            /* or as preferred anti-affinity */
+	/* kinds of tasks that slow each other down; 0 or no choices: no kind */
+	struct workload_choices kinds;
+	bool is_apart; /* each task's kind becomes its anti-affinity label */
+	/* each task's kind becomes its preferred anti-affinity label */
+	bool prefers_apart;
 };
 
-/* The named shapes; NULL behind the last. */
+/* Returns named shape i, or NULL after the last. */
 const struct workload_shape *workload_shape_at(size_t i);
-const struct workload_shape *workload_shape_find(const char *name); /* or NULL */
+/* Returns NULL for an unknown name. */
+const struct workload_shape *workload_shape_find(const char *name);
 
-/* "1:9,4:1" or "1,4": values up to max, weights from 1 to 1,000,000. -EINVAL */
+/*
+ * Parses "1:9,4:1" or "1,4": values up to max, weights from 1 to 1,000,000. Returns -EINVAL for
+ * other text.
+ */
 int workload_choices_parse(
 	struct str text, uint32_t max, struct workload_choices *ret_choices, struct error *err);
 
-/* How long work takes, as a shape has it: -EINVAL with what is possible. */
+/* Checks the durations of a shape. Returns -EINVAL with the permitted range. */
 int workload_work_check(uint64_t min_ns, uint64_t max_ns, struct error *err);
-/* -EINVAL with the field and what is possible. */
+/* Returns -EINVAL with the wrong field and its permitted range. */
 int workload_shape_check(const struct workload_shape *shape, struct error *err);
 int workload_generate(
 	struct workload *w, const struct workload_shape *shape, uint64_t seed, struct error *err);
