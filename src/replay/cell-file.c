@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads KubeShare 2.0's file of cells: see cell-file.h. First the types, which must end in a model
- * and pass a node on the way, then each root, level by level, because that is how KubeShare numbers
- * what has no id. As there, children that are listed count, whatever number the type gives.
+ * Reads KubeShare 2.0's cell file; cell-file.h describes the format. The reader first reads and
+ * checks all cell types: each must end in a device model. Then it builds the tree of each root
+ * level by level, because KubeShare numbers cells without an id in this order. As in KubeShare,
+ * listed children take precedence over the number of children in the type.
  */
 #include "replay/cell-file.h"
 
@@ -22,12 +23,12 @@
 struct reader {
 	const struct yaml_file *file;
 	struct place_cells *cells;
-	json_t **spec; /* by cell: what the file says of it, or NULL */
+	json_t **spec; /* by cell: its entry in the file, or NULL */
 	uint32_t spec_size;
 	struct error *err;
 };
 
-/* What one entry says; line: where it begins, as far as that is known. */
+/* The fields of one entry; line: the entry's line, or the nearest known line above. */
 struct cell_spec {
 	const json_t *json;
 	struct str type, id;
@@ -41,7 +42,7 @@ struct root {
 
 /* ---- values ---- */
 
-/* Terminated; none is an empty one. */
+/* Text of a plain value, with a terminating 0; a null value is an empty text. */
 static int plain(json_t *value, struct str *ret_text, struct error *err)
 {
 	const struct str text = json_is_null(value)
@@ -97,7 +98,7 @@ static int set_priority(struct str text, struct cell_type *type, struct error *e
 	return parse_up_to(text, CELL_PRIORITY_MAX, &type->priority, err);
 }
 
-/* YAML 1.1's words for it, in any case. */
+/* Accepts the boolean words of YAML 1.1 in any case. */
 static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 {
 	char word[8] = "";
@@ -109,7 +110,7 @@ static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 	return 0;
 }
 
-/* As it is, for those who look at it later. */
+/* Keeps the value unparsed for a later pass. */
 static int read_any(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	*(json_t **)into = value;
@@ -226,7 +227,7 @@ static int read_types(struct reader *r, json_t *map)
 	return 0;
 }
 
-/* What it consists of: a type, or a model, whose priority this is then. */
+/* Finds the type's child: another type, or a device model. A model takes over the priority. */
 static int link_type(struct reader *r, struct cell_type *type)
 {
 	struct str name = str_from(type->child_name);
@@ -271,14 +272,14 @@ static int check_type(struct reader *r, struct cell_type *type)
 
 static int check_types(struct reader *r)
 {
-	const uint32_t n = r->cells->n_types; /* models come behind */
+	const uint32_t n = r->cells->n_types; /* link_type() appends models behind the types */
 	int e = 0;
 
 	for (uint32_t i = 0; e == 0 && i < n; i++)
 		e = link_type(r, &r->cells->types[i]);
 	for (uint32_t i = 0; e == 0 && i < n; i++)
 		e = check_type(r, &r->cells->types[i]);
-	/* Of a type this is what its child has: only models have one of their own. */
+	/* Types have no priority of their own; `priority` of a type was its child model's. */
 	for (uint32_t i = 0; e == 0 && i < n; i++)
 		r->cells->types[i].priority = 0;
 	return e;
@@ -286,7 +287,7 @@ static int check_types(struct reader *r)
 
 /* ---- cells ---- */
 
-/* Where the entry has that field, and otherwise where the entry is. */
+/* Line of the field if the entry has that field, else line of the entry. */
 static unsigned int line_of(const struct reader *r, const struct cell_spec *spec, const char *field)
 {
 	unsigned int line = spec->json ? yaml_line_of(r->file, spec->json, field) : 0;
@@ -351,7 +352,7 @@ static int set_id(struct reader *r, uint32_t at, const struct cell_spec *spec, u
 	cell->number = number;
 	for (size_t i = 0; i < spec->id.n; i++)
 		if (spec->id.p[i] == '/') {
-			/* No part may be empty: the last is a node's name. */
+			/* No part may be empty, because the last part is a node's name. */
 			if (i == 0 || i + 1 == spec->id.n || spec->id.p[i - 1] == '/')
 				return fail(r->err, EINVAL,
 					"line %u: cellId " SHOW ": names between '/' are right",
@@ -368,7 +369,7 @@ static int set_id(struct reader *r, uint32_t at, const struct cell_spec *spec, u
 	return cell->name ? 0 : fail(r->err, ENOMEM, "line %u: out of memory", spec->line);
 }
 
-/* The node of that cell's name, new or with other cells of the same. */
+/* Sets the node named by the cell's id, or by its number. Several cells may share a node. */
 static int set_node(struct reader *r, struct cell *cell)
 {
 	char number[16];
@@ -464,7 +465,7 @@ static int build_cell(struct reader *r, uint32_t at, uint32_t number, unsigned i
 	return type->child ? add_children(r, at, &spec) : add_leaf(r, at, &spec);
 }
 
-/* Level by level: what has no id is numbered through each. */
+/* Builds level by level: cells without an id are numbered through each level. */
 static int build_root(struct reader *r, json_t *json, uint32_t number, unsigned int line)
 {
 	uint32_t at = r->cells->n, first = at, end = at + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of cells of a cluster, and what it says that is not so there. See cluster.h. */
+/* Reads a cluster's cell file and compares the file with the cluster. See cluster.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "replay/cell-file.h"
 #include "replay/cluster.h"
 
-/* Devices of a node by model, in the order in which those come first. */
+/* Number of devices by model, in the order of each model's first device. */
 struct counts {
 	struct {
 		const char *model;
@@ -42,7 +42,10 @@ static void format_counts(const struct counts *counts, char ret[static CLUSTER_C
 	snprintf(ret, CLUSTER_CELLS_TEXT, "%s", counts->n ? buf_text(&text) : "none");
 }
 
-/* Each device has its leaf and each leaf its device, as the engine looks for them. */
+/*
+ * True if each device of the node has a leaf cell and each leaf cell has a device. The placement
+ * model searches leaf cells in the same way.
+ */
 static bool is_as_said(const struct cluster *c, const struct cluster_node *node,
 	const struct counts *counts, uint32_t n_leaves)
 {

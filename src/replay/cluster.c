@@ -23,7 +23,7 @@
 #include "place/place-queue.h"
 #include "replay/openb.h"
 
-#define LIKE_CPU_MILLI 16000u /* a device */
+#define LIKE_CPU_MILLI 16000u /* for each device */
 #define LIKE_MEMORY_BYTES (64ull << 30)
 #define LIKE_DEVICE_BYTES (16ull << 30)
 
@@ -101,7 +101,9 @@ int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struc
 	if (!name.n)
 		return fail(err, EINVAL, "model '': a name of 1 to %u characters is expected",
 			SPEC_LABEL - 1);
-	/* Nobody could ask for it: where one of several is possible that is between them. */
+	/*
+	 * '|' separates alternative models, so no task could request a model with '|' in its name.
+	 */
 	if (str_find(name, '|') < name.n)
 		return fail(err, EINVAL, "model '%" STR_FMT "': one model is expected, without '|'",
 			STR_ARG(name));
@@ -272,7 +274,7 @@ int cluster_queues_check(const struct cluster *c, struct error *err)
 	return r;
 }
 
-/* ---- the engine's ---- */
+/* ---- placement model ---- */
 
 static int add_node(struct place *place, const struct cluster_node *node, struct error *err)
 {

@@ -30,11 +30,14 @@ struct row {
 struct titles {
 	const char *const *wanted; /* NULL at the end */
 	uint32_t n_required;
-	uint32_t at[16]; /* of each wanted one; COLUMNS_MAX: not there */
+	uint32_t at[16]; /* column of each wanted title; COLUMNS_MAX: missing */
 	uint32_t n;
 };
 
-/* Quotes are part of a cell, and a comma between them parts it: nobody means what is cut so. */
+/*
+ * A quote is part of a cell, and a comma inside quotes still separates two cells. Such a cell is an
+ * error, because its content cannot be what the author meant.
+ */
 static bool is_cut(struct str cell)
 {
 	return str_has_prefix(cell, STR("\"")) && (cell.n == 1 || !str_has_suffix(cell, STR("\"")));
@@ -108,7 +111,10 @@ static int number(const struct row *row, const struct titles *t, uint32_t wanted
 	return 0;
 }
 
-/* Calls `one` for each line behind the titles; *ret is an array of that many items. */
+/*
+ * Calls `one` for each line after the titles; *ret is an array with one item of `size` bytes for
+ * each.
+ */
 static int read_rows(struct str text, struct titles *t, size_t size,
 	int (*one)(const struct row *, const struct titles *, void *, struct error *), void **ret,
 	struct error *err)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of place/place-defrag.h, carried out at once. */
+/* Carries out plans of place/place-defrag.h at once. */
 #include <errno.h>
 
 #include "replay/replay-queue.h"
 
-/* The most that a task may have left: what a uint64_t holds is little more. */
+/* Limit of a task's remaining work, so that a move's cost does not overflow a uint64_t. */
 #define WORK_MAX (WORKLOAD_TIME_MAX_NS * SPEC_SHARE_ONE)
 
 static int move(struct queue *q, const struct place_move *move, struct error *err)
@@ -21,7 +21,7 @@ static int move(struct queue *q, const struct place_move *move, struct error *er
 	if (r < 0)
 		return r;
 	if (claim) {
-		/* It has not begun: there is nothing to lose. */
+		/* The task has not started, so the move costs no work. */
 		claim->tenant = tenant;
 		claim->choice = move->to;
 		return 0;

@@ -16,7 +16,7 @@
 #include "place/place-victims.h"
 #include "replay/replay-queue.h"
 
-/* Of those that could go, who has come last. */
+/* Tasks that started last are evicted first. */
 static const struct place_preempt rules = {.is_latest_first = true};
 
 static struct place_spec spec_now(const struct queue *q, uint32_t at)
@@ -27,12 +27,11 @@ static struct place_spec spec_now(const struct queue *q, uint32_t at)
 	return spec;
 }
 
-/* ---- who goes for whom ---- */
+/* ---- order of victims ---- */
 
 /*
- * By priority, but nobody of another queue, as in a cluster; who is in none is among themselves.
- * With what is guaranteed to a queue it could go round otherwise: one goes for the second, that one
- * for the third, and the third for the first.
+ * Victims have a lower priority and belong to the same queue, where "no queue" counts as one queue.
+ * Victims in other queues could evict each other in a cycle through the guarantees of those queues.
  */
 static int rank(void *arg, const struct holder *h)
 {
@@ -50,7 +49,7 @@ static void stay(void *arg, const struct holder *h)
 {
 }
 
-/* ---- with the engine's gangs: thresholds, and preemption by priority ---- */
+/* ---- gangs without a queue: thresholds and preemption by the placement model ---- */
 
 static int gather_gang(
 	struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err)
@@ -75,7 +74,7 @@ static int gather_gang(
 	return place_gang_add(q->run->place, &gang, ret, err);
 }
 
-/* ---- one by one, as the queues say, and by priority within them ---- */
+/* ---- task by task: admission by the queue, preemption within the queue ---- */
 
 static int preempt(
 	const struct queue *q, struct place_spec *spec, struct place_plan *ret, struct error *err)
@@ -92,7 +91,7 @@ static int preempt(
 struct gathered {
 	struct place_group group;
 	struct place_victims victims;
-	bool has_borrowed; /* one of them, for its queue */
+	bool has_borrowed; /* a task borrowed devices for its queue */
 };
 
 static void gathered_done(struct gathered *g)
@@ -101,7 +100,7 @@ static void gathered_done(struct gathered *g)
 	place_victims_done(&g->victims);
 }
 
-/* Who has borrowed gives it back; or else somebody of lower priority goes. */
+/* First reclaims devices that other queues borrowed; if that fails, preempts a lower priority. */
 static int make_room(struct queue *q, struct place_spec *spec, bool is_guaranteed,
 	struct place_choice *ret, struct place_victims *victims, struct error *err)
 {
@@ -142,7 +141,10 @@ static int gather_member(struct queue *q, struct place_spec *spec, struct place_
 	return r;
 }
 
-/* All that have to have come; what those leave who go was for all of them. */
+/*
+ * Runs after all required tasks have places. Victims that none of these places needs stay; the
+ * other victims count for all tasks of the item.
+ */
 static int settle(struct queue *q, struct gathered *g, struct error *err)
 {
 	int r = place_victims_spare(&g->victims, q->run->place);

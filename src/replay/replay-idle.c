@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of the devices is free, and why some tasks that stand for all cannot have it: kept for each
- * node, and counted again for those that have changed.
+ * Counts the free share of devices by the reason why sample tasks cannot use it. Each node has its
+ * own count, and only changed nodes are counted again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,30 +9,34 @@
 #include "place/place-mix.h"
 #include "replay/replay-internal.h"
 
-#define KINDS 32u /* tasks that stand for all */
+#define KINDS 32u /* sample tasks */
 #define REASONS (METRICS_OPEN - METRICS_NO_CPU + 1)
 
 struct tally {
-	uint64_t free[REASONS]; /* permille of devices, of all kinds together */
-	uint64_t fragmented;    /* times the mix's weights */
+	uint64_t free[REASONS]; /* permille of devices, summed over all sample tasks */
+	uint64_t fragmented;    /* permille multiplied by the weights of the mix */
 };
 
 struct idle_node {
-	uint64_t version; /* +1; 0: to be counted again */
+	uint64_t version; /* version of the counted state + 1; 0: count again */
 	struct tally tally;
 };
 
 struct idle {
-	uint32_t kinds[KINDS]; /* tasks */
+	uint32_t kinds[KINDS]; /* task indexes */
 	uint32_t n_kinds;
-	bool looks_around; /* what a kind may have of a node depends on others as well */
-	bool is_stale;     /* then only nodes that have changed were counted since all were */
-	uint32_t point;    /* of the curves, when last looked at, +1 */
+	/*
+	 * a sample task has affinity or a queue, so what it can use on a node depends on other
+	 * nodes
+	 */
+	bool looks_around;
+	bool is_stale;  /* some nodes kept their count although looks_around is set */
+	uint32_t point; /* of the curves at the last count, + 1 */
 	struct tally sum;
 	struct idle_node *nodes;
 };
 
-/* Some of the tasks that want devices, at even distances. */
+/* Chooses tasks that request devices, at even distances. */
 static void choose_kinds(struct idle *idle, const struct run *run)
 {
 	const struct workload *w = run->in->workload;
@@ -77,8 +81,9 @@ void idle_forget(struct run *run, uint32_t device)
 }
 
 /*
- * Not as the engine counts it: without limits those are hundredths, or memory, and what somebody
- * has who waits for others to go is given to nobody yet.
+ * Free share by the scheme's counting. The placement model's own figure does not fit. Without
+ * limits it is in hundredths or memory, and reserved places count as used although no task has
+ * started there.
  */
 static uint16_t share_free(const struct run *run, uint32_t device)
 {
@@ -128,7 +133,9 @@ static void add(struct tally *sum, const struct tally *tally, bool is_less)
 	sum->fragmented += is_less ? -tally->fragmented : tally->fragmented;
 }
 
-/* Of who looks around all nodes are counted once for each point, as that takes long. */
+/*
+ * With looks_around all nodes are counted, but only once for each point, because that takes long.
+ */
 void idle_look(struct run *run, uint32_t point)
 {
 	struct idle *idle = run->idle;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has to go and has time for it. A notice for each of them, in the order in which it ends, as
- * all have the same time; a claim for each task that has its place and waits until those have gone
- * that were told for it: they have the same round.
+ * Terminating tasks and reserved places. Each terminating task has a notice; all grace periods are
+ * equal, so notices stay in order of their ends. Each task with a reserved place has a claim. It
+ * starts when the last notice of its round is gone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ int leave_claim(struct queue *q, uint32_t at, const struct place_member *member)
 	return 0;
 }
 
-/* It has not begun: it only waits again, and those that were told for it go on leaving. */
+/* The task has not started, so it returns to waiting. Its own victims keep terminating. */
 static int give_up(struct queue *q, struct claim *claim)
 {
 	const struct claim was = *claim;
@@ -86,7 +86,7 @@ uint32_t leave_awaited(const struct queue *q, uint32_t round)
 	return n;
 }
 
-/* Those start that waited for it alone. */
+/* Starts the claims of this round if no other notice of the round is left. */
 static int remove_notice(struct queue *q, uint32_t i)
 {
 	const uint32_t round = q->notices[i].round;

@@ -36,7 +36,9 @@ void run_note_placed(const struct run *run, uint64_t at_ns, uint32_t task,
 
 	if (!run->in->note)
 		return;
-	/* As it was before, but for the others of its gang. */
+	/*
+	 * The explanation needs the state before this task, but with the other tasks of its gang.
+	 */
 	mark = place_mark(run->place);
 	if (place_remove(run->place, tenant) < 0)
 		why[0] = '\0';
@@ -63,7 +65,7 @@ void explain_limit(const struct run *run, const struct place_spec *spec, char *r
 	}
 }
 
-/* Its queue has no turn for it, or no node has room. */
+/* Explains a refusal: the task's queue does not admit it, or no node has room for it. */
 static void explain(
 	const struct run *run, const struct place_spec *spec, char ret[static REPLAY_WHY])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mode with time: who comes, who waits for room, who ends when. */
+/* Runs the simulation with time: arrivals, ends, defragmentation, curves and final figures. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "replay/replay-queue.h"
 #include "replay/stats.h"
 
-#define POINTS_WISHED 160u /* the width begins so that all arrivals make as many */
-#define BUSY_PERCENT 99u   /* of the tasks: a few that go on and on would flatten all curves */
+#define POINTS_WISHED 160u /* initial number of points over all arrivals */
+#define BUSY_PERCENT 99u   /* percent of the tasks; a few endless tasks would flatten all curves */
 
 /* ---- start and end ---- */
 
@@ -78,7 +78,10 @@ int evict(struct queue *q, uint32_t tenant, uint32_t comer)
 	return wait_again(q, p->at);
 }
 
-/* It has its place, from which others are going, or none beside those of its gang that have. */
+/*
+ * Reserves a place until its victims have ended. A gang member without a place waits for the start
+ * of its gang.
+ */
 static int claim(struct queue *q, uint32_t at, const struct place_member *member, uint32_t n_going)
 {
 	struct place_node_view node;
@@ -108,7 +111,7 @@ int try_unit(struct queue *q, struct unit unit, struct error *err)
 		return r == -ENOSPC ? 0 : r;
 	q->round++;
 	q->helps |= unit.is_drawn;
-	/* Those who come may have the numbers of those who go at once. */
+	/* Victims stop first: without a grace period a new tenant may have a victim's number. */
 	for (uint32_t i = 0; r == 0 && i < group.n_victims; i++)
 		r = q->run->in->grace_ns ? leave_tell(q, group.victims[i], comer)
 					 : evict(q, group.victims[i], comer);
@@ -177,7 +180,7 @@ static int arrive_alone(struct queue *q, struct unit unit, struct error *err)
 	unit.is_new = false;
 	if (r == 0 && wait_in_line(q, unit) < 0)
 		return fail(err, ENOMEM, "out of memory for a run");
-	/* Some may wait again because of it, or have room beside it. */
+	/* The start may have evicted tasks or may help waiting tasks. */
 	return r == 1 && (q->n_back || q->helps) ? retry(q, err) : MIN(r, 0);
 }
 
@@ -198,7 +201,9 @@ static int defragment(struct queue *q, struct error *err)
 	return r;
 }
 
-/* Whether a plan is due before that; if so all before it is done. */
+/*
+ * Returns whether a plan is due by before_ns. If no plan would help, skips all periods until then.
+ */
 static bool defrag_is_due(struct queue *q, uint64_t before_ns)
 {
 	const uint64_t period_ns = q->run->in->defrag.period_ns;
@@ -207,7 +212,7 @@ static bool defrag_is_due(struct queue *q, uint64_t before_ns)
 		return false;
 	if (q->may_defrag && waits_for_whole(q))
 		return true;
-	/* Until something happens it would be the same each time. */
+	/* Until the next event every plan would have the same result. */
 	q->defrag_ns += ((before_ns - q->defrag_ns) / period_ns + 1) * period_ns;
 	return false;
 }
@@ -222,7 +227,7 @@ static void advance(struct queue *q, uint64_t to_ns)
 		q->tasks.now_ns = to_ns;
 		return;
 	}
-	/* Who has come before waits for ever. */
+	/* The figures leave out tasks that arrive before first_ns. */
 	q->tasks.now_ns = MAX(q->tasks.now_ns, MIN(q->first_ns, to_ns));
 	run_update(run);
 	while (q->tasks.now_ns < to_ns) {
@@ -305,7 +310,7 @@ static void queue_done(struct queue *q)
 	leave_done(q);
 }
 
-/* What happens at that time, the earliest of all; 1: nothing more will. */
+/* Processes the earliest next event; returns 1 after the last one. */
 static int step(struct queue *q, struct error *err)
 {
 	const struct workload *w = q->run->in->workload;
@@ -338,7 +343,7 @@ static int step(struct queue *q, struct error *err)
 	while (r == 0 && (end = tasks_next(&q->tasks)) && end->at_ns == q->tasks.now_ns)
 		r = end_task(q, end->slot);
 	r = r < 0 ? r : leave_due(q);
-	/* Those who come now have their turn among those who wait. */
+	/* Arriving tasks are tried in order with the waiting tasks. */
 	while (r == 0 && next_arrival_ns(q) == q->tasks.now_ns)
 		r = wait_in_line(q, next_unit(q));
 	return r < 0 ? fail(err, ENOMEM, "out of memory for a run") : retry(q, err);
@@ -353,7 +358,7 @@ static int by_priority(const void *a, const void *b, void *context)
 	return x < y ? -1 : x > y;
 }
 
-/* Of n tasks of one priority; ends: room for as many. */
+/* Figures of n tasks of equal priority; `ends` is scratch space for n values. */
 static struct replay_priority of_priority(
 	const struct queue *q, const uint32_t *tasks, uint32_t n, double *ends)
 {
@@ -381,7 +386,7 @@ static struct replay_priority of_priority(
 	return p;
 }
 
-/* The result is not sorted yet. -ENOMEM. */
+/* Must run before the result's arrays are sorted. Returns -ENOMEM, else 0. */
 static int summarise_priorities(const struct queue *q)
 {
 	const struct workload *w = q->run->in->workload;

@@ -45,7 +45,7 @@ const struct event *tasks_next(struct tasks *t)
 
 /* ---- shares ---- */
 
-/* What it has done since then, in permille x ns. */
+/* Work done since the last change of pace, in permille x ns. */
 static uint64_t done_by_now(const struct tasks *t, const struct running *r)
 {
 	const uint64_t got = (t->now_ns - r->since_ns) * r->got;
@@ -83,7 +83,7 @@ static uint32_t longer_of(const struct tasks *t, const struct running *r)
 	return kind && has_like(t, r, kind) ? t->run->in->slowdown_permille : 0;
 }
 
-/* What it has done until now counts at its old pace; from now on it has the least it is due. */
+/* Books the work done at the old pace. The new pace is the smallest share that a device gives. */
 static int set_pace(struct tasks *t, uint32_t slot)
 {
 	struct running *r = &t->slots[slot];
@@ -95,7 +95,7 @@ static int set_pace(struct tasks *t, uint32_t slot)
 	r->since_ns = t->now_ns;
 	for (uint32_t i = 0; i < r->n; i++)
 		got = MIN(got, r->due[i]);
-	/* A task without a device has all it wants. */
+	/* A task without devices runs at full pace. */
 	got = r->n ? got : SPEC_SHARE_ONE;
 	if (got == r->got && longer == r->longer)
 		return 0;
@@ -216,7 +216,7 @@ int tasks_start(struct tasks *t, uint32_t task, uint64_t left, const struct plac
 	return r == 0 && !choice->n ? set_pace(t, slot) : r;
 }
 
-/* The order of the others stays: it decides how shares are rounded. */
+/* Keeps the order of the other slots, because the order decides how shares are rounded. */
 static void leave(struct crowd *crowd, uint32_t slot)
 {
 	uint32_t k = 0;

@@ -102,7 +102,7 @@ bool waits_for_whole(const struct queue *q)
 	return false;
 }
 
-/* ---- room ---- */
+/* ---- free capacity ---- */
 
 void note_freed(struct queue *q, uint32_t node)
 {
@@ -111,7 +111,7 @@ void note_freed(struct queue *q, uint32_t node)
 	q->n_freed++;
 }
 
-/* All have been tried since the first n of them. */
+/* Removes the first n freed nodes: all items have been tried with them. */
 static void forget_freed(struct queue *q, uint32_t n)
 {
 	if (q->n_freed <= FREED_MAX)
@@ -134,7 +134,7 @@ static void measure_room(struct queue *q)
 	}
 }
 
-/* The task of the unit, on that node, where others may go for it. */
+/* Returns whether the task may fit on the node, with preemption if the input permits it. */
 static bool could_fit(struct queue *q, const struct unit *unit, uint32_t at, uint32_t node)
 {
 	static const struct place_preempt by_priority = {0};
@@ -146,12 +146,12 @@ static bool could_fit(struct queue *q, const struct unit *unit, uint32_t at, uin
 	return place_preempt_could(q->run->place, &spec, &by_priority, node) != 0;
 }
 
-/* Whether any of it may have room now. */
+/* Returns whether a task of the item may fit now. */
 static bool may_fit(struct queue *q, const struct unit *unit)
 {
 	if (unit->is_new)
 		return true;
-	/* Quotas and labels may have stood against it elsewhere. */
+	/* A quota or a label on another node can have been the obstacle. */
 	if (unit->queue || unit->is_drawn)
 		return q->n_freed || q->is_helped;
 	if (unit->share >
@@ -168,7 +168,7 @@ static bool may_fit(struct queue *q, const struct unit *unit)
 
 /* ---- trying all ---- */
 
-/* Whose turn it is, or NULL: all have been tried. */
+/* Returns the list of the next item by queue order, or NULL after the last item. */
 static struct line *next_line(struct queue *q)
 {
 	struct line *best = NULL;
@@ -187,7 +187,7 @@ static struct line *next_line(struct queue *q)
 	return best;
 }
 
-/* As one that has had no room since anybody has had some. */
+/* Equal requests fail equally until another item starts. */
 static bool is_like(const struct queue *q, const struct unit *unit, const struct unit *refused)
 {
 	return unit->n == 1 && refused->n == 1 &&
@@ -196,8 +196,7 @@ static bool is_like(const struct queue *q, const struct unit *unit, const struct
 }
 
 /*
- * Once somebody waits again, who may come before those that have not been tried yet, all have their
- * turn anew.
+ * Ends when a task waits again. Such a task can precede items not yet tried, so a new round starts.
  */
 static int try_all(struct queue *q, struct error *err)
 {

@@ -38,7 +38,7 @@ static uint64_t asked(const struct task *task)
 	return (uint64_t)task->spec.share * task->spec.count;
 }
 
-/* ---- what the run keeps count of ---- */
+/* ---- running sums ---- */
 
 void run_load(struct run *run, uint32_t device, int32_t more)
 {
@@ -111,7 +111,9 @@ void run_tell(struct run *run, uint64_t done, uint64_t all)
 
 /* ---- begin ---- */
 
-/* Rows of the picture are as many devices each, in the cluster's order, not in that of ranks. */
+/*
+ * Each row of the heat map has an equal number of devices, in the cluster's order and not by rank.
+ */
 static int lay_out(struct run *run, const uint32_t *index)
 {
 	const struct cluster *c = run->in->cluster;
@@ -142,7 +144,7 @@ static int lay_out(struct run *run, const uint32_t *index)
 	return 0;
 }
 
-/* Names to the engine; by number, from 1. */
+/* Creates labels in the placement model; labels[] translates the workload's numbers, from 1. */
 static int name_labels(
 	struct run *run, uint32_t labels[static WORKLOAD_LABELS_MAX + 1], struct error *err)
 {
@@ -173,7 +175,7 @@ static void set_spec(struct run *run, uint32_t task, const uint32_t *labels)
 
 	if (in->scheme->adapt && spec->count)
 		in->scheme->adapt(in->cluster, spec);
-	/* No node says how much it has: it is not counted. */
+	/* No node states its device memory, so device memory is not counted. */
 	if (!in->cluster->device_bytes_max)
 		spec->device_bytes = 0;
 	spec->is_movable = in->defrag.period_ns > 0;
@@ -227,9 +229,9 @@ static int start(struct run *run, struct error *err)
 	return 0;
 }
 
-/* ---- none leaves ---- */
+/* ---- mode without time ---- */
 
-/* How many come with that task, itself as well: those of its gang, one behind the other. */
+/* Number of tasks that arrive together: one task, or the neighbouring tasks of its gang. */
 static uint32_t unit_size(const struct workload *w, uint32_t first)
 {
 	uint32_t n = 1;
@@ -240,7 +242,7 @@ static uint32_t unit_size(const struct workload *w, uint32_t first)
 	return n;
 }
 
-/* How many of them have to have room. */
+/* Number of these tasks that have to start. */
 static uint32_t unit_least(const struct workload *w, uint32_t first, uint32_t n)
 {
 	const uint32_t threshold = w->tasks[first].threshold;
@@ -248,7 +250,7 @@ static uint32_t unit_least(const struct workload *w, uint32_t first, uint32_t n)
 	return place_gang_least(n, threshold ? threshold : 1000);
 }
 
-/* As many as have room, until those cannot be enough; returns how many. */
+/* Places tasks until too many are refused for the threshold; returns the number of placed tasks. */
 static int place_members(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
 	struct error *err)
 {
@@ -271,7 +273,7 @@ static int place_members(struct run *run, uint32_t first, uint32_t n, struct pla
 	return r < 0 ? r : (int)n_placed;
 }
 
-/* As many as have room, if those are enough of them; returns how many. */
+/* Places the tasks if enough of them fit, else none. Returns the number of placed tasks. */
 static int place_unit(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
 	struct error *err)
 {
@@ -317,12 +319,12 @@ static int arrive(struct run *run, uint32_t first, uint32_t n, struct error *err
 	return 0;
 }
 
-/* Together, over a network or not at all, as the engine chooses. */
+/* Places one task exclusively, locally or over a network, as the placement model chooses. */
 static int arrive_by_mode(struct run *run, uint32_t at, struct error *err)
 {
 	const struct task *task = &run->in->workload->tasks[at];
 	const struct place_spec *spec = &run->specs[at];
-	/* As the scheme has it, which may give nobody a device alone. */
+	/* A scheme may share all devices; then an exclusive task becomes a local one. */
 	const bool is_shared = task->mode == SPEC_MODE_EXCLUSIVE && task->spec.is_exclusive &&
 		!spec->is_exclusive;
 	const struct place_wish wish = {.spec = *spec,
@@ -425,21 +427,21 @@ static void finish(struct run *run)
 	free(run->has_place);
 }
 
-/* ---- who never has room ---- */
+/* ---- tasks that never fit ---- */
 
 /*
- * Members of a gang come one by one, and who chooses their places may take the last one's: none of
- * these has room for what is called hopeless. One task by itself is the same to all.
+ * The members of a gang are placed one by one, so the policy can use up the last member's place. A
+ * gang is hopeless only if each of these policies fails. For a single task all policies agree.
  */
 static const char *const judges[] = {"first-fit", "best-fit", "worst-fit"};
 
 struct trial {
 	struct replay_input input;
 	struct replay_scheme scheme;
-	struct run run; /* on a cluster where nobody is; begun when it is needed */
+	struct run run; /* on an empty cluster; started at first use */
 };
 
-/* Of the first that has none, with those there that came before it; nobody is there yet. */
+/* Explains why the first refused task does not fit, with the earlier tasks in their places. */
 static void explain(struct run *run, uint32_t first, uint32_t n, struct place_member *members,
 	char ret[static REPLAY_WHY])
 {
@@ -464,7 +466,10 @@ static void explain(struct run *run, uint32_t first, uint32_t n, struct place_me
 		explain_limit(run, spec, ret + at, REPLAY_WHY - at);
 }
 
-/* How many have room where nobody else is; why (NULL: is not asked) not enough have. */
+/*
+ * Returns how many tasks fit on the empty cluster. Explains in `why`, unless NULL, a result below
+ * the threshold.
+ */
 static int judge_unit(
 	struct run *run, uint32_t first, uint32_t n, struct place_member *members, char *why)
 {
@@ -500,7 +505,7 @@ static void note_hopeless(struct replay_hopeless *found, uint32_t first, uint32_
 	found->n += n;
 }
 
-/* Those that a gang may start without: each comes by itself then. */
+/* Judges the tasks that a gang can start without: each of them alone. */
 static int judge_others(struct run *run, uint32_t first, uint32_t n,
 	const struct place_member *members, struct replay_hopeless *found)
 {
@@ -562,7 +567,8 @@ int replay_find_hopeless(
 }
 
 /*
- * counts: whom the figures are of, or NULL; ret_has_place: who has had a place, NULL is not asked.
+ * counts: tasks that the figures include, or NULL for all. ret_has_place receives run.has_place,
+ * and may be NULL.
  */
 static int run_once(const struct replay_input *input, const bool *counts,
 	struct replay_result **ret_result, bool **ret_has_place, struct error *err)
@@ -610,7 +616,10 @@ int replay_run(
 	r = r < 0 ? r : run_once(input, NULL, &result, &has_place, err);
 	if (r < 0)
 		return r;
-	/* Who never has one is known only now. All is decided again as it was, and told already. */
+	/*
+	 * The first run finds the tasks that never get a place. The second run makes the same
+	 * decisions, which are already reported.
+	 */
 	again.note = NULL;
 	if (input->mode == REPLAY_QUEUE && result->n_placed && result->n_placed < result->n_tasks) {
 		replay_free(result);

@@ -13,10 +13,12 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-/* DP_NUMBER_CONTAINERS_PER_GPU, as Deepomatic's plugin has it. */
+/* Default of Deepomatic's device plugin (DP_NUMBER_CONTAINERS_PER_GPU). */
 #define REPLICAS 100u
 
-/* All of its memory is the task's: enough of it, as who asks for such devices sees to. */
+/*
+ * The task gets all memory of the device; a user of whole devices has to choose a large enough one.
+ */
 static void as_whole(const struct cluster *cluster, struct place_spec *spec)
 {
 	spec->share = SPEC_SHARE_ONE;
@@ -24,7 +26,7 @@ static void as_whole(const struct cluster *cluster, struct place_spec *spec)
 	spec->device_permille = 0;
 }
 
-/* A replica is nothing but a hundredth: neither time nor memory is counted. */
+/* A replica is one hundredth of a device; neither time nor memory is counted. */
 static void as_replica(const struct cluster *cluster, struct place_spec *spec)
 {
 	spec->share = SPEC_SHARE_ONE / REPLICAS;
@@ -34,9 +36,9 @@ static void as_replica(const struct cluster *cluster, struct place_spec *spec)
 }
 
 /*
- * Best fit by memory: so memory is put in the place of the share, of who asks for any. Bytes are
- * bytes on every device: of the largest one they are the least part, which no device runs out of
- * before it does of bytes.
+ * Best fit by memory: the memory request replaces the share, if the task requests memory. A byte
+ * request becomes its fraction of the largest device, which is the smallest fraction on any device.
+ * So every device runs out of bytes before it runs out of permille.
  */
 static void as_memory(const struct cluster *cluster, struct place_spec *spec)
 {

@@ -34,7 +34,7 @@ double stats_interval(const double *x, size_t n)
 		return 0;
 	for (size_t i = 0; i < n; i++)
 		sum += (x[i] - mean) * (x[i] - mean);
-	/* Beyond the table: the normal's, with the first term that t differs by. */
+	/* Beyond the table: the normal quantile and the first correction term of Student's t. */
 	t = n - 2 < ARRAY_SIZE(student) ? student[n - 2] : 1.96 + 2.4 / (double)(n - 1);
 	return t * sqrt(sum / (double)(n - 1) / (double)n);
 }

@@ -70,7 +70,9 @@ int workload_read_openb(
 		task.spec.cpu_milli = pod->cpu_milli;
 		task.spec.memory_bytes = pod->memory_bytes;
 		task.arrives_ns = pod->created_s * NSEC_PER_SEC;
-		/* The trace's seconds are whole: what ends within one has run. */
+		/*
+		 * The trace has whole seconds, so a pod that ends in its first second has run too.
+		 */
 		task.work_ns = MAX(clock_since_ns(pod->deleted_s, pod->created_s), UINT64_C(1)) *
 			NSEC_PER_SEC;
 		w->has_times = w->has_times && pod->has_times;
@@ -206,7 +208,7 @@ static const struct workload_shape shapes[] = {
 		.priorities = ONE(50),
 	},
 	{
-		/* Request 0.4 and limit 0.5, of high and of low priority. */
+		/* Request 0.4 and limit 0.5, with high and low priority. */
 		.name = "wang",
 		.about = "twenty small trainings of two priorities on one node",
 		.nodes = "1x2",
@@ -281,9 +283,9 @@ static uint32_t choose(const struct workload_choices *c, struct rand *rand)
 }
 
 /*
- * Exponential with that mean by von Neumann's comparisons (1951), which need no logarithm: draw
- * until a number is not below the one before it; where that took an odd count the first is the
- * fraction, else another whole mean is added and all begins again.
+ * Exponential numbers by von Neumann's comparisons (1951), which need no logarithm. After a first
+ * number, draw until a number is not below the number before it. If the count of these draws is
+ * odd, the first number is the fractional part. Otherwise add one mean and start again.
  */
 static uint64_t exponential(uint64_t mean, struct rand *rand)
 {
@@ -301,17 +303,23 @@ static uint64_t exponential(uint64_t mean, struct rand *rand)
 	}
 }
 
-/* Uniform; or, with min 0, exponential with the mean max. */
+/* Uniform between min and max; with min 0, exponential with mean max. */
 static uint64_t work(uint64_t min_ns, uint64_t max_ns, struct rand *rand)
 {
 	return min_ns ? min_ns + rand_below(rand, max_ns - min_ns + 1)
 		      : 1 + exponential(max_ns, rand);
 }
 
-/* Near to normal: the sum of twelve uniform numbers has the variance 1. Within low..1000. */
+/*
+ * Approximately normal: the sum of twelve uniform numbers has variance 1. Results outside
+ * WORKLOAD_PART_MIN to 1000 are drawn again.
+ */
 static uint32_t normal(uint32_t mean, uint32_t sigma, struct rand *rand)
 {
-	/* A mean within the bounds is within reach of most draws; sigma is bounded too. */
+	/*
+	 * Ends soon: most draws are within the bounds, because the mean lies within them and sigma
+	 * is limited.
+	 */
 	for (;;) {
 		int64_t sum = -(INT64_C(6) << 32), value;
 
@@ -401,7 +409,9 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	return r < 0 ? r : check_labels(&s->exclusion, "exclusion", err);
 }
 
-/* One stream of numbers for each question: to change one leaves the others' answers as they are. */
+/*
+ * Each property has its own random stream, so a changed option leaves the other properties equal.
+ */
 struct streams {
 	struct rand gap, gang, whole, demand, memory, work, priority;
 	struct rand affinity, anti_affinity, exclusion, kind, preferred;
@@ -448,7 +458,7 @@ int workload_generate(
 		rand_seeded(rand_u64(&all)), rand_seeded(rand_u64(&all))};
 	uint64_t now = 0;
 	uint32_t gang = 0;
-	bool is_over = false; /* the time that tasks arrive in */
+	bool is_over = false; /* arrivals have passed span_ns */
 	int r = workload_shape_check(shape, err);
 
 	while (r == 0 && w->n < shape->n_tasks) {
@@ -478,7 +488,7 @@ int workload_generate(
 	return r < 0 || w->n ? r : fail(err, EINVAL, "no task arrives in that time");
 }
 
-/* The mean time between arrivals, at least 1 ns. */
+/* Mean time between arrivals for the requested load, at least 1 ns. */
 static uint64_t gap_of(const struct workload *from, const struct workload_redraw *how, uint64_t sum)
 {
 	const uint64_t mean_ns = how->work_min_ns ? (how->work_min_ns + how->work_max_ns) / 2
