@@ -21,7 +21,7 @@
 
 #define PATH_MAX_BYTES 4096
 #define SEED_WORD "SEED"
-#define NAME_SHOWN 60 /* bytes of a file's name in titles */
+#define NAME_SHOWN 60 /* length limit of a file name in titles, bytes */
 #define DEFRAG_MOVES 100u
 #define DEFRAG_COST_NS (30 * NSEC_PER_SEC)
 #define DRAW_WORK_NS (3600 * NSEC_PER_SEC)
@@ -41,7 +41,7 @@ void sim_done(struct sim *sim)
 
 static int read_schemes(const struct cli_args *args, struct sim *sim, struct error *err)
 {
-	/* Names are borrowed: of argv, or of the list of schemes. */
+	/* Names stay valid: they point into argv or into the list of schemes. */
 	const char *text = cli_get(args, "policy");
 	struct str rest = str_from(text ? text : "default,fgd,best-fit"), name;
 
@@ -69,7 +69,7 @@ static int read_schemes(const struct cli_args *args, struct sim *sim, struct err
 	return 0;
 }
 
-/* "10": so many from 42 on; "42-46": those. */
+/* "10" means ten seeds from 42; "42-46" is a range of seeds. */
 static int read_seeds(const struct cli_args *args, struct sim *sim, struct error *err)
 {
 	const char *text = cli_get(args, "seeds");
@@ -98,7 +98,7 @@ bad:
 		text, SIM_FIRST_SEED, SIM_FIRST_SEED + 9, SIM_SEEDS_MAX);
 }
 
-/* "0.3", which is "0.3,0", "0.3,0.1", or "uniform": permille; 0 is uniform. */
+/* Reads "0.3" (short for "0.3,0"), "0.3,0.1", or "uniform", in permille; mean 0 means uniform. */
 static int read_part(const struct cli_args *args, const char *name, uint32_t *mean, uint32_t *sigma,
 	struct error *err)
 {
@@ -124,7 +124,7 @@ static int read_part(const struct cli_args *args, const char *name, uint32_t *me
 	return 0;
 }
 
-/* "1m,5m": uniform; "51m": exponential with that mean. */
+/* Reads "1m,5m" as uniform, or "51m" as exponential with that mean. */
 static int read_duration(
 	const struct cli_args *args, struct workload_shape *shape, struct error *err)
 {
@@ -167,7 +167,7 @@ static int read_choices(const struct cli_args *args, const char *name, uint32_t 
 	return r < 0 ? fail_within(err, r, "--%s", name) : 0;
 }
 
-/* "0.3": permille, from min, which is 1 for all above 0, to max. */
+/* Reads a number such as "0.3" in permille. A min of 1 permits every number above 0. */
 static int read_number(const struct cli_args *args, const char *name, uint32_t min, uint32_t max,
 	uint32_t *permille, struct error *err)
 {
@@ -260,7 +260,7 @@ static enum replay_mode mode_of(const struct cli_args *args)
 	return cli_has(args, "pods") && !cli_has(args, "draw") ? REPLAY_DROP : REPLAY_QUEUE;
 }
 
-/* "10m", "10m,200" or "10m,200,1m". */
+/* Reads "10m", "10m,200" or "10m,200,1m". */
 static int read_defrag(
 	const struct cli_args *args, struct replay_defrag *ret_defrag, struct error *err)
 {
@@ -304,7 +304,7 @@ static int read_grace(const struct cli_args *args, uint64_t *ret_grace_ns, struc
 	return 0;
 }
 
-/* "1.5": permille more. */
+/* Reads a factor such as "1.5" as the extra permille. */
 static int read_slowdown(const struct cli_args *args, uint32_t *ret_permille, struct error *err)
 {
 	uint32_t factor = SPEC_SHARE_ONE;
@@ -315,7 +315,7 @@ static int read_slowdown(const struct cli_args *args, uint32_t *ret_permille, st
 	return r;
 }
 
-/* What a trace's tasks are when they are drawn from. */
+/* Reads the options of --draw, which draws tasks from a trace. */
 static int read_draw(const struct cli_args *args, struct sim *sim, struct error *err)
 {
 	uint64_t draws = 0;
@@ -330,7 +330,7 @@ static int read_draw(const struct cli_args *args, struct sim *sim, struct error 
 	return r < 0 ? r : read_number(args, "load", 1, DRAW_LOAD_MAX, &sim->load, err);
 }
 
-/* Which options belong to which of the three. */
+/* Checks which options belong to --pods, --spec and --generate, and which exclude each other. */
 static int check_together(const struct cli_args *args, struct error *err)
 {
 	static const char *const generated[] = {"nodes-like", "rate", "tasks", "hours", "demand",
@@ -429,7 +429,7 @@ int sim_check(const struct cli_args *args, struct error *err)
 
 /* ---- files ---- */
 
-/* What is read out of the text of a file. */
+/* Fills `sim` from the text of a file. */
 typedef int (*take_fn)(struct sim *sim, struct str text, struct error *err);
 
 static int read_with(struct sim *sim, const struct cli_args *args, const char *option, take_fn take,
@@ -506,7 +506,7 @@ static const char *file_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* The bytes of the character at the beginning; 0: none that JSON, XML and terminals show. */
+/* Length of the character at the start of `text`; 0 if JSON, XML or a terminal cannot show it. */
 static size_t character(struct str text)
 {
 	const size_t n = str_utf8(text);
@@ -519,7 +519,10 @@ static size_t character(struct str text)
 	return n;
 }
 
-/* Names of files are any bytes: '?' for those that are no text, no half character at the end. */
+/*
+ * File names are arbitrary bytes: '?' replaces bytes that are no text, and no character is cut at
+ * the end.
+ */
 static void name_as_text(const char *name, char ret[static NAME_SHOWN + 1])
 {
 	const size_t n = strlen(name);
@@ -541,7 +544,7 @@ static void name_as_text(const char *name, char ret[static NAME_SHOWN + 1])
 
 /* ---- one run ---- */
 
-/* The file of a seed: SEED in the pattern is the seed. */
+/* Path of the order file of a seed: the number replaces the word SEED in the pattern. */
 static int order_path(
 	const char *pattern, uint64_t seed, char ret[static PATH_MAX_BYTES], struct error *err)
 {
@@ -570,7 +573,10 @@ static int read_order(const char *path, uint32_t n_rows, uint32_t **ret, struct 
 	return r < 0 ? fail_within(err, r, "%s", path) : r;
 }
 
-/* The ranks beside the order: NAME.perm for NAME.txt, each once; without, *ret stays. */
+/*
+ * Reads the ranks of nodes from NAME.perm, for an order NAME.txt; every rank must occur once.
+ * Without that file *ret is unchanged.
+ */
 static int read_ranks(const struct sim *sim, const char *order, uint32_t **ret, struct error *err)
 {
 	const uint32_t n_nodes = sim->cluster.n;
@@ -602,7 +608,7 @@ static int read_ranks(const struct sim *sim, const char *order, uint32_t **ret, 
 	return 0;
 }
 
-/* How many arrive with the seed, and in which order. */
+/* Reads a seed's order and ranks; returns the number of arrivals. */
 static int read_orders(const char *pattern, const struct sim *sim, uint64_t seed,
 	uint32_t **ret_order, uint32_t **ret_ranks, struct error *err)
 {
@@ -626,7 +632,7 @@ static int shuffled(uint32_t n, uint64_t seed, uint32_t **ret, struct error *err
 	return 0;
 }
 
-/* The tasks that are made for the seed; none where they are the file's. */
+/* Makes the tasks of a seed; adds none if the tasks are the file's own. */
 static int make_tasks(
 	const struct sim *sim, uint64_t seed, struct workload *made, struct error *err)
 {
@@ -686,9 +692,9 @@ int sim_run(const struct cli_args *args, const struct sim *sim, uint32_t scheme,
 	return r < 0 ? r : replay_run(&input, ret_result, err);
 }
 
-/* ---- all there is to read ---- */
+/* ---- reading all input ---- */
 
-/* Of all seeds, before the first of them runs. */
+/* Reads the orders of all seeds before the first run, so that a fault shows at once. */
 static int check_orders(const char *pattern, const struct sim *sim, struct error *err)
 {
 	int r = 0;
@@ -718,7 +724,10 @@ int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err
 		r = read_with(&sim, args, "pods", take_pods, err);
 	if (r == 0 && cli_has(args, "spec")) {
 		r = read_with(&sim, args, "spec", take_spec, err);
-		/* Nothing is random but what is asked to be. */
+		/*
+		 * A YAML file has no randomness, so one run is enough unless the user asks for
+		 * seeds.
+		 */
 		sim.n_seeds = sim.has_seeds ? sim.n_seeds : 1;
 	}
 	if (r == 0 && cli_has(args, "cells"))

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Means over the seeds, with their intervals; what has no mean (a cluster's map): the first's. */
+/*
+ * Draws the results of `divvy sim` as SVG pictures. Curves show means over the seeds with
+ * confidence intervals. The map of a cluster has no mean, so it shows the first seed.
+ */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,10 +17,10 @@
 #define HUNDREDTHS 101
 #define BANDS_MAX 6
 #define LAST_PERCENT 130.0
-#define FULL_PERCENT 80.0 /* from here on the cluster gets full: what policies differ in */
-#define LEAST_S 1.0       /* where the axes of waiting begin */
+#define FULL_PERCENT 80.0 /* policies differ only above this load */
+#define LEAST_S 1.0       /* start of the time axis */
 
-/* One curve of one scheme, and room for it. */
+/* One curve of a scheme, with its storage. */
 struct curve {
 	double x[GRID], y[GRID], spread[GRID];
 	size_t n;
@@ -29,7 +32,7 @@ struct picture {
 	struct curve curve[SIM_SCHEMES_MAX];
 	struct plot_series series[PLOT_SERIES_MAX];
 	char subtitle[200];
-	double end; /* of the x axis: percent or seconds */
+	double end; /* end of the x axis, percent or seconds */
 };
 
 static int save(const struct picture *p, const char *name, const char *scheme,
@@ -56,7 +59,7 @@ static struct plot_axis x_axis(const struct picture *p)
 				    "time since the first arrival", PLOT_SECONDS, 0, p->end, false};
 }
 
-/* The same from where the cluster gets full. */
+/* Starts where the cluster gets full. */
 static struct plot_axis x_axis_full(const struct picture *p)
 {
 	struct plot_axis axis = x_axis(p);
@@ -72,13 +75,16 @@ static void set_subtitle(struct picture *p, const char *what)
 		p->sim->n_seeds > 1 ? what : "one run");
 }
 
-/* In percent a point is around its value; in time it goes from it to the next. */
+/* A percentage lies in the middle of its point; a time span starts at its point. */
 static uint32_t point_of(const struct metrics *m, double x)
 {
 	return (uint32_t)(m->step == 1 ? x + 0.5 : x / m->step);
 }
 
-/* Once a run is over it is as it was left; of one without times nothing is known beyond its end. */
+/*
+ * With time, a curve continues with the state after the run's end. Without time, a curve ends at
+ * the last arrival.
+ */
 static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series series, double scale)
 {
 	const struct sim *sim = p->sim;
@@ -95,7 +101,7 @@ static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series s
 			const struct metrics *m = &sim_result(sim, scheme, k)->curves;
 			const uint32_t at = point_of(m, x_of);
 
-			/* Before the first has come nothing is known. */
+			/* there is no sample before the first arrival */
 			if (is_drop(p) && at < metrics_first(m))
 				continue;
 			if (at < m->n)
@@ -113,7 +119,7 @@ static void make_curve(struct picture *p, uint32_t scheme, enum metrics_series s
 	}
 }
 
-/* What no band is above, in the picture's unit. */
+/* Upper limit of bands, in the picture's unit. */
 static double y_limit(const struct picture *p, enum metrics_series series)
 {
 	switch (series) {
@@ -123,7 +129,7 @@ static double y_limit(const struct picture *p, enum metrics_series series)
 	}
 }
 
-/* All schemes in one picture, a curve each. y.max 0: as high as they go. */
+/* Draws one curve for each scheme. With y.max 0 the axis ends at the highest value. */
 static int draw_series(struct picture *p, enum metrics_series series, const char *file,
 	const char *title, struct plot_axis y, struct error *err)
 {
@@ -132,7 +138,7 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 	const double scale = y.unit == PLOT_PERCENT ? 100
 		: series == METRICS_WAITING         ? 1
 						    : p->sim->cluster.n_devices;
-	/* Bands of many lie over one another, and grey is all that is left of them. */
+	/* Too many overlapping bands would only leave a grey area. */
 	const bool has_bands = p->sim->n_seeds > 1 && p->sim->n_schemes <= BANDS_MAX;
 	double least = INFINITY, most = 0, most_of_bands = 0;
 	int r;
@@ -158,7 +164,7 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 	}
 	if (x.min > 0)
 		y.min = floor(fmin(least, 95) / 5) * 5;
-	/* Who has no limits may have been promised more than there is. */
+	/* Schemes without limits can give away more than the cluster has. */
 	if (most > y.max && y.max > 0)
 		y.max = ceil(most / 10) * 10;
 	if (y.max <= 0)
@@ -177,7 +183,7 @@ static int draw_series(struct picture *p, enum metrics_series series, const char
 	return r < 0 ? r : save(p, file, NULL, &svg, err);
 }
 
-/* Where what is not allocated is, and why. */
+/* Draws the idle devices by reason. */
 static int draw_idle(struct picture *p, uint32_t scheme, struct error *err)
 {
 	static const struct {
@@ -260,7 +266,7 @@ static int draw_cluster(struct picture *p, uint32_t scheme, struct error *err)
 	return r < 0 ? r : save(p, "cluster", p->sim->schemes[scheme].name, &svg, err);
 }
 
-/* The others never had room. */
+/* Fraction of the tasks that got a place. */
 static double placed_part(const struct sim *sim, uint32_t scheme)
 {
 	double sum = 0;
@@ -273,7 +279,10 @@ static double placed_part(const struct sim *sim, uint32_t scheme)
 	return sum / sim->n_seeds;
 }
 
-/* How many have waited (or taken) at most so long: all seeds' quantiles, averaged. */
+/*
+ * Draws the fraction of tasks that waited (or took) at most a time: quantiles of each seed,
+ * averaged over the seeds.
+ */
 static int draw_distribution(
 	struct picture *p, bool is_queued, const char *file, const char *title, struct error *err)
 {
@@ -310,7 +319,7 @@ static int draw_distribution(
 		p->series[s] = (struct plot_series){
 			.name = sim->schemes[s].name, .x = c->x, .y = c->y, .n = c->n};
 	}
-	/* Nobody takes longer: all curves go on to the right edge, also of who never waits. */
+	/* Every curve continues to the right edge, because no task takes longer. */
 	for (uint32_t s = 0; s < sim->n_schemes; s++)
 		p->curve[s].x[HUNDREDTHS] = most * 1.1;
 	set_subtitle(p, "quantiles, mean over runs");
@@ -340,7 +349,7 @@ static double end_of(const struct sim *sim)
 		end = fmax(end,
 			sim->mode == REPLAY_DROP ? (double)(m->n - 1) : sim->results[i]->busy_s);
 	}
-	/* Where the last arrivals came to lie differs by a point. */
+	/* The last point varies with the last arrivals, so the axis ends at a fixed percentage. */
 	return sim->mode == REPLAY_DROP ? fmin(fmax(end, 1), LAST_PERCENT) : fmax(end, 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures of the runs: one list for the table and for JSON. */
+/* Computes the figures of all runs. The table and the JSON output use the same list of figures. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,22 +13,23 @@
 enum unit { PERCENT, SECONDS, NUMBER };
 
 struct figure {
-	const char *name, *title; /* title NULL: in JSON only */
+	const char *name, *title; /* title NULL: only in JSON */
 	enum unit unit;
-	/* NAN: the run has none. */
+	/* Returns NAN if the run has no such figure. */
 	double (*get)(const struct sim *sim, const struct replay_result *result, double at);
 	double at;
-	bool (*is_main)(const struct sim *sim);  /* others are compared with the first by it */
-	bool (*is_shown)(const struct sim *sim); /* in the table; NULL: always */
+	/* true: the table compares this figure with the first scheme */
+	bool (*is_main)(const struct sim *sim);
+	bool (*is_shown)(const struct sim *sim); /* true or NULL: the table shows this figure */
 };
 
-/* Of a figure in all runs of a scheme that have it. */
+/* Values of one figure in all runs of a scheme. */
 struct sample {
 	double x[SIM_SEEDS_MAX];
 	size_t n;
 };
 
-/* NAN where less has arrived. */
+/* NAN if less than `at` percent arrived. */
 static double at_percent(const struct replay_result *result, enum metrics_series series, double at)
 {
 	return at < result->curves.n ? metrics_at(&result->curves, series, (uint32_t)at) : NAN;
@@ -139,7 +140,7 @@ static double evicted(const struct sim *sim, const struct replay_result *result,
 	return result->n_evicted;
 }
 
-/* Of the highest priority that had places. */
+/* Mean wait at the highest priority that has placed tasks. */
 static double queued_urgent(const struct sim *sim, const struct replay_result *result, double at)
 {
 	uint32_t n = result->n_priorities;
@@ -154,13 +155,13 @@ static bool has_preemption(const struct sim *sim)
 	return sim->preempt != REPLAY_KEEP;
 }
 
-/* Somebody may have to go. */
+/* Returns whether tasks can be evicted. */
 static bool may_evict(const struct sim *sim)
 {
 	return has_preemption(sim) || sim->cluster.n_queues;
 }
 
-/* Whether in all runs tasks have asked for so much. */
+/* Returns whether in all runs the arrived requests reach `percent`. */
 static bool arrives_at(const struct sim *sim, uint32_t percent)
 {
 	for (uint32_t i = 0; i < sim->n_schemes * sim->n_seeds; i++)
@@ -179,7 +180,7 @@ static bool falls_short(const struct sim *sim)
 	return !is_full(sim);
 }
 
-/* What there is at the end is then in no other column. */
+/* Otherwise the figures at the end equal those at 130 %. */
 static bool ends_early(const struct sim *sim)
 {
 	return !arrives_at(sim, 130);
@@ -226,7 +227,7 @@ static const struct figure of_queue[] = {
 	{"busy_s", NULL, SECONDS, busy, 0},
 	{"end_s", "ALL DONE", SECONDS, end, 0},
 	{"placed_percent", "PLACED", PERCENT, placed, 0},
-	/* The first third is not of the steady state: the cluster fills. */
+	/* The first third is left out, because the cluster is still filling. */
 	{"allocated_steady", "ALLOCATED", PERCENT, allocated_arriving, 1 / 3.0, NULL, is_drawn},
 	{"queued_urgent_mean_s", "URGENT", SECONDS, queued_urgent, 0, NULL, has_preemption},
 	{"evicted", "EVICTED", NUMBER, evicted, 0, NULL, may_evict},
@@ -247,8 +248,8 @@ static bool has_column(const struct sim *sim, const struct figure *f)
 }
 
 /*
- * Without times the runs in which less arrives have none, and they are the same ones for every
- * scheme; with times the mean is lost with it.
+ * Without time, runs with fewer arrivals have no such figure, and these are the same runs for every
+ * scheme. With time, one missing value makes the mean unknown.
  */
 static void sample_add(const struct sim *sim, struct sample *sample, double x)
 {
@@ -261,7 +262,7 @@ static double sample_mean(const struct sample *sample)
 	return sample->n ? stats_mean(sample->x, sample->n) : NAN;
 }
 
-/* Of one run nothing is known of others; of several that are alike it is 0. */
+/* One run has no interval; equal runs have interval 0. */
 static double sample_interval(const struct sample *sample)
 {
 	return sample->n > 1 ? stats_interval(sample->x, sample->n) : NAN;
@@ -276,8 +277,9 @@ static void figure_get(
 }
 
 /*
- * Against the first scheme, seed by seed: points of a percentage, parts of anything else. Times of
- * other tasks say nothing: where some never had room with one scheme only there is NAN.
+ * Compares with the first scheme, seed by seed: the difference of percentages, the ratio of other
+ * figures. Times of different sets of tasks are not comparable, so the result is NAN if the numbers
+ * of placed tasks differ.
  */
 static void figure_compare(
 	const struct sim *sim, const struct figure *f, uint32_t scheme, struct sample *ret)
@@ -353,7 +355,7 @@ static bool is_compared(const struct sim *sim, const struct figure *f)
 	return sim->n_schemes > 1 && f->is_main && f->is_main(sim);
 }
 
-/* What is in the columns that would be misread. */
+/* Explains the columns that a reader could misunderstand. */
 static const char *legend(const struct sim *sim)
 {
 	if (sim->mode == REPLAY_DROP)
@@ -399,7 +401,7 @@ int sim_print(const struct sim *sim, struct error *err)
 
 /* ---- JSON ---- */
 
-/* JSON has no NAN. */
+/* JSON cannot express NAN. */
 static json_t *json_figure(double value)
 {
 	return isnan(value) ? json_null() : json_real(value);
@@ -450,7 +452,7 @@ static json_t *json_curves(const struct metrics *m)
 	return all;
 }
 
-/* In hundredths: the least, ..., the greatest; of nobody there are none. */
+/* Quantiles in steps of 0.01, from the minimum to the maximum; NAN as null if n is 0. */
 static json_t *json_quantiles(const double *sorted, size_t n)
 {
 	json_t *all = json_array();
@@ -461,7 +463,7 @@ static json_t *json_quantiles(const double *sorted, size_t n)
 	return all;
 }
 
-/* The most that was asked of each device at once, as parts of it. */
+/* Largest sum of requests at one time, as a fraction of each device. */
 static json_t *json_asked(const struct replay_result *result)
 {
 	json_t *all = json_array();
@@ -472,7 +474,10 @@ static json_t *json_asked(const struct replay_result *result)
 	return all;
 }
 
-/* How each task got its devices, and why; over a network as slow as both ends together. */
+/*
+ * Each task's mode with its reason. A network path has the lower bandwidth of its two ends, and the
+ * sum of their latencies.
+ */
 static json_t *json_decisions(const struct sim *sim, const struct replay_result *result)
 {
 	static const char *const outcomes[] = {[PLACE_EXCLUSIVE] = "exclusive",

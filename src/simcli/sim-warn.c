@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines on stderr: what is asked for, or said of nodes, that the cluster has not, and, once all has
- * run, who never had a place. Nothing fails of it.
+ * Prints warnings to stderr: requests and cell files that do not match the cluster, and tasks that
+ * never got a place. No warning makes the command fail.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const char *plural(uint32_t n)
 	return n == 1 ? "" : "s";
 }
 
-/* Devices of the model; ALL_MODELS: of any. */
+/* Number of devices of the model; ALL_MODELS: of all models. */
 #define ALL_MODELS PLACE_MODELS_MAX
 
 static uint64_t devices_of(const struct cluster *c, uint32_t model)
@@ -38,13 +38,13 @@ static uint64_t models_there(const struct cluster *c)
 	return have;
 }
 
-/* As nodes have it: "any" where they do not say. */
+/* Devices whose node names no model have the model "any". */
 static const char *model_text(const struct cluster *c, uint32_t model)
 {
 	return strcmp(c->models[model], "any") != 0 ? c->models[model] : "devices without a model";
 }
 
-/* "divvy sim: model 'v100': no node has it, and WHO; nodes have V100" */
+/* Prints "divvy sim: model 'v100': no node has it, and WHO; nodes have V100". */
 static void warn_of_model(const struct cluster *c, uint32_t model, uint64_t have, const char *who)
 {
 	_cleanup_buf_ struct buf names = BUF_INIT(PLACE_MODELS_MAX * (SPEC_LABEL + 2));
@@ -103,7 +103,7 @@ void sim_warn_of_models(const struct sim *sim)
 	}
 }
 
-/* Permille, of all queues together: those below others have theirs out of those. */
+/* Sum of the quotas of all root queues, in permille; a child's quota is part of its parent's. */
 static uint64_t quota_of(const struct cluster *c, uint32_t model)
 {
 	uint64_t sum = 0;
@@ -130,7 +130,7 @@ void sim_warn_of_quotas(const struct sim *sim, const char *path)
 		const char *name = model == ALL_MODELS ? "devices" : model_text(c, model);
 		const bool is_named = model != ALL_MODELS && name == c->models[model];
 
-		/* Of models that no node has all is said already. */
+		/* sim_warn_of_models() has already reported models that no node has */
 		if (!there || quota <= there * SPEC_SHARE_ONE)
 			continue;
 		fprintf(stderr,
@@ -168,7 +168,10 @@ static bool is_same(const struct replay_hopeless *a, const struct replay_hopeles
 	return a->n == b->n && (!a->n || (a->first == b->first && !strcmp(a->why, b->why)));
 }
 
-/* What is found with the scheme, and who else is told the same; all of them need no names. */
+/*
+ * Prints the finding of a scheme, with the names of all schemes that share it, unless all schemes
+ * do.
+ */
 static void tell_hopeless(const struct sim *sim, const struct workload *w,
 	const struct replay_hopeless *found, uint32_t scheme)
 {
@@ -203,7 +206,7 @@ void sim_warn_of_hopeless(const struct sim *sim)
 	_cleanup_workload_ struct workload made = {0};
 	const struct workload *w = sim->is_generated ? &made : &sim->workload;
 
-	/* Over a network there may be room that this does not look for. */
+	/* A task may fit over a network, which this search ignores. */
 	if (!sim->cluster.n_devices || sim->cluster.n_networks)
 		return;
 	if (sim->is_generated && workload_generate(&made, &sim->shape, sim->first_seed, NULL) < 0)
@@ -213,7 +216,7 @@ void sim_warn_of_hopeless(const struct sim *sim)
 			.cluster = &sim->cluster, .workload = w, .scheme = &sim->schemes[s]};
 		uint32_t alike = 0;
 
-		/* Those that count alike find the same. */
+		/* Schemes with the same adapt function have the same result. */
 		while (sim->schemes[alike].adapt != sim->schemes[s].adapt)
 			alike++;
 		if (alike < s)

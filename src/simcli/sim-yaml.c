@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nodes:
- *   - {name: a, copies: 8, devices: 4, model: V100, memory: 16Gi, cpu: 36, host-memory: 244Gi}
- *   - {name: b, devices: A100:3:40Gi|A100-1g.5gb:7:4864Mi, cpu: 64}
- * tasks:
- *   - {request: 0.4, limit: 0.5, memory: 4Gi, copies: 10, every: 30s, duration: 10m}
- * queues:
- *   - {name: team, quota: 4, limit: 8, weight: 2}
- * networks:
- *   - {node: a-0, kind: host, bandwidth: 9Gbps, latency: 50us}
+ * Reads the YAML of `divvy sim --spec`:
  *
- * A task's fields are those of a spec (spec/spec.h), and when it comes, how long it takes when it
- * has its limit, and what it takes of its node. Aliases and tags have no meaning here and are
- * refused, so that a short text cannot stand for a huge one.
+ *   nodes:
+ *     - {name: a, copies: 8, devices: 4, model: V100, memory: 16Gi, cpu: 36, host-memory: 244Gi}
+ *     - {name: b, devices: A100:3:40Gi|A100-1g.5gb:7:4864Mi, cpu: 64}
+ *   tasks:
+ *     - {request: 0.4, limit: 0.5, memory: 4Gi, copies: 10, every: 30s, duration: 10m}
+ *   queues:
+ *     - {name: team, quota: 4, limit: 8, weight: 2}
+ *   networks:
+ *     - {node: a-0, kind: host, bandwidth: 9Gbps, latency: 50us}
+ *
+ * A task has the fields of a spec (spec/spec.h), its arrival, its duration at its limit, and its
+ * CPU and memory on the node. Aliases and tags are errors, so a short text cannot stand for a huge
+ * one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,7 +36,7 @@ struct reader {
 	struct cluster *cluster;
 	struct workload *workload;
 	uint32_t gangs;
-	uint32_t labels_room; /* of the workload's */
+	uint32_t labels_room; /* capacity of the workload's labels */
 };
 
 const char *const sim_network_kinds[PLACE_NETWORK_KINDS] = {
@@ -45,7 +47,7 @@ const char *const sim_network_kinds[PLACE_NETWORK_KINDS] = {
 
 enum list { NODES, QUEUES, NETWORKS, TASKS, LISTS };
 
-/* One entry of a list while its fields are read. */
+/* One entry of a list while the reader fills its fields. */
 struct node_entry {
 	struct reader *reader;
 	struct cluster_node node;
@@ -73,7 +75,7 @@ struct task_entry {
 	uint32_t threshold, queue, affinity, anti_affinity, preferred_anti_affinity, exclusion;
 };
 
-/* The text of a plain value, terminated; none is an empty one. */
+/* Text of a plain value, with a terminating 0; a null value is an empty text. */
 static int plain(json_t *value, struct str *ret_text, struct error *err)
 {
 	const struct str text = json_is_null(value)
@@ -91,7 +93,7 @@ static int plain(json_t *value, struct str *ret_text, struct error *err)
 
 /* ---- values ---- */
 
-/* "36" or "0.5" cores. */
+/* Parses cores such as "36" or "0.5". */
 static int parse_cores(struct str text, uint32_t *ret_milli, struct error *err)
 {
 	int r = parse_share(text, ret_milli, NULL);
@@ -114,7 +116,7 @@ static int parse_name(struct str text, char *ret, struct error *err)
 	return parse_name_up_to(text, ret, SPEC_LABEL, err);
 }
 
-/* A node's: there is room behind it for the number of a copy. */
+/* Parses a node's name; half the length stays free for the number of a copy. */
 static int parse_node_name(struct str text, char *ret, struct error *err)
 {
 	return parse_name_up_to(text, ret, SPEC_LABEL / 2, err);
@@ -143,7 +145,9 @@ static int parse_device_bytes(struct str text, uint64_t *ret_bytes, struct error
 	return r;
 }
 
-/* Of "MODEL:FIRST:REST": all that stands behind FIRST, and no p where nothing does. */
+/*
+ * Splits "MODEL:FIRST:REST". *ret_rest is all text after FIRST, and has p NULL if nothing follows.
+ */
 static int split_model(struct reader *reader, struct str text, const char *form,
 	uint32_t *ret_model, struct str *ret_first, struct str *ret_rest, struct error *err)
 {
@@ -157,7 +161,7 @@ static int split_model(struct reader *reader, struct str text, const char *form,
 	return cluster_model(reader->cluster, name, ret_model, err);
 }
 
-/* "V100:2:16Gi|T4:4": so many of a model, each with that memory. */
+/* Parses "V100:2:16Gi|T4:4": the number of devices of a model, and the memory of each. */
 static int set_kinds(
 	struct reader *reader, struct cluster_node *node, struct str text, struct error *err)
 {
@@ -210,7 +214,7 @@ static int set_devices(struct str text, struct node_entry *e, struct error *err)
 	return r;
 }
 
-/* "4" or "1.5" devices. */
+/* Parses a number of devices such as "4" or "1.5". */
 static int parse_devices(struct str text, uint64_t *ret_permille, struct error *err)
 {
 	const size_t point = str_find(text, '.');
@@ -229,7 +233,7 @@ static int parse_devices(struct str text, uint64_t *ret_permille, struct error *
 	return 0;
 }
 
-/* "V100:1.5:4|T4:2": of that model, quota and limit; without a limit there is none. */
+/* Parses "V100:1.5:4|T4:2": a model's quota and limit; without a third part there is no limit. */
 static int set_queue_models(struct str text, struct queue_entry *e, struct error *err)
 {
 	struct cluster_queue *q = &e->queue;
@@ -286,7 +290,7 @@ static int parse_network_kind(struct str text, enum place_network_kind *ret_kind
 	return fail(err, EINVAL, "'%s': direct, host or overlay is expected", text.p);
 }
 
-/* One of the two alone, in the words of a task's `network`. */
+/* Parses a bandwidth or a latency, but not both, with the parser of the spec's `network`. */
 static int parse_network(struct str text, bool is_latency, uint32_t *ret, struct error *err)
 {
 	struct spec spec;
@@ -316,7 +320,7 @@ static int parse_latency(struct str text, uint32_t *ret_us, struct error *err)
 	return parse_network(text, true, ret_us, err);
 }
 
-/* The label's number; the same text has the same. The empty one is a label of exclusion only. */
+/* Returns the label's number; equal names share a number. Only exclusion permits an empty name. */
 static int label_of(struct reader *reader, struct str text, bool may_be_empty, uint32_t *ret_label,
 	struct error *err)
 {
@@ -396,7 +400,10 @@ static int set_every(struct str text, struct task_entry *e, struct error *err)
 	return parse_time(text, &e->every_ns, err);
 }
 
-/* Of a spec: its sentence may name the field, which read_lined() does as well. */
+/*
+ * Sets a field of the spec. The error text may start with the field's name; read_lined() adds the
+ * name too, so it is cut here.
+ */
 static int set_spec(struct task_entry *e, const char *field, struct str text, struct error *err)
 {
 	struct error inner = {0};
@@ -471,7 +478,7 @@ static int add_queue(void *entry, struct error *err)
 	return cluster_queue_add(e->reader->cluster, &e->queue, err);
 }
 
-/* What a spec may say, and a simulation of whole nodes has not. */
+/* Refuses fields of a spec that the simulation does not support. */
 static int check_simulated(
 	const struct spec *spec, const struct cluster *cluster, struct error *err)
 {
@@ -622,7 +629,7 @@ static const struct read_field task_fields[] = {
 #define PLUS_ONE(name, help) +1
 #define SPEC_FIELDS_N (0 SPEC_FIELDS(PLUS_ONE))
 
-/* Of a list's entries; NULL behind the last. */
+/* Names of the fields of a list's entries; NULL after the last. */
 struct known_fields {
 	const char *name[ARRAY_SIZE(task_fields) + SPEC_FIELDS_N + 1];
 	char of_spec[SPEC_FIELDS_N][SPEC_FIELD];
@@ -684,7 +691,7 @@ static int other_of_task(const struct read_table *table, const char *name, json_
 
 		for (size_t k = 0; k < table->n; k++)
 			is_own |= !strcmp(table->fields[k].name, of_spec);
-		/* Devices have no names here. */
+		/* devices have no names in a simulation */
 		if (strcmp(of_spec, "device") != 0 && !is_own)
 			known.name[n++] = of_spec;
 	}
@@ -708,7 +715,7 @@ static const struct {
 		add_task},
 };
 
-/* The entry's line, or its number where nothing in it has one. */
+/* Adds the entry's line to the error, or the entry's number if no line is known. */
 static int fail_in_entry(
 	unsigned int line, enum list list, uint32_t number, int r, struct error *err)
 {
@@ -786,7 +793,9 @@ static int check_lists(const struct yaml_file *file, struct error *err)
 	return 0;
 }
 
-/* Tasks name queues, and networks nodes, which are read before them wherever they stand. */
+/*
+ * Reads the lists in dependency order, because tasks refer to queues and networks refer to nodes.
+ */
 static int read_root(struct reader *reader, struct error *err)
 {
 	int r = check_lists(reader->file, err);
