@@ -20,7 +20,7 @@ static const char *option_of(const struct cli_args *args, const char *name)
 
 int access_open(const struct cli_args *args, struct access *ret, struct error *err)
 {
-	/* It is the user's own kubeconfig: what it says of certificates is meant. */
+	/* The user's own kubeconfig may switch off certificate checks. */
 	const struct kube_config_source source = {.files = cli_get(args, "kubeconfig"),
 		.context = cli_get(args, "context"),
 		.is_insecure_allowed = true};
@@ -54,7 +54,7 @@ void access_close(struct access *a)
 	*a = (struct access){.loop = NULL};
 }
 
-/* The sentence of what was refused, and what would help. */
+/* Turns the error of an answer into a sentence, with the roles that grant a missing right. */
 static int refused(const struct kube_ask *ask, struct error *err)
 {
 	if (ask->is_right_missing)

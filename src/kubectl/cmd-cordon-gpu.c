@@ -12,7 +12,7 @@
 #include "kubectl/kubectl-text.h"
 #include "kubectl/report.h"
 
-#define REASON_MAX 256u /* as the GPUNode's schema has it */
+#define REASON_MAX 256u /* as in the GPUNode's schema */
 
 static const struct option_row cordon_options[] = {
 	{"reason", "TEXT", "for people: it is shown with the device"},
@@ -30,7 +30,7 @@ static int set_all(
 	int r = access_open(args, &a, err);
 
 	r = r < 0 ? r : access_gpunodes(&a, &nodes, err);
-	/* All of them are there before anything is changed. */
+	/* Find all operands before the first change. */
 	for (int i = 0; r >= 0 && i < args->n_operands; i++) {
 		struct report_found found;
 

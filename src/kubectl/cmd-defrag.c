@@ -22,7 +22,10 @@
 #include "scheduler/cluster-move.h"
 
 #define TIMEOUT_NS (1800 * NSEC_PER_SEC)
-/* A scheduler takes milliseconds, a controller that makes a pod again seconds. */
+/*
+ * Time for the successors: the scheduler needs milliseconds, a controller that recreates a pod
+ * needs seconds.
+ */
 #define SUCCESSORS_NS (10 * NSEC_PER_SEC)
 #define SUCCESSORS_LOOK_NS (500 * NSEC_PER_MSEC)
 #define REASON "emptied by kubectl divvy defrag"
@@ -75,7 +78,7 @@ static int print(const json_t *plan, struct error *err)
 	return output_table(&t, err);
 }
 
-/* The objects of those who move, in the plan's order. */
+/* Reads the pods to move, in the plan's order. */
 static int movers(struct access *a, const json_t *moves, json_t **ret, struct error *err)
 {
 	_cleanup_json_ json_t *list = json_array();
@@ -92,7 +95,7 @@ static int movers(struct access *a, const json_t *moves, json_t **ret, struct er
 		r = r < 0 ? r : access_get(a, buf_text(&path), NULL, &pod, err);
 		if (r == 0)
 			json_array_append_new(list, pod);
-		/* It has gone by itself. */
+		/* the pod no longer exists */
 		r = r == -ENOENT ? 0 : r;
 	}
 	if (r == 0)
@@ -100,7 +103,10 @@ static int movers(struct access *a, const json_t *moves, json_t **ret, struct er
 	return r;
 }
 
-/* Of the devices to be emptied; those that were so already stay so in the end. */
+/*
+ * Cordons the devices that the plan empties. is_ours[i] marks the devices to uncordon at the end;
+ * devices that were already cordoned stay so.
+ */
 static int close_devices(struct access *a, const json_t *moves, bool *is_ours, struct error *err)
 {
 	int r = 0;
@@ -134,7 +140,7 @@ static void on_signal(int sig)
 	is_ended = sig;
 }
 
-/* The first one ends it in order; the next one as ever. */
+/* The first signal ends the command in order; the second has its default effect. */
 static void heed_signals(void)
 {
 	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
@@ -144,7 +150,7 @@ static void heed_signals(void)
 		sigaction(ends[i], &action, NULL);
 }
 
-/* Pods with shares that have a node. */
+/* Counts the pods with shares that have a node. */
 static int count_placed(struct access *a, size_t *ret, struct error *err)
 {
 	_cleanup_json_ json_t *pods = NULL;
@@ -161,7 +167,10 @@ static int count_placed(struct access *a, size_t *ret, struct error *err)
 	return r;
 }
 
-/* So many as before; who is not placed soon is not for want of these devices. */
+/*
+ * Waits until as many pods have a node as before. A pod that stays pending until the timeout does
+ * not need the emptied devices.
+ */
 static int await_successors(struct access *a, size_t wanted, struct error *err)
 {
 	const uint64_t until_ns = clock_now_ns() + SUCCESSORS_NS;
@@ -201,7 +210,7 @@ static int carry_out(struct access *a, const json_t *moves, uint64_t timeout_ns,
 	return r > 0 ? KUBECTL_EXIT_NO : r;
 }
 
-/* Where the successors have gone is the scheduler's decision: what came of it. */
+/* Compares the result with the plan, because the scheduler chose the successors' places. */
 static int compare(
 	struct access *a, const struct cli_args *args, const json_t *plan, struct error *err)
 {

@@ -49,7 +49,7 @@ static int read_options(const struct cli_args *args, struct evict_options *ret, 
 
 #define NAMED 4
 
-/* Each by its name: the first ones. */
+/* Names the first NAMED pods in the error. */
 static int fail_bare(const json_t *bare, struct error *err)
 {
 	const size_t n = json_array_size(bare);
@@ -110,7 +110,7 @@ static int drain(struct access *a, const struct cli_args *args, const struct evi
 		if (r < 0)
 			return r;
 		printf("%s/%s %scordoned\n", found.node, found.uuid, r ? "" : "was already ");
-		/* Who was placed there just before that. */
+		/* The scheduler may have placed a pod there just before the cordon. */
 		json_decref(TAKE_PTR(pods));
 		json_decref(TAKE_PTR(tenants));
 		r = access_pods(a, NULL, &pods, err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether what stands in a file would run now. The server makes the pods as it would (a dry run:
- * defaults, the webhooks' changes, quotas), and the scheduler's engine decides, with all that waits
- * beside them, in its own order.
+ * Runs `kubectl divvy fit`: prints whether the pods of a file would start now. The API server first
+ * completes the pods in a dry run, with defaults, webhooks and quotas. Then the scheduler's engine
+ * decides on them, in its normal order together with all waiting pods.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void set(json_t *object, const char *key, const char *text)
 	json_object_set_new(object, key, json_string(text));
 }
 
-/* A name that nobody has. */
+/* Gives the pod a unique name, so that no pod of the cluster has the same one. */
 static void rename_pod(json_t *pod, const char *from, uint32_t number)
 {
 	static struct rand rand;
@@ -73,7 +73,9 @@ static void rename_pod(json_t *pod, const char *from, uint32_t number)
 	set(json_object_get(pod, "metadata"), "uid", uid);
 }
 
-/* What the server adds, where it may not be asked: enough for the engine. */
+/*
+ * Adds the fields of the server that the engine needs, for a user without the right to create pods.
+ */
 static void complete(json_t *pod)
 {
 	json_t *metadata = json_object_get(pod, "metadata");
@@ -84,7 +86,10 @@ static void complete(json_t *pod)
 		json_object_set_new(pod, "status", json_pack("{s:s}", "phase", "Pending"));
 }
 
-/* As the server would make it; `pod` is replaced. 1; 0: it may not be asked. */
+/*
+ * Replaces `pod` by the server's version from a dry run. Returns 1, or 0 if the user may not create
+ * pods.
+ */
 static int ask_server(struct access *a, json_t **pod, struct error *err)
 {
 	struct kube_ask answer = {.is_done = false};
@@ -113,8 +118,9 @@ static int ask_server(struct access *a, json_t **pod, struct error *err)
 }
 
 /*
- * For our scheduler, as the webhook has it. Who has come past that where it was asked stays so: if
- * it asks for a share, it is refused.
+ * Directs the pod to divvy's scheduler, like the webhook. If the server answered but the webhook
+ * did not label the pod, the label stays absent. The engine then refuses the pod if it requests a
+ * share.
  */
 static void assign(json_t *pod, const char *scheduler, bool was_asked)
 {
@@ -198,7 +204,7 @@ static void note_place(json_t *row, const struct cpod *pod)
 	json_object_set_new(row, "devices", devices);
 }
 
-/* NULL: it is none of the file's. */
+/* row NULL: the victim is not a pod of the file */
 static void note_victim(json_t *row, const struct cpod *victim)
 {
 	if (!row)
@@ -209,7 +215,7 @@ static void note_victim(json_t *row, const struct cpod *victim)
 		json_sprintf("%s/%s", cpod_ns(victim), cpod_name(victim)));
 }
 
-/* "n1 data cache" */
+/* Writes the node and the claims as "n1 data cache". */
 static void note_claims(json_t *row, const struct decide_claims *claims)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(OUTPUT_MAX);
@@ -246,7 +252,7 @@ static void note(json_t *rows, const struct sched_action *action)
 		break;
 	case SCHED_TELL:
 		set(row, "answer", "no");
-		/* (Not asked, the webhook is taken to have seen it.) */
+		/* Without an answer of the server, assign() has set the tenant label. */
 		if (report_is_tenant(cpod_json(action->pod)))
 			set(row, "why", action->sentence);
 		else
@@ -277,7 +283,7 @@ static int decide(struct sched *sched, json_t *rows, struct error *err)
 	return MIN(r, 0);
 }
 
-/* Node by node, of the first that has no place. */
+/* Adds the reasons of each node for the first pod without a place. */
 static int add_reasons(struct sched *sched, json_t *rows, struct error *err)
 {
 	for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -326,7 +332,7 @@ static int add_pods(struct access *a, const struct cli_args *args, struct sched 
 	return MIN(r, 0);
 }
 
-/* ---- what came of it ---- */
+/* ---- output ---- */
 
 static void add_list(struct buf *out, const char *before, const json_t *list)
 {

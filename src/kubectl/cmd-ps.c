@@ -71,7 +71,7 @@ static int print(const struct cli_args *args, const json_t *rows, struct error *
 	return output_table(&t, err);
 }
 
-/* {namespace: its dialects}; without the right to see namespaces, what pods carry has to do. */
+/* Returns {namespace: dialects}; empty if the user may not list namespaces. */
 static json_t *dialects_of(struct access *a)
 {
 	const struct kube_target target = {.group_version = "v1", .resource = "namespaces"};

@@ -87,7 +87,7 @@ static void on_signal(int sig)
 	is_ended = 1;
 }
 
-/* From the upper left corner on, what was there before is wiped out line by line. */
+/* Each picture starts at the upper left corner and clears the screen below it. */
 static int watch(struct access *a, const struct cli_args *args, struct error *err)
 {
 	const struct sigaction action = {.sa_handler = on_signal};

@@ -31,7 +31,7 @@ static const struct option_row options[] = {
 static const struct table_column columns[] = {{"NAMESPACE", false}, {"ASKED", true},
 	{"GRANTED", true}, {"USED", true}, {"USED/GRANTED", true}};
 
-/* Days are those of UTC. */
+/* Days are UTC days. */
 static int read_since(const struct cli_args *args, char day[static DAY], struct error *err)
 {
 	const char *text = cli_get(args, "since");

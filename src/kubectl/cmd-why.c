@@ -49,7 +49,7 @@ static int read_name(
 	return 0;
 }
 
-/* Who may not see the rest is told what his own pod says, and why it is no more. */
+/* A user without a right still gets the pod's own findings, and the missing right in `missing`. */
 static int note_rights(json_t *answer, int r, const struct error *err)
 {
 	if (r != -EPERM)
@@ -58,7 +58,7 @@ static int note_rights(json_t *answer, int r, const struct error *err)
 	return 0;
 }
 
-/* ---- it waits ---- */
+/* ---- pending pods ---- */
 
 static int explain_waiting(struct access *a, const struct cli_args *args, const json_t *pod,
 	json_t *answer, struct error *err)
@@ -93,9 +93,9 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 	return r;
 }
 
-/* ---- it has a node ---- */
+/* ---- pods with a node ---- */
 
-/* Of a list of statuses: the last that runs, the first that waits for more than the others. */
+/* Finds the last running container, and the first one that waits for more than other containers. */
 static void find_state(const json_t *statuses, const json_t **ret_running, const json_t **ret_stuck)
 {
 	*ret_running = *ret_stuck = NULL;
@@ -112,7 +112,7 @@ static void find_state(const json_t *statuses, const json_t **ret_running, const
 	}
 }
 
-/* What keeps it from running, as the kubelet says. */
+/* Returns the kubelet's reason why the pod does not run yet. */
 static json_t *explain_start(const json_t *pod)
 {
 	const json_t *status = json_object_get(pod, "status"), *init, *init_stuck, *running, *stuck;

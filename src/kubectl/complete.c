@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions by kubectl's own way: the words typed so far in, candidates with meanings out. */
+/*
+ * Prints completions in kubectl's format: the arguments are the words typed so far, the output is
+ * candidates with descriptions.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "kubectl/commands.h"
 
-#define NO_FILES ":4" /* what kubectl understands as: candidates alone, no names of files */
+#define NO_FILES ":4" /* kubectl's codes: only candidates, or also file names */
 #define FILES ":0"
 
 static bool begins(const char *word, const char *typed)

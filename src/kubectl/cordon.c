@@ -13,7 +13,7 @@
 
 #define TRIES 8
 
-/* The list with the device in it or not; NULL: it is so already. */
+/* Returns the list with or without the device, or NULL if the list needs no change. */
 static json_t *changed(
 	const json_t *gpunode, const char *uuid, bool is_cordoned, const char *reason)
 {

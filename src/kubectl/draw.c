@@ -31,7 +31,7 @@ void draw_bar(uint32_t granted, uint32_t got, bool is_ascii, struct buf *out)
 					   : "\u00b7");
 }
 
-/* "0.28", or "?" where nobody has said it. */
+/* "0.28", or "?" if the value is missing */
 static void share_at(const json_t *of, const char *key, struct buf *out)
 {
 	if (json_object_get(of, key))
@@ -64,7 +64,7 @@ static void draw_tenant(const json_t *t, struct buf *out)
 	buf_add_byte(out, '\n');
 }
 
-/* What another device plugin's pods have of it, nobody says. */
+/* The use by another device plugin's pods is unknown. */
 static bool is_anothers(const json_t *device)
 {
 	return !strcmp(jtext(device, "owner"), "native") &&

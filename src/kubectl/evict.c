@@ -17,8 +17,8 @@
 #include "cmdline/json.h"
 #include "kubectl/report.h"
 
-#define LOOK_NS (1 * NSEC_PER_SEC)  /* whether it has gone */
-#define AGAIN_NS (5 * NSEC_PER_SEC) /* a budget may let it go by then */
+#define LOOK_NS (1 * NSEC_PER_SEC)  /* interval of checks whether a pod is gone */
+#define AGAIN_NS (5 * NSEC_PER_SEC) /* pause before another request to a disruption budget */
 
 enum state { TO_GO, HELD, GOING, GONE };
 
@@ -104,7 +104,7 @@ json_t *evict_made(const json_t *pods, bool is_made)
 	return list;
 }
 
-/* ---- one after the other ---- */
+/* ---- one pod ---- */
 
 static int ask(
 	struct access *a, struct leaving *l, const struct evict_options *options, struct error *err)
@@ -127,7 +127,7 @@ static int ask(
 			options->is_dry_run ? "would be evicted" : "evicted");
 		return 0;
 	case -ENOENT:
-	case -EBUSY: /* another of that name */ l->state = GONE; return 0;
+	case -EBUSY: /* another pod has this name now */ l->state = GONE; return 0;
 	case -EAGAIN:
 		if (l->state != HELD)
 			printf("%s/%s: its disruption budget holds it; it is asked again\n", l->ns,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kubectl-divvy, which kubectl finds by its name in PATH; by the other name that it has,
- * kubectl_complete-divvy, kubectl asks it for completions.
+ * The program kubectl-divvy, which kubectl finds by name in PATH. Under the name
+ * kubectl_complete-divvy it prints completions for kubectl.
  */
 #include <string.h>
 

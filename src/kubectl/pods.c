@@ -16,10 +16,10 @@
 #include "kube/json.h"
 #include "manifest/asked-json.h"
 
-/* How many it has at a time, and where it says so. */
+/* Kinds with a pod template, and the fields with their number of pods. */
 static const struct shape {
 	const char *kind;
-	const char *count[3]; /* members of spec; the least of those that are there */
+	const char *count[3]; /* members of spec; the smallest one given counts */
 } shapes[] = {
 	{"Deployment", {"replicas"}},
 	{"ReplicaSet", {"replicas"}},
@@ -77,7 +77,7 @@ static json_t *pod_of(const json_t *object, const json_t *template)
 		metadata, "spec", json_deep_copy(json_object_get(template, "spec")));
 }
 
-/* The SharePod's own fields as the asked keys that the controller makes of them. */
+/* Turns the SharePod's fields into the requested keys, like the controller. */
 static int ask(const json_t *spec, json_t *pod, struct error *err)
 {
 	_cleanup_json_ json_t *keys = NULL;

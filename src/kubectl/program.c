@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kubectl divvy: its commands, and what its pages say of it as a whole. */
+/* The commands of `kubectl divvy` and the general text of its help pages. */
 #include "kubectl/commands.h"
 #include "kubectl/kubectl-text.h"
 

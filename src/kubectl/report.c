@@ -57,7 +57,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(name_of(*(json_t *const *)a), name_of(*(json_t *const *)b));
 }
 
-/* The same objects, by name. */
+/* Returns the same objects, sorted by name. */
 static json_t *sorted(const json_t *list)
 {
 	const size_t n = json_array_size(list);
@@ -83,7 +83,7 @@ int report_given(const json_t *pod, struct given *ret)
 	return r < 0 ? r : given_parse(manifest.pod.annotations, ret, NULL);
 }
 
-/* Since its daemon should have been heard again; 0: it was heard, or nobody knows. */
+/* Age of the Lease if its daemon is late in renewing it; 0 if not late or unknown. */
 static uint64_t silent_ns(const struct report_facts *f, const json_t *lease)
 {
 	const json_t *spec = json_object_get(lease, "spec");
@@ -105,7 +105,7 @@ static uint64_t silent_at(const struct report_facts *f, const char *node)
 	return 0;
 }
 
-/* What was measured of a container: n is 0 where nothing was, or not lately. */
+/* Finds a container's measured values; n is 0 if there are no recent ones. */
 static struct measured measured_of(
 	const struct report_facts *f, const char *node, const char *uid, const char *container)
 {
@@ -125,7 +125,7 @@ static struct measured measured_of(
 
 /* ---- devices ---- */
 
-/* Which of the tenant's devices that one is; -1: none. */
+/* Index of the device among the tenant's devices; -1 if absent. */
 static int place_of(const json_t *tenant, const char *uuid)
 {
 	const json_t *devices = json_object_get(tenant, "devices");
@@ -195,7 +195,7 @@ static void add_sum(json_t *device, const char *key, const json_t *tenants, cons
 		json_object_set_new(device, key, json_integer(sum));
 }
 
-/* false: it is, or nobody has said. */
+/* Returns false if the node is ready or has no such condition. */
 static bool is_not_ready(const json_t *gpunode, struct buf *why)
 {
 	const json_t *ready = find(
@@ -374,7 +374,7 @@ static void add_given(json_t *made, const struct given_container *g)
 	set_text(made, "granted", spec_shares_format(&spec, shares));
 }
 
-/* Its devices together; got is the mean. */
+/* Adds the mean share and the memory sum over the tenant's devices. */
 static void add_measured(json_t *made, const struct measured *m)
 {
 	uint64_t share = 0, bytes = 0;
@@ -427,7 +427,7 @@ static bool is_over(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-/* Its status says so: an init container has done its work, or nothing starts it again. */
+/* The container has terminated: an init container is done, or nothing restarts the container. */
 static bool has_ended(const json_t *pod, const char *container)
 {
 	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};
@@ -447,7 +447,7 @@ bool report_is_tenant(const json_t *pod)
 	return kube_json_text_at(pod, "metadata", "labels", DIALECT_TENANT_LABEL, NULL);
 }
 
-/* It runs, and divvy's webhook has not seen that it asks. */
+/* The pod has a node, but divvy's webhook has not seen its request. */
 static bool is_past(const json_t *pod)
 {
 	return kube_json_text_at(pod, "spec", "nodeName", NULL) && !report_is_tenant(pod);
@@ -512,7 +512,7 @@ json_t *report_tenants(const struct report_facts *f, const json_t *pods, const j
 	return rows;
 }
 
-/* ---- who holds and does not use ---- */
+/* ---- idle tenants ---- */
 
 static bool is_long_idle(const json_t *tenant, uint64_t idle_ns, uint64_t real_ns)
 {
@@ -531,7 +531,7 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 		const json_t *device = json_array_get(devices, i);
 		const json_t *tenants = json_object_get(device, "tenants");
 
-		/* What another device plugin has, divvy knows nothing of. */
+		/* divvy does not see the use of a device that another device plugin owns */
 		if (!json_array_size(tenants) && strcmp(jtext(device, "owner"), "native"))
 			json_array_append_new(made,
 				json_pack("{s:O, s:O, s:O, s:s}", "node",

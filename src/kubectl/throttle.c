@@ -15,7 +15,7 @@
 #include "kube/json.h"
 #include "spec/spec.h"
 
-#define NEAR_PERMILLE 30u /* as near as 10 s can tell */
+#define NEAR_PERMILLE 30u /* error of a measured 10 s mean */
 #define FULL_PERMILLE 950u
 #define LATENCY_BUSY_PERMILLE 50u
 
@@ -45,7 +45,7 @@ static bool is_self(const json_t *on_device, const json_t *tenant)
 		!strcmp(jtext(on_device, "container"), jtext(tenant, "container"));
 }
 
-/* The others of that device, and what they leave. */
+/* Explains the tenant's share of one device by the use of the other tenants. */
 static void explain_device(json_t *why, const json_t *device, const json_t *tenant)
 {
 	const json_t *all = json_object_get(device, "tenants"), *self = NULL;

@@ -22,7 +22,7 @@
 #include "scheduler/decide.h"
 #include "scheduler/source.h"
 
-#define DEVICES_TEXT_MAX 1024u /* of the numbers of a node's devices */
+#define DEVICES_TEXT_MAX 1024u /* for the index ranges of a node's devices */
 
 static const char *option_or(const struct cli_args *args, const char *name, const char *otherwise)
 {
@@ -36,7 +36,7 @@ const char *world_scheduler_name(const struct cli_args *args)
 	return option_or(args, "scheduler-name", "divvy-scheduler");
 }
 
-/* "28+" is 28. */
+/* Reads the server's minor version; "28+" means 28. */
 static int read_minor(struct access *a, unsigned *ret, struct error *err)
 {
 	_cleanup_json_ json_t *version = NULL;
@@ -77,7 +77,7 @@ static int load(struct access *a, const struct cli_args *args, struct sched *sch
 	for (size_t i = 0; r >= 0 && i < json_array_size(items); i++) {
 		struct error why;
 
-		/* As the scheduler: what is not understood of one object is its own matter. */
+		/* Like the scheduler, ignore an object that the engine cannot read. */
 		if (sched_set(sched, source->kind, json_array_get(items, i), &why) == -ENOMEM)
 			r = fail(err, ENOMEM, "out of memory");
 	}
@@ -124,8 +124,8 @@ static void add_reason(void *data, const struct decide_reason *reason)
 }
 
 /*
- * A group starts together, so a pod of it waits also where it alone has room: what it lacks is seen
- * with the others in their places, as many as have one.
+ * Places the other members of the pod's group. A group starts together, so a member can wait
+ * although it fits alone. The reasons are right only with the other members in their places.
  */
 static int place_rest_of_group(struct cluster *c, const struct cpod *pod, struct error *err)
 {
@@ -156,11 +156,11 @@ int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret, struct er
 	return r;
 }
 
-/* Devices of a node that lack the same, so that one line does for all. */
+/* Devices of a node with the same reason, which share an output line. */
 struct alike {
 	size_t n;
 	struct buf devices;          /* "devices 0-3, 6" */
-	uint64_t share[2], bytes[2]; /* free: the least and the most */
+	uint64_t share[2], bytes[2]; /* smallest and largest free amount */
 };
 
 static bool is_alike(const json_t *a, const json_t *b)
@@ -181,7 +181,7 @@ static void widen(uint64_t range[2], uint64_t value)
 	range[1] = MAX(range[1], value);
 }
 
-/* The rows from `at` on that are like that one. */
+/* Collects the rows from `at` that are equal to the first. */
 static void find_alike(const json_t *reasons, size_t at, struct alike *ret)
 {
 	const json_t *first = json_array_get(reasons, at), *one = first;
