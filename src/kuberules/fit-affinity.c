@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pod affinity and anti-affinity, both ways: what the pod asks of those that are there, and what
- * those that are there ask of it. Counted once by the domains of each topology; a node is then a
- * matter of looking up its domains.
+ * Pod affinity and anti-affinity in both directions: terms of the new pod about existing pods, and
+ * terms of existing pods about the new one. The pods are counted once by the domains of each
+ * topology. A check of a node then only looks up its domains.
  */
 #include "kuberules/fit-internal.h"
 
@@ -11,7 +11,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 
-/* The counts by this topology, zero at first; NULL when out of memory. */
+/* Returns the counts for this topology, zero at first; NULL if memory is exhausted. */
 static struct fit_counts *want_counts(
 	struct fit *fit, struct fit_counts_list *list, const char *topology_key)
 {
@@ -42,7 +42,7 @@ static const struct labels *labels_of_namespace(const struct fit *fit, const cha
 	return object ? &object->labels : &none;
 }
 
-/* Selectors of namespaces are rare; only then the other pod's namespace is looked up. */
+/* Namespace selectors are rare, so the other pod's namespace is looked up only for them. */
 static bool term_matches(const struct fit *fit, const struct pod_term *term,
 	const struct pod *owner, const struct pod *other)
 {
@@ -60,7 +60,7 @@ static bool matches_all(
 	return terms->n;
 }
 
-/* Whether the node has a domain there; counts the pod in it. */
+/* Counts a pod in the node's domain; returns false if the node has none. */
 static bool count_in(struct fit_counts *counts, uint32_t node)
 {
 	uint32_t domain = counts->topology->domains[node];
@@ -124,7 +124,7 @@ int fit_affinity_prepare(struct fit *fit)
 	int r = 0;
 
 	fit->is_self_near = matches_all(fit, &fit->pod->affinity, fit->pod);
-	/* Every key has its counts, also where nobody is. */
+	/* Every key needs counts, even if no pod matches. */
 	for (uint32_t i = 0; i < fit->pod->affinity.n; i++)
 		if (!want_counts(fit, &fit->near, fit->pod->affinity.v[i].topology_key))
 			return -ENOMEM;
@@ -138,7 +138,7 @@ int fit_affinity_prepare(struct fit *fit)
 	return r;
 }
 
-/* The topology, among these, of which the node's domain has pods. */
+/* Returns the first topology whose domain of this node has matching pods, or NULL. */
 static const char *find_in_domain(const struct fit_counts_list *list, uint32_t node)
 {
 	for (uint32_t i = 0; i < list->n; i++) {
@@ -151,8 +151,9 @@ static const char *find_in_domain(const struct fit_counts_list *list, uint32_t n
 }
 
 /*
- * All terms hold in the node's domains; or the pod is the first of a group that wants to be
- * together, and the node has every label that the group is held together by.
+ * Returns the topology key of a failing affinity term, or NULL. A term holds if the node's domain
+ * has matching pods. If no pod matches anywhere and the pod matches its own terms, only the node's
+ * labels are required. Otherwise the first pod of such a group could never start.
  */
 static const char *find_not_near(const struct fit *fit, uint32_t node)
 {
@@ -169,7 +170,7 @@ static const char *find_not_near(const struct fit *fit, uint32_t node)
 	return missing && !fit->is_any_near && fit->is_self_near ? NULL : missing;
 }
 
-/* Those nominated here are on the very node: its labels alone decide. */
+/* Nominated pods are on this very node, so the node's label alone decides. */
 static struct fit_answer check_extra(
 	const struct fit *fit, const struct node *node, const struct pod *extra)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many volumes a node can have attached, by their driver. What the pod would add is what it
- * names that no pod there names yet.
+ * Limits of attached volumes by driver. A pod adds only the volumes that no other pod on the node
+ * uses yet.
  */
 #include "kuberules/fit-internal.h"
 
@@ -14,12 +14,12 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-/* The drivers that were part of Kubernetes. Their limits have names of their own, and defaults. */
+/* Drivers that were once part of Kubernetes: their limits have names and defaults of their own. */
 static const struct in_tree {
 	enum disk_kind disk;
-	const char *provisioner; /* what they counted as before the migration */
-	const char *csi;         /* ... and since */
-	const char *limit;       /* in the node's allocatable resources */
+	const char *provisioner; /* driver name before the migration to CSI */
+	const char *csi;         /* driver name since the migration */
+	const char *limit;       /* resource name in the node's allocatable resources */
 	int64_t most;
 } in_tree[] = {
 	{DISK_EBS, "kubernetes.io/aws-ebs", "ebs.csi.aws.com", "attachable-volumes-aws-ebs", 39},
@@ -27,7 +27,7 @@ static const struct in_tree {
 		16},
 	{DISK_AZURE, "kubernetes.io/azure-disk", "disk.csi.azure.com",
 		"attachable-volumes-azure-disk", 16},
-	/* Not counted before the migration: -1. */
+	/* -1: not counted before the migration */
 	{DISK_CINDER, "kubernetes.io/cinder", "cinder.csi.openstack.org",
 		"attachable-volumes-cinder", -1},
 };
@@ -49,7 +49,7 @@ static const char *driver_of_disk(const struct fit *fit, const struct disk *disk
 	return NULL;
 }
 
-/* As the class says: what a claim without a volume will have. */
+/* Driver of the storage class, for a claim that has no volume yet. */
 static const char *driver_of_class(const struct fit *fit, const struct claim *claim)
 {
 	const struct storage_class *class = (const struct storage_class *)view_find(
@@ -95,7 +95,7 @@ static int add_volume(const struct fit *fit, const struct pod *pod, const struct
 		}
 		disk = &bound->disk;
 	} else if (disk->kind == DISK_CSI) {
-		/* Made by the kubelet for this pod: nothing is attached. */
+		/* The kubelet makes this volume inside the pod, so nothing is attached. */
 		return 0;
 	}
 	driver = driver_of_disk(fit, disk);
@@ -121,7 +121,7 @@ static int compare(const void *a, const void *b)
 	return order ? order : strcmp(x->id, y->id);
 }
 
-/* Sorted, each once. */
+/* Sorts the list and removes duplicates. */
 static void settle(struct fit_attachments *list)
 {
 	uint32_t n = 0;
@@ -142,7 +142,7 @@ int fit_attach_prepare(struct fit *fit)
 	return r;
 }
 
-/* Machines of some families take fewer, as their name says. */
+/* Instance types of some families attach fewer volumes. */
 static int64_t ebs_most(const struct node *node, int64_t most)
 {
 	static const char *const labels[] = {
@@ -173,7 +173,7 @@ static const int64_t *find_allocatable(
 	return NULL;
 }
 
-/* -1: as many as there are. */
+/* Returns the driver's limit on the node; -1: no limit. */
 static int64_t find_limit(const struct fit *fit, const struct node *node, const char *driver)
 {
 	const struct csi_node *csi = (const struct csi_node *)view_find(
@@ -194,13 +194,16 @@ static int64_t find_limit(const struct fit *fit, const struct node *node, const 
 	for (uint32_t i = 0; csi && i < csi->drivers.n; i++)
 		if (!strcmp(csi->drivers.v[i].driver, driver) && csi->drivers.v[i].count >= 0)
 			return csi->drivers.v[i].count;
-	/* The kubelet said it in the node before there were CSINodes. */
+	/* Before CSINodes existed, the kubelet wrote the limit into the node. */
 	allocatable = is_migrated(fit) ? NULL
 				       : find_allocatable(node, "attachable-volumes-csi-", driver);
 	return allocatable ? *allocatable : -1;
 }
 
-/* Before the migration a node above its limit took not even what it had attached already. */
+/*
+ * Before the migration all volumes counted: a node above its limit refused even a pod whose volumes
+ * were attached already.
+ */
 static bool counts_all(const struct fit *fit, const char *driver)
 {
 	for (size_t i = 0; !is_migrated(fit) && i < ARRAY_SIZE(in_tree); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node itself and what is taken of it say: taints, affinity, ports, resources. */
+/* Checks of a node by itself: taints, node affinity, host ports and resources. */
 #include "kuberules/fit-internal.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ struct fit_answer fit_check_ports(struct fit *fit, const struct fit_site *site)
 	return FIT_YES;
 }
 
-/* What is taken of one resource, with what the others there will take. */
+/* Use of one resource, with the requests of the pods in site->extra. */
 static int64_t taken(const struct fit_site *site, int64_t used,
 	int64_t (*get)(const struct resources *, const char *), const char *name)
 {

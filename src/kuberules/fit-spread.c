@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Topology spread constraints: how many pods each domain has of those that are spread, and how far
- * that may be above the domain that has fewest.
+ * Topology spread constraints: counts the matching pods of each domain, and limits the excess over
+ * the domain with the fewest.
  */
 #include "kuberules/fit-internal.h"
 
@@ -23,7 +23,7 @@ static bool has_all_labels(const struct fit *fit, uint32_t node)
 	return true;
 }
 
-/* Whether the node's domain counts for this constraint. */
+/* Returns whether the node's domain counts for this constraint. */
 static bool is_eligible(const struct fit *fit, const struct spread *spread, uint32_t node)
 {
 	const struct node *n = fit->view->nodes[node]->node;
@@ -80,7 +80,7 @@ static void count_spread(struct fit *fit, struct fit_spread *spread)
 	for (uint32_t n = 0; n < view->n_nodes; n++) {
 		uint32_t domain = spread->topology->domains[n];
 
-		/* A label that is missing was once as good as one with no value. */
+		/* Older releases treated a missing label like an empty value. */
 		if (domain == TOPOLOGY_NONE && !is_by_eligible(fit))
 			domain = spread->topology->empty_domain;
 		if (domain == TOPOLOGY_NONE || !spread->is_present[domain])
@@ -122,7 +122,7 @@ int fit_spread_prepare(struct fit *fit)
 	return 0;
 }
 
-/* How many of those nominated to the node count in its domain. */
+/* Counts the nominated pods that match, if the node's domain counts. */
 static uint32_t count_extra(
 	const struct fit *fit, const struct fit_spread *spread, const struct fit_site *site)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What volumes say of where a pod may go: those its claims are bound to, those that might be bound
- * or made for the claims that wait for a pod, zones, and disks that two pods cannot share.
+ * Constraints of volumes: bound volumes, candidates and provisioning for claims that wait for a
+ * first pod, zones, and disks that two pods cannot share.
  */
 #include "kuberules/fit-internal.h"
 
@@ -18,7 +18,7 @@ static const struct volume *find_volume(const struct fit *fit, const char *name)
 	return (const struct volume *)view_find(fit->view, OBJECT_VOLUME, "", name);
 }
 
-/* Whose refusal, if there is one, becomes the pod's. */
+/* Turns a refusal of the object into a refusal of the pod. */
 static int check_refusal(const struct object *object, struct error *err)
 {
 	if (!object->refusal.code)
@@ -34,7 +34,7 @@ static bool is_for(const struct volume *volume, const struct claim *claim)
 		(!*volume->claim_uid || !strcmp(volume->claim_uid, claim->object.uid));
 }
 
-/* Whether the volume could hold what the claim asks for, wherever it is. */
+/* Returns whether the volume suits the claim, apart from the node. */
 static bool is_large_enough(const struct volume *volume, const struct claim *claim)
 {
 	return !volume->object.refusal.code && !volume->object.is_deleting &&
@@ -63,7 +63,7 @@ static int by_size(const void *a, const void *b)
 	return strcmp(x->object.name, y->object.name);
 }
 
-/* The volumes that exist and might become the claim's, on whatever node. */
+/* Finds the existing volumes that the claim could get on any node. */
 static int find_candidates(struct fit *fit, struct fit_claim *claim)
 {
 	struct view_entry *entry, *next;
@@ -89,7 +89,7 @@ static int find_candidates(struct fit *fit, struct fit_claim *claim)
 	return 0;
 }
 
-/* A claim that waits for the pod: smaller ones are served first. */
+/* Inserts a claim that waits for the pod in order of size: small claims choose first. */
 static int add_delayed(struct fit *fit, const struct claim *claim,
 	const struct storage_class *class, struct error *err)
 {
@@ -114,7 +114,7 @@ static int add_bound(struct fit *fit, const struct claim *claim, struct error *e
 	return check_refusal(&volume->object, err);
 }
 
-/* Only one pod of the cluster may use it at a time. */
+/* ReadWriteOncePod: only one pod of the cluster may use the claim. */
 static int check_exclusive(const struct fit *fit, const struct claim *claim, struct error *err)
 {
 	const struct view *view = fit->view;
@@ -265,7 +265,7 @@ struct fit_answer fit_check_disks(struct fit *fit, const struct fit_site *site)
 	return FIT_YES;
 }
 
-/* A volume's terms are about labels; a node's name is none of them. */
+/* A volume's terms apply to labels only, so they get an empty node name. */
 static bool is_reachable(const struct volume *volume, const struct node *node)
 {
 	return node_terms_match(&volume->nodes, &node->object.labels, "");
@@ -280,7 +280,7 @@ static bool is_chosen(const struct fit *fit, const struct volume **chosen, uint3
 	return false;
 }
 
-/* The volume that the claim would be bound to on this node; NULL when there is none. */
+/* Returns the volume that the claim would get on this node, or NULL. */
 static const struct volume *find_volume_for(const struct fit *fit, const struct fit_claim *claim,
 	const struct node *node, const struct volume **chosen, uint32_t n_chosen)
 {
@@ -314,7 +314,7 @@ static bool has_capacity(
 	return false;
 }
 
-/* Whether a volume can be made for the claim there. */
+/* Returns whether the class can provision a volume for the claim on this node. */
 static struct fit_answer check_provision(
 	const struct fit *fit, const struct fit_claim *claim, const struct node *node)
 {
@@ -340,7 +340,7 @@ struct fit_answer fit_check_volumes(struct fit *fit, const struct fit_site *site
 	for (uint32_t i = 0; i < fit->n_bound; i++)
 		if (!is_reachable(fit->bound[i], node))
 			return FIT_NO(VOLUME_NODE, fit->bound[i]->object.name);
-	/* Bound claims leave as much room behind them as there can be chosen ones. */
+	/* The array has an entry for each claim, so its unused end can hold the chosen volumes. */
 	if (fit->n_claims)
 		chosen = fit->bound + fit->n_bound;
 	for (uint32_t i = 0; i < fit->n_claims; i++) {
@@ -370,7 +370,7 @@ static const struct {
 	{"topology.kubernetes.io/region", NULL},
 };
 
-/* "a__b": one of several zones. A list with an empty zone in it binds to nothing. */
+/* "a__b" lists alternative zones. A list with an empty zone permits every zone. */
 static bool zones_have(const char *list, const char *zone)
 {
 	struct str rest = str_from(list), piece;

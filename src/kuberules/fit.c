@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes a pod may go to: see fit.h. The order of the checks is from cheap to dear. */
+/* Checks which nodes a pod may use: see fit.h. Cheap checks come first. */
 #include "kuberules/fit-internal.h"
 
 #include <errno.h>
@@ -90,7 +90,7 @@ static bool is_same_pod(const struct pod *a, const struct pod *b)
 	return !strcmp(a->object.name, b->object.name) && !strcmp(a->object.ns, b->object.ns);
 }
 
-/* Those nominated to the node that this pod may not push aside. */
+/* Collects the pods nominated to the node that this pod cannot preempt. */
 static int find_extra(struct fit *fit, const struct view_node *node)
 {
 	struct pod_list *extra = &fit->extra;

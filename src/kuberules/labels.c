@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labels and what selects by them: see labels.h. */
+/* Labels and selectors: see labels.h. */
 #include "kuberules/labels.h"
 
 #include <errno.h>
@@ -96,7 +96,7 @@ static const struct read_field requirement_fields[] = {
 	READ_FIELD(struct requirement, values, "values", read_texts),
 };
 
-/* As strconv.ParseInt of base 10: a sign may be there, nothing else. */
+/* Like Go's strconv.ParseInt in base 10: digits with an optional sign. */
 static bool read_integer(const char *text, int64_t *ret_number)
 {
 	char *end;
@@ -108,7 +108,7 @@ static bool read_integer(const char *text, int64_t *ret_number)
 	return !errno && !*end;
 }
 
-/* As the API has it: up to 63 of [A-Za-z0-9._-], letters or digits at both ends; or empty. */
+/* The API's rule: up to 63 of [A-Za-z0-9._-] with letters or digits at both ends, or empty. */
 static bool is_label_value(const char *text)
 {
 	static const char ends[] = "abcdefghijklmnopqrstuvwxyz"
@@ -144,7 +144,7 @@ static int read_requirement(struct arena *arena, json_t *value, void *into, stru
 		req->key = "";
 	if (r < 0)
 		return r;
-	/* What the API server lets through to a node's terms: such a term matches no node. */
+	/* The API server accepts such a term in node affinity; it matches no node. */
 	if (req->op == SELECTOR_ABOVE || req->op == SELECTOR_BELOW)
 		req->is_never = req->values.n != 1 || !read_integer(req->values.v[0], &req->number);
 	else if (req->op == SELECTOR_IN || req->op == SELECTOR_NOT_IN)
@@ -258,7 +258,7 @@ int node_term_read(struct arena *arena, json_t *value, void *into, struct error 
 				term->fields.v[i].key);
 		else if (term->fields.v[i].op > SELECTOR_NOT_IN)
 			r = fail(err, EINVAL, "matchFields: metadata.name takes In and NotIn");
-	/* Half a term must not match more than the whole would. */
+	/* An incomplete term could match more nodes than the complete one. */
 	if (r < 0)
 		*term = (struct node_term){0};
 	return r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node from JSON: see node.h. */
+/* Reads a node from JSON: see node.h. */
 #include "kuberules/node.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all objects have: see object.h. */
+/* Fields that all objects share: see object.h. */
 #include "kuberules/object.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "kuberules/pod.h"
 #include "kuberules/storage.h"
 
-/* Placing needs no more of a namespace than its labels. */
+/* The rules need only a namespace's labels. */
 static int namespace_read(struct object *object, json_t *json, struct error *err)
 {
 	return 0;

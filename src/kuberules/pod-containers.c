@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the containers of a pod ask for: see pod-containers.h. */
+/* Sums up the requests of a pod's containers: see pod-containers.h. */
 #include "kuberules/pod-containers.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ static const struct read_field demand_fields[] = {
 	{"claims", read_device_claims, 0},
 };
 
-/* The requests, and where there is none the limit: as the API server fills them in. */
+/* The API server uses the limit as the request if there is no request. */
 static json_t *demand_merge(const struct demand *demand)
 {
 	json_t *merged = json_object();
@@ -148,7 +148,7 @@ static int read_containers(struct arena *arena, json_t *value, void *into, struc
 	return read_container_list(arena, value, into, err);
 }
 
-/* What one container's status says that it holds. */
+/* The resources in a container's status. */
 static const struct read_field held_fields[] = {
 	READ_FIELD(struct demand, requests, "requests", read_borrowed),
 };
@@ -167,7 +167,7 @@ static int raise_to_held(
 	return r;
 }
 
-/* A resize that the node can never grant does not count as asked for. */
+/* A resize that the node can never grant does not count. */
 static bool is_resize_infeasible(json_t *status)
 {
 	json_t *one;
@@ -196,7 +196,10 @@ static int apply_status(struct pod *pod, struct containers *containers, json_t *
 		json_t *resources = json_object_get(one, "resources");
 		struct demand held = {0};
 
-		/* In their order, as a rule; so this is no square of their number. */
+		/*
+		 * Statuses normally have the containers' order. A status out of order is ignored,
+		 * so the cost stays linear.
+		 */
 		if (!name || i >= containers->n || !containers->v[i].name ||
 			strcmp(containers->v[i].name, name) != 0 || !json_is_object(resources))
 			continue;
@@ -256,7 +259,10 @@ static int make_room_for_ports(struct pod *pod, const struct containers *contain
 	return n && !pod->ports.v ? fail(err, ENOMEM, "out of memory") : 0;
 }
 
-/* What runs together, and the most that any moment of the start needs. */
+/*
+ * The request is the larger of two sums: all containers that run together, and any step of the
+ * start.
+ */
 static int sum_up(
 	struct pod *pod, const struct containers *containers, const struct containers *inits)
 {
@@ -282,7 +288,7 @@ static int sum_up(
 	return r;
 }
 
-/* The pod's own resources, where given, stand in place of its containers'. */
+/* Resources of the whole pod replace those of its containers. */
 static int apply_pod_level(
 	struct pod *pod, const struct resources *level, json_t *resources, struct error *err)
 {
@@ -329,7 +335,7 @@ int pod_containers_read(struct pod *pod, json_t *spec, json_t *status, struct er
 	int r, second;
 
 	r = read_some(arena, spec, demands_fields, ARRAY_SIZE(demands_fields), &all, err);
-	/* What follows is done in any case, for what the pod holds where it runs already. */
+	/* The rest also runs after an error, for the resources that a running pod holds. */
 #define ALSO(call) \
 	do { \
 		second = (call); \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pod from JSON: see pod.h. */
+/* Reads a pod from JSON: see pod.h. */
 #include "kuberules/pod.h"
 
 #include <errno.h>
@@ -173,7 +173,7 @@ static const struct read_field claim_source_fields[] = {
 	{"claimName", read_text, 0},
 };
 
-/* {"name": ..., one source: {...}}; nothing else. */
+/* Reads {"name": ..., one source: {...}}; other fields are an error. */
 static int read_volume(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	struct pod_volume *volume = into;
@@ -240,12 +240,12 @@ static const struct read_field spec_fields[] = {
 	READ_FIELD(struct pod, spreads, "topologySpreadConstraints", read_spreads),
 	READ_FIELD(struct pod, tolerations, "tolerations", read_tolerations),
 	READ_FIELD(struct pod, volumes, "volumes", read_volumes),
-	/* pod-containers.c reads these. */
+	/* pod-containers.c reads these fields. */
 	READ_NOTHING("containers"),
 	READ_NOTHING("initContainers"),
 	READ_NOTHING("overhead"),
 	READ_NOTHING("resources"),
-	/* What the kubelet and the admission see to. */
+	/* Fields for the kubelet and for admission. */
 	READ_NOTHING("activeDeadlineSeconds"),
 	READ_NOTHING("automountServiceAccountToken"),
 	READ_NOTHING("dnsConfig"),
@@ -277,7 +277,7 @@ static const struct read_field status_fields[] = {
 	READ_FIELD(struct pod, nominated_node, "nominatedNodeName", read_text),
 };
 
-/* "key In (the pod's own value)", for the keys that the pod has. */
+/* Adds the requirement "key In (the pod's own value)" for each key that the pod has. */
 static int add_keys(
 	struct pod *pod, struct selector *selector, const struct texts *keys, enum selector_op op)
 {
@@ -304,7 +304,7 @@ static int add_term_keys(struct pod *pod, struct pod_terms *terms)
 	return r;
 }
 
-/* Only what must be kept; with the keys of the pod's own labels. */
+/* Keeps only the mandatory constraints, and adds the pod's own labels for their keys. */
 static int settle_spreads(struct pod *pod)
 {
 	uint32_t n = 0;
@@ -322,7 +322,7 @@ static int settle_spreads(struct pod *pod)
 	return 0;
 }
 
-/* Keeps the volumes that placing has rules for, and names the claims made for this pod. */
+/* Keeps the volumes with placement rules, and names the claims of ephemeral volumes. */
 static int settle_volumes(struct pod *pod)
 {
 	struct arena *arena = &pod->object.arena;

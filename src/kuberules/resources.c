@@ -42,7 +42,7 @@ static int add_other(struct arena *arena, struct resources *r, const char *name,
 	return 0;
 }
 
-/* Whether containers may ask for it; what else nodes have is of no concern. */
+/* Returns whether a container may request the resource; other resources of nodes do not matter. */
 static bool is_other_name(const char *name)
 {
 	return strchr(name, '/') || str_has_prefix(str_from(name), STR("hugepages-")) ||

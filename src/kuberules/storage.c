@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Volumes, claims, classes from JSON: see storage.h. */
+/* Reads volumes, claims and storage classes from JSON: see storage.h. */
 #include "kuberules/storage.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "fields/read.h"
 #include "spec/quantity.h"
 
-/* Sources of volumes; with what names the disk, where placing has rules for them. */
+/* Volume sources, and for sources with placement rules the field that identifies the disk. */
 static const struct source {
 	const char *field;
 	enum disk_kind kind;
@@ -157,7 +157,7 @@ static const struct read_field volume_spec_fields[] = {
 	READ_NOTHING("persistentVolumeReclaimPolicy"),
 };
 
-/* The spec's own fields by the table; any other must be a volume source. */
+/* Reads the spec's own fields by the table; every other field must be a volume source. */
 static int read_volume_spec(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	struct volume *volume = into;
@@ -332,7 +332,7 @@ static const struct read_field csi_capacity_fields[] = {
 	READ_FIELD(struct csi_capacity, bytes, "capacity", read_bytes),
 };
 
-/* The largest volume, where the driver says it, counts before the capacity. */
+/* If a driver gives a maximum volume size, that counts instead of the capacity. */
 static const struct read_field csi_largest_fields[] = {
 	READ_FIELD(struct csi_capacity, bytes, "maximumVolumeSize", read_bytes),
 };

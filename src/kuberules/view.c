@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of a cluster: see view.h. Every object is in the table of its kind; nodes and pods
- * are linked besides: a bound pod counts on its node, a nominated one is remembered there.
+ * The known state of a cluster: see view.h. Each kind of object has a table. A bound pod is also
+ * linked to its node and counts there; a nominated pod is only linked.
  */
 #include "kuberules/view-internal.h"
 
@@ -102,7 +102,7 @@ static void pods_remove(struct pod_list *list, const struct pod *pod)
 		}
 }
 
-/* The node of that name, seen or not; NULL when out of memory. */
+/* Returns the entry of that node name, even if the node is unknown; NULL if memory is exhausted. */
 static struct view_node *want_node(struct view *view, const char *name)
 {
 	struct view_node *node;
@@ -123,7 +123,7 @@ static struct view_node *want_node(struct view *view, const char *name)
 	return node;
 }
 
-/* A name that nothing speaks of any more goes. */
+/* Removes the entry when nothing refers to the node name. */
 static void release_node(struct view *view, struct view_node *node)
 {
 	if (node->node || node->pods.n || node->nominated.n)
@@ -182,7 +182,7 @@ static void unlink_pod(struct view *view, const struct pod *pod)
 	if (*pod->node) {
 		if (pod->anti_affinity.n || pod->is_anti_affinity_unclear)
 			pods_remove(&view->repelling, pod);
-		/* Out of memory here would count the rest as free: count nothing as free then. */
+		/* Without memory the sum would be too small, so nothing counts as free. */
 		if (sum_used(node) < 0)
 			node->used = (struct resources){INT64_MAX, INT64_MAX, INT64_MAX};
 	}
@@ -240,7 +240,7 @@ static void unlink_object(struct view *view, const struct object *object)
 		unlink_node(view, (const struct node *)object);
 }
 
-/* Nodes keep their number when they change. */
+/* A changed node keeps its number. */
 static bool swap_node(struct view *view, const struct object *old, const struct object *new)
 {
 	struct view_node *slot;
@@ -313,7 +313,7 @@ int view_set(struct view *view, enum object_kind kind, json_t *json, struct erro
 	}
 	old = entry->object;
 	if (!swap_node(view, old, object)) {
-		/* The new one first: when that fails the old one is still there. */
+		/* Link the new object first: if that fails, the old object is still linked. */
 		r = link_object(view, object);
 		if (r < 0)
 			return fail(err, -r, "%s %s: out of memory", object_kind_name(kind),
@@ -433,7 +433,7 @@ struct domain {
 	UT_hash_handle hh;
 };
 
-/* Numbers the values of the label in the order of the nodes. */
+/* Numbers the label's values in the order of the nodes. */
 static int number_domains(const struct view *view, struct topology *topology)
 {
 	_cleanup_free_ struct domain *domains = calloc(MAX(view->n_nodes, 1u), sizeof(*domains));
