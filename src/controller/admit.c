@@ -19,10 +19,10 @@
 
 #define PATCH_MAX (4u << 20)
 
-/* What an answer is made of. */
+/* Parts of an answer. */
 struct verdict {
-	json_t *patch;    /* NULL: none */
-	json_t *warnings; /* texts */
+	json_t *patch;    /* may be NULL */
+	json_t *warnings; /* a list of texts */
 	struct error err;
 };
 
@@ -64,7 +64,7 @@ static int read_wish(const struct admit_request *request, const json_t *object,
 		str_from(request->ns), &facts->ns, ret, err);
 }
 
-/* What is wrong with it whoever asks, and however. */
+/* Reads the request and makes the checks that do not depend on the user or on the operation. */
 static int read_good_wish(const struct admit_request *request, const json_t *object,
 	const struct admit_facts *facts, bool is_patched, struct wish *ret, struct error *err)
 {
@@ -77,7 +77,10 @@ static int read_good_wish(const struct admit_request *request, const json_t *obj
 
 /* ---- pods ---- */
 
-/* Before it everybody has to leave; who sees to that here sees no pod of divvy's own namespace. */
+/*
+ * Every pod yields to this priority class. Pods in divvy's own namespace do not pass the webhook,
+ * so only the placeholders can have it.
+ */
 static int check_class(const json_t *spec, struct error *err)
 {
 	const char *class = kube_json_text_at(spec, "priorityClassName", NULL);
@@ -123,7 +126,7 @@ static bool is_same_text(const json_t *a, const json_t *b)
 	return a == b || (a && b && json_equal(a, b));
 }
 
-/* Keys that are in `from` and another, or none, in `to`. */
+/* Checks keys that are in `from` and differ in `to` or are missing there. */
 static int check_kept(const json_t *from, const json_t *to, bool is_scheduler, struct error *err)
 {
 	const char *key;
@@ -177,7 +180,7 @@ static int check_list_kept(
 	return 0;
 }
 
-/* A resize could otherwise take away what was counted. */
+/* A resize could otherwise remove resources that divvy has counted. */
 static int check_resources_kept(const json_t *old, const json_t *new, struct error *err)
 {
 	static const char *const lists[] = {"initContainers", "containers"},
@@ -219,7 +222,7 @@ static bool has_asked_change(const json_t *from, const json_t *to)
 	return false;
 }
 
-/* A wish: it has to be one, and of a pod that has its place not another device. */
+/* The new keys must be valid, and a pod with a node must keep its devices. */
 static int check_edit(
 	const struct admit_request *request, const struct admit_facts *facts, struct verdict *v)
 {
@@ -228,7 +231,7 @@ static int check_edit(
 	bool is_old_good;
 	int r;
 
-	/* A list that was empty when it was made is not written, and empty still. */
+	/* An empty list of dialects is not recorded in the pod, so here it has to stay empty. */
 	then.ns.dialects = NULL;
 	is_old_good = read_wish(request, request->old, &then, &old, NULL) == 0;
 	r = read_wish(request, request->object, &then, &new, &v->err);
@@ -262,7 +265,7 @@ static int validate_pod(const struct admit_rules *rules, const struct admit_requ
 	r = check_kept(old, new, is_scheduler, &v->err);
 	r = r < 0 ? r : check_kept(new, old, is_scheduler, &v->err);
 	r = r < 0 ? r : check_label(request, &v->err);
-	/* The status' writers are not in the way of anybody's wishes. */
+	/* A status write is checked only if it also changes requested keys. */
 	if (r == 0 && !strcmp(request->subresource, "status"))
 		return has_asked_change(old, new) || has_asked_change(new, old)
 			? check_edit(request, facts, v)
@@ -284,7 +287,7 @@ static const json_t *template_of(const json_t *object, const char *resource)
 	return kube_json_at(object, "spec", "template", NULL);
 }
 
-/* What it says of itself asks for a share, which no pod of it reads. */
+/* The object's own annotations ask for a share, but its pods do not get these annotations. */
 static bool asks_beside(const struct admit_request *request, const json_t *template,
 	const struct admit_facts *facts)
 {
@@ -304,7 +307,7 @@ static int validate_template(const struct admit_rules *rules, const struct admit
 	_cleanup_wish_ struct wish wish;
 	int r;
 
-	/* What is there already is not in the way of scaling, or of taking it away. */
+	/* An unchanged template does not block scaling or deletion. */
 	if (is_update(request) &&
 		is_same_text(template, template_of(request->old, request->resource)))
 		return memset(&wish, 0, sizeof(wish)), 0;
@@ -350,7 +353,7 @@ static int validate_object(const struct admit_rules *rules, const struct admit_r
 	const bool is_kubeshare = !strcmp(request->group, "kubeshare.nthu");
 
 	if (strcmp(request->resource, "sharepods"))
-		return 0; /* their schemas say all of it */
+		return 0; /* the schemas of the other objects make all checks */
 	if (is_kubeshare && !is_kubeshare_on(facts))
 		return 0;
 	if (is_update(request) &&
@@ -362,7 +365,7 @@ static int validate_object(const struct admit_rules *rules, const struct admit_r
 		request, facts, is_kubeshare ? SHARE_POD_KUBESHARE : SHARE_POD_OURS, v);
 }
 
-/* ---- what a node's daemon may write ---- */
+/* ---- objects that divvyd writes ---- */
 
 static int validate_own(const struct admit_rules *rules, const struct admit_request *request,
 	const struct admit_facts *facts, struct verdict *v)
@@ -373,7 +376,7 @@ static int validate_own(const struct admit_rules *rules, const struct admit_requ
 	int r;
 
 	if (!own_is_account(rules->ns, request->user, "divvyd"))
-		return 0; /* its rights are RBAC's */
+		return 0; /* RBAC limits the other users */
 	if (!name)
 		name = request->name;
 	r = own_node(&token, &facts->author, &node, &v->err);
@@ -386,7 +389,7 @@ static int validate_own(const struct admit_rules *rules, const struct admit_requ
 	return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all paths ---- */
 
 static const struct admit_path {
 	const char *path;
@@ -448,7 +451,7 @@ enum admit_need admit_needs(const struct admit_path *path, const struct admit_ru
 		return own_is_account(rules->ns, request->user, "divvyd") && request->pod_name[0]
 			? ADMIT_NEEDS_POD
 			: ADMIT_NEEDS_NOTHING;
-	/* Objects without a namespace need none. */
+	/* Objects without a namespace need no namespace facts. */
 	return request->ns[0] ? path->need : ADMIT_NEEDS_NOTHING;
 }
 
@@ -481,7 +484,7 @@ json_t *admit_answer(const struct admit_path *path, const struct admit_rules *ru
 	else if (request->object)
 		r = path->answer(rules, request, facts, &v);
 	response = json_pack("{s:s, s:b}", "uid", request->uid, "allowed", r == 0);
-	/* (Of what is "Invalid" kubectl shows no sentence.) */
+	/* kubectl does not print the message of the reason "Invalid". */
 	if (response && r < 0)
 		r = json_object_set_new(response, "status",
 			json_pack("{s:s, s:i, s:s, s:o}", "status", "Failure", "code",

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "http/issue.h"
 
-/* One that can sign, and holds: else both are NULL. */
+/* An authority that can sign now, or NULL in both fields. */
 struct pair {
 	gnutls_x509_crt_t crt;
 	gnutls_x509_privkey_t key;
@@ -55,7 +55,7 @@ static struct pair old(const struct authority_store *store, uint64_t now)
 	return pair_read(store->old_crt, store->old_key, now);
 }
 
-/* Where the one so far is none, the one before it stays as it is. */
+/* If the present authority is unusable, the old one stays. */
 static int add_new(
 	struct authority_store *store, const struct pair *so_far, uint64_t now, struct error *err)
 {
@@ -88,7 +88,10 @@ int authority_step(struct authority_store *store, uint64_t real_ns, struct error
 		return add_new(store, &now, real_ns, err);
 	if (!store->old_crt && !store->old_key)
 		return 0;
-	/* The last that it has signed was signed just before the other one's turn came. */
+	/*
+	 * The new authority starts to sign after AUTHORITY_OVERLAP_NS, so the old one's last
+	 * certificate was signed just before that.
+	 */
 	if (before.crt && crt_age_ns(now.crt, real_ns) < AUTHORITY_OVERLAP_NS + AUTHORITY_SIGNED_NS)
 		return 0;
 	str_wipe(&store->old_crt);

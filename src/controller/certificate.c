@@ -18,12 +18,13 @@
 #include "http/issue.h"
 #include "identity/crt.h"
 
-/* What a store's texts say, as far as they can be read. */
+/* The readable parts of a store. */
 struct read {
 	gnutls_x509_crt_t authority[CERTIFICATE_AUTHORITIES_MAX];
 	unsigned int n_authorities;
-	gnutls_x509_privkey_t authority_key; /* NULL: none that is the first authority's */
-	gnutls_x509_crt_t server;            /* NULL: none, or not the key's */
+	/* NULL: no key, or not the key of the first authority */
+	gnutls_x509_privkey_t authority_key;
+	gnutls_x509_crt_t server; /* NULL: no certificate, or not the one of its key */
 };
 
 /* ---- reading ---- */
@@ -132,10 +133,7 @@ static int make_server(struct certificate_store *store, const struct read *read,
 	return 1;
 }
 
-/*
- * The authorities from number `first` on that still hold, behind what is in the buf, whose error
- * says whether all are.
- */
+/* Appends the valid authorities with numbers from `first` to `end`. The buf records an overflow. */
 static void add_authorities(const struct read *read, unsigned int first, unsigned int end,
 	uint64_t now, struct buf *out)
 {
@@ -191,7 +189,10 @@ static int step(struct certificate_store *store, const struct read *read, const 
 	if (!read->authority_key || !crt_holds(read->authority[0], now) ||
 		crt_is_running_out(read->authority[0], CERTIFICATE_AUTHORITY_NS, now))
 		return add_new_authority(store, read, now, err);
-	/* Nobody is to be shown what he cannot know yet, unless there is nothing to lose. */
+	/*
+	 * A client may not trust a new authority yet, so its certificates are used only after the
+	 * overlap. If the present certificate is unusable, there is nothing to lose.
+	 */
 	if (!is_good_now)
 		return make_server(store, read, host, now, err);
 	if (crt_age_ns(read->authority[0], now) >= CERTIFICATE_OVERLAP_NS &&

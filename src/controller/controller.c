@@ -119,7 +119,7 @@ void controller_event(struct controller *c, const json_t *object, const char *ap
 /* ---- jobs ---- */
 
 static const struct {
-	const char *name; /* for people */
+	const char *name; /* for log messages */
 	job_fn *run;
 } job_kinds[JOB_KINDS] = {
 	[JOB_SHARE_POD] = {"share-pod", job_share_pod},
@@ -132,7 +132,7 @@ static const struct {
 	[JOB_SIGN] = {"sign", job_sign},
 };
 
-/* Leads, but its lease has run out: it is renewed or lost in a moment. */
+/* A leader with an expired Lease renews or loses it soon, so the check is repeated. */
 #define LEASE_LOOK_NS (100 * NSEC_PER_MSEC)
 
 static void arm(struct controller *c)
@@ -150,12 +150,12 @@ static void arm(struct controller *c)
 void controller_enqueue(struct controller *c, enum job_kind kind, const char *ns, const char *name)
 {
 	if (!c->is_leading)
-		return; /* all is looked at when that begins */
+		return; /* a new leader looks at all objects */
 	queue_add(c->queue, (struct queue_key){(int)kind, ns ? ns : "", name ? name : ""});
 	arm(c);
 }
 
-/* Much of what changes can matter there: the pool is looked at when a moment has passed. */
+/* Many changes can matter to the pool, so they are collected for a short time. */
 static void touch_pool(struct controller *c)
 {
 	if (!c->is_leading)
@@ -196,7 +196,7 @@ static void run_job(struct controller *c, struct queue_key key)
 	}
 	job->c = c;
 	LIST_INSERT_HEAD(&c->jobs, job, link);
-	/* They fit: the queue takes no longer ones. */
+	/* They fit, because the queue refuses longer names. */
 	str_copy(job->ns, sizeof(job->ns), str_from(key.ns));
 	str_copy(job->name, sizeof(job->name), str_from(key.name));
 	job->key = (struct queue_key){key.kind, job->ns, job->name};
@@ -238,7 +238,7 @@ void controller_enqueue_all(struct controller *c)
 	}
 }
 
-/* ---- what changes ---- */
+/* ---- changes in the caches ---- */
 
 static const json_t *controlling_owner(const json_t *pod)
 {
@@ -263,7 +263,7 @@ static const char *label(const json_t *object, const char *key)
 		json_object_get(kube_json_at(object, "metadata", "labels", NULL), key));
 }
 
-/* It asks for a share, and nothing that the webhook puts in is there. */
+/* The pod asks for a share, but the webhook has not seen it. */
 static bool is_untranslated(const struct controller *c, const json_t *pod)
 {
 	const char *ns = kube_json_text_at(pod, "metadata", "namespace", NULL);
@@ -334,7 +334,9 @@ static void on_pod(struct controller *c, const json_t *pod, bool is_new)
 	}
 }
 
-/* Whose pods run there: what the node confirms is their status. */
+/*
+ * Handles the pods of the node's tenants, because their status depends on the node's confirmation.
+ */
 static void on_tenants(struct controller *c, const json_t *gpu_node)
 {
 	const json_t *tenants = kube_json_at(gpu_node, "status", "tenants", NULL);
@@ -350,7 +352,7 @@ static void on_tenants(struct controller *c, const json_t *gpu_node)
 	}
 }
 
-/* It comes again at most so often because of what was measured. */
+/* Measured values lead to a status write at most once in this time. */
 #define MEASURED_DELAY_NS (20 * NSEC_PER_SEC)
 
 static void on_measured_one(struct controller *c, const struct measured *m)
@@ -388,7 +390,7 @@ static void on_measured(struct controller *c, const json_t *lease)
 	arm(c);
 }
 
-/* What may be asked for there has changed. ns: NULL, in all of them. */
+/* The rules for requests have changed in one namespace, or in all if ns is NULL. */
 static void on_rules(struct controller *c, const char *ns)
 {
 	static const struct {
@@ -405,7 +407,7 @@ static void on_rules(struct controller *c, const char *ns)
 	}
 }
 
-/* Where there is no pool, only what makes one matters to it. */
+/* Without a pool, only objects that create one matter. */
 static bool matters_to_pool(const struct watched *w, const struct kube_entry *entry)
 {
 	const struct controller *c = w->c;
@@ -469,7 +471,7 @@ static void on_change(struct watched *w, const struct kube_entry *entry, bool is
 		on_tenants(c, entry->object);
 }
 
-/* To who looks at the page: it is so now, or has gone. */
+/* Tells the dashboard's viewers that the object has changed or is gone. */
 static void show(const struct watched *w, const struct kube_entry *entry, bool is_there)
 {
 	struct web *web = w->c->web;
@@ -494,7 +496,7 @@ static void updated(void *data, const struct kube_entry *entry, void *old)
 	const struct watched *w = data;
 
 	if (w->which == CACHE_GPU_NODES)
-		on_tenants(w->c, old); /* those that have left */
+		on_tenants(w->c, old); /* tenants that are no longer on the node */
 	show(w, entry, true);
 	on_change(data, entry, false);
 }
@@ -521,7 +523,7 @@ static void trouble(void *data, const struct error *err)
 {
 	const struct watched *w = data;
 
-	/* A cluster need not have KubeShare's objects. */
+	/* The cluster may lack KubeShare's object types. */
 	if (w->which == CACHE_KUBESHARE_PODS && err->code == ENOENT)
 		log_debug("%s", err->msg);
 	else
@@ -563,7 +565,7 @@ static int watch_all(struct controller *c, struct error *err)
 		enum controller_cache which;
 		const char *path, *name;
 	} all[CONTROLLER_N_CACHES] = {
-		/* Namespaces and policies first: what is asked in a pod depends on them. */
+		/* Namespaces and policies come first, because they decide what a pod requests. */
 		{CACHE_NAMESPACES, "/api/v1/namespaces", NULL},
 		{CACHE_POLICIES, "/apis/divvy.gpu/v1/gpupolicies", NULL},
 		{CACHE_SECRET, secret, c->options.tls_secret},
@@ -596,7 +598,7 @@ static int watch_all(struct controller *c, struct error *err)
 	return r;
 }
 
-/* ---- the whole ---- */
+/* ---- start and stop ---- */
 
 static void on_lead(void *data, bool is_leading, uint64_t epoch)
 {
@@ -612,7 +614,7 @@ static void on_lead(void *data, bool is_leading, uint64_t epoch)
 	arm(c);
 }
 
-/* An API server of another version may know what the last one did not. */
+/* After an upgrade the API server may accept match conditions that it dropped before. */
 static void on_discovered(void *data, int r, const struct error *err)
 {
 	struct controller *c = data;
@@ -644,8 +646,9 @@ static uint64_t api_silence_ns(void *data)
 }
 
 /*
- * An API server has 200 requests that change something under way by default (its
- * --max-mutating-requests-inflight), each with a connection here, and an address has 3 of 4.
+ * By default an API server has up to 200 changing requests at a time
+ * (--max-mutating-requests-inflight), each with a connection here. One address may use 3 of 4
+ * connections.
  */
 #define WEBHOOK_CONNECTIONS_MAX 512u
 
@@ -733,7 +736,7 @@ int controller_run(struct controller *c)
 
 #define FAREWELL_NS (2 * NSEC_PER_SEC)
 
-/* The next need not wait for the Lease to run out, where that can be said. */
+/* Releases the Lease, so that the next leader need not wait for it to expire. */
 void controller_stop(struct controller *c)
 {
 	const uint64_t deadline = clock_now_ns() + FAREWELL_NS;

@@ -16,9 +16,10 @@
 #include "spec/measured.h"
 #include "spec/quantity.h"
 
-#define WINDOW_S 10 /* over which daemons measure: as often as they renew their Leases */
+/* period of the daemons' measurements, equal to the renewal period of their Leases */
+#define WINDOW_S 10
 
-/* ---- what is summed ---- */
+/* ---- sums ---- */
 
 static uint64_t request_milli(const json_t *tenant)
 {
@@ -76,11 +77,11 @@ void external_metric_add(
 
 /* ---- the metrics ---- */
 
-/* false: not known. */
+/* get() returns false if the value is unknown. */
 struct external_metric {
 	const char *name;
 	bool (*get)(const struct external_sum *sum, char *ret_quantity);
-	bool is_measured; /* over WINDOW_S */
+	bool is_measured; /* a mean over WINDOW_S */
 };
 
 static bool used(const struct external_sum *sum, char *ret_quantity)
@@ -142,7 +143,7 @@ void external_metric_name_them(struct str name, struct buf *out)
 			metrics[i].name);
 }
 
-/* ---- what is answered ---- */
+/* ---- answers ---- */
 
 json_t *external_metric_list(
 	const struct external_metric *metric, const struct external_sum *sum, uint64_t real_ns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * External metrics, asked for through the API server that has an APIService for them, or directly
- * with a token: out of the caches, nothing is asked for an answer.
+ * Serves external metrics, to the API server through an APIService or directly to a client with a
+ * token. All answers come from the caches.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define TEXT_MAX 4096u
 
-/* Takes the JSON. */
+/* Releases the JSON. */
 static void answer(struct http_request *request, unsigned int status, json_t *json)
 {
 	_cleanup_free_ char *text = json ? kube_json_format(json) : NULL;

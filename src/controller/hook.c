@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The expression errs on the side of asking: it looks for the domain of a key anywhere in the key.
- * An expression that cannot be evaluated refuses the pod, as failurePolicy says.
+ * Computes the webhooks' configurations. The match expression may match too many pods but never too
+ * few: it searches for a key's domain anywhere in the key. If the API server cannot evaluate the
+ * expression, failurePolicy decides, so the pod is refused.
  */
 #include "controller/hook.h"
 
@@ -13,18 +14,18 @@
 
 #define EXPRESSION_MAX (16u << 10)
 #define TERMS_MAX 64u
-#define LATE_TIMEOUT_S 1 /* what a plain pod waits for a controller that is down */
+#define LATE_TIMEOUT_S 1 /* delay of a plain pod while the controller is down */
 #define METADATA_NAME "kubernetes.io/metadata.name"
 
-/* Webhooks that see new pods; the others see tenants or divvy's own objects alone. */
+/* Webhooks for new pods. The other webhooks match only tenants or divvy's own objects. */
 static const char *const of_new_pods[] = {HOOK_PODS, "pods.create.divvy.gpu"};
 
 /* ---- which pods ---- */
 
-/* A test of one key `k`, each once. */
+/* Tests of a key `k` without duplicates. */
 struct terms {
 	struct str text[TERMS_MAX];
-	const char *of[TERMS_MAX]; /* function of CEL */
+	const char *of[TERMS_MAX]; /* function in CEL */
 	size_t n;
 };
 
@@ -113,7 +114,7 @@ static bool is_of_new_pods(const json_t *hook)
 	return false;
 }
 
-/* NULL: none. */
+/* NULL if the hook has no such condition */
 static const json_t *condition_of(const json_t *hook)
 {
 	const json_t *list = json_object_get(hook, "matchConditions");
@@ -136,7 +137,7 @@ bool hook_has_lost_conditions(const json_t *hooks)
 	return false;
 }
 
-/* 1: the patch has it; 0: the hook had it. */
+/* Returns 1 if the patch sets the condition, 0 if the hook has it already. */
 static int want_condition(const json_t *hook, const struct hook_want *want, json_t *patch)
 {
 	const json_t *now = condition_of(hook);
@@ -155,7 +156,7 @@ static int want_condition(const json_t *hook, const struct hook_want *want, json
 	return 1;
 }
 
-/* ---- where it is ---- */
+/* ---- service and namespace ---- */
 
 static int want_client(const json_t *hook, const struct hook_want *want, json_t *patch)
 {
@@ -185,7 +186,7 @@ static bool has_text(const json_t *list, const char *text)
 	return false;
 }
 
-/* An exclusion that lacks the namespace; the list of expressions can only be written as a whole. */
+/* Adds our namespace to the exclusions that lack it. A patch can only replace the whole list. */
 static int want_exclusion(const json_t *hook, const struct hook_want *want, json_t *patch)
 {
 	_cleanup_json_ json_t *list = json_deep_copy(
@@ -245,7 +246,10 @@ static const json_t *find_hook(const json_t *hooks, const char *name)
 	return NULL;
 }
 
-/* The selector of `of`, and no tenants. The caller's; NULL: no memory. */
+/*
+ * Returns the selector of `of` with the exclusion of tenants, which the caller releases; NULL if
+ * memory is exhausted.
+ */
 static json_t *late_selector(const json_t *of)
 {
 	const json_t *theirs = json_object_get(of, "objectSelector");
@@ -263,7 +267,7 @@ static json_t *late_selector(const json_t *of)
 	return TAKE_PTR(selector);
 }
 
-/* The whole hook, made of `of`. */
+/* Makes the complete late hook from `of`. */
 static int make_late(const json_t *of, const struct hook_want *want, json_t **ret_hook)
 {
 	_cleanup_json_ json_t *hook = json_deep_copy(of), *change = json_object(), *more = NULL;
@@ -280,7 +284,7 @@ static int make_late(const json_t *of, const struct hook_want *want, json_t **re
 	return 0;
 }
 
-/* Which pods it sees, as in `want`. 1: the patch has it; 0: the hook had it. */
+/* Returns 1 if the patch makes the hook match the same pods as `want`, 0 if it does already. */
 static int want_same_pods(const json_t *hook, const json_t *want, json_t *patch)
 {
 	static const char *const fields[] = {"namespaceSelector", "objectSelector", "rules"};
@@ -293,7 +297,7 @@ static int want_same_pods(const json_t *hook, const json_t *want, json_t *patch)
 		if (!value || json_equal(value, json_object_get(hook, fields[i])))
 			continue;
 		copy = json_deep_copy(value);
-		/* Else the old labels of a selector would stay. */
+		/* Without "$patch" old labels of a selector would stay. */
 		if (json_is_object(copy))
 			json_object_set_new(copy, "$patch", json_string("replace"));
 		if (json_object_set_new(patch, fields[i], copy) < 0)
@@ -327,7 +331,10 @@ int hook_late(const json_t *hooks, const struct hook_want *want, json_t **ret_ho
 	return 0;
 }
 
-/* Of two changes of one hook the list has one element: HOOK_LATE's last word is hook_late()'s. */
+/*
+ * The list may have only one element for each hook, so a second change is merged into the first.
+ * For HOOK_LATE the change from hook_late() comes last and wins.
+ */
 static int add_change(json_t *list, json_t *change)
 {
 	json_t *earlier = (json_t *)find_hook(list, kube_json_text_at(change, "name", NULL));

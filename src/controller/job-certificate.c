@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The webhook's certificate: the leader keeps the Secret, completes the webhooks' configurations
- * (hook.h), and says whom to trust in the APIService of external metrics; all show what the
- * Secret has, and say that they are ready once the webhooks trust it. Match conditions come last:
- * an API server whose feature gate is off drops them, and nothing else may wait for them.
+ * Keeps the webhook's certificate. The leader writes the Secret, completes the webhooks'
+ * configurations (hook.h), and writes the authority into the APIService of external metrics. Every
+ * controller serves the certificate in the Secret, and becomes ready once the webhooks trust it.
+ * Match conditions come last, because an API server with that feature off drops them and must not
+ * delay the other steps.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 
 #define STEPS_MAX 4
 #define LOOK_NS (CERTIFICATE_OVERLAP_NS / 4)
-/* The look after the next one tries again: a feature gate may have been turned on. */
+/* A later look tries again, because the feature can be turned on. */
 #define CONDITIONS_PAUSE_NS (LOOK_NS + LOOK_NS / 2)
 #define LIST_MAX (64u << 10)
 #define MANAGER "divvy-controller"
@@ -86,13 +87,13 @@ void controller_look_at_certificate(struct controller *c)
 				  : "not ready: API servers do not trust the certificate");
 }
 
-/* ---- the leader's ---- */
+/* ---- writes of the leader ---- */
 
 static void on_written(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
 
-	/* Whoever was first: the watch tells what it has become. */
+	/* Another writer was faster; the watch brings its version. */
 	job_end(job, answer->result == -EBUSY ? 0 : answer->result, answer->error.msg);
 }
 
@@ -127,12 +128,12 @@ static void list_dialects(struct dialect_config *all, const char *list)
 {
 	struct dialect_config one;
 
-	/* Of a list that is wrong nothing is translated. */
+	/* A faulty list translates no pod, so it adds no dialect. */
 	if (list && dialect_config_parse(str_from(list), &one, NULL) == 0)
 		all->enabled |= one.enabled;
 }
 
-/* All that a namespace or a policy lists. */
+/* Collects the dialects of all namespaces and policies. */
 static void all_dialects(const struct controller *c, struct dialect_config *ret_all)
 {
 	const struct kube_entry *e = NULL;
@@ -156,7 +157,7 @@ static bool knows_conditions(const struct controller *c)
 		clock_now_ns() >= c->conditions_from_ns;
 }
 
-/* A patch whose conditions the server drops changes nothing, so that no watch event follows. */
+/* If the server drops the conditions, the patch changes nothing and no watch event follows. */
 static void on_completed(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
@@ -170,7 +171,7 @@ static void on_completed(void *data, const struct kube_answer *answer)
 	on_written(data, answer);
 }
 
-/* 1: it is under way; 0: all have it already. */
+/* Returns 1 if a write has started, 0 if the configurations are complete. */
 static int complete_hooks(struct job *job, const struct certificate_store *store,
 	bool has_conditions, struct error *err)
 {
@@ -204,7 +205,10 @@ static int complete_hooks(struct job *job, const struct certificate_store *store
 	return 0;
 }
 
-/* The same for external metrics: 0, too, where nobody has asked us for them. */
+/*
+ * Writes the authority into the APIService of external metrics. Returns 0 also if the APIService is
+ * not ours.
+ */
 static int write_service_bundle(
 	struct job *job, const struct certificate_store *store, struct error *err)
 {
@@ -220,7 +224,7 @@ static int write_service_bundle(
 	_cleanup_json_ json_t *encoded = secret_encode(store->ca_crt);
 	const char *bundle = json_string_value(encoded);
 
-	/* Another system's, which serves its own metrics, is none of ours. */
+	/* The APIService belongs to another provider of metrics. */
 	if (!ns || !name || strcmp(ns, c->options.ns) || strcmp(name, c->options.webhook_service))
 		return 0;
 	if (!bundle || (now && !strcmp(now, bundle)))
@@ -256,7 +260,7 @@ static int look(struct job *job, struct error *err)
 		log_info("a new certificate for %s", c->host);
 		return write_secret(job, &store, secret, err);
 	}
-	/* Nobody is called before the namespaces that must not wait for us are left alone. */
+	/* The webhooks start only after the system's namespaces have their exclusion label. */
 	if (!controller_has_labelled(c))
 		return 0;
 	r = complete_hooks(job, &store, false, err);

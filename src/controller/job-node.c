@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: a GPUNode for each that divvy owns, its capacity for quotas and autoscalers, the end of
- * its startup taint, and the label that keeps the webhook away from the system's own namespaces.
+ * Handles nodes. Each node with divvy's label gets a GPUNode. The controller writes the capacity
+ * for quotas and autoscalers, and removes the startup taint. It also labels the system's
+ * namespaces, so that the webhook ignores them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ void job_namespace(struct job *job)
 struct capacity {
 	uint64_t milli, bytes;
 	bool is_pool;
-	uint64_t held; /* of a node of the pool: devices that take tenants */
+	uint64_t held; /* nodes of the pool: devices that accept tenants */
 };
 
 static bool is_cordoned(const json_t *gpu_node, const char *uuid)
@@ -111,11 +112,11 @@ static bool text_is(const json_t *object, const char *key, const char *text)
 }
 
 /*
- * What new tenants may have, and at least what there is. Of a node of the pool also what can be
- * taken from the other plugin: a sum that grew with each device that is taken would keep who waits
- * for it waiting, and a kubelet that has not heard of it yet refuses a pod for good. How many are
- * divvy's stands beside it, in a resource that nobody asks for: kube-scheduler, where it places the
- * pods, looks at those that wait when a node's resources change.
+ * The capacity for new tenants, at least what is granted. On a node of the pool the devices of the
+ * other plugin count too, because divvy can take them. Otherwise waiting pods could never cause
+ * divvy to take a device. The kubelet would also refuse a pod for good if it had not yet seen a
+ * capacity that grew. The resource `held` counts divvy's own devices. No pod requests it, but its
+ * change makes kube-scheduler look at its waiting pods again.
  */
 static struct capacity capacity_of(const json_t *gpu_node)
 {
@@ -171,7 +172,10 @@ static bool is_written(const json_t *node, const char *list, const struct capaci
 		(want->is_pool ? is_value(now, HELD, want->held) : !json_object_get(now, HELD));
 }
 
-/* Pods there have devices of other nodes: a sum of 0 would keep the kubelet from taking them. */
+/*
+ * Pods on a node without devices use devices of other nodes. A capacity of 0 would make the kubelet
+ * refuse them.
+ */
 static bool has_devices(const json_t *gpu_node)
 {
 	return json_array_size(kube_json_at(gpu_node, "status", "devices", NULL)) > 0;
@@ -185,7 +189,7 @@ static bool is_unknown(const json_t *node, const char *list)
 		!json_object_get(now, HELD);
 }
 
-/* null takes it out. */
+/* null removes the resource */
 static json_t *amount(bool is_there, uint64_t n)
 {
 	char text[24];
@@ -194,7 +198,7 @@ static json_t *amount(bool is_there, uint64_t n)
 	return is_there ? json_string(text) : json_null();
 }
 
-/* gpu_node: NULL is one without devices. */
+/* gpu_node NULL: a node without devices */
 static int write_capacity(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
 {
@@ -223,15 +227,15 @@ static int write_capacity(
 	return r < 0 ? r : 1;
 }
 
-/* ---- the startup taint of nodes that an autoscaler adds ---- */
+/* ---- startup taint of nodes from an autoscaler ---- */
 
 /*
- * Until a new node has divvy's resources, an autoscaler counts it as one that waiting pods do not
- * fit on, and adds another. These taints say that the node has yet to start.
+ * Before a new node has divvy's resources, an autoscaler thinks that waiting pods do not fit on it,
+ * and adds another node. These taints tell the autoscaler that the node is still starting.
  */
 static const char *const startup_taints[] = {
 	"startup-taint.cluster-autoscaler.kubernetes.io/divvy",
-	"ignore-taint.cluster-autoscaler.kubernetes.io/divvy", /* before 1.28 */
+	"ignore-taint.cluster-autoscaler.kubernetes.io/divvy", /* name before 1.28 */
 };
 
 static bool is_startup_taint(const json_t *taint)
@@ -249,14 +253,17 @@ bool controller_has_started(const json_t *node, const json_t *gpu_node)
 	const char *slots = json_string_value(json_object_get(now, "divvy.gpu/slot"));
 	uint64_t n;
 
-	/* A node without devices has no share of one: its pods have devices of other nodes. */
+	/* A node without devices has no capacity of shares: its pods use devices of other nodes. */
 	if (has_devices(gpu_node) && !json_object_get(now, MILLI))
 		return false;
 	return text_is(ready, "status", "True") && slots &&
 		quantity_parse(str_from(slots), 1, &n, NULL) == 0 && n;
 }
 
-/* The list is one value to the API server: another change of it in between is a conflict. */
+/*
+ * The patch replaces the whole list, so the resourceVersion turns a concurrent change into a
+ * conflict.
+ */
 static int end_startup(
 	struct job *job, const json_t *node, const json_t *gpu_node, struct error *err)
 {
@@ -314,7 +321,10 @@ static int make_gpu_node(struct job *job, const json_t *node, struct error *err)
 	return r < 0 ? r : 1;
 }
 
-/* The label makes placeholders, the GPUNode makes divvyd wait for them: one without the other. */
+/*
+ * The label permits placeholders, and the GPUNode makes divvyd wait for them; reports one without
+ * the other.
+ */
 static void look_at_pool(struct controller *c, const char *owner, const json_t *gpu_node)
 {
 	const bool is_pool = owner && !strcmp(owner, "pool"),
@@ -331,7 +341,7 @@ static void look_at_pool(struct controller *c, const char *owner, const json_t *
 	controller_event(c, gpu_node, "divvy.gpu/v1", "GPUNode", true, "PoolMismatch", text);
 }
 
-/* Says so where it is another word: divvyd runs on no such node. */
+/* Reports a label with another value, because divvyd does not run on such a node. */
 static bool is_owner_known(struct controller *c, const json_t *node, const char *owner)
 {
 	char text[256];
@@ -359,7 +369,7 @@ void job_node(struct job *job)
 
 	if (is_ours)
 		look_at_pool(c, json_string_value(owner), gpu_node);
-	if (node && !is_ours) /* not divvy's, or no more */
+	if (node && !is_ours) /* the node is not divvy's, or no longer */
 		r = write_capacity(job, node, NULL, &err);
 	else if (node && controller_is_synced(c, CACHE_GPU_NODES))
 		r = gpu_node ? write_capacity(job, node, gpu_node, &err)

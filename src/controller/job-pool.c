@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pool: what is known of nodes, placeholders and pods that wait, as pool-view.h takes it; and
- * the writes of its plan, all at once. One job at a time: each changes what the next one sees.
+ * Handles the pool: gathers the facts about nodes, placeholders and waiting pods for pool-view.h,
+ * and makes all writes of the plan at once. Only one such job runs, because each plan changes the
+ * facts of the next one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "controller/placeholder.h"
 #include "controller/pool-view.h"
 
-/* ---- writing ---- */
+/* ---- writes ---- */
 
 static void on_written(void *data, const struct kube_answer *answer)
 {
@@ -35,7 +36,10 @@ static bool is_refusal(const struct kube_answer *answer)
 	return http >= 400 && http < 500 && http != 409 && http != 429;
 }
 
-/* By a quota, a limit range, an admission controller: told to who waits for the device. */
+/*
+ * A quota, a limit range or an admission controller can refuse the placeholder. Every pod that
+ * waits for the device gets an event.
+ */
 static void on_made(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
@@ -56,7 +60,7 @@ static void on_made(void *data, const struct kube_answer *answer)
 	on_written(data, answer);
 }
 
-/* The image that this controller itself runs from. */
+/* Default: the image of this controller. */
 static const char *image_of(const struct controller *c)
 {
 	const json_t *own = controller_find(c, CACHE_PODS, c->options.ns, c->options.pod_name);
@@ -66,7 +70,7 @@ static const char *image_of(const struct controller *c)
 	return pool_view_image(own);
 }
 
-/* name: NULL for one that is made. */
+/* name NULL: a new pod */
 static struct kube_write write_pod(struct job *job, const char *ns, const char *name)
 {
 	return (struct kube_write){.target = {.group_version = "v1",
@@ -130,7 +134,7 @@ static int delete_pod(struct job *job, const char *ns, const char *name, struct 
 	return r;
 }
 
-/* ---- looking ---- */
+/* ---- facts ---- */
 
 static int add_nodes(struct job *job, struct pool_view *view, struct error *err)
 {
@@ -156,8 +160,9 @@ static int add_nodes(struct job *job, struct pool_view *view, struct error *err)
 }
 
 /*
- * What was evicted, or preempted, has let its device go. Of a lost device divvyd has closed the
- * gate; the pod's own controller makes another, which finds another place.
+ * A placeholder that was evicted or preempted has ended and released its device, so its pod is
+ * deleted. divvyd has closed a lost device; its tenants' pods are deleted, and their controllers
+ * make new ones that get other places.
  */
 static int add_pods(struct job *job, struct pool_view *view, struct error *err)
 {
@@ -215,7 +220,7 @@ void job_pool(struct job *job)
 	int r = 0;
 
 	job->kind =
-		1; /* our own, so that none of the writes is the last one before all have begun */
+		1; /* one more than the writes in progress, so that no early answer ends the job */
 	if (controller_is_synced(c, CACHE_PODS) && controller_is_synced(c, CACHE_NODES) &&
 		controller_is_synced(c, CACHE_GPU_NODES) && controller_is_synced(c, CACHE_LEASES)) {
 		r = pool_view_new(c->options.ns, clock_real_ns(), &view);

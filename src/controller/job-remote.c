@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What nodes show one another: the leader keeps the authority in its Secret, what is to be believed
- * in a ConfigMap, and answers requests for certificates. In that order: nothing is signed by an
- * authority that is not written down, or that the nodes cannot have read of.
+ * Keeps the trust between nodes. The leader writes the authority into its Secret and the trusted
+ * certificates into a ConfigMap, and answers certificate requests. The order matters: an authority
+ * signs only after it is stored and the nodes have had time to read of it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #define LOOK_NS (AUTHORITY_OVERLAP_NS / 4)
 #define AGAIN_NS NSEC_PER_SEC
 #define MANAGER "divvy-controller"
-#define BUNDLE_KEY "ca.crt" /* of the ConfigMap, as is */
+#define BUNDLE_KEY "ca.crt" /* key in the ConfigMap */
 #define GROUP "certificates.k8s.io/v1"
 
 static const struct secret_field fields[] = {
@@ -52,12 +52,12 @@ static void on_written(void *data, const struct kube_answer *answer)
 
 	if (answer->result == 0)
 		count(job);
-	/* Whoever was first, or has deleted it: the watch tells what it has become. */
+	/* Another writer was faster or has deleted the object; the watch brings its state. */
 	job_end(job, answer->result == -EBUSY || answer->result == -ENOENT ? 0 : answer->result,
 		answer->error.msg);
 }
 
-/* Takes the change. 1: it is under way. */
+/* Releases the change. Returns 1 if the write has started. */
 static int patch(
 	struct job *job, const struct kube_target *target, json_t *change, struct error *err)
 {
@@ -249,7 +249,7 @@ void job_sign(struct job *job)
 	struct error err = {0};
 	int r = 0;
 
-	/* Before all pods are known, one that is not might be there. */
+	/* Before the cache of pods is complete, an unknown pod may still exist. */
 	if (object && controller_is_synced(job->c, CACHE_PODS))
 		r = answer(job, object, &err);
 	finish(job, r, &err);

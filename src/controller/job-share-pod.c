@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A SharePod: from what is known now, the one next thing to write: its pod, its pod's asked keys,
- * its status. Each write is seen by a watch, which brings the SharePod here again.
+ * Handles a SharePod: makes the next single write that the present state calls for, to its pod, the
+ * pod's requested keys, or its status. The watch sees the write and starts the next round.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "spec/given.h"
 
 #define EVENT_MAX 320u
-#define OTHERS_NS (5 * NSEC_PER_SEC) /* for KubeShare's own controller to write a status */
+#define OTHERS_NS (5 * NSEC_PER_SEC) /* time for KubeShare's own controller to write a status */
 
 static enum controller_cache cache_of(const struct job *job)
 {
@@ -82,7 +82,7 @@ static void write_status(struct job *job, json_t *change)
 		job_end(job, r, err.msg);
 }
 
-/* Whether KubeShare's have a subresource depends on whose definition there is. */
+/* The installed definition decides whether KubeShare's SharePods have a status subresource. */
 static void on_status(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
@@ -96,7 +96,7 @@ static void on_status(void *data, const struct kube_answer *answer)
 	job_end(job, answer->result == -ENOENT ? 0 : answer->result, answer->error.msg);
 }
 
-/* Where the pod's devices are, and so what is in force of it; NULL: nowhere yet. */
+/* Returns the node with the pod's devices, which confirms its shares; NULL if there is none yet. */
 static const char *devices_node(const json_t *pod, char remote[static GIVEN_NODE])
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
@@ -113,7 +113,7 @@ static const char *devices_node(const json_t *pod, char remote[static GIVEN_NODE
 	return remote;
 }
 
-/* The last thing of each round; r < 0: it has to come again for another reason. */
+/* Last step of each round; r < 0: another round is needed. */
 static void finish(struct job *job, struct share_pod_facts *facts, int r, const char *sentence)
 {
 	const json_t *share_pod = share_pod_of(job);
@@ -145,7 +145,7 @@ static void finish(struct job *job, struct share_pod_facts *facts, int r, const 
 		job_end(job, r, sentence);
 		return;
 	}
-	if (r < 0) /* comes again because of what it writes now, or later on its own */
+	if (r < 0) /* the status write or this timer starts another round */
 		queue_add_at(job->c->queue, job->key, clock_now_ns() + 2 * NSEC_PER_SEC);
 	write_status(job, change);
 }
@@ -180,7 +180,7 @@ static void fail_to_create(struct job *job, const char *reason, const char *mess
 	finish(job, &facts, r, message);
 }
 
-/* Whose is the pod that has our name? */
+/* Checks which object owns the pod with our name. */
 static void on_taken(void *data, const struct kube_answer *answer)
 {
 	struct job *job = data;
@@ -197,7 +197,7 @@ static void on_taken(void *data, const struct kube_answer *answer)
 		return;
 	}
 	if (share_pod_owns(share_pod, pod)) {
-		job_end(job, 0, ""); /* ours, and our watch is about to hear of it */
+		job_end(job, 0, ""); /* the pod is ours, and the watch will report it soon */
 		return;
 	}
 	if (share_pod_other_name(share_pod, other) < 0 || !strcmp(name, other)) {
@@ -205,7 +205,7 @@ static void on_taken(void *data, const struct kube_answer *answer)
 		fail_to_create(job, "NameTaken", text, -EEXIST);
 		return;
 	}
-	/* An earlier SharePod of the same name takes its pod with it: a moment only. */
+	/* The pod belongs to an earlier SharePod of this name and is about to disappear. */
 	if (kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL)) {
 		job_end(job, -EBUSY, "the pod of an earlier one has not gone yet");
 		return;
@@ -250,7 +250,7 @@ static void on_created(void *data, const struct kube_answer *answer)
 	job_end(job, 0, "");
 }
 
-/* ---- a change ---- */
+/* ---- changes of the pod ---- */
 
 static void on_carried(void *data, const struct kube_answer *answer)
 {
@@ -266,7 +266,7 @@ static void on_carried(void *data, const struct kube_answer *answer)
 	facts.pod = own_pod(job, share_pod);
 	if (!facts.pod)
 		facts.wish = NULL;
-	/* What was refused is refused until somebody says something else. */
+	/* A refused change is not repeated until the SharePod changes. */
 	finish(job, &facts,
 		answer->result == -EPERM || answer->result == -EINVAL ? 0 : answer->result,
 		answer->error.msg);
@@ -293,7 +293,7 @@ static bool carry(struct job *job, const json_t *share_pod, const json_t *pod)
 	return kube_patch(job->c->client, &write, KUBE_PATCH_MERGE, change, &err) == 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole job ---- */
 
 static enum share_pod_verdict judge(
 	struct job *job, const json_t *share_pod, json_t **ret_pod, struct error *err)
@@ -321,7 +321,7 @@ static enum share_pod_verdict judge(
 	return verdict;
 }
 
-/* It has had its pod, and that has ended: there is nothing more to do. */
+/* The SharePod's pod has ended, so nothing is left to do. */
 static bool has_ended(const json_t *share_pod)
 {
 	const char *phase = kube_json_text_at(share_pod, "status", "phase", NULL);
@@ -329,7 +329,7 @@ static bool has_ended(const json_t *share_pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-/* Its status has that reason. */
+/* Returns whether the status has this verdict's reason. */
 static bool was_judged(const json_t *share_pod, enum share_pod_verdict verdict)
 {
 	const json_t *list = kube_json_at(share_pod, "status", "conditions", NULL);
@@ -345,8 +345,8 @@ static bool was_judged(const json_t *share_pod, enum share_pod_verdict verdict)
 }
 
 /*
- * KubeShare itself may serve that namespace, and then the object soon has a status. Without one its
- * user waits for nobody.
+ * KubeShare itself may serve the namespace and then writes a status soon. Without a status the user
+ * would wait in vain, so the SharePod gets an event.
  */
 static void tell_off(struct job *job, const json_t *share_pod, const char *dialects)
 {
@@ -369,7 +369,10 @@ static void tell_off(struct job *job, const json_t *share_pod, const char *diale
 	tell(job, share_pod, false, "DialectOff", text);
 }
 
-/* Whether its namespace has KubeShare's words. A list that cannot be read is told to who waits. */
+/*
+ * Returns whether the namespace permits KubeShare's dialect. The user gets an event if the list of
+ * dialects is faulty.
+ */
 static bool is_kubeshare(struct job *job, const json_t *share_pod)
 {
 	struct dialect_config config;

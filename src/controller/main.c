@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvy-controller: who it is. Everything else is controller.h's. */
+/* The program divvy-controller: makes its identity and starts the parts in controller.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "controller/options.h"
 #include "controller/placeholder.h"
 
-/* Unique among all that ask for the Lease. */
+/* Makes a name that is unique among all candidates for the Lease. */
 static const char *identity(char *ret, size_t size)
 {
 	char host[128] = "host";

@@ -15,13 +15,13 @@
 #include "base/prom.h"
 #include "controller/web-view.h"
 
-/* What the metrics are read from. */
+/* All values that metrics show. */
 struct sample {
 	struct queue_counts queue;
 	struct web_counts web;
 	struct kube_client_counts client;
 	struct kube_recorder_counts events;
-	uint64_t n_reviews[2], n_certificates[2]; /* refused, and the others */
+	uint64_t n_reviews[2], n_certificates[2]; /* refused and allowed */
 	uint64_t n_share_pods, n_gpu_nodes, uptime_ns;
 	bool is_leading, is_ready;
 };
@@ -84,7 +84,7 @@ static void add_own(const struct controller *c, struct buf *out)
 	prom_add_table(out, &table, &sample, 1);
 }
 
-/* What a pod requests in whole devices, as the webhook wrote it. */
+/* A pod's request in permille of devices, as written by the webhook. */
 struct pod_sample {
 	const struct kube_entry *pod;
 	uint64_t milli;

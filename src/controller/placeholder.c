@@ -18,7 +18,8 @@
 #include "kube/config.h"
 
 #define LOOK_NS NSEC_PER_SEC
-#define LOOK_TIMEOUT_NS (30 * NSEC_PER_SEC) /* a handshake with the little processor that it has */
+/* long enough for a TLS handshake with the container's small CPU limit */
+#define LOOK_TIMEOUT_NS (30 * NSEC_PER_SEC)
 #define TOKEN_S 3607
 
 /* ---- the pod ---- */
@@ -36,7 +37,7 @@ static json_t *where(const char *node)
 		"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", match);
 }
 
-/* A token of its own: a look at GPUNodes is all that it is good for. */
+/* The token of a service account that may only read GPUNodes and pods. */
 static json_t *api_volume(void)
 {
 	return json_pack("{s:s, s:{s:i, s:[{s:{s:s, s:i}}, {s:{s:s, s:[{s:s, s:s}]}}, "
@@ -78,7 +79,10 @@ json_t *placeholder_pod(const char *name, const char *image, const char *node)
 		"securityContext", "runAsNonRoot", 1, "runAsUser", 65532, "runAsGroup", 65532,
 		"fsGroup", 65532, "seccompProfile", "type", "RuntimeDefault");
 
-	/* It has no owner that would make it anew: an autoscaler would never remove its node. */
+	/*
+	 * Without an owner an autoscaler would never remove the pod's node; this annotation permits
+	 * it.
+	 */
 	return json_pack("{s:s, s:s, s:{s:s, s:o, s:{s:s}}, s:o}", "apiVersion", "v1", "kind",
 		"Pod", "metadata", "name", name, "labels", labels, "annotations",
 		"cluster-autoscaler.kubernetes.io/safe-to-evict", "true", "spec", spec);
@@ -93,8 +97,8 @@ struct holder {
 	struct kube_client *client;
 	struct kube_call *call;
 	const char *name, *node, *space;
-	bool is_told;    /* to end */
-	bool is_unheard; /* nobody knows yet whether it was told before it could hear */
+	bool is_told;    /* received a signal, or its pod is deleted */
+	bool is_unheard; /* true until the first answer: the pod may be deleted already */
 };
 
 static bool has(const json_t *list, const char *text)
@@ -149,7 +153,7 @@ static void look(struct holder *p, const struct kube_target *target, kube_done_f
 	}
 }
 
-/* Of an answer; NULL: there is none, as was said. */
+/* Returns the object of an answer, or NULL after an error, which is logged. */
 static json_t *read_answer(struct holder *p, const struct kube_answer *answer, const char *what)
 {
 	struct error err = answer->error;
@@ -199,7 +203,7 @@ static void look_at_own_pod(struct holder *p)
 		on_own_pod);
 }
 
-/* While the API server is away nobody knows: it stays. */
+/* Without an answer from the API server the use is unknown, so the program stays. */
 static void on_gpu_node(void *data, const struct kube_answer *answer)
 {
 	struct holder *p = data;
@@ -218,7 +222,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	struct holder *p = timer->data;
 
 	if (p->call)
-		return; /* its answer goes on */
+		return; /* a call is already in progress */
 	if (!p->is_told) {
 		look_at_own_pod(p);
 		return;
@@ -266,7 +270,10 @@ int placeholder_run(const struct controller_options *options, struct program_sig
 	r = start(&p, options->kubeconfig, signals, err);
 	if (r >= 0) {
 		log_info("%s holds a device of %s", p.name, p.node);
-		/* A signal from before ours is lost: the first process of a container has none. */
+		/*
+		 * A signal before the handler was set is lost, because PID 1 has no default action.
+		 * So the program reads its pod first.
+		 */
 		loop_set_timer(&p.timer, 0);
 		r = loop_run(p.loop);
 		if (r < 0)

@@ -21,30 +21,31 @@
 #include "spec/given.h"
 #include "spec/quantity.h"
 
-#define OWN_CONTAINER "controller" /* as deploy/base/controller.yaml names it */
+#define OWN_CONTAINER "controller" /* its name in deploy/base/controller.yaml */
 #define OWNER_LABEL "divvy.gpu/owner"
 #define MILLI "divvy.gpu/milli"
 #define COUNT "divvy.gpu/count"
 #define SILENT_NS (120 * NSEC_PER_SEC)
 #define DEVICES_MAX 64u /* of a node; bits of `used` */
 
-/* A node of which a GPUNode speaks. */
+/* A node with a GPUNode or with tenants. */
 struct seen_node {
 	const char *name;
 	const json_t *devices;  /* of GPUNode.status */
-	const json_t *gpu_node; /* NULL: it has none */
-	bool is_pool;           /* its devices are another plugin's, as divvyd confirms */
-	bool is_silent;         /* its daemon says nothing any more */
-	bool has_tenants;       /* any pod that was given devices there, and has not ended */
-	uint64_t used;          /* by index in devices: given to a pod that is or will be there */
-	uint64_t milli[DEVICES_MAX]; /* by index: shares that these pods have of it */
+	const json_t *gpu_node; /* may be NULL */
+	bool is_pool;           /* another plugin has its devices, as divvyd confirms */
+	bool is_silent;         /* its daemon's Lease is long expired */
+	bool has_tenants;       /* a pod with assigned devices there has not ended */
+	/* bit by index in `devices`: assigned to a pod that is or will be on the node */
+	uint64_t used;
+	uint64_t milli[DEVICES_MAX]; /* by index: sum of these pods' shares */
 	UT_hash_handle hh;
 };
 
 struct pool_view {
 	const char *ns;
 	uint64_t real_ns;
-	bool is_short; /* there was no memory to note who is where */
+	bool is_short; /* memory ran out, so facts are missing */
 	struct seen_node *nodes;
 	struct pool_node node[POOL_NODES_MAX];
 	struct pool_placeholder placeholder[POOL_PLACEHOLDERS_MAX];
@@ -115,7 +116,7 @@ static struct seen_node *see(struct pool_view *v, const char *name, const json_t
 	return n;
 }
 
-/* Long after its Lease has run out, as the clocks of two machines may differ. */
+/* The limit is far above the Lease's duration, because two machines' clocks can differ. */
 static bool is_silent(const struct pool_view *v, const json_t *lease)
 {
 	const char *renewed = kube_json_text_at(lease, "spec", "renewTime", NULL);
@@ -125,7 +126,10 @@ static bool is_silent(const struct pool_view *v, const json_t *lease)
 		clock_since_ns(v->real_ns, at_ns) > SILENT_NS;
 }
 
-/* No more than it has: placeholders for others would wait for ever, or for nodes to be bought. */
+/*
+ * Limited by the node's number of devices. More placeholders would wait for ever, or make an
+ * autoscaler add nodes.
+ */
 static uint32_t reserve_of(const json_t *gpu_node)
 {
 	const json_int_t wanted = json_integer_value(
@@ -209,7 +213,7 @@ static enum pool_pod add_placeholder(struct pool_view *v, const json_t *pod)
 	return POOL_POD_STAYS;
 }
 
-/* It is back with the other plugin. */
+/* The device is back with the other plugin. */
 static bool is_gone(const struct seen_node *n, const json_t *device)
 {
 	return n->is_pool && text_is(kube_json_text_at(device, "owner", NULL), "native") &&
@@ -267,7 +271,7 @@ const char *pool_view_image(const json_t *pod)
 	const json_t *containers = kube_json_at(pod, "spec", "containers", NULL),
 		     *own = json_array_get(containers, 0);
 
-	/* Other webhooks may have put containers in front. */
+	/* Other webhooks may have added containers in front. */
 	for (size_t i = 0; i < json_array_size(containers); i++) {
 		const json_t *c = json_array_get(containers, i);
 		const char *name = kube_json_text_at(c, "name", NULL);
@@ -278,7 +282,10 @@ const char *pool_view_image(const json_t *pod)
 	return kube_json_text_at(own, "image", NULL);
 }
 
-/* As it fills devices: several are several, and of more than half of one no two are on one. */
+/*
+ * The request as it fills devices: several devices count in full. A share above half a device
+ * counts as given, because no two such shares fit on one device.
+ */
 static uint64_t whole_milli_of(const json_t *pod)
 {
 	const char *text = kube_json_text_at(pod, "metadata", "annotations", COUNT, NULL);
@@ -293,14 +300,14 @@ static uint64_t whole_milli_of(const json_t *pod)
 }
 
 /*
- * One more device is no help where nodes' devices are not why: a policy, a queue's quota, a volume.
- * What is said of a node's devices has the word; of others, "no GPU".
+ * Another device does not help if a policy, a queue's quota or a volume is the obstacle. The
+ * scheduler's sentence names a GPU, model, device or memory if a node's devices are the obstacle.
  */
 static bool is_helped(const char *why)
 {
 	if (!why || !*why)
 		return true;
-	/* Of a group: what its first member lacks stands behind how many have a place. */
+	/* The reason of a group starts with a count; the reason of its first member follows. */
 	if (!strncmp(why, "group ", strlen("group "))) {
 		why = strstr(why, "; ");
 		if (!why)
@@ -350,7 +357,7 @@ enum pool_pod pool_view_add_pod(struct pool_view *v, const json_t *pod)
 
 /* ---- the facts ---- */
 
-/* What is known of the device behind it, which divvyd finds. */
+/* Adds the state of the placeholder's device, which divvyd reports. */
 static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 {
 	const struct seen_node *n = p->is_bound ? node_of(v, p->node) : NULL;
@@ -369,7 +376,7 @@ static void look_behind(const struct pool_view *v, struct pool_placeholder *p)
 		p->may_go = n->is_silent && !p->is_used && !v->is_short;
 		return;
 	}
-	/* Unknown is not unused: any of the node's tenants may be on it. */
+	/* The device is unknown, so any of the node's tenants may use it. */
 	p->is_unknown = p->is_bound && has_tenants;
 	p->may_go = p->is_bound && !has_tenants;
 }

@@ -18,16 +18,17 @@
 
 #define TRIES_MAX 16u
 
-/* Of a placeholder or a pod; forgotten when a decision no longer hears of it. */
+/* Memory of a placeholder or of a pod; deleted when a decision no longer has it. */
 struct memory {
 	UT_hash_handle hh;
-	uint64_t since_ns;         /* a placeholder is idle; CLOCK_NEVER: it is not */
-	uint64_t used_ns;          /* ... got its first tenant; CLOCK_NEVER: none, or unseen */
-	bool was_seen, was_used;   /* ... at an earlier decision */
-	uint64_t next_ns;          /* a pod counts again */
-	uint64_t milli, coming_ns; /* what it counted as; until then that is on its way to it */
-	uint32_t tries;            /* how often it has counted */
-	uint32_t unhelped;         /* ... while devices were there that did not help it */
+	uint64_t since_ns;       /* start of a placeholder's idle time; CLOCK_NEVER: not idle */
+	uint64_t used_ns;        /* its first tenant came; CLOCK_NEVER: none, or not seen */
+	bool was_seen, was_used; /* state at an earlier decision */
+	uint64_t next_ns;        /* when a pod counts again */
+	/* its size when it counted; until coming_ns a device is on its way */
+	uint64_t milli, coming_ns;
+	uint32_t tries;    /* number of times it counted */
+	uint32_t unhelped; /* of these, with idle devices that did not help it */
 	bool is_seen;
 	char key[];
 };
@@ -36,7 +37,7 @@ struct memory {
 
 struct vgpu_pool {
 	struct memory *placeholders, *sources;
-	/* Of one decision: what the waiting pods need, and what is left of devices. */
+	/* Scratch space of one decision: needs of the waiting pods, and free shares of devices. */
 	uint64_t need[POOL_SOURCES_MAX];
 	uint64_t room[ROOMS_MAX + POOL_SOURCES_MAX];
 };
@@ -77,7 +78,7 @@ static struct memory *recall(struct memory **all, const char *key)
 	return m;
 }
 
-/* All that has not been seen since the last time. */
+/* Forgets everything that was not seen since the last call. */
 static void forget(struct memory **all)
 {
 	struct memory *m, *next;
@@ -103,16 +104,19 @@ void vgpu_pool_free(struct vgpu_pool *pool)
 {
 	if (!pool)
 		return;
-	for (int i = 0; i < 2; i++) { /* the first time they are but unseen */
+	for (int i = 0; i < 2; i++) { /* the first call only clears the marks */
 		forget(&pool->placeholders);
 		forget(&pool->sources);
 	}
 	free(pool);
 }
 
-/* ---- who waits ---- */
+/* ---- demand ---- */
 
-/* Whom k devices do not help stands for one more: its share may be of several. */
+/*
+ * After k devices that did not help, a pod counts as k + 1 devices, because it may request shares
+ * of several.
+ */
 static uint64_t milli_of(const struct pool_source *source, uint32_t unhelped)
 {
 	return MAX(source->milli, unhelped ? (uint64_t)(unhelped + 1) * DEVICE_MILLI : 0);
@@ -132,7 +136,10 @@ static bool is_spare(const struct pool_placeholder *p)
 	return !p->is_used && !p->is_leaving && !p->is_useless;
 }
 
-/* Where one has found no device another would find none either. */
+/*
+ * Returns false while a new placeholder searches for a node: if it finds none, another would not
+ * either.
+ */
 static bool has_come(const struct pool_facts *f)
 {
 	bool is_there = false;
@@ -155,8 +162,8 @@ static int more_first(const void *a, const void *b)
 }
 
 /*
- * Devices whose first tenants came a moment ago: other pods are on their way to what is left of
- * them. A pod that still waits later needs something else than that.
+ * Devices that got their first tenant a moment ago still take the pods that are on their way. A pod
+ * that waits longer needs another device.
  */
 static size_t find_rooms(struct vgpu_pool *pool, const struct pool_facts *f)
 {
@@ -174,7 +181,7 @@ static size_t find_rooms(struct vgpu_pool *pool, const struct pool_facts *f)
 	return n;
 }
 
-/* Devices for the needs that no room holds: shares are packed, the largest first. */
+/* Counts the devices for needs that fit in no free share, largest need first. */
 static uint64_t count_devices(struct vgpu_pool *pool, size_t n_needs, size_t n_rooms)
 {
 	uint64_t devices = 0;
@@ -199,7 +206,7 @@ static uint64_t count_devices(struct vgpu_pool *pool, size_t n_needs, size_t n_r
 	return devices;
 }
 
-/* Devices that those would fill who count now, and those who have counted a moment ago. */
+/* Counts the devices for the pods that count now or counted a moment ago. */
 static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, struct pool_plan *plan,
 	uint64_t *ret_devices)
 {
@@ -220,7 +227,7 @@ static int count_demand(struct vgpu_pool *pool, const struct pool_facts *f, stru
 			m->next_ns = f->now_ns + pause_of(m->tries);
 			m->coming_ns = f->now_ns + POOL_COMING_NS;
 		}
-		/* What comes for one is not there for the next. */
+		/* A device on its way to one pod is not free for the next. */
 		if (f->now_ns < m->coming_ns && n < POOL_SOURCES_MAX)
 			pool->need[n++] = m->milli;
 		plan->again_ns = MIN(plan->again_ns, m->next_ns);
@@ -245,9 +252,9 @@ static void make_for_demand(const struct pool_facts *f, uint64_t devices, struct
 		make(plan, "", devices - spare);
 }
 
-/* ---- what is kept and what goes ---- */
+/* ---- placeholders ---- */
 
-/* Also of a node that is none of the pool's any more: nothing is kept there. */
+/* A node that has left the pool keeps no placeholder. */
 static const struct pool_node *node_of(const struct pool_facts *f, const char *name)
 {
 	static const struct pool_node none = {"", POOL_ON_DEMAND, 0};
@@ -283,7 +290,7 @@ static uint32_t idle_kept(const struct pool_node *node, uint32_t n_used)
 	}
 }
 
-/* How many others of its node have been idle for longer: those go first. */
+/* Counts the other placeholders of the node with a longer idle time, which go first. */
 static uint32_t idle_before(
 	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
 {
@@ -303,7 +310,7 @@ static uint32_t idle_before(
 	return n;
 }
 
-/* When it is to go if nothing changes; CLOCK_NEVER: it stays. */
+/* Returns when the placeholder goes if nothing changes; CLOCK_NEVER: it stays. */
 static uint64_t end_of(
 	const struct vgpu_pool *pool, const struct pool_facts *f, size_t which, uint64_t since_ns)
 {
@@ -332,7 +339,7 @@ static int look_at_idle(struct vgpu_pool *pool, const struct pool_facts *f)
 		if (!m)
 			return -ENOMEM;
 		m->is_seen = true;
-		/* Of one that had tenants before this controller led nobody knows since when. */
+		/* The start of a use before this controller led is unknown. */
 		if (p->is_used && !m->was_used)
 			m->used_ns = m->was_seen || p->age_ns < POOL_COMING_NS ? f->now_ns
 									       : CLOCK_NEVER;

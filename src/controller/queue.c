@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Those due now are a list in the order of their coming, those to come are few and looked through.
+ * A queue of keys. Keys that are due form a list in order of arrival. Later keys are few, so the
+ * queue searches them linearly.
  */
 #include "controller/queue.h"
 
@@ -17,13 +18,13 @@ enum place { IDLE, READY, LATER };
 
 struct item {
 	UT_hash_handle hh;
-	TAILQ_ENTRY(item) link; /* of READY or LATER */
+	TAILQ_ENTRY(item) link; /* in the list of READY or LATER */
 	enum place place;
-	bool is_running, is_again; /* again: it was added while it ran */
+	bool is_running, is_again; /* is_again: added while it ran */
 	uint64_t due_ns;
 	struct backoff backoff;
-	struct queue_key key; /* its texts are in bytes */
-	char bytes[];         /* as pack_key() makes them */
+	struct queue_key key; /* its texts point into `bytes` */
+	char bytes[];         /* packed by pack_key() */
 };
 
 TAILQ_HEAD(item_list, item);
@@ -63,7 +64,9 @@ void queue_free(struct queue *queue)
 
 #define BYTES_MAX (sizeof(int) + 2 * QUEUE_NAME)
 
-/* For the hash table alone: kind, namespace, 0, name, 0. How many; -ENAMETOOLONG. */
+/*
+ * Packs the key for the hash table: kind, namespace, 0, name, 0. Returns the size or -ENAMETOOLONG.
+ */
 static int pack_key(struct queue_key key, char ret[static BYTES_MAX])
 {
 	const size_t n_ns = strlen(key.ns) + 1, n_name = strlen(key.name) + 1;

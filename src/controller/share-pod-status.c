@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a SharePod's status says: of its pod, and of what the node has confirmed. */
+/* Builds the status of a SharePod from its pod and from the node's confirmation. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static json_t *old_condition(const json_t *share_pod, const char *type)
 	return NULL;
 }
 
-/* A condition is as old as its status. */
+/* A condition keeps its transition time while its status is the same. */
 static int add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns, const char *type,
 	bool is_true, const char *reason, const char *message)
 {
@@ -59,7 +59,7 @@ static int add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns
 	return json_array_append_new(list, c);
 }
 
-/* The first container of the pod that the node has granted something. */
+/* Returns the pod's first container with a grant on the node. */
 static const json_t *find_tenant(const struct share_pod_facts *f, const char *container)
 {
 	const char *uid = kube_json_text_at(f->pod, "metadata", "uid", NULL);
@@ -74,7 +74,7 @@ static const json_t *find_tenant(const struct share_pod_facts *f, const char *co
 	return NULL;
 }
 
-/* "train=GPU-a,GPU-b side=GPU-c": the first value's UUIDs. */
+/* Returns the UUIDs of the first entry in "train=GPU-a,GPU-b side=GPU-c". */
 static json_t *placed_devices(const json_t *pod)
 {
 	struct str all = str_from(text_at(kube_json_at(pod, "metadata", "annotations", NULL),
@@ -137,7 +137,7 @@ static int set_granted(json_t *status, const json_t *tenant, const struct spec *
 	return json_object_set_new(status, "granted", granted);
 }
 
-/* What the scheduler says of the pod's wish; NULL: nothing. */
+/* Returns a condition that the scheduler wrote about the pod's request, or NULL. */
 static const json_t *pod_condition(const json_t *pod, const char *type)
 {
 	const json_t *list = kube_json_at(pod, "status", "conditions", NULL);
@@ -200,7 +200,7 @@ static const char *phase_of(const struct share_pod_facts *f)
 	return "Pending";
 }
 
-/* Of the pod as it is, or as it would be. */
+/* Reads the request from the pod that the SharePod makes. */
 static void read_asked(const json_t *share_pod, const struct share_pod_facts *f, struct spec *spec,
 	char container[static TEXT_MAX], char share[static SPEC_SHARES])
 {
@@ -224,7 +224,7 @@ static void read_asked(const json_t *share_pod, const struct share_pod_facts *f,
 	wish_done(&wish);
 }
 
-/* "0.31" or "2x0.31" -> 2, 310; anything else is nothing that we have written. */
+/* Parses "0.31" or "2x0.31" into n and permille; false for text that divvy does not write. */
 static bool parse_got(struct str text, uint32_t n, uint32_t *ret_permille)
 {
 	uint64_t its = 1;
@@ -254,7 +254,7 @@ void share_pod_got(const char *was, const struct measured *m, char ret[static SH
 	snprintf(ret, SHARE_POD_GOT_SIZE, "%.5s%.8s", count, format_share(mean).s);
 }
 
-/* While nothing newer is known, what it was; of a container that has ended, nothing. */
+/* Keeps the old value while no newer one is known; removes it for an ended container. */
 static void set_got(json_t *status, const json_t *share_pod, const struct share_pod_facts *f,
 	const json_t *tenant)
 {
@@ -309,7 +309,7 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 	return status;
 }
 
-/* As KubeShare's own tools read it: the whole status of the pod, and whose device. */
+/* Writes the fields that KubeShare's tools read: the pod's status and the device. */
 static json_t *kubeshare_status(const json_t *share_pod, const struct share_pod_facts *f)
 {
 	const json_t *tenant = find_tenant(f, NULL);
@@ -341,7 +341,7 @@ json_t *share_pod_status(
 				      : kubeshare_status(share_pod, facts);
 }
 
-/* null for what is no more, at any depth: a merge patch cannot say it in another way. */
+/* Returns a merge patch from `old` to `new`; null removes a member at any depth. */
 static json_t *difference(const json_t *old, const json_t *new)
 {
 	json_t *change = json_object(), *value;

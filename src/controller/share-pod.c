@@ -37,14 +37,14 @@ bool share_pod_is_kubeshare_on(const char *dialects)
 	return false;
 }
 
-/* ---- what is asked ---- */
+/* ---- requested keys ---- */
 
 static bool is_key_of_pod(const char *key)
 {
 	return !strncmp(key, PREFIX, sizeof(PREFIX) - 1);
 }
 
-/* The template's own keys may say the same, and nothing that the spec does not. */
+/* The template may repeat keys of the spec with equal values, but may not add others. */
 static int check_template(const json_t *annotations, const json_t *asked, struct error *err)
 {
 	const char *key;
@@ -123,7 +123,7 @@ static int make_ours(const json_t *share_pod, json_t **ret_pod, struct error *er
 		err);
 }
 
-/* A vGPU is one of a node's: divvy places the pod, on that node. */
+/* A vGPU belongs to a node, so divvy places the pod itself, restricted to that node. */
 static void select_node(json_t *spec, const json_t *annotations)
 {
 	const char *node = json_string_value(json_object_get(spec, "nodeName"));
@@ -190,7 +190,7 @@ bool share_pod_owns(const json_t *share_pod, const json_t *pod)
 	return false;
 }
 
-/* Only keys that speak of the pod: those with a container's name are the template's. */
+/* Carries over only the pod's keys; keys of a container belong to the template. */
 int share_pod_carry(
 	const json_t *share_pod, enum share_pod_kind kind, const json_t *pod, json_t **ret_patch)
 {

@@ -31,7 +31,7 @@ static const char *text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-/* Exactly these, in any order: a certificate is for nothing else, and it was not asked for less. */
+/* The usages must be exactly these, in any order, so that a certificate serves no other purpose. */
 static int check_usages(const json_t *spec, bool is_node, struct error *err)
 {
 	static const char *const wanted[] = {"digital signature", "client auth", "server auth"};
@@ -96,7 +96,7 @@ void sign_ask_done(struct sign_ask *ask)
 	request_done(&ask->request);
 }
 
-/* ---- deciding ---- */
+/* ---- decisions ---- */
 
 static int check_tenant(
 	const struct identity_name *name, const json_t *pod, const char *node, struct error *err)
@@ -138,7 +138,7 @@ static int check_tenant(
 	return 0;
 }
 
-/* -ENOENT: a pod is not known; that may change. */
+/* -ENOENT: a pod is not known yet */
 static int check(const struct sign_ask *ask, const struct sign_facts *facts, struct error *err)
 {
 	const struct identity_name *name = &ask->request.name;

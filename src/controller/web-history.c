@@ -14,15 +14,15 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 
-#define NOTHING UINT16_MAX /* as a share: more than 16 devices have */
+#define NOTHING UINT16_MAX /* as a share: above the sum of 16 devices */
 #define MIB (1u << 20)
 
-/* A ring: the value of step s is at s % n. */
+/* A ring; the value of step s is at index s % n. */
 struct ring {
 	uint16_t *share;
 	uint32_t *mib;
 	uint32_t n, step_s;
-	uint64_t last; /* the newest step */
+	uint64_t last; /* newest step */
 };
 
 struct series {
@@ -30,7 +30,7 @@ struct series {
 	struct ring fine, coarse;
 	uint16_t fine_share[WEB_FINE_N], coarse_share[WEB_COARSE_N];
 	uint32_t fine_mib[WEB_FINE_N], coarse_mib[WEB_COARSE_N];
-	/* Of the coarse step under way. */
+	/* Sums of the current coarse step. */
 	uint64_t sum_share, sum_mib;
 	uint32_t n_summed;
 	char key[];
@@ -149,7 +149,7 @@ int web_history_add(struct web_history *history, const char *key, uint32_t share
 	return 0;
 }
 
-/* From `from` to the step of now; what is newer than the newest was not heard of. */
+/* Formats the steps from `from` to `to`; a step after the newest value is null. */
 static void format_values(
 	const struct ring *ring, uint64_t from, uint64_t to, bool is_share, struct buf *out)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The page's answers. Each event's id is "EPOCH-NUMBER": who comes back with it behind /events/ is
- * told what is newer, or all where the number is another process's or too old.
+ * The dashboard's HTTP answers. An event's id is "EPOCH-NUMBER". A viewer that reconnects to
+ * /events/ with its last id gets only newer items. With an id of another process, or one that is
+ * too old, it gets all items.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 #include "controller/web-files.h"
 #include "controller/web-internal.h"
 
-/* Who was let in is asked about again: a token may have ended, a right may have been taken away. */
+/* A viewer's token is checked again after this time, because it can expire or lose its right. */
 #define VISIT_NS (120 * NSEC_PER_SEC)
 #define BEARER STR("Bearer ")
 
@@ -25,7 +26,10 @@ static void answer_text(struct http_request *request, unsigned int status, const
 
 /* ---- files ---- */
 
-/* Nothing but its own files and its own server: whatever were in a name, it could do nothing. */
+/*
+ * The page may load only its own files and contact only its own server, so injected text has no
+ * effect.
+ */
 static const struct {
 	const char *name, *value;
 } file_headers[] = {
@@ -56,7 +60,7 @@ static void serve_file(struct http_request *request, const struct web_file *file
 
 /* ---- signing in and out ---- */
 
-/* Of who signs in: a form of another site cannot send one along. */
+/* The token is in a header, which a form of another site cannot send. */
 static struct str token_of(const struct http_request *request)
 {
 	struct str token = str_from(http_header(request, "Authorization"));
@@ -64,7 +68,7 @@ static struct str token_of(const struct http_request *request)
 	return str_skip_prefix(&token, BEARER) ? token : STR_NONE;
 }
 
-/* RFC 6750's characters of a token, which a cookie may have, too. */
+/* A cookie can hold RFC 6750's characters of a token. */
 static bool may_be_kept(struct str token)
 {
 	static const char others[] = "-._~+/=";
@@ -127,7 +131,7 @@ static void on_closed(void *data, int why)
 	viewer_free(data);
 }
 
-/* What is newer than that number, as an event. */
+/* Formats the items that are newer than `since` as an event. */
 static int format_event(const struct web *web, uint64_t since, struct buf *out)
 {
 	buf_addf(out, "id: %016" PRIx64 "-%" PRIu64 "\nevent: state\ndata: ", web->epoch,
@@ -138,7 +142,10 @@ static int format_event(const struct web *web, uint64_t since, struct buf *out)
 
 static void push(struct web *web, struct viewer *viewer, const struct buf *text)
 {
-	/* Whom it cannot be told is cut off, comes again, and is told then. */
+	/*
+	 * A viewer that cannot take the event is disconnected; it reconnects and gets the items
+	 * then.
+	 */
 	if (http_stream_push(viewer->stream, buf_str(text)) == 0)
 		web->n_told++;
 }
@@ -146,7 +153,7 @@ static void push(struct web *web, struct viewer *viewer, const struct buf *text)
 void web_tell(struct web *web)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(WEB_TEXT_MAX);
-	struct viewer *viewer = NULL; /* for cppcheck */
+	struct viewer *viewer = NULL; /* = NULL for cppcheck */
 
 	if (!LIST_EMPTY(&web->viewers) && format_event(web, web->told, &text) < 0)
 		return;
@@ -155,7 +162,7 @@ void web_tell(struct web *web)
 		push(web, viewer, &text);
 }
 
-/* That it lives, what time it is here, and for how many seconds the cluster has said nothing. */
+/* A heartbeat with the server's time and the seconds since the cluster's last answer. */
 static void format_beat(const struct web *web, struct buf *out)
 {
 	buf_addf(out, "event: beat\ndata: %" PRIu64 " %" PRIu64 "\n\n",
@@ -180,7 +187,7 @@ void web_beat(struct web *web, uint64_t now)
 	}
 }
 
-/* What the path says was the last that was heard; 0: nothing, or nothing of ours. */
+/* Returns the last number in the path's id; 0 if it is missing or from another process. */
 static uint64_t heard_of(const struct web *web, const char *path)
 {
 	struct str rest = str_from(path), epoch;

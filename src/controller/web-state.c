@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All items are in one list in the order of their last change: what is new is its end. */
+/*
+ * The dashboard's state. All items are in one list by the number of their last change, so new items
+ * are at its end.
+ */
 #include "controller/web-state.h"
 
 #include <errno.h>
@@ -18,17 +21,17 @@ struct item {
 	enum web_kind kind;
 	uint64_t number;
 	char *json;   /* NULL: gone */
-	char *quoted; /* the key, as JSON has it */
+	char *quoted; /* key as a JSON string */
 	char key[];
 };
 
 TAILQ_HEAD(item_list, item);
 
 struct web_state {
-	struct item *items[WEB_N_KINDS]; /* by key, with those that have gone */
+	struct item *items[WEB_N_KINDS]; /* by key, including gone items */
 	struct item_list changed;
 	uint64_t number;
-	uint64_t forgotten; /* what went up to here is not remembered */
+	uint64_t forgotten; /* gone items with numbers up to this one are forgotten */
 	uint32_t n[WEB_N_KINDS], max[WEB_N_KINDS], n_gone;
 };
 
@@ -88,11 +91,11 @@ static struct item *item_new(struct web_state *state, enum web_kind kind, const 
 	memcpy(item->key, key, n + 1);
 	HASH_ADD_KEYPTR(hh, state->items[kind], item->key, n, item);
 	TAILQ_INSERT_TAIL(&state->changed, item, link);
-	state->n_gone++; /* until it has a text */
+	state->n_gone++; /* counts as gone until it has a text */
 	return item;
 }
 
-/* The oldest that has gone. */
+/* Forgets the oldest gone item. */
 static void forget_one(struct web_state *state)
 {
 	struct item *item;
@@ -157,10 +160,10 @@ bool web_state_has(const struct web_state *state, enum web_kind kind, const char
 	return item && item->json;
 }
 
-/* The first that is newer; changes are looked for from the end, where they are. */
+/* Returns the first newer item; searches from the end, where new items are. */
 static const struct item *first_after(const struct web_state *state, uint64_t since)
 {
-	const struct item *item = NULL, *first = NULL; /* item: for cppcheck */
+	const struct item *item = NULL, *first = NULL; /* item = NULL for cppcheck */
 
 	TAILQ_FOREACH_REVERSE(item, &state->changed, item_list, link)
 	{

@@ -16,7 +16,7 @@
 #include "spec/measured.h"
 #include "spec/quantity.h"
 
-#define KEY_SIZE 256u /* of a pod's UID and a container's name */
+#define KEY_SIZE 256u /* for a pod's UID and a container's name */
 #define LARGE_MILLI (1u << 30)
 
 static const char *text(const json_t *object, const char *key)
@@ -48,7 +48,7 @@ static const json_t *tenants_of(const json_t *gpu_node)
 
 /* ---- devices ---- */
 
-/* The reason may be empty: cordoned all the same. NULL: it is not. */
+/* Returns the reason of the cordon, which may be empty; NULL if the device is not cordoned. */
 static const char *why_cordoned(const json_t *gpu_node, const char *uuid)
 {
 	const json_t *all = kube_json_at(gpu_node, "spec", "cordoned", NULL), *one;
@@ -80,7 +80,7 @@ static json_t *devices_json(const json_t *gpu_node)
 	return out;
 }
 
-/* Its place among the node's devices; -1: it is not there. */
+/* Index among the node's devices; -1 if absent. */
 static int place_of(const json_t *devices, const json_t *uuid)
 {
 	const char *wanted = json_string_value(uuid);
@@ -177,7 +177,7 @@ char *web_view_node(const json_t *gpu_node, uint64_t silent_since_s)
 			"trouble", trouble_json(gpu_node)));
 }
 
-/* ---- what is used ---- */
+/* ---- measured use ---- */
 
 static bool is_of(const json_t *tenant, const struct measured *m)
 {
@@ -186,8 +186,8 @@ static bool is_of(const json_t *tenant, const struct measured *m)
 }
 
 /*
- * The next measurement that is of a tenant of the node's, and which one that is. Both have the same
- * order, but for those that come and go between the two: the search goes on where it was.
+ * Finds the next measurement that belongs to a tenant of the node. Both lists have almost the same
+ * order, so the search starts at the last match.
  */
 static bool next_use(
 	const json_t *tenants, struct str *rest, size_t *at, struct measured *ret_measured)
@@ -258,7 +258,7 @@ void web_view_each_gone(const json_t *before, const json_t *now, web_gone_fn *fn
 			.container = str_from(text(t, "container"))};
 		bool is_left = false;
 
-		/* It has mostly stayed where it was, or moved towards the front. */
+		/* A tenant mostly keeps its index or moves towards the front. */
 		for (size_t k = i + 1; k-- > 0 && !is_left;)
 			is_left = is_of(json_array_get(left, k), &m);
 		for (size_t k = i + 1; k < json_array_size(left) && !is_left; k++)
@@ -271,7 +271,7 @@ void web_view_each_gone(const json_t *before, const json_t *now, web_gone_fn *fn
 	}
 }
 
-/* ---- pods that wait ---- */
+/* ---- waiting pods ---- */
 
 bool web_view_is_waiting(const json_t *pod)
 {
@@ -283,7 +283,7 @@ bool web_view_is_waiting(const json_t *pod)
 		!kube_json_at(pod, "metadata", "deletionTimestamp", NULL);
 }
 
-/* Of all containers together: what the webhook has put in. */
+/* Sum over all containers of a resource that the webhook added. */
 static json_int_t sum(const json_t *pod, const char *resource)
 {
 	const json_t *all = kube_json_at(pod, "spec", "containers", NULL), *c;
@@ -324,7 +324,7 @@ static const json_t *not_scheduled(const json_t *pod)
 	return NULL;
 }
 
-/* What a container of a pod that has a place waits for: its image, its configuration, .... */
+/* Returns what a container of a placed pod waits for, such as its image. */
 static const json_t *not_started(const json_t *pod)
 {
 	static const char *const lists[] = {"initContainerStatuses", "containerStatuses"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of objects, put into the state; web-serve.c tells it to viewers. */
+/* Puts the cluster's objects into the dashboard's state; web-serve.c sends the state to viewers. */
 #include "controller/web.h"
 
 #include <errno.h>
@@ -20,11 +20,11 @@
 #define SILENCE_NS (10 * NSEC_PER_SEC)
 #define KEY_MAX 640u
 
-/* What is known under the name of a node: its GPUNode, its Lease, or both. */
+/* A node name with its GPUNode, its Lease, or both. */
 struct web_node {
 	UT_hash_handle hh;
 	json_t *gpu_node, *lease;
-	uint64_t renewed_ns; /* seen to be renewed then, by our own clock */
+	uint64_t renewed_ns; /* time of the last seen renewal, by this machine's clock */
 	bool is_alive;
 	char name[];
 };
@@ -80,7 +80,7 @@ void web_free(struct web *web)
 	free(web);
 }
 
-/* What has changed is told soon, with what else changes until then. */
+/* Changes are sent after a short delay, together with the changes until then. */
 static void put(struct web *web, enum web_kind kind, const char *key, const char *json)
 {
 	web_state_set(web->state, kind, key, json);
@@ -123,7 +123,7 @@ static struct str measured_of(const struct web_node *node)
 		kube_json_at(node->lease, "metadata", "annotations", NULL), MEASURED_KEY)));
 }
 
-/* 1: it never said anything. */
+/* 1: the node was never heard of */
 static uint64_t silent_since_s(const struct web_node *node)
 {
 	const uint64_t ago_ns = clock_since_ns(clock_now_ns(), node->renewed_ns);
@@ -195,7 +195,10 @@ static void add_history(void *data, const char *key, uint32_t share_permille, ui
 	web_history_add(web->history, key, share_permille, bytes, clock_now_ns() / NSEC_PER_SEC);
 }
 
-/* When it was renewed, by our clock; the first time its own word has to do. */
+/*
+ * Time of the renewal by this machine's clock. For the first Lease, the time in the Lease has to
+ * do.
+ */
 static uint64_t when_renewed(const struct web_node *node, const json_t *lease, uint64_t now)
 {
 	const char *before = kube_json_text_at(node->lease, "spec", "renewTime", NULL),
@@ -234,7 +237,7 @@ void web_set_lease(struct web *web, const char *name, json_t *object)
 
 /* ---- pods that wait ---- */
 
-/* There are more than are shown: those take the places that become free. */
+/* If more pods wait than the page shows, hidden ones take free places. */
 static void fill_up(struct web *web)
 {
 	const char *key;
@@ -297,7 +300,7 @@ uint64_t web_silence_ns(const struct web *web)
 	return ns < SILENCE_NS ? 0 : ns;
 }
 
-/* Those that have become silent; of whom nothing could be heard, that is not known. */
+/* Shows nodes that have become silent. While the API server is silent, no node counts as silent. */
 static void on_beat(struct loop_timer *timer, uint64_t now)
 {
 	struct web *web = timer->data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reviews and the page's requests, answered: from what is known, and where that is not enough (a
- * namespace or a daemon's pod that is younger than our watch) after asking.
+ * Answers reviews and the dashboard's requests from the caches. If a namespace or a daemon's pod is
+ * newer than the watch, it first asks the API server.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,10 +14,11 @@
 #include "controller/external-metric.h"
 #include "controller/metrics.h"
 
-#define ASK_NS (UINT64_C(1500) * 1000000) /* API servers wait 2 s for the least of our webhooks */
+/* the API server waits 2 s for the shortest of our webhooks */
+#define ASK_NS (UINT64_C(1500) * 1000000)
 #define TEXT_MAX (4u << 20)
 
-/* One request that has to wait. */
+/* A request that waits for the API server. */
 struct asking {
 	LIST_ENTRY(asking) link;
 	struct controller *c;
@@ -25,7 +26,7 @@ struct asking {
 	struct kube_call *call;
 	const struct admit_path *path;
 	json_t *review;
-	struct admit_request what; /* borrows from review */
+	struct admit_request what; /* borrows from `review` */
 };
 
 static void answer_text(struct http_request *request, unsigned int status, const char *text)
@@ -110,7 +111,7 @@ static void on_asked(void *data, const struct kube_answer *answer)
 	struct asking *a = data;
 	_cleanup_json_ json_t *object = NULL;
 
-	/* Not knowing is no reason to let something in. */
+	/* Without an answer the request is not admitted. */
 	if (answer->result < 0 && answer->result != -ENOENT) {
 		end_text(a, 503, answer->error.msg);
 		return;
@@ -140,7 +141,7 @@ static void ask(struct asking *a, const char *resource, const char *ns, const ch
 		end_text(a, 400, err.msg);
 }
 
-/* A pod that we know, by the token's UID and on that very node, need not be asked for. */
+/* A cached pod with the token's UID and a node needs no question to the API server. */
 static void review_own(struct asking *a)
 {
 	const json_t *pod = controller_find(a->c, CACHE_PODS, a->c->options.ns, a->what.pod_name);
@@ -214,7 +215,7 @@ const struct http_route controller_health_routes[CONTROLLER_HEALTH_ROUTES] = {
 	{"GET", "/readyz", on_ready},
 };
 
-/* ---- the page ---- */
+/* ---- dashboard and metrics ---- */
 
 static void on_metrics(void *data, struct http_request *request)
 {

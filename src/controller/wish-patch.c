@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod lacks, as a JSON Patch: nothing that is right already is written again. A pod
- * without a share lacks something only where LimitRanger gave it resources of divvy's.
+ * Builds the JSON Patch with the fields that a pod lacks; correct fields are not written again. A
+ * pod without a share lacks something only if LimitRanger added resources of divvy to it.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "spec/quantity.h"
 
 #define PATH_MAX_BYTES 1024u
-#define FOREIGN_MAX 16u /* resources of other systems in one container */
+#define FOREIGN_MAX 16u /* foreign resources in one container */
 
 static int add(json_t *patch, const char *op, const char *path, json_t *value)
 {
@@ -19,7 +19,7 @@ static int add(json_t *patch, const char *op, const char *path, json_t *value)
 	return o ? json_array_append_new(patch, o) : -1;
 }
 
-/* "divvy.gpu/slot" as a step of a JSON Pointer. */
+/* Appends a key such as "divvy.gpu/slot" as a step of a JSON Pointer. */
 static void add_step(struct buf *path, struct str key)
 {
 	buf_add_byte(path, '/');
@@ -35,10 +35,10 @@ static void add_step(struct buf *path, struct str key)
 
 struct pair {
 	struct str key;
-	const char *value; /* NULL: to be removed */
+	const char *value; /* NULL: remove */
 };
 
-/* An object at that path: made where it is missing, else changed member by member. */
+/* Changes the object at `path` member by member, or creates it if it is missing. */
 static int change_object(
 	json_t *patch, const char *path, const json_t *object, const struct pair *pairs, size_t n)
 {
@@ -75,9 +75,12 @@ static int change_object(
 	return r;
 }
 
-#define RANGED_MAX 16u /* resources of a container that LimitRanger wrote and divvy does not want */
+#define RANGED_MAX 16u /* resources of divvy in a container that LimitRanger added without need */
 
-/* A missing one would be refused by LimitRanger itself, where a LimitRange has a max for it. */
+/*
+ * The value becomes 0, because LimitRanger would refuse a missing resource that has a max in a
+ * LimitRange.
+ */
 static size_t add_ranged(const struct wish *wish, uint32_t container, enum manifest_resources which,
 	const json_t *list, struct pair pairs[static RANGED_MAX])
 {
@@ -125,7 +128,7 @@ static int patch_list(json_t *patch, const struct wish *wish, uint32_t container
 		uint64_t number;
 
 		snprintf(numbers[i], sizeof(numbers[i]), "%llu", (unsigned long long)want[i].value);
-		/* Another way to write the same number stays. */
+		/* The same number in another format stays. */
 		if (now && quantity_parse(str_from(now), 1, &number, NULL) == 0 &&
 			number == want[i].value)
 			pairs[n++] = (struct pair){name, now};

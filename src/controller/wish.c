@@ -19,7 +19,7 @@
 #define SHOWN(s) (int)MIN((s).n, (size_t)63), (s).p ? (s).p : ""
 #define MIB (UINT64_C(1) << 20)
 
-/* Of one main container there is no choice to keep. */
+/* A pod with one main container has no default to record. */
 static struct str default_container(const struct wish *w)
 {
 	const struct manifest *pod = &w->json.pod;
@@ -52,7 +52,7 @@ int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
 	r = r < 0 ? r : dialect_translate(&w->json.pod, &w->config, &w->result, err);
 	if (r < 0)
 		return r;
-	/* Who asks for nothing is not to suffer from it. */
+	/* A faulty list of dialects does not affect pods without a request. */
 	if (w->is_config_bad && (wish_is_tenant(w) || w->result.n_notes))
 		return fail(err, EINVAL, "namespace '" SHOW "': %.180s", SHOWN(w->json.pod.ns),
 			w->config_error.msg);
@@ -112,10 +112,13 @@ uint32_t wish_resources(
 
 bool wish_replaces_scheduler(const struct wish *wish)
 {
-	/* As their users' manifests name them. */
+	/* Scheduler names in users' manifests. */
 	static const char *const theirs[] = {
 		"", "default-scheduler", "kubeshare-scheduler", "hami-scheduler"};
-	/* As controllers name them in pods of groups: nobody else can place one with a share. */
+	/*
+	 * Scheduler names that controllers of pod groups write; only divvy can place such pods with
+	 * shares.
+	 */
 	static const char *const of_groups[] = {
 		"volcano", "scheduler-plugins-scheduler", "koord-scheduler"};
 	const struct str name = wish->json.pod.scheduler;
@@ -129,7 +132,7 @@ bool wish_replaces_scheduler(const struct wish *wish)
 	return false;
 }
 
-/* ---- what is divvy's own to write ---- */
+/* ---- fields that only divvy writes ---- */
 
 static int check_annotation(
 	const struct wish *w, const char *key, struct str ours, struct error *err)
@@ -143,7 +146,9 @@ static int check_annotation(
 		key, SHOWN(*value), SHOWN(ours));
 }
 
-/* Users name containers in divvy.gpu/container. divvy's own choice comes with its slot. */
+/*
+ * Users name containers in divvy.gpu/container. divvy's own default comes together with its slot.
+ */
 static int check_default(const struct wish *w, struct error *err)
 {
 	const struct manifest *pod = &w->json.pod;
@@ -159,7 +164,7 @@ static int check_default(const struct wish *w, struct error *err)
 		SHOWN(*name));
 }
 
-/* Is it what divvy would put there? Of what divvy does not put there, 0 is as good as nothing. */
+/* Returns whether divvy would write this value. A resource that divvy would not write may be 0. */
 static bool is_injected(const struct wish *w, uint32_t container, struct str name, struct str value)
 {
 	const struct dialect_tenant *t = wish_tenant(w, container);
@@ -297,7 +302,10 @@ int wish_check_slots(const struct wish *wish, struct error *err)
 
 /* ---- modes ---- */
 
-/* These run at the same time, each with devices of its own; an init container uses theirs. */
+/*
+ * These containers run at the same time and have devices of their own. An init container uses the
+ * devices of the others.
+ */
 static bool is_beside(const struct wish *w, const struct dialect_tenant *t)
 {
 	return w->json.pod.container[t->container].kind != MANIFEST_INIT;
@@ -377,7 +385,7 @@ static int check_policy(const struct spec *spec, const json_t *policy, struct er
 	return 0;
 }
 
-/* A label of a space is common to those whose policies name the space. */
+/* Labels of a space are shared by the namespaces whose policies name that space. */
 static int check_space(
 	const char *field, const char *label, const struct wish_facts *facts, struct error *err)
 {
