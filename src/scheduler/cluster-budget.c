@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PodDisruptionBudgets: how many of which pods may be made to leave. */
+/* PodDisruptionBudgets: which pods they select, and how many of these may still be evicted. */
 #include "scheduler/cluster-internal.h"
 
 #include <errno.h>
@@ -65,7 +65,7 @@ int cluster_set_budget(struct cluster *c, json_t *json)
 	b->may_go = json_integer_value(
 		json_object_get(json_object_get(json, "status"), "disruptionsAllowed"));
 	b->going = json_incref(json_object_get(json_object_get(json, "status"), "disruptedPods"));
-	/* One that is not understood speaks of every pod of its namespace. */
+	/* An unreadable selector selects every pod of the namespace. */
 	if (selector && selector_read(&b->arena, selector, &b->selector, NULL) < 0)
 		b->selector = (struct selector){.is_given = true};
 	cluster_remove_budget(c, ns, name);
@@ -95,7 +95,10 @@ bool cluster_may_go(struct cluster *c, const struct cpod *pod)
 	return true;
 }
 
-/* The API server takes off who it lets go, and names who is not seen to go yet. */
+/*
+ * After an eviction the API server lowers disruptionsAllowed, and lists the pod in disruptedPods
+ * until it is being deleted. So only evicted pods in neither state count here.
+ */
 void cluster_recount_gone(struct cluster *c)
 {
 	struct cbudget *b, *next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PodGroups: objects of other controllers that say how many members of a group have to start
- * together. Where a pod names one, its group has that size; without it, none that is known.
+ * PodGroups: objects of other controllers with the number of members that start together. A pod
+ * that names such an object gets its group size from there; without the object the size is unknown.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -125,7 +125,7 @@ int cluster_set_group(struct cluster *c, int kind, const json_t *json)
 		object = make(c, api_group, ns, name);
 	if (!object)
 		return -ENOMEM;
-	/* None, or 0, is nobody that has to wait for others. */
+	/* A missing number, or 0, means that no member waits for others. */
 	object->least = (uint32_t)MIN(MAX(least, (json_int_t)1), (json_int_t)SPEC_GROUP_SIZE_MAX);
 	size_members(c, ns, name);
 	return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory that is promised more than once. On a device the tenants whose memory policy is
- * fail have all of theirs; those of wait and swap together may have as often what is left as the
- * least of their policies' overcommit.memory says, or the GPUNode's where that says something.
- * The place knows one number for all: there they count as little as the greatest of these factors
- * makes possible, and the filter holds each device to its own.
+ * Overcommitted device memory. On each device, tenants with the memory policy fail get all of their
+ * memory. Tenants with wait or swap share the rest, multiplied by a factor. The factor is the
+ * smallest overcommit.memory of their policies, or the GPUNode's value if it has one. The placement
+ * model knows only one factor. It therefore counts these tenants by the largest factor of the
+ * cluster, and the filter applies the true factor to each device.
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@ uint32_t cluster_greatest_overcommit(const struct cluster *c)
 	return greatest;
 }
 
-/* The least that any policy of the namespace says; without one its memory is promised once. */
+/* Returns the smallest factor of the namespace's policies; ONCE without one. */
 static uint32_t factor_in(const struct cluster *c, const char *ns)
 {
 	const struct cpolicy *p;
@@ -51,15 +51,18 @@ uint64_t cluster_counted_bytes(
 	return bytes / c->overcommit * ONCE + bytes % c->overcommit * ONCE / c->overcommit;
 }
 
-/* What is promised of a device. */
+/* Memory promised on a device. */
 struct promised {
 	const struct cluster *c;
 	const char *uuid;
 	uint64_t fixed, shared;
-	uint32_t factor; /* the least of the shared; 0: there are none */
+	uint32_t factor; /* smallest factor of the shared memory; 0: no shared memory */
 };
 
-/* What a pod has at most of the one and of the other, its init containers before the others. */
+/*
+ * The most that a pod needs of fixed and of shared memory at one time; init containers run before
+ * the others.
+ */
 struct promise {
 	struct manifest_sum fixed, shared;
 };
@@ -99,7 +102,7 @@ static void promise_given(struct promised *p, const struct cpod *pod, const stru
 	promise(p, pod->ns, &one);
 }
 
-/* Containers that no pod accounts for have what they have. */
+/* Containers without a known pod keep their confirmed memory. */
 static void promise_orphans(struct promised *p, const struct cnode *node)
 {
 	for (uint32_t i = 0; i < node->gpus.n_tenants; i++) {

@@ -36,7 +36,7 @@ static void mark(struct cluster *c, bool is_wanted)
 			place_set_movable(c->place, pod->tenants[i], is_wanted && may_move(c, pod));
 }
 
-/* By the rules that are not the place's: on its own node it is already. */
+/* Applies the rules that the placement model does not know. The pod's own node always passes. */
 static bool fits(struct cluster *c, const struct cpod *pod, const struct cnode *to)
 {
 	const int at = view_find_node(c->view, to->name);
@@ -45,7 +45,7 @@ static bool fits(struct cluster *c, const struct cpod *pod, const struct cnode *
 
 	if (pod->node == to)
 		return true;
-	/* As if it were nowhere. */
+	/* Test the pod as if it had no node. */
 	view_assume(c->view, pod->ns, pod->name, "");
 	if (at >= 0 && !to->is_stale && fit_new(c->view, cpod_view(c, pod), &fit, NULL) == 0)
 		does = fit_node(fit, (uint32_t)at).why == FIT_OK;
@@ -62,7 +62,7 @@ static const char *uuid_of(const struct cluster *c, uint32_t device)
 	return view.uuid;
 }
 
-/* It may name the devices that will do. */
+/* The pod may name its acceptable devices. */
 static bool will_do(const struct cpod *pod, const char *uuid)
 {
 	for (uint32_t i = 0; i < pod->asked.n; i++)
@@ -72,7 +72,7 @@ static bool will_do(const struct cpod *pod, const char *uuid)
 	return true;
 }
 
-/* Those that cannot go where they are to go stay from now on: how many. */
+/* Makes the pods immovable that cannot use their targets; returns their number. */
 static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 {
 	uint32_t n = 0;
@@ -91,14 +91,14 @@ static uint32_t hold_back(struct cluster *c, const struct place_defrag *plan)
 	return n;
 }
 
-/* ---- where the successors would go ---- */
+/* ---- places of the successors ---- */
 
 struct closed {
 	const struct place *place;
 	const struct place_defrag *plan;
 };
 
-/* All but the devices that are to be emptied, which are cordoned meanwhile. */
+/* Returns all devices except those to be emptied, which are cordoned during the moves. */
 static uint64_t open_devices(void *arg, const struct place_spec *spec, uint32_t node,
 	const uint32_t *gone, uint32_t n_gone)
 {
@@ -115,7 +115,9 @@ static uint64_t open_devices(void *arg, const struct place_spec *spec, uint32_t 
 	return mask;
 }
 
-/* One that the policy would put on a device that nobody is on: nothing would be gained. */
+/*
+ * Returns whether the policy would put the successor on an empty device, so that nothing is gained.
+ */
 static bool would_spread(struct place *place, uint32_t tenant)
 {
 	const struct place_tenant *t = place_tenant(place, tenant);
@@ -128,7 +130,7 @@ static bool would_spread(struct place *place, uint32_t tenant)
 		return false;
 	spec = t->spec;
 	place_remove(place, tenant);
-	/* Where else than planned there is no room it waits until there is. */
+	/* Without a place other than the planned one, the successor waits for that. */
 	if (place_find(place, &spec, &choice, NULL) < 0)
 		return false;
 	place_device_get(place, choice.device[0], &device);
@@ -137,7 +139,7 @@ static bool would_spread(struct place *place, uint32_t tenant)
 	return place_add(place, &spec, &choice, &now, NULL) < 0;
 }
 
-/* Those whose successors would not stay together stay from now on: how many. */
+/* Makes the pods immovable whose successors would spread; returns their number. */
 static uint32_t hold_together(struct cluster *c, const struct place_defrag *plan)
 {
 	struct closed closed = {c->place, plan};

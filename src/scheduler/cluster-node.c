@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: one of the place for each Node, with the devices of its GPUNode. Where devices change, all
- * tenants leave the place's node, and are counted afresh on the new one.
+ * Nodes: each Node is a node of the placement model, with the devices of its GPUNode. If the
+ * devices change, the node is removed from the model with all tenants, and added again.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -57,7 +57,7 @@ struct cnode *cnode_get(struct cluster *c, const char *name)
 	return NULL;
 }
 
-/* Bits; none where it is not in the place. */
+/* Bits of the node's models; 0 if the node is not in the placement model. */
 static uint64_t models_of(const struct cluster *c, const struct cnode *node)
 {
 	struct place_node_view view;
@@ -74,7 +74,7 @@ static uint64_t models_of(const struct cluster *c, const struct cnode *node)
 	return models;
 }
 
-/* Those that others have as well stay: -EBUSY. */
+/* Models of other nodes stay, because place_model_forget() returns -EBUSY for them. */
 static void forget_models(struct cluster *c, uint64_t models)
 {
 	for (; models; models &= models - 1)
@@ -97,7 +97,7 @@ int cnode_count(struct cluster *c, struct cnode *node)
 	struct cpod *pod;
 	int r = 0;
 
-	/* Who is leaving first: others have their places already. */
+	/* Terminating pods first, because reserved places of other pods may overlap theirs. */
 	for (int is_told = 1; is_told >= 0; is_told--) {
 		DL_FOREACH(node->pods, pod)
 			r = r < 0 || pod->is_told != is_told ? r : cpod_restore(c, pod);
@@ -140,7 +140,7 @@ void cnode_release(struct cluster *c, struct cnode *node)
 		cnode_free(c, node);
 }
 
-/* What is left of the node for those who are counted in the place. */
+/* Capacity of the node for the pods that the placement model counts. */
 static void capacities(
 	struct cluster *c, struct cnode *node, uint32_t *ret_cpu, uint64_t *ret_memory)
 {
@@ -177,7 +177,7 @@ static bool is_stale(const struct cluster *c, const struct cnode *node)
 	return !node->has_lease || c->now_ns > node->lease_seen_ns + node->lease_duration_ns;
 }
 
-/* "": none is known. */
+/* "" if unknown */
 static const char *rack_of(const struct cluster *c, const struct cnode *node)
 {
 	const struct object *seen = view_find(c->view, OBJECT_NODE, "", node->name);
@@ -214,7 +214,7 @@ static int describe(struct cluster *c, struct cnode *node, struct node_info *ret
 	return 0;
 }
 
-/* As it is now, with all that are on it. */
+/* Adds the node in its present state, with all pods on it. */
 static int enter_place(struct cluster *c, struct cnode *node, struct error *err)
 {
 	struct node_info new;
@@ -240,7 +240,7 @@ int cnode_rebuild(struct cluster *c, struct cnode *node, struct error *err)
 
 	forget_place(c, node);
 	c->has_news = true;
-	/* Without a place some of its pods have devices elsewhere all the same. */
+	/* A pod of a node that is not in the model can still have devices on another node. */
 	r = node->is_there ? enter_place(c, node, err) : cnode_count(c, node);
 	forget_models(c, models);
 	return r;
@@ -266,7 +266,7 @@ int cnode_refresh(struct cluster *c, struct cnode *node)
 
 /* ---- GPUNode ---- */
 
-/* Those that take tenants now and did not before. */
+/* Counts the devices that newly accept tenants. */
 static uint32_t count_opened(const struct gpunode *was, const struct gpunode *now)
 {
 	uint32_t n = 0;
@@ -321,7 +321,7 @@ int cluster_set_lease(struct cluster *c, json_t *json)
 	if (!node)
 		return -ENOMEM;
 	renewed = renewed ? renewed : "";
-	/* When it is seen for the first time, its own time is all there is to go by. */
+	/* For the first Lease only the time in it is known. */
 	if (!node->has_lease && kube_time_parse(str_from(renewed), &real_ns) == 0 &&
 		c->real_ns > real_ns)
 		age_ns = c->real_ns - real_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUPolicies: what namespaces may ask for, and how much they may have. All that select it hold;
- * of queues, see cluster-queue.c.
+ * GPUPolicies: the permitted requests of namespaces, and their totals. All policies that select a
+ * namespace apply together. cluster-queue.c handles their queues.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -26,7 +26,10 @@ static void policy_free(struct cpolicy *p)
 	free(p);
 }
 
-/* Who belongs to which queue, and whose labels mean the same, has to be looked at again. */
+/*
+ * Changes of a queue, a memory factor or a label space affect all pods, so the cluster has to be
+ * settled again.
+ */
 static void note_change(struct cluster *c, const struct cpolicy *p)
 {
 	c->is_unsettled |= p->has_queue ||
@@ -67,7 +70,9 @@ void cluster_free_policies(struct cluster *c)
 	}
 }
 
-/* A number or a text, as people write them: 2.5, "2.5"; in 1/1000. Below 0 is 0. */
+/*
+ * Converts a number or its text, such as 2.5 or "2.5", to thousandths; negative numbers become 0.
+ */
 uint64_t cpolicy_milli(const json_t *value)
 {
 	const double number = json_number_value(value) * 1000 + 0.5;
@@ -135,7 +140,7 @@ static int read_queue(struct arena *arena, json_t *value, void *into, struct err
 	return pods && !p->refusal.code ? selector_read(arena, pods, &p->pods, &p->refusal) : 0;
 }
 
-/* What a policy says as nobody may, the API server refuses: it holds as if it were not there. */
+/* The API server refuses invalid fields, so an invalid field counts as absent here. */
 static const struct read_field policy_fields[] = {
 	READ_FIELD(struct cpolicy, namespaces, "namespaces", read_texts),
 	READ_WHOLE("namespaceSelector", read_selector),
@@ -174,7 +179,7 @@ int cluster_set_policy(struct cluster *c, json_t *json)
 	read_some(&p->arena, p->spec, policy_fields, ARRAY_SIZE(policy_fields), p, NULL);
 	HASH_FIND_STR(c->policies, name, was);
 	if (was && json_equal(was->spec, p->spec)) {
-		/* Its status, as a rule, which we have written ourselves. */
+		/* Usually only the status has changed, which we write ourselves. */
 		json_decref(was->status);
 		was->status = TAKE_PTR(p->status);
 		was->generation = p->generation;
@@ -215,7 +220,7 @@ bool cluster_is_in_space(const struct cluster *c, const char *ns, struct str spa
 	return false;
 }
 
-/* ---- what may be asked for ---- */
+/* ---- permitted requests ---- */
 
 static bool allows(
 	const struct cpolicy *p, const struct spec *spec, const char *container, struct buf *why)
@@ -263,7 +268,7 @@ bool cluster_allows_remote(const struct cluster *c, const char *ns)
 	return true;
 }
 
-/* ---- how much ---- */
+/* ---- totals ---- */
 
 struct usage cpod_usage(const struct cpod *pod, const struct given *given)
 {
@@ -302,7 +307,7 @@ static struct usage usage_of(const struct cluster *c, const char *ns)
 	return u;
 }
 
-/* Before a device is chosen bytes are known where bytes were asked for. */
+/* Before a device is chosen, memory is known only for requests in bytes. */
 static struct usage asked_by(const struct cpod *pod)
 {
 	struct manifest_sum milli = {0}, firm = {0}, bytes = {0};
@@ -321,7 +326,7 @@ static struct usage asked_by(const struct cpod *pod)
 		.bytes = manifest_sum_value(&bytes)};
 }
 
-/* Opportunistic ones may go beyond it, and take nothing from the others when they do. */
+/* Opportunistic tenants may exceed the total share, because they take nothing from others. */
 static bool is_within_share(const struct cpolicy *p, const struct usage *all)
 {
 	return all->firm <= p->total_milli && all->milli <= p->total_milli * p->overcommit / 1000;

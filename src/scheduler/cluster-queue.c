@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUPolicies' queues into the place's. A pod belongs to the queue of the policy that speaks of it
- * most narrowly: by its labels, then by its namespace, then of all; of equals the first by name.
- * That queue has the policy's name for it, or is the namespace's own. What policies say together
- * may be impossible; then those queues are left out that make it so, the later ones by name, and
- * their pods wait. Changes are gathered: cluster_settle() makes of them what is to hold.
+ * Creates the queues of GPUPolicies in the placement model. The most specific policy decides on a
+ * pod's queue: by the pod's labels, by its namespace, or for all pods. Among equally specific
+ * policies the first by name wins. The queue has the policy's name for it, or is the namespace's
+ * own. If policies contradict each other, the later queues by name are left out, and their pods
+ * wait. cluster_settle() applies all collected changes.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -20,7 +20,7 @@
 
 #define GRACE_MAX_S 86400
 
-/* ---- what a policy says ---- */
+/* ---- fields of a policy ---- */
 
 static void copy_text(char *to, size_t size, const json_t *value)
 {
@@ -42,7 +42,7 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 	const json_int_t grace_s = json_integer_value(json_object_get(queue, "graceSeconds"));
 	const json_t *models = json_object_get(queue, "models");
 
-	/* Compared byte by byte. */
+	/* The structs are compared byte by byte, so padding must be 0. */
 	memset(ret, 0, sizeof(*ret));
 	copy_text(ret->parent, sizeof(ret->parent), json_object_get(queue, "parent"));
 	ret->quota = milli_or(queue, "guaranteedShare", 0);
@@ -61,15 +61,15 @@ void cqueue_terms_read(const json_t *queue, struct cqueue_terms *ret)
 	}
 }
 
-/* ---- who belongs where ---- */
+/* ---- queue of a pod ---- */
 
-/* The more it says of whom it means, the sooner it counts. */
+/* A more specific policy has precedence. */
 static int narrowness(const struct cpolicy *p)
 {
 	return 2 * p->is_of_pods + (p->is_selecting || json_object_get(p->spec, "namespaces"));
 }
 
-/* labels: of a pod there; NULL: of any pod. */
+/* labels: of a pod in the namespace; NULL: of no particular pod */
 static const struct cpolicy *narrowest(
 	const struct cluster *c, const char *ns, const struct labels *labels)
 {
@@ -114,7 +114,7 @@ bool cpod_find_queue(struct cluster *c, struct cpod *pod)
 	const struct cqueue *was = pod->queue;
 
 	pod->queue = p ? find(c->queues, c->n_queues, name_of(p, pod)) : NULL;
-	/* The first of its namespace. */
+	/* the pod is the first of its namespace */
 	c->is_unsettled |= p && !pod->queue;
 	return pod->queue != was;
 }
@@ -126,7 +126,7 @@ uint32_t cpod_queue_number(const struct cluster *c, const struct cpod *pod)
 	return place_queue_check(c->place, number, NULL) == 0 ? number : 0;
 }
 
-/* ---- what all policies say together ---- */
+/* ---- queues of all policies ---- */
 
 struct list {
 	struct cqueue *v;
@@ -137,7 +137,7 @@ static int list_add(struct list *l, const struct cpolicy *p, const char *name)
 {
 	struct cqueue *q;
 
-	/* Whoever comes later only joins it. */
+	/* A later policy only joins the queue. */
 	if (find(l->v, l->n, name))
 		return 0;
 	if (array_grow(&l->v, &l->room, l->n + 1ul, sizeof(*l->v)) < 0)
@@ -150,7 +150,7 @@ static int list_add(struct list *l, const struct cpolicy *p, const char *name)
 	return 0;
 }
 
-/* Namespaces that it names have their queues although there is nobody in them yet. */
+/* Namespaces that the policy names get queues even without pods. */
 static int add_named(const struct cluster *c, struct list *l, const struct cpolicy *p)
 {
 	int r = 0;
@@ -198,9 +198,9 @@ static bool is_as_it_was(struct cluster *c, struct list *l)
 	return true;
 }
 
-/* ---- those that are possible ---- */
+/* ---- consistent queues ---- */
 
-/* These and no others, in that order. */
+/* Sets exactly these queues in the given order. */
 static int set_queues(
 	struct cluster *c, struct cqueue *const *queues, uint32_t n, struct error *err)
 {
@@ -224,11 +224,14 @@ static int set_queues(
 }
 
 struct choice {
-	struct cqueue **taken, **left; /* left: those above others first */
+	struct cqueue **taken, **left; /* left: parents before children */
 	uint32_t n_taken, n_left;
 };
 
-/* All of those, or as many of each half. */
+/*
+ * Adds the whole range if that is consistent, else tries each half. A single inconsistent queue
+ * gets the error.
+ */
 static int take_range(struct cluster *c, struct choice *choice, uint32_t from, uint32_t n)
 {
 	struct error err = {0};
@@ -248,7 +251,7 @@ static int take_range(struct cluster *c, struct choice *choice, uint32_t from, u
 	return r < 0 ? r : take_range(c, choice, from + n / 2, n - n / 2);
 }
 
-/* How many are above it; PLACE_QUEUE_DEPTH: too many, or one of them is none. */
+/* Returns the number of ancestors; PLACE_QUEUE_DEPTH if there are too many or one is missing. */
 static uint32_t depth_of(struct list *l, const struct cqueue *q)
 {
 	uint32_t depth = 0;
@@ -300,7 +303,10 @@ static int choose(struct cluster *c, struct list *l)
 	return 0;
 }
 
-/* Nobody is counted meanwhile: tenants keep their queue's number while they are. */
+/*
+ * Removes all tenants first, because a tenant keeps its queue's number while it is in the placement
+ * model.
+ */
 static int adopt(struct cluster *c, struct list *l)
 {
 	struct cnode *node;
@@ -314,7 +320,7 @@ static int adopt(struct cluster *c, struct list *l)
 	c->overcommit = cluster_greatest_overcommit(c);
 	r = choose(c, l);
 	if (r < 0) {
-		/* Without queues rather than with wrong ones; it is tried again. */
+		/* No queues are better than wrong ones; the next settling tries again. */
 		set_queues(c, NULL, 0, NULL);
 		l->n = c->n_by_queue = 0;
 		c->is_unsettled = true;
@@ -357,7 +363,7 @@ int cluster_settle(struct cluster *c, bool *ret_changed)
 	return r;
 }
 
-/* ---- whose turn it is ---- */
+/* ---- order ---- */
 
 bool cluster_queue_is_before(const struct cluster *c, uint32_t a, uint32_t b)
 {
@@ -380,7 +386,7 @@ uint32_t cpod_line(const struct cluster *c, const struct cpod *pod)
 	return cpod_queue_number(c, pod);
 }
 
-/* ---- why not ---- */
+/* ---- refusals ---- */
 
 bool cluster_queue_takes(const struct cluster *c, const struct cpod *pod, struct buf *why)
 {

@@ -12,7 +12,7 @@
 
 #include "scheduler/cluster-internal.h"
 
-#define REFUSAL_MAX 700u /* bytes, so that the reasons of nodes have room in front */
+#define REFUSAL_MAX 700u /* bytes; the reasons of nodes still fit before it */
 #define REFUSED_TWICE_MAX 6u
 
 static void set_text(char **text, char *to)
@@ -56,7 +56,7 @@ int cluster_refuse(struct cluster *c, struct cpod *pod, const char *why)
 	_cleanup_buf_ struct buf text = BUF_INIT(REFUSAL_MAX);
 	_cleanup_buf_ struct buf kept = BUF_INIT(REFUSAL_MAX);
 
-	/* Where it is too long its beginning is enough. */
+	/* If the text is too long, its beginning is enough. */
 	(void)buf_addf(
 		&text, "the API server refused the Binding to %s: %.512s", cpod_node(pod), why);
 	(void)buf_addf(&kept,
@@ -95,7 +95,7 @@ bool cpod_may_not_preempt(const struct cluster *c, const struct cpod *pod)
 {
 	const struct cpod *member = NULL;
 
-	/* A group starts together: where a member is refused, room for the others helps nobody. */
+	/* A gang starts together, so one refused member makes places for the others useless. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, member, gnext)
 	{
 		if (is_paused(c, member))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of other nodes: the network devices that nodes have, and pods whose devices are not on
- * the node that they run on. Such a pod is in two lists, its node's and its server's, and has two
- * tenants in the place, which come and go together: whichever of the nodes is made anew.
+ * Devices of other nodes: the network devices of nodes, and pods with devices on another node. Such
+ * a pod is in two lists, of its node and of its device node. It has two tenants in the placement
+ * model, which are added and removed together, whichever of the two nodes is rebuilt.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -21,7 +21,10 @@ static const char *port_of(const struct gpunode_network *n)
 	return n->link[0] ? n->link : n->name;
 }
 
-/* Of those of one port the one that is named like it, or else the first. */
+/*
+ * Returns the network device that stands for the whole port: the one with the port's name, or the
+ * port's first.
+ */
 static uint32_t whole_of(const struct gpunode *g, uint32_t network)
 {
 	const char *port = port_of(&g->network[network]);
@@ -34,7 +37,7 @@ static uint32_t whole_of(const struct gpunode *g, uint32_t network)
 	return i;
 }
 
-/* What it has measured to other nodes, whether these are there or not. */
+/* Adds the node's measurements to other nodes, even to unknown ones. */
 static int add_paths(struct cluster *c, const struct cnode *node)
 {
 	struct place_path paths[GPUNODE_PEERS_MAX];
@@ -52,7 +55,7 @@ int cnode_add_networks(struct cluster *c, struct cnode *node)
 	int r = 0;
 
 	memset(node->network, 0, sizeof(node->network));
-	/* What others are parts of is there before them. */
+	/* Whole ports come first, because their parts refer to them. */
 	for (int are_parts = 0; are_parts < 2; are_parts++)
 		for (uint32_t i = 0; r == 0 && i < g->n_networks; i++) {
 			const uint32_t whole = whole_of(g, i);
@@ -65,12 +68,12 @@ int cnode_add_networks(struct cluster *c, struct cnode *node)
 			if ((whole != i) == are_parts)
 				r = place_network_add(c->place, &info, &node->network[i], NULL);
 		}
-	/* More than the place takes: these are not used. */
+	/* Network devices beyond the limit stay unused. */
 	r = r == -ENOSPC ? 0 : r;
 	return r < 0 ? r : add_paths(c, node);
 }
 
-/* The place's number; 0: it is not there. */
+/* Number in the placement model, or 0. */
 static uint32_t network_of(const struct cnode *node, const char *name)
 {
 	const uint32_t i = gpunode_find_network(&node->gpus, name);
@@ -84,21 +87,21 @@ void cpod_network(const struct cluster *c, const struct cpod *pod, const struct 
 	spec->network_mbit = g->network_mbit;
 	spec->network[0] = network_of(pod->server, g->network[1]);
 	spec->network[1] = network_of(pod->node, g->network[0]);
-	/* It runs: what there is by now may be less. */
+	/* The pod runs already, but less bandwidth may be left now. */
 	for (int i = 0; i < 2; i++)
 		if (spec->network[i])
 			spec->network_mbit = MIN(spec->network_mbit,
 				place_network_free_mbit(c->place, spec->network[i]));
 }
 
-/* ---- servers ---- */
+/* ---- device nodes ---- */
 
 struct cnode *cpod_devices_node(const struct cpod *pod)
 {
 	return pod->server ? pod->server : pod->node;
 }
 
-/* NULL: its own. */
+/* NULL: the pod's own node */
 static const char *server_name(const struct cpod *pod)
 {
 	const struct given_container *g = pod->given.n ? &pod->given.v[0] : NULL;

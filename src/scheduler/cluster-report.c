@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What GPUPolicies' status says: who has how much by them, and whether they can hold. */
+/*
+ * Builds the status of GPUPolicies: the use of their namespaces and queues, and whether they are
+ * valid.
+ */
 #include "scheduler/cluster-internal.h"
 
 #include <errno.h>
@@ -13,7 +16,7 @@
 #include "kube/time.h"
 #include "place/place-queue.h"
 
-#define LISTED_MAX 1024u /* namespaces, and queues: as the schema has it */
+#define LISTED_MAX 1024u /* most namespaces and queues, as in the schema */
 
 /* A namespace with tenants. */
 struct space {
@@ -25,7 +28,7 @@ struct space {
 
 struct report {
 	struct cluster *cluster;
-	struct space *spaces; /* those that have most first */
+	struct space *spaces; /* largest use first */
 	uint32_t *n_waiting;  /* by queue */
 };
 
@@ -148,9 +151,9 @@ static int n_selected(const struct cluster *c, const struct cpolicy *p)
 	return s.n;
 }
 
-/* ---- whether it can hold ---- */
+/* ---- validity ---- */
 
-/* It only names the queue, or says the same of it. */
+/* The policy only names the queue, or has the same terms. */
 static bool agrees(const struct cpolicy *p, const struct cqueue *q)
 {
 	struct cqueue_terms nothing;
@@ -160,7 +163,7 @@ static bool agrees(const struct cpolicy *p, const struct cqueue *q)
 		memcmp(&p->terms, &q->terms, sizeof(q->terms)) == 0;
 }
 
-/* API servers drop fields that the schema does not know: of a misspelt one nothing is left. */
+/* API servers drop unknown fields, so a policy with a misspelt field is empty. */
 static bool is_empty(const struct cpolicy *p)
 {
 	static const char *const effects[] = {"classes", "highestPriority", "totalShare",
@@ -193,7 +196,7 @@ static bool has_model(const struct cluster *c, const char *pattern)
 
 #define MODELS_SHOWN 8u
 
-/* "H200, T4"; false: there are no devices at all. */
+/* Lists models as "H200, T4"; returns false if the cluster has no device. */
 static bool list_models(const struct cluster *c, struct buf *out)
 {
 	const char *shown[MODELS_SHOWN];
@@ -214,7 +217,7 @@ static bool list_models(const struct cluster *c, struct buf *out)
 	return n > 0;
 }
 
-/* A later node may have a model that no node has now: the policy is valid, with a remark. */
+/* A later node may have the model, so the policy is valid with a remark. */
 static bool lacks_model(const struct cluster *c, const struct cpolicy *p, struct buf *why)
 {
 	const json_t *lists[] = {
@@ -238,13 +241,13 @@ static bool lacks_model(const struct cluster *c, const struct cpolicy *p, struct
 	return n > 0;
 }
 
-/* What the condition says: the reason, and whether the policy holds all the same. */
+/* Reason of the condition, and whether the policy is valid. */
 struct verdict {
 	const char *reason;
 	bool is_valid;
 };
 
-/* The reason why it cannot hold, or NULL. */
+/* Returns why the policy is invalid, or NULL. */
 static const char *reason_of(const struct cluster *c, const struct cpolicy *p, struct buf *why)
 {
 	if (p->refusal.code) {
@@ -290,7 +293,7 @@ static struct verdict judge(const struct cluster *c, const struct cpolicy *p, st
 	return (struct verdict){lacks_model(c, p, why) ? "ModelMissing" : "Valid", true};
 }
 
-/* As it was last written, while it is as true as then. */
+/* The time of the last transition stays while the status is the same. */
 static const char *since(const struct cpolicy *p, const char *status, struct kube_time *now)
 {
 	json_t *one;
@@ -319,7 +322,7 @@ static json_t *condition_of(const struct cluster *c, const struct cpolicy *p)
 		since(p, status, &now), "observedGeneration", (json_int_t)p->generation);
 }
 
-/* Of what is ours. */
+/* Compares only the fields that we write. */
 static bool says_so_already(const struct cpolicy *p, json_t *status)
 {
 	const char *key;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants of the place: what pods were given, what nodes say is in force, and what is asked. Of a
- * container's given keys and its node's word the larger counts, on all devices that either names.
+ * Tenants in the placement model, from assigned keys, from nodes' confirmations, and from requests.
+ * For a container the larger of its assigned keys and its node's confirmation counts, on all
+ * devices of both.
  */
 #include "scheduler/cluster-internal.h"
 
@@ -47,7 +48,7 @@ void orphans_drop(struct cluster *c, struct cnode *node)
 
 #define N_LABELS 4
 
-/* A label that a spec has; name: NULL for the empty exclusion label, which is one too. */
+/* A label of a spec. name NULL is the empty exclusion label, which is a label too. */
 struct wanted {
 	bool is_there;
 	const char *name;
@@ -70,20 +71,20 @@ static struct wanted_labels labels_of(const struct spec *spec)
 			spec->exclusion[0] ? spec->exclusion : NULL}}};
 }
 
-/* ns: NULL where several share it. 0 where it is not there. */
+/* ns NULL: several namespaces share the label. Without a label *ret is 0. */
 static int label_of(struct cluster *c, const char *ns, struct wanted label, uint32_t *ret)
 {
 	*ret = 0;
 	return label.is_there ? place_label(c->place, ns, label.name, ret, NULL) : 0;
 }
 
-/* Its name begins with a space, "SPACE/NAME", which the namespace may be in. */
+/* The label has the form "SPACE/NAME", and the namespace may be in that space. */
 static bool has_space(struct wanted label)
 {
 	return label.is_there && label.name && strchr(label.name, '/');
 }
 
-/* The namespace, or NULL for all that share the space. */
+/* Returns the label's namespace, or NULL if the namespaces of a space share the label. */
 static const char *scope_of(const struct cluster *c, const char *ns, struct wanted label)
 {
 	struct str rest, space;
@@ -108,7 +109,7 @@ static int set_labels(
 	return r;
 }
 
-/* Those that others have as well stay: -EBUSY. */
+/* Labels of other pods stay, because place_label_forget() returns -EBUSY for them. */
 static void forget_label(struct cluster *c, const char *ns, struct wanted label)
 {
 	uint32_t id;
@@ -117,7 +118,7 @@ static void forget_label(struct cluster *c, const char *ns, struct wanted label)
 		place_label_forget(c->place, id, NULL);
 }
 
-/* Of its own namespace or common: it may have been the other until now. */
+/* The label's scope may have changed between its namespace and a space, so both are forgotten. */
 void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->asked.n; i++) {
@@ -131,17 +132,17 @@ void cluster_forget_labels(struct cluster *c, const struct cpod *pod)
 	}
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 static uint32_t number_of(const char *group)
 {
 	const uint64_t hash = str_hash(str_from(group));
 
-	/* Two groups with one number are as if they were one where near ones are preferred. */
+	/* Two groups with the same number only count as one where nearby places are preferred. */
 	return group[0] ? (uint32_t)(hash ^ hash >> 32) | 1u : 0;
 }
 
-/* The bits of the models that will do; 0: none that is known. */
+/* Bits of the acceptable models; 0 if none is known. */
 static uint64_t models_of(const struct cluster *c, const char *ns, const struct spec *spec)
 {
 	uint64_t bits = 0;
@@ -149,14 +150,14 @@ static uint64_t models_of(const struct cluster *c, const char *ns, const struct 
 	for (uint32_t i = 0; i < PLACE_MODELS_MAX; i++) {
 		const char *name = place_model_name(c->place, i);
 
-		/* Models that are gone leave gaps. */
+		/* Forgotten models leave gaps. */
 		if (*name && spec_model_fits(spec, name) && cluster_allows_model(c, ns, name))
 			bits |= 1ull << i;
 	}
 	return bits;
 }
 
-/* Of each device's memory, where no bytes are asked for. */
+/* Permille of each device's memory, for requests without bytes. */
 static uint32_t counted_permille(const struct cluster *c, const struct spec *spec)
 {
 	const uint32_t permille = spec->memory_permille ? spec->memory_permille : spec->request;
@@ -164,7 +165,7 @@ static uint32_t counted_permille(const struct cluster *c, const struct spec *spe
 	return MAX((uint32_t)cluster_counted_bytes(c, spec->memory_policy, permille), 1u);
 }
 
-/* Who uses its devices before it starts has to have room there as well. */
+/* Init containers that use the host's devices before it starts have to fit there too. */
 static void add_guests(const struct cluster *c, const struct tenancy *asked, uint32_t host,
 	struct place_spec *spec)
 {
@@ -222,9 +223,9 @@ int cluster_spec(struct cluster *c, const struct cpod *pod, uint32_t i, struct p
 	return ret->models ? 0 : -EAGAIN;
 }
 
-/* ---- what is given ---- */
+/* ---- assigned devices ---- */
 
-/* The containers of that pod that its node says more of, or less. */
+/* Returns the node's confirmation for the container, or NULL. */
 static const struct given_container *in_force(
 	const struct cnode *node, const char *uid, const char *container)
 {
@@ -237,7 +238,7 @@ static const struct given_container *in_force(
 	return NULL;
 }
 
-/* What its node has in force counts where that is more, and on the devices that it names. */
+/* The node's confirmation counts where it is larger, and adds its devices. */
 static void merge(struct given_container *g, const struct given_container *b)
 {
 	g->request = MAX(g->request, b->request);
@@ -271,7 +272,7 @@ enum manifest_kind cpod_kind(const struct cpod *pod, const char *container)
 	return asked ? asked->kind : MANIFEST_MAIN;
 }
 
-/* What is given of each device, as it counts; to be settled with the others of its pod. */
+/* The assigned amounts on each device as they count, before stages_settle(). */
 static struct stage stage_of(
 	const struct cluster *c, const struct given_container *g, enum manifest_kind kind)
 {
@@ -308,7 +309,7 @@ bool cpod_is_whole(const struct cluster *c, const struct cpod *pod)
 	return stage && pod->n_tenants >= MAX(n, 1u) + (pod->server != NULL);
 }
 
-/* Those of the node that it has. */
+/* Finds the container's devices on the node. */
 static void choose_devices(const struct cluster *c, const struct cnode *node,
 	const struct given_container *g, struct place_choice *choice)
 {
@@ -326,7 +327,7 @@ static void choose_devices(const struct cluster *c, const struct cnode *node,
 		}
 }
 
-/* Whoever is on one of these devices has another exclusion label: that one. */
+/* If the tenants of a device have another exclusion label, takes over that label. */
 static bool is_among_others(
 	const struct cluster *c, const struct place_choice *choice, uint32_t *exclusion)
 {
@@ -342,7 +343,7 @@ static bool is_among_others(
 	return false;
 }
 
-/* What is kept for it of the memory of those devices; false: nothing of any. */
+/* Memory kept on these devices; returns false if it is 0 on all. */
 static bool bytes_on(const struct cluster *c, const struct stage *stage, const uint32_t *device,
 	uint32_t n, uint64_t *ret)
 {
@@ -359,8 +360,8 @@ static bool bytes_on(const struct cluster *c, const struct stage *stage, const u
 }
 
 /*
- * What is kept for it of each of its devices; g NULL: none of any. 0 also where none of its devices
- * is there.
+ * Restores a tenant with the amounts kept on its devices; g NULL: no devices. *ret_tenant is
+ * PLACE_NONE if no device is known any more.
  */
 static int tenant_restore(struct cluster *c, struct cnode *node, const struct given_container *g,
 	const struct stage *stage, struct place_spec *spec, uint32_t *ret_tenant)
@@ -387,10 +388,13 @@ static int tenant_restore(struct cluster *c, struct cnode *node, const struct gi
 	}
 	r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && is_among_others(c, &choice, &spec->exclusion))
-		/* Labels have got another meaning since it came. */
+		/* The labels' scope has changed since the tenant started. */
 		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	if (r == -ENOSPC && spec->is_exclusive) {
-		/* Somebody is on it all the same: it has at least what nobody else may have. */
+		/*
+		 * Other tenants are on the device of an exclusive tenant, so it counts at least
+		 * with its share.
+		 */
 		spec->is_exclusive = false;
 		r = place_restore(c->place, spec, &choice, bytes, ret_tenant, NULL);
 	}
@@ -406,7 +410,7 @@ int cpod_add_tenant(struct cluster *c, struct cpod *pod, uint32_t tenant, uint32
 	return cluster_note_tenant(c, tenant, pod);
 }
 
-/* g, stage: NULL of a pod without devices on the node that it runs on. */
+/* g and stage NULL: the tenant without devices on the pod's own node. */
 static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	const struct given_container *g, const struct stage *stage)
 {
@@ -429,7 +433,7 @@ static int restore_one(struct cluster *c, struct cpod *pod, uint32_t i,
 	return r < 0 || tenant == PLACE_NONE ? r : cpod_add_tenant(c, pod, tenant, i);
 }
 
-/* What it was given, and what its node says. */
+/* Restores the assigned keys, merged with the node's confirmations. */
 static int restore_given(struct cluster *c, struct cpod *pod)
 {
 	_cleanup_given_ struct given all = {0};
@@ -453,7 +457,7 @@ static int restore_given(struct cluster *c, struct cpod *pod)
 	return r;
 }
 
-/* Of one with devices elsewhere: what it is on its own node, and that both are one. */
+/* For a pod with devices elsewhere: adds its tenant on its own node and ties the two. */
 static int restore_here(struct cluster *c, struct cpod *pod)
 {
 	const uint32_t n = pod->n_tenants;
@@ -473,7 +477,7 @@ int cpod_restore(struct cluster *c, struct cpod *pod)
 	r = pod->given.n ? restore_given(c, pod) : 0;
 	if (r == 0 && pod->server)
 		r = restore_here(c, pod);
-	/* Of ours without a share its CPU and memory count, and it may be asked to leave. */
+	/* A pod of ours without a share counts with CPU and memory, and can be preempted. */
 	if (r == 0 && !pod->n_tenants && pod->is_ours)
 		r = restore_one(c, pod, 0, NULL, NULL);
 	for (uint32_t i = 0; r == 0 && pod->is_told && i < pod->n_tenants; i++)
@@ -510,7 +514,7 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 	return r;
 }
 
-/* Whether a pod that is on that node accounts for it. */
+/* Returns whether a pod on the node accounts for the confirmed tenant. */
 static bool is_known(const struct cnode *node, const struct gpunode_tenant *t)
 {
 	const struct cpod *pod = cnode_pod(node, t->uid);
@@ -531,7 +535,7 @@ int orphans_restore(struct cluster *c, struct cnode *node)
 
 		if (is_known(node, t))
 			continue;
-		/* Nobody makes it leave. */
+		/* Such a tenant is no pod's, so it is never evicted. */
 		stages_settle(&alone, 1);
 		r = tenant_restore(c, node, &t->is, &alone, &spec, &tenant);
 		if (r < 0 || tenant == PLACE_NONE)

@@ -53,7 +53,7 @@ void cpod_set_state(struct cluster *c, struct cpod *pod, enum cpod_state state)
 	pod->state = state;
 }
 
-/* Has no place of its own. */
+/* The pod has no place of its own. */
 static void set_waiting(struct cluster *c, struct cpod *pod)
 {
 	const bool is_asking = pod->asked.n || pod->refusal.code;
@@ -180,7 +180,7 @@ uint32_t cluster_take_opened(struct cluster *c)
 	return n;
 }
 
-/* ---- texts of namespaces ---- */
+/* ---- dialects of namespaces ---- */
 
 const char *cluster_dialects(const struct cluster *c, const char *ns)
 {
@@ -326,7 +326,10 @@ static int join_group(struct cluster *c, struct cpod *pod)
 	return 0;
 }
 
-/* As it is unique in the cluster; no namespace's name is empty. */
+/*
+ * Makes the group's name unique in the cluster; "" stands for a space, because no namespace has
+ * that name.
+ */
 static void set_group(const struct cluster *c, struct cpod *pod)
 {
 	struct str rest = str_from(pod->asked.group), space;
@@ -367,7 +370,10 @@ uint32_t cluster_members(struct cluster *c, const char *key, struct cpod **ret, 
 	return n;
 }
 
-/* Of one without, nobody looks at what its user writes into it later: asked or given. */
+/*
+ * Without this label the webhook does not check later edits of the user, so neither requested nor
+ * assigned keys count.
+ */
 static bool is_tenant(const struct cluster *c, const struct cpod *pod)
 {
 	const char *label = labels_get(&cpod_view(c, pod)->object.labels, DIALECT_TENANT_LABEL);
@@ -397,7 +403,7 @@ static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)
 	cpod_size_group(c, pod);
 }
 
-/* What its given keys say now; a text that is wrong counts as none, as divvyd takes it. */
+/* Reads the assigned keys. A faulty text counts as none, as in divvyd. */
 static int read_given(struct cluster *c, struct cpod *pod, json_t *json, bool *ret_changed)
 {
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
@@ -439,7 +445,7 @@ static uint32_t milli_of(int64_t milli)
 	return (uint32_t)MIN(MAX(milli, INT64_C(0)), (int64_t)INT32_MAX);
 }
 
-/* A pod with a node: what it holds there. */
+/* Handles a pod with a node. */
 static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json_t *json)
 {
 	struct cnode *node = cnode_get(c, name);
@@ -461,14 +467,14 @@ static int set_bound(struct cluster *c, struct cpod *pod, const char *name, json
 		cpod_set_state(c, pod, CPOD_BOUND);
 		r = cpod_find_server(c, pod);
 		r = r < 0 ? r : cpod_restore(c, pod);
-		/* Its tenant may have been an orphan until now, or have become one. */
+		/* Its tenant may have been an orphan, or may have become one. */
 		if (r == 0 && cpod_devices_node(pod)->n_orphans)
 			r = cnode_rebuild(c, cpod_devices_node(pod), NULL);
 	}
 	return r < 0 ? r : cnode_refresh(c, node);
 }
 
-/* It waits, or is no pod of ours, or holds nothing any more. */
+/* Handles a pod that waits, is not ours, or has ended. */
 static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 {
 	struct cnode *node = pod->node, *server = pod->server;
@@ -483,14 +489,14 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	if (server) {
 		DL_DELETE2(server->served, pod, sprev, snext);
 		pod->server = NULL;
-		/* It may still have it. */
+		/* The device node may still confirm it. */
 		cnode_rebuild(c, server, NULL);
 		cnode_release(c, server);
 	}
 	if (node) {
 		DL_DELETE(node->pods, pod);
 		pod->node = NULL;
-		/* Its node may still have it. */
+		/* The node may still confirm it. */
 		if (node->has_gpus && pod->given.n)
 			cnode_rebuild(c, node, NULL);
 		else
@@ -506,7 +512,7 @@ static int set_unbound(struct cluster *c, struct cpod *pod, bool is_waiting)
 	return 0;
 }
 
-/* What is asked for tells the policy what is typical. */
+/* Requests tell the policy which tenants are typical. */
 static void note_arrival(struct cluster *c, const struct cpod *pod)
 {
 	struct place_spec spec;
@@ -532,7 +538,7 @@ static int set_pod(struct cluster *c, json_t *json, struct error *err)
 		return r;
 	pod = cluster_pod(c, ns ? ns : "", name);
 	if (pod && strcmp(pod->uid, uid ? uid : "")) {
-		/* Another one of the same name. */
+		/* Another pod with the same name. */
 		HASH_DEL(c->pods, pod);
 		pod_free(c, pod);
 		pod = NULL;
@@ -597,7 +603,7 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 	if (!has_place(pod))
 		return;
 	view_assume(c->view, pod->ns, pod->name, "");
-	/* Only a write of the API server removes the nomination there. */
+	/* The nomination stays in the API until a write removes it, so the view ignores it. */
 	pod->is_nomination_void = pod->is_ours;
 	if (pod->is_nomination_void)
 		view_void_nomination(c->view, pod->ns, pod->name);
@@ -611,7 +617,7 @@ void cluster_forget(struct cluster *c, struct cpod *pod)
 	c->has_news = true;
 }
 
-/* ---- all kinds ---- */
+/* ---- all kinds of objects ---- */
 
 static const char *name_of(const json_t *json)
 {
@@ -665,7 +671,7 @@ int cluster_set(struct cluster *c, int kind, json_t *json, struct error *err)
 
 	if (!name_of(json) || !*name_of(json))
 		return fail(err, EINVAL, "an object without a name");
-	/* Whatever else changes may help somebody who waits; of a policy it depends on what. */
+	/* Other changes may help a waiting pod; for a policy that depends on the change. */
 	c->has_news |= kind != OBJECT_POD && kind != CLUSTER_LEASE && kind != CLUSTER_POLICY;
 	if (kind == CLUSTER_GPU_NODE)
 		return cluster_set_gpus(c, json, err);
@@ -721,7 +727,7 @@ int cluster_remove(struct cluster *c, int kind, const char *ns, const char *name
 	return view_remove(c->view, (enum object_kind)kind, ns, name);
 }
 
-/* ---- what others read of pods ---- */
+/* ---- access to pods ---- */
 
 struct cpod *cluster_pod_on(struct cluster *c, const char *name, const char *uid)
 {

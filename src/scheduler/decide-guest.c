@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods of another scheduler, which asks where they may go (extender.h): devices, labels and
- * policies are looked at here, all else there. What is kept for them counts like what is assumed of
- * ours.
+ * Pods of another scheduler, which asks for usable nodes (extender.h). Only devices, labels and
+ * policies are checked here; the other scheduler checks the rest. A reservation for such a pod
+ * counts like an assumed pod of ours.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "scheduler/decide-internal.h"
 
-/* What keeps it from everywhere. */
+/* Returns the reason that excludes every node. */
 static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 {
 	if (decide_refusal(c, pod)) {
@@ -29,7 +29,7 @@ static bool is_refused(struct cluster *c, struct cpod *pod, struct buf *why)
 	return !cluster_allows(c, pod, why) || !cluster_queue_takes(c, pod, why);
 }
 
-/* Nothing stays taken. */
+/* Tests one node and changes nothing. */
 static int try_site(struct attempt *a, const struct cnode *node, bool *ret_fit, struct error *err)
 {
 	struct place *place = a->cluster->place;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who leaves, and who waits for that. A pod that was told runs on and is seen by everybody, but for
- * who waits until it has gone; one that holds its place is counted by everybody, but for who waits
- * beside it.
+ * Terminating pods, and pods that wait for them. A terminating pod counts for every other pod,
+ * except for pods that wait until it is gone. A nominated pod counts for every other pod, except
+ * for the nominated pods of its own node.
  */
 #include <errno.h>
 
@@ -58,8 +58,9 @@ int decide_fits_where_it_is(struct cluster *c, const struct cpod *pod, bool can_
 }
 
 /*
- * Others that hold their places on its node, out of the view, and (under a mark) of the place: they
- * are not there yet, and who of them may begin first does. Those of its own group begin with it.
+ * Hides the other nominated pods of the node from the view and, below a savepoint, from the
+ * placement model. They have not started, and the first one that fits may start. Pods of the same
+ * group stay visible, because they start together.
  */
 static int hide_holders(struct cluster *c, const struct cpod *pod, bool is_hidden)
 {

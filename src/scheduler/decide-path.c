@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was measured to the nodes that serve, from those that the pod itself may run on: why a
- * network does not do what is wished of it, by the best of them.
+ * Measured paths from device nodes to the nodes where the pod may run. Explains by the best path
+ * why a network does not meet the pod's requirement.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ int nearest_find(struct attempt *a, const struct spec *asked, struct nearest **r
 				offer(asked, &all[server->at], node, peer);
 		}
 	}
-	/* What the other end has not measured, this one may have. */
+	/* If the client end has no measurement, that of the device end counts. */
 	for (node = c->nodes; node; node = node->hh.next)
 		for (uint32_t i = 0; is_serving(node) && i < node->gpus.n_peers; i++) {
 			const struct gpunode_peer *peer = &node->gpus.peer[i];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who leaves for a pod: pods of ours that have a place, of lower spec.priority, or of the same and
- * lower divvy priority, of its own queue alone, or of none where it is in none; and for what its
- * queue is guaranteed those of queues that have borrowed, whatever their priorities. Across queues
- * priorities and guarantees could make three pods leave for one another without end. A pod leaves
- * with all its containers. Disruption budgets are kept here as well as by the API server, so that
- * nobody is chosen who will not be let go.
+ * Chooses victims. A pod preempts pods of ours with a place and a lower spec.priority, or an equal
+ * one and a lower divvy priority. Victims belong to the preemptor's own queue, or to no queue if
+ * the preemptor has none. For its queue's guarantee a pod also evicts pods of queues that borrowed,
+ * whatever their priorities. Preemption by priority across queues could let three pods evict each
+ * other endlessly. A pod leaves with all its containers. Disruption budgets are checked here too,
+ * so that no victim is chosen whose eviction the API server would refuse.
  */
 #include <errno.h>
 
@@ -16,7 +16,7 @@
 #include "place/place-reclaim.h"
 #include "scheduler/decide-internal.h"
 
-/* What a rank can tell apart of spec.priority; beyond that they are the same. */
+/* Range of spec.priority in a rank; priorities beyond it count as the limit. */
 #define PRIORITY_LEAST (-1000000)
 #define PRIORITY_MOST 20000000
 
@@ -76,7 +76,7 @@ static void stay(void *arg, const struct holder *h)
 		cluster_count_gone(a->cluster, pod, -1);
 }
 
-/* Its other containers leave with it. */
+/* Removes the pod with all its containers. */
 static int send_away(struct attempt *a, struct cpod *pod)
 {
 	struct decide_victims *v = a->victims;
@@ -109,11 +109,11 @@ static int apply(struct attempt *a, const struct place_spec *spec, const struct 
 	return r < 0 ? r : place_add(a->cluster->place, spec, &plan->choice, ret_tenant, err);
 }
 
-/* ---- what was lent ---- */
+/* ---- reclaiming borrowed devices ---- */
 
 /*
- * When it is taken back: early enough that those who leave can take the time that they have for
- * that, and are gone when the grace ends.
+ * Returns the time of the evictions. The victims have their own grace periods after it, and are
+ * gone when the queue's grace period ends.
  */
 static uint64_t due_ns(const struct attempt *a, const struct place_plan *plan)
 {
@@ -158,7 +158,7 @@ static int reclaim(struct attempt *a, const struct place_spec *spec, struct plac
 	int r = place_queue_reclaim(a->cluster->place, spec, &rules, &plan, err);
 	uint64_t at_ns;
 
-	/* It is not guaranteed, or nobody is in its way who has borrowed. */
+	/* The request exceeds the guarantee, or no borrower is in its way. */
 	if (r == -EDQUOT)
 		pod->reclaims_ns = 0;
 	if (r == -EDQUOT || r == -ENOSPC)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of other nodes. The engine chooses (place/place-mode.h): together where they fit, else in
- * two halves. Here is what it does not know: which nodes serve, which node is one for the pod
- * itself, and whose pods are not divided at all.
+ * Devices of other nodes. The placement model chooses (place/place-mode.h): one node for pod and
+ * devices if possible, else two. This file adds the conditions that the model does not know. They
+ * say which nodes lend devices, which nodes suit the pod itself, and which pods need one node for
+ * all.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "kuberules/fit.h"
 #include "scheduler/decide-internal.h"
 
-/* Of the devices: where the pod runs it does not use them. */
+/* Resources of the devices: the pod's own node need not have them. */
 const char *const remote_spared[] = {"divvy.gpu/milli", "divvy.gpu/memory-mib", NULL};
 
 bool remote_is_asked(const struct cpod *pod)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare's GPUIDs: names for devices of a node. Who names one that is in use there goes to its
- * device; a new one is for a device that nobody is on. Nothing is kept of that but what pods say:
- * a device has the name that a pod on it was given or has asked for, else one made from its UUID.
+ * KubeShare's GPUIDs: names for devices of a node. A pod that names a GPUID in use gets the device
+ * of that name; a new GPUID gets an empty device. Only pods record the names. A device has the name
+ * that a pod on it received or requested, else a name made from its UUID.
  */
 #include "scheduler/decide-internal.h"
 
@@ -10,7 +10,7 @@
 
 #include <utlist.h>
 
-#define LETTERS 5 /* as KubeShare's scheduler makes them */
+#define LETTERS 5 /* number of letters, as in KubeShare's scheduler */
 
 static bool is_on_device(const struct cpod *pod, const char *uuid)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why nowhere: one reason for each node, the most frequent first. */
+/* Explains why a pod fits nowhere: one reason for each node, the most frequent first. */
 #include "scheduler/decide-internal.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/format.h"
 
-#define REASONS_MAX 64u /* kinds that are told apart; the rest is counted together */
+#define REASONS_MAX 64u /* number of distinct reasons; the rest is counted together */
 #define SHOWN_MAX 8u
 #define MODELS_SHOWN_MAX 6u
 
@@ -52,7 +52,7 @@ static const char *too_few(uint32_t n, char buf[static 32])
 	return buf;
 }
 
-/* A pattern without the '=' that a spec writes before names that are whole. */
+/* Returns the pattern without the '=' that marks a whole name in a spec. */
 static const char *pattern_text(const char *pattern, char buf[static SPEC_PATTERN])
 {
 	size_t n = 0;
@@ -76,8 +76,8 @@ static const char *memory_text(const struct spec *spec, char buf[static 64])
 }
 
 /*
- * What of a container's wish the node's devices do not have. is_short: one that has the share is
- * short of memory.
+ * Describes which part of a container's request the node's devices cannot meet. is_short: a device
+ * with enough share lacks memory.
  */
 static void device_text(
 	const struct spec *spec, enum place_reason reason, bool is_short, char *ret, size_t size)
@@ -116,8 +116,9 @@ static void device_text(
 }
 
 /*
- * Of the devices that it names: that so many as it wants fit, or what holds for most of the others;
- * PLACE_OTHER_DEVICE where the node has fewer. ret_closed: why one of them is closed.
+ * Judges the devices that the request names. Returns PLACE_FITS if enough of them fit, else the
+ * most frequent reason. Returns PLACE_OTHER_DEVICE if the node has too few of them. ret_closed: why
+ * one of them is closed.
  */
 static enum place_reason named_reason(const struct place *place, const struct place_spec *spec,
 	const struct spec *asked, const struct cnode *node, const char **ret_closed)
@@ -150,7 +151,7 @@ static enum place_reason named_reason(const struct place *place, const struct pl
 	return n[PLACE_FITS] >= asked->count ? PLACE_FITS : (enum place_reason)most;
 }
 
-/* Whoever leaves: no device of the node has so much. */
+/* No device of the node has so much memory, even without tenants. */
 static bool is_beyond_memory(
 	const struct place *place, const struct cnode *node, uint64_t memory_bytes)
 {
@@ -167,7 +168,7 @@ static bool is_beyond_memory(
 	return true;
 }
 
-/* For somebody else there would be room if there were less of others there. */
+/* The request would fit if fewer tenants were on the devices. */
 static bool is_of_others(enum place_reason reason)
 {
 	return reason == PLACE_FITS || reason == PLACE_LABELS || reason == PLACE_NO_DEVICE_MEMORY ||
@@ -187,7 +188,9 @@ static bool is_short_of_memory(
 	return false;
 }
 
-/* What a container asks for, and those that run before it in its place: the most of each. */
+/*
+ * Request of a container together with the init containers in its place: the maximum of each value.
+ */
 static struct spec needed(const struct cpod *pod, uint32_t host)
 {
 	struct spec most = pod->asked.v[host].spec;
@@ -205,7 +208,7 @@ static struct spec needed(const struct cpod *pod, uint32_t host)
 	return most;
 }
 
-/* The first container that the node has no room for. */
+/* Explains the first container that does not fit. */
 bool attempt_gpu_reason(
 	struct attempt *a, const struct cnode *node, char ret[static DECIDE_REASON_MAX])
 {
@@ -270,7 +273,7 @@ bool attempt_gpu_reason(
 	return true;
 }
 
-/* The container that the node's devices are the matter of; PLACE_NONE: something else is. */
+/* Returns the container to explain by devices; PLACE_NONE if devices are not the reason. */
 static uint32_t container_in_question(struct attempt *a, const struct cnode *node)
 {
 	const struct tenancy *asked = &a->pod->asked;
@@ -293,7 +296,7 @@ static uint32_t container_in_question(struct attempt *a, const struct cnode *nod
 	return PLACE_NONE;
 }
 
-/* Nothing on the node is in its way: where it waits all the same, others are the reason. */
+/* The node itself has room, so other tenants' labels or limits make the pod wait. */
 static bool fits_now(struct attempt *a, const struct cnode *node)
 {
 	const struct tenancy *asked = &a->pod->asked;
@@ -328,8 +331,8 @@ static bool is_sum_of_devices(struct fit_answer answer)
 }
 
 /*
- * By the rules for nodes. That the sums of all its devices are used up says less than what each of
- * them lacks.
+ * Applies Kubernetes' rules. If only a sum over devices is exhausted, reasons of single devices
+ * explain more.
  */
 static struct fit_answer ask_node(struct attempt *a, uint32_t at)
 {
@@ -342,7 +345,7 @@ static struct fit_answer ask_node(struct attempt *a, uint32_t at)
 	return answer;
 }
 
-/* Whether the pod might fit if pods left the node. */
+/* Returns whether the pod might fit if other pods left the node. */
 static bool node_reason(struct attempt *a, uint32_t at, char ret[static DECIDE_REASON_MAX])
 {
 	const struct view *view = a->cluster->view;
@@ -372,7 +375,7 @@ static uint32_t nodes_with(const struct reasons *r, const char *text)
 	return 0;
 }
 
-/* Each holds for as many nodes in both. */
+/* Both have the same reasons with the same counts. */
 static bool are_same(const struct reasons *a, const struct reasons *b)
 {
 	if (a->n != b->n || a->n_others != b->n_others)
@@ -383,7 +386,7 @@ static bool are_same(const struct reasons *a, const struct reasons *b)
 	return true;
 }
 
-/* ": 8 no GPU, 1 cordoned"; of n nodes. They are used up. */
+/* Prints ": 8 no GPU, 1 cordoned" for n nodes, and clears the counts. */
 static void print(struct reasons *reasons, uint32_t n, struct buf *why)
 {
 	uint32_t left = n;
@@ -413,7 +416,7 @@ static bool has_network(const struct cluster *c, const struct cnode *node, uint3
 	return false;
 }
 
-/* ---- over the network ---- */
+/* ---- devices of other nodes ---- */
 
 struct telling {
 	struct attempt *attempt;
@@ -421,7 +424,10 @@ struct telling {
 	void *data;
 };
 
-/* Why that node's devices will not do from elsewhere; whether it is what was measured. */
+/*
+ * Explains why the node's devices cannot be used from other nodes; returns whether a measurement is
+ * the reason.
+ */
 static bool server_reason(struct attempt *a, const struct cnode *node,
 	const struct nearest *nearest, char ret[static DECIDE_REASON_MAX])
 {
@@ -452,8 +458,8 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
 }
 
 /*
- * False where nobody serves, or it may have no devices of others. With `tell`, what was measured is
- * said of each node, too.
+ * Returns false if no node lends devices, or the pod may not use other nodes' devices. With `tell`,
+ * also reports the measurement of each node.
  */
 static bool count_remote(struct attempt *a, const struct telling *t, struct reasons *reasons)
 {
@@ -463,7 +469,7 @@ static bool count_remote(struct attempt *a, const struct telling *t, struct reas
 
 	if (remote_refusal(a->cluster, a->pod))
 		return false;
-	/* Without memory for it the rest is said all the same. */
+	/* Without memory for the measurements the other reasons remain. */
 	nearest_find(a, &a->pod->asked.v[host].spec, &nearest);
 	for (node = a->cluster->nodes; node; node = node->hh.next) {
 		char text[DECIDE_REASON_MAX];
@@ -487,7 +493,7 @@ static void print_remote(const struct attempt *a, struct reasons *reasons, struc
 	print(reasons, a->cluster->n_serving, why);
 }
 
-/* Where no device of the cluster has a model that it wants: which models there are. */
+/* If no device has the requested model, lists the models of the cluster. */
 static void explain_models(const struct attempt *a, struct buf *why)
 {
 	const struct spec *asked = &a->pod->asked.v[attempt_next_host(a->pod, 0)].spec;
@@ -524,7 +530,7 @@ void decide_explain(struct attempt *a, struct buf *why)
 					a->cluster, view_node(a->cluster->view, i)->object.name));
 		count(&reasons, text);
 	}
-	/* What all of them lack, they lack from elsewhere, too. */
+	/* Reasons that are the same for remote devices are not repeated. */
 	if (count_remote(a, NULL, &of_remote) && reasons.n && !are_same(&reasons, &of_remote))
 		print_remote(a, &of_remote, &remote);
 	buf_addf(why, "0/%u nodes", n);
@@ -537,9 +543,9 @@ void decide_explain(struct attempt *a, struct buf *why)
 		buf_add_text(why, "; a disruption budget keeps others from leaving for it");
 }
 
-/* ---- node by node, device by device ---- */
+/* ---- reasons by node and device ---- */
 
-/* "": it fits. */
+/* "" if the device fits */
 static void reason_of_device(const struct spec *asked, const struct place_spec *spec,
 	enum place_reason reason, const struct place_device_view *device, const struct cnode *node,
 	char ret[static DECIDE_REASON_MAX])

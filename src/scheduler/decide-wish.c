@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Live change: asked keys of a pod that runs are a wish. It is granted on the devices that the pod
- * has, where these and the policies leave room; else everything stays.
+ * Live changes: requested keys of a running pod are a resize request. The request is granted on the
+ * pod's own devices if capacity and policies permit it; otherwise nothing changes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "scheduler/decide-internal.h"
 
-/* What it would be given if it came now, on the devices that it has. */
+/* Computes the assigned keys that the request would give on the pod's devices. */
 static int wished(const struct cluster *c, const struct cpod *pod, struct given *ret)
 {
 	int r = given_copy(&pod->given, ret);
@@ -50,7 +50,7 @@ bool decide_has_wish(const struct cluster *c, const struct cpod *pod)
 	if (pod->state != CPOD_BOUND || !pod->given.n || !cpod_devices_node(pod)->has_gpus ||
 		pod->is_deleting)
 		return false;
-	/* A wish that cannot be read is one that cannot be granted. */
+	/* An unreadable request is one that cannot be granted. */
 	if (pod->refusal.code)
 		return true;
 	is_other = wished(c, pod, &wish) == 0 && !given_is_same(&wish, &pod->given);

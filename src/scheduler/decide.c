@@ -22,9 +22,9 @@
 #include "scheduler/cluster-internal.h"
 #include "scheduler/decide-internal.h"
 
-/* ---- the filter: kube-scheduler's rules, and what the place does not know of devices ---- */
+/* ---- the filter: Kubernetes' rules, and limits of single devices ---- */
 
-/* Who would have left by then. */
+/* The tenants that would be gone. */
 struct gone {
 	const struct attempt *attempt;
 	const uint32_t *tenants;
@@ -45,7 +45,7 @@ static bool is_gone(void *arg, const struct cpod *pod)
 	return false;
 }
 
-/* The container under way, or one that has got that device of the place already. */
+/* Returns whether the container is being placed now, or already has the device. */
 static bool is_on(const struct attempt *a, uint32_t container, uint32_t device)
 {
 	if (&a->pod->asked.v[container].spec == a->asked)
@@ -57,7 +57,10 @@ static bool is_on(const struct attempt *a, uint32_t container, uint32_t device)
 	return false;
 }
 
-/* With those of its containers that have got the node's i-th device already, and their guests. */
+/*
+ * Checks the memory of the node's i-th device for the container and its guests, with the pod's
+ * containers that are already there.
+ */
 static bool has_memory(
 	const struct attempt *a, const struct cnode *node, uint32_t i, const struct gone *gone)
 {
@@ -117,7 +120,7 @@ enum node_why attempt_node(struct attempt *a, const struct cnode *node)
 	return NODE_FITS;
 }
 
-/* As if these tenants' pods had gone, and those who are leaving. */
+/* Tests the node as if these tenants' pods, and terminating pods, were gone. */
 static struct fit_answer answer_without(struct attempt *a, const struct cnode *node, int seen,
 	const uint32_t *gone, uint32_t n_gone)
 {
@@ -132,7 +135,7 @@ static struct fit_answer answer_without(struct attempt *a, const struct cnode *n
 				true);
 	if (fit_new(c->view, cpod_view(c, a->pod), &fit, NULL) == 0)
 		answer = fit_node(fit, (uint32_t)seen);
-	/* Its texts end with it; nobody asks for them here. */
+	/* The text ends with `fit`, and no caller needs it here. */
 	answer.what = NULL;
 	fit_free(fit);
 	for (uint32_t i = 0; i < n_gone; i++)
@@ -207,7 +210,7 @@ static int take(struct attempt *a, uint32_t i, uint32_t node, struct error *err)
 	return 0;
 }
 
-/* It was sent away, and is there again. */
+/* Cancels the removal of the victim. */
 static void show(struct cluster *c, struct cpod *pod)
 {
 	pod->n_gone = 0;
@@ -215,7 +218,7 @@ static void show(struct cluster *c, struct cpod *pod)
 	view_hide(c->view, pod->ns, pod->name, false);
 }
 
-/* Who was sent away from there on is as before. */
+/* Cancels the evictions from index `from`. */
 static void call_back(struct cluster *c, struct decide_victims *victims, uint32_t from)
 {
 	for (uint32_t i = from; victims && i < victims->n; i++) {
@@ -245,8 +248,8 @@ int attempt_take_hosts(struct attempt *a, uint32_t node, struct error *err)
 }
 
 /*
- * All containers on one node. A node on which it did not work out is not asked again. Who runs
- * before others, and in their place, is not asked for.
+ * Places all containers on one node, and tries each node at most once. Init containers that use the
+ * devices of others need no place.
  */
 int attempt_take_all(struct attempt *a, struct error *err)
 {
@@ -285,7 +288,7 @@ struct cnode *attempt_site(const struct attempt *a)
 	return a->cluster->by_place[a->way.has_client ? a->way.client.node : a->choice[0].node];
 }
 
-/* ---- what it is given ---- */
+/* ---- assigned keys ---- */
 
 static const struct place_choice *choice_of(const struct attempt *a, uint32_t container)
 {
@@ -322,7 +325,7 @@ static void give(const struct attempt *a, uint32_t i, struct given_container *g)
 		remote_give(a, g);
 }
 
-/* How it gets its devices, where there was a choice, and whom it meets on them all the same. */
+/* Writes how the containers get their devices, and the preference conflicts on them. */
 static void say_why(const struct attempt *a, char *ret, size_t size)
 {
 	size_t n;
@@ -364,14 +367,14 @@ int attempt_assume(struct attempt *a, enum cpod_state state, struct error *err)
 	if (r == 0 && a->way.has_client)
 		r = cpod_add_tenant(c, pod, a->client, PLACE_NONE);
 	say_why(a, pod->why, sizeof(pod->why));
-	/* Where they are is known now, and so how much of it the one or the other needs. */
+	/* The devices are known now, so the memory of each container can be computed. */
 	if (r == 0 && a->n_taken < pod->asked.n)
 		cpod_resize(c, pod, &pod->given, &unused);
 	cpod_set_state(c, pod, state);
 	cpod_move(c, pod, node);
 	r = r < 0 ? r : cpod_find_server(c, pod);
 	r = r < 0 ? r : view_assume(c->view, pod->ns, pod->name, node->name);
-	/* With who is out of sight it would be another size. */
+	/* While victims are hidden, the node would get a wrong size. */
 	r = r < 0 || a->is_together ? r : cnode_refresh(c, node);
 	if (r < 0) {
 		cluster_forget(c, pod);
@@ -393,7 +396,7 @@ const char *decide_refusal(const struct cluster *c, const struct cpod *pod)
 	return remote_is_asked(pod) ? remote_refusal(c, pod) : NULL;
 }
 
-/* None of its tenants is where the first of the attempt is to be. */
+/* Returns whether no tenant of the pod is on the node of the first choice. */
 static bool is_elsewhere(const struct attempt *a, const struct cpod *pod)
 {
 	for (uint32_t i = 0; i < pod->n_tenants; i++) {
@@ -412,7 +415,10 @@ static int64_t grace_of(const struct attempt *a, const struct cpod *pod)
 	return seen ? seen->grace_s : 0;
 }
 
-/* The grace of the slowest, of those as well who leave for others, and a minute. */
+/*
+ * Sets the limit of the wait: the longest grace period of all terminating pods on the node, plus a
+ * minute.
+ */
 static void hold(struct attempt *a, struct buf *why)
 {
 	const uint32_t n = a->victims->n - a->n_victims;
@@ -436,7 +442,7 @@ static void hold(struct attempt *a, struct buf *why)
 		buf_addf(why, "waits for pods that leave %s anyhow", node->name);
 }
 
-/* Who was sent away runs on until it has gone. Else what was done is for the caller to undo. */
+/* Lets the victims run on until they are gone. After an error the caller undoes the changes. */
 static int linger(
 	struct cluster *c, const struct decide_victims *victims, uint32_t from, struct error *err)
 {
@@ -453,10 +459,10 @@ static int linger(
 	return r;
 }
 
-/* Without victims, then, where it may, with them: all or nothing. */
+/* Tries without victims, and then with victims if the pod may preempt. All or nothing. */
 static int try_both(struct attempt *a, struct decide_victims *victims, struct error *err)
 {
-	/* Who asks for another node's devices has nobody leave for them. */
+	/* No pod is evicted for a request for other nodes' devices. */
 	const bool may_preempt = victims && !remote_is_asked(a->pod) &&
 		!cpod_may_not_preempt(a->cluster, a->pod) &&
 		!cpod_view(a->cluster, a->pod)->is_never_preempting;
@@ -500,7 +506,7 @@ void decide_outcome_done(struct decide_outcome *outcome)
 	buf_done(&outcome->why);
 }
 
-/* 1, and its place is free again. -ENOMEM. */
+/* Returns 1, with the pod's place free again, or -ENOMEM. */
 static int name_claims(struct attempt *a, struct decide_claims *claims)
 {
 	const uint32_t n = fit_n_claims(a->fit);
@@ -527,7 +533,10 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 		.pod = pod,
 		.asked_back = why,
 		.is_together = victims && victims->is_open};
-	/* Reported once: afterwards that pod may be gone, and this one waits for something else. */
+	/*
+	 * Reported only once, because afterwards that pod may be gone and this one waits for
+	 * something else.
+	 */
 	_cleanup_free_ char *kept_text = TAKE_PTR(pod->kept_text);
 	struct error unfit;
 	int r;
@@ -552,7 +561,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 			"a claim waits for its first consumer, and a volume that is there for it: "
 			"this scheduler has volumes made, and binds none");
 	}
-	/* Nobody has to leave before there is a volume. */
+	/* No pod is evicted before the volumes exist. */
 	if (fit_n_claims(a.fit))
 		victims = NULL;
 	a.may_be_remote = !remote_refusal(c, pod);
@@ -585,7 +594,7 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	return r;
 }
 
-/* ---- several together ---- */
+/* ---- several pods together ---- */
 
 void decide_begin(struct cluster *c, struct decide_victims *victims)
 {
@@ -594,7 +603,7 @@ void decide_begin(struct cluster *c, struct decide_victims *victims)
 	victims->is_open = true;
 }
 
-/* 1: nothing is asked of it, as all of them have room beside it; -ENOMEM. */
+/* Returns 1 if all members fit beside the victim, so that it stays; -ENOMEM. */
 static int try_without(
 	struct cluster *c, struct cpod *victim, struct cpod *const *members, uint32_t n)
 {
@@ -616,7 +625,7 @@ static int try_without(
 	return r == -ENOMEM ? r : r >= 0;
 }
 
-/* Those that matter most first. */
+/* Most important victims first. */
 static int compare_victims(const void *pa, const void *pb)
 {
 	const struct cpod *a = *(struct cpod *const *)pa, *b = *(struct cpod *const *)pb;
@@ -693,8 +702,9 @@ void decide_hold(struct cluster *c, struct cpod *pod, uint64_t give_up_ns)
 }
 
 /*
- * How many of its group with a share have to be bound before any starts: the nodes hold that, and
- * know of those alone. Members without a share, or of another scheduler, count as there.
+ * Number of the group's pods with shares that have to be bound before any starts. The nodes enforce
+ * it and know only such pods. So members without a share, or of another scheduler, count as
+ * present.
  */
 static struct given_group group_of(const struct cpod *pod)
 {
@@ -704,7 +714,7 @@ static struct given_group group_of(const struct cpod *pod)
 
 	if (!pod->asked.group[0] || !pod->given.n)
 		return (struct given_group){0};
-	/* Where they differ, the one that asks for most is right. */
+	/* If members differ, the largest number counts. */
 	DL_FOREACH2(pod->in ? pod->in->pods : NULL, other, gnext)
 	{
 		group.least = MAX(group.least, other->asked.group_least);
@@ -722,7 +732,7 @@ static int put(void *data, const char *key, const char *value)
 	return json_object_set_new(data, key, json_string(value)) ? -ENOMEM : 0;
 }
 
-/* Of a pod with one device; NULL: there is no one name. */
+/* The name for a pod with one device; NULL for other pods. */
 static const char *name_vgpu(const struct cpod *pod, char name[static SPEC_LABEL])
 {
 	for (uint32_t i = 0; i < pod->given.n; i++)

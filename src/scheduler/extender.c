@@ -18,9 +18,9 @@
 #include "kube/json.h"
 #include "scheduler/decide.h"
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
-/* Of that name, in whatever case; NULL also where it is null. */
+/* Finds the member in any case of letters; NULL also for a null value. */
 static json_t *member(const json_t *object, const char *name)
 {
 	json_t *found = json_object_get(object, name), *value;
@@ -37,7 +37,7 @@ static const char *text(const json_t *object, const char *name)
 	return json_string_value(member(object, name));
 }
 
-/* A sentence that may name what users have written, and was cut wherever it was too long. */
+/* Makes a JSON string from a sentence that may contain user text cut within a character. */
 static json_t *sentence(const char *said)
 {
 	json_t *whole = json_string(said);
@@ -51,11 +51,11 @@ static json_t *sentence(const char *said)
 	return json_stringn(plain, n);
 }
 
-/* The nodes of a question, which borrow from it. */
+/* The nodes of a request, borrowed from it. */
 struct sites {
 	struct decide_site *v;
 	uint32_t n;
-	struct cpod **left; /* of all */
+	struct cpod **left; /* victims of all nodes */
 };
 
 static void sites_done(struct sites *sites)
@@ -80,7 +80,7 @@ static const char *node_name(const json_t *node)
 				    : kube_json_text_at(node, "metadata", "name", NULL);
 }
 
-/* Names, or objects; the one list of both that is there. NULL: neither is a list. */
+/* Returns the list of names or of objects, whichever is present; NULL if neither is a list. */
 static json_t *nodes_of(const json_t *args)
 {
 	json_t *names = member(args, "NodeNames");
@@ -164,7 +164,7 @@ static json_t *format_filter(const json_t *args, const struct sites *sites)
 			json_array_append(fit, json_array_get(nodes_of(args), i));
 		else
 			json_object_set_new(failed, site->node, sentence(site->why));
-		/* Releases that know of this one let it count before the other. */
+		/* Releases with this field give it precedence over FailedNodes. */
 		if (!site->is_fit && !site->may_help)
 			json_object_set_new(final, site->node, sentence(site->why));
 	}
@@ -184,7 +184,7 @@ static int filter(
 
 	if (r < 0)
 		return r;
-	/* It is asked anew: what was kept for it is free. */
+	/* A repeated question releases the earlier reservation. */
 	if (cpod_state(pod) == CPOD_OFFERED)
 		cluster_forget(sched_cluster(s), pod);
 	r = look(s, pod, &sites, err);
@@ -218,7 +218,7 @@ static int prioritize(struct cpod *pod, const json_t *args, json_t **ret, struct
 
 /* ---- preempt ---- */
 
-/* Victims as objects, or by their uids alone; NULL: there are none of either. */
+/* Victims as objects or as UIDs; NULL if there are none. */
 static json_t *victims_of(const json_t *args)
 {
 	json_t *by_uid = member(args, "NodeNameToMetaVictims");
@@ -233,7 +233,7 @@ static const char *victim_uid(const json_t *victim)
 	return uid ? uid : text(member(victim, "metadata"), "uid");
 }
 
-/* Those of one node, from `at` of the list on; how many of them are known here. */
+/* Appends the node's known victims at `at` and returns their number. */
 static uint32_t find_victims(
 	struct cluster *c, const char *node, const json_t *pods, struct cpod **at)
 {
@@ -330,7 +330,7 @@ int extender_answer(struct sched *s, enum extender_verb verb, const json_t *args
 
 /* ---- bind ---- */
 
-/* 1: it is there already. */
+/* Returns 1 if the pod is already bound to the node. */
 static int check_free(const struct cpod *pod, const char *node, struct error *err)
 {
 	switch (cpod_state(pod)) {
@@ -349,7 +349,7 @@ static int check_free(const struct cpod *pod, const char *node, struct error *er
 	}
 }
 
-/* Kept for it there; what is kept elsewhere is given back. */
+/* Reserves the node for the pod, and releases a reservation on another node. */
 static int keep(struct sched *s, struct cpod *pod, const char *node, struct error *err)
 {
 	struct decide_site site = {.node = node, .is_fit = true};

@@ -33,7 +33,7 @@ static uint64_t number_at(const json_t *json, const char *key, uint64_t most)
 	return n < 0 ? 0 : MIN((uint64_t)n, most);
 }
 
-/* As it stands there, no longer than a sentence bears. */
+/* A value as text, cut to the length of a message. */
 struct shown {
 	char s[72];
 };
@@ -49,7 +49,7 @@ static struct shown show(const json_t *object, const char *key)
 	return shown;
 }
 
-/* Of what is left out the first is told. */
+/* Keeps the first fault of an item that is left out. */
 static int left_out(
 	int before, int now, const char *list, size_t i, const struct error *why, struct error *err)
 {
@@ -65,7 +65,7 @@ static bool is_shared(const json_t *device)
 	return !*owner || !strcmp(owner, "divvy") || !strcmp(owner, "pool");
 }
 
-/* NULL: it may be shared. */
+/* NULL: the device may be shared */
 static const char *why_closed(const json_t *gpu_node, const json_t *device)
 {
 	const char *owner = text_at(json_object_get(gpu_node, "status"), "owner");
@@ -101,14 +101,14 @@ static int read_device(const json_t *json, struct gpunode_device *ret, struct er
 		ret->memory_bytes > PLACE_DEVICE_BYTES_MAX)
 		return fail(err, EINVAL, "memoryBytes %s: 0 to %" PRIu64 " are possible",
 			show(json, "memoryBytes").s, PLACE_DEVICE_BYTES_MAX);
-	/* One that is longer than any is cut. */
+	/* A longer name is cut. */
 	snprintf(ret->model, sizeof(ret->model), "%s", *model ? model : "GPU");
 	ret->index = (uint32_t)number_at(json, "index", 1023);
 	ret->numa = (uint8_t)number_at(json, "numa", 255);
 	return 0;
 }
 
-/* Devices that are linked, also by way of others, get the same number. */
+/* Gives the same number to devices with direct or indirect links. */
 static void link_devices(const json_t *devices, struct gpunode *g)
 {
 	json_t *one, *link;
@@ -215,7 +215,7 @@ static int read_tenant(
 		text_at(json, "class"), class_name, SPEC_OPPORTUNISTIC + 1, SPEC_STANDARD);
 	c->mode = (enum spec_mode)word_of(
 		text_at(json, "mode"), mode_name, SPEC_MODE_REMOTE + 1, SPEC_MODE_LOCAL);
-	/* Who has a device alone has all of it, whatever is said. */
+	/* An exclusive tenant has the whole device, whatever the field says. */
 	if (c->mode == SPEC_MODE_EXCLUSIVE)
 		c->request = SPEC_SHARE_ONE;
 	return 0;
@@ -279,19 +279,19 @@ static int read_peer(const json_t *json, const struct gpunode *g, void *ret_peer
 	if (bits / 1000000 > PLACE_MBIT_MAX)
 		return fail(err, EINVAL, "bitsPerSecond %s: up to %u000000 are possible",
 			show(json, "bitsPerSecond").s, PLACE_MBIT_MAX);
-	/* A slow one is not one that nobody has measured. */
+	/* A slow path is at least 1 Mbit/s, because 0 means unmeasured. */
 	ret->mbit = bits ? (uint32_t)MAX(bits / 1000000, UINT64_C(1)) : 0;
 	return gpunode_find_peer(g, ret->name)
 		? fail(err, EINVAL, "name \"%.100s\": it is there twice", ret->name)
 		: 0;
 }
 
-/* What stands in a list of the status is read item by item, and left out where it is wrong. */
+/* A list of the status; faulty items are left out. */
 struct item_list {
 	const char *name;
 	bool is_of_network;
 	uint32_t max;
-	size_t size, items, n; /* of one; places in the struct gpunode */
+	size_t size, items, n; /* of one item; and offsets in struct gpunode */
 	int (*read)(const json_t *json, const struct gpunode *g, void *ret_item, struct error *err);
 };
 
@@ -335,7 +335,7 @@ static int read_items(
 	return result;
 }
 
-/* The first error; no memory is more than others. */
+/* Keeps the first error, but -ENOMEM replaces other errors. */
 static int add_result(int before, int now, const struct error *why, struct error *err)
 {
 	return now < 0 && (before == 0 || now == -ENOMEM) ? fail(err, -now, "%s", why->msg)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvy-scheduler: all of it is the service's. */
+/* The program divvy-scheduler; service.c does all its work. */
 #include "scheduler/service.h"
 
 static void on_signal(void *service, bool is_reload)

@@ -25,16 +25,17 @@ enum state { ACTIVE, BACKING_OFF, RESTING, OUT, N_STATES };
 
 struct entry {
 	UT_hash_handle hh;
-	struct entry *prev, *next; /* while resting, longest first */
+	struct entry *prev, *next; /* while RESTING, longest first */
 	struct pending_rank rank;
 	enum state state;
-	uint64_t until_ns; /* of the pause, which may be over; of the rest */
+	uint64_t until_ns; /* end of the back-off, which may be past, or end of the rest */
 	uint32_t tries;
-	uint32_t at_state, at_waiting; /* its places: in its state's heap, in its line's waiting */
-	bool has_failed;               /* it pauses, whatever happens */
-	bool is_doubted;               /* see pending_doubt_all() */
+	/* indexes: in its state's heap, and in its line's `waiting` */
+	uint32_t at_state, at_waiting;
+	bool has_failed; /* an event does not end its back-off */
+	bool is_doubted; /* see pending_doubt_all() */
 	struct pending_key key;
-	char name[]; /* the key's */
+	char name[]; /* name of the key */
 };
 
 HEAP_HEAD(active, struct entry *);
@@ -43,8 +44,8 @@ HEAP_HEAD(backing_off, struct entry *);
 
 struct line {
 	struct active active;
-	struct waiting waiting; /* those that back off or rest and may be tried before their time */
-	uint32_t n;             /* entries that stand in it, in whatever state */
+	struct waiting waiting; /* items that back off or rest and may be tried early */
+	uint32_t n;             /* items in any state */
 };
 
 struct pending {
@@ -173,7 +174,7 @@ void pending_free(struct pending *p)
 	free(p);
 }
 
-/* That line has room for one more, so that moving between states cannot fail. */
+/* Reserves space for one more item, so that a change of state cannot fail. */
 static int reserve(struct pending *p, uint32_t at)
 {
 	const size_t n = HASH_COUNT(p->entries[PENDING_POD]) +
@@ -195,7 +196,7 @@ static int reserve(struct pending *p, uint32_t at)
 	return backing_off_reserve(&p->backing_off, n);
 }
 
-/* Also from one line into another. */
+/* May move the item to another line. */
 static int set_rank(struct pending *p, struct entry *e, const struct pending_rank *rank)
 {
 	int r = rank->line == e->rank.line ? 0 : reserve(p, rank->line);
@@ -277,7 +278,9 @@ bool pending_has(const struct pending *p, struct pending_key key)
 	return find(p, key) != NULL;
 }
 
-/* The first of the lines with queues, or of line 0; NULL: nobody is active. */
+/*
+ * Returns the first item of the first line by queue order, or of line 0; NULL if no item is active.
+ */
 static struct entry *first_active(const struct pending *p)
 {
 	uint32_t best = 0;
@@ -309,7 +312,7 @@ const struct pending_key *pending_next(struct pending *p, uint64_t now_ns)
 	return &e->key;
 }
 
-/* Half of it at random, so that those who failed together part. */
+/* One half is random, so that items that failed together are retried apart. */
 static uint64_t pause_ns(struct pending *p, uint32_t tries)
 {
 	const uint64_t pause = MIN(
@@ -370,7 +373,7 @@ void pending_wake(struct pending *p, uint64_t now_ns)
 		set_state(p, p->resting, p->resting->until_ns <= now_ns ? ACTIVE : BACKING_OFF);
 }
 
-/* Of all lines by rank; NULL: nobody. */
+/* Returns the first item of all lines by rank, or NULL. */
 static struct entry *first_waiting(const struct pending *p)
 {
 	struct entry *first = NULL;

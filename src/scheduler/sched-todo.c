@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries own their texts and name their pod, so that nothing dangles when the pod is removed. One
- * thread.
+ * The list of pending actions. Entries own their texts and refer to pods by name, so they stay
+ * valid if a pod is removed. One thread.
  */
 #include "scheduler/sched-todo.h"
 
@@ -36,7 +36,7 @@ void todo_done(struct todo *todo)
 	*todo = (struct todo){0};
 }
 
-/* NULL without memory. */
+/* Returns NULL if memory is exhausted. */
 static struct todo_entry *add(struct todo *todo, enum sched_act act, const struct cpod *pod)
 {
 	_cleanup_free_ char *ns = str_dup(str_from(cpod_ns(pod)));
@@ -50,7 +50,7 @@ static struct todo_entry *add(struct todo *todo, enum sched_act act, const struc
 	return e;
 }
 
-/* is_whole: the last one has all its texts. */
+/* Removes the last entry unless all its texts were allocated. */
 static int added(struct todo *todo, bool is_whole)
 {
 	if (is_whole)

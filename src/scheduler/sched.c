@@ -19,8 +19,8 @@
 #include "kube/json.h"
 #include "scheduler/sched-todo.h"
 
-#define KEY_MAX 640u /* of a pod, "namespace/name", or of a gang, with the byte behind it */
-#define OFFERS_NS (UINT64_C(1) * 1000000000) /* how often those are looked through */
+#define KEY_MAX 640u /* "namespace/name" of a pod, or the name of a gang, with the terminating 0 */
+#define OFFERS_NS (UINT64_C(1) * 1000000000) /* interval of the checks for expired reservations */
 
 struct sched {
 	struct cluster *cluster;
@@ -29,13 +29,13 @@ struct sched {
 	uint64_t now_ns, offers_seen_ns;
 	struct todo todo;
 	struct buf why;
-	struct decide_outcome outcome; /* of the decision under way */
-	struct decide_victims victims; /* of the decision under way */
-	bool has_wishes;               /* or who has begun to run */
-	uint64_t epoch;                /* with which it leads */
-	bool has_denied;               /* some wish, as far as is known */
-	bool has_room;                 /* somebody has left since those were looked at */
-	bool has_news;                 /* those who hold their place are to be looked at */
+	struct decide_outcome outcome; /* of the current decision */
+	struct decide_victims victims; /* of the current decision */
+	bool has_wishes;               /* a pod may have a resize request or has begun to run */
+	uint64_t epoch;                /* epoch of its Lease */
+	bool has_denied;               /* a resize request may have been denied */
+	bool has_room;                 /* capacity was freed since denied requests were tried */
+	bool has_news;                 /* nominated pods need a check */
 	struct sched_counts counts;
 };
 
@@ -88,7 +88,7 @@ struct cluster *sched_cluster(struct sched *s)
 	return s->cluster;
 }
 
-/* Whoever asked for a place and does not come for it. */
+/* Releases reservations of extender pods whose bind call did not come. */
 static void take_back_offers(struct sched *s)
 {
 	struct cpod *pod = NULL;
@@ -127,7 +127,7 @@ void sched_lead(struct sched *s, uint64_t epoch)
 	}
 }
 
-/* ---- who waits ---- */
+/* ---- queue items ---- */
 
 /* The queue item that the pod belongs to. Valid until the pod changes. */
 static struct pending_key key_of(const struct cpod *pod)
@@ -137,7 +137,7 @@ static struct pending_key key_of(const struct cpod *pod)
 	return (struct pending_key){PENDING_POD, cpod_key(pod)};
 }
 
-/* The same, valid until `name` ends. */
+/* The same, with the name copied to `name`. */
 static struct pending_key copy_key(const struct cpod *pod, char name[static KEY_MAX])
 {
 	const struct pending_key key = key_of(pod);
@@ -159,7 +159,7 @@ static int add_item(struct sched *s, const struct cpod *pod)
 	return pending_add(s->pending, key_of(pod), &rank);
 }
 
-/* A group waits while one of its members does. */
+/* A group stays in the queue while one of its members waits. */
 static void drop_item(struct sched *s, struct pending_key key)
 {
 	_cleanup_free_ struct cpod **members = NULL;
@@ -178,7 +178,7 @@ static void drop_item(struct sched *s, struct pending_key key)
 	pending_remove(s->pending, key);
 }
 
-/* What of a waiting pod may change that matters to where it goes. */
+/* Returns whether a field of the waiting pod has changed that can affect its place. */
 static bool is_other_wish(const json_t *was, const json_t *now)
 {
 	static const char *const fields[] = {"annotations", "labels"};
@@ -253,11 +253,12 @@ int sched_remove(struct sched *s, int kind, const char *ns, const char *name)
 	return r;
 }
 
-/* ---- what is to be done ---- */
+/* ---- actions ---- */
 
 /*
- * As kube-scheduler: an autoscaler adds no node for a pod whose Binding is refused. After the pause
- * the pod may lack a device, whatever was refused before.
+ * Like kube-scheduler: for the reason SchedulerError an autoscaler adds no node while the Binding
+ * is refused. After the pause the reason is Unschedulable again, because the pod may then lack a
+ * device.
  */
 static int push_tell(struct sched *s, const struct cpod *pod, struct str text)
 {
@@ -266,7 +267,7 @@ static int push_tell(struct sched *s, const struct cpod *pod, struct str text)
 		text);
 }
 
-/* The victims of the last decision are evicted for the pod. */
+/* Evicts the victims of the last decision. */
 static int push_evictions(struct sched *s, const struct cpod *pod)
 {
 	int r = 0;
@@ -282,7 +283,7 @@ static int push_evictions(struct sched *s, const struct cpod *pod)
 	return r;
 }
 
-/* Until something happens, or until it takes back what it has asked back. */
+/* The item rests until an event, or until it can reclaim the devices that it asked back. */
 static void rest(struct sched *s, struct pending_key key, uint64_t reclaim_at_ns)
 {
 	if (reclaim_at_ns)
@@ -329,15 +330,15 @@ static int try_pod(struct sched *s, struct pending_key key, struct cpod *pod, st
 /* ---- groups ---- */
 
 struct gang {
-	struct cpod **member; /* who waits first, in the order of their turn */
+	struct cpod **member; /* pending members first, in queue order */
 	uint32_t n, n_waiting, n_running;
 	uint32_t least, size;
 	bool is_holding;
 };
 
 /*
- * Whom another scheduler places may wait for ours there: nobody here waits for him; nor for who has
- * done his part.
+ * Members of another scheduler may wait for ours, so ours do not wait for them. Members that have
+ * completed need no wait either.
  */
 static bool is_running(const struct cpod *pod)
 {
@@ -371,7 +372,7 @@ static int gang_init(struct sched *s, const char *group, struct gang *g)
 		g->n_waiting += cpod_state(g->member[i]) == CPOD_PENDING;
 		g->n_running += is_running(g->member[i]);
 		g->is_holding |= cpod_state(g->member[i]) == CPOD_HOLDING;
-		/* Where they differ, the one that asks for most is right. */
+		/* If members differ, the largest number counts. */
 		g->least = MAX(g->least, asked->group_least);
 		g->size = MAX(g->size, asked->group_size);
 	}
@@ -387,7 +388,10 @@ static int tell_all(struct sched *s, const struct gang *g, struct str text)
 	return r;
 }
 
-/* 1: one of those that have a place has to wait for somebody to leave it, also for others. */
+/*
+ * Returns 1 if a placed member waits for a terminating pod on its place, whichever pod that leaves
+ * for.
+ */
 static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
 {
 	enum decision decision = DECIDE_BIND;
@@ -401,7 +405,10 @@ static int has_to_wait(struct sched *s, const struct gang *g, struct error *err)
 	return r < 0 ? r : decision != DECIDE_BIND;
 }
 
-/* Who has a place begins, or while one of them has to wait they all do; why: the others do not. */
+/*
+ * Binds the placed members, or nominates all of them if one has to wait. `why` explains the members
+ * without a place.
+ */
 static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, const struct buf *why,
 	struct error *err)
 {
@@ -425,7 +432,7 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 	return r == 0 && s->victims.n ? push_evictions(s, g->member[0]) : r;
 }
 
-/* As many as have a place, at least the threshold with those who run; or none. */
+/* Places as many members as fit, if these and the running ones reach the threshold; else none. */
 static int gather(struct sched *s, struct pending_key key, struct gang *g, struct error *err)
 {
 	_cleanup_buf_ struct buf first = BUF_INIT(DECIDE_WHY_MAX);
@@ -442,7 +449,7 @@ static int gather(struct sched *s, struct pending_key key, struct gang *g, struc
 		decision = s->outcome.decision;
 		s->counts.n_decisions++;
 		if (r == 0 && decision == DECIDE_CLAIM) {
-			/* Volumes first; the group is tried again when they are there. */
+			/* The volumes come first; the group is tried again when they exist. */
 			r = todo_push_claims(&s->todo, g->member[i], &s->outcome.claims);
 			continue;
 		}
@@ -460,7 +467,7 @@ static int gather(struct sched *s, struct pending_key key, struct gang *g, struc
 	else
 		decide_cancel(s->cluster, &s->victims, g->member, g->n_waiting);
 	if (r < 0 || !is_enough) {
-		/* That is as it was before: nothing that could help anybody. */
+		/* Everything is as before, so no waiting pod benefits. */
 		cluster_take_news(s->cluster);
 		s->counts.n_nowhere++;
 		if (r < 0) {
@@ -510,9 +517,9 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 			       str_from(text));
 }
 
-/* ---- who holds a place that others are leaving ---- */
+/* ---- nominated pods ---- */
 
-/* Nobody who was told to leave does so for nobody. */
+/* Without a nominated pod no eviction has a purpose, so all victims stay. */
 static int spare_all(struct sched *s)
 {
 	struct cpod *pod = NULL;
@@ -526,7 +533,7 @@ static int spare_all(struct sched *s)
 	return r;
 }
 
-/* is_late: others did not leave in time; else its group is no longer there. */
+/* is_late: the victims did not leave in time; otherwise the group is too small now. */
 static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 {
 	int r = 0;
@@ -542,7 +549,7 @@ static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 	return r;
 }
 
-/* Of those who hold places for the group, with those who run, there are still enough. */
+/* Returns whether nominated and running members still reach the threshold. */
 static bool is_enough(const struct gang *g)
 {
 	uint32_t n = g->n_running;
@@ -552,7 +559,7 @@ static bool is_enough(const struct gang *g)
 	return n >= g->least;
 }
 
-/* All of a group, or the pod alone. */
+/* Checks a nominated pod, or all nominated pods of its group together. */
 static int look_at_held(struct sched *s, struct cpod *pod, struct error *err)
 {
 	struct cpod *alone[1] = {pod};
@@ -615,7 +622,7 @@ static int look_at_all_held(struct sched *s, struct error *err)
 	return r < 0 ? r : spare_all(s);
 }
 
-/* ---- live changes, and what begins to run ---- */
+/* ---- resize requests and started pods ---- */
 
 static int look_at_wishes(struct sched *s, struct error *err)
 {
@@ -649,7 +656,7 @@ static int look_at_wishes(struct sched *s, struct error *err)
 	return r;
 }
 
-/* What was refused for want of room may be granted where somebody has left. */
+/* Tries denied requests again after capacity was freed. */
 static bool renew_wishes(struct sched *s)
 {
 	struct cpod *pod = NULL;
@@ -665,7 +672,7 @@ static bool renew_wishes(struct sched *s)
 	return s->has_wishes;
 }
 
-/* ---- one after the other ---- */
+/* ---- one item after another ---- */
 
 static int try_item(struct sched *s, struct pending_key key, struct error *err)
 {
@@ -681,7 +688,10 @@ static int try_item(struct sched *s, struct pending_key key, struct error *err)
 	return try_pod(s, key, pod, err);
 }
 
-/* Queues have other numbers, and groups other names: also of those who are bound just now. */
+/*
+ * The numbers of queues and the names of groups have changed, even for pods with a Binding in
+ * flight.
+ */
 static int rank_all(struct sched *s)
 {
 	struct cpod *pod = NULL;
@@ -734,7 +744,7 @@ static int think(struct sched *s, struct error *err)
 		s->pending, MIN(n_opened, UINT32_MAX / PENDING_OPENED_MAX) * PENDING_OPENED_MAX);
 	s->has_room |= has_news || n_opened;
 	key = pending_next(s->pending, s->now_ns);
-	/* Who waits goes before who wants more. */
+	/* Waiting pods have precedence over resize requests. */
 	if (!key)
 		return renew_wishes(s) ? 0 : 1;
 	return try_item(s, *key, err);
@@ -758,7 +768,7 @@ uint64_t sched_deadline(const struct sched *s)
 	return todo_is_empty(&s->todo) ? pending_deadline(s->pending) : 0;
 }
 
-/* It pauses, longer after each Binding that failed; its group with it. */
+/* The item, with its group, backs off longer after each failed Binding. */
 static void put_back_failed(struct sched *s, const struct cpod *pod)
 {
 	const struct pending_key key = key_of(pod);
@@ -791,7 +801,7 @@ void sched_refused(
 	if (!pod || strcmp(cpod_uid(pod), uid) || cpod_state(pod) != CPOD_ASSUMED)
 		return;
 	s->counts.n_bind_failures++;
-	/* Without memory for a sentence the place is free all the same. */
+	/* Without memory for the sentence the place is released all the same. */
 	(void)cluster_refuse(s->cluster, pod, why);
 	if (!cpod_is_ours(pod))
 		return;
@@ -808,7 +818,7 @@ void sched_stand_down(struct sched *s)
 	struct sched_action action;
 	struct cpod *pod = NULL;
 
-	/* Decided, and not sent. */
+	/* Decisions that were not sent are cancelled. */
 	while (todo_next(&s->todo, s->cluster, &action))
 		if (action.act == SCHED_BIND)
 			sched_bound(s, cpod_ns(action.pod), cpod_name(action.pod),

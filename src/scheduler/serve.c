@@ -13,7 +13,7 @@
 
 #define TEXT_MAX (1u << 20)
 
-/* What the metrics are read from. */
+/* Values for the metrics. */
 struct sample {
 	struct sched_counts sched;
 	struct kube_client_counts client;

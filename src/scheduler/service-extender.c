@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kube-scheduler asks: see extender.h. A pod that the watch has yet to bring is waited for. */
+/*
+ * Answers kube-scheduler's questions: see extender.h. A question about a pod that the watch has not
+ * delivered yet waits.
+ */
 #include "scheduler/service-internal.h"
 
 #include <errno.h>
@@ -9,7 +12,10 @@
 
 #include "scheduler/extender.h"
 
-/* Less than kube-scheduler waits by default (httpTimeout: 5 s): it places nothing meanwhile. */
+/*
+ * Shorter than kube-scheduler's default timeout (httpTimeout: 5 s), because it places no pod
+ * meanwhile.
+ */
 #define PATIENCE_NS (UINT64_C(2) * 1000000000)
 
 struct question {
@@ -31,7 +37,10 @@ static void answer_json(struct http_request *request, json_t *answer)
 		http_answer(request, 503, HTTP_TEXT, STR("out of memory\n"));
 }
 
-/* In words where the protocol has room for them. The next request may find who leads by now. */
+/*
+ * Refuses in the protocol's own form if it has a field for errors. The closed connection lets the
+ * next request reach the new leader.
+ */
 static void refuse(struct http_request *request, enum extender_verb verb, const char *sentence)
 {
 	json_t *answer = extender_refusal(verb, sentence);
@@ -85,7 +94,7 @@ static int answer_it(struct service *s, struct question *q, struct error *err)
 	return r;
 }
 
-/* true: it is answered, and gone. */
+/* Returns true if the question is answered and freed. */
 static bool try_question(struct service *s, struct question *q)
 {
 	const uint64_t took_ns = clock_since_ns(clock_now_ns(), q->since_ns);
@@ -100,7 +109,7 @@ static bool try_question(struct service *s, struct question *q)
 	}
 	prom_observe(&s->answer_time, clock_since_ns(clock_now_ns(), q->since_ns));
 	question_free(s, q);
-	/* What was kept or given back may be somebody else's matter. */
+	/* A new or released reservation can affect other pods. */
 	service_wake(s);
 	return true;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The condition of pods that cannot be placed, and its Event. An API server takes a patch of a pod
- * apart with all its managed fields: milliseconds for most, seconds for one with tens of thousands
- * of keys. So a pod has one patch under way at a time, what it is to be told meanwhile is sent
- * behind that, the last only, and after one that took long, or failed, there is a pause.
+ * Writes the condition of pods without a place, and its Event. The API server parses all managed
+ * fields of a pod for each patch. That takes milliseconds for most pods, but seconds for a pod with
+ * tens of thousands of keys. So a pod has one patch in flight at a time. Of the sentences that come
+ * meanwhile, only the last follows. A slow or failed patch is followed by a pause.
  */
 #include "scheduler/service-internal.h"
 
@@ -16,7 +16,7 @@
 #include "kube/time.h"
 
 #define SLOW_NS (NSEC_PER_SEC / 10)
-#define SLOW_TIMES 16u /* a pause is so many times as long as what went before it */
+#define SLOW_TIMES 16u /* pause as a multiple of the patch's duration */
 #define FAILED_NS NSEC_PER_SEC
 #define FAILED_TWICE_MAX 6u
 #define PAUSE_MAX_NS (600 * NSEC_PER_SEC)
@@ -25,13 +25,13 @@ struct telling {
 	UT_hash_handle hh;
 	struct service *service;
 	char *ns, *name, *uid;
-	struct kube_call *call; /* NULL: none is under way */
+	struct kube_call *call; /* NULL: no patch in flight */
 	uint64_t began_ns, not_before_ns;
-	uint32_t n_failed;  /* in a row */
-	char *sentence;     /* to be told next; NULL: nothing */
-	enum reason reason; /* of that */
-	bool is_nominated;  /* and with the node that it waits for */
-	bool has_nominated; /* the last patch did so */
+	uint32_t n_failed;  /* consecutive failures */
+	char *sentence;     /* next sentence; NULL: none */
+	enum reason reason; /* of the sentence */
+	bool is_nominated;  /* the sentence comes with the node of the nomination */
+	bool has_nominated; /* the last patch had a nomination */
 };
 
 static void telling_free(struct telling *t)
@@ -116,7 +116,7 @@ static int send(struct telling *t, const struct cpod *pod)
 		.done = on_told,
 		.data = t,
 		.ret_call = &t->call};
-	/* One from before that has come to nothing would keep others off the node. */
+	/* An old nomination without effect would keep other pods off the node. */
 	_cleanup_json_ json_t *patch = json_pack("{s:{ss}, s:{s:[{ss, ss, ss, ss, ss, sn}], ss?}}",
 		"metadata", "uid", t->uid, "status", "conditions", "type", "PodScheduled", "status",
 		"False", "reason", reason_name(t->reason), "message", t->sentence,
@@ -133,21 +133,24 @@ static int send(struct telling *t, const struct cpod *pod)
 	return 0;
 }
 
-/* It says so already, and names no node that the pod would have to give up. */
+/* The pod has this condition already, and no nomination to remove. */
 static bool is_said(const struct cpod *pod, enum reason reason, const char *sentence)
 {
 	return cpod_is_told(pod, reason, sentence) &&
 		!kube_json_text_at(cpod_json(pod), "status", "nominatedNodeName", NULL);
 }
 
-/* Whether there is something to tell it, still: it may have a node by now, or have been told. */
+/*
+ * Returns whether the sentence is still needed: the pod may have a node or the same condition by
+ * now.
+ */
 static bool is_due(const struct telling *t, const struct cpod *pod)
 {
 	return t->sentence && pod && cpod_json(pod) && service_may_write(t->service) &&
 		(t->is_nominated || t->has_nominated || !is_said(pod, t->reason, t->sentence));
 }
 
-/* Frees it where there is nothing left to remember. */
+/* Frees `t` if nothing is left to remember. */
 static void send_next(struct telling *t)
 {
 	const struct cpod *pod = cluster_pod(sched_cluster(t->service->sched), t->ns, t->name);
@@ -156,7 +159,7 @@ static void send_next(struct telling *t)
 	if (t->call)
 		return;
 	if (pod && strcmp(cpod_uid(pod), t->uid) != 0)
-		pod = NULL; /* another one of the same name */
+		pod = NULL; /* another pod with this name */
 	if (is_due(t, pod)) {
 		if (now_ns < t->not_before_ns)
 			return;
@@ -178,7 +181,7 @@ static void say_unschedulable(struct service *s, const struct cpod *pod, enum re
 	char *copy = t ? str_dup(str_from(sentence)) : NULL;
 
 	if (!copy)
-		return; /* it is tried again when something changes */
+		return; /* the next change tries again */
 	free(t->sentence);
 	t->sentence = copy;
 	t->reason = reason;
@@ -192,7 +195,7 @@ void service_tell(
 	struct telling *t;
 
 	HASH_FIND_STR(s->tellings, cpod_uid(pod), t);
-	/* What is under way may say something else. */
+	/* A patch in flight may say something else. */
 	if (t || !is_said(pod, reason, sentence))
 		say_unschedulable(s, pod, reason, sentence, false);
 }

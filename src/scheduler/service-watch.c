@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is watched, and into the scheduler with it. */
+/* Watches the API server's objects and passes them to the scheduler. */
 #include "scheduler/service-internal.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 
-/* The object while the cache tells of it; the scheduler keeps what it needs in its own form. */
+/* Holds the object during the cache's callback; the scheduler keeps its own form. */
 struct box {
 	json_t *json;
 };

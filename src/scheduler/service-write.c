@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written: Bindings, conditions, Events; why pods wait is written by service-tell.c. */
+/* Writes Bindings, conditions and Events. service-tell.c writes why pods wait. */
 #include "scheduler/service-internal.h"
 
 #include <errno.h>
@@ -37,7 +37,10 @@ static struct flight *take_off(struct service *s, const struct cpod *pod)
 	return begin(s, cpod_ns(pod), cpod_name(pod), cpod_uid(pod));
 }
 
-/* A process that was stopped goes on where it was: whoever leads by now has decided otherwise. */
+/*
+ * A process that was stopped continues with old decisions, while another leader has decided
+ * differently.
+ */
 static bool may_send(void *data)
 {
 	const struct flight *f = data;
@@ -94,7 +97,7 @@ static void say_scheduled(struct service *s, const struct cpod *pod)
 	service_event(s, pod, REASON_SCHEDULED, buf_text(&text));
 }
 
-/* why: it was not done. */
+/* why: reason of a failure */
 static void settle(struct flight *f, bool is_done, const char *why)
 {
 	struct service *s = f->service;
@@ -130,19 +133,22 @@ static void on_read(void *data, const struct kube_answer *answer)
 			"the API server has not said whether it was bound, and it is not");
 		return;
 	}
-	/* Not known is not free: the watch will tell, or whoever is asked next. */
+	/*
+	 * An unknown result does not free the place; the watch or the next question clears it up.
+	 * Only -ENOENT means that the pod is gone.
+	 */
 	settle(f, answer->result != -ENOENT, answer->error.msg);
 }
 
-/* Whether the server may have done it although it did not say so. */
+/* Returns whether the server may have bound the pod without saying so. */
 static bool is_unclear(const struct kube_answer *answer)
 {
 	return answer->result != -ECANCELED && (!answer->status.http || answer->status.http >= 500);
 }
 
 /*
- * Only a refusal counts: any other failure is a failed bind, without a pause for preemption. Where
- * the pod has changed or has gone, the watch says so.
+ * Only a refusal leads to a pause of preemption; other failures are failed Bindings. If the pod has
+ * changed or is gone, the watch reports it.
  */
 static void note_refusal(struct flight *f, const struct kube_answer *answer)
 {
@@ -215,7 +221,7 @@ static void on_patched(void *data, const struct kube_answer *answer)
 	struct flight *f = data;
 
 	f->call = NULL;
-	/* -EAGAIN: a disruption budget stands against it, now. */
+	/* -EAGAIN: a disruption budget refuses the eviction now. */
 	if (answer->result < 0 && answer->result != -ENOENT && answer->result != -EAGAIN)
 		log_warn("pod %s/%s: %s", f->ns, f->name, answer->error.msg);
 	land(f);
@@ -262,7 +268,7 @@ void service_claim(struct service *s, const struct cpod *pod, const struct decid
 		claim_one(s, pod, claims->name[i], patch);
 }
 
-/* ---- live changes ---- */
+/* ---- resize requests ---- */
 
 void service_grant(struct service *s, const struct cpod *pod, bool is_granted, const char *sentence)
 {
@@ -308,7 +314,7 @@ void service_adopt(struct service *s, const struct cpod *pod)
 		patch_annotations(s, pod, annotations);
 }
 
-/* ---- who has to leave ---- */
+/* ---- evictions ---- */
 
 void service_evict(struct service *s, const struct cpod *pod, enum reason reason,
 	const struct sched_preemptor *preemptor)
@@ -332,7 +338,7 @@ void service_evict(struct service *s, const struct cpod *pod, enum reason reason
 		land(f);
 		return;
 	}
-	/* Of an eviction that is sent again an Event has told already. */
+	/* The Event of a repeated eviction exists already. */
 	if (!preemptor)
 		return;
 	buf_add_text(&text, "leaves for ");

@@ -20,9 +20,9 @@
 #include "scheduler/service-internal.h"
 
 #define TICK_NS (UINT64_C(1) * 1000000000)
-#define RAISE_NS (UINT64_C(60) * 1000000000) /* not more often, whatever a node says */
+#define RAISE_NS (UINT64_C(60) * 1000000000) /* shortest interval of two raises */
 #define REPORT_NS (UINT64_C(10) * 1000000000)
-#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while definitions are missing */
+#define REFRESH_NS (UINT64_C(10) * 1000000000) /* while object types are missing */
 
 static void carry_out(struct service *s, const struct sched_action *a)
 {
@@ -41,8 +41,8 @@ static void carry_out(struct service *s, const struct sched_action *a)
 }
 
 /*
- * The Lease may be a new one, after divvy has been installed again, and nodes have seen later
- * epochs than it begins with: what is decided by that would be refused.
+ * After a new installation the Lease is new, but nodes may have seen later epochs. They would
+ * refuse decisions of an earlier epoch.
  */
 static bool must_raise_epoch(struct service *s)
 {
@@ -152,7 +152,7 @@ static void on_discovered(void *data, int r, const struct error *err)
 	service_watch(s);
 }
 
-/* Its answer says which release's rules hold; without it nothing begins. */
+/* The answer selects the release's rules; the service starts after it. */
 static void ask_version(struct service *s);
 
 static void begin(struct service *s, unsigned minor)
@@ -213,7 +213,7 @@ static void ask_version(struct service *s)
 	}
 }
 
-/* Two of one name would take each other's Lease for their own. */
+/* Two instances with the same name would both take the Lease for theirs. */
 static void name_instance(struct service *s)
 {
 	const char *pod = getenv("POD_NAME");
@@ -269,7 +269,7 @@ int service_new(
 
 void service_leave(struct service *s)
 {
-	/* What is under way is given a moment, and so is the Lease. */
+	/* Give calls in flight and the Lease a moment. */
 	s->is_leading = false;
 	if (s->lease)
 		kube_lease_release(s->lease);

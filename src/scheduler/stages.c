@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 
-/* Which of its devices it is; s->n: none. */
+/* Index of the device in the stage; s->n if absent. */
 static uint32_t index_of(const struct stage *s, const char *uuid)
 {
 	uint32_t i = 0;
@@ -29,7 +29,7 @@ uint64_t stage_kept_on(const struct stage *stage, const char *uuid)
 	return i < stage->n ? stage->kept_bytes[i] : 0;
 }
 
-/* The first that stays on the device, or the first of those that do not. */
+/* First main container or sidecar on the device, or else the first init container. */
 static struct stage *host_of(struct stage *stage, uint32_t n, const char *uuid)
 {
 	struct stage *host = NULL;
@@ -47,7 +47,7 @@ static struct stage *host_of(struct stage *stage, uint32_t n, const char *uuid)
 	return host;
 }
 
-/* What has to be kept of the device beyond what is kept by now. */
+/* Amount that must be kept on the device beyond the present amounts. */
 static void find_lack(const struct stage *stage, uint32_t n, const char *uuid, uint32_t *ret_share,
 	uint64_t *ret_bytes)
 {
@@ -72,7 +72,7 @@ static void find_lack(const struct stage *stage, uint32_t n, const char *uuid, u
 	*ret_bytes = most - MIN(most, manifest_sum_value(&kept_bytes));
 }
 
-/* Of those devices that only init containers are on, or of the others. */
+/* Settles the devices that only init containers use, or the other devices. */
 static void settle_devices(struct stage *stage, uint32_t n, bool is_of_init)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -101,7 +101,10 @@ void stages_settle(struct stage *stage, uint32_t n)
 		for (uint32_t k = 0; k < s->n; k++)
 			s->kept_bytes[k] = s->has_room ? 0 : s->bytes[k];
 	}
-	/* Who has devices to itself anyhow has as much of the others. */
+	/*
+	 * A host has the same share on all its devices, so devices with only init containers come
+	 * first.
+	 */
 	settle_devices(stage, n, true);
 	settle_devices(stage, n, false);
 }

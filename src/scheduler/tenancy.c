@@ -17,7 +17,7 @@
 #include "kube/json.h"
 #include "manifest/manifest-json.h"
 
-/* The result borrows from the manifest, and that from the JSON. */
+/* The result borrows from the manifest, and the manifest from the JSON. */
 static int translate(const json_t *json, const char *dialects, struct manifest_json *ret_manifest,
 	struct dialect_result *ret, struct error *err)
 {
@@ -35,9 +35,12 @@ static int translate(const json_t *json, const char *dialects, struct manifest_j
 	return dialect_translate(&ret_manifest->pod, &config, ret, err);
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
-/* Wherever the one may be, the other may be before or after it, and the larger of both is known. */
+/*
+ * The guest can use the host's devices before or after it. The combined request is the larger of
+ * both values.
+ */
 static bool can_host(const struct spec *host, const struct spec *guest)
 {
 	return host->count >= guest->count && host->mode == guest->mode &&
@@ -48,7 +51,10 @@ static bool can_host(const struct spec *host, const struct spec *guest)
 		!strcmp(host->exclusion, guest->exclusion);
 }
 
-/* One that starts when it has gone, or an init container before it. */
+/*
+ * Returns a container that starts when the guest has ended, or an earlier init container; otherwise
+ * the guest itself.
+ */
 static uint32_t host_of(const struct tenancy *t, uint32_t guest)
 {
 	if (t->v[guest].kind != MANIFEST_INIT)
@@ -111,7 +117,7 @@ void tenancy_done(struct tenancy *tenancy)
 	*tenancy = (struct tenancy){0};
 }
 
-/* ---- what is given ---- */
+/* ---- assigned keys ---- */
 
 static int put(void *data, enum dialect_where where, uint32_t container, const char *key,
 	const char *value)
@@ -132,7 +138,7 @@ int tenancy_write_back(const json_t *json, const char *dialects, const struct di
 }
 
 struct running {
-	const json_t *had; /* annotations */
+	const json_t *had; /* old annotations */
 	json_t *get;
 };
 
