@@ -22,7 +22,7 @@ bool place_is_apart(const struct place *place, const struct place_spec *spec)
 			(rule && rule->n_devices[ROLE_PREFERRED]));
 }
 
-/* A tag's label is never 0, which is that of who has none. */
+/* A tag's label is never 0, the value of a spec without a label. */
 uint32_t place_meets(const struct place *place, const struct place_spec *spec, uint32_t device)
 {
 	const struct device *d = &place->devices[device];

@@ -16,15 +16,21 @@
 #include "base/cleanup.h"
 #include "place/place-internal.h"
 
-/* A column is given up when it was not asked for while that many times its nodes have changed. */
+/* A column is dropped if it was not requested while this many times its nodes changed. */
 #define IDLE_ROUNDS 4u
-#define GUESSES_MIN 64u /* bounds of so few classes are asked for at once */
-/* Distinct shares with columns of their own; if there are more, neighbours have one together. */
+#define GUESSES_MIN 64u /* fewer classes than this get exact bounds at once */
+/*
+ * Most distinct shares with columns of their own; beyond that, neighbouring shares have a column
+ * together.
+ */
 #define SHARES_MOST 128u
-#define IDLE_SHARES_MOST 32u /* of devices that nobody is on */
-#define NEAR_SHARES 10u      /* of those; up to PLACE_CLASS_SHARES where it matters little */
+#define IDLE_SHARES_MOST 32u /* for idle devices */
+/* shares in a common column; PLACE_CLASS_SHARES if the share matters little */
+#define NEAR_SHARES 10u
 
-/* What a node has for classes, by shape: more than which share is not open on as many devices. */
+/*
+ * Free capacity of a node by shape: classes with at least this share do not fit on as many devices.
+ */
 struct open {
 	uint16_t above[COLUMN_UNBUILT + 1];
 };
@@ -32,13 +38,13 @@ struct open {
 struct place_bounds {
 	struct place *place;
 	struct pool pool[N_POOLS];
-	uint8_t *pool_of; /* by node; N_POOLS: in none yet */
+	uint8_t *pool_of; /* by node; N_POOLS: in no pool yet */
 	uint32_t *row_of;
-	bool *is_changed;  /* by node, as the next */
-	struct open *open; /* as its columns have it */
+	bool *is_changed;  /* by node, like the next field */
+	struct open *open; /* as the columns have it */
 	uint32_t n_nodes;
 
-	uint64_t shares[16]; /* bits: those that were asked for */
+	uint64_t shares[16]; /* bits of the requested shares */
 	uint32_t n_shares;
 };
 
@@ -96,7 +102,7 @@ static void note_change(struct place_bounds *b, struct pool *g, uint32_t row)
 	g->changed[g->n_changed++] = row;
 }
 
-/* Nodes have other places: nothing that was seen of it holds any more. */
+/* Nodes have other rows now, so the table is outdated. */
 static void pool_forget(struct place_bounds *b, struct pool *g)
 {
 	columns_clear(&g->columns);
@@ -201,7 +207,7 @@ void place_bounds_enter(struct place_bounds *b, uint32_t node)
 		pool_forget(b, g);
 }
 
-/* ---- what has changed ---- */
+/* ---- changes ---- */
 
 void place_bounds_changed(struct place_bounds *b, uint32_t node)
 {
@@ -257,7 +263,7 @@ bool place_bounds_is_open(
 	return class->share < b->open[node].above[COLUMN_SHAPE(class->is_idle, class->count)];
 }
 
-/* And what the other one has. */
+/* Raises `open` to the values of `other`. */
 static void open_also(struct open *open, const struct open *other)
 {
 	for (uint32_t i = 0; i < ARRAY_SIZE(open->above); i++)
@@ -265,7 +271,7 @@ static void open_also(struct open *open, const struct open *other)
 			open->above[i] = other->above[i];
 }
 
-/* Some of a table's columns, and what a row of theirs is to be. */
+/* Some columns of a table, and their new values in one row. */
 struct picked {
 	uint32_t n;
 	uint16_t column[COLUMNS_MAX];
@@ -273,13 +279,13 @@ struct picked {
 	int32_t value[COLUMNS_MAX];
 };
 
-/* One that the node has room for, or had. */
+/* Picks a class that fits now or fitted before. */
 static void pick_one(const struct place_bounds *b, const struct pool *g, uint32_t row, uint32_t c,
 	uint32_t levels, struct picked *picked)
 {
 	const struct place_class *class = &g->columns.column[c].class;
 
-	/* A line of each is more than the caches hold: all are asked for at once. */
+	/* The lines do not fit in the caches together, so all are prefetched. */
 	__builtin_prefetch(columns_line(&g->columns, 0, row / FAN, c), 1);
 	if (class->models && !place_has_devices(b->place, class, g->node[row])) {
 		columns_set(&g->columns, row, c, PLACE_NEVER, levels);
@@ -289,7 +295,7 @@ static void pick_one(const struct place_bounds *b, const struct pool *g, uint32_
 	picked->class[picked->n++] = class;
 }
 
-/* Those that the node has room for; where it has none any more there is no bound. */
+/* Picks the classes that fit now; a class that no longer fits gets PLACE_NEVER. */
 static void pick(const struct place_bounds *b, const struct pool *g, uint32_t row,
 	const struct open *ever, uint32_t levels, struct picked *ret)
 {
@@ -321,7 +327,7 @@ static void ask(const struct place_bounds *b, uint32_t node, struct picked *pick
 		picked->value[i] = picked->value[0];
 }
 
-/* Of the classes that it has room for, or had. */
+/* Sets the bounds of the classes that fit now or fitted before. */
 static void set_bounds(struct place_bounds *b, const struct pool *g, uint32_t row,
 	const struct open *ever, uint32_t levels)
 {
@@ -357,7 +363,7 @@ static void build(struct place *place, struct pool *g, uint32_t c)
 	columns_set_built(&g->columns, c, true);
 }
 
-/* That were not asked for in a long time. */
+/* Drops columns that were not requested for a long time. */
 static void give_up_idle(struct pool *g)
 {
 	for (uint32_t c = COLUMN_CLASSES; c < g->columns.n; c++)
@@ -368,7 +374,7 @@ static void give_up_idle(struct pool *g)
 
 static void look_at_changed(struct place_bounds *b, struct pool *g)
 {
-	/* If all have changed it is cheaper to look at each level once. */
+	/* If most rows have changed, one pass over each level at the end is cheaper. */
 	const uint32_t levels = !g->is_forgotten && g->n_changed < g->n / 2 ? g->columns.n_levels
 									    : 1;
 
@@ -386,7 +392,7 @@ static void look_at_changed(struct place_bounds *b, struct pool *g)
 		set_bounds(b, g, row, &ever, levels);
 		b->is_changed[node] = false;
 	}
-	/* What they have is as it was. */
+	/* The free capacity of these nodes is unchanged. */
 	for (uint32_t row = 0; row < g->n && g->is_forgotten; row++)
 		set_bounds(b, g, row, &b->open[g->node[row]], levels);
 	g->is_forgotten = false;
@@ -414,8 +420,8 @@ uint32_t place_bounds_column(struct place_bounds *b, uint32_t pool, const struct
 }
 
 /*
- * Where the share makes little difference but whether it fits sooner and with more: to a device
- * that nobody is on all do.
+ * Rounds the share to a range of shares where the exact share matters little. On an idle device
+ * every share fits, so the difference is small.
  */
 struct place_class place_bounds_class(struct place_bounds *b, const struct place_class *of)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices with the least memory free, of all nodes. What other policies are compared with, as
- * place-random.c. Tenants without bytes count by their shares, so what is free is the less of the
- * two.
+ * The devices with the least free memory, over all nodes. Other policies are compared with this
+ * one, as with place-random.c. A tenant without a byte request counts by its share, so the smaller
+ * of free memory and free share decides.
  */
 #include "base/cleanup.h"
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-#define MIB_UNTOLD SPEC_SHARE_ONE /* as if a device had it whose memory nobody has told */
+#define MIB_UNTOLD SPEC_SHARE_ONE /* assumed memory of a device with unknown memory */
 
 static int64_t free_mib(const struct place *place, uint32_t at)
 {

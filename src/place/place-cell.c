@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tree of cells: see place-cell.h. Where nothing is given it is not built: the way up from a
- * device is what its node says of it.
+ * The tree of cells: see place-cell.h. Without a cell file the tree is not built, and a device's
+ * path comes from its node.
  */
 #include "place/place-cell.h"
 
@@ -70,9 +70,9 @@ uint32_t place_cells_leaf(
 	return PLACE_NONE;
 }
 
-/* ---- where a device is ---- */
+/* ---- path of a device ---- */
 
-/* Up to nine digits are a number. */
+/* A name of up to nine digits is a number. */
 static struct place_cell_part part_of(struct str name, uint32_t cell)
 {
 	struct place_cell_part part = {.name = name, .cell = cell};
@@ -94,7 +94,7 @@ static void given_path(const struct place_cells *cells, uint32_t at, struct plac
 		struct str name = str_from(cell->name);
 		uint32_t id = at;
 
-		/* Only a root's id has several parts. */
+		/* Only a root's id can have several parts. */
 		for (size_t i = name.n; i > 0; i--) {
 			if (name.p[i - 1] != '/')
 				continue;
@@ -148,13 +148,13 @@ uint32_t place_cell_steps(const struct place_cell_path *a, const struct place_ce
 	return common ? MAX(a->n, b->n) - common : CELL_FAR;
 }
 
-/* The last step that is the node or on it. */
+/* Returns the last step that is on the node. */
 static uint32_t node_step(const struct place *place, const struct place_cell_path *path)
 {
 	uint32_t step = 0;
 
 	if (path->part[0].cell == PLACE_NONE)
-		return 3; /* found_path */
+		return 3; /* length of a found_path() */
 	while (step + 1 < path->n && path->part[step + 1].cell != PLACE_NONE &&
 		place->config.cells->cells[path->part[step + 1].cell].node)
 		step++;
@@ -184,7 +184,7 @@ uint32_t place_distance(const struct place *place, uint32_t a, uint32_t b)
 	const struct device *da = &place->devices[a], *db = &place->devices[b];
 	struct place_cell_path pa, pb;
 
-	/* What is asked most, without the way up. */
+	/* The frequent case needs no path. */
 	if (da->node == db->node && da->cell == PLACE_NONE && db->cell == PLACE_NONE) {
 		if (da->numa != db->numa)
 			return 3;

@@ -46,13 +46,15 @@ bool columns_is_guess(const struct columns *c, uint32_t row, uint32_t column)
 	return c->guessed[row * guess_words(c) + column / 64] >> column % 64 & 1;
 }
 
-/* Which they are is not known any more: that some are not is found when it is their turn. */
+/*
+ * Marks every bound as a possible guess; the search corrects the exact ones when it reaches them.
+ */
 static void forget_guesses(const struct columns *c)
 {
 	memset(c->guessed, 0xff, c->n_at[0] * sizeof(uint64_t) * guess_words(c));
 }
 
-/* ---- room ---- */
+/* ---- memory ---- */
 
 static void set_shape(struct columns *c, uint32_t n_rows)
 {
@@ -86,7 +88,7 @@ static void fill(int32_t *items, size_t n, int32_t value)
 		items[i] = value;
 }
 
-/* Nobody has anything, and no bound is known. */
+/* No node has capacity, and no bound is known. */
 static void make_empty(const struct columns *c)
 {
 	for (uint32_t l = 0; l < c->n_levels; l++) {
@@ -98,7 +100,7 @@ static void make_empty(const struct columns *c)
 	}
 }
 
-/* Of its shape and size: all empty. */
+/* Allocates the table by its shape and size, all empty. */
 static int lay_out(struct columns *c)
 {
 	size_t n = 0;
@@ -192,7 +194,7 @@ static void copy_lines(
 		(c->n - first) * line_bytes(c));
 }
 
-/* Those that there are keep what they hold. */
+/* Existing columns keep their values. */
 static int widen(struct columns *c, uint32_t size)
 {
 	struct columns was = *c;
@@ -216,7 +218,7 @@ static int widen(struct columns *c, uint32_t size)
 	return 0;
 }
 
-/* ---- which there are ---- */
+/* ---- columns by class ---- */
 
 static uint32_t hash(const struct place_class *c)
 {
@@ -234,7 +236,7 @@ static bool is_same(const struct place_class *a, const struct place_class *b)
 		a->count == b->count && a->is_idle == b->is_idle && a->kind == b->kind;
 }
 
-/* Where the class's column is noted, or is to be. */
+/* Returns the slot of the class, or the slot where it belongs. */
 static uint16_t *slot_of(const struct columns *c, const struct place_class *class)
 {
 	uint32_t h = hash(class);
@@ -249,7 +251,7 @@ uint32_t columns_find(const struct columns *c, const struct place_class *class)
 	return *slot_of(c, class);
 }
 
-/* Those that are not built go as well. */
+/* Also drops columns that are not built. */
 void columns_drop(struct columns *c, uint64_t since)
 {
 	uint32_t n = COLUMN_CLASSES;
@@ -313,7 +315,7 @@ void columns_put_in_order(struct columns *c)
 	c->is_ordered = true;
 }
 
-/* Room for one more. */
+/* Reserves space for one more column. */
 static int reserve(struct columns *c, uint64_t now)
 {
 	const uint32_t size = MIN(2 * c->size, COLUMNS_MAX);
@@ -326,7 +328,10 @@ static int reserve(struct columns *c, uint64_t now)
 		return 0;
 	if (size > c->size)
 		return widen(c, size);
-	/* Half of the time since: so that this is rare. */
+	/*
+	 * Drops the columns unused for more than half of the time since the oldest use, so that
+	 * this happens rarely.
+	 */
 	for (uint32_t i = COLUMN_CLASSES; i < c->n; i++)
 		least = MIN(least, c->column[i].used);
 	columns_drop(c, least + (now - least) / 2 + 1);
@@ -345,10 +350,10 @@ uint32_t columns_add(struct columns *c, const struct place_class *class, uint64_
 
 /* ---- bounds ---- */
 
-/* For bytes and numbers alike: which they are is known where it is called. */
+/* Works on bytes and on numbers; the caller knows the type at compile time. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* Of a line of items as they are kept, whose order is that of bounds. Vectors are made of it. */
+/* Returns the maximum of a line, in the stored order. The compiler vectorizes it. */
 INLINE int32_t most(const void *line, bool are_bytes)
 {
 	const int32_t *p = line;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices in use are in lists by their model and by what is free of them, so that the tightest one
- * that has room is found without looking at the others.
+ * Devices in use are in lists by model and free share. The search for a target thus finds the
+ * smallest sufficient free share without a pass over all devices.
  */
 #include "place/place-defrag.h"
 
@@ -14,15 +14,16 @@
 #include "place/place-held.h"
 #include "place/place-internal.h"
 
-#define LISTS (SPEC_SHARE_ONE + 1) /* of a model; more than a whole device is in the last */
+/* lists of a model; more than a whole device counts as a whole one */
+#define LISTS (SPEC_SHARE_ONE + 1)
 
 struct link {
 	uint32_t next, before; /* devices, or PLACE_NONE */
-	uint32_t list;         /* PLACE_NONE: in none */
-	bool has_come;         /* somebody has moved here: it is not emptied */
+	uint32_t list;         /* PLACE_NONE: in no list */
+	bool has_come;         /* a tenant has moved here, so the device is not emptied */
 };
 
-/* A device that could be emptied. */
+/* A device that can be emptied. */
 struct source {
 	uint32_t device, held, n;
 };
@@ -33,7 +34,7 @@ struct defrag {
 	uint32_t *first, *last; /* by list: LISTS for each model */
 	struct source *sources;
 	uint32_t n_sources;
-	uint32_t source; /* that is emptied now */
+	uint32_t source; /* the device being emptied */
 	struct place_move *moves;
 	uint32_t n_moves, moves_size, n_moves_max;
 	const struct place_preempt *rules;
@@ -69,7 +70,7 @@ static void list_remove(struct defrag *d, uint32_t at)
 	l->list = PLACE_NONE;
 }
 
-/* Behind the others of its list, if somebody is on it and more may come. */
+/* Appends the device to its list, if it has tenants and can take more. */
 static void list_add(struct defrag *d, uint32_t at)
 {
 	const struct device *device = &d->place->devices[at];
@@ -97,9 +98,9 @@ int place_set_movable(struct place *place, uint32_t tenant, bool is_movable)
 	return 0;
 }
 
-/* ---- what can be emptied ---- */
+/* ---- devices to empty ---- */
 
-/* To network devices or to its other half. */
+/* The tenant uses network devices or has another half. */
 static bool is_tied(const struct place *place, uint32_t tenant)
 {
 	const struct place_spec *spec = &place->tenants[tenant].spec;
@@ -115,7 +116,7 @@ static bool is_source(const struct place *place, uint32_t at, struct source *ret
 
 	*ret = (struct source){.device = at};
 	if (!device_is_open(d) || place->nodes[d->node].is_closed)
-		return false; /* nobody could come anyway */
+		return false; /* no tenant could come there anyway */
 	for (uint32_t i = 0; i < held->n && ret->n < d->n_tenants; i++) {
 		const struct holder *h = &held->list[i];
 
@@ -180,7 +181,7 @@ static uint32_t count_whole(const struct place *place)
 	return n;
 }
 
-/* ---- moving ---- */
+/* ---- moves ---- */
 
 static bool has_room(const struct place *place, const struct place_spec *spec, uint32_t at)
 {
@@ -191,8 +192,8 @@ static bool has_room(const struct place *place, const struct place_spec *spec, u
 }
 
 /*
- * The device of the same model with the least left over for it, on which it meets no more that it
- * would rather not than where it was; PLACE_NONE: none was found.
+ * Returns the device of the same model with the least free share that suffices. There the tenant
+ * must not have more preference conflicts than now. Returns PLACE_NONE if there is none.
  */
 static uint32_t find_target(const struct defrag *d, const struct place_spec *spec)
 {
@@ -229,7 +230,7 @@ static bool is_over_budget(const struct defrag *d, uint32_t label)
 		d->gone_of_budget[budget] >= d->rules->budgets[budget].may_go;
 }
 
-/* sign 1: it is moved; -1: it stays after all. */
+/* sign 1: the tenant moves; -1: it stays after all */
 static void count_budget(struct defrag *d, uint32_t label, int sign)
 {
 	const uint32_t budget = place_budget_of(d->rules, label);
@@ -266,7 +267,7 @@ static int move_one(struct defrag *d, uint32_t tenant)
 	return 0;
 }
 
-/* The largest first: it has the fewest places to go. */
+/* Largest tenant first, because it has the fewest possible targets. */
 static int compare_holders(const void *pa, const void *pb)
 {
 	const struct holder *a = pa, *b = pb;
@@ -294,7 +295,7 @@ static int list_tenants(const struct place *place, uint32_t device, struct holde
 	return (int)n;
 }
 
-/* All of its tenants, or none. */
+/* Moves all tenants of the device, or none. */
 static int empty(struct defrag *d, uint32_t device)
 {
 	_cleanup_free_ struct holder *list = NULL;
@@ -373,7 +374,7 @@ int place_defrag_find(struct place *place, uint32_t n_moves_max, const struct pl
 	return 0;
 }
 
-/* On all its devices. */
+/* Preference conflicts on all devices of the choice. */
 static uint32_t meets(
 	const struct place *place, const struct place_spec *spec, const struct place_choice *choice)
 {

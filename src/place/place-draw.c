@@ -49,7 +49,7 @@ void place_draw_forget(struct place *place, uint32_t group)
 		place->drawn.group = 0;
 }
 
-/* Unless one in the same cell above its node is noted already. */
+/* Adds the device, unless a device in the same cell above its node is there already. */
 static void note_cell(struct place *place, uint32_t device)
 {
 	const struct device *d = &place->devices[device];
@@ -87,13 +87,13 @@ static const struct drawn *drawn_by(struct place *place, const struct group *gro
 	return drawn;
 }
 
-/* Of its group: those who draw it, or NULL. */
+/* Returns the group that attracts the tenant, or NULL. */
 static const struct group *fellows(const struct place *place, const struct place_spec *spec)
 {
 	return spec->priority && spec->count ? place_group(place, spec->group) : NULL;
 }
 
-/* On a node where the group has somebody. */
+/* For a node with devices of the group. */
 static int32_t draw_within(const struct place *place, const struct place_draws *draws,
 	const struct group *group, uint32_t device)
 {
@@ -111,7 +111,7 @@ static int32_t draw_within(const struct place *place, const struct place_draws *
 	return draws->near[nearest];
 }
 
-/* On another: less the more cells up it is. */
+/* For other nodes: the more cells up to the common cell, the smaller the bonus. */
 static int32_t draw_to_cell(struct place *place, const struct place_draws *draws,
 	const struct drawn *drawn, uint32_t node)
 {
@@ -123,7 +123,7 @@ static int32_t draw_to_cell(struct place *place, const struct place_draws *draws
 	return least == CELL_FAR ? 0 : draws->near[PLACE_DRAW_CELL] / (int32_t)MAX(least, 1u);
 }
 
-/* ---- both ---- */
+/* ---- devices and nodes ---- */
 
 bool place_is_drawn(struct place *place, const struct place_spec *spec)
 {
@@ -187,7 +187,7 @@ uint32_t place_drawn_nodes(struct place *place, const struct place_spec *spec, c
 	return drawn->n_nodes;
 }
 
-/* ---- in words ---- */
+/* ---- text ---- */
 
 void place_draw_format(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, char *ret, size_t n)

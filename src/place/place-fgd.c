@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fragmentation gradient descent (Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
- * Workloads with Fragmentation Gradient Descent", USENIX ATC 2023): the place that raises least
- * what typical tenants cannot use.
+ * Workloads with Fragmentation Gradient Descent", USENIX ATC 2023): chooses the place that adds
+ * least to the capacity that typical tenants cannot use.
  *
- * For typical tenant m with weight w, node n with free shares r of its devices, R their sum:
+ * For typical tenant m with weight w, and node n with free shares r of its devices and their sum R:
  *
- *   F_n(m) = R                        where m cannot run on n or asks for no device
- *          = sum of r smaller than m's  else
+ *   F_n(m) = R                             if m cannot run on n or requests no device
+ *          = sum of the r smaller than m's  otherwise
  *   F_n    = sum over m of w F_n(m)
  *
- * Which m have the CPU and the model is a matter of the model and of how many of their CPU
- * thresholds the node passes. For each of these, tables give the weight of those whose share is
- * above r, and of those who need more than k whole devices: F_n costs a look-up for each device.
+ * Model and CPU of a node decide which m can run there; for the CPU only the number of thresholds
+ * that the node passes matters. Tables have, for each pair, the weight of the m with a share above
+ * r, and of the m with more than k whole devices. So F_n costs one look-up for each device.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,39 +27,40 @@
 #define NEAR 1024u
 #define MORE (PLACE_NODE_DEVICES_MAX + 1) /* numbers of devices */
 
-/* Its free shares for one row of the tables, and what they add up to. */
+/* A node's free shares for one row of the tables, with their sums. */
 struct sums {
 	const int32_t *above, *more;
 	int64_t split; /* sum of r above[r] */
-	int64_t whole; /* sum of the r that are whole devices or more */
+	int64_t whole; /* sum of the r of whole devices or more */
 	int64_t rest;  /* sum of r */
 	int32_t n_whole, unable;
 };
 
-/* A node as the bounds of all classes have it. */
+/* A node's values for the bounds of all classes. */
 struct seen {
 	struct sums sums;
-	int64_t fragmented, one_less; /* one_less: what it gains with a whole device less */
-	uint32_t n;                   /* different open shares */
+	int64_t fragmented, one_less; /* one_less: gain from one whole device less */
+	uint32_t n;                   /* number of distinct free shares */
 	struct {
 		uint32_t r, n;
-		int64_t split;          /* of one */
-	} open[PLACE_NODE_DEVICES_MAX]; /* greatest first */
+		int64_t split;          /* of one device */
+	} open[PLACE_NODE_DEVICES_MAX]; /* largest first */
 };
 
 struct fgd {
 	uint32_t n_cpus, cpus[MIX_MAX]; /* thresholds, ascending */
 	uint32_t n_shares;
-	uint32_t rank[WHOLE + 1]; /* by free share: how many of the typical shares are <= it */
-	uint32_t row;             /* of one model and number of CPU thresholds passed */
-	int32_t *above;           /* [model][cpu][rank]: weight of those with a larger share */
-	int32_t *able;            /* [model][cpu]: weight of those with model and CPU */
-	int32_t *more; /* [model][cpu][k]: of those, who need more than k whole devices */
+	uint32_t rank[WHOLE + 1]; /* by free share: number of typical shares up to it */
+	uint32_t row;             /* entries for one model and number of passed CPU thresholds */
+	/* [model][cpu][rank]: weight of the tenants with a larger share */
+	int32_t *above;
+	int32_t *able; /* [model][cpu]: weight of the tenants that can run */
+	int32_t *more; /* [model][cpu][k]: of these, the tenants with more than k whole devices */
 	int32_t weights;
-	int32_t steps[101]; /* the least difference for a grade */
+	int32_t steps[101]; /* smallest difference of each grade */
 	/*
-	 * Of the differences from steps[1] on, (1 << near_bits) each: the grade of the first. A
-	 * grade is wider than that, so that the others have the same or the next.
+	 * The grade of differences from steps[1] on, in units of 1 << near_bits. Each grade is
+	 * wider than a unit, so a difference has the grade of its unit or the next one.
 	 */
 	int32_t near[NEAR];
 	uint32_t near_bits;
@@ -96,7 +97,7 @@ static uint32_t sort_unique(uint32_t *values, uint32_t n)
 	return kept;
 }
 
-/* How many thresholds are not above it. Without branches: which way it goes is not foreseen. */
+/* Returns how many thresholds are at most cpu. The loop has no unpredictable branches. */
 static uint32_t cpu_rank(const struct fgd *f, uint32_t cpu)
 {
 	const uint32_t *low = f->cpus;
@@ -109,9 +110,9 @@ static uint32_t cpu_rank(const struct fgd *f, uint32_t cpu)
 }
 
 /*
- * A grade is floor(100 sigmoid(d / 1000)), d in permille of a device, as the authors' simulator
- * has it: 1000 ln(g / (100 - g)), times 1000, rounded up, for g of 51 to 99. Those below are their
- * mirror image.
+ * A grade is floor(100 sigmoid(d / 1000)), with d in permille of a device, as in the authors'
+ * simulator. The table has 1000 ln(g / (100 - g)), times 1000 and rounded up, for g from 51 to 99.
+ * Smaller grades mirror these.
  */
 static const int32_t logits[49] = {40006, 80043, 120145, 160343, 200671, 241163, 281852, 322774,
 	363966, 405466, 447313, 489549, 532217, 575365, 619040, 663295, 708186, 753772, 800120,
@@ -126,7 +127,7 @@ static void set_steps(struct fgd *f)
 		int64_t logit = g == 50 ? 0 : g > 50 ? logits[g - 51] : -logits[49 - g] + 1;
 		int64_t step = logit * f->weights;
 
-		/* towards the greater: a grade needs at least that */
+		/* rounded up: a grade needs at least this difference */
 		step = step >= 0 ? (step + 999) / 1000 : -(-step / 1000);
 		f->steps[g] = place_score_of(step);
 	}
@@ -140,7 +141,7 @@ static void set_steps(struct fgd *f)
 	}
 }
 
-/* Who asks for just the CPU of that threshold. */
+/* Counts a tenant at its own CPU threshold. */
 static void count_typical(struct fgd *f, const struct typical *t, uint32_t row)
 {
 	int32_t *above = &f->above[row * f->row];
@@ -154,7 +155,7 @@ static void count_typical(struct fgd *f, const struct typical *t, uint32_t row)
 			more[k] += t->weight;
 }
 
-/* And who asks for less. */
+/* Adds the tenants with lower thresholds. */
 static void add_row_before(struct fgd *f, uint32_t row)
 {
 	int32_t *above = &f->above[row * f->row], *less_above = above - f->row;
@@ -226,7 +227,7 @@ static uint32_t row_of(const struct place *place, const struct fgd *f, uint32_t 
 	const struct node *n = &place->nodes[node];
 	uint32_t model = n->models ? (uint32_t)__builtin_ctzll(n->models) : 0;
 
-	/* Of a node with several models all count as the first device's. */
+	/* A node with several models counts as one of its first device's model. */
 	if (n->models & (n->models - 1))
 		model = place->devices[n->first_device].model;
 	return model * (f->n_cpus + 1) + cpu_rank(f, cpu);
@@ -264,7 +265,7 @@ static int64_t fragmented(const struct sums *s)
 	return s->split + s->whole * s->more[s->n_whole] + s->rest * s->unable;
 }
 
-/* A device of r gives `share` away. */
+/* A device with free share r loses `share`. */
 static void take(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share)
 {
 	uint32_t left = r > share ? r - share : 0;
@@ -281,8 +282,9 @@ static void take(const struct fgd *f, struct sums *s, uint32_t r, uint32_t share
 }
 
 /*
- * A device of r gives one of the class's shares away, which one is not known: what is left is taken
- * to be the least that it can be, and who finds that too small those who find the most too small.
+ * A device with free share r loses one share of the class, which one is unknown. The remaining
+ * share counts with its minimum. But a typical tenant finds it too small only if the maximum is too
+ * small.
  */
 static uint32_t least_left(const struct place_class *class, uint32_t r)
 {
@@ -336,7 +338,7 @@ static void look_at(
 			(s->whole - WHOLE) * s->more[s->n_whole - 1];
 }
 
-/* floor(100 sigmoid): by steps, from the nearest that is known on. */
+/* floor(100 sigmoid), from the grade of the unit. */
 static int32_t grade(const struct fgd *f, int32_t score)
 {
 	int32_t g;
@@ -349,7 +351,7 @@ static int32_t grade(const struct fgd *f, int32_t score)
 	return g + (f->steps[g + 1] <= score);
 }
 
-/* What giving one of the class's shares away gains, but for whole devices being less. */
+/* Gain from one share of the class, without the effect of fewer whole devices. */
 static int64_t gain_of(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen, uint32_t i)
 {
@@ -375,9 +377,11 @@ static int64_t gain_of_many(
 }
 
 /*
- * Of several devices each may be the best one, and each number of whole ones may be left: more than
- * any choice of them can reach. share: the most that one gives away, which of more than a whole
- * device may leave a whole one; gain: of the best devices, by themselves.
+ * A bound for several devices. Each of them may be the best, and any number of whole devices may
+ * remain, so no choice reaches more.
+ *
+ * share: largest share of one device; it leaves a whole device if more than a whole one was free
+ * gain:  of the best devices, each by itself
  */
 static int64_t bound_of_several(
 	const struct seen *seen, uint32_t count, uint32_t share, int64_t gain)
@@ -395,7 +399,7 @@ static int64_t bound_of_several(
 	return gain + s->whole * s->more[s->n_whole] - least;
 }
 
-/* Of `count` devices that have r open, or of one. */
+/* Gain from `count` devices with free share r each. */
 static int64_t gain_of_all(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen, uint32_t r)
 {
@@ -406,7 +410,10 @@ static int64_t gain_of_all(
 	return seen->fragmented - fragmented(&after);
 }
 
-/* One device, or whole ones. Most often all that changes is that device, and who was whole. */
+/*
+ * A bound for one device or for whole ones. Usually only this device and the number of whole
+ * devices change.
+ */
 static int64_t bound_of_alike(
 	const struct fgd *f, const struct place_class *class, const struct seen *seen)
 {
@@ -429,7 +436,7 @@ static int64_t bound(const struct fgd *f, const struct place_class *class, const
 {
 	if (!class->count)
 		return 0;
-	/* Of whole devices all lose as much, unless there is more than a whole one of some. */
+	/* Whole devices all lose the same, unless a device has more than a whole one free. */
 	if (class->count == 1 || (class->share == WHOLE && seen->n && seen->open[0].r <= WHOLE))
 		return bound_of_alike(f, class, seen);
 	return bound_of_several(
@@ -439,25 +446,31 @@ static int64_t bound(const struct fgd *f, const struct place_class *class, const
 /* ---- many classes at once ---- */
 
 #define LANES 128u
-#define NO_GAIN (INT32_MIN / 2) /* a sum of two is a number */
+#define NO_GAIN (INT32_MIN / 2) /* the sum of two still fits */
 
-/* Of classes: the shares, and what the best devices that have them open gain, as gain_of() says. */
+/*
+ * Classes side by side: their shares, and the gain of the best devices with such a share, as in
+ * gain_of().
+ */
 struct lanes {
 	int32_t share[LANES], share_most[LANES];
-	int32_t first[LANES], second[LANES]; /* the greatest two, each device by itself */
-	int32_t alone[LANES];                /* the greatest, with whole devices being less */
-	int32_t is_one[LANES];               /* that is what its bound is; or that of two devices */
+	int32_t first[LANES], second[LANES]; /* the two largest gains, each device by itself */
+	/* largest gain with the effect of fewer whole devices */
+	int32_t alone[LANES];
+	/* the bound is `alone`; otherwise that of two devices */
+	int32_t is_one[LANES];
 	int32_t grade[LANES];
-	uint8_t others[LANES]; /* whose bound is another */
+	uint8_t others[LANES]; /* classes with another kind of bound */
 };
 
-/* One device after the other, all classes at once; 32 bits hold all gains of r up to WHOLE. */
+/* One device after another, for all classes at once. 32 bits hold every gain for r up to WHOLE. */
 PLACE_VECTORS static void see_gains(
 	const struct fgd *f, const struct seen *seen, uint32_t n, struct lanes *restrict lanes)
 {
 	const int32_t *restrict above = seen->sums.above, unable = seen->sums.unable;
 	const uint32_t *restrict rank = f->rank;
-	int32_t gains[LANES]; /* nothing else can be there: a look-up for each lane at once */
+	/* a local array, so the compiler knows that no other pointer refers to it */
+	int32_t gains[LANES];
 
 	for (uint32_t i = 0; i < n; i++) {
 		lanes->first[i] = lanes->second[i] = NO_GAIN;
@@ -466,7 +479,8 @@ PLACE_VECTORS static void see_gains(
 	for (uint32_t k = 0; k < seen->n; k++) {
 		const int32_t r = (int32_t)seen->open[k].r, split = (int32_t)seen->open[k].split;
 		const int32_t less = r == (int32_t)WHOLE ? (int32_t)seen->one_less : 0;
-		const int32_t again = seen->open[k].n > 1 ? -1 : 0; /* bits: there is another */
+		/* all bits set if another device has the same share */
+		const int32_t again = seen->open[k].n > 1 ? -1 : 0;
 
 		for (uint32_t i = 0; i < n; i++) {
 			const int32_t most = r - lanes->share[i];
@@ -489,7 +503,7 @@ PLACE_VECTORS static void see_gains(
 	}
 }
 
-/* As grade(), without branches. several: what two devices gain beside their own. */
+/* Like grade(), but without branches. several: additional gain of two devices beyond their own. */
 PLACE_VECTORS static void see_grades(
 	const struct fgd *f, int32_t several, uint32_t n, struct lanes *restrict lanes)
 {
@@ -507,11 +521,11 @@ PLACE_VECTORS static void see_grades(
 	}
 }
 
-/* Up to LANES of them. */
+/* Handles up to LANES classes. */
 static void see_bounds(const struct fgd *f, const struct seen *seen,
 	const struct place_class *const *class, uint32_t n, int32_t *ret)
 {
-	const int64_t several = bound_of_several(seen, 2, 0, 0); /* of r up to WHOLE */
+	const int64_t several = bound_of_several(seen, 2, 0, 0); /* for r up to WHOLE */
 	struct lanes lanes;
 	uint32_t n_others = 0;
 

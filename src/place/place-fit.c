@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a tenant may go at all, and why not: see place.h. The labels' rules are those of KubeShare
- * (Yeh et al., HPDC 2020, algorithm 1): who shares a label of affinity shares the device, and where
- * that has no room goes nowhere else; the first of a label takes an idle device; anti-affinity
- * keeps the same label off; exclusion lets only the same label in, and none is a label too.
+ * Tests whether a tenant may go to a device, and explains a refusal: see place.h. The rules of
+ * labels are those of KubeShare (Yeh et al., HPDC 2020, algorithm 1). Tenants with the same
+ * affinity label share a device, or have no place if it is full; the first one gets an idle device.
+ * Equal anti-affinity labels keep tenants apart. A device takes only tenants with the same
+ * exclusion label, where no label counts as a label too.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -73,10 +74,10 @@ bool place_policy_allows(const struct place *place, const struct place_spec *spe
 	return place->config.policy->allows(spec, &company);
 }
 
-/* What is the same for all devices. */
+/* The part of the rules that is equal for all devices. */
 struct rules {
-	const struct label *together; /* of affinity, or NULL */
-	uint64_t models;              /* that it may have, by its queue as well */
+	const struct label *together; /* the affinity label, or NULL */
+	uint64_t models;              /* permitted models, also by the tenant's queue */
 };
 
 static struct rules rules_of(const struct place *place, const struct place_spec *spec)
@@ -89,7 +90,7 @@ static struct rules rules_of(const struct place *place, const struct place_spec 
 	return rules;
 }
 
-/* The first reason why the device is none for it. */
+/* Returns the first reason that excludes the device. */
 static enum place_reason device_reason(const struct place *place, const struct place_spec *spec,
 	uint32_t at, const struct rules *rules)
 {
@@ -142,9 +143,9 @@ uint64_t place_eligible(const struct place *place, const struct place_spec *spec
 }
 
 /*
- * The first reason, in their order, that leaves too few devices: of a model that only one of them
- * is, and that one full, what is lacking is its share. Of many devices that are asked for, several
- * may: the one that holds for the most.
+ * Returns the first reason, in the order of the enum, that leaves too few devices. So if the only
+ * device of the right model is full, the reason is its share. For several devices more than one
+ * reason may do; then the most frequent counts.
  */
 static enum place_reason devices_reason(
 	const struct place *place, const struct place_spec *spec, uint32_t at)
@@ -179,7 +180,7 @@ enum place_reason place_reason_of(
 	return devices_reason(place, spec, node);
 }
 
-/* The most that each of so many devices of the node has free; mask: those that count. */
+/* Returns the largest share that is free on each of `count` devices of the mask. */
 static uint32_t most_on_each(
 	const struct place *place, const struct node *node, uint64_t mask, uint32_t count)
 {
@@ -201,7 +202,7 @@ static uint32_t most_on_each(
 	return count ? 0 : most;
 }
 
-/* Of a node that lacks share: what there is of it. */
+/* Records the largest free shares of a node that lacks share. */
 static void count_share(const struct place *place, const struct place_spec *spec,
 	const struct node *node, struct place_why *why)
 {
@@ -245,7 +246,7 @@ void place_explain(
 	}
 }
 
-/* Behind how many nodes it holds for: several, or one. */
+/* Texts for several nodes and for one, after their number. */
 static const char *const reason_texts[PLACE_N_REASONS][2] = {
 	[PLACE_CLOSED] = {"are closed or have closed devices", "is closed or has closed devices"},
 	[PLACE_OTHER_NODE] = {"are not the node asked for", "is not the node asked for"},
@@ -276,8 +277,8 @@ static const char *const reason_texts[PLACE_N_REASONS][2] = {
 };
 
 /*
- * Behind that reason: what is asked and what there is. Where devices have more that it is refused
- * for another reason, that is said, for who looks at them sees what is free. As snprintf().
+ * Formats the requested and the largest free share. If excluded devices have more free, the text
+ * says so, because a user can see that free share. Returns like snprintf().
  */
 static size_t share_format(
 	const struct place_why *why, const struct place_spec *spec, char *ret, size_t size)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GaiaGPU (Gu et al., "GaiaGPU: Sharing GPUs in Container Clouds", ISPA 2018) as in Tencent's
- * gpu-admission and gpu-manager: of the nodes the one with the fewest free cores, then the least
- * free device memory, then the first; in its units, 1/100 of a device and 256 MiB. On the node
+ * gpu-admission and gpu-manager. Chooses the node with the fewest free cores, then with the least
+ * free device memory, then the first, in units of 1/100 of a device and 256 MiB. On the node:
  *
- *   share     part of a device: the one with the fewest free cores, then the least memory;
- *   fragment  one device: down the tree into the cell with the fewest free ones, so that large
- *             groups stay whole;
- *   link      several devices: in the lowest cell that has as many free, of those of one height
- *             the one with the fewest, then the least memory, then the first.
+ *   share     for a part of a device: the device with the fewest free cores, then the least memory;
+ *   fragment  for one device: down the tree into the cell with the fewest free devices, so that
+ *             large cells stay whole;
+ *   link      for several devices: in the lowest cell with enough free devices; among cells of
+ *             equal height the one with the fewest, then the least memory, then the first.
  */
 #include "base/cleanup.h"
 #include "place/place-cell.h"
@@ -18,7 +18,7 @@
 #define CORE_MILLI 10u
 #define MEMORY_BITS 28 /* 256 MiB */
 #define MEMORY_MAX (1u << 17)
-#define CORES_MAX (1u << 14) /* of a node; with MEMORY_MAX this is an int32_t */
+#define CORES_MAX (1u << 14) /* of a node; its product with MEMORY_MAX fits in an int32_t */
 
 static int32_t node_score(const struct place *place, uint32_t at)
 {
@@ -55,7 +55,7 @@ static bool take_share(const struct place *place, uint64_t mask, struct place_ch
 	return place_take_best(place, value, mask, choice, &sum);
 }
 
-/* Those of the mask that are at most that many steps away from the device, itself too. */
+/* Devices of the mask within `steps` steps of device i, including i. */
 static uint64_t cell_of(
 	const struct place *place, uint32_t first, uint32_t i, uint64_t mask, uint32_t steps)
 {

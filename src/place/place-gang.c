@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members come and victims leave one after the other, under a mark: who came first may be what
- * makes the next one fit, by its label or in the place of a victim. In the end victims that need
- * not leave come back, under their numbers; where too few have come, all is taken back.
+ * Members arrive and victims leave one after another, below a savepoint, because an earlier
+ * member's label or victim can make the next one fit. At the end, victims that are not needed
+ * return under their old numbers. If too few members fit, everything is rolled back.
  */
 #include "place/place-gang.h"
 
@@ -15,9 +15,9 @@
 #include "place/place-policy.h"
 #include "place/place-victims.h"
 
-#define RECENT 4u /* nodes of fellows that are tried where the policy is indifferent */
+#define RECENT 4u /* recent nodes of members that are tried if the policy is indifferent */
 
-/* How many members a node, or a rack, could take. */
+/* Number of members that a node or a rack can take. */
 struct space {
 	uint32_t n, at; /* at: the node, or the index of the rack's first node */
 	uint32_t rack;
@@ -37,9 +37,9 @@ struct gathering {
 	struct place_victims victims;
 
 	uint32_t recent[RECENT], n_recent;
-	struct space *nodes, *racks; /* with `near` */
+	struct space *nodes, *racks; /* only with `near` */
 	uint32_t n_nodes, n_racks;
-	uint32_t refused; /* the last member that fits nowhere, or PLACE_NONE */
+	uint32_t refused; /* last member without a place, or PLACE_NONE */
 };
 
 static void gathering_done(struct gathering *g)
@@ -83,7 +83,7 @@ static int check(const struct place *place, const struct place_gang *gang, struc
 	return gang->preempt ? place_preempt_check(place, gang->preempt, err) : 0;
 }
 
-/* ---- how many fit where ---- */
+/* ---- capacity for members ---- */
 
 static uint64_t copies_on_devices(
 	const struct place *place, const struct place_spec *spec, uint32_t node, uint64_t mask)
@@ -130,7 +130,7 @@ static uint32_t copies_on(const struct place *place, const struct place_spec *sp
 	return (uint32_t)copies;
 }
 
-/* Most first, then the first. */
+/* Largest first, then the lowest number. */
 static int compare_spaces(const void *pa, const void *pb)
 {
 	const struct space *a = pa, *b = pb;
@@ -149,7 +149,7 @@ static int compare_by_rack(const void *pa, const void *pb)
 	return compare_spaces(pa, pb);
 }
 
-/* Racks get numbers in the order of their first nodes; a node without one is one of its own. */
+/* Numbers racks in the order of their first nodes; a node without a rack counts as a rack. */
 static int number_racks(struct gathering *g)
 {
 	struct rack *racks = calloc(g->n_nodes + 1ull, sizeof(*racks)), *by_name = NULL, *found;
@@ -178,7 +178,7 @@ static int number_racks(struct gathering *g)
 	return r;
 }
 
-/* Nodes that could take somebody: rack by rack, or all together; the largest first. */
+/* Lists the nodes that can take a member, by rack or all together, largest first. */
 static int list_spaces(struct gathering *g)
 {
 	const struct place *place = g->place;
@@ -213,7 +213,10 @@ static int list_spaces(struct gathering *g)
 	return 0;
 }
 
-/* The last of those that are enough, the first of as many; where none is, the first. */
+/*
+ * Returns the smallest space that is large enough, and of equal ones the first. If none is large
+ * enough, returns the first.
+ */
 static uint32_t next_space(const struct space *list, uint32_t n, uint32_t from, uint32_t needed)
 {
 	uint32_t low = from, high = n;
@@ -250,7 +253,7 @@ static void note_node(struct gathering *g, uint32_t node)
 	g->recent[g->n_recent++ % RECENT] = node;
 }
 
-/* A fellow's node, where it is as good. */
+/* Changes the choice to a recent member's node if that is equally good. */
 static void prefer_fellows(struct gathering *g, uint32_t i, struct place_choice *choice)
 {
 	struct place_spec pinned = g->gang->members[i];
@@ -289,7 +292,7 @@ static int put(
 	return 0;
 }
 
-/* Somebody leaves for it. */
+/* Preempts tenants for the member. */
 static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, struct error *err)
 {
 	struct place_preempt rules = *g->gang->preempt;
@@ -297,7 +300,7 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, 
 	_cleanup_(place_plan_done) struct place_plan plan = {0};
 	int r;
 
-	/* Who has gone for others counts. */
+	/* Earlier victims count against the budgets. */
 	budgets = calloc(rules.n_budgets + 1ull, sizeof(*budgets));
 	if (!budgets)
 		return fail(err, ENOMEM, "out of memory for a group");
@@ -315,14 +318,14 @@ static int make_room(struct gathering *g, uint32_t i, struct place_choice *ret, 
 	return r < 0 ? fail(err, -r, "out of memory for a group") : 0;
 }
 
-/* 0 also where it has no place: then it is not put. */
+/* Returns 0 also for a member without a place, which stays unplaced. */
 static int place_one(struct gathering *g, uint32_t i, struct error *err)
 {
 	const struct place_spec *spec = &g->gang->members[i];
 	struct place_choice choice;
 	int r;
 
-	/* As little room as for the one like it before. */
+	/* An equal member has just been refused. */
 	if (g->refused != PLACE_NONE && !memcmp(spec, &g->gang->members[g->refused], sizeof(*spec)))
 		return 0;
 	r = place_find(g->place, spec, &choice, err);
@@ -337,7 +340,7 @@ static int place_one(struct gathering *g, uint32_t i, struct error *err)
 	return r == -ENOSPC ? 0 : r;
 }
 
-/* Fills the node with members that are not placed yet, from *at on. */
+/* Fills the node with unplaced members, from *at on. */
 static int fill_node(struct gathering *g, uint32_t node, uint32_t *at, struct error *err)
 {
 	int r = 0;
@@ -370,7 +373,7 @@ static int fill_spaces(struct gathering *g, struct error *err)
 
 		while (end < g->n_nodes && g->nodes[end].rack == here.rack)
 			end++;
-		/* It has had its turn; the order of the others stays. */
+		/* Remove the used rack and keep the order of the others. */
 		memmove(&g->racks[rack + 1], &g->racks[rack], (chosen - rack) * sizeof(*g->racks));
 		for (; r == 0 && at < g->gang->n && node < end; node++) {
 			uint32_t best = next_space(g->nodes, end, node, g->gang->n - at);
@@ -384,7 +387,7 @@ static int fill_spaces(struct gathering *g, struct error *err)
 	return r;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole gang ---- */
 
 static int gather(struct gathering *g, struct error *err)
 {
@@ -417,7 +420,7 @@ static int finish(struct gathering *g, struct place_group *ret, struct error *er
 	victims = place_victims_numbers(&g->victims);
 	if (!victims)
 		return fail(err, ENOMEM, "out of memory for a group");
-	/* Only now: while members come, what victims leave is for all of them. */
+	/* Only now, because until here the victims' capacity is for all members. */
 	r = preempt && preempt->is_graceful ? place_victims_linger(&g->victims, g->place, err) : 0;
 	if (r < 0)
 		return r;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Alibaba's gpushare scheduler extender: a node will do that has a device with enough free memory;
- * on it the one with the least free memory is taken, the first of equal ones. The extender does not
- * choose between nodes: that is kube-scheduler's NodeResourcesLeastAllocated, the mean of the parts
- * of CPU and memory that stay free, in whole percents. Several devices, which it does not know, are
- * taken by the same rule.
+ * Alibaba's gpushare scheduler extender. A node is usable if a device has enough free memory. On
+ * the node the device with the least sufficient free memory is chosen, and of equal ones the first.
+ * The extender does not rank nodes. kube-scheduler's NodeResourcesLeastAllocated does: the mean of
+ * the free fractions of CPU and memory, in whole percent. The extender knows no tenants with
+ * several devices; here the same rule applies to each device.
  */
 #include "base/cleanup.h"
 #include "place/place-internal.h"
@@ -25,7 +25,7 @@ static int32_t least_allocated(
 		2;
 }
 
-/* CPU and memory are not the class's: as if nothing of them were asked. */
+/* CPU and memory are not part of a class, so the bound assumes a request of 0. */
 static int32_t gpushare_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
 	return least_allocated(place, node, 0, 0);

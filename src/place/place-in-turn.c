@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The devices with the most free, of all nodes: each is given once before one is given twice. What
- * other policies are compared with, as place-random.c: worst fit counts whole percents of a node,
- * and what is less than one makes no difference to it.
+ * The devices with the most free share, over all nodes, so each device gets a tenant before one
+ * gets a second. Other policies are compared with this one, as with place-random.c. place_worst_fit
+ * differs: it counts whole percents of a node and ignores smaller differences.
  */
 #include "place/place-internal.h"
 #include "place/place-policy.h"

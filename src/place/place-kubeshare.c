@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * KubeShare 1.0 (Yeh et al., "KubeShare: A Framework to Manage GPUs as First-Class and Shared
- * Resources in Container Cloud", HPDC 2020), algorithm 1, step 3: the device in use and without
- * affinity label that has the least left over; else, to keep room for the label's others, the one
- * with such a label that has the most; else an idle device. What comes before, who may share with
- * whom, is place-fit.c's. The code that was shipped knows one step only: the least left over, where
- * an idle device has all of it left.
+ * Resources in Container Cloud", HPDC 2020), algorithm 1, step 3. First choice is a used device
+ * without an affinity label that has the least left over. Second is a device with an affinity label
+ * that has the most left over, to keep room for that label. Last is an idle device. place-fit.c has
+ * the earlier steps, which decide who may share. The published code has only one step: the least
+ * left over, where an idle device counts as entirely free.
  *
- * KubeShare has one device for a tenant. Of several the best are taken and their values added up.
+ * KubeShare's tenants have one device. For several devices the best are taken and their values
+ * added.
  */
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-#define TIER (1 << 17) /* more than any share */
+#define TIER (1 << 17) /* above any share */
 
 static bool has_affinity(const struct device *d)
 {

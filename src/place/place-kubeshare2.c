@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KubeShare 2.0's two scores of a node, over its n devices c of the model that is asked for:
+ * KubeShare 2.0's two scores of a node, over its n devices c of the requested model:
  *
  *   opportunistic = (sum of [prio_c + 100 u_c] - 100 free / n) / n: packs;
  *   guarantee     = (sum of [prio_c - 100 u_c - 100 mean distance of c to the group's]) / n:
  *                   spreads, near the group;
  *
- * u is the part of a device that is given away, free the number of those that nobody is on, prio
- * the model's priority in the file of cells, distance that of place_cell_id_distance(). Here they
- * are in thousandths. On the node the devices are taken whose own part of the sum is greatest.
+ * Here u is the used fraction of a device, free the number of idle devices, and prio the model's
+ * priority in the cell file. The distance is that of place_cell_id_distance(). All values are in
+ * thousandths. On the node, the devices with the largest own terms of the sum are taken.
  *
- * Which root of the file a device is in says little where roots have no cellId: their numbers
- * differ by less than those of the devices (place-cell.h), there as here, and the group may be
- * joined from the next root rather than its own.
+ * The root of a device says little if roots have no cellId. Then the numbers of roots differ by
+ * less than those of devices (place-cell.h), here as in KubeShare. So a tenant may join its group
+ * from a neighbouring root instead of its own.
  *
- * Where KubeShare's code is not what its comments say it is the comments that hold: `free / n` is
- * no integer, and who asks for no device goes where there is none.
+ * Where KubeShare's code differs from its comments, this file follows the comments. So `free / n`
+ * is not rounded, and a tenant without devices goes to a node without devices.
  */
 #include "base/cleanup.h"
 #include "place/place-cell.h"
@@ -24,7 +24,7 @@
 
 enum { GUARANTEE, OPPORTUNISTIC };
 
-/* Devices of the models that somebody may come to. */
+/* Open devices of the permitted models. */
 static uint64_t devices_of(const struct place *place, uint64_t models, uint32_t at)
 {
 	const struct node *node = &place->nodes[at];
@@ -39,7 +39,7 @@ static uint64_t devices_of(const struct place *place, uint64_t models, uint32_t 
 	return mask;
 }
 
-/* A device's part of the sum, without the group's. */
+/* A device's term of the sum, without the distance. */
 static int64_t value_of(const struct place *place, uint32_t device, uint32_t kind)
 {
 	int64_t all = place->devices[device].share_all;
@@ -49,7 +49,10 @@ static int64_t value_of(const struct place *place, uint32_t device, uint32_t kin
 	return priority * 1000 + (kind == OPPORTUNISTIC ? 100 : -100) * used;
 }
 
-/* 100 times the mean distance of each device of the mask to the group's, in thousandths. */
+/*
+ * Adds 100 times the mean distance of each device of the mask to the group's devices, in
+ * thousandths.
+ */
 static void add_distances(const struct place *place, const struct group *group, uint32_t node,
 	uint64_t mask, int64_t *ret_far)
 {
@@ -70,7 +73,7 @@ static void add_distances(const struct place *place, const struct group *group, 
 		ret_far[__builtin_ctzll(left)] = ret_far[__builtin_ctzll(left)] * 100000 / group->n;
 }
 
-/* far: of each device, or NULL. */
+/* far: by device, or NULL */
 static int32_t node_score(
 	const struct place *place, uint32_t node, uint64_t mask, uint32_t kind, const int64_t *far)
 {
@@ -126,7 +129,7 @@ static int32_t kubeshare2_score(struct place *place, const struct place_spec *sp
 	return node_score(place, node, devices, kind, far);
 }
 
-/* ---- by what it is ---- */
+/* ---- kinds of tenants ---- */
 
 static uint32_t kind_guarantee(const struct place *place, const struct place_spec *spec)
 {

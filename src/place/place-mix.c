@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counting arrivals. Kinds that are seen are bounded: when there are too many, all counts are
- * halved and those that were one are forgotten, so that what comes often stays (Misra and Gries,
- * "Finding repeated elements", 1982).
+ * Counts the kinds of arriving tenants. The number of counted kinds is limited: if there are too
+ * many, all counts are halved and kinds with a count of 1 are dropped. So frequent kinds stay
+ * (Misra and Gries, "Finding repeated elements", 1982).
  */
 #include "place/place-mix.h"
 
@@ -17,7 +17,10 @@
 
 #define SEEN_SIZE 8192u /* a power of two; half of it is used */
 #define FIRST_ARRIVALS 16u
-/* Learns again after an eighth more has come, or of those there are: others are on all then. */
+/*
+ * Learns again after new arrivals of this part of the earlier arrivals, or of the placed tenants if
+ * those are fewer, because by then other tenants are on all devices.
+ */
 #define LEARN_PART 8u
 #define COMMON_PART 95u /* percent */
 #define TYPICAL_PART 98u
@@ -87,7 +90,10 @@ static void halve(struct place_mix *mix)
 	}
 }
 
-/* Those that have the device memory for it; what none of them has restricts nobody. */
+/*
+ * Models with enough device memory. If no model is known to have enough, the request restricts
+ * none.
+ */
 static uint64_t models_with_memory(const struct place *place, const struct place_spec *spec)
 {
 	const uint64_t asked = spec->models ? spec->models : UINT64_MAX;
@@ -113,7 +119,7 @@ static void count(struct place_mix *mix, const struct place *place, const struct
 
 	slot = seen_slot(mix, &t);
 	if (!slot->n) {
-		/* Once is not enough where all have come more than once. */
+		/* One pass is not enough if every kind has come more than once. */
 		while (mix->n_seen >= SEEN_SIZE / 2)
 			halve(mix);
 		slot = seen_slot(mix, &t);
@@ -125,7 +131,7 @@ static void count(struct place_mix *mix, const struct place *place, const struct
 	mix->arrivals++;
 }
 
-/* Most first; a total order, so that every machine sees the same. */
+/* Most frequent first. The order is total, so every machine gets the same result. */
 static int compare(const void *pa, const void *pb)
 {
 	const struct typical *a = pa, *b = pb;
@@ -197,7 +203,7 @@ void place_mix_forget(struct place_mix *mix, uint64_t models)
 		slot->mib += mib;
 	}
 	learn(mix);
-	mix->is_learnt = false; /* the policy has yet to hear of it */
+	mix->is_learnt = false; /* the policy has not learnt it yet */
 }
 
 int place_mix_update(struct place *place)
@@ -213,7 +219,7 @@ int place_mix_update(struct place *place)
 
 	if (!is_due || !place->config.policy->learn)
 		return 0;
-	/* A few say nothing of what comes: until then it is as if all came alike. */
+	/* The first few arrivals say little about the mix; until then all kinds count equally. */
 	if (!mix->is_given && mix->arrivals >= FIRST_ARRIVALS)
 		learn(mix);
 	mix->is_learnt = false;
@@ -245,7 +251,7 @@ void place_mix_give(struct place_mix *mix, const struct place *place,
 			count(mix, place, &specs[i]);
 	learn(mix);
 	mix->is_given = true;
-	mix->is_learnt = false; /* the policy has yet to hear of it */
+	mix->is_learnt = false; /* the policy has not learnt it yet */
 }
 
 void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n)
@@ -253,7 +259,7 @@ void place_set_typical(struct place *place, const struct place_spec *specs, uint
 	place_mix_give(place->mix, place, specs, n);
 }
 
-/* ---- what typical tenants cannot use ---- */
+/* ---- capacity that typical tenants cannot use ---- */
 
 static uint64_t unusable(
 	const struct place *place, uint32_t at, const struct typical *t, const uint16_t *open)
@@ -291,7 +297,7 @@ uint64_t place_fragmentation(struct place *place)
 	struct place_mix *mix = place->mix;
 	uint64_t sum = 0;
 
-	/* As of now; a policy hears of it when it is time. */
+	/* The present state; the policy learns it at its own time. */
 	if (!mix->is_given && mix->arrivals)
 		learn(mix);
 	for (uint32_t at = 0; at < place->n_nodes; at++)

@@ -36,18 +36,18 @@ static const char *node_name(const struct place *place, uint32_t node)
 
 /* ---- pairs of nodes ---- */
 
-/* One end of a way over the network. */
+/* One end of a network path. */
 struct end {
 	const char *rack;
 	uint32_t network, node, latency_us;
-	uint32_t load;  /* permille of the bandwidth, with the tenant */
-	uint32_t n_met; /* of the devices' end: place_choice's */
+	uint32_t load;  /* permille of the bandwidth, including the tenant */
+	uint32_t n_met; /* at the devices' end: see place_choice */
 };
 
 struct way {
 	uint32_t hops, load;
-	uint32_t slow, thin;       /* classes of what was measured, the least the best */
-	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: not known */
+	uint32_t slow, thin;       /* classes of the measured values; less is better */
+	uint32_t latency_us, mbit; /* PLACE_LATENCY_UNKNOWN, 0: unknown */
 	struct end server, client;
 	bool is_found;
 };
@@ -55,10 +55,10 @@ struct way {
 struct ends {
 	struct end *v;
 	uint32_t n;
-	uint32_t *at; /* by node, while they are in that order: its first; or PLACE_NONE */
+	uint32_t *at; /* by node, while sorted by node: index of its first end, or PLACE_NONE */
 };
 
-/* The ends of one kind, and the best way so far between two of them. */
+/* The ends of one kind, and the best path between two of them so far. */
 struct search {
 	const struct place *place;
 	const struct place_wish *wish;
@@ -92,7 +92,10 @@ static int compare_by_node(const void *pa, const void *pb)
 	return a->node < b->node ? -1 : a->node > b->node;
 }
 
-/* By who is met, hops, what was measured, load, the numbers of the nodes and of the devices. */
+/*
+ * Compares by preference conflicts, hops, measured classes, load, and the numbers of nodes and
+ * network devices.
+ */
 static bool is_better(const struct way *a, const struct way *b)
 {
 	if (!b->is_found)
@@ -118,9 +121,9 @@ static uint32_t hops_between(const struct end *a, const struct end *b)
 	return a->rack[0] && !strcmp(a->rack, b->rack) ? 1 : 2;
 }
 
-/* ---- pairs that were measured ---- */
+/* ---- measured pairs ---- */
 
-/* Between so much and twice as much nothing is better than another: load decides. */
+/* Values within a factor of two are in one class, so that the load decides between them. */
 static uint32_t class_of(uint32_t n)
 {
 	return n ? 32 - (uint32_t)__builtin_clz(n) : 0;
@@ -149,7 +152,7 @@ static bool will_do(const struct place_wish *wish, const struct path *path)
 		(!path->mbit || path->mbit >= wish->least_mbit);
 }
 
-/* What this end's node has measured, to each end over there. */
+/* Tries the paths that this end's node has measured, to each end of the other side. */
 static void try_paths(struct search *s, const struct end *end, bool is_client)
 {
 	const struct path_list list = paths_of(s->place, end->node);
@@ -162,7 +165,7 @@ static void try_paths(struct search *s, const struct end *end, bool is_client)
 		if (node == PLACE_NONE || node == end->node || others->at[node] == PLACE_NONE ||
 			!will_do(s->wish, path))
 			continue;
-		/* Its own measurement is the client's that counts. */
+		/* The client's own measurement takes precedence. */
 		if (!is_client && path_between(s->place, node, end->node) != path)
 			continue;
 		for (uint32_t k = others->at[node]; k < others->n && others->v[k].node == node; k++)
@@ -174,7 +177,8 @@ static void try_paths(struct search *s, const struct end *end, bool is_client)
 static void order_by_node(const struct place *place, struct ends *ends)
 {
 	qsort(ends->v, ends->n, sizeof(*ends->v), compare_by_node);
-	memset(ends->at, 0xff, place_n_nodes(place) * sizeof(*ends->at)); /* PLACE_NONE */
+	/* all bytes set: PLACE_NONE */
+	memset(ends->at, 0xff, place_n_nodes(place) * sizeof(*ends->at));
 	for (uint32_t i = ends->n; i-- > 0;)
 		ends->at[ends->v[i].node] = i;
 }
@@ -191,7 +195,7 @@ static void try_all_measured(struct search *s)
 		try_paths(s, &s->servers.v[i], false);
 }
 
-/* ---- all others ---- */
+/* ---- other pairs ---- */
 
 static bool is_way(const struct search *s, const struct end *server, const struct end *client)
 {
@@ -201,7 +205,7 @@ static bool is_way(const struct search *s, const struct end *server, const struc
 		(uint64_t)server->latency_us + client->latency_us <= s->wish->most_latency_us;
 }
 
-/* Both lists are in order: the first client of a server is its best. */
+/* Both lists are sorted, so a server's first possible client is its best. */
 static void try_pairs(struct search *s, struct ends servers, struct ends clients, uint32_t hops)
 {
 	const uint32_t most_us = s->wish->most_latency_us;
@@ -237,7 +241,7 @@ static struct ends part_of(const struct ends *ends, uint32_t first, uint32_t end
 	return (struct ends){.v = &ends->v[first], .n = end - first};
 }
 
-/* Rack by rack; a node without a rack is near nobody. */
+/* Tries pairs within each rack; a node without a rack is near no node. */
 static void try_racks(struct search *search)
 {
 	const struct ends *servers = &search->servers, *clients = &search->clients;
@@ -264,7 +268,7 @@ static void try_racks(struct search *search)
 	}
 }
 
-/* That of the whole where it is a part: what is taken is no more of one than of the other. */
+/* Load of the whole network device, also for a part of it. */
 static uint32_t load_of(
 	const struct place_networks *networks, const struct network *net, uint32_t mbit)
 {
@@ -273,7 +277,7 @@ static uint32_t load_of(
 	return (uint32_t)(((uint64_t)whole->mbit_taken + mbit) * 1000 / whole->mbit);
 }
 
-/* Its devices on that end's node: by the filter, too. */
+/* Chooses the devices on the end's node, with the filter. */
 static int choose_at(struct place *place, const struct place_spec *part, uint32_t network,
 	uint32_t mbit, struct place_choice *ret, struct error *err)
 {
@@ -285,7 +289,7 @@ static int choose_at(struct place *place, const struct place_spec *part, uint32_
 	return place_find(place, &pinned, ret, err);
 }
 
-/* ret_met: of the devices' end, whom it meets there. */
+/* ret_met: preference conflicts at the devices' end */
 static bool fits_at(struct place *place, const struct place_wish *wish,
 	const struct place_spec *part, uint32_t network, uint32_t *ret_met)
 {
@@ -301,7 +305,10 @@ static bool fits_at(struct place *place, const struct place_wish *wish,
 	return fits;
 }
 
-/* Those of the kind with the bandwidth, on nodes where that part of the tenant fits. */
+/*
+ * Lists the network devices of a kind that have the bandwidth, on nodes where this part of the
+ * tenant fits.
+ */
 static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 	const struct place_spec *part, enum place_network_kind kind, struct end *ret)
 {
@@ -328,7 +335,7 @@ static uint32_t list_ends(struct place *place, const struct place_wish *wish,
 	return n;
 }
 
-/* By a worse network it may still meet fewer. */
+/* A worse network may have fewer preference conflicts. */
 static bool is_improvable(const struct way *way)
 {
 	return !way->is_found || way->server.n_met;
@@ -386,7 +393,7 @@ static void say_met(const struct place *place, struct place_decision *d)
 			place_choice_met(place, &d->spec, &d->choice, met));
 }
 
-/* What stays with the tenant, and what is with the devices. */
+/* Splits the spec into the client half and the device half. */
 static void split(const struct place_spec *spec, struct place_decision *ret)
 {
 	ret->spec = *spec;
@@ -521,7 +528,7 @@ static bool fits_somewhere(const struct place *place, const struct place_spec *p
 	return false;
 }
 
-/* Both halves have room, and it is the network that they lack; "" where it is not. */
+/* If both halves fit and only the network is missing, says so; otherwise writes "". */
 static void say_way(
 	const struct place *place, const struct place_wish *wish, char *ret, size_t size)
 {

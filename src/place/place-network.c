@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Network devices: what they have and what is taken of it. See place-mode.h. */
+/* Network devices, with their capacity and use. See place-mode.h. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ uint32_t network_free(const struct place_networks *networks, const struct networ
 	return of ? MIN(left, of->mbit - of->mbit_taken) : left;
 }
 
-/* A number that is free again, or a new one. */
+/* Returns an unused number, or a new one. */
 static int slot(struct place *place, uint32_t *ret)
 {
 	int r;

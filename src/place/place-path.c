@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes have measured to one another, kept by name as nodes come and go. See place-mode.h. */
+/* Measurements between nodes, kept by name while nodes come and go. See place-mode.h. */
 #include "place/place-path.h"
 
 #include <errno.h>
@@ -153,7 +153,7 @@ int place_paths_set(struct place *place, uint32_t node, const struct place_path 
 	return 0;
 }
 
-/* ---- looking ---- */
+/* ---- look-up ---- */
 
 struct path_list paths_of(const struct place *place, uint32_t node)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of policies, what they share, and the simple ones. A policy that looks ahead has a file
- * of its own.
+ * The list of policies, their common functions, and the simple policies. A policy that looks ahead
+ * has a file of its own.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ const struct place_policy *place_policy_find(const char *name)
 	return NULL;
 }
 
-/* ---- for policies ---- */
+/* ---- functions for policies ---- */
 
 bool place_has_devices(const struct place *place, const struct place_class *class, uint32_t at)
 {
@@ -95,7 +95,7 @@ uint64_t place_open_devices(const struct place *place, const struct place_class 
 	return mask;
 }
 
-/* sign 1: the least free first; -1: the most. */
+/* sign 1: least free first; -1: most free first */
 static void take(const struct place *place, uint32_t node, uint64_t mask, int sign,
 	struct place_choice *choice)
 {
@@ -130,7 +130,10 @@ void place_take_most(const struct place *place, const struct place_spec *spec, u
 	take(place, node, mask, -1, choice);
 }
 
-/* From each device on: the nearest to those that are taken. The set of the least sum, the first. */
+/*
+ * Tries each device as the start and adds the device nearest to the chosen ones. The set with the
+ * least sum of distances wins, and of equal ones the first.
+ */
 void place_take_near(const struct place *place, const struct place_spec *spec, uint32_t node,
 	uint64_t mask, struct place_choice *choice)
 {
@@ -237,7 +240,7 @@ int64_t place_sum_of_greatest(int64_t *values, uint32_t n, uint32_t count)
 	int64_t sum = 0;
 
 	if (count == 2 && n > 2) {
-		/* What is asked most, in one pass. */
+		/* The frequent case in one pass. */
 		int64_t first = MAX(values[0], values[1]), second = MIN(values[0], values[1]);
 
 		for (uint32_t i = 2; i < n; i++) {
@@ -285,8 +288,8 @@ const struct place_policy place_first_fit = {
 /* ---- best fit and worst fit ---- */
 
 /*
- * What is left of a node in CPU and devices, each as a part of a large one, half and half; whole
- * percents count (Weng et al., USENIX ATC 2023, and their simulator). Less is better.
+ * The rest of a node in CPU and devices, each as a fraction of a large node and with equal weight.
+ * Whole percents count (Weng et al., USENIX ATC 2023, and their simulator). Less is better.
  */
 #define LARGE_CPU 128000 /* milli */
 #define LARGE_DEVICES 8000
@@ -372,10 +375,9 @@ const struct place_policy place_worst_fit = {
 /* ---- dot product ---- */
 
 /*
- * The node whose free CPU and devices point least in the direction of what is asked (Grandl et al.,
- * "Multi-resource packing for cluster schedulers", SIGCOMM 2014, as the trace's simulator turns it:
- * the smaller the product the better). What is asked of CPU is not known to a bound: it takes it to
- * be none.
+ * The node whose free CPU and devices point least in the direction of the request (Grandl et al.,
+ * "Multi-resource packing for cluster schedulers", SIGCOMM 2014). As in the trace's simulator, a
+ * smaller product is better. The bound does not know the requested CPU and assumes 0.
  */
 static int64_t devices_dot(const struct place *place, uint32_t share, uint32_t count, uint32_t at)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two steps. For every node a bound of what making room there costs, out of shares, CPU, memory and
- * priorities alone; a heap gives the nodes in that order. On a node: a first set by letting go
- * group after group of equal priority and taking back who need not go, then all sets that could be
- * cheaper, with counters of that node only (place-room.h).
+ * The search has two steps. First every node gets a bound of the cost of preemption there, from
+ * shares, CPU, memory and priorities alone. A heap then gives the nodes in the order of their
+ * bounds. Second, the search finds a set of victims on a node. It removes groups of equal priority
+ * until the tenant fits, and returns tenants that are not needed. Then it tries all sets that can
+ * be cheaper, with the counters of that node only (place-room.h).
  */
 #include "place/place-preempt.h"
 
@@ -18,13 +19,13 @@
 #include "place/place-queue.h"
 #include "place/place-room.h"
 
-#define EARLY 16u /* nodes that are searched before all bounds are known */
+#define EARLY 16u /* nodes searched before all bounds are known */
 
-/* Less is cheaper, from the first field on. */
+/* Less is cheaper; earlier fields have precedence. */
 struct cost {
 	uint32_t violations, highest, n;
 	uint64_t share;
-	uint64_t late; /* UINT64_MAX less the earliest start; 0 where that does not matter */
+	uint64_t late; /* UINT64_MAX minus the earliest start; 0 if the start does not matter */
 	uint32_t node;
 };
 
@@ -38,21 +39,21 @@ struct candidate {
 
 struct search {
 	struct place *place;
-	const struct place_spec *spec; /* of no queue where the rules tell the models */
+	const struct place_spec *spec; /* without a queue if the rules give the models */
 	const struct place_preempt *rules;
-	uint32_t violations_min; /* of any set that is looked for */
+	uint32_t violations_min; /* of every set in this search */
 
-	struct candidate *list; /* of the node that is looked at, cheapest first */
+	struct candidate *list; /* candidates of the current node, cheapest first */
 	uint32_t n, size;
 	uint32_t *gone_of_budget; /* by budget */
 	struct room room;
-	uint32_t *gone, gone_size; /* those that have left, for the filter */
-	struct cost now;           /* of those that have left */
-	uint32_t steps, steps_max; /* sets tried; where to stop */
+	uint32_t *gone, gone_size; /* removed tenants, for the filter */
+	struct cost now;           /* of the removed tenants */
+	uint32_t steps, steps_max; /* number of tried sets, and its limit */
 
 	struct cost best;
-	uint32_t *victims, victims_size; /* best.n of them */
-	struct node_bounds bounds; /* of the nodes that are not searched yet, cheapest first */
+	uint32_t *victims, victims_size; /* best.n entries */
+	struct node_bounds bounds;       /* of the nodes not searched yet, cheapest first */
 };
 
 static void search_done(struct search *s)
@@ -82,7 +83,7 @@ static int compare(const struct cost *a, const struct cost *b)
 #define IS_CHEAPER(a, b) (compare(&(a), &(b)) < 0)
 HEAP_DEFINE(node_bounds, struct cost, IS_CHEAPER, HEAP_NO_PLACE)
 
-/* ---- who may go ---- */
+/* ---- candidates ---- */
 
 uint32_t place_budget_of(const struct place_preempt *rules, uint32_t label)
 {
@@ -112,7 +113,7 @@ static int compare_candidates(const void *pa, const void *pb)
 	return a->h->tenant < b->h->tenant ? -1 : a->h->tenant > b->h->tenant;
 }
 
-/* false: it stays, whatever it costs. */
+/* Returns false if the tenant must stay at any cost. */
 static bool is_candidate(const struct search *s, const struct holder *h, struct candidate *ret)
 {
 	const struct place_preempt_order *order = s->rules->order;
@@ -143,14 +144,14 @@ static int list_candidates(struct search *s, uint32_t node)
 	return 0;
 }
 
-/* ---- a bound of what a node costs ---- */
+/* ---- bound of a node's cost ---- */
 
 static uint64_t lateness(const struct search *s, const struct holder *h)
 {
 	return s->rules->is_latest_first ? UINT64_MAX - h->started : 0;
 }
 
-/* For one device, what is known without a set: the cheapest tenant that is enough alone. */
+/* For one device the cheapest tenant that suffices alone gives an exact cost. */
 static void note_alone(const struct search *s, const struct candidate *c, struct cost *alone)
 {
 	const struct cost cost = {
@@ -166,7 +167,7 @@ static void note_alone(const struct search *s, const struct candidate *c, struct
 		*alone = cost;
 }
 
-/* What the candidates hold of one device, as far as they were counted. */
+/* The candidates' use of one device, as far as they were counted. */
 struct part {
 	uint32_t free, sum, most, least, n;
 };
@@ -179,7 +180,7 @@ static void part_add(struct part *part, uint32_t share)
 	part->n++;
 }
 
-/* Of the device: at least so many victims, with at least that share together. */
+/* Lower bounds for one device: number of victims, and the sum of their shares. */
 static void part_bound(
 	const struct part *part, uint32_t asked, uint32_t *ret_n, uint32_t *ret_share)
 {
@@ -193,7 +194,7 @@ static void part_bound(
 	}
 }
 
-/* The sum of the least `count` of them, which loses their order. */
+/* Sum of the `count` smallest values; reorders the array. */
 static uint32_t sum_of_least(uint32_t *values, uint32_t n, uint32_t count)
 {
 	uint32_t sum = 0;
@@ -225,7 +226,10 @@ static void bound_of_parts(
 	ret->share = sum_of_least(share, used, s->spec->count);
 }
 
-/* The next by rank, those of a rank in any order: a node's list is in the order of priorities. */
+/*
+ * Returns the next candidate by rank. Within a rank the order is arbitrary, because a node's list
+ * is sorted by priority only.
+ */
 static bool next_candidate(
 	const struct search *s, const struct held *held, uint32_t *i, struct candidate *ret)
 {
@@ -241,7 +245,7 @@ static bool next_candidate(
 	return false;
 }
 
-/* What a candidate gives back of the node itself. */
+/* The capacity of the node itself that a candidate returns. */
 enum need { NEED_CPU, NEED_MEMORY };
 
 static uint64_t given_back(const struct holder *h, enum need need)
@@ -251,7 +255,7 @@ static uint64_t given_back(const struct holder *h, enum need need)
 	return h->memory_mib == UINT32_MAX ? UINT64_MAX >> 20 : h->memory_mib;
 }
 
-/* What the node lacks for it; memory in MiB, rounded down. */
+/* Returns the node's missing capacity; memory in MiB, rounded down. */
 static uint64_t lacking(const struct search *s, uint32_t at, enum need need)
 {
 	const struct node *node = &s->place->nodes[at];
@@ -268,7 +272,7 @@ static uint64_t lacking(const struct search *s, uint32_t at, enum need need)
 	return need == NEED_MEMORY ? (taken + asked - all) >> 20 : taken + asked - all;
 }
 
-/* As bound(), by one need of the node alone: nothing in *ret where it lacks nothing. */
+/* Like bound(), for one need of the node. Leaves *ret empty if the node lacks nothing. */
 static bool bound_of_need(const struct search *s, uint32_t node, enum need need, struct cost *ret)
 {
 	const struct held *held = &s->place->held[node];
@@ -307,7 +311,7 @@ static bool bound_of_need(const struct search *s, uint32_t node, enum need need,
 	return true;
 }
 
-/* Bit i: the node's i-th device is closed to everybody until somebody has left it. */
+/* Bit i: device i is closed until a terminating tenant is gone. */
 static uint64_t clearing_of(const struct place *place, const struct node *node)
 {
 	uint64_t clearing = 0;
@@ -318,8 +322,8 @@ static uint64_t clearing_of(const struct place *place, const struct node *node)
 }
 
 /*
- * false: all together are not enough, or more expensive than the best. In *ret no more than any set
- * of that node costs.
+ * Returns false if even all candidates do not suffice, or cost more than the best plan. In *ret is
+ * a lower bound for every set of the node.
  */
 static bool bound_of_devices(const struct search *s, uint32_t node, struct cost *ret)
 {
@@ -341,7 +345,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 		enough += part[d].free >= s->spec->share;
 	}
 	if (enough >= count) {
-		/* It is not for the share: who goes may be anybody. */
+		/* The share suffices, so any candidate may be the victim. */
 		if (!next_candidate(s, held, &i, &c))
 			return false;
 		ret->highest = c.rank;
@@ -375,7 +379,7 @@ static bool bound_of_devices(const struct search *s, uint32_t node, struct cost 
 	return true;
 }
 
-/* The greatest of those that each hold by themselves. */
+/* The largest of the bounds, each of which is valid. */
 static bool bound(const struct search *s, uint32_t node, struct cost *ret)
 {
 	struct cost cost[3] = {{0}};
@@ -391,7 +395,7 @@ static bool bound(const struct search *s, uint32_t node, struct cost *ret)
 	return true;
 }
 
-/* Whether the first on the node may go, and costs no more than the best. */
+/* Returns whether the cheapest tenant of the node is a candidate and can beat the best plan. */
 static bool is_worth_it(const struct search *s, const struct held *held)
 {
 	if (s->rules->order)
@@ -401,7 +405,10 @@ static bool is_worth_it(const struct search *s, const struct held *held)
 			held->list[0].priority <= s->best.highest);
 }
 
-/* The devices that it may have there when they have left: of the list, from i on or who has. */
+/*
+ * Devices that the filter permits after the removal of candidates: all from index i, and those
+ * already removed.
+ */
 static uint64_t filtered(struct search *s, uint32_t i)
 {
 	uint32_t n = 0;
@@ -417,7 +424,10 @@ static uint64_t filtered(struct search *s, uint32_t i)
 	return place_filtered(s->place, s->spec, s->room.node, s->gone, n);
 }
 
-/* With those gone that have left, as far as limits go but for one (or NULL). */
+/*
+ * Tests whether the tenant fits without the removed tenants, with `but` (or NULL) back for the
+ * limits.
+ */
 static bool fits_now(struct search *s, const struct holder *but)
 {
 	const struct place_preempt_order *order = s->rules->order;
@@ -431,7 +441,7 @@ static bool fits_now(struct search *s, const struct holder *but)
 	return fits;
 }
 
-/* Whether leaving can help at all; what else is asked of the node no leaving changes. */
+/* Returns whether preemption can help; it does not change the node's other properties. */
 static bool is_reachable(const struct place *place, const struct place_spec *spec, uint32_t node)
 {
 	const struct node *n = &place->nodes[node];
@@ -447,7 +457,7 @@ static bool is_reachable(const struct place *place, const struct place_spec *spe
 	return !spec->count || !spec->models || (spec->models & n->models);
 }
 
-/* ---- sets ---- */
+/* ---- sets of victims ---- */
 
 static bool is_over_budget(const struct search *s, const struct candidate *c)
 {
@@ -455,7 +465,7 @@ static bool is_over_budget(const struct search *s, const struct candidate *c)
 		s->gone_of_budget[c->budget] >= s->rules->budgets[c->budget].may_go;
 }
 
-/* false: it may not, after those that have left. */
+/* Returns false if the candidate may not leave after those already removed. */
 static bool leave(struct search *s, struct candidate *c)
 {
 	const struct place_preempt_order *order = s->rules->order;
@@ -491,7 +501,7 @@ static void stay(struct search *s, struct candidate *c)
 	c->is_gone = false;
 }
 
-/* What they cost, with what is no sum. */
+/* Cost of the removed tenants, including the fields that are no sums. */
 static struct cost cost_now(const struct search *s)
 {
 	struct cost cost = s->now;
@@ -529,7 +539,10 @@ static void all_stay(struct search *s)
 			stay(s, &s->list[i]);
 }
 
-/* The most expensive stay first. More than once: with labels, who left late may decide. */
+/*
+ * Returns unneeded victims, the most expensive first. Repeats, because with labels a later victim
+ * can decide about an earlier one.
+ */
 static void stay_who_can(struct search *s)
 {
 	for (bool has_changed = true; has_changed;) {
@@ -553,7 +566,10 @@ static void stay_who_can(struct search *s)
 	}
 }
 
-/* Whether all from i on were enough, whatever rules keep them. */
+/*
+ * Tests whether the removal of all candidates from index i would suffice, without the rules about
+ * victims.
+ */
 static bool could_fit(struct search *s, uint32_t i)
 {
 	bool fits;
@@ -567,8 +583,8 @@ static bool could_fit(struct search *s, uint32_t i)
 }
 
 /*
- * All sets out of the candidates from i on that could still be cheaper than the best. highest: of
- * those that have left, or what it will be at least.
+ * Tries all sets of candidates from index i that can be cheaper than the best. highest: of the
+ * removed tenants, or its lower bound.
  */
 static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t late)
 {
@@ -585,7 +601,7 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 	if (i == s->n || s->steps >= s->steps_max || compare(&least, &s->best) >= 0)
 		return 0;
 	s->steps += 1 + (s->n - i) / 64;
-	/* With a label of affinity, who leaves may take the only place with it. */
+	/* With an affinity label, a victim can take the only permitted place with it. */
 	if (!s->spec->affinity && !could_fit(s, i))
 		return 0;
 	least.share += holder_share(c->h);
@@ -599,7 +615,7 @@ static int try_sets(struct search *s, uint32_t i, uint32_t highest, uint64_t lat
 	return r < 0 ? r : try_sets(s, i + 1, highest, late);
 }
 
-/* least: what it costs at least. */
+/* least: lower bound of the cost */
 static int search_node(struct search *s, const struct cost *least)
 {
 	const uint32_t node = least->node;
@@ -632,8 +648,8 @@ static int search_node(struct search *s, const struct cost *least)
 }
 
 /*
- * The bounds of all nodes that could be better than the best. The first few that promise most are
- * searched at once: what they cost spares most of the others their bound.
+ * Computes the bounds of all nodes that can beat the best plan. The most promising few are searched
+ * at once, because their costs exclude most of the others.
  */
 static int fill_bounds(struct search *s)
 {
@@ -685,7 +701,7 @@ static bool is_victim(const struct search *s, uint32_t tenant)
 	return false;
 }
 
-/* After PLACE_PREEMPT_STEPS one of them may be in vain. */
+/* After PLACE_PREEMPT_STEPS steps the set may have an unneeded victim. */
 static int trim(struct search *s)
 {
 	int r = list_candidates(s, s->best.node);
@@ -697,7 +713,7 @@ static int trim(struct search *s)
 	s->now = (struct cost){.node = s->best.node};
 	for (uint32_t i = 0; i < s->n; i++)
 		if (is_victim(s, s->list[i].h->tenant) && !leave(s, &s->list[i]))
-			return -EINVAL; /* the rules have changed under us */
+			return -EINVAL; /* the rules have changed during the search */
 	stay_who_can(s);
 	r = keep_if_best(s);
 	all_stay(s);
@@ -730,8 +746,8 @@ static uint64_t mixed(uint64_t seen, uint64_t value)
 }
 
 /*
- * Who is on the node, their other halves, what is free and how many are leaving: the same again
- * once all changes have been taken back, which the node's version is not.
+ * A hash of the node's tenants, their other halves, its free capacity and its terminating tenants.
+ * Unlike the node's version, it is the same again after all changes are undone.
  */
 static uint64_t fingerprint(const struct place *place, uint32_t node)
 {
@@ -755,7 +771,7 @@ static uint64_t fingerprint(const struct place *place, uint32_t node)
 	return seen;
 }
 
-/* That of the node, and those of the victims elsewhere. */
+/* The hash of the node, and of the victims' other nodes. */
 static uint64_t fingerprint_of(const struct place *place, const struct place_plan *plan)
 {
 	uint64_t seen = fingerprint(place, plan->choice.node);
@@ -770,7 +786,7 @@ static uint64_t fingerprint_of(const struct place *place, const struct place_pla
 	return seen;
 }
 
-/* With those on other nodes that leave with them, and are not leaving yet. */
+/* Adds the victims' other halves that are not terminating yet. */
 static int list_victims(
 	const struct place *place, const uint32_t *tenants, uint32_t n, struct place_plan *ret)
 {
@@ -795,8 +811,8 @@ static int list_victims(
 }
 
 /*
- * Where on the node the policy puts it once they have left, besides those of place->gone; rising,
- * as the filter is told them.
+ * Lets the policy choose the place on the node without the victims and without place->gone. The
+ * filter gets both in ascending order.
  */
 static int choose(struct place *place, const struct place_spec *asked, uint32_t node,
 	uint32_t *tenants, uint32_t n, struct place_choice *ret, struct error *err)
@@ -851,7 +867,7 @@ int place_preempt_plan(struct place *place, const struct place_spec *spec, uint3
 		kept[i] = out;
 		r = 0;
 	}
-	/* As it is with all that are left. */
+	/* The choice with all remaining victims. */
 	r = r < 0 ? r : choose(place, spec, node, kept, n, &plan.choice, err);
 	if (r < 0)
 		return r;
@@ -914,7 +930,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 		return r;
 	if (r == -ENOSPC) {
 		if (spec->count && !may_limits_give && !place_queue_models(place, spec))
-			return r; /* whoever leaves */
+			return r; /* no victim can help */
 		if (!rules->order && !spec->priority)
 			return fail(
 				err, ENOSPC, "priority 0 is opportunistic: it makes nobody leave");

@@ -19,9 +19,9 @@
 #include "place/place-gang.h"
 #include "place/place-queue-internal.h"
 
-#define AMOUNT_MAX (1ull << 40) /* more permille than a cluster has */
+#define AMOUNT_MAX (1ull << 40) /* permille, above any cluster */
 #define TEXT 24u
-#define STANDING (2 * TEXT + SPEC_LABEL + 64) /* what a queue has */
+#define STANDING (2 * TEXT + SPEC_LABEL + 64) /* for standing() */
 
 const uint64_t queue_nothing[ALL + 1];
 
@@ -32,7 +32,7 @@ void place_queue_free(struct place_queues *queues)
 
 DEFINE_CLEANUP(struct place_queues *, place_queue_free)
 
-/* "1.5" for 1500. */
+/* "1.5" for 1500 */
 static const char *devices(uint64_t permille, char ret[static TEXT])
 {
 	int n = snprintf(
@@ -45,7 +45,7 @@ static const char *devices(uint64_t permille, char ret[static TEXT])
 	return ret;
 }
 
-/* ---- counting ---- */
+/* ---- use ---- */
 
 static void count(struct place_queues *queues, const struct place *place,
 	const struct place_tenant *t, int sign)
@@ -66,7 +66,7 @@ void place_queue_count(struct place *place, const struct place_tenant *t, int si
 		count(place->queues, place, t, sign);
 }
 
-/* ---- setting up ---- */
+/* ---- setup ---- */
 
 static uint32_t index_of(const struct place_queues *queues, uint32_t n, const char *name)
 {
@@ -99,7 +99,7 @@ static int models_set(struct place *place, struct queue *q, const struct place_q
 	int r;
 
 	for (uint32_t m = 0; m < PLACE_MODELS_MAX; m++) {
-		q->quota[m] = PLACE_UNLIMITED; /* the quota of all is what counts */
+		q->quota[m] = PLACE_UNLIMITED; /* the quota of all models counts */
 		q->limit[m] = PLACE_UNLIMITED;
 	}
 	for (uint32_t i = 0; i < info->n_models; i++) {
@@ -183,7 +183,7 @@ static int parents_set(
 	return 0;
 }
 
-/* What is guaranteed below is guaranteed above. */
+/* The quotas of children must not exceed their parent's. */
 static int sums_check(const struct place *place, struct place_queues *queues, struct error *err)
 {
 	_cleanup_free_ uint64_t(*sum)[ALL + 1] = calloc(queues->n + 1ull, sizeof(*sum));
@@ -265,7 +265,7 @@ int place_queue_set(struct place *place, const struct place_queue_info *infos, u
 	if (r == 0)
 		r = tenants_set(place, queues, err);
 	if (r < 0) {
-		/* Those that only they name are unknown again. */
+		/* Models that only these queues name become unknown again. */
 		memcpy(place->models, models, sizeof(models));
 		place->n_models = n_models;
 		if (ret_at)
@@ -301,7 +301,7 @@ uint64_t place_queue_used(const struct place *place, uint32_t queue, uint32_t mo
 
 /* ---- admission ---- */
 
-/* " of model X"; "" where the bound is that of all. */
+/* " of model X", or "" for all models */
 struct bound_text {
 	char text[SPEC_LABEL + 16];
 };
@@ -321,7 +321,7 @@ static struct bound_text text_of(const struct place *place, uint32_t model)
 		snprintf((verdict)->why, sizeof((verdict)->why), __VA_ARGS__); \
 	} while (0)
 
-/* false: some queue's limit stands against it, the verdict says which. */
+/* Returns false if a queue's limit is exceeded; the verdict names that limit. */
 static bool is_within_limits(const struct place *place, const struct place_spec *spec,
 	uint32_t model, struct place_verdict *ret)
 {
@@ -439,7 +439,7 @@ static bool is_within_quota(const struct queue *q, uint32_t m, uint64_t asked)
 	return q->quota[m] == PLACE_UNLIMITED || q->used[m] + asked <= q->quota[m];
 }
 
-/* The tenant's queue, or one above. */
+/* Returns whether queue `at` is the tenant's queue or one of its ancestors. */
 static bool is_on_way(const struct place_queues *queues, const struct place_spec *spec, uint32_t at)
 {
 	uint32_t up = spec->queue - 1;
@@ -450,8 +450,8 @@ static bool is_on_way(const struct place_queues *queues, const struct place_spec
 }
 
 /*
- * Below `above` there are devices of that model, or of any for ALL, of a queue from which the
- * tenant's may have them back.
+ * Returns whether a queue below `above` uses devices of that model (ALL: of any) that the tenant's
+ * queue can reclaim.
  */
 static bool is_lent_below(
 	const struct place *place, const struct place_spec *spec, uint32_t above, uint32_t bound)
@@ -480,7 +480,7 @@ static bool is_lent_below(
 	return false;
 }
 
-/* All limits that stand against it do so for what others have borrowed. */
+/* Returns whether each exceeded limit is exceeded because of borrowed devices. */
 static bool is_lent(const struct place *place, const struct place_spec *spec, uint32_t model)
 {
 	const struct queue *queue = place->queues->queue;
@@ -495,7 +495,7 @@ static bool is_lent(const struct place *place, const struct place_spec *spec, ui
 	return true;
 }
 
-/* Nodes have devices of another model as well. */
+/* Returns whether nodes also have devices of another model. */
 static bool is_one_of_several(const struct place *place, uint32_t model)
 {
 	for (uint32_t m = 0; m < place->n_models; m++)
@@ -504,19 +504,22 @@ static bool is_one_of_several(const struct place *place, uint32_t model)
 	return false;
 }
 
-/* Less than nothing where a group is only looked at (pretend). */
+/* Negative while members of a group are pretended. */
 static uint64_t idle_of(const struct place *place, uint32_t model)
 {
 	return (uint64_t)MAX(place->idle[model], 0);
 }
 
-/* What is to be borrowed: beyond that quota, so much that is idle, of that model. ALL: of all. */
+/*
+ * A loan beyond the quota of model `quota` (ALL: of all). `idle` is the idle share, of `model` or
+ * of all.
+ */
 struct loan {
 	uint32_t quota, model;
 	uint64_t idle;
 };
 
-/* "1 of its guaranteed 2 devices of model A"; "3 devices of model A, 1 of them borrowed" */
+/* "1 of its guaranteed 2 devices of model A", or "3 devices of model A, 1 of them borrowed". */
 static const char *standing(
 	const struct queue *q, uint32_t at, const char *of_model, char ret[static STANDING])
 {
@@ -557,7 +560,10 @@ static void admit_model(const struct place *place, const struct place_spec *spec
 	const uint64_t asked = queue_asked(place, spec);
 	const uint32_t m = is_within_quota(q, ALL, asked) ? model : ALL;
 	const bool has_right = m == model && is_within_quota(q, model, asked);
-	/* What is idle is counted of that model alone: it is named, unless that is said before. */
+	/*
+	 * The idle share is that of this model, so the text names the model unless it has done so
+	 * before.
+	 */
 	const struct loan loan = {.quota = m,
 		.model = m == ALL && is_one_of_several(place, model) ? model : ALL,
 		.idle = idle_of(place, model)};
@@ -580,8 +586,8 @@ static bool is_asked(const struct place *place, const struct place_spec *spec, u
 }
 
 /*
- * It asks for several devices, and no model alone has so much idle: those of a node may be of
- * several. Models that a limit keeps it off do not count.
+ * For a request of several devices, if no single model has enough idle: a node may have several
+ * models. Models excluded by a limit do not count.
  */
 static void admit_mixed(
 	const struct place *place, const struct place_spec *spec, struct place_verdict *ret)
@@ -633,7 +639,7 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	return 0;
 }
 
-/* As if it were there, with devices of that model. */
+/* Counts the tenant as if it were placed on that model. */
 static void pretend(struct place *place, const struct place_spec *spec, uint32_t model, int sign)
 {
 	const uint64_t asked = (uint64_t)sign * queue_asked(place, spec);
@@ -646,7 +652,7 @@ static void pretend(struct place *place, const struct place_spec *spec, uint32_t
 	}
 }
 
-/* More than any of its queues may have, all together: then the verdict is that. */
+/* Sets the verdict NEVER if all members together exceed a limit of their queues. */
 static void set_never(const struct place *place, const struct place_spec *members, uint32_t n,
 	struct place_verdict *ret)
 {
@@ -718,7 +724,7 @@ int place_queue_admit_all(struct place *place, const struct place_spec *members,
 	return admit_each(place, members, n, models, ret, err);
 }
 
-/* ---- whose turn it is ---- */
+/* ---- order of queues ---- */
 
 bool place_queue_is_before(const struct place *place, uint32_t a, uint32_t b)
 {

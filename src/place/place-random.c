@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any node with room, and on it any device: what other policies are compared with, and no policy
- * that one would want, so it is not in the list of those. The draw is a function of the state: how
- * many tenants there are and which slots are used, so that the same run draws the same.
+ * A random node and random devices: other policies are compared with this one, which is no sensible
+ * choice and not in the list of policies. The draw depends only on the state, that is, the number
+ * of tenants and the used slots. So equal runs draw the same.
  */
 #include "base/rand.h"
 #include "place/place-internal.h"
@@ -17,7 +17,7 @@ static uint64_t draw(const struct place *place, const struct place_spec *spec, u
 	return rand_u64(&r);
 }
 
-/* Nobody knows before whose number will be the greatest: all nodes are asked. */
+/* The largest draw is unknown in advance, so every node is asked. */
 static int32_t random_bound(struct place *place, const struct place_class *class, uint32_t node)
 {
 	return INT32_MAX;

@@ -20,12 +20,12 @@
 struct reclaim {
 	struct place *place;
 	const struct place_spec *spec;
-	const struct place_preempt_order *also; /* the caller's, who has a say as well; or NULL */
-	bool is_own;                            /* by that order alone, of whatever queue */
-	uint64_t models;                        /* that it is guaranteed, or asks for */
-	bool *is_above;                         /* the asker, or above it; by queue */
+	const struct place_preempt_order *also; /* the caller's order, which applies too; or NULL */
+	bool is_own;                            /* only `also` decides, whatever the queue */
+	uint64_t models;                        /* models of the guarantee, or of the request */
+	bool *is_above;                         /* by queue: the asking queue or an ancestor */
 	uint32_t *rank;                         /* by queue */
-	uint64_t (*gone)[ALL + 1];              /* by queue: what has left while sets are tried */
+	uint64_t (*gone)[ALL + 1];              /* by queue: use of the victims under trial */
 };
 
 static void reclaim_done(struct reclaim *r)
@@ -35,7 +35,7 @@ static void reclaim_done(struct reclaim *r)
 	free(r->gone);
 }
 
-/* ---- who may leave ---- */
+/* ---- candidates ---- */
 
 static uint32_t model_of(const struct reclaim *r, const struct holder *h)
 {
@@ -44,7 +44,10 @@ static uint32_t model_of(const struct reclaim *r, const struct holder *h)
 	return t->n ? r->place->devices[t->device[0]].model : ALL;
 }
 
-/* All on its way up have too much, and there is one that is not the asker's. */
+/*
+ * Each queue up to the asking queue's branch exceeds its quota, and the tenant is not of that
+ * branch.
+ */
 static bool may_leave(const struct reclaim *r, const struct holder *h)
 {
 	const struct queue *queue = r->place->queues->queue;
@@ -111,7 +114,7 @@ static bool is_full(const struct reclaim *r, uint32_t at, uint32_t bound)
 		&r->place->queues->queue[at], r->gone[at], bound, queue_asked(r->place, r->spec));
 }
 
-/* Those of which no limit stands against it any more. */
+/* Returns the models that no limit excludes any more. */
 static uint64_t models(void *arg, const struct holder *but)
 {
 	struct reclaim *r = arg;
@@ -132,7 +135,10 @@ static uint64_t models(void *arg, const struct holder *but)
 	return may;
 }
 
-/* It counts for a limit that stands against the asker on devices of one of those models. */
+/*
+ * Returns whether the tenant counts for a limit that excludes the asking tenant from one of these
+ * models.
+ */
 static bool is_in_the_way(const struct reclaim *r, const struct holder *h, uint64_t goal)
 {
 	const uint32_t model = model_of(r, h);
@@ -147,7 +153,7 @@ static bool is_in_the_way(const struct reclaim *r, const struct holder *h, uint6
 	return false;
 }
 
-/* A limit of that model's own. */
+/* Returns whether a limit of the model itself is exceeded. */
 static bool is_model_full(const struct reclaim *r, uint32_t model)
 {
 	for (uint32_t at = r->spec->queue - 1; at != PLACE_NONE;
@@ -159,7 +165,7 @@ static bool is_model_full(const struct reclaim *r, uint32_t model)
 
 /* ---- the order of queues ---- */
 
-/* The most that any model, or all, have beyond. */
+/* The largest excess over a quota, of any model or of all. */
 static int64_t most_beyond(const struct place *place, const struct queue *q)
 {
 	int64_t most = queue_beyond(q, queue_nothing, ALL);
@@ -174,7 +180,7 @@ struct ranked {
 	uint32_t weight, queue;
 };
 
-/* By weight; most first. */
+/* Largest weighted excess first. */
 static int compare_ranked(const void *pa, const void *pb)
 {
 	const struct ranked *a = pa, *b = pb;
@@ -206,7 +212,7 @@ static int reclaim_init(struct reclaim *r)
 	return 0;
 }
 
-/* ---- from several nodes ---- */
+/* ---- victims on several nodes ---- */
 
 struct borrower {
 	struct holder h;
@@ -252,8 +258,8 @@ static int list_borrowers(struct reclaim *r, uint64_t goal, struct borrower **re
 }
 
 /*
- * So many leave, in their order, that limits stand against it no more on devices of one of those
- * models; -ENOSPC: all cannot.
+ * Removes tenants in their order until the limits permit one of the models; -ENOSPC if they never
+ * do.
  */
 static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *list, uint32_t n,
 	const struct place_preempt *rules, struct place_budget *budgets)
@@ -270,7 +276,7 @@ static int leave_for_limits(struct reclaim *r, uint64_t goal, struct borrower *l
 	return models(r, NULL) & goal ? 0 : -ENOSPC;
 }
 
-/* With those gone for real: the node, and who else has to leave there. */
+/* Removes these tenants and finds the node, with the other victims there. */
 static int find_without(struct reclaim *r, const struct place_preempt *rules, const uint32_t *gone,
 	uint32_t n, struct place_plan *ret_plan, struct error *err)
 {
@@ -291,7 +297,7 @@ static int find_without(struct reclaim *r, const struct place_preempt *rules, co
 	return done;
 }
 
-/* Those in list that have left, and who has to leave besides. */
+/* Plans with the removed tenants of the list and further victims. */
 static int plan_across(struct reclaim *r, const struct place_preempt *rules,
 	const struct borrower *list, uint32_t n, struct place_plan *ret, struct error *err)
 {
@@ -304,7 +310,7 @@ static int plan_across(struct reclaim *r, const struct place_preempt *rules,
 		return fail(err, ENOMEM, "out of memory for a plan");
 	for (uint32_t i = 0; i < n; i++)
 		if (list[i].has_left) {
-			count(r, &list[i].h, -1); /* the queues themselves do, once it has */
+			count(r, &list[i].h, -1); /* once removed, the queues count it themselves */
 			all[n_all++] = list[i].h.tenant;
 		}
 	qsort(all, n_all, sizeof(*all), place_compare_numbers);
@@ -348,9 +354,9 @@ static int reclaim_across(struct reclaim *r, uint64_t goal, const struct place_p
 	return done;
 }
 
-/* ---- the cheapest ---- */
+/* ---- the cheapest plan ---- */
 
-/* Ranks are those of now, nobody of them gone. */
+/* Uses the present ranks, before any removal. */
 static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
 {
 	const struct place *place = r->place;
@@ -366,7 +372,7 @@ static uint32_t highest_of(struct reclaim *r, const struct place_plan *plan)
 	return highest;
 }
 
-/* As place-preempt.h has it. */
+/* Same order as in place-preempt.h. */
 static bool is_cheaper(const struct place_plan *a, const struct place_plan *b)
 {
 	if (a->violations != b->violations)
@@ -378,7 +384,7 @@ static bool is_cheaper(const struct place_plan *a, const struct place_plan *b)
 	return a->share_lost < b->share_lost;
 }
 
-/* Into *best where it is cheaper than that, or there is none yet. */
+/* Replaces *best if the new plan is cheaper, or the first. */
 static int try_across(struct reclaim *r, uint64_t goal, const struct place_preempt *rules,
 	struct place_plan *best, bool *has_best, struct error *err)
 {
@@ -400,8 +406,8 @@ static int try_across(struct reclaim *r, uint64_t goal, const struct place_preem
 }
 
 /*
- * Limits stand against it: who goes for them may be on other nodes than who goes for room. Where a
- * limit is one of a model's own, each model that it may have then is a way of its own.
+ * If limits are exceeded, the victims for limits may be on other nodes than those for capacity.
+ * Each model with an exceeded limit of its own is a separate case.
  */
 static int compare_across(struct reclaim *r, const struct place_preempt *rules,
 	struct place_plan *best, bool *has_best, struct error *err)
@@ -421,7 +427,7 @@ static int compare_across(struct reclaim *r, const struct place_preempt *rules,
 	return done;
 }
 
-/* By who may leave in the reclaim's order, for room and for limits. */
+/* Searches in the order of queues, for capacity and for limits. */
 static int find(struct reclaim *r, const struct place_preempt *rules, struct place_plan *ret,
 	struct error *err)
 {
@@ -460,7 +466,7 @@ int place_queue_reclaim(struct place *place, const struct place_spec *spec,
 		return r;
 	if (verdict.admission != PLACE_ADMIT_NOW)
 		return fail(err, EDQUOT, "nothing to reclaim: %s", verdict.why);
-	/* Devices of other models it may borrow, but has no right to. */
+	/* Other models may be borrowed, but are not guaranteed. */
 	if (verdict.models)
 		guaranteed.models = verdict.models;
 	return find(&reclaim, rules, ret, err);

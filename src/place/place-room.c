@@ -66,7 +66,7 @@ void room_narrow(struct room *room, uint64_t models)
 			room->usable &= ~(1ull << i);
 }
 
-/* A node may have less by now than is taken of it. */
+/* More may be taken of a node than it has now. */
 static bool is_left(uint64_t all, uint64_t taken, uint64_t asked)
 {
 	return !asked || taken + asked <= all;
@@ -119,7 +119,7 @@ bool room_fits(const struct room *room)
 	return fit >= room->spec->count;
 }
 
-/* sign 1: the tenant's part is free; -1: it is taken again. */
+/* sign 1: removes the tenant; -1: adds it again */
 static void change(struct room *room, const struct holder *h, int sign)
 {
 	const struct place_tenant *tenant = &room->place->tenants[h->tenant];

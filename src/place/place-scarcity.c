@@ -1,71 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The default policy: keeps what typical tenants can still use, and weighs most what is scarce.
+ * The default policy: preserves the capacity that typical tenants can still use, and gives scarce
+ * capacity the largest weight.
  *
  * For typical tenant m and node n with free shares r of its devices:
  *
  *   U_n(m) = what copies of m would use of n at once, within its devices, CPU and memory;
- *   G_n(m) = sum of the r that are not smaller than m's, of no more devices than its CPU and memory
- *            have copies for: what is left of the node but its fragments;
- *   W(r)   = what is likely to be left over of r in the end: the least, over all ways to fill it
- *            with typical shares, of what stays free and a price for each share that is waited for,
- *            which is higher the more seldom it comes;
+ *   G_n(m) = sum of the r not smaller than m's share, of no more devices than CPU and memory have
+ *            copies for: what remains of the node without its fragments;
+ *   W(r)   = the likely final waste of r: the minimum, over all ways to fill r with typical shares,
+ *            of the rest and of a price for each of these shares, which is higher for rarer shares;
  *   V_n    = sum over m of lambda_m (3 G_n(m) + 2 U_n(m)) - 25 sum over r of W(r),
  *   lambda_m ~ E_m p_m^1.5 / (S_m + 20 devices)^4, sum of lambda_m = 1, S_m = sum over n of U_n(m),
- *   E_m = of all that is asked for, what those ask for who can have no other models than m: else
- *            nearly all weight would be that of models that are few, however few ask for them.
+ *   E_m    = the part of all requests from tenants that can use only models of m. Without E_m
+ *            nearly all weight would go to rare models, however few tenants request them.
  *
- * Models that m may have are those that it asks for, of those whose devices have the memory that it
- * asks for: so the big ones are left to who needs them. That says nothing of one model in several
- * sizes: there each GiB that a device has beyond the smallest of its model costs who asks for bytes
- * 2.5, as much as wasting a tenth of a permille, which decides between places that are nearly
- * alike.
+ * The models of m are those it requests whose devices have enough memory for it. So large devices
+ * stay free for tenants that need them. For one model in several sizes that is not enough. There
+ * each GiB of a device beyond the smallest size of its model costs tenants with byte requests 2.5.
+ * That is as much as a waste of a tenth of a permille, and decides only between similar places.
  *
- * Where E_m is more than 1.15 times what there is of those models, of all that is free, each
- * permille of such a device that goes to others is one that somebody will lack: it costs 6.25, a
- * quarter of what a wasted one costs. Who can have nothing else pays that wherever he goes, so it
+ * If E_m is more than 1.15 times those models' part of all free shares, some tenants will lack
+ * these models. Then each permille of such a device that other tenants get costs 6.25, a quarter of
+ * a wasted one. Tenants that can use only these models would pay the same everywhere, so the cost
  * counts for the others only.
  *
- * That is for when devices run out first. If typical tenants ask for more CPU with a device than
- * the nodes have with one, S_m is small for those who ask for much CPU and will hardly find room
- * any more: weighed by that, CPU goes so that what others could use gets stranded. Then
+ * So far devices run out first. Otherwise typical tenants request more CPU for each device than the
+ * nodes have. S_m is then small for tenants with large CPU requests, which will hardly fit any
+ * more. Weights by S_m would spend CPU so that devices of other tenants become unusable. So in this
+ * case
  *
- *   G_n(m) = sum of the r that are not smaller than m's if n has devices, CPU and memory for one
- *            copy, or 0: what is left but fragments, nearly as FGD has them (place-fgd.c);
+ *   G_n(m) = sum of the r not smaller than m's share if n has devices, CPU and memory for one copy,
+ *            else 0: what remains without fragments, nearly as in FGD (place-fgd.c);
  *   V_n    = sum over m of (3 mu_m G_n(m) + 3 lambda_m U_n(m)) - 25 sum over r of W(r),
- *   mu_m   = half of E_m p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m if there was CPU for all, and
- *            half of E_m p_m / (R_m + 20 devices)^2, R_m = all free shares of the models that m may
- *            have.
+ *   mu_m   = half of E_m p_m^1.5 / (D_m + 20 devices)^4, D_m = S_m with unlimited CPU, and
+ *            half of E_m p_m / (R_m + 20 devices)^2, R_m = all free shares of m's models.
  *
- * If those with several devices ask for most, the power of S_m gives nearly all weight to a seldom
- * model that few ask for, though there is more of it than they will ever use, and big nodes go to
- * whom small ones would do. What is scarce is then what will be asked for against what is there:
+ * If tenants with several devices make up most of the requests, the power of S_m gives nearly all
+ * weight to a rare model. Few tenants request that model, and there is more of it than they will
+ * use. Tenants that fit on small nodes would then get large ones. In this case demand against
+ * supply decides what is scarce:
  *
  *   lambda_m ~ E_m p_m / (S_m + 20 devices),  mu_m ~ E_m p_m / (D_m + 20 devices).
  *
- * The mix says nothing of the shapes that are to come for the first time, and leaves out those that
- * are rare. So the largest shape k of each kind of node (place-shapes.h) counts as well, beside all
- * of lambda:
+ * The mix does not know kinds of tenants that have not come yet, and omits rare ones. So the
+ * largest shape k of each kind of node (place-shapes.h) counts in addition:
  *
  *   V_n   += 5 sum over k of lambda_k U_n(k),
  *   lambda_k = 0.4 L (c_k / 8)^2 (200 / (S_k + 200 devices))^6 (free / all),
  *   L = sum of lambda_m over those m with S_m > 0,
  *
- * c_k its number of devices, and at most 0.5 L for all k together. A typical tenant that no node
- * can take has a lambda_m like any other, but changes no V_n. If CPU or memory runs out, such
- * tenants soon have nearly all of lambda. L keeps shapes from outweighing all tenants that nodes
- * can still take. Nodes that nobody is on are kept while tenants fit elsewhere, most of all where
- * few are left that can take a shape; and less as
- * the cluster fills, since fewer tenants are still to come. In V_n by fragments: 3 instead of 5.
+ * where c_k is the shape's number of devices; all lambda_k together are at most 0.5 L. A typical
+ * tenant that fits on no node has a lambda_m but changes no V_n. If CPU or memory runs out, such
+ * tenants soon have nearly all of lambda. The factor L keeps shapes from outweighing all tenants
+ * that still fit somewhere. Empty nodes are thus preserved while tenants fit elsewhere, most of all
+ * if few nodes are left for a shape. The effect shrinks as the cluster fills, because fewer tenants
+ * are still to come. In V_n by fragments the factor is 3 instead of 5.
  *
- * The place that loses least of V_n is taken; who is there draws as well (place-draw.h). All of it
- * is refreshed whenever what is typical is learnt again, so it follows what has become scarce. The
- * numbers were found by trying on a few orders of arrival of the OpenB traces; it is judged by
- * others (bench/openb.c).
+ * The policy chooses the place that loses least of V_n, plus the locality bonus (place-draw.h). All
+ * values are refreshed when the mix is learnt again, so they follow the scarcity. The numbers were
+ * tuned on a few arrival orders of the OpenB traces, and evaluated on others (bench/openb.c).
  *
- * What a free share r is to each m is in a table, a row for each r; a node's sums are kept until it
- * changes. So one candidate costs one pass over m, which the compiler turns into vectors; and only
- * over those whose share is at most r, which come first: to others the device was nothing before.
+ * A table has a row for each free share r, with its use for each m. A node's sums stay valid until
+ * the node changes. So a candidate costs one pass over m, which the compiler vectorizes. The pass
+ * covers only the m with shares up to r, which are sorted first, because other tenants could not
+ * use the device before.
  */
 #include <errno.h>
 #include <math.h>
@@ -80,26 +79,26 @@
 #include "place/place-size.h"
 
 #define WHOLE SPEC_SHARE_ONE
-#define LAMBDAS (1 << 30)          /* the sum of all */
-#define FRAGMENT_WEIGHTS (1 << 28) /* of those by fragments, before their parts */
+#define LAMBDAS (1 << 30)          /* sum of all lambda */
+#define FRAGMENT_WEIGHTS (1 << 28) /* of the weights by fragments, before FRAGMENT_PART */
 #define FRAGMENT_PART 3
-#define SHORT_PERCENT 110  /* CPU asked for with a device, of what there is with one */
-#define SEVERAL_PERCENT 60 /* asked for by those with several devices */
-#define COPY_BITS 13       /* what one copy is worth fits 32 bits then, of whatever size */
+#define SHORT_PERCENT 110  /* requested CPU for a device, of the available CPU for a device */
+#define SEVERAL_PERCENT 60 /* requests for several devices, of all requests */
+#define COPY_BITS 13       /* so that the value of one copy fits in 32 bits for every size */
 #define SPARE_MILLI 20000.0
-#define SHAPE_PART 0.4 /* of all weights: of a shape of SHAPE_DEVICES of which none is left */
+#define SHAPE_PART 0.4 /* of all weights: of a shape with SHAPE_DEVICES devices and no free copy */
 #define SHAPE_DEVICES 8
 #define SHAPE_SPARE_MILLI 200000.0
-#define SHAPES_PART_MAX 0.5 /* of all shapes: a score fits 32 bits then */
-#define SCORE_BITS 15       /* of a V_n that a score leaves out */
+#define SHAPES_PART_MAX 0.5 /* of all shapes together, so that a score fits in 32 bits */
+#define SCORE_BITS 15       /* low bits of V_n that a score omits */
 #define USABLE_PART 3
 #define USED_PART 2
 #define WASTE_PART 25
-#define LACK_PARTS 4     /* of WASTE_PART: one is what somebody will lack */
-#define LACK_PERCENT 115 /* asked for by who can have nothing else, of what there is */
-#define GIB_PARTS 10     /* of WASTE_PART: one is a GiB beyond the smallest of the model */
+#define LACK_PARTS 4     /* of WASTE_PART: cost of a permille that other tenants will lack */
+#define LACK_PERCENT 115 /* requests for only these models, of their supply */
+#define GIB_PARTS 10     /* of WASTE_PART: cost of a GiB beyond the smallest size of the model */
 #define WASTE_ONE 64     /* units of a permille of a device */
-#define PRICE_PERCENT 60 /* of a permille of a device: of a share that always comes */
+#define PRICE_PERCENT 60 /* of a permille of a device: price of a share that always comes */
 #define STEP 200u
 #define STEPS (WHOLE / STEP)
 #define UNKNOWN INT64_MAX
@@ -110,57 +109,63 @@
 /* One number for each typical tenant. */
 typedef int32_t row[TYPICAL_MAX];
 
-/* A decision looks at some nodes of many, which no cache has any more: so it is small. */
+/* Small, because a decision reads a few nodes of many, which are in no cache. */
 struct sums {
-	uint64_t version;                      /* of the node, +1; 0: not summed up */
-	uint64_t model;                        /* of its first device, as a bit; 0: it has none */
+	uint64_t version;                      /* of the node, + 1; 0: not summed up */
+	uint64_t model;                        /* bit of the first device's model; 0: no device */
 	uint16_t *slots, *host;                /* n each; host: copies by CPU and memory */
-	int32_t *usable;                       /* likewise */
-	int64_t rest[TYPICAL_MAX / LANES + 1]; /* what it is worth to m from LANES i on */
+	int32_t *usable;                       /* n entries */
+	int64_t rest[TYPICAL_MAX / LANES + 1]; /* value of the node for the m from LANES i on */
 };
 _Static_assert(PLACE_NODE_DEVICES_MAX <= UINT16_MAX / WHOLE, "slots");
 
 /*
- * A node as the bounds of all classes have it: those follow each other. For guesses, what it is
- * worth with less of a device is reckoned for what is left in steps, and when it is first asked
- * for: with more left it is worth no less.
+ * A node's values for the bounds of all classes, which are computed one after another. For guesses,
+ * the node's value is computed for steps of the remaining share, at the first use. It is an upper
+ * bound, because the value grows with the remaining share.
  */
 struct seen {
 	const struct sums *sums;
-	uint64_t version; /* of the node, +1; 0: none was looked at */
+	uint64_t version; /* of the node, + 1; 0: no node */
 	bool is_guess;
-	uint32_t n; /* different open shares */
+	uint32_t n; /* number of distinct free shares */
 	struct {
 		uint32_t r, n;
 		int64_t with[STEPS + 1]; /* [left / STEP, rounded up]; or UNKNOWN */
-	} open[PLACE_NODE_DEVICES_MAX];  /* greatest first */
+	} open[PLACE_NODE_DEVICES_MAX];  /* largest first */
 };
 
 struct scarcity {
-	/* Typical tenants with devices, shapes, and up to a multiple of LANES some of no weight. */
+	/*
+	 * Typical tenants with devices, shapes, and entries of weight 0 up to a multiple of LANES.
+	 */
 	uint32_t n;
 	uint32_t n_typical, n_shapes;  /* of n, in the order of `at` */
-	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: none is asked for */
-	uint32_t per_mib[TYPICAL_MAX]; /* likewise of the node's memory */
-	row able[PLACE_MODELS_MAX];    /* by model: all bits, or 0 */
+	uint32_t per_cpu[TYPICAL_MAX]; /* 2^32 / CPU, rounded up; 0: no CPU requested */
+	uint32_t per_mib[TYPICAL_MAX]; /* the same for the node's memory */
+	row able[PLACE_MODELS_MAX];    /* by model: all bits set, or 0 */
 	row share, lambda, take;       /* take: share x count */
 	row per_count;                 /* 65536 / count, rounded up */
-	row most;                      /* that one copy keeps from being a fragment */
-	uint64_t models[TYPICAL_MAX];  /* that m may have, as bits; 0: any */
-	uint64_t lacked;               /* models that will not do for those who have to have them */
-	bool by_fragments;             /* then mu and worth count, lambda and most do not */
-	bool by_demand;                /* then that as well: what is scarce goes by demand */
+	row most;                      /* what one copy keeps from being a fragment */
+	uint64_t models[TYPICAL_MAX];  /* models that m can use, as bits; 0: any */
+	uint64_t lacked;               /* models that some tenants will lack */
+	/* CPU is short: mu and worth apply instead of lambda and most */
+	bool by_fragments;
+	/* and in addition several devices are common: weights by demand */
+	bool by_demand;
 	struct place_sizes sizes;
-	row mu;                      /* with its part in V_n */
-	row worth;                   /* lambda likewise, of one copy; less COPY_BITS */
-	uint32_t at[TYPICAL_MAX];    /* where the mix's i-th is, then the shapes: by share */
-	uint32_t n_up_to[WHOLE + 1]; /* that have at most that share, filled up to LANES */
-	int64_t waste[WHOLE + 1];    /* what W(r) takes from V_n */
+	row mu; /* including its factor in V_n */
+	/* the same for lambda, for one copy; without the low COPY_BITS */
+	row worth;
+	/* index of the mix's i-th tenant, then of the shapes: sorted by share */
+	uint32_t at[TYPICAL_MAX];
+	uint32_t n_up_to[WHOLE + 1]; /* tenants with at most this share, rounded up to LANES */
+	int64_t waste[WHOLE + 1];    /* contribution of W(r) to V_n */
 	int16_t *fits;               /* [r][m]: copies in a free share of r, 0 <= r <= WHOLE */
 	struct sums *node;
 	uint32_t n_nodes;
-	void *room;       /* of the nodes' rows */
-	size_t room_size; /* of a node's */
+	void *room;       /* memory of the nodes' rows */
+	size_t room_size; /* of one node */
 	struct seen seen;
 };
 
@@ -192,8 +197,8 @@ static inline int32_t copies_of(const struct scarcity *s, uint32_t m, int32_t sl
 }
 
 /*
- * So many devices go from r to left each: what the node is worth then, but for what is wasted.
- * Those with a share above r are in what is summed up already.
+ * Returns the node's value, without waste, after `devices` devices changed from r to left each.
+ * Tenants with a share above r are in the sums already.
  */
 PLACE_VECTORS static int64_t value_with(
 	const struct scarcity *s, const struct sums *n, uint32_t r, uint32_t left, int32_t devices)
@@ -228,7 +233,7 @@ PLACE_VECTORS static int64_t value_with(
 	return v;
 }
 
-/* As it is: what the node is worth to each m, summed up from the last on. */
+/* Sums up the value of the node in its present state for each m, from the last on. */
 PLACE_VECTORS static void sum_rest(const struct scarcity *s, struct sums *n)
 {
 	const uint32_t n_typical = s->n;
@@ -270,12 +275,12 @@ PLACE_VECTORS static void add_device(
 	}
 }
 
-/* How many copies that CPU and memory are enough for; 0 where the model is another. */
+/* Number of copies by CPU and memory; 0 if m cannot use the model. */
 PLACE_VECTORS static void host_slots(const struct place *place, const struct scarcity *s,
 	uint32_t node, uint32_t cpu, uint64_t memory, uint16_t *restrict ret)
 {
 	const struct node *n = &place->nodes[node];
-	/* Of a node with several models all count as the first one's. */
+	/* A node with several models counts as one of its first device's model. */
 	const int32_t *able = s->able[n->n_devices ? place->devices[n->first_device].model : 0];
 	const uint32_t n_typical = s->n, mib = (uint32_t)MIN(memory >> 20, UINT32_MAX);
 
@@ -341,7 +346,7 @@ static void set_one(struct scarcity *s, uint32_t m, const struct typical *t)
 	s->lambda[m] = t->weight;
 }
 
-/* W(r), by r: one share and the best of the rest. */
+/* W(r) by r: one share and the best of the rest. */
 static void set_waste(struct scarcity *s, const struct place_mix *mix)
 {
 	const int32_t weights = s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS;
@@ -408,7 +413,7 @@ static int set_tables(struct place *place, struct scarcity *s)
 	free(s->node);
 	s->fits = calloc((size_t)(WHOLE + 1) * MAX(s->n, 1u), sizeof(*s->fits));
 	s->node = calloc(place->nodes_size, sizeof(*s->node));
-	/* The C library's heap has holes after each of these. */
+	/* The C library's heap would leave holes behind these allocations. */
 	if (!s->room || s->n_nodes * s->room_size < place->nodes_size * size) {
 		free(s->room);
 		s->room = aligned_alloc(CACHE_LINE, MAX(place->nodes_size * size, CACHE_LINE));
@@ -428,7 +433,7 @@ static int set_tables(struct place *place, struct scarcity *s)
 	return 0;
 }
 
-/* What all nodes have for each m; or the weights that follow from it. */
+/* Supply of all nodes for each m; also holds the weights that follow from it. */
 struct supply {
 	double used[TYPICAL_MAX];  /* S_m */
 	double slots[TYPICAL_MAX]; /* D_m */
@@ -467,7 +472,7 @@ static double square(double x)
 	return x * x;
 }
 
-/* E_m; sums of whole numbers, the same in any order. */
+/* E_m. Sums of integers, so the order does not matter. */
 static double asked_within(const struct scarcity *s, uint32_t m)
 {
 	double within = 0, all = 0;
@@ -482,7 +487,7 @@ static double asked_within(const struct scarcity *s, uint32_t m)
 	return all > 0 ? within / all : 0;
 }
 
-/* Before weights are set: how often each comes is in their place. */
+/* Runs before the weights are set, while lambda holds the frequencies. */
 static void set_lacked(struct scarcity *s, const struct supply *supply)
 {
 	s->lacked = 0;
@@ -493,7 +498,7 @@ static void set_lacked(struct scarcity *s, const struct supply *supply)
 			s->lacked |= s->models[m];
 }
 
-/* See above; more: E_m p_m^1.5. */
+/* See the top of the file; more: E_m p_m^1.5. */
 static void weigh(
 	const struct scarcity *s, const struct supply *supply, uint32_t m, struct supply *ret)
 {
@@ -518,10 +523,7 @@ static double shape_weight(const struct scarcity *s, const struct supply *supply
 	return SHAPE_PART * square(size) * scarce * scarce * scarce;
 }
 
-/*
- * Shapes have no part in the weights of typical tenants: they count beside all of these. counted:
- * L, see above.
- */
+/* Shapes count in addition to the weights of typical tenants. counted: L at the top of the file. */
 static void set_shape_weights(struct scarcity *s, const struct supply *supply, double counted)
 {
 	const double free = MIN(supply->all_open, supply->all) / MAX(supply->all, 1.0);
@@ -545,7 +547,7 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 	struct supply weight = {0};
 	double all_used = 0, all_slots = 0, all_open = 0, counted = 0;
 
-	/* In the mix's order: what is rounded is the same whatever the order of share. */
+	/* In the mix's order, so that rounding does not depend on the order of shares. */
 	for (uint32_t i = 0; i < s->n_typical; i++) {
 		const uint32_t m = s->at[i];
 
@@ -569,7 +571,7 @@ static void set_weights(struct scarcity *s, const struct supply *supply)
 	set_shape_weights(s, supply, all_used > 0 ? counted / all_used : 1);
 }
 
-/* Whether typical tenants use up the nodes' CPU well before their devices. */
+/* Returns whether typical tenants use up the nodes' CPU well before their devices. */
 static bool is_cpu_short(const struct place *place)
 {
 	const struct place_mix *mix = place->mix;
@@ -590,7 +592,7 @@ static bool is_cpu_short(const struct place *place)
 	return asked_cpu * (double)open * 100 > asked * (double)cpu * SHORT_PERCENT;
 }
 
-/* Whether those with several devices ask for most of them. */
+/* Returns whether tenants with several devices make up most of the requests. */
 static bool ask_several(const struct place_mix *mix)
 {
 	double asked = 0, several = 0;
@@ -622,7 +624,7 @@ static int scarcity_learn(struct place *place)
 	add_supply(place, s, &supply);
 	set_lacked(s, &supply);
 	set_weights(s, &supply);
-	/* What they are worth is by other weights now; what they have is as it was. */
+	/* The weights have changed; the nodes' counts have not. */
 	for (uint32_t node = 0; node < s->n_nodes; node++)
 		if (s->node[node].version)
 			sum_rest(s, &s->node[node]);
@@ -632,7 +634,7 @@ static int scarcity_learn(struct place *place)
 
 /* ---- decisions ---- */
 
-/* What a permille that is wasted takes from V_n. */
+/* Contribution to V_n of one wasted permille. */
 static int64_t waste_of_one(const struct scarcity *s)
 {
 	return (int64_t)WASTE_PART * (s->by_fragments ? FRAGMENT_WEIGHTS : LAMBDAS);
@@ -648,7 +650,7 @@ static int32_t score_of(int64_t lost)
 	return place_score_of(lost >> SCORE_BITS);
 }
 
-/* What giving away that much of a node's devices costs who can have no other model. */
+/* Cost, for tenants without another model, of this use of the node's devices. */
 static int64_t lack_of(
 	const struct scarcity *s, const struct sums *n, uint32_t share, uint32_t count)
 {
@@ -657,7 +659,7 @@ static int64_t lack_of(
 	return s->lacked & n->model ? one * share * count : 0;
 }
 
-/* Those who ask for bytes have bounds of their own where cost_of_size() makes a difference. */
+/* Tenants with byte requests have bounds of their own if cost_of_size() can matter. */
 static uint32_t scarcity_kind(const struct place *place, const struct place_spec *spec)
 {
 	const struct scarcity *s = place->policy_state;
@@ -665,7 +667,7 @@ static uint32_t scarcity_kind(const struct place *place, const struct place_spec
 	return s->sizes.are_several && spec->device_bytes;
 }
 
-/* Of so many bytes beyond the smallest devices of their models. */
+/* beyond: bytes above the smallest devices of their models */
 static int64_t cost_of_size(const struct scarcity *s, uint64_t beyond)
 {
 	const int64_t one = waste_of_one(s) / GIB_PARTS;
@@ -673,7 +675,7 @@ static int64_t cost_of_size(const struct scarcity *s, uint64_t beyond)
 	return one * (int64_t)(beyond >> 30);
 }
 
-/* With devices of it given away, each in the same part. */
+/* Value after the chosen devices have lost `share` each. */
 static int64_t value_without(const struct place *place, const struct sums *n, uint32_t share,
 	const struct place_choice *choice)
 {
@@ -733,7 +735,10 @@ static struct seen *look_at(const struct place *place, uint32_t node)
 	return seen;
 }
 
-/* What it is worth when so many such devices have that left; a guess: no less than with one. */
+/*
+ * Value with `devices` devices at `left`. A guess is the value with one such device, which is never
+ * smaller.
+ */
 static int64_t worth_with(
 	const struct scarcity *s, struct seen *seen, uint32_t i, uint32_t left, uint32_t devices)
 {
@@ -749,7 +754,7 @@ static int64_t worth_with(
 	return *with;
 }
 
-/* With any of the class's shares. */
+/* The largest saved waste over the class's shares. */
 static int64_t most_saved(const struct scarcity *s, const struct place_class *class, uint32_t r)
 {
 	int64_t least = INT64_MAX;
@@ -760,15 +765,15 @@ static int64_t most_saved(const struct scarcity *s, const struct place_class *cl
 }
 
 /*
- * One device. A node is worth no more when something is taken: so who saves least of waste is not
- * looked at where another does better even if it costs what it may cost.
+ * One device. A node's value never grows by a placement. So a device is skipped if its saved waste
+ * alone cannot beat the best one.
  */
 static int64_t bound_of_one(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
 {
 	int64_t best = INT64_MIN;
 
-	/* The smallest first, who leave the least over. */
+	/* Smallest free share first, because it leaves least over. */
 	while (n--) {
 		const uint32_t r = seen->open[n].r;
 		const int64_t saved = most_saved(s, class, r);
@@ -780,8 +785,8 @@ static int64_t bound_of_one(
 }
 
 /*
- * Of several devices only the one counts that costs least, and all if they are alike:
- * what else is given away makes a node worth no more. What they save of waste adds up.
+ * Several devices: only the cheapest counts, or all if they are alike, because further devices
+ * never raise the value. The saved waste of all adds up.
  */
 static int64_t bound_of_several(
 	const struct scarcity *s, struct seen *seen, const struct place_class *class, uint32_t n)
@@ -839,11 +844,11 @@ static int32_t scarcity_bound(struct place *place, const struct place_class *cla
 	return one;
 }
 
-/* ---- who is there ---- */
+/* ---- locality ---- */
 
 /*
- * What a place is worth more by who is there, as if so many permille of a device were kept from
- * being wasted: enough to leave a hole that is filled elsewhere alone, not to strand a device.
+ * Locality bonuses, in permille of a device saved from waste. They outweigh a hole that another
+ * tenant will fill, but not a device that becomes unusable.
  */
 #define DRAW_LINK 170
 #define DRAW_NUMA 160
@@ -875,8 +880,8 @@ static int64_t draw_of(struct place *place, const struct place_spec *spec, uint3
 /* ---- scores ---- */
 
 /*
- * Several devices, or a whole one. Which, is not weighed: but where something draws it, those; and
- * small ones, whole, or of those as free as each other.
+ * Several devices, or a whole one. The choice among the node's devices is not weighted. Devices
+ * with the largest bonus come first, then small ones, or devices with equal free shares.
  */
 static int64_t best_of_several(struct place *place, const struct place_spec *spec,
 	const struct sums *n, uint64_t mask, struct place_choice *choice)
@@ -913,8 +918,8 @@ static bool has_less(const struct place *place, uint32_t at, uint32_t other)
 }
 
 /*
- * A part of one: each of the mask is weighed, alike ones once. Among those, who asks for bytes
- * takes the one with the least memory free.
+ * A part of a device: values each device of the mask, equal ones once. Among equal ones a tenant
+ * with a byte request takes the one with the least free memory.
  */
 static int64_t best_of_one(struct place *place, const struct place_spec *spec, const struct sums *n,
 	uint64_t mask, struct place_choice *choice)

@@ -25,7 +25,7 @@
 
 #define EXACT 15u /* in the place of a level */
 
-/* Keys, the greatest first. */
+/* Keys, largest first. */
 #define IS_GREATER(a, b) ((a) > (b))
 HEAP_HEAD(keys, uint64_t);
 HEAP_DEFINE(keys, uint64_t, IS_GREATER, HEAP_NO_PLACE)
@@ -33,7 +33,7 @@ HEAP_DEFINE(keys, uint64_t, IS_GREATER, HEAP_NO_PLACE)
 struct place_search {
 	struct keys keys;
 
-	uint32_t *stamp; /* by node: the run that visited it last */
+	uint32_t *stamp; /* by node: last run that visited it */
 	uint32_t run, n_stamps;
 };
 
@@ -54,7 +54,7 @@ void place_search_free(struct place_search *s)
 
 /* ---- best first ---- */
 
-/* Sorts by grade, then by the first node; below that a level, or EXACT. */
+/* Sorts by grade, then by the first node; the low bits hold a level or EXACT. */
 static uint64_t key_of(int32_t grade, uint32_t first, uint32_t level)
 {
 	return (uint64_t)((uint32_t)grade ^ 0x80000000u) << 32 |
@@ -69,17 +69,18 @@ static int push(struct place_search *s, uint64_t key)
 	return 0;
 }
 
-/* What is looked for, and the best that was found. */
+/* The request and the best place so far. */
 struct quest {
 	struct place *place;
 	const struct place_spec *spec;
 	struct place_class class;
 	int32_t cpu, memory, device_memory; /* MiB, rounded down */
-	bool is_drawn;                      /* then scores may be above bounds, by a draw */
-	bool is_apart;              /* then only those nodes are looked for where it meets */
-	uint32_t n_met, n_met_next; /* so many, and the next more that were seen */
+	/* a locality bonus can raise scores above their bounds */
+	bool is_drawn;
+	bool is_apart;              /* only places with n_met preference conflicts count */
+	uint32_t n_met, n_met_next; /* this number, and the next larger one seen */
 	uint32_t column[N_POOLS];
-	uint64_t best; /* its key, or 0 */
+	uint64_t best; /* key of the best place, or 0 */
 	struct place_choice choice;
 };
 
@@ -90,7 +91,7 @@ static int32_t grade(const struct quest *q, int32_t score)
 	return policy->grade ? policy->grade(q->place, q->spec, score) : score;
 }
 
-/* drawn: what is to be added. */
+/* drawn: bonus to add */
 static int32_t grade_of_bound(const struct quest *q, int32_t bound, int32_t drawn)
 {
 	if (q->place->config.policy->bounds_grades)
@@ -103,7 +104,7 @@ static int32_t drawn_to(const struct quest *q, uint32_t node)
 	return q->is_drawn ? place_draw_node(q->place, q->spec, node) : 0;
 }
 
-/* The filter's word; where it leaves fewer devices, what is best of those. */
+/* Applies the filter; if that removes devices, chooses again among the rest. */
 static bool may_be_there(
 	const struct quest *q, uint32_t node, uint64_t mask, struct place_choice *choice)
 {
@@ -119,7 +120,7 @@ static bool may_be_there(
 	return choice->score != PLACE_NEVER;
 }
 
-/* Its key, where it is the best by now; else 0. */
+/* Returns the key if the choice is the best so far, else 0. */
 static uint64_t key_if_best(const struct quest *q, const struct place_choice *choice)
 {
 	uint64_t key;
@@ -131,8 +132,8 @@ static uint64_t key_if_best(const struct quest *q, const struct place_choice *ch
 }
 
 /*
- * Who meets more than is looked for now is left for later, with no more than counting. The filter
- * may leave devices where it meets more.
+ * A place with more conflicts than n_met is only counted, for a later run. The filter may leave
+ * only devices with more conflicts.
  */
 static void visit_apart(struct quest *q, uint32_t node, uint64_t mask)
 {
@@ -164,7 +165,7 @@ static void visit_apart(struct quest *q, uint32_t node, uint64_t mask)
 	q->choice = choice;
 }
 
-/* The node itself: with its devices' labels and memory, and all that a class does not know. */
+/* Tests the node exactly, with labels, memory and everything that a class does not know. */
 static void visit(struct quest *q, uint32_t node)
 {
 	struct place_choice choice = {.node = node, .n = q->spec->count};
@@ -189,7 +190,7 @@ static void visit(struct quest *q, uint32_t node)
 	q->choice = choice;
 }
 
-/* Of a pool: what is below that line and may be better. */
+/* Pushes the entries below this line of a pool that can be better. */
 static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 {
 	const struct place_bounds *bounds = q->place->bounds;
@@ -204,7 +205,7 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 
 	columns_read(&g->columns, level, up, q->column[pool], bound);
 
-	/* Without branches: the compiler makes vectors of it. */
+	/* Without branches, so that the compiler vectorizes it. */
 	for (uint32_t i = 0; i < FAN; i++)
 		has_room[i] = (cpu[i] >= q->cpu) & (memory[i] >= q->memory) &
 			(device_memory[i] >= q->device_memory) & (bound[i] != PLACE_NEVER);
@@ -231,7 +232,7 @@ static int expand(struct quest *q, uint32_t pool, uint32_t level, uint32_t up)
 	return r;
 }
 
-/* The node's turn has come by a guess: the bound says whether it keeps it. */
+/* A guess has come first, so the exact bound decides. */
 static int look_closer(struct quest *q, uint32_t pool, uint32_t node)
 {
 	const int32_t bound = place_bounds_look_closer(q->place->bounds, node, q->column[pool]);
@@ -245,7 +246,7 @@ static uint32_t node_of(uint64_t key)
 	return 0x0fffffffu - (uint32_t)(key >> 4 & 0x0fffffffu);
 }
 
-/* It is likely to be the next: its lines come while another one is looked at. */
+/* Prefetches a node that is likely to be the next. */
 static void expect(const struct quest *q, uint64_t key)
 {
 	const struct node *n = &q->place->nodes[node_of(key)];
@@ -273,7 +274,7 @@ static int step(struct quest *q)
 	return 0;
 }
 
-/* Its group's nodes are looked at beside the trees, where nothing speaks of the group. */
+/* The trees do not know groups, so the group's nodes are pushed separately. */
 static int expand_drawn(struct quest *q)
 {
 	const struct place_bounds *bounds = q->place->bounds;
@@ -297,7 +298,7 @@ static int expand_drawn(struct quest *q)
 	return r;
 }
 
-/* The trees of all pools that may have a place are searched as one. */
+/* Searches the trees of all possible pools together. */
 static int search_class(struct quest *q)
 {
 	struct place_search *s = q->place->search;
@@ -312,7 +313,7 @@ static int search_class(struct quest *q)
 			continue;
 		if (i < POOL_MIXED && q->class.models && !(q->class.models >> i & 1))
 			continue;
-		/* Within a pool of one model all of its nodes have what is asked for. */
+		/* In a pool of one model every node has the requested model. */
 		of.models = i == POOL_MIXED ? q->class.models : 0;
 		q->column[i] = place_bounds_column(q->place->bounds, i, &of);
 		if (!q->column[i])
@@ -338,7 +339,7 @@ struct place_class place_class_of(const struct place *place, const struct place_
 		.kind = policy->kind ? policy->kind(place, spec) : 0};
 }
 
-/* Each node once, however many of its devices have the label. */
+/* Visits each node once, even if several of its devices have the label. */
 static int visit_label(struct quest *q, uint32_t id, enum role role)
 {
 	const struct label *label = place_label_at(q->place, id);
@@ -384,7 +385,7 @@ static int search(struct quest *q)
 			return visit_label(q, spec->affinity, ROLE_AFFINITY);
 	}
 	if (spec->count && spec->exclusion) {
-		/* On devices of that label, or on one that nobody is on. */
+		/* Devices with that label, or idle ones. */
 		q->class.is_idle = true;
 		r = visit_label(q, spec->exclusion, ROLE_EXCLUSION);
 		if (r < 0)
@@ -393,7 +394,10 @@ static int search(struct quest *q)
 	return search_class(q);
 }
 
-/* Who is met decides before all scores: one search for nobody, then for the fewest there are. */
+/*
+ * Preference conflicts outweigh scores: one search without conflicts, then one with the fewest
+ * possible.
+ */
 static int search_apart(struct quest *q)
 {
 	int r = 0;

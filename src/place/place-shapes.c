@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Kinds of nodes are few: each node is compared with the shapes that are there already.
- */
+/* There are few kinds of nodes, so each node is compared with all shapes found so far. */
 #include "place/place-shapes.h"
 
 #include <stdbool.h>
@@ -15,7 +13,7 @@ static bool is_same(const struct typical *a, const struct typical *b)
 		a->models == b->models;
 }
 
-/* Where the shape belongs: its own place, a free one, that of one with fewer devices, or none. */
+/* Returns the shape's own entry, a free one, one with fewer devices to replace, or NULL. */
 static struct typical *find_place(struct typical *shapes, uint32_t n, const struct typical *shape)
 {
 	struct typical *fewest = &shapes[0];

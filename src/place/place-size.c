@@ -53,7 +53,7 @@ uint64_t place_size_least_beyond(
 	return least;
 }
 
-/* The sizes, the smallest first, of which there are enough. */
+/* Devices of the smallest sizes, until there are enough. */
 static uint64_t smallest_of(
 	const struct place *place, uint32_t first, uint64_t mask, uint32_t count)
 {

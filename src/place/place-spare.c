@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who left under a mark that is still open and is there again, as it was or leaving: place.h,
- * place-internal.h. Who has come since is read from what is remembered for the mark.
+ * Returns tenants that were removed below an open savepoint, unchanged or as terminating: see
+ * place.h and place-internal.h. The savepoint's records show which tenants have come since.
  */
 #include <errno.h>
 
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-/* What is remembered of its leaving; n_undo: it has not left. */
+/* Index of the tenant's last removal in the records; n_undo if it was not removed. */
 static uint32_t left_at(const struct place *place, uint32_t tenant)
 {
 	uint32_t i = place->n_undo;
@@ -18,7 +18,7 @@ static uint32_t left_at(const struct place *place, uint32_t tenant)
 	return i && place->undo[i - 1].type == UNDO_REMOVE ? i - 1 : place->n_undo;
 }
 
-/* ---- beside those who have come since ---- */
+/* ---- newer tenants ---- */
 
 static bool is_newcomer(const struct place *place, uint32_t at)
 {
@@ -34,7 +34,10 @@ static bool share_a_device(const struct place_tenant *a, const struct place_tena
 	return false;
 }
 
-/* Somebody has come to its devices by a rule that does not ask the same of it. */
+/*
+ * Returns whether a newer tenant shares a device by a rule that does not apply in the other
+ * direction.
+ */
 static bool is_in_doubt(const struct place *place, uint32_t from, const struct place_tenant *was)
 {
 	for (uint32_t i = from; i < place->n_undo; i++) {
@@ -47,7 +50,7 @@ static bool is_in_doubt(const struct place *place, uint32_t from, const struct p
 	return false;
 }
 
-/* All who have come since leave, the last first. */
+/* Removes all newer tenants, the last one first. */
 static int take_newcomers_out(struct place *place, uint32_t from, uint32_t end)
 {
 	int r = 0;
@@ -58,7 +61,7 @@ static int take_newcomers_out(struct place *place, uint32_t from, uint32_t end)
 	return r;
 }
 
-/* They come again; first..end: what is remembered of their leaving. */
+/* Adds the newer tenants again; first..end: records of their removal. */
 static int put_newcomers_back(struct place *place, uint32_t first, uint32_t end)
 {
 	int r = 0;
@@ -91,7 +94,7 @@ int place_return_beside(struct place *place, uint32_t tenant, const struct place
 
 /* ---- by number ---- */
 
-/* As it was when it was removed since a mark that is open. -ENOENT. */
+/* Returns the tenant as it was before its removal below an open savepoint; -ENOENT. */
 static int removed(
 	const struct place *place, uint32_t tenant, struct place_tenant *ret, struct error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants come, go and change: see place.h. What is taken is counted here, in one place for both
- * directions, and remembered while a mark is open so that it can be taken back.
+ * Adds, changes and removes tenants: see place.h. All counters change here, in one place for both
+ * directions. While a savepoint is open, each change is recorded so that it can be undone.
  */
 #include <assert.h>
 #include <errno.h>
@@ -50,7 +50,7 @@ int place_spec_check(const struct place_spec *spec, struct error *err)
 	return 0;
 }
 
-/* All that a spec names. */
+/* All labels that a spec names. */
 #define N_LABELS 6
 static void labels_of(const struct place_spec *spec, uint32_t ret[static N_LABELS])
 {
@@ -95,7 +95,7 @@ static uint32_t label_in(const struct place_spec *spec, enum role role)
 	switch (role) {
 	case ROLE_AFFINITY: return spec->affinity;
 	case ROLE_ANTI_AFFINITY: return spec->anti_affinity;
-	case ROLE_PREFERRED: /* who insists on it counts as that alone */
+	case ROLE_PREFERRED: /* an equal anti-affinity label counts alone */
 		return spec->preferred_anti_affinity == spec->anti_affinity
 			? 0
 			: spec->preferred_anti_affinity;
@@ -103,7 +103,7 @@ static uint32_t label_in(const struct place_spec *spec, enum role role)
 	}
 }
 
-/* Room for the labels of one more tenant, on each of its devices: after this nothing can fail. */
+/* Reserves space for one more tenant's labels on its devices; after that nothing can fail. */
 static int tag_reserve(struct place *place, const struct place_spec *spec, uint32_t device)
 {
 	struct device *d = &place->devices[device];
@@ -182,7 +182,7 @@ void place_groups_free(struct place *place)
 		group_free(place, group);
 }
 
-/* Nobody can come back to those any more who have no tenant left. */
+/* No tenant can return to groups without tenants any more. */
 static void free_idle_groups(struct place *place)
 {
 	while (place->idle_groups) {
@@ -193,7 +193,7 @@ static void free_idle_groups(struct place *place)
 	}
 }
 
-/* Room for one more tenant of it: after this nothing can fail. */
+/* Reserves space for one more tenant of the group; after that nothing can fail. */
 static int group_reserve(struct place *place, const struct place_spec *spec)
 {
 	struct group *group;
@@ -241,9 +241,9 @@ static void group_leave(struct place *place, uint32_t id, uint32_t device)
 		DL_APPEND(place->idle_groups, group);
 }
 
-/* ---- counting ---- */
+/* ---- counters ---- */
 
-/* A device may have become smaller than what is taken of it. */
+/* More may be taken of a device than it has now. */
 static void count_memory(struct device *d)
 {
 	d->memory_free = d->memory_all > d->memory_taken ? d->memory_all - d->memory_taken : 0;
@@ -259,7 +259,7 @@ static void count_opportunistic(
 	place->n_opportunistic += (uint32_t)sign;
 }
 
-/* Its k-th device. */
+/* Counts the tenant's k-th device. */
 static void device_take(struct place *place, const struct place_tenant *t, uint32_t k)
 {
 	const struct place_spec *spec = &t->spec;
@@ -315,7 +315,10 @@ static void count_labels(struct place *place, const struct place_spec *spec, int
 			place->label_of[labels[i]]->n_uses += (uint32_t)sign;
 }
 
-/* It keeps others off its devices and has nothing of them; of the node it has what it had. */
+/*
+ * A terminating tenant closes its devices and counts no share of them; on the node it counts as
+ * before.
+ */
 static void count_leaving(struct place *place, const struct place_tenant *t, int sign)
 {
 	struct node *node = &place->nodes[t->node];
@@ -329,7 +332,7 @@ static void count_leaving(struct place *place, const struct place_tenant *t, int
 	}
 }
 
-/* t is in the list of tenants, here and below. */
+/* t is in the list of tenants, also in the functions below. */
 static void take(struct place *place, const struct place_tenant *t)
 {
 	struct node *node = &place->nodes[t->node];
@@ -390,7 +393,7 @@ uint32_t place_peer(const struct place *place, uint32_t tenant)
 {
 	const struct place_tenant *t = place_tenant(place, tenant);
 
-	/* A slot may have been given to another since. */
+	/* Another tenant may have the slot now. */
 	if (!t || !is_placed(place, t->peer) || place->tenants[t->peer].peer != tenant)
 		return PLACE_NONE;
 	return t->peer;
@@ -418,7 +421,10 @@ static int choice_check(const struct place *place, const struct place_spec *spec
 	return 0;
 }
 
-/* is_back: it was there before others were told to leave, and is not kept off by those. */
+/*
+ * is_back: the tenant was there before others became terminating, so their closed devices do not
+ * exclude it.
+ */
 static int fits(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, bool is_back, struct error *err)
 {
@@ -445,7 +451,7 @@ static int fits(const struct place *place, const struct place_spec *spec,
 	return 0;
 }
 
-/* Remembers it if a mark is open. */
+/* Records a change if a savepoint is open. */
 static int remember(struct place *place, int type, uint32_t tenant)
 {
 	int r;
@@ -463,7 +469,7 @@ static int remember(struct place *place, int type, uint32_t tenant)
 	return 0;
 }
 
-/* Room for all that is counted of it where it is: after this taking it cannot fail. */
+/* Reserves space for all counters of the tenant; after that take() cannot fail. */
 static int reserve(struct place *place, const struct place_tenant *t)
 {
 	int r = place_held_reserve(place, t->node);
@@ -491,7 +497,7 @@ static uint32_t take_slot(struct place *place)
 	return slot;
 }
 
-#define SLOT_FREE UINT32_MAX /* in the place of n: nobody can come back to the slot */
+#define SLOT_FREE UINT32_MAX /* value of n: no tenant can return to the slot */
 
 static void free_slot(struct place *place, uint32_t slot)
 {
@@ -501,7 +507,7 @@ static void free_slot(struct place *place, uint32_t slot)
 	place->tenant_free = slot;
 }
 
-/* The node's CPU and memory can be counted with it, whether or not it has as much. */
+/* Checks only that the counters do not overflow, not that the node has the capacity. */
 static int node_counts(
 	const struct place *place, const struct place_spec *spec, uint32_t at, struct error *err)
 {
@@ -514,7 +520,7 @@ static int node_counts(
 	return 0;
 }
 
-/* It can be counted where it is, whatever keeps newcomers off: see place.h. */
+/* Checks that the tenant can be counted, without the rules for new tenants: see place.h. */
 static int was_there(const struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, struct error *err)
 {
@@ -551,7 +557,7 @@ static int check_tenant(const struct place *place, const struct place_spec *spec
 	return r < 0 ? r : choice_check(place, spec, choice, err);
 }
 
-/* It may be there: all that can fail is room for what is remembered of it. */
+/* The place is permitted; only memory can be short. */
 static int add(struct place *place, const struct place_spec *spec,
 	const struct place_choice *choice, const uint64_t *bytes, uint32_t *ret_tenant,
 	struct error *err)
@@ -621,7 +627,7 @@ int place_remove(struct place *place, uint32_t tenant)
 		return r;
 	give(place, t);
 	if (place->n_marks) {
-		t->node = PLACE_NONE; /* its slot and its group are kept: it may come back */
+		t->node = PLACE_NONE; /* slot and group stay, because the tenant may return */
 		return 0;
 	}
 	free_slot(place, tenant);
@@ -719,7 +725,7 @@ int place_tie(struct place *place, uint32_t a, uint32_t b)
 	return 0;
 }
 
-/* bytes: of each; NULL: as the spec says with that share. */
+/* bytes: by device; NULL: as in the spec */
 static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 	const uint64_t *bytes, struct error *err)
 {
@@ -756,7 +762,7 @@ static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 	return 0;
 }
 
-/* It is there, and may be another size. */
+/* The tenant exists and may change its size. */
 static int may_resize(const struct place *place, uint32_t tenant, struct error *err)
 {
 	if (!is_placed(place, tenant))
@@ -793,7 +799,7 @@ int place_resize_each(struct place *place, uint32_t tenant, uint32_t share, cons
 	return resize(place, tenant, &spec, bytes, err);
 }
 
-/* ---- taking back ---- */
+/* ---- savepoints ---- */
 
 uint32_t place_mark(struct place *place)
 {
@@ -821,7 +827,7 @@ void place_release(struct place *place)
 {
 	if (--place->n_marks)
 		return;
-	/* Nobody can ask for those back any more who left, be it more than once. */
+	/* No removed tenant can return any more, even if it was removed more than once. */
 	for (uint32_t i = 0; i < place->n_undo; i++) {
 		const struct place_tenant *t = &place->tenants[place->undo[i].tenant];
 

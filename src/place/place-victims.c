@@ -24,7 +24,7 @@ static struct place_victim *other_half(
 	return NULL;
 }
 
-/* A victim, and not back. */
+/* The tenant is a removed victim. */
 static bool is_out(const struct place *place, const struct place_victim *v)
 {
 	return !place_tenant(place, v->tenant);
@@ -68,7 +68,7 @@ static int compare(const void *pa, const void *pb)
 	return a->tenant < b->tenant ? -1 : a->tenant > b->tenant;
 }
 
-/* Both halves, or none. */
+/* Returns both halves, or none. */
 static int spare(const struct place_victims *victims, struct place *place, uint32_t i)
 {
 	const struct place_victim *v = &victims->list[i], *other = other_half(victims, v);

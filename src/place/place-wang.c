@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Wang et al. (Computer Science 50(6):86-91, 2023) as in their prototype. Three classes, here
- * latency (0, guaranteed), standard (1, burstable) and opportunistic (2, best effort):
+ * Wang et al. (Computer Science 50(6):86-91, 2023) as in their prototype. The three classes are
+ * latency (0, guaranteed), standard (1, burstable) and opportunistic (2, best effort). A device's
+ * cost in permille, of which the least wins:
  *
- *   0  only where there is no 0 and no 1;             100 (n_2 + 1)
- *   1  only where there is no 0;                      100 (n_2 + 1) + what is left over
- *   2  not where there are two of 2 already, nor      100 (n_2 + 1), and beside a 1 + 1000 - free,
- *      beside a 0 and a 2, nor beside a 1 where       beside a 0 + 1000
- *      less than 0.2 is free
+ *   0  only without a 0 and a 1;                   100 (n_2 + 1)
+ *   1  only without a 0;                           100 (n_2 + 1) + what is left over
+ *   2  not beside two of 2, nor beside a 0 and a   100 (n_2 + 1), and beside a 1 + 1000 - free,
+ *      2, nor beside a 1 with less than 0.2 free   beside a 0 + 1000
  *
- * in permille, the least is taken; a device that nobody is on only where no other will do. (In the
- * prototype that one costs nothing, but is offered only as long as nothing else was found: which
- * one wins is a race of its nodes' threads. Its balance of CPU and memory is lost in an integer
- * division.) One device for a tenant; of several the best are taken and their costs added up.
+ * An idle device is chosen only if no other permits the tenant. In the prototype an idle device
+ * costs nothing, but is considered only until another is found; a race of threads decides which one
+ * wins. The prototype's balance of CPU and memory is lost in an integer division. Its tenants have
+ * one device. For several devices the best are taken and their costs added.
  */
 #include "place/place-internal.h"
 #include "place/place-policy.h"
 
-#define IDLE (1 << 24) /* more than any cost */
+#define IDLE (1 << 24) /* above any cost */
 #define BURST_MILLI 200
 
-/* What it costs, or -1: it may not. */
+/* Cost of the device, or -1 if it is not permitted. */
 static int64_t cost(const struct place_company *with, uint32_t share, enum spec_class class)
 {
 	const uint32_t n_0 = with->n_of[SPEC_LATENCY], n_1 = with->n_of[SPEC_STANDARD],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What there is and who has what: see place.h. Every change of what is free goes through
- * place_device_changed() or place_bounds_changed(), so that the search knows.
+ * Nodes, devices, labels and their use: see place.h. Every change of free capacity goes through
+ * place_device_changed() or place_bounds_changed(), so that the search sees it.
  */
 #include "place/place.h"
 
@@ -23,7 +23,7 @@
 #include "place/place-search.h"
 
 #define FACTOR_MIN 1000u
-#define FACTOR_MAX 60000u /* a share is 16 bits wide */
+#define FACTOR_MAX 60000u /* a share has 16 bits */
 _Static_assert(PLACE_DEVICE_BYTES_MAX <= UINT64_MAX / FACTOR_MAX, "a product has 64 bits");
 
 int place_new(const struct place_config *config, struct place **ret_place, struct error *err)
@@ -134,7 +134,7 @@ void place_free(struct place *place)
 
 /* ---- names ---- */
 
-/* Names of no length are free again. */
+/* Empty names are free for reuse. */
 static int intern(char (*names)[SPEC_LABEL], uint32_t *n, uint32_t max, struct str name)
 {
 	uint32_t at = *n;
@@ -198,7 +198,7 @@ int place_taint(struct place *place, const char *name, uint64_t *ret_bit, struct
 #define LABEL_NO_NAME 2
 #define LABEL_TEXT_MAX (1 + 2 * SPEC_LABEL)
 
-/* What it lacks, its namespace, 0, its name, 0. How many bytes. */
+/* Packs flags for missing parts, the namespace, 0, the name, 0. Returns the size. */
 static size_t pack_label(const char *ns, const char *name, char ret[static LABEL_TEXT_MAX])
 {
 	const size_t n_ns = ns ? strlen(ns) : 0, n = name ? strlen(name) : 0;
@@ -216,7 +216,7 @@ static int label_new(struct place *place, const char *text, size_t n, struct lab
 	uint32_t size = place->labels_size;
 	int r;
 
-	/* Every number may become a gap. */
+	/* Each number can become a gap. */
 	r = array_grow(&place->label_gaps, &size, place->n_labels + 2, sizeof(*place->label_gaps));
 	if (r == 0)
 		r = array_grow(&place->label_of, &place->labels_size, place->n_labels + 2,
@@ -372,7 +372,10 @@ static int node_check(
 	return 0;
 }
 
-/* As told; else the one that it has, if it is no other device; else a name. slot: or PLACE_NONE. */
+/*
+ * The given UUID; else the slot's old one if the model is the same; else a made-up name. slot: or
+ * PLACE_NONE.
+ */
 static void uuid_of(const struct place *place, uint32_t slot, const struct place_node_info *info,
 	uint32_t i, char ret[static SPEC_LABEL])
 {
@@ -387,7 +390,7 @@ static void uuid_of(const struct place *place, uint32_t slot, const struct place
 		snprintf(ret, SPEC_LABEL, "%.*s-gpu%u", SPEC_LABEL - 16, info->name, i);
 }
 
-/* first: the device that is the first one now, or PLACE_NONE. */
+/* first: the slot's first device, or PLACE_NONE */
 static int uuids_check(const struct place *place, uint32_t first,
 	const struct place_node_info *info, struct error *err)
 {
@@ -443,7 +446,7 @@ static int grow_devices(struct place *place, uint32_t n)
 	return r;
 }
 
-/* A slot of a removed node, with room for as many devices, or a new one behind the others. */
+/* Returns the slot of a removed node with as many devices, or a new one. */
 static uint32_t node_slot(const struct place *place, uint32_t n_devices)
 {
 	for (uint32_t i = 0; place->used_nodes < place->n_nodes && i < place->n_nodes; i++)
@@ -513,7 +516,7 @@ static uint64_t models_of(const struct place_node_info *info)
 	return models;
 }
 
-/* The n-th of a model is the n-th that the file of cells has there. */
+/* The n-th device of a model gets the n-th leaf of that model in the cell file. */
 static void set_cell(struct place *place, const struct node *node, uint32_t i)
 {
 	struct device *d = &place->devices[node->first_device];
@@ -527,7 +530,7 @@ static void set_cell(struct place *place, const struct node *node, uint32_t i)
 			place->config.cells, node->name->text, place->models[d[i].model], nth);
 }
 
-/* sign 1: the node has come; -1: it goes, or is about to be another. */
+/* sign 1: the node is added; -1: it is removed or about to change */
 static void count_capacity(struct place *place, uint32_t at, int sign)
 {
 	const struct node *node = &place->nodes[at];
@@ -561,7 +564,7 @@ static void set_node(struct place *place, uint32_t at, const struct place_node_i
 	place_draw_forget(place, 0);
 }
 
-/* Taken back by node_done. */
+/* node_done() undoes this. */
 static int copy_texts(struct place *place, const struct place_node_info *info, struct node *ret)
 {
 	uint32_t *labels = calloc(info->n_labels + 1, sizeof(*labels));
@@ -731,7 +734,8 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 	first = node->first_device;
 	n = node->n_devices;
 	node_done(place, node);
-	node->first_device = first; /* the slots stay together, for a node with as many */
+	/* the device slots stay together for a node with as many devices */
+	node->first_device = first;
 	node->n_devices = n;
 	place->cpu_free[at] = 0;
 	place->memory_free[at] = 0;
@@ -752,7 +756,7 @@ uint32_t place_node_find(const struct place *place, const char *name)
 	return found ? found->node : PLACE_NONE;
 }
 
-/* ---- what there is ---- */
+/* ---- what the model contains ---- */
 
 uint32_t place_n_nodes(const struct place *place)
 {
