@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fragmentation gradient descent (Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
- * Workloads with Fragmentation Gradient Descent", USENIX ATC 2023): chooses the place that adds
- * least to the capacity that typical tenants cannot use.
+ * Fragmentation gradient descent: chooses the place that adds least to the capacity that typical
+ * tenants cannot use. Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
+ * Workloads with Fragmentation Gradient Descent", USENIX ATC 2023.
  *
  * For typical tenant m with weight w, and node n with free shares r of its devices and their sum R:
  *

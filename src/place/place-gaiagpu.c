@@ -2,7 +2,7 @@
 /*
  * GaiaGPU (Gu et al., "GaiaGPU: Sharing GPUs in Container Clouds", ISPA 2018) as in Tencent's
  * gpu-admission and gpu-manager. Chooses the node with the fewest free cores, then with the least
- * free device memory, then the first, in units of 1/100 of a device and 256 MiB. On the node:
+ * free device memory, then the first. The units are 1/100 of a device and 256 MiB. On the node:
  *
  *   share     for a part of a device: the device with the fewest free cores, then the least memory;
  *   fragment  for one device: down the tree into the cell with the fewest free devices, so that

@@ -18,9 +18,9 @@
  * the rules' order refuses also stay. Otherwise as place_preempt_find().
  *
  * If a queue above is at its limit, the victims are below that queue. They may be on other nodes
- * than the victims for free capacity: first as many as the limits need, then as many as the
- * capacity needs, without unnecessary ones. If one node's tenants suffice for both, the cheaper
- * plan is taken (place-preempt.h). O(tenants log tenants) more.
+ * than the victims for free capacity. The search takes as many victims as the limits need, then as
+ * many as the capacity needs, and drops unnecessary ones. If one node's tenants suffice for both,
+ * the cheaper plan is taken (place-preempt.h). O(tenants log tenants) more.
  *
  * -EDQUOT: the tenant is not guaranteed its place.
  */
