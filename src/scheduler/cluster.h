@@ -71,7 +71,10 @@ int cluster_remove(struct cluster *cluster, int kind, const char *ns, const char
  */
 int cluster_settle(struct cluster *cluster, bool *ret_changed);
 
-/* Compare two queues by whose turn it is, and tell whether a queue uses less than its guarantee. */
+/*
+ * cluster_queue_is_before() compares the turns of two queues. cluster_queue_is_owed() returns
+ * whether a queue uses less than its guarantee.
+ */
 bool cluster_queue_is_before(const struct cluster *cluster, uint32_t a, uint32_t b);
 bool cluster_queue_is_owed(const struct cluster *cluster, uint32_t queue);
 
