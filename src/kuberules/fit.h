@@ -55,8 +55,8 @@ uint32_t fit_nodes(struct fit *fit, struct fit_answer *answers);
 
 /*
  * Claims of the pod that wait for their first consumer, and their names, borrowed from the view.
- * is_provisioned: each claim gets a new volume, because its class has a provisioner and no volume
- * of the view fits.
+ * fit_is_provisioned() returns whether each of these claims gets a new volume. That is so if the
+ * claim's class has a provisioner and no volume of the view fits.
  */
 uint32_t fit_n_claims(const struct fit *fit);
 const char *fit_claim_name(const struct fit *fit, uint32_t claim);
