@@ -27,7 +27,7 @@
 /* PEM, as in the Secret; NULL: absent. */
 struct authority_store {
 	char *ca_crt, *ca_key;   /* the newest */
-	char *old_crt, *old_key; /* the one before, while certificates that it signed are valid */
+	char *old_crt, *old_key; /* the previous one, while its certificates are valid */
 };
 
 void authority_store_done(struct authority_store *store);

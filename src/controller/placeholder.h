@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A placeholder: a pod that takes a whole device from another device plugin, and the program in the
- * pod. The program waits. When asked to end, it goes on until no tenant on its node has its device,
- * as GPUNode.status shows, so that no other pod gets the device earlier. If GPUNode.status does not
+ * pod. The program waits. When asked to end, it goes on until GPUNode.status shows no tenant on its
+ * device, so that no other pod gets the device earlier. If GPUNode.status does not
  * know the device, the program waits for the controller, which sees the pods
  * (PLACEHOLDER_RELEASED).
  */

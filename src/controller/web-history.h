@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Use of each tenant over time, for the dashboard's curves: one hour in steps of 10 s, and one day
- * in steps of 5 minutes, which are means. Memory is bounded: 4 KiB a tenant, and a maximum of
- * tenants. The history begins when this controller starts, and is dropped with the tenant. Pure;
- * one thread.
+ * Use of each tenant over time, for the dashboard's curves. One curve has an hour in steps of 10 s;
+ * the other has a day in steps of 5 minutes, as means. Memory is bounded: 4 KiB a tenant, and a
+ * maximum of tenants. The history begins when this controller starts, and is dropped with the
+ * tenant. Pure; one thread.
  */
 #ifndef CONTROLLER_WEB_HISTORY_H
 #define CONTROLLER_WEB_HISTORY_H
