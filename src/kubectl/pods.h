@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pods that the objects of a file would create: Pods themselves, and templates (Deployment,
- * Job, StatefulSet, CronJob, SharePod, ...) with the number of pods at a time. Pure.
+ * The pods that the objects of a file would create. Objects are Pods, or have a template and the
+ * number of pods at a time (Deployment, Job, StatefulSet, CronJob, SharePod, ...). Pure.
  */
 #ifndef KUBECTL_PODS_H
 #define KUBECTL_PODS_H
