@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon as one object: the parts and what they share. One thread (the loop's); the worker
- * thread (worker.h) and that of HTTP (metrics-thread.h) see none of this.
+ * The daemon as one object: its parts, and the state that they share. Only the loop's thread uses
+ * it; the worker threads (threads/worker.h) and the HTTP thread (metrics-thread.h) do not see it.
  *
- * Objects that a batch of the loop may still name (tenants, processes, connections) are marked dead
- * and freed by agent_reap() between batches.
+ * A batch of the loop may still refer to a tenant, a process or a connection that ends within the
+ * batch. Such an object is marked as dead, and agent_reap() frees it between batches.
  */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
@@ -38,23 +38,28 @@ struct conf;
 struct names;
 
 struct agent_options {
-	const char *runtime_dir; /* NULL: by the rules of agent_runtime_dir() */
+	const char *runtime_dir; /* NULL: agent_runtime_dir() chooses */
 	const char *usage_dir;   /* NULL: $STATE_DIRECTORY, or the runtime folder */
 	const char *simulate;    /* "2xH200-141Gi"; NULL: real devices if there are any */
 	const char *metrics;     /* "unix:PATH", "127.0.0.1:PORT"; NULL: none */
-	const char *policy;      /* of the arbiter; NULL: share */
+	const char *policy;      /* the arbiter's policy; NULL: share */
 	const char *tenants_conf;
-	const char *apply;          /* a Gemini file to follow; NULL: none */
-	const char *police_allow;   /* executables and uid:N, comma-separated */
-	struct device_set *devices; /* NULL: found; else these, which are taken over (tests) */
-	uint64_t exit_idle_ns;      /* 0: never */
+	const char *apply;        /* a Gemini file to follow; NULL: none */
+	const char *police_allow; /* executables and uid:N, separated by commas */
+	/*
+	 * NULL: the daemon finds the devices. Otherwise the daemon takes ownership of this set
+	 * (tests).
+	 */
+	struct device_set *devices;
+	uint64_t exit_idle_ns; /* 0: never */
 	uint32_t oversubscribe_permille;
 	bool police;
-	bool replace;          /* take over from a running daemon */
-	bool refuse_strangers; /* those of no tenant; else they get the default one */
+	bool replace; /* end a running daemon and take its place */
+	/* Refuse processes of no tenant; otherwise they get the default tenant. */
+	bool refuse_strangers;
 	bool is_gate_off;
-	bool may_have_no_device;     /* instead of a simulated one */
-	bool does_ignore_passrights; /* as where the kernel has no SO_PASSRIGHTS (tests) */
+	bool may_have_no_device;     /* start without devices instead of simulating one */
+	bool does_ignore_passrights; /* behave as on a kernel without SO_PASSRIGHTS (tests) */
 };
 
 LIST_HEAD(tenant_list, tenant);
@@ -66,16 +71,20 @@ struct agent {
 	struct loop *loop;
 	char runtime_dir[PATH_MAX / 2], usage_dir[PATH_MAX / 2];
 	char socket_path[PATH_MAX];
-	char programs_dir[PATH_MAX]; /* of the socket that answers programs alone: for containers */
-	uint64_t epoch;              /* of this daemon: differs after a restart */
+	/*
+	 * Folder of the socket that accepts programs only and refuses control; containers mount it.
+	 */
+	char programs_dir[PATH_MAX];
+	uint64_t epoch; /* number of this daemon's run; it changes at each restart */
 	uint64_t started_ns;
 	bool is_system;   /* runs as root */
-	bool is_leaving;  /* saves state and ends after this batch */
-	bool is_replaced; /* and another has the listening socket already */
+	bool is_leaving;  /* the daemon saves its state and ends after this batch */
+	bool is_replaced; /* another daemon has the listening socket already */
 
 	struct worker *worker;
-	struct worker *seeker; /* for what may never end; NULL until there is such */
-	struct worker *disk;   /* for files that may be on a slow disk */
+	/* Worker for searches that may never end; NULL until the first one. */
+	struct worker *seeker;
+	struct worker *disk; /* for files that may be on a slow disk */
 	struct device_set *devices;
 	struct arbiter *arbiter;
 	struct state *state;
@@ -84,7 +93,7 @@ struct agent {
 	struct token *token;
 	struct usage *usage;
 	struct control *control;
-	struct metrics_thread *metrics; /* of options.metrics; NULL: none */
+	struct metrics_thread *metrics; /* HTTP server for options.metrics; NULL: none */
 	struct audit *audit;
 	struct apply *apply;
 	struct names *names;
@@ -94,50 +103,63 @@ struct agent {
 	struct conn_list conns;
 	struct users *users;
 	struct closer *closer;
-	struct loop_timer requests; /* client.c: executes those that wait */
+	struct loop_timer requests; /* client.c: executes the waiting requests */
 	TAILQ_HEAD(, user) turns;   /* users with a waiting request */
 	uint32_t n_tenants, n_processes, n_conns;
-	uint64_t n_refused_grants;  /* containers of pods that were not let start */
-	uint32_t n_missing_devices; /* node/node-faults.c */
-	struct log_limit refusals;  /* of processes */
-	uint32_t next_tenant;       /* id */
-	bool has_dead;              /* agent_reap() has something to do */
+	uint64_t n_refused_grants;  /* containers of pods that the daemon refused to start */
+	uint32_t n_missing_devices; /* set by node/node-faults.c */
+	struct log_limit refusals;  /* limits log lines about refused processes */
+	uint32_t next_tenant;       /* id of the next tenant */
+	bool has_dead;              /* agent_reap() has something to free */
 
 	int listen_fd, programs_fd;
 	struct listener listen, programs;
-	struct loop_timer tick; /* once a second while anything lives: lifetimes, idle exit */
+	/* Fires once a second while anything lives: lifetimes and the end of an idle daemon. */
+	struct loop_timer tick;
 	uint64_t idle_since_ns;
-	struct clock_listener listener; /* to connections that say or read nothing */
-	int lock_fd;                    /* of the runtime folder */
+	/* Passes the time to connections that send or read nothing. */
+	struct clock_listener listener;
+	int lock_fd; /* locks the runtime folder */
 
 	/* in a cluster (door.h) */
-	bool has_pods;           /* they have shares by their slots alone */
-	const char *pod_cgroups; /* the kubelet's; NULL: wherever kubelets have them */
-	bool has_read_pods;      /* it was read of some process which pod it is in */
-	bool is_cgroup_hidden;   /* it could not: pods' cgroups are not seen from ours */
+	bool has_pods;           /* pods get devices only through their slots */
+	const char *pod_cgroups; /* the kubelet's cgroup; NULL: the usual paths of kubelets */
+	/* The daemon has read the pod of at least one process from its cgroup. */
+	bool has_read_pods;
+	bool is_cgroup_hidden; /* the daemon cannot see the cgroups of pods */
 };
 
-/* Where the socket and the state live. DIVVY_RUNTIME_DIR wins. 0 or -errno. */
+/*
+ * Finds the folder of the socket and of the state: `wished`, $DIVVY_RUNTIME_DIR, or a default.
+ * Returns 0 or -errno.
+ */
 int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct error *err);
 
 /*
- * Starts everything in order: runtime folder, worker, devices and their locks, state, tenants,
- * socket. When it returns 0 the daemon serves as soon as its loop runs.
+ * Starts the parts in order: runtime folder, workers, devices and their locks, state, tenants,
+ * socket. After success the daemon serves as soon as its loop runs.
  */
 int agent_new(const struct agent_options *options, struct agent **ret_agent, struct error *err);
-/* Batches until agent_leave(). */
+/* Runs batches until agent_leave(). */
 int agent_run(struct agent *agent);
-/* Saves the state; removes the socket and the locks. */
+/*
+ * Saves the state, and removes the socket and the locks. The caller's pointer is invalid
+ * afterwards.
+ */
 void agent_free(struct agent *agent);
 void agent_leave(struct agent *agent);
-/* Reads tenants.conf again, in the background: its names are asked of the name service. */
+/*
+ * Reads tenants.conf again. A worker does so, because the file's user names need the name service.
+ */
 void agent_reload(struct agent *agent);
 
-/* Something lives: the tick runs. */
+/* Starts the tick. Callers use this when the first tenant, process or connection appears. */
 void agent_wake_tick(struct agent *agent);
 
-/* Between batches: decides (token), frees what is dead. Called by agent_run; tests that drive the
- * loop themselves call it after each batch. */
+/*
+ * Acts between two batches: lets the token decide, and frees dead objects. agent_run() calls this
+ * function; a test that drives the loop itself calls it after each batch.
+ */
 void agent_after_batch(struct agent *agent);
 
 #endif

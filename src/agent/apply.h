@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gemini's resource-config.txt: the number of clients, then a line `ID REQUEST LIMIT MEMORY` each.
- * Each becomes a tenant (lifetime keep, source apply), and the file is followed: what changes in it
- * takes effect, what is gone from it is removed.
+ * Follows resource-config.txt files of Gemini. Such a file has the number of clients, then a line
+ * `ID REQUEST LIMIT MEMORY` for each client. Each client becomes a tenant with lifetime keep and
+ * source apply. A change in a followed file takes effect at once, and a removed line removes its
+ * tenant.
  */
 #ifndef AGENT_APPLY_H
 #define AGENT_APPLY_H
@@ -18,10 +19,16 @@
 int apply_new(struct agent *agent, struct error *err);
 void apply_free(struct agent *agent);
 
-/* Reads it now, and follows it if asked. ret_tenants: what was done, for the reply. */
+/*
+ * Reads the file now, and follows it if does_follow is set. *ret_tenants lists the changes for the
+ * reply; the caller owns it.
+ */
 int apply_file(struct agent *agent, const char *path, bool does_follow, json_t **ret_tenants,
 	struct error *err);
-/* Ends following and removes its tenants. */
+/*
+ * Stops following the file and removes its tenants. -ENOENT: the file is not followed, and no
+ * tenant comes from it.
+ */
 int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, struct error *err);
 
 #endif

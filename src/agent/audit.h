@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit: what the devices say runs on them against the tenants: processes of no tenant
- * ("strangers") and tenants that use more than was counted. Reports both. With --police a compute
- * process of no tenant gets SIGTERM after AUDIT_CONFIRM rounds, and SIGKILL a round later if it
- * goes on; never pid 1, graphics, or what --police-allow names by executable or user. Of devices
- * that are another device plugin's nothing is said, and nobody there gets a signal.
+ * The audit compares the processes that the devices list with the tenants. It reports unmanaged
+ * processes ("strangers" in code), and tenants that use more memory than was counted. With --police
+ * an unmanaged compute process gets SIGTERM after AUDIT_CONFIRM rounds, and SIGKILL one round
+ * later. The audit never signals pid 1, graphics processes, or processes that --police-allow names
+ * by executable or user. It skips devices that another device plugin shares out.
  */
 #ifndef AGENT_AUDIT_H
 #define AGENT_AUDIT_H
@@ -19,23 +19,28 @@
 int audit_new(struct agent *agent, struct error *err);
 void audit_free(struct agent *agent);
 
-/* Once a second, while anything lives. */
+/* The caller calls this once a second while anything lives. */
 void audit_tick(struct agent *agent, uint64_t now);
 
-/* Members of the reply to `audit`; the caller's. */
+/* Returns the members of the reply to `audit`; the caller owns them. */
 json_t *audit_json(struct agent *agent);
-/* The list of `doctor` as that user may see it; the caller's. */
+/* Returns the list of `doctor` as the user may see it; the caller owns it. */
 json_t *audit_findings(struct agent *agent, uid_t uid);
 
-/* For the metrics. */
+/* Number of unmanaged processes, for the metrics. */
 uint32_t audit_strangers(const struct agent *agent);
-/* Tenants that use more of a device than was counted. */
+/* Number of tenants that use more of a device than was counted, for the metrics. */
 uint32_t audit_excesses(struct agent *agent);
-/* Bytes of the device beyond what was counted, after AUDIT_TOLD rounds; 0: none. */
+/*
+ * Bytes that the device lists beyond the counted ones, after AUDIT_TOLD rounds in a row; 0: none.
+ */
 struct tenant_device;
 uint64_t audit_excess(const struct tenant_device *td);
 
-/* One that was seen AUDIT_TOLD rounds long and was not taken before; true if there is one. */
+/*
+ * Takes one unmanaged process that was seen in AUDIT_TOLD rounds and not taken before. Returns
+ * false when there is none.
+ */
 #define AUDIT_TOLD 2u
 struct audit_stranger {
 	pid_t pid;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who carries a tenant's secret: the programs of a container have it in their environment from the
- * container's start, long before one of them may use a device, and are no children of whoever
- * started it. Which container it is, is known by its cgroup once a program of it has registered;
- * before that the search reads the environments of all processes, where it can wait without end for
- * one that is stuck: so it has a thread of its own.
+ * The container watcher. A container's programs have their tenant's secret in the environment from
+ * the start, long before they use a device. They are no children of the process that started the
+ * container, so the daemon has to search for them. It searches the container's cgroup once a
+ * program of the container has registered. Before that, it searches the environments of all
+ * processes. Such a read may block for ever on a stuck process, so a thread of its own searches.
  */
 #ifndef AGENT_CARRIER_H
 #define AGENT_CARRIER_H
@@ -12,9 +12,9 @@
 struct tenant;
 
 /*
- * Ends the tenant unless its container lives or it is in use again by the time that is known; only
- * what was not found twice, some seconds apart, is gone. May be called as often as one likes: it
- * searches every few seconds at most.
+ * Ends the tenant, unless its container lives or a process uses the tenant again meanwhile. Two
+ * searches, some seconds apart, must find nothing. The function never blocks, and searches only
+ * every few seconds however often it is called.
  */
 void carrier_seek(struct tenant *tenant);
 

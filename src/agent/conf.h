@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /etc/divvy/tenants.conf: who a process belongs to that shows no secret. One rule a line, the
- * first that matches counts:
+ * /etc/divvy/tenants.conf assigns tenants to processes that show no secret. Each line is a rule,
+ * and the first matching rule counts:
  *   uid NAME|NUMBER    field=value ...
  *   gid NAME|NUMBER    field=value ...      (each user of the group has a tenant of its own)
  *   cgroup PATTERN     field=value ...      (fnmatch on the path; each cgroup has its own)
@@ -16,34 +16,40 @@
 
 struct conf;
 
-/* The text of a file; -EINVAL names the line. */
+/* Parses the text of a file. -EINVAL: the sentence names the line. */
 int conf_parse(struct str text, struct conf **ret_conf, struct error *err);
 void conf_free(struct conf *conf);
-/* path: NULL for the usual one, which is empty when it is not there. Asks the name service. */
+/*
+ * Reads and parses a file. NULL means the usual path; a missing file there counts as empty. Blocks:
+ * asks the name service for users and groups.
+ */
 int conf_load(const char *path, struct conf **ret_conf, struct error *err);
 
-/* A pod's under systemd has some 260 characters; where the node is a container its own are more. */
+/*
+ * Bytes of a cgroup path. A pod's path under systemd has some 260 characters; a node within a
+ * container puts its own path before that.
+ */
 #define CONF_CGROUP 1024
 
 /*
- * The path of a process's cgroup, the longest of all hierarchies': v2's where that is the only one,
- * v1's where v2 only stands beside it; "" when it cannot be read. -ENAMETOOLONG with a sentence:
- * it has CONF_CGROUP bytes or more.
+ * Reads the cgroup path of a process. If several hierarchies name one, the longest path counts.
+ * Writes "" when /proc does not show it. -ENAMETOOLONG: the path has CONF_CGROUP bytes or more.
  */
 int conf_cgroup(pid_t pid, char ret[static CONF_CGROUP], struct error *err);
-/* The same of the text of a /proc/PID/cgroup. Pure. */
+/* Parses the text of a /proc/PID/cgroup in the same way. Pure. */
 int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct error *err);
 
 /*
- * The tenant of a process without a secret, made if there is none yet. -EACCES: strangers are
- * refused, and pods' processes for which there is no rule; -ENOSPC and so on: its tenant does not
- * fit. -EAGAIN: names.h awaits an answer about the user. After NAMES_WAIT_NS without one the user
- * has a number for a name, and the process's own group alone.
+ * Returns the tenant of a process that shows no secret, and makes the tenant if there is none yet.
+ * -EACCES: the rules refuse such a process, or it is a pod's and no rule matches. -ENOSPC and other
+ * errors of tenant_new(): the new tenant does not fit. -EAGAIN: names.h awaits an answer about the
+ * user. After NAMES_WAIT_NS without an answer the user's number serves as its name, and only the
+ * process's own group counts.
  */
 struct tenant;
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,
 	struct error *err);
-/* Tenants that were named by the user's number get the name. */
+/* Renames tenants that were named by the user's number. */
 void conf_user_known(struct agent *agent, uid_t uid, const char *user);
 
 #endif

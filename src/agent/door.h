@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A door: a socket of one tenant alone, in a folder that only its container has. Who comes in by it
- * is that tenant's, whatever secret, user or environment he shows; where the tenant is a container
- * of a pod, his cgroup must be that pod's as well, if it can be seen. Control is refused.
+ * A tenant socket lies in a folder that only its tenant's container mounts. Each process that
+ * connects through it belongs to that tenant, whatever its secret, user or environment. If the
+ * tenant is a container of a pod, the process's cgroup must be that pod's too, as far as the daemon
+ * can see cgroups. Tenant sockets refuse control requests.
  */
 #ifndef AGENT_DOOR_H
 #define AGENT_DOOR_H
@@ -10,18 +11,25 @@
 #include "agent/client.h"
 #include "base/error.h"
 
-#define DOOR_CONNS_MAX 2048u /* of one tenant at once; more are closed */
+/* Connections of one tenant at a time; the daemon closes further ones. */
+#define DOOR_CONNS_MAX 2048u
 
 struct door;
 
-/* Replaces what is at that path; the folder must be there. */
+/* Opens the socket, and replaces a file at that path. The folder must exist. */
 int door_open(struct tenant *tenant, const char *path, struct door **ret_door, struct error *err);
-/* Removes the socket; those who came in stay. NULL is fine. */
+/* Removes the socket; existing connections stay. Accepts NULL. */
 void door_close(struct door *door);
-/* The daemon ends, and its tenants go on: the socket is closed, not removed. NULL is fine. */
+/*
+ * Closes the socket and leaves its file, for a daemon that ends while its tenants go on. Accepts
+ * NULL.
+ */
 void door_leave(struct door *door);
 
-/* Whose door that connection came by; -ENOENT: gone since, -EACCES: it is in another's cgroup. */
+/*
+ * Returns the tenant of the connection's socket. -ENOENT: the tenant has ended. -EACCES: the peer
+ * is in the cgroup of another pod.
+ */
 int door_tenant(const struct conn *conn, struct tenant **ret_tenant, struct error *err);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sums of reports: a record for each tenant, also after its end, with buckets of time. In two
- * files of lines: `usage` has all of it as of some moment, `usage-log` what has changed since.
- * Sums only grow, so the larger of two values of the same thing is the later one, and a line that
- * is read twice changes nothing.
+ * The sums of reports: a record for each tenant, kept after its end, with buckets of time. Two text
+ * files store them: `usage` has all records as of some moment, and `usage-log` has the changes
+ * since then. Sums only grow. Therefore the larger of two values is the later one, and reading a
+ * line twice changes nothing.
  *   R id uid request limit first_s last_s gpu_s byte_s waited_s name    a tenant
- *   B start_s length_s gpu_s byte_s waited_s                            of the tenant above it
- * A longer bucket takes the place of those within it. One thread at a time.
+ *   B start_s length_s gpu_s byte_s waited_s                            a bucket of that tenant
+ * A longer bucket replaces the buckets within it. One thread at a time may use an object.
  */
 #ifndef AGENT_HISTORY_H
 #define AGENT_HISTORY_H
@@ -20,10 +20,10 @@
 #include "base/str.h"
 #include "spec/spec.h"
 
-#define HISTORY_RECORDS_MAX 4096u        /* the one that ended first is dropped for a new one */
-#define HISTORY_BUCKETS_MAX 1024u        /* of one tenant */
-#define HISTORY_KEPT_S (31u * 24 * 3600) /* buckets; sums stay as long as the record */
-#define HISTORY_MINUTES_S (2u * 3600)    /* minutes are merged into hours after that */
+#define HISTORY_RECORDS_MAX 4096u        /* a new record replaces the one that ended first */
+#define HISTORY_BUCKETS_MAX 1024u        /* buckets of one tenant */
+#define HISTORY_KEPT_S (31u * 24 * 3600) /* age limit of buckets; sums stay as long as the record */
+#define HISTORY_MINUTES_S (2u * 3600)    /* older minutes are merged into hours */
 
 struct tally_slot;
 
@@ -38,63 +38,65 @@ struct history_record {
 	uint32_t id;
 	uid_t uid;
 	bool is_alive;
-	bool is_new; /* not in the files yet, or a bucket of it */
+	bool is_new; /* the record or one of its buckets is not in the files yet */
 	char name[SPEC_NAME];
 	uint32_t request, limit;
 	uint64_t first_s, last_s;
 	double gpu_s, byte_s, waited_s;
-	struct history_bucket *buckets; /* by start */
+	struct history_bucket *buckets; /* ordered by start */
 	uint32_t n, capacity;
-	struct tally_slot *slot; /* NULL: there was no room, or all of it is in the files */
+	/* NULL: the usage journal had no free slot, or the files have all of an ended tenant. */
+	struct tally_slot *slot;
 };
 
 struct history {
 	struct history_record *records;
 	uint32_t n, capacity;
-	bool has_lost_record; /* the last line of a tenant's was not readable: whose are buckets? */
+	/* The last tenant's line was unreadable, so the buckets that follow it have no owner. */
+	bool has_lost_record;
 };
 
 void history_done(struct history *history);
 
-/* NULL: none. Records move when one is added. */
+/* NULL: none. Adding a record moves the others. */
 struct history_record *history_find(const struct history *history, uint32_t id);
-/* An empty one; NULL: no memory. */
+/* Adds an empty record; NULL: out of memory. */
 struct history_record *history_add(struct history *history, uint32_t id);
 
-/* Adds to the sums and to the bucket of that moment. */
+/* Adds to the record's sums and to the bucket of that moment. */
 void history_use(struct history_record *record, uint64_t now_s, double gpu_s, double byte_s,
 	double waited_s);
-/* Minutes that are old enough become hours; buckets older than HISTORY_KEPT_S go. */
+/* Merges old minutes into hours, and drops buckets older than HISTORY_KEPT_S. */
 void history_merge(struct history_record *record, uint64_t now_s);
 
-/* 0, -EBADMSG, -ENOMEM. */
+/* Returns 0, -EBADMSG for a line of another form, or -ENOMEM. */
 int history_read_line(struct history *history, struct str line, bool is_log);
 /*
- * Reads a file of any length; a last line without its end is passed over. *ret_broken: lines that
- * are none of these. -ENOENT, and what open(2) and read(2) say. Blocks.
+ * Reads a file of any length, without a last line that has no end. *ret_broken: number of
+ * unreadable lines. -ENOENT, and the errors of open(2) and read(2). Blocks.
  */
 int history_read(struct history *history, const char *path, bool is_log, uint32_t *ret_broken,
 	struct error *err);
 
-/* The lines of a record, with its buckets. */
+/* Writes the lines of a record and of its buckets. */
 void history_format(const struct history_record *record, struct buf *out);
 
 /*
- * Copies what is new, and takes it for written: one record each with its new buckets. The copy's
- * buckets are one allocation, records[0].buckets. -ENOMEM: nothing was taken.
+ * Copies the new records with their new buckets, and marks them as written. The buckets of the copy
+ * are one allocation, at records[0].buckets. -ENOMEM: nothing is marked.
  */
 int history_take_new(struct history *history, struct history *ret_new);
-/* It was not written after all. */
+/* Marks the records of a copy as new again, because they could not be written. */
 void history_put_back(struct history *history, const struct history *changes);
 void history_changes_done(struct history *changes);
 
 /*
- * Writes the lines of that copy at the end of the log, whole or not at all; what a daemon that was
- * killed has half written there is cut off before. *ret_size: of the log. Blocks.
+ * Appends the copy's lines to the log, all or nothing. First cuts off an unfinished line of a
+ * killed daemon. *ret_size: the log's size. Blocks.
  */
 int history_append(const struct history *changes, const char *log_path, int64_t *ret_size);
 
-/* Both files become one: what history_read() gives of them, merged. Blocks, syncs. */
+/* Merges both files into `path`. Blocks, and syncs the file. */
 int history_compact(const char *path, const char *log_path, uint64_t now_s, struct error *err);
 
 #endif

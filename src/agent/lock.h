@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One daemon per device: a file per UUID, locked with flock for the daemon's life. The lock goes
- * with the process however it ends. The file's text ("pid uid socket") is for people alone: the
- * kernel says which process holds a lock.
+ * Lock files: one daemon for each device. The daemon holds flock on a file per UUID for its whole
+ * life, and the kernel releases the lock however the process ends. The file's text ("pid uid
+ * socket") is for people only: the kernel says which process holds a lock.
  *
- * Folders that everybody may write to (/run/lock, /tmp) let any user hold any name. Root therefore
- * locks in a folder of its own, where a user's daemon looks first, and trusts nothing in the shared
- * folders that root does not own.
+ * In folders that everybody may write to (/run/lock, /tmp) any user can lock any name. Therefore
+ * root also locks a file in a folder of its own, and a user's daemon looks there first. In shared
+ * folders root trusts only files that root owns.
  */
 #ifndef AGENT_LOCK_H
 #define AGENT_LOCK_H
@@ -32,35 +32,34 @@ struct lock {
 };
 #define LOCK_NONE ((struct lock){.files = {{.fd = -1}, {.fd = -1}, {.fd = -1}}})
 
-/* NULL: there is none. */
+/* A member is NULL where there is no such folder. */
 struct lock_folders {
-	const char *own; /* root's alone */
+	const char *own; /* only root may write there */
 	const char *shared[LOCK_SHARED];
 };
 
 struct lock_owner {
-	pid_t pid; /* 0: the kernel does not show it */
-	uid_t uid; /* 0 only where the real and the effective user are root */
+	pid_t pid; /* 0: the kernel does not show the holder */
+	uid_t uid; /* 0 only if the real and the effective user are root */
 };
 
 /*
- * For real devices: /run/divvy, and /run/lock, or /tmp where /run/lock is not to be written; for
- * root both of these.
+ * Folders for real devices: /run/divvy, and /run/lock, or /tmp where /run/lock is not writable.
+ * Root uses all of them.
  */
 void lock_folders_real(struct lock_folders *ret_folders);
 
 /*
- * -EBUSY, with the holder in the sentence and in *ret_owner (if not NULL), when another process
- * holds the device. Root gets -EBUSY from root's processes, and, unless is_forced, from a user's
- * daemon that holds a file of a shared folder. Root moves aside files that other processes hold
- * there.
+ * -EBUSY: another process holds the device; the sentence and *ret_owner (if not NULL) name it. Root
+ * gets -EBUSY only from root's processes, and, unless is_forced, from a user's daemon that holds a
+ * file of a shared folder. Root moves files that other processes hold in shared folders aside.
  */
 int lock_take(const struct lock_folders *folders, const char *uuid, const char *socket,
 	bool is_forced, struct lock *ret_lock, struct lock_owner *ret_owner, struct error *err);
-/* Removes the files and gives the lock back. */
+/* Removes the files and releases the locks. */
 void lock_release(struct lock *lock);
 
-/* The process that holds a flock of this open file. -ENOENT: the kernel shows none. */
+/* Finds the process that holds a flock of this open file. -ENOENT: the kernel shows none. */
 int lock_find_owner(int fd, struct lock_owner *ret_owner);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What survives a restart of the daemon, in the runtime folder:
- *   state   a line each: tenants (with secrets, specs, quotas, inodes of their counters, debts) and
- *           registered processes; what changes is appended, later lines win over earlier ones, and
- *           from time to time the file is written anew and renamed over the old one
- * A line counts only with its end, so the daemon may be killed at any instant. A line that could
- * not be written whole is cut off again before the next one. Nothing is synced:
- * the file need not outlive the machine's power, since the programs do not.
+ * The file `state` in the runtime folder survives a restart of the daemon. Each line has a tenant
+ * (secret, spec, quotas, inodes of its counters, debts) or a registered process. The daemon appends
+ * changes, and later lines replace earlier ones. From time to time the daemon writes the file anew
+ * and renames the new file over the old one.
+ *
+ * A line counts only with its end, so a kill at any instant leaves a valid file. The daemon cuts an
+ * incomplete line off before it appends the next one. Nothing is synced: programs do not survive a
+ * power failure, so the file need not either.
  */
 #ifndef AGENT_STATE_H
 #define AGENT_STATE_H
@@ -14,26 +15,28 @@
 #include "agent/client.h"
 #include "agent/tenant.h"
 
-/* ABI of the file: this one and the one before (there is none yet) are read. */
+/*
+ * Format version of the file. A daemon reads this version and the one before (there is none yet).
+ */
 #define STATE_ABI 1
 
 /*
- * Reads what is there; tenants and processes that still live come back, the others end. A broken
- * line is skipped; a file with one, or without its end, is kept as state.bad, with a line in the
- * log.
+ * Reads the file. Restores tenants and processes that still live, and ends the others. Skips
+ * unreadable lines. If a line is unreadable or the last one is incomplete, the daemon logs this and
+ * keeps a copy as state.bad.
  */
 int state_load(struct agent *agent, struct error *err);
-/* Writes all of it a last time. */
+/* Writes the whole file a last time. */
 void state_free(struct agent *agent);
 
-/* A tenant has come or changed, or gone: written when this returns. */
+/* Record a new, changed or ended tenant. The line is written when the function returns. */
 int state_tenant(struct tenant *tenant, struct error *err);
 void state_tenant_gone(const struct tenant *tenant);
 
 int state_process_added(const struct process *process);
 void state_process_gone(const struct process *process);
 
-/* Something that may be a few seconds old has changed (usage, debts). */
+/* Schedules a write of values that may be a few seconds old (usage, debts). */
 void state_touch(struct agent *agent);
 
 #endif

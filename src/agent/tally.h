@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each tenant has used, as of now: a mapped file in the runtime folder, of which a store is
- * all that writing takes and which is right after the daemon was killed. A slot is a tenant's from
- * its beginning until its sums are in the file of reports for good. Sums only grow, so that the
- * larger one of two is the later one.
+ * The usage journal: the current usage of each tenant in a mapped file of the runtime folder.
+ * Writing is a store into memory, so the file is correct even after a kill of the daemon. A tenant
+ * keeps its slot from its start until its final sums are in the file of reports. Sums only grow, so
+ * the larger of two values is the later one.
  */
 #ifndef AGENT_TALLY_H
 #define AGENT_TALLY_H
@@ -15,12 +15,12 @@
 #include "spec/spec.h"
 
 struct tally_slot {
-	_Atomic uint32_t id; /* of the tenant; 0: the slot is free. Written last */
+	_Atomic uint32_t id; /* the tenant's id, stored last; 0: the slot is free */
 	uint32_t uid, request, limit;
 	uint64_t first_s;
 	_Atomic uint64_t last_s;
 	_Atomic uint64_t gpu_ns, waited_ns, byte_s;
-	_Atomic uint64_t used_ns[SPEC_DEVICES_MAX]; /* on each of its devices */
+	_Atomic uint64_t used_ns[SPEC_DEVICES_MAX]; /* on each device of the tenant */
 	char name[SPEC_NAME];
 };
 
@@ -29,11 +29,11 @@ struct tally;
 int tally_open(const char *runtime_dir, struct tally **ret_tally, struct error *err);
 void tally_close(struct tally *tally);
 
-/* One that is free, zeroed; NULL when there is no room for it. */
+/* Takes a free slot, zeroed; NULL when there is none. */
 struct tally_slot *tally_take(struct tally *tally);
 void tally_give(struct tally_slot *slot);
 
-/* The slots in use, each once: NULL begins, NULL ends. */
+/* Iterates over the used slots: pass NULL to begin; NULL is the end. */
 struct tally_slot *tally_next(struct tally *tally, const struct tally_slot *slot);
 
 #endif

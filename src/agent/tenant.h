@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants: what owns one spec on one or several devices. A tenant is made by `divvy run` (through
- * control.h), by a line of tenants.conf, by a followed file, or as the default tenant of a user; it
- * lives as its lifetime says. A tenant that is dead stays in memory until agent_reap().
+ * Tenants: owners of one spec on one or several devices. Tenants come from `divvy run` (through
+ * control.h), a line of tenants.conf, a followed file, a pod's container, or a user without any of
+ * these (the default tenant). A tenant lives as its lifetime says, and a dead tenant stays in
+ * memory until agent_reap().
  */
 #ifndef AGENT_TENANT_H
 #define AGENT_TENANT_H
@@ -25,11 +26,14 @@
 #define TENANT_ORIGIN (CONF_CGROUP + 32) /* "cgroup UID PATH" is the longest */
 #define TENANT_SECRET 16
 #define TENANTS_MAX 4096u /* on one daemon */
-/* That one user makes; fewer where there are few descriptors. Root and the daemon's user: all. */
+/*
+ * Tenants that one user makes; fewer where descriptors are scarce. Root and the daemon's user have
+ * no such limit.
+ */
 #define TENANTS_PER_USER 1024u
 
 enum tenant_lifetime {
-	TENANT_PROCESS, /* while the owner or any registered process of it lives */
+	TENANT_PROCESS, /* while the owner or any registered process lives */
 	/* while the owner or registered processes live, and TENANT_LINGER_NS longer */
 	TENANT_PROCESSES,
 	TENANT_KEEP, /* until removed */
@@ -48,58 +52,62 @@ struct tenant_device {
 	struct device *device;
 	uint32_t at; /* index in tenant->devices and process->devices */
 	uint64_t quota_bytes;
-	uint64_t context_bytes; /* what one of its contexts took when last measured; 0: not yet */
+	/* Memory of one of its contexts at the last measurement; 0: none yet. */
+	uint64_t context_bytes;
 
 	/*
-	 * The page with the counter. After a restart there is none until a process hands it back.
-	 *
+	 * The page with the tenant's counter. After a restart there is none until a process hands
+	 * it back.
 	 */
 	int fd;
 	struct page_tenant *page;
 	uint64_t inode;
-	uint64_t denied; /* allocations refused to processes that have ended: memory_denied() */
+	uint64_t denied;            /* refusals to processes that have ended: see memory_denied() */
 	struct share_table *shares; /* share.c; NULL: none yet */
-	bool needs_recount;         /* memory.c: after this batch */
+	bool needs_recount;         /* memory.c: recount after this batch */
 
 	/* the token (token.c) */
 	bool is_open, is_draining;
-	bool does_want; /* as last told to the arbiter */
+	bool does_want; /* last value sent to the arbiter */
 	uint32_t window_us, flags;
-	uint64_t turn_ends_ns, began_ns; /* as its pages say */
+	uint64_t turn_ends_ns, began_ns; /* as in its pages */
 	uint64_t closed_ns;
-	uint64_t look_ns;                  /* when to look again; UINT64_MAX: not watched */
-	uint64_t looked_ns;                /* the last look; of an opening: its time */
+	uint64_t look_ns;                  /* time of the next look; UINT64_MAX: not watched */
+	uint64_t looked_ns;                /* time of the last look or of the opening */
 	uint64_t done;                     /* sum of done markers at the last look of a drain */
-	TAILQ_ENTRY(tenant_device) active; /* open or draining */
+	TAILQ_ENTRY(tenant_device) active; /* list of tenant-devices that are open or draining */
 
 	struct usage_series *series;
 
-	/* audit.c: of its last round, but counted_before, which is of the last tick */
+	/* audit.c: values of its last round; counted_before is of the last tick */
 	uint64_t says_bytes, counted_bytes, counted_before;
-	uint32_t excess_rounds; /* in a row */
+	uint32_t excess_rounds; /* rounds in a row with an excess */
 
-	uint64_t kept_used_ns; /* as the state has them */
+	uint64_t kept_used_ns; /* values that the state file has */
 	int64_t kept_lag_ns;
 };
 
-/* Whose processes may be of any user, if they are where its first one was. */
+/* A tenant for a container accepts processes of any user from the cgroup of its first process. */
 enum tenant_container {
 	TENANT_NO_CONTAINER,
-	TENANT_CONTAINER_AWAITED, /* cgroup: of who asked for it */
+	TENANT_CONTAINER_AWAITED, /* cgroup: that of the process that requested the container */
 	TENANT_CONTAINER_BOUND,   /* cgroup: the container's */
 };
 
-/* A tenant that is a container of a pod. */
+/* A container of a pod. */
 struct tenant_pod {
 	char uid[64];
-	char space[64], name[254], container[64]; /* space: the namespace */
-	char slot[16];                            /* the device plugin's */
-	uint64_t epoch;                           /* of the scheduler that has decided */
-	/* How far its namespace's policies let it share memory, 1/1000; 0: not known, or none */
+	char space[64], name[254], container[64]; /* space: the Kubernetes namespace */
+	char slot[16];                            /* the device plugin's slot */
+	uint64_t epoch;                           /* epoch of the scheduler that decided */
+	/*
+	 * Overcommit of memory that the namespace's policies allow, in permille; 0: not known, or
+	 * none.
+	 */
 	uint32_t overcommit;
 };
 
-/* Whether that is the container of the pod with the UID. */
+/* Whether `pod` is the named container of the pod with that UID. */
 static inline bool tenant_pod_is(
 	const struct tenant_pod *pod, const char *uid, const char *container)
 {
@@ -117,34 +125,36 @@ struct tenant {
 	struct spec spec;
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	char origin[TENANT_ORIGIN]; /* conf: its key; apply: its id */
-	struct tenant_pod *pod;     /* NULL: of no pod */
+	char origin[TENANT_ORIGIN]; /* conf: the key of its rule; apply: its id */
+	struct tenant_pod *pod;     /* NULL: no pod */
 	enum tenant_container container;
 	char cgroup[CONF_CGROUP];
-	bool is_sought;     /* carrier.c looks for its container */
-	uint64_t seek_ns;   /* not before */
-	uint64_t missed_ns; /* not found then; of no meaning when it was in use since */
-	uint64_t created_s; /* since 1970 */
-	uint64_t alone_ns;  /* without processes and owner since; 0: has some */
-	uint64_t hold_ns;   /* after a restart: processes of before are awaited until then */
+	bool is_sought;   /* carrier.c searches for its container */
+	uint64_t seek_ns; /* earliest time of the next search */
+	/* Time of a search that found nothing; invalid if the tenant was in use after that. */
+	uint64_t missed_ns;
+	uint64_t created_s; /* seconds since 1970 */
+	uint64_t alone_ns;  /* without processes and owner since then; 0: has some */
+	/* After a restart: the daemon waits until then for processes of the earlier daemon. */
+	uint64_t hold_ns;
 
 	pid_t owner;
 	uint64_t owner_start;
-	uint64_t owner_end; /* in clock ticks, as the start; 0: not known */
-	int owner_fd;       /* pidfd; -1: gone or none */
+	uint64_t owner_end; /* in clock ticks, like owner_start; 0: not known */
+	int owner_fd;       /* pidfd; -1: ended or none */
 	struct loop_io owner_io;
 
-	struct remote_reach remote; /* of a program on another machine */
+	struct remote_reach remote; /* a program on another machine */
 
 	LIST_HEAD(, process) processes;
 	uint32_t n_processes;
-	uint64_t slots[PAGE_PROCESSES / 64]; /* process indexes in use; 0 is the daemon's */
+	uint64_t slots[PAGE_PROCESSES / 64]; /* process indexes in use; index 0 is the daemon's */
 
 	uint32_t n;
 	struct tenant_device devices[]; /* n of them */
 };
 
-/* Where, and with how much memory: decided by somebody else. */
+/* A device and a quota that the caller has decided. */
 struct tenant_place {
 	uint32_t device;
 	uint64_t quota_bytes;
@@ -157,20 +167,23 @@ struct tenant_wish {
 	uid_t uid;
 	pid_t owner; /* 0: none */
 	enum tenant_container container;
-	const char *cgroup; /* of that; NULL: none */
+	const char *cgroup; /* cgroup of the container; NULL: none */
 	enum tenant_lifetime lifetime;
 	enum tenant_source source;
-	const struct tenant_pod *pod;      /* copied; NULL: none */
-	const struct tenant_place *places; /* spec.count of them; NULL: to be chosen here */
+	const struct tenant_pod *pod;      /* copied; NULL: no pod */
+	const struct tenant_place *places; /* spec.count entries; NULL: tenant_new() chooses */
 };
 
-/* Places it and makes it. -ENOSPC, -EINVAL, ... with a sentence of what is possible now. */
+/*
+ * Chooses devices and makes the tenant. -ENOSPC, -EINVAL and others; the sentence says what is
+ * possible now.
+ */
 int tenant_new(struct agent *agent, const struct tenant_wish *wish, struct tenant **ret_tenant,
 	struct error *err);
 
 /*
- * From the state of an earlier daemon; devices are UUIDs. The arbiter and the ledger learn of it.
- *
+ * Restores a tenant from the state of an earlier daemon and enters it into the arbiter and the
+ * ledger. wish->spec names devices by UUID.
  */
 struct tenant_saved {
 	uint32_t id;
@@ -185,55 +198,70 @@ struct tenant_saved {
 int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 	const struct tenant_saved *saved, struct tenant **ret_tenant, struct error *err);
 
-/* Others of its label of preferred anti-affinity, as often as they are on a device of its. */
+/*
+ * Preference conflicts: counts other tenants on its devices with the label that its preferred
+ * anti-affinity names. A tenant counts once for each common device.
+ */
 uint32_t tenant_n_met(const struct tenant *tenant);
 
-/* -EBUSY where the spec differs in what must stay while the tenant runs. */
+/* -EBUSY: the spec differs in a field that must not change while the tenant runs. */
 int tenant_check_change(const struct tenant *tenant, const struct spec *spec, struct error *err);
-/* A new spec for a running tenant: request, limit, memory, class, priority, memory policy. */
+/* Changes request, limit, memory, class, priority and memory policy of a running tenant. */
 int tenant_change(struct tenant *tenant, const struct spec *spec, struct error *err);
-/* The same with these quotas, one for each of its devices. */
+/* As tenant_change(), with these quotas, one for each device of the tenant. */
 int tenant_change_to(struct tenant *tenant, const struct spec *spec, const uint64_t *quota_bytes,
 	struct error *err);
 
-/* Whether its lifetime is over, by what has registered. */
+/* Whether the tenant's lifetime is over, judged by its registered processes. */
 bool tenant_has_ended(const struct tenant *tenant, uint64_t now);
-/* Of one, all but memory that its programs have shared has ended, a moment ago. */
+/*
+ * Whether a tenant's last process has ended within MEMORY_GRACE_NS: only its shared memory may keep
+ * it.
+ */
 bool tenant_is_any_settling(const struct agent *agent);
-/* It has ended: kills it, or if it is a container's, when no process of that is left. */
+/*
+ * Ends a tenant whose lifetime is over. Kills it; a container's tenant ends when the container
+ * watcher finds no process.
+ */
 void tenant_end(struct tenant *tenant);
 
-/* Closes its gates, ends its registrations, gives its share and memory back. */
+/* Closes the tenant's gates, ends its registrations and frees its share and memory. */
 void tenant_kill(struct tenant *tenant);
 void tenant_free(struct tenant *tenant);
 
 struct tenant *tenant_by_id(struct agent *agent, uint32_t id);
-/* Id as text or name; a name means the newest that has it. Only those that uid may see. */
+/*
+ * Finds a tenant by id or name, among those that uid may see. A name finds the newest tenant of
+ * that name.
+ */
 struct tenant *tenant_by_text(struct agent *agent, const char *text, uid_t uid);
-/* Compares all secrets in constant time. */
+/* Compares with all secrets in constant time. */
 struct tenant *tenant_by_secret(struct agent *agent, const uint8_t secret[static TENANT_SECRET]);
 struct tenant *tenant_by_origin(struct agent *agent, enum tenant_source source, const char *origin);
 
-/* 32 hexadecimal digits. */
+/* 32 hexadecimal digits and a NUL. */
 #define TENANT_SECRET_TEXT (2 * TENANT_SECRET + 1)
 void tenant_secret_format(const struct tenant *tenant, char ret[static TENANT_SECRET_TEXT]);
 
-/* root and the daemon's user see all, others their own. */
+/* Root and the daemon's user see all tenants, other users their own. */
 bool tenant_may_see(const struct agent *agent, const struct tenant *tenant, uid_t uid);
 
-/* A process index of its own, or -EUSERS. */
+/* Takes a free process index. -EUSERS: none is free. */
 int tenant_take_slot(struct tenant *tenant, uint32_t *ret_index);
 void tenant_give_slot(struct tenant *tenant, uint32_t index);
 
-/* The page of the counter, made if there is none. */
+/* Makes the page of the counter if there is none. */
 int tenant_page(struct tenant_device *td, struct error *err);
-/* Takes a handed-back memfd if it is the recorded one. Consumes nothing; dups what it keeps. */
+/*
+ * Takes a page that a process hands back, if it is the recorded one. The caller keeps fd; the
+ * function duplicates it.
+ */
 int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err);
 
-/* What is free goes to the default tenants: recomputed when anything has changed. */
+/* Divides free memory among the default tenants again. Call after each change. */
 void tenant_update_defaults(struct agent *agent);
 
-/* Once a second: lifetimes. */
+/* Checks lifetimes; called once a second. */
 void tenant_tick(struct agent *agent, uint64_t now);
 
 const char *tenant_lifetime_name(enum tenant_lifetime lifetime);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token, on this side of the pages: carries what the pages show to the arbiter, and what the
- * arbiter decides into the pages. While nobody contends nothing here runs but a slow sample for the
- * usage figures; while somebody waits the holder's pages are looked at every 100 or 250 us.
+ * The daemon's side of the token: reports what the pages show to the arbiter, and writes the
+ * arbiter's decisions into the pages. While no device is contended, only a slow sample for the
+ * usage figures runs. While a tenant waits, the daemon looks at the holder's pages every 100 or 250
+ * us.
  */
 #ifndef AGENT_TOKEN_H
 #define AGENT_TOKEN_H
@@ -14,26 +15,28 @@
 int token_new(struct agent *agent, struct error *err);
 void token_free(struct agent *agent);
 
-/* A process has got its pages: its gates take the state of its tenant's. */
+/* Sets the gates of a process with new pages to the state of its tenant's gates. */
 void token_process_added(struct process *process);
-/* Its pages no longer count; called while they are still mapped. */
+/* Excludes the process's pages. Call while they are still mapped. */
 void token_process_gone(struct process *process);
-/* No gate of it opens again; the arbiter has been told by the caller. */
+/* Keeps the tenant's gates closed for good. The caller removes it from the arbiter. */
 void token_tenant_gone(struct tenant *tenant);
-/* Flags that follow from the spec have changed. */
+/* Writes the page flags that follow from a changed spec. */
 void token_tenant_changed(struct tenant *tenant);
 
-/* Messages of a hook, device already checked. */
+/* Handlers of hook messages. The caller has checked the device, which is tenant->devices[at]. */
 void token_want(struct process *process, uint32_t at);
 void token_release(struct process *process, uint32_t at);
 void token_yield(struct process *process, uint32_t at);
 
-/* The arbiter has been told something: decide after this batch. */
+/* The arbiter has new input: decide after this batch. */
 void token_touch(struct agent *agent);
-/* Decides and acts. Called after each batch; does nothing when nothing was touched. */
+/*
+ * Asks the arbiter for actions and carries them out. Does nothing unless token_touch() was called.
+ */
 void token_step(struct agent *agent);
 
-/* Looks at all that is open (for the usage figures). Returns whether anything is. */
+/* Looks at all open gates, for the usage figures. Returns whether there are any. */
 bool token_sample(struct agent *agent, uint64_t now);
 
 #endif

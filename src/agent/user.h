@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Users of the daemon, as far as limits go. At the main socket a user is a uid. At the programs'
- * socket a uid means nothing, since a container's root is uid 0 too: there a user is a cgroup, or a
- * uid where no cgroup can be seen. At a tenant's own socket the user is the tenant.
+ * Users of the daemon, for limits. At the main socket a user is a uid. At the programs' socket a
+ * uid identifies nobody, because a container's root is uid 0 too. There a user is a cgroup, or a
+ * uid if the daemon sees no cgroup. At a tenant's own socket the user is the tenant.
  *
- * A user has bounded connections, bounded bytes of answers that wait to be read, a bounded part of
- * the thread's time for costly requests, and one thread that may block over its descriptors. Root
- * and the daemon's own user are bounded at the main socket by nothing but the one thread and the
- * bytes. The loop's thread only.
+ * A user has limits on connections, on bytes of unread answers, and on the loop's time for costly
+ * requests. One thread may block on the user's descriptors. At the main socket root and the
+ * daemon's own user have only the limit of bytes and that one thread. Only the loop's thread calls
+ * these functions.
  */
 #ifndef AGENT_USER_H
 #define AGENT_USER_H
@@ -22,16 +22,16 @@
 #include "base/clock.h"
 #include "threads/closer.h"
 
-#define USER_CONNS_MAX 8192u     /* where there are descriptors for several such users */
-#define USER_OUT_MAX (32u << 20) /* bytes of answers; no request is executed beyond */
+#define USER_CONNS_MAX 8192u     /* if descriptors suffice for several such users */
+#define USER_OUT_MAX (32u << 20) /* bytes of answers; above it no request is executed */
 #define USER_TIME_PART 4u        /* at most 1/4 of the thread's time for requests */
 #define USER_TIME_BURST_NS (250 * NSEC_PER_MSEC)
 #define USER_RESERVE_MAX 1024u /* descriptors kept for root, pidfds and pages */
 
 enum user_kind {
 	USER_UID,           /* main socket */
-	USER_CONTAINER_UID, /* programs' socket, no cgroup seen */
-	USER_CGROUP,        /* programs' socket; known by its path */
+	USER_CONTAINER_UID, /* programs' socket, cgroup not visible */
+	USER_CGROUP,        /* programs' socket, identified by the cgroup's path */
 	USER_TENANT,        /* a tenant's own socket */
 };
 
@@ -41,40 +41,46 @@ struct user {
 	uint32_t id;  /* uid or tenant */
 	char *cgroup; /* NULL: none */
 	bool is_trusted;
-	uint32_t n_conns; /* with those that the closer still has */
+	uint32_t n_conns; /* including those that the closer still holds */
 	size_t out_bytes;
 	struct closer_queue closing;
-	/* client.c: connections with a request that waits, in order */
+	/* client.c: connections with a waiting request, in order */
 	TAILQ_HEAD(, conn) waiting;
 	TAILQ_ENTRY(user) turn;
-	uint64_t paid_ns; /* see user_pay */
+	uint64_t paid_ns; /* see user_pay() */
 };
 
 struct users;
 
 int users_new(struct users **ret_users);
-/* All connections must be gone. NULL is fine. */
+/* All connections must have left. Accepts NULL. */
 void users_free(struct users *users);
 
 /*
- * Counts one more connection; the caller gives it back with user_leave(). NULL: out of memory.
- * user_may_connect() says whether the user has more than its limit by now. id: uid or tenant; 0
- * where the user is a cgroup, and only then `cgroup` is not NULL.
+ * Counts one more connection of a user; the caller calls user_leave() for it later. Check
+ * user_may_connect() afterwards. id: a uid or a tenant; 0 for USER_CGROUP, which alone has a
+ * `cgroup`. NULL: out of memory.
  */
 struct user *user_join(struct users *users, enum user_kind kind, uint32_t id, const char *cgroup);
 void user_leave(struct users *users, struct user *user);
 bool user_may_connect(const struct users *users, const struct user *user);
 
-/* Descriptors of one user's connections, and as many again of its tenants. */
+/*
+ * Descriptors that the connections of one user may use; the user's tenants may use the same number
+ * again.
+ */
 uint32_t users_files_max(const struct users *users);
 
 /*
- * True where descriptors are so few that this one, the last that was made, must be left to root and
- * the daemon itself.
+ * True if so few descriptors are left that fd, the newest one, must stay free for root and the
+ * daemon itself.
  */
 bool users_is_reserve(const struct users *users, int fd);
 
-/* A request has taken that long; and whether the user may spend more now, or when. */
+/*
+ * user_pay() charges the time of a request. user_may_spend() says whether the user has time left,
+ * and else writes when it will have.
+ */
 void user_pay(struct user *user, uint64_t now_ns, uint64_t elapsed_ns);
 bool user_may_spend(const struct user *user, uint64_t now_ns, uint64_t *ret_when_ns);
 
