@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of divvy's own that runs beside the daemon and for it: found where divvy is built or
- * installed, started with descriptors, told of when it ends. It ends when the control connection
- * does, also because the daemon has. The loop's thread.
+ * A helper is a divvy program that works for the daemon, such as divvy-remote-far. The daemon finds
+ * it in the build or install folder, and starts it with some descriptors. A control connection
+ * joins the two: when the daemon ends or closes it, the helper ends, and its end tells the daemon
+ * that the helper has ended. Only the loop's thread calls these functions.
  */
 #ifndef NODE_HELPER_H
 #define NODE_HELPER_H
@@ -16,21 +17,27 @@ struct helper;
 
 struct helper_options {
 	const char *name;        /* "divvy-remote-far" */
-	const char *const *argv; /* behind the name; NULL behind the last */
-	const char *const *env;  /* "NAME=value", beside what inherit.h keeps; NULL at the end */
-	int fds[HELPER_FDS_MAX]; /* become 3, 4, ...: they stay the caller's */
+	const char *const *argv; /* further arguments; NULL after the last */
+	/* "NAME=value" beside the variables that inherit.h keeps; NULL at the end. */
+	const char *const *env;
+	int fds[HELPER_FDS_MAX]; /* become 3, 4, ... in the helper; the caller keeps them */
 	size_t n_fds;
-	int control_at; /* which of fds is made here: the other end of helper_control() */
-	void (*said)(void *data, const void *packet, size_t n); /* on control; NULL: not heard */
-	void (*ended)(void *data); /* by itself; the helper is to be freed, then or later */
+	/*
+	 * Index in fds of the helper's end of the control connection, which helper_start() makes.
+	 */
+	int control_at;
+	/* Called for each packet on the control connection; NULL: packets are ignored. */
+	void (*said)(void *data, const void *packet, size_t n);
+	/* Called when the helper ends by itself; the owner frees it, then or later. */
+	void (*ended)(void *data);
 	void *data;
 };
 
-/* -ENOENT, -ENOMEM, -errno with a sentence. */
+/* -ENOENT: no such program; -ENOMEM; other -errno. */
 int helper_start(struct loop *loop, const struct helper_options *options,
 	struct helper **ret_helper, struct error *err);
 
-/* Ends the control connection, and with it the helper, by itself. NULL is fine. */
+/* Closes the control connection, which makes the helper end. Does not wait. Accepts NULL. */
 void helper_free(struct helper *helper);
 
 #endif

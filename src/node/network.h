@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine's network devices that other nodes may be reached over, as sysfs has them: cards that
- * are up, bonds of them, their functions, RDMA ports, and what is laid over those. Each with its
- * capacity; without one it is left out, as is all that is virtual and no overlay. Reads files; any
- * thread.
+ * The machine's network devices over which it reaches other nodes, as sysfs shows them. These are
+ * cards that are up, bonds of cards, SR-IOV functions, RDMA ports, and overlays. Each has a
+ * capacity; a device without one is left out, and so is a virtual device that is no overlay. The
+ * functions read files. Any thread may call them.
  */
 #ifndef NODE_NETWORK_H
 #define NODE_NETWORK_H
@@ -19,19 +19,21 @@ enum network_kind { NETWORK_HOST, NETWORK_SRIOV, NETWORK_RDMA, NETWORK_OVERLAY }
 
 struct network_device {
 	char name[GIVEN_NETWORK];
-	char link[GIVEN_NETWORK]; /* the card that carries it with others; "": it is that itself */
+	/* The card that carries its traffic and that of others; "": this is such a card. */
+	char link[GIVEN_NETWORK];
 	enum network_kind kind;
 	uint32_t mbit;
 };
 
 struct network_set {
-	struct network_device v[NETWORKS_MAX]; /* by name, RDMA behind the others; no name twice */
+	/* Ordered by name, RDMA after the others; names are unique. */
+	struct network_device v[NETWORKS_MAX];
 	uint32_t n;
 };
 
-const char *network_kind_name(enum network_kind kind); /* as GPUNode has it */
+const char *network_kind_name(enum network_kind kind); /* the name in GPUNode */
 
-/* sys: where the host's /sys is seen. What cannot be read is not there. */
+/* sys: path of the host's /sys. Skips everything that cannot be read. */
 void network_find(const char *sys, struct network_set *ret_set);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files node*.c share; nobody else includes it. */
+/*
+ * Shared by the files node*.c; no other file includes this header.
+ */
 #ifndef NODE_NODE_INTERNAL_H
 #define NODE_NODE_INTERNAL_H
 
@@ -28,7 +30,7 @@
 	"accept-nvidia-visible-devices-envvar-when-unprivileged = false in the node's " \
 	"/etc/nvidia-container-runtime/config.toml"
 
-/* Of pods of other nodes: no slot of the kubelet's has such a name. */
+/* Slots for pods of other nodes. The kubelet has no slot of such a name. */
 #define NODE_SERVED_SLOT "remote-"
 
 struct start;      /* node-start.c */
@@ -44,39 +46,46 @@ struct unknown_slot; /* node-unknown.c */
 
 /* node-usage.c */
 struct slot_usage {
-	uint32_t tenant;      /* id of whom this is; 0: nobody */
+	uint32_t tenant;      /* the tenant's id; 0: none */
 	uint64_t used_ns;     /* device time up to the last look */
 	uint64_t last_use_ns; /* since 1970 */
 	bool is_idle;
 };
 
-/* Its number is the plugin's id and the CDI name. */
+/* The number is also the device plugin's id and the CDI name. */
 struct slot {
 	uint32_t number;
 	char id[16];
 	uint32_t tenant; /* id; 0: free */
 	struct door *door;
-	struct remote *remote; /* its devices are elsewhere, and so is its tenant; NULL: not */
-	bool is_over;          /* its container has ended: the tenant goes with the last process */
-	bool is_written;       /* the slot's CDI file is there */
-	bool is_kept;      /* beyond what the devices have: its container was there before them */
-	uint64_t since_ns; /* that it has this tenant */
-	/* When the kubelet last asked for it; 0: not since the start. */
+	/*
+	 * Set if the container's devices are on another node, or reached through a worker; else
+	 * NULL.
+	 */
+	struct remote *remote;
+	bool is_over;    /* the container has ended; the tenant ends with its last process */
+	bool is_written; /* the slot's CDI file is there */
+	/* An extra slot beyond n_regular, for a container that had it before devices were lost. */
+	bool is_kept;
+	uint64_t since_ns; /* start of the present tenant */
+	/* time of the kubelet's last Allocate for it; 0: none since the start */
 	uint64_t allocated_ns;
-	char taker_uid[64], taker[64]; /* the container that it was for then; "": not known */
-	uint64_t denied;               /* allocations refused to it, as was seen */
-	uint64_t over_ns;              /* when that was last told; 0: never */
+	char taker_uid[64], taker[64]; /* the container of that Allocate; "": not known */
+	uint64_t denied;               /* refused allocations, as of the last look */
+	uint64_t over_ns;              /* time of the last Event about them; 0: never */
 	char note[NODE_NOTE];
 	struct slot_usage usage;
-	/* Who had it last, for what becomes known of the devices a moment later. */
+	/* The last tenant. A device's loss may become known a moment after the tenant's end. */
 	struct tenant_pod last;
-	uint64_t last_devices, last_ns; /* a bit for each; when it ended, 0: there was nobody */
+	/* last_devices: one bit for each device; last_ns: time of its end, 0: no tenant so far. */
+	uint64_t last_devices, last_ns;
 };
 
 struct pool_device {
-	char placeholder[254]; /* the pod that holds it for us; "": none */
-	uint64_t missed_ns;    /* since then the kubelet does not list it; 0: it does */
-	bool is_known;         /* the kubelet has said since our start who has it, or nobody */
+	char placeholder[254]; /* pod that reserves the device for divvy; "": none */
+	uint64_t missed_ns;    /* the kubelet has not listed the pod since then; 0: it does */
+	/* Since our start the kubelet has said who has the device, or that nobody has. */
+	bool is_known;
 };
 
 struct node {
@@ -88,27 +97,28 @@ struct node {
 	struct kube_config *config;
 	struct kube_client *client;
 	struct kube_recorder *recorder;
-	struct kube_cache *pods;   /* of this node */
-	struct kube_cache *wishes; /* its GPUNode */
+	struct kube_cache *pods;   /* pods of this node */
+	struct kube_cache *wishes; /* this node's GPUNode */
 	struct kube_cache *policies;
 
-	struct node_page *page; /* NULL: nothing is served */
+	struct node_page *page; /* NULL: no HTTP server */
 	struct plugin *plugin;
-	char plugin_reason[128]; /* why the kubelet does not know us */
+	char plugin_reason[128]; /* why the device plugin is not registered with the kubelet */
 	struct podres *podres;
 	struct podres_question *sweep;
 	uint64_t sweep_asked_ns;
 
-	bool has_old_libraries; /* as far as is known */
+	bool has_old_libraries; /* older library folders are in use, or may be */
 
-	/* First those that the kubelet is offered, behind them those of pods of other nodes. */
+	/* First the n_offered slots for the kubelet, then the slots for pods of other nodes. */
 	struct slot *slots;
 	uint32_t n_slots, n_offered;
-	uint32_t n_regular;  /* of n_offered: NODE_SLOTS_EACH of a device, before those kept */
-	struct serve *serve; /* NULL: this node's devices are for its own pods alone */
+	/* The first part of n_offered: NODE_SLOTS_EACH for each device; kept slots follow. */
+	uint32_t n_regular;
+	struct serve *serve;            /* NULL: only this node's pods use its devices */
 	struct identities *identities;  /* NULL: not needed so far */
-	struct held_identity *identity; /* of the node itself; NULL: not needed so far */
-	struct node_peers *peers;       /* NULL: nothing is measured */
+	struct held_identity *identity; /* the node's own identity; NULL: not needed so far */
+	struct node_peers *peers;       /* NULL: no measurements */
 	bool has_resumed;
 	LIST_HEAD(, allocation) allocations;
 	LIST_HEAD(, unknown_slot) unknown_slots;
@@ -117,20 +127,21 @@ struct node {
 	struct loop_timer tick;
 	uint64_t next_sweep_ns, next_look_ns;
 
-	uint64_t epoch;     /* the newest seen */
-	uint64_t ill;       /* a bit for each device, as was told */
-	uint64_t lost;      /* ... of these the ones that are gone */
-	char conflict[64];  /* resource of another plugin for GPUs; "": none */
-	char no_cordon[96]; /* a cordon of no device of ours, as was told; "": none */
-	bool is_insecure;   /* the runtime gives devices to who sets a variable */
+	uint64_t epoch;    /* the newest epoch seen */
+	uint64_t ill;      /* one bit for each ill device, as last reported */
+	uint64_t lost;     /* one bit for each lost device, a subset of `ill` */
+	char conflict[64]; /* resource of another device plugin for GPUs; "": none */
+	/* A cordon that names no device of this node, as last reported; "": none. */
+	char no_cordon[96];
+	bool is_insecure; /* any container can get devices by setting a variable: NODE_INSECURE */
 	bool is_insecure_told;
 	bool is_kubelet_new;
-	bool is_pid_hidden; /* our pid namespace is not the kubelet's */
+	bool is_pid_hidden; /* this daemon's pid namespace is not the kubelet's */
 
 	/* node-pool.c */
 	struct {
 		bool is_on, has_changed;
-		bool is_wanted; /* GPUNode.spec.pool; is_on also while placeholders are left */
+		bool is_wanted; /* GPUNode.spec.pool; is_on stays set while placeholders are left */
 		uint64_t next_ns;
 		struct loop_timer soon;
 		uint64_t awaited_ns; /* since when a placeholder has no device yet; 0: none */
@@ -139,9 +150,9 @@ struct node {
 	} pool;
 
 	/* node-faults.c */
-	char missing[ARBITER_DEVICES][SPEC_LABEL]; /* UUIDs of devices that were here before */
+	char missing[ARBITER_DEVICES][SPEC_LABEL]; /* UUIDs of devices that this node had before */
 	uint32_t n_missing;
-	char missing_note[NODE_NOTE], driver_note[NODE_NOTE]; /* as reported; "": no fault */
+	char missing_note[NODE_NOTE], driver_note[NODE_NOTE]; /* as last reported; "": no fault */
 
 	/* node-network.c */
 	struct network_set networks;
@@ -150,64 +161,72 @@ struct node {
 	/* node-status.c */
 	struct loop_timer status_timer;
 	struct kube_call *status_call;
-	json_t *status_sent, *status_seen;        /* under way; as the server has it */
-	uint64_t status_began_ns, status_rest_ns; /* the last one's begin; when the next may */
+	/* status_sent: the patch in progress; status_seen: the server's status. */
+	json_t *status_sent, *status_seen;
+	/* Start of the last patch; earliest time of the next. */
+	uint64_t status_began_ns, status_rest_ns;
 
 	/* node-start.c */
-	json_t *space_seen; /* the namespace that was read last, and when */
+	json_t *space_seen; /* the namespace object that was read last, and the time */
 	uint64_t space_seen_ns;
 
 	/* node-usage.c */
 	struct accounts accounts;
-	json_t *accounts_told; /* as the status says them; NULL: there are none yet */
+	json_t *accounts_told; /* as in the status; NULL: none yet */
 	bool is_account_new, has_account_file;
-	struct save_job *save_job; /* the disk worker's; one at a time */
+	struct save_job *save_job; /* a job of the disk worker; one at a time */
 	uint64_t began_real_ns, accounted_ns, save_accounts_ns, tell_accounts_ns;
 
 	/* node-lease.c */
 	struct loop_timer lease_timer;
 	struct kube_call *lease_call;
 	bool is_lease_missing;
-	bool is_lease_current; /* the last write succeeded: lease_measured is what readers have */
-	char *lease_measured;  /* as written last; NULL: nothing */
-	uint32_t lease_early;  /* writes before the next renewal that are left */
-	uint64_t lease_refill_ns; /* when there is one more */
+	bool is_lease_current;    /* the last write succeeded, so readers have lease_measured */
+	char *lease_measured;     /* the text written last; NULL: none */
+	uint32_t lease_early;     /* number of writes left before the next renewal */
+	uint64_t lease_refill_ns; /* time when lease_early grows by one */
 };
 
-/* ---- node-pod.c: what of a pod's object matters here ---- */
+/* ---- node-pod.c: the parts of a pod's object that divvyd reads ---- */
 
-/* What a container was given, and the same as a spec. */
+/* The assigned keys of one container, also as a spec. */
 struct node_given {
 	struct given_container is;
 	struct spec spec;
-	struct given_group group; /* of the pod */
+	struct given_group group; /* the pod's */
 	uint64_t epoch;
 };
-/* -ENOENT: nothing; -EINVAL: what cannot be. Both with a sentence. -ENOMEM. */
+/*
+ * Reads the assigned keys of a container. -ENOENT: there are none; -EINVAL: they are invalid; both
+ * with a sentence. -ENOMEM.
+ */
 int node_given(
 	const json_t *pod, const char *container, struct node_given *ret_given, struct error *err);
-/* Its group alone, "" for none; -EINVAL, -ENOMEM. */
+/* Reads the pod's group only; its name is "" if there is none. -EINVAL, -ENOMEM. */
 int node_given_group(const json_t *pod, struct given_group *ret_group, struct error *err);
-/* All that it was given. As given_parse(). */
+/* Reads the assigned keys of all containers, like given_parse(). */
 int node_given_all(const json_t *pod, struct given *ret_given, struct error *err);
-bool node_has_given(const json_t *pod); /* any of its containers */
-/* It will not run again; the pod as a whole, or that container of it. */
+bool node_has_given(const json_t *pod); /* whether any container has assigned keys */
+/* Whether the pod, or this container of it, has ended and will not run again. */
 bool node_is_over(const json_t *pod, const char *container);
 bool node_is_leaving(const json_t *pod);
 bool node_is_init(const json_t *pod, const char *container);
-/* An init container of it has ended. */
+/* Whether an init container of the pod has ended. */
 bool node_has_prepared(const json_t *pod);
-/* What the kubelet has written down of devices and who has them, the caller's; NULL: nothing. */
+/*
+ * Reads the kubelet's checkpoint of devices and their containers; the caller owns the result. NULL:
+ * unreadable.
+ */
 json_t *node_checkpoint(const struct node *node);
 /*
- * A slot goes from an init container to one that follows: which of them, in the order in which they
- * run, starts now? `has_tenant` says who had it last; the name is borrowed from `names`. NULL: the
- * pod's status does not say it yet.
+ * A slot passes from an init container to a container that runs later. Of `names`, in the order in
+ * which they run, returns the one that starts now; the result is borrowed from `names`. has_tenant:
+ * the container that had the slot last. NULL: the pod's status does not show it yet.
  */
 const char *node_who_starts(
 	const json_t *pod, const char *const *names, size_t n, const char *has_tenant);
 
-/* Type "Normal" or "Warning"; fmt makes the message. */
+/* Record an Event of type Warning or Normal; fmt makes the message. */
 void node_pod_event(struct node *node, const struct tenant_pod *pod, bool is_warning,
 	const char *reason, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void node_event(struct node *node, bool is_warning, const char *reason, const char *fmt, ...)
@@ -216,41 +235,44 @@ void node_event(struct node *node, bool is_warning, const char *reason, const ch
 /* ---- node-slots.c ---- */
 
 /*
- * As many as the devices have; those of tenants that were there before have them again. With fewer
- * devices than before, the slots of containers that the kubelet still has are kept beside those.
+ * Makes the slots of all devices, and assigns earlier tenants their slots again. If there are fewer
+ * devices than before, slots of containers that the kubelet still has are kept as extra slots.
  */
 int node_slots_new(struct node *node, struct error *err);
 struct slot *node_slot(struct node *node, const char *id);
-/* How many the kubelet is offered, those that take nobody new included. */
+/* Number of slots that the kubelet is offered, including those that take no new container. */
 uint32_t node_slots_total(const struct node *node);
-/* What is kept and the kubelet has for nobody any more is not offered any more. */
+/* Stops offering kept slots that no container of the kubelet's list has. */
 bool node_has_kept_slots(const struct node *node);
 void node_drop_kept(struct node *node, const struct podres_list *list);
 struct tenant *node_tenant(struct node *node, const struct slot *slot);
-/* Is it of a pod of another node? (Or of one of this that reaches its devices like those.) */
+/*
+ * Whether the slot serves a pod of another node, or one of this node that reaches its devices in
+ * the same way.
+ */
 bool node_slot_is_served(const struct node *node, const struct slot *slot);
-/* Whose it is, with devices here or elsewhere; NULL: nobody's. */
+/* The pod of the slot, with devices here or elsewhere; NULL: none. */
 const struct tenant_pod *node_slot_pod(struct node *node, const struct slot *slot);
-/* "GPU-..." cordoned by an administrator? */
+/* Whether an administrator has cordoned the device ("GPU-..."). */
 bool node_is_cordoned(const struct node *node, const char *uuid);
 int node_slot_folder(const struct node *node, const struct slot *slot, char *ret, size_t size);
-/* Opens the door of the slot's tenant. */
+/* Assigns the slot to the tenant, and opens its tenant socket if the container is on this node. */
 int node_slot_open(struct node *node, struct slot *slot, struct tenant *tenant, struct error *err);
-/* Tenant and door go at once. */
+/* Ends the slot's tenant and closes its socket at once. */
 void node_slot_clear(struct node *node, struct slot *slot);
-/* Nobody new comes in; who is in still counts. */
+/* Lets no new process in. The tenant ends when its last process has ended. */
 void node_slot_end(struct node *node, struct slot *slot);
-/* What the kubelet is offered may have changed. */
+/* Updates the list of slots that the kubelet is offered. */
 void node_offer(struct node *node);
 
 /* ---- node.c ---- */
 
-/* A served pod has changed, or is gone. */
+/* A pod of another node has changed or was deleted. */
 void node_served_changed(struct node *node, const struct kube_entry *entry);
 void node_served_gone(struct node *node, const char *uid);
-/* node->identities is there. */
+/* Makes sure that node->identities exists. */
 int node_need_identities(struct node *node, struct error *err);
-/* node->identity is there, or asked for; it is there once. */
+/* Makes sure that node->identity exists or is requested; it exists only once. */
 int node_need_own_identity(struct node *node, struct error *err);
 void node_saw_epoch(struct node *node, uint64_t epoch);
 
@@ -265,20 +287,23 @@ struct node_env {
 	} v[NODE_ENV_MAX];
 	uint32_t n;
 };
-/* Of a container of that pod; none where it speaks no dialect, or not all of it is known here. */
+/*
+ * Reads the variables that the pod's dialect promises its container. None if the pod uses no
+ * dialect, or if its grants are not fully known.
+ */
 void node_env_read(const struct node *node, const json_t *pod, const char *container,
 	struct node_env *ret_env);
 
 /* ---- node-allocate.c: Allocate ---- */
 
-/* A container that the kubelet allocates a slot to. */
+/* The container to which the kubelet allocates a slot. */
 struct node_taker {
-	const json_t *pod; /* the cache's */
+	const json_t *pod; /* borrowed from the cache */
 	char uid[64], container[GIVEN_NAME];
 };
 /*
- * Which one it is, out of what the kubelet lists meanwhile. -EAGAIN with a sentence: that is not
- * known yet, or not any more.
+ * Finds the container from the pods that the kubelet lists meanwhile. -EAGAIN with a sentence: not
+ * known yet, or no longer.
  */
 int allocate_find_taker(const struct node *node, const struct podres_list *list,
 	struct node_taker *ret_taker, struct error *err);
@@ -289,30 +314,30 @@ void allocate_free_all(struct node *node);
 
 void start_pre_start(struct plugin_request *request);
 /*
- * The same for a container of another node, whose link has asked for it: who waits for the answer
- * is told by serve_answer_all(), later.
+ * Does the same for a container of another node, whose link has asked. serve_answer_all() answers
+ * the link later.
  */
 int start_serve(
 	struct node *node, struct slot *slot, const struct tenant_pod *pod, struct error *err);
-/* Is a link's question for that container under way? */
+/* Whether a link's question about that container is open. */
 bool start_is_asked(const struct node *node, const char *uid, const char *container);
-/* Is one under way for that slot? */
+/* Whether a start with that slot is in progress. */
 bool start_has_slot(const struct node *node, const struct slot *slot);
 void start_free_all(struct node *node);
-/* The pod's given keys, applied to a tenant that runs; what cannot be is its note. */
+/* Applies the pod's assigned keys to a running tenant. Keys that cannot apply become its note. */
 void start_apply(struct node *node, struct slot *slot, struct tenant *tenant, const json_t *pod);
 
 /* ---- node-unknown.c ---- */
 
-/* The kubelet asks for a slot that there is not: the pod that has it gets an Event. */
+/* The kubelet asks for a slot that does not exist: the slot's pod gets an Event. */
 void unknown_slot(struct plugin *plugin, const char *id, const char *why);
 void unknown_free_all(struct node *node);
 
 /* ---- node-gang.c ---- */
 
 /*
- * Whether so many of the pod's group are bound that its containers may start. 0: they may, also
- * without a group; -EAGAIN with a sentence: not yet.
+ * Whether enough pods of the group are bound for its containers to start. Returns 0 if so, or
+ * without a group; -EAGAIN with a sentence if not yet.
  */
 int gang_may_start(struct node *node, const char *namespace_name, const struct given_group *group,
 	struct error *err);
@@ -322,93 +347,99 @@ void gang_free_all(struct node *node);
 /* ---- node-overcommit.c ---- */
 
 /*
- * How far the policies of a namespace (its object) let its tenants share memory: 1/1000. -EAGAIN
+ * The memory overcommit that the policies of a namespace (its object) allow, in permille. -EAGAIN
  * with a sentence: the policies are not known yet.
  */
 int overcommit_of(
 	const struct node *node, const json_t *space, uint32_t *ret_overcommit, struct error *err);
-/* The device's book from now on: for who is there and one more; 0: one that shares no memory. */
+/*
+ * Sets the overcommit of the device's ledger, for its tenants and a new one with `overcommit`. 0:
+ * the new tenant shares no memory.
+ */
 void overcommit_set(struct node *node, const struct device *device, uint32_t overcommit);
 
 /* ---- node-pool.c ---- */
 
-/* Of a resource that stands for GPUs, whoever serves it. */
+/* Whether the resource stands for GPUs, of any device plugin. */
 bool node_is_gpu(const char *resource);
 int node_pool_new(struct node *node); /* -ENOMEM */
 void node_pool_free(struct node *node);
-/* The kubelet is asked, now and then, who has the devices. */
+/* Asks the kubelet from time to time which containers have the devices. */
 void node_pool_look(struct node *node, uint64_t now);
-/* A pod of this node has changed or is gone. */
+/* A pod of this node has changed or was deleted. */
 void node_pool_pod_changed(struct node *node);
-/* May new tenants come there? Always where the node is none of the pool's. */
+/* Whether new tenants may come to the device. Always true if the node is not in the pool. */
 bool node_pool_is_open(const struct node *node, const struct device *device);
-/* Is it another device plugin's now? Also before it is known whose the node's devices are. */
+/*
+ * Whether the device belongs to another device plugin now. Also true while it is not known whose
+ * the node's devices are.
+ */
 bool node_pool_is_native(const struct node *node, const struct device *device);
-/* Name of the pod that holds it; NULL: none does, or no pool. */
+/* Name of the placeholder that reserves the device; NULL: none, or no pool. */
 const char *node_pool_placeholder(const struct node *node, const struct device *device);
 
 /* ---- node-page.c ---- */
 
-/* Serves at options.listen, in a thread of its own. */
+/* Serves options.listen in a thread of its own. */
 int node_page_new(struct node *node, struct error *err);
 void node_page_free(struct node *node);
 
 /* ---- node-status.c ---- */
 
-/* Something in it may have changed: looked at soon, written if so. */
+/* Something in the status may have changed: compares soon, and writes if so. */
 void node_status_touch(struct node *node);
 
 /* ---- node-faults.c ---- */
 
-/* GPUNode.status, as it was before our first write of it. */
+/* Takes GPUNode.status as it was before this daemon's first write. */
 void faults_seen(struct node *node, const json_t *status);
-/* The GPUNode was deleted: no device is missing any more. */
+/* The GPUNode was deleted: no device counts as missing any more. */
 void faults_forget(struct node *node);
-/* Every some seconds: what has changed is reported. */
+/* Looks for faults every few seconds, and reports changes. */
 void faults_look(struct node *node);
 bool faults_is_missing(const struct node *node, const char *uuid);
-uint32_t faults_n_missing(const struct node *node); /* without those that are cordoned */
+uint32_t faults_n_missing(const struct node *node); /* without cordoned ones */
 json_t *faults_missing_json(const struct node *node);
 
 /* ---- node-network.c ---- */
 
 void node_network_look(struct node *node, uint64_t now);
-json_t *node_network_json(struct node *node); /* the caller's */
+json_t *node_network_json(struct node *node); /* the caller owns it */
 int node_status_new(struct node *node);
 void node_status_free(struct node *node);
-/* GPUNode is new to us: what it says is compared with what is. */
+/* Compares a GPUNode that was not seen before with the present state. */
 void node_status_seen(struct node *node, const json_t *object);
 
 /* ---- node-usage.c ---- */
 
-/* What the state folder has; before the first tenant. */
+/* Loads the accounts from the state folder. Call before the first tenant. */
 void node_usage_load(struct node *node);
-/* Our own GPUNode, for where that has nothing. */
+/* Takes the accounts of this node's GPUNode if the state folder has none. */
 void node_usage_seen(struct node *node, const json_t *status);
-/* Once a second. */
+/* Called once a second. */
 void node_usage_tick(struct node *node, uint64_t now);
-/* Adds what the status says of a tenant's use. */
+/* Adds the members about the tenant's usage to its entry in the status. */
 void node_usage_describe(const struct slot *slot, json_t *tenant);
 void node_usage_free(struct node *node);
 
 /* ---- node-log.c ---- */
 
-/* Writes down that the tenant has what it has: "granted", "kept", "changed", "ended". */
+/* Writes a tenant's grant to the log; what: "granted", "kept", "changed" or "ended". */
 void node_log(const struct node *node, const char *what, const struct tenant *tenant);
 
-/* ---- node-watch.c: what is told of running tenants, devices and strangers ---- */
+/* ---- node-watch.c: Events about running tenants, devices and unmanaged processes ---- */
 
 void watch_start(struct node *node);
 void watch_tick(struct node *node);
-/* What takes longer to change. */
+/* Looks at what changes more slowly. */
 void watch_look(struct node *node);
-/* The slot's tenant ends: what was refused to it last. */
+/* The slot's tenant ends: reports its last refused allocations. */
 void watch_slot_ends(struct node *node, struct slot *slot);
 
 /* ---- node-lease.c ---- */
 
 int node_lease_new(struct node *node);
-/* Each second: whether what was measured is news. */
+/* Called once a second: writes the Lease early if the measured values have changed. */
 void node_lease_look(struct node *node, uint64_t now);
 void node_lease_free(struct node *node);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is measured to other nodes: node-peers.c. Between the files node*.c; the loop's thread.
+ * Measurements of the network to other nodes (node-peers.c), for the files node*.c. The loop's
+ * thread.
  */
 #ifndef NODE_NODE_PEERS_H
 #define NODE_NODE_PEERS_H
@@ -12,17 +13,17 @@
 
 struct node;
 
-/* After the client; nothing is measured where the options say so. -ENOMEM. */
+/* Call after the client exists. Does nothing if the options turn measuring off. -ENOMEM. */
 int node_peers_new(struct node *node, struct error *err);
 void node_peers_free(struct node *node);
 void node_peers_tick(struct node *node, uint64_t now);
 
-/* GPUNode.status.network.peers; the caller's. */
+/* GPUNode.status.network.peers; the caller owns it. */
 json_t *node_peers_json(const struct node *node);
 
 /*
- * Another node wants to fill the network for a moment. 0: it may, until node_peers_transfer_ends();
- * -EBUSY, -EAGAIN with a sentence.
+ * Another node asks to fill the network for a moment. 0: it may, until node_peers_transfer_ends().
+ * -EBUSY or -EAGAIN with a sentence: not now.
  */
 int node_peers_transfer_begins(struct node *node, struct error *err);
 void node_peers_transfer_ends(struct node *node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of this node for pods of other nodes: node-serve.c. Between the files node*.c; the loop's
+ * Devices of this node for pods of other nodes (node-serve.c). For the files node*.c. The loop's
  * thread.
  */
 #ifndef NODE_NODE_SERVE_H
@@ -19,53 +19,57 @@ struct node;
 struct tenant;
 struct tenant_pod;
 
-/* Listens, if it is to; the network is answered once there is an identity. */
+/*
+ * Starts to listen if the options say so. The network gets answers once this node has an identity.
+ */
 int serve_new(struct node *node, struct error *err);
 void serve_free(struct node *node);
 void serve_tick(struct node *node, uint64_t now);
 
 /*
- * "ADDRESS:PORT", an address of IPv6 with or without brackets, which other nodes can reach: no
- * scope, and not all of this node's. -EINVAL with a sentence.
+ * Parses "ADDRESS:PORT", with or without brackets around an IPv6 address. The address must be one
+ * that other nodes can reach: without scope, and not the wildcard. -EINVAL with a sentence.
  */
 int serve_address_parse(const char *text, struct address *ret_address, struct error *err);
 
 #define SERVE_LEFT_NS (UINT64_C(30) * 1000000000)
 
 /*
- * A pod of another node that should have been gone for SERVE_LEFT_NS, and of which nothing is
- * connected: its node does not say so, and may be none any more. pod: as the API server has it, or
- * NULL; real_ns: now, since 1970.
+ * Whether a pod of another node is overdue: its deletion should have ended SERVE_LEFT_NS ago, and
+ * nothing of it is connected. Its node does not report the end, and may no longer exist. pod: the
+ * API server's object, or NULL. real_ns: the present time since 1970.
  */
 bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real_ns);
 
-/* The node's certificate and key, as identity_to_fd() gives them: taken over. */
+/* Takes over the memfd with the node's certificate and key (identity_to_fd()). */
 void serve_identity(struct node *node, int fd);
 
-/* Where it is served now, "ADDRESS:PORT", with brackets of IPv6; NULL: nowhere. */
+/* The address of the server, "ADDRESS:PORT", with brackets around IPv6; NULL: none. */
 const char *serve_address(const struct node *node);
 
-/* What helpers have in their environment to ask us, and workers of theirs the driver. */
+/* Environment with which helpers reach this daemon and their workers find the driver. */
 struct serve_env {
 	char text[7][2 * PATH_MAX + 64];
 	const char *list[8];
 };
 void serve_env_fill(const struct node *node, struct serve_env *ret_env);
 
-/* User and group of the worker processes of a slot. */
+/* User id and group id of the worker processes of a slot. */
 uint32_t serve_user(const struct node *node, uint32_t slot);
 
-/* A served pod, as the API server has it; NULL: it is not there, or not known. */
+/* The API server's object of a served pod; NULL: absent or not known. */
 const json_t *serve_pod(const struct node *node, const char *uid);
-/* -EAGAIN: not known yet; -EACCES: there is none of that name and UID. */
+/* -EAGAIN: not known yet; -EACCES: no pod of that name and UID. */
 int serve_find_pod(struct node *node, const struct tenant_pod *pod,
 	const struct kube_entry **ret_entry, struct error *err);
 
-/* Who has asked for that container is answered: with its tenant, or (NULL) with why not. */
+/*
+ * Answers all links that asked for the container, with its tenant or (tenant NULL) with the reason.
+ */
 void serve_answer_all(struct node *node, const struct tenant_pod *pod, const struct tenant *tenant,
 	const struct error *why);
 
-/* Its links are ended, and by that its workers. */
+/* Ends the tenant's links and thereby its workers. */
 void serve_tenant_ends(struct node *node, const struct tenant *tenant);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container with a slot finds in itself: its tenant's socket, the libraries, and the
- * loader's list that names them; all of it read-only, none of it of the host's own. A slot's folder
- * is made once and stays, since containers have it mounted; only the socket in it comes and goes.
- * It is with what survives the machine's restart: the kubelet starts containers again before
- * divvyd, and what is not there to be mounted a runtime makes an empty folder of. A program that
- * finds the libraries and no daemon has no device; one that finds no libraries had it to itself.
+ * The contents of a container with a slot: the tenant's socket, the libraries, and the loader's
+ * list that names them. All of these are read-only, and none are the host's own files.
+ *
+ * A slot's folder is made once and stays, because containers mount it; only the socket in it comes
+ * and goes. The folder is among the files that survive a restart of the machine, because the
+ * kubelet starts containers before divvyd. For a missing mount source a runtime would create an
+ * empty folder. A program that finds the libraries but no daemon gets no device. A program without
+ * the libraries would have the device to itself.
  */
 #ifndef NODE_NODE_SLOT_H
 #define NODE_NODE_SLOT_H
@@ -18,26 +20,27 @@
 #include "kubelet/plugin.h"
 #include "spec/spec.h"
 
-/* In the container; as for engines of one machine (cli/container.h). */
+/* Paths in the container, the same as for container engines on one machine (cli/container.h). */
 #define SLOT_RUNTIME "/run/divvy"
 #define SLOT_LIBRARY "/opt/divvy"
-#define SLOT_REMOTE "remote.sock" /* there, where its devices are elsewhere */
+#define SLOT_REMOTE "remote.sock" /* in SLOT_RUNTIME, if the devices are elsewhere */
 #define SLOT_SIM "/run/divvy-sim"
-#define SLOT_PRELOAD ".preload" /* behind the folder's name: it is none of what is in it */
+/* Appended to the folder's name, so that the file is beside the folder. */
+#define SLOT_PRELOAD ".preload"
 
 /* Paths on the host. */
 struct slot_plan {
-	const char *folder;  /* the slot's own */
-	const char *library; /* as library_install() (node-library.h) has made it */
-	const char *sim;     /* of simulated devices; NULL: real ones */
+	const char *folder;  /* the slot's own folder */
+	const char *library; /* folder that library_install() (node-library.h) made */
+	const char *sim;     /* folder of the simulated machine; NULL: real devices */
 	/*
-	 * Real ones: by the slot's CDI name, behind which stand the granted ones and no others when
-	 * the container starts; or by NVIDIA's variables, which can say no more than "all" before
-	 * it is known whose the slot is.
+	 * How real devices get in. With CDI, the slot's CDI name stands for the granted devices
+	 * when the container starts. With NVIDIA's variables (is_by_environment), only "all" is
+	 * possible, because the slot's container is not known yet.
 	 */
 	uint32_t number;
 	bool is_by_environment;
-	const struct plugin_pair *env; /* more of it: at most SLOT_ENV_MORE */
+	const struct plugin_pair *env; /* further variables, at most SLOT_ENV_MORE */
 	size_t n_env;
 };
 
@@ -53,16 +56,16 @@ struct slot_edits {
 	struct plugin_edits edits;
 };
 
-/* Pure; borrows from the plan, and edits from ret itself. */
+/* Pure. Borrows from the plan; ret->edits borrows from *ret. */
 void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret);
 
 /*
- * The loader's list beside the slot's folder: the libraries that stand before the driver, or those
- * that take its place where the devices are elsewhere. As the container starts, and not later.
+ * Writes the loader's list beside the slot's folder. It names the interception libraries, or the
+ * remote libraries if the devices are elsewhere. Call when the container starts, not later.
  */
 int slot_preload_write(const char *folder, bool is_remote, struct error *err);
 
-/* Device files for real devices, in the container at the host's own places. */
+/* Device files of real devices, with the same paths in the container as on the host. */
 #define SLOT_NODES_MAX (SPEC_DEVICES_MAX + 3u)
 struct slot_nodes {
 	char path[SLOT_NODES_MAX][32];
@@ -70,16 +73,16 @@ struct slot_nodes {
 	size_t n;
 };
 /*
- * dev: where the host's /dev is seen; minor: of each granted device. -ENOENT names the file that is
- * not there, -EINVAL: the driver has not said which file it is.
+ * dev: path of the host's /dev; minor: number of each granted device. -ENOENT names a missing file;
+ * -EINVAL: the driver gave no number.
  */
 int slot_nodes_find(
 	const char *dev, const int32_t *minor, size_t n, struct slot_nodes *ret, struct error *err);
 
 /*
- * Whether the runtime gives devices to any container that sets a variable: divvyd itself is one
- * that has no other right to them. visible: its NVIDIA_VISIBLE_DEVICES, NULL: not set; dev: its
- * own /dev.
+ * Whether the runtime gives devices to any container that sets a variable. divvyd itself is a
+ * container with no other right to devices. visible: its NVIDIA_VISIBLE_DEVICES, NULL: not set;
+ * dev: its own /dev.
  */
 bool slot_is_runtime_insecure(const char *visible, const char *dev);
 

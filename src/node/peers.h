@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which other nodes are measured, when, and when it is worth saying what came of it. In rounds: who
- * serves is listed, some of those are taken (peers_max of them: for each node others, by a hash of
- * both names, so that all are measured by about as many and the same stay the same), and measured
- * one after the other; what has changed noticeably is told once a round. A bandwidth, for which the
- * network is filled for a moment, is measured in the first round and then about once an hour.
- * Time and chance are the caller's; nothing is done here. One thread.
+ * Decides which other nodes to measure, when, and when to publish the results. Measurements go in
+ * rounds. The caller offers all nodes that serve devices, and peers_begin() takes `max` of them by
+ * a hash of both nodes' names. So each node is measured by about as many others, and a node
+ * measures the same peers each time. The caller then measures one peer after the other. Noticeable
+ * changes are published once a round. A bandwidth measurement fills the network for a moment, so it
+ * happens in the first round and then about once an hour.
+ *
+ * The caller provides time and random numbers, and carries out the measurements. One thread.
  *
  *   if (peers_is_due(&peers, now)) {
  *   	for each that serves: peers_offer(&peers, name, &address);
@@ -27,15 +29,16 @@
 
 #define PEERS_MAX 64u
 #define PEERS_DEFAULT 32u
-#define PEERS_ROUND_NS (UINT64_C(300) * 1000000000)     /* each time a quarter more or less */
-#define PEERS_EMPTY_NS (UINT64_C(30) * 1000000000)      /* while nobody is known */
-#define PEERS_TRANSFER_NS (UINT64_C(3600) * 1000000000) /* of a bandwidth, likewise */
-#define PEERS_FAILURES 3u /* in a row, and what was measured is no longer so */
+#define PEERS_ROUND_NS (UINT64_C(300) * 1000000000) /* length of a round, plus or minus a quarter */
+#define PEERS_EMPTY_NS (UINT64_C(30) * 1000000000)  /* while no peer is known */
+/* Between bandwidth measurements, plus or minus a quarter. */
+#define PEERS_TRANSFER_NS (UINT64_C(3600) * 1000000000)
+#define PEERS_FAILURES 3u /* failures in a row after which earlier numbers are invalid */
 
 struct peer_found {
 	uint32_t round_trip_us;   /* 0: not measured */
-	uint64_t bits_per_second; /* likewise */
-	uint64_t real_ns;         /* since 1970, of the round trip */
+	uint64_t bits_per_second; /* 0: not measured */
+	uint64_t real_ns;         /* time of the round trip, since 1970 */
 };
 
 struct peer {
@@ -43,45 +46,45 @@ struct peer {
 	struct address at;
 	uint64_t weight;
 	uint32_t failures;
-	uint64_t transfer_ns; /* before that its bandwidth is not measured again */
+	uint64_t transfer_ns; /* earliest time of the next bandwidth measurement */
 	struct peer_found now, told;
-	bool is_done; /* in this round */
+	bool is_done; /* measured in this round */
 };
 
 struct peers {
-	struct peer v[PEERS_MAX];     /* by name */
-	struct peer fresh[PEERS_MAX]; /* of the list that is being read */
+	struct peer v[PEERS_MAX];     /* ordered by name */
+	struct peer fresh[PEERS_MAX]; /* from the list that the caller is offering */
 	uint32_t n, n_fresh, max;
 	char own[GIVEN_NODE];
 	struct rand *rand; /* borrowed */
 	bool is_running, has_told;
-	bool has_lost; /* one that was told is none of these any more */
+	bool has_lost; /* a peer that was published is no longer in the list */
 	uint64_t due_ns;
 };
 
-/* own: this node's name; max: of peers, up to PEERS_MAX, 0: nothing is measured. */
+/* own: this node's name; max: number of peers, up to PEERS_MAX; 0: no measurements. */
 void peers_init(struct peers *peers, const char *own, uint32_t max, struct rand *rand);
 
-/* A round is to begin. */
+/* A new round should begin. */
 bool peers_is_due(const struct peers *peers, uint64_t now_ns);
-/* One that serves; itself is left out, and what is no name. */
+/* Offers a node that serves devices. Ignores this node and invalid names. */
 void peers_offer(struct peers *peers, const char *name, const struct address *at);
-/* The list is over: who is taken from it keeps what was measured. */
+/* The list is complete: chooses peers. A peer that stays keeps its numbers. */
 void peers_begin(struct peers *peers);
-/* There was no list: again after a while. */
+/* There was no list: tries again after a while. */
 void peers_give_up(struct peers *peers, uint64_t now_ns);
 
-/* The next of this round; NULL: it is over, or there is none. */
+/* The next peer of this round; NULL: the round is over, or there is none. */
 struct peer *peers_next(struct peers *peers);
 bool peers_wants_transfer(const struct peer *peer, uint64_t now_ns);
-/* bits 0: it was not measured this time. */
+/* bits 0: bandwidth was not measured this time. */
 void peers_measured(struct peers *peers, struct peer *peer, uint64_t round_trip_ns, uint64_t bits,
 	uint64_t now_ns, uint64_t real_ns);
 void peers_failed(struct peer *peer);
 
 /*
- * After the last of a round: whether it is to be told, as after the first; then all of it is told
- * as it is now.
+ * Ends a round. Returns true if the numbers should be published, as after the first round; `told`
+ * then has the present numbers of all peers.
  */
 bool peers_end(struct peers *peers, uint64_t now_ns);
 
