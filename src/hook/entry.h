@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exports of an interception library, out of its .def list: for each name a slot (a pointer to
- * what a call of it runs), and a weak definition that is one jump through the slot. A slot starts
- * at code that saves every argument register, asks hook_resolve() and goes on there, so that any
- * function may be the first one called. A strong definition in C, of a name that we do something
- * about, wins over the weak one at link time, and calls the driver through the same slot. A list
- * that says itself which names are defined in C uses ENTRY_SLOT and ENTRY_JUMP in place of ENTRY.
+ * Generates the exports of an interception library from its .def list. Each name has a slot, a
+ * pointer to the function that a call runs, and a weak definition that jumps through the slot. At
+ * first a slot points at code that saves all argument registers, calls hook_resolve() and continues
+ * there. So the program may call any function first.
+ *
+ * A name that divvy handles also has a strong definition in C, which replaces the weak one at link
+ * time and calls the driver through the same slot. A list that states itself which names are
+ * defined in C uses ENTRY_SLOT and ENTRY_JUMP instead of ENTRY.
  */
 #ifndef HOOK_ENTRY_H
 #define HOOK_ENTRY_H
 
 #include <stdint.h>
 
-/* Emitted before the list: the table starts here, and the common half of every first call. */
+/* Emitted before the list: the start of the table, and the common part of each first call. */
 #if defined(__x86_64__)
 /* clang-format off */
 #define ENTRY_HEAD                                                                                 \
@@ -113,7 +115,10 @@
 /* The table, in the order of the .def list. */
 extern void *_Atomic hook_slots[] __attribute__((visibility("hidden")));
 
-/* What the slot of that number shall point at; fills it. Called by the code above. */
+/*
+ * Resolves the function for the slot of that index, stores it in the slot and returns it. The code
+ * above calls this function.
+ */
 void *hook_resolve(uint32_t index) __attribute__((visibility("hidden")));
 
 #endif

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a submission takes on the device, told from when markers were seen to be reached.
+ * Estimates the device time of submissions from the times at which markers were seen complete.
  *
- * Nobody tells when the device reached a marker; it is only known to lie between the last look
- * that did not see it and the first that did. Where the prediction lies in between it is
- * believed, but a little earlier if these are two of many looks; else the nearer bound is. What
- * is taken for the end of one is the beginning of the next, so that the samples add up to the
- * time that has passed, and errors cancel.
+ * The exact time of a completion is unknown: it lies between the last look that did not see it and
+ * the first look that did. If the predicted time lies between the two, it counts as the end; where
+ * looks are close together, a time between the prediction and an early point counts. Otherwise the
+ * nearer bound counts. The end of one segment is the beginning of the next, so the samples add up
+ * to the elapsed time, and errors cancel.
  *
- * Where each submission has a marker of its own, kinds of them are told apart by keys, of which
- * equal ones stand for submissions that take equally long, more or less: a kernel with its
- * launch's shape.
+ * Where each submission has a marker of its own, keys distinguish kinds of submissions. Equal keys
+ * stand for submissions of about equal length: a kernel with its launch's shape.
  *
- * Pure: no clock, no memory of its own. Times in ns. The caller locks.
+ * Pure: no clock, and no memory of its own. Times are in ns. The caller locks.
  */
 #ifndef HOOK_ESTIMATE_H
 #define HOOK_ESTIMATE_H
@@ -21,7 +20,7 @@
 #include <stdint.h>
 
 #define ESTIMATE_EVERY_MAX 4096u /* submissions between two markers */
-#define ESTIMATE_KINDS 256u      /* told apart */
+#define ESTIMATE_KINDS 256u      /* distinct kinds */
 
 struct estimate_kind {
 	uint64_t key; /* 0: none */
@@ -29,64 +28,73 @@ struct estimate_kind {
 };
 
 struct estimate {
-	uint64_t sub_ns;           /* mean time of one submission; 0: unknown */
-	uint64_t spread_ns;        /* mean distance of a segment's time from what was predicted, */
-	uint64_t rough_ns;         /* and from what it would be if all were alike */
-	uint64_t longest_ns;       /* longest submission, decaying */
-	uint64_t done_ns;          /* when the last segment ended, as far as can be told */
-	uint64_t looked_ns;        /* the last look */
-	uint64_t sum_ns, sum_subs; /* of which sub_ns is the quotient; subs in 1/256 */
-	bool is_guess;             /* sub_ns is what it was at most: nobody saw an end in time */
+	uint64_t sub_ns;     /* mean time of one submission; 0: unknown */
+	uint64_t spread_ns;  /* mean error of the prediction of a segment's time */
+	uint64_t rough_ns;   /* the same if all submissions were equally long */
+	uint64_t longest_ns; /* longest submission, decaying */
+	uint64_t done_ns;    /* estimated end of the last segment */
+	uint64_t looked_ns;  /* time of the last look */
+	/* sub_ns = sum_ns / sum_subs; sum_subs counts 1/256 submissions. */
+	uint64_t sum_ns, sum_subs;
+	bool is_guess; /* sub_ns is only an upper bound: no look saw an end in time */
 	struct estimate_kind kind[ESTIMATE_KINDS];
 };
 
-/* What one look found ended. Zero at first, then estimate_add for each segment. */
+/* Work that one look found complete. Start with zero, then call estimate_add() for each segment. */
 struct estimate_end {
-	uint64_t issued;       /* when the first of them was handed to the driver */
-	uint64_t predicted_ns; /* the sum of their estimate_time */
-	uint64_t key;          /* of the only one, or the only one of an unknown kind; else 0 */
-	uint64_t others_ns;    /* what the others take */
+	uint64_t issued;       /* when the first submission was handed to the driver */
+	uint64_t predicted_ns; /* sum of their estimate_time() */
+	uint64_t key; /* key of the only segment, or of the only one of an unknown kind; else 0 */
+	uint64_t others_ns; /* predicted time of the other segments */
 	uint32_t subs, unknowns;
-	bool has_more;  /* others are queued behind them, so that the device has not idled since */
-	bool is_beside; /* others' work may have been on the device meanwhile */
+	bool has_more;  /* more work is queued behind it, so the device has not been idle since */
+	bool is_beside; /* other tenants' work may have run meanwhile */
 };
 
-/* What one of that kind takes, 0: unknown. */
+/* Time of one submission of that kind; 0: unknown. */
 uint64_t estimate_kind(const struct estimate *e, uint64_t key);
 
-/* What `subs` submissions take, of which the only one has that key, or 0. 0: unknown. */
+/* Time of `subs` submissions. key: kind of a single submission, else 0. Returns 0 if unknown. */
 uint64_t estimate_time(const struct estimate *e, uint64_t key, uint32_t subs);
 
-/* What is under way has not run before: the device was others' till then. */
+/* Other tenants had the device until `at`: the work in flight did not run before. */
 void estimate_began(struct estimate *e, uint64_t at);
 
-/* A look that found nothing new. */
+/* Notes a look that found nothing new. */
 void estimate_look(struct estimate *e, uint64_t now);
 
 void estimate_add(const struct estimate *e, struct estimate_end *end, uint64_t issued, uint64_t key,
 	uint32_t subs);
 
-/* A look that found some ended; those beside others' work took so long at most. */
+/*
+ * Notes a look that found completed work. If other tenants' work ran meanwhile, the measured time
+ * is only an upper bound.
+ */
 void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t now);
 
-/* Submissions between two markers, after `every`, when `window` may be queued: 1..4096. */
+/*
+ * Submissions between two markers, given the present number and an in-flight window in ns: 1..4096.
+ */
 uint32_t estimate_every(const struct estimate *e, uint32_t every, uint64_t window);
 
-/* What is under way. Zero at first, then estimate_queue for each segment, oldest first. */
+/* Work in flight. Start with zero, then call estimate_queue() for each segment, oldest first. */
 struct estimate_queue {
-	uint64_t ns;        /* predicted until its end */
-	uint64_t spread_ns; /* that may be off by so much, on average */
+	uint64_t ns;        /* predicted time until it completes */
+	uint64_t spread_ns; /* mean error of that prediction */
 	uint32_t segments;
 };
 
 void estimate_queue(const struct estimate *e, struct estimate_queue *queue, uint64_t issued,
 	uint64_t key, uint32_t subs, uint64_t now);
 
-/* Must the next submission be held back? */
+/* Whether the next submission must wait. */
 bool estimate_is_full(
 	const struct estimate *e, const struct estimate_queue *queue, uint64_t window);
 
-/* Held back: how long to sleep before the next look; 0: the next `every` submissions may go. */
+/*
+ * Time to sleep before the next look while submissions wait; 0: the next `every` submissions may
+ * go.
+ */
 uint64_t estimate_wait(const struct estimate *e, const struct estimate_queue *queue, uint32_t every,
 	uint64_t window);
 

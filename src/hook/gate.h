@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way of a submission. GATED(...) makes an exported function out of a line of cuda.def: a fast
- * path of two loads, two stores and a counter around the driver's function, and jumps to the slow
- * ones. Each part is a function of the same parameters that ends in a jump to the next, so that
- * none saves a register for them; what goes from one to the other goes through the thread's TLS.
+ * The path of a submission. GATED(...) makes an exported function from a line of cuda.def. Its fast
+ * path adds two loads, two stores and a counter to the driver's function, and jumps to the slow
+ * paths. Each part has the same parameters as the function and ends in a jump to the next part, so
+ * no part saves registers for them. Other values pass between the parts in the thread's TLS.
  *
- * in_launch and the gate are Dekker's: the thread stores, then loads, with only the compiler held
- * back; the daemon stores, makes every CPU that runs us pass a barrier (membarrier), then loads.
+ * in_launch and the gate form Dekker's algorithm. The thread stores in_launch and then loads the
+ * gate, with only a compiler barrier between them. The daemon stores the gate, makes each CPU that
+ * runs this process pass a barrier (membarrier), and then loads in_launch.
  */
 #ifndef HOOK_GATE_H
 #define HOOK_GATE_H
@@ -14,9 +15,9 @@
 #include "hook/hook.h"
 
 /*
- * The record of a stream for the fast path; hook_no_stream sends to the slow one. Only the place
- * where the handle belongs and the next one are looked at: the map is a quarter full at most, so
- * that few handles are elsewhere. Behind the last place is one that stays empty.
+ * Finds a stream's record for the fast path. hook_no_stream sends the caller to the slow path. Only
+ * the handle's own place in the map and the next place are searched: the map is at most a quarter
+ * full, so few handles are elsewhere. An entry that stays empty follows the last place.
  */
 static inline __attribute__((always_inline)) struct stream *gate_stream(uintptr_t handle)
 {
@@ -31,7 +32,10 @@ static inline __attribute__((always_inline)) struct stream *gate_stream(uintptr_
 	return atomic_load_explicit(&e->stream, memory_order_relaxed);
 }
 
-/* False: take the slow path. True: in_launch is set, and the stream is the thread's last one. */
+/*
+ * Returns false if the caller must take the slow path. True: in_launch is set, and t->last is the
+ * stream.
+ */
 static inline __attribute__((always_inline)) bool gate_try(struct thread *t, uintptr_t handle)
 {
 	struct device *d = t->device;
@@ -49,16 +53,18 @@ static inline __attribute__((always_inline)) bool gate_try(struct thread *t, uin
 		!atomic_load_explicit(&d->special, memory_order_relaxed));
 }
 
-/* After the driver's function. True: a marker is due. */
+/* Called after the driver's function. Returns true if a marker is due. */
 static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 {
 	struct page_line *line = t->line;
 	struct stream *s = t->last;
 
-	/* read first: threads that share a stream must not fight for its line */
+	/* The load comes first: threads that share a stream must not fight for its cache line. */
 	if (unlikely(!atomic_load_explicit(&s->dirty, memory_order_relaxed)))
 		atomic_store_explicit(&s->dirty, 1, memory_order_relaxed);
-	/* release: who counts this submission sees the stream dirty (marker_submitted) */
+	/*
+	 * Release: a thread that counts this submission sees the stream dirty (marker_submitted()).
+	 */
 	atomic_store_explicit(&line->submitted,
 		atomic_load_explicit(&line->submitted, memory_order_relaxed) + 1,
 		memory_order_release);
@@ -67,9 +73,9 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 }
 
 /*
- * What follows a check, either way. rests: the host has waited for the device when it returns.
- * `handle` is an expression of the parameters, by stream_handle().
- * `key` tells kinds of submissions apart (estimate.h).
+ * The paths after a check. rests: the function has waited for the device when it returns. handle:
+ * an expression of the parameters, made by stream_handle(). key: the kind of submission
+ * (estimate.h).
  */
 #define GATED_PARTS(name, rests, handle, key, params, args) \
 	static NOINLINE USED CUresult slow_##name params \
@@ -102,10 +108,9 @@ static inline __attribute__((always_inline)) bool gate_done(struct thread *t)
 	}
 
 /*
- * The same check where arguments lie on the stack: there the compiler would move them all into
- * registers and back around it. Three registers are free; the stream is at 24(%rsp), as the 9th
- * parameter is. Numbers are offsets in struct thread, stream, device, stream_map (asserted in
- * gated.c).
+ * The same check for functions with arguments on the stack, which the compiler would move into
+ * registers and back. Three registers are free. The stream is at 24(%rsp), as the 9th parameter is.
+ * Numbers are offsets in struct thread, stream, device and stream_map (gated.c asserts them).
  */
 #if defined(__x86_64__)
 /* clang-format off */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that a graph's own nodes allocate: charged before its first launch, as the device reserves
- * it then, and kept charged for as long as the device keeps it reserved. Any thread.
+ * Memory that a graph's own nodes allocate. The device reserves it at the first launch, so it is
+ * charged before that launch, and stays charged as long as the device keeps it reserved. Any
+ * thread.
  */
 #ifndef HOOK_GRAPH_H
 #define HOOK_GRAPH_H
@@ -19,17 +20,17 @@ struct graph_launch {
 
 extern _Atomic uint32_t graph_memory_execs;
 
-/* Has any executable graph of this process ever allocated? */
+/* Whether any executable graph of this process has allocated memory. */
 static inline bool graph_memory_used(void)
 {
 	return atomic_load_explicit(&graph_memory_execs, memory_order_relaxed);
 }
 
-/* CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY: then do not launch. */
+/* Charges the graph's memory. CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY: do not launch. */
 CUresult graph_launch_begin(struct graph_launch *launch, CUgraphExec exec, uintptr_t stream);
 CUresult graph_launch_end(struct graph_launch *launch, CUresult r);
 
-/* An executable graph was made from, or updated to, that graph. Returns r. */
+/* Notes that an executable graph was made from, or updated to, that graph. Returns r. */
 CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What libdivvy-nvml.so asks of libdivvy-cuda.so, so that a process registers once: a table behind
- * cuGetExportTable under an id of our own. Both come from one build; `size` guards against a mix.
+ * The interface through which libdivvy-nvml.so uses libdivvy-cuda.so, so that a process registers
+ * once. cuGetExportTable returns this table for an id of divvy's own. Both libraries come from one
+ * build; `size` detects a mix of versions.
  */
 #ifndef HOOK_LINK_H
 #define HOOK_LINK_H
@@ -19,8 +20,8 @@ struct link_device {
 struct link_table {
 	uint32_t size;
 	/*
-	 * Registers if need be. The tenant's devices in its order, or -1 when everything shows as
-	 * it is (no daemon, policy open), or 0 when there are none for this program.
+	 * Registers if necessary. Returns the tenant's devices in its order; 0: this program has
+	 * none; -1: all devices are visible (no daemon, policy open).
 	 */
 	int (*devices)(struct link_device *ret_devices, uint32_t max);
 };

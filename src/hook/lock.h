@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lock of one futex word, zero when free: it lives in memory that a fork wipes, so that a child
- * never inherits a held one, and it needs no libpthread. Short sections only. Preserves errno.
+ * A lock in one futex word, zero when free. It lies in memory that a fork wipes, so a child never
+ * inherits a held lock, and it does not need libpthread. For short sections only. Preserves errno.
  */
 #ifndef HOOK_LOCK_H
 #define HOOK_LOCK_H
@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 struct lock {
-	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and waited for */
+	_Atomic uint32_t word; /* 0 free, 1 held, 2 held with waiters */
 };
 
-/* Waits while *word == expected, at most timeout_ns (0: no bound). Spurious returns are allowed. */
+/* Waits while *word == expected, at most timeout_ns (0: no bound). May return without a wake-up. */
 static inline void futex_wait(
 	const _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ns, bool shared)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the files of libdivvy-nvml.so. Any thread. */
+/*
+ * Shared by the files of libdivvy-nvml.so. Any thread.
+ */
 #ifndef HOOK_NVML_H
 #define HOOK_NVML_H
 
@@ -16,7 +18,7 @@
 
 #define REAL(name) (hook_slot_##name)
 
-/* The number of the tenant's devices; -1: everything shows. */
+/* Returns the number of the tenant's devices; -1: all devices are visible. */
 int nvml_tenant_devices(struct link_device ret_devices[static NVML_DEVICES_MAX]);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is another process of the same tenant? By what the daemon goes by: the secret that it was started
- * with, and without one its user, group and cgroup. Asks /proc, and takes for a stranger what it
- * may not look into. Any thread; errno may change.
+ * Decides whether another process belongs to the same tenant, by the daemon's criteria: the secret
+ * in the initial environment, or without one the user, group and cgroup. Reads /proc. A process
+ * that cannot be read counts as another tenant's. Any thread; errno may change.
  */
 #ifndef HOOK_OWN_H
 #define HOOK_OWN_H
@@ -15,10 +15,10 @@ struct own {
 	char cgroup[1024];
 };
 
-/* This process. False: it cannot be known; then own_has() is true of it alone. */
+/* Describes this process. False: it cannot be read, and own_has() is then true only for itself. */
 bool own_init(struct own *ret_own);
 
-/* pid: as /proc here has it. */
+/* pid: in this process's pid namespace. */
 bool own_has(const struct own *own, unsigned int pid);
 
 #endif

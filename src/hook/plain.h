@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions on strings that call nothing. The start code of a sanitizer, an allocator or a wrapper
- * calls our dlopen and dlsym while strcmp, memcpy and their like are already its own functions and
- * do not work yet. Files that run in that path use these functions, and meson.build compiles them
- * so that the compiler does not make calls of such loops. Any thread.
+ * String functions that call no other function. The start code of a sanitizer, an allocator or a
+ * wrapper may call this library's dlopen and dlsym while its own strcmp or memcpy is in place and
+ * does not work yet. Files on that path use these functions. meson.build compiles them so that the
+ * compiler does not turn such loops into calls. Any thread.
  */
 #ifndef HOOK_PLAIN_H
 #define HOOK_PLAIN_H
@@ -18,7 +18,7 @@ static inline bool plain_equals(const char *a, const char *b)
 	return *a == *b;
 }
 
-/* What follows `start` in `text`; NULL if the text begins otherwise. */
+/* The rest of `text` after `start`; NULL if the text begins otherwise. */
 static inline const char *plain_after(const char *text, const char *start)
 {
 	for (; *start; start++)
@@ -27,7 +27,7 @@ static inline const char *plain_after(const char *text, const char *start)
 	return text;
 }
 
-/* The part behind the last slash. */
+/* The part after the last slash. */
 static inline const char *plain_base_name(const char *path)
 {
 	const char *name = path;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every driver call of our own stands between relax_begin and relax_end: whatever captures a stream
- * meanwhile, in this thread or in another, is then not invalidated by it.
+ * Each driver call that this library makes itself is enclosed by relax_begin and relax_end. Such a
+ * call then does not invalidate a stream capture of this thread or another.
  */
 #ifndef HOOK_RELAX_H
 #define HOOK_RELAX_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What we need of libdl and libpthread, found at run time: the real functions behind the ones that
- * we interpose, and no dependency on libraries that a bash would have to open. Resolved on first
- * use; idempotent, any thread, no lock of ours. errno may change.
+ * Functions of libdl and libpthread, found at run time: the real functions behind the interposed
+ * ones. So the library does not depend on libraries that even bash would then load. Resolved on
+ * first use, any number of times. Any thread; takes no lock of this library. errno may change.
  */
 #ifndef HOOK_SYSTEM_H
 #define HOOK_SYSTEM_H
@@ -34,25 +34,27 @@ struct system {
 };
 
 /*
- * Never NULL, but its functions may be: a process without libdl on glibc before 2.34 lacks pthread.
+ * Never NULL, but its members may be: a process without libdl on glibc before 2.34 lacks pthread
+ * functions.
  */
 const struct system *system_get(void);
 
-/* The handle (as dlopen returns it) of the object that holds `address`; NULL if unknown. */
+/* The handle (as from dlopen) of the object that contains `address`; NULL: unknown. */
 void *system_handle_of(const void *address);
 
 #define SYSTEM_PATH 4096u
 
 /*
- * Finds the library `soname` where the loader would, but one that is not ours (by build-id), and
- * opens it by its absolute path, RTLD_LOCAL. An administrator's word goes first and alone:
- * $DIVVY_DRIVER, a folder, or the first line of /etc/divvy/driver, a folder. NULL if there is none.
+ * Finds the library `soname` where the loader would, but not this library (by build-id), and opens
+ * it by its absolute path with RTLD_LOCAL. If an administrator names a folder, in $DIVVY_DRIVER or
+ * in the first line of /etc/divvy/driver, only that folder is searched. NULL: none.
  */
 void *system_open_real(const char *soname, char ret_path[static SYSTEM_PATH]);
 
 /*
- * Functions that a libc may lack under the name that ours gives them: a preloaded library that
- * lacks one symbol keeps its program from starting. As in libc, -1 with errno on an error.
+ * System calls whose usual wrappers some libc may lack under that name. A preloaded library that
+ * lacks one symbol keeps its program from starting. Return -1 and set errno on an error, as in
+ * libc.
  */
 static inline int fd_control(int fd, int command, long argument)
 {
