@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes of a listener, one for each connection, in memory that it shares with them. Each
- * begins as a stranger, until it says that its peer has proved who it is: of strangers only so many
- * are kept, so that who says nothing holds up nobody. The listener's one thread; children_known()
- * is the child's.
+ * The processes of a listener, one for each connection, in memory that they share. A child's
+ * connection is unauthenticated until the child reports that its peer has proved its identity. Only
+ * STRANGERS_MAX such children are kept, so silent peers cannot block others. The listener's one
+ * thread calls these functions; children_known() is the child's.
  */
 #ifndef LINK_CHILDREN_H
 #define LINK_CHILDREN_H
@@ -16,12 +16,12 @@
 #include "base/clock.h"
 
 #define CHILDREN_MAX 4096u
-#define STRANGERS_MAX 64u /* the oldest of more is sent away */
+#define STRANGERS_MAX 64u /* a further one ends the oldest */
 
 struct child {
 	pid_t pid; /* 0: free */
 	uint64_t turn, since_ns;
-	_Atomic uint64_t alive_ns; /* when it was said last, from the first time on; 0: not yet */
+	_Atomic uint64_t alive_ns; /* time of the child's last heartbeat; 0: none yet */
 	_Atomic bool is_known;
 	_Atomic bool is_named; /* its session has a name: door.h */
 	uint8_t name[16];
@@ -29,30 +29,36 @@ struct child {
 
 struct children {
 	uint64_t turn;
-	struct clock_listener listener; /* of children_watch() */
+	struct clock_listener listener; /* for children_watch() */
 	struct child v[CHILDREN_MAX];
 };
 
-/* Shared with those that are made from now on; NULL: there is no memory. Never freed. */
+/* Makes the table, shared with later children. NULL: no memory. Never freed. */
 struct children *children_new(void);
 bool children_any(const struct children *children);
 
-/* A place for one more, or -EUSERS; too many strangers lose the oldest of them. */
+/*
+ * Takes a free place for a child, or returns -EUSERS. Kills the oldest unauthenticated child if
+ * there are too many.
+ */
 int children_take(struct children *children, uint64_t now_ns);
-/* The place's process; pid <= 0: there is none, it is free again. */
+/* Sets the process of a place; pid <= 0: none, the place is free again. */
 void children_set(struct children *children, int at, pid_t pid);
 void children_known(struct children *children, int at);
-/* One more of who is known, of this program: as fork(), with its place; -1 too if there is none. */
+/*
+ * Forks a child of this program that counts as authenticated. Like fork(), and writes its place. -1
+ * also if no place is free.
+ */
 pid_t children_fork(struct children *children, int *ret_at);
 /*
- * Ends each child that is a stranger for longer than stranger_ms, and each other one that has not
- * said for longer than silent_ms that it is alive: somebody has stopped it, its peer has given it
- * up, and what it holds would be held for as long. To be called more often than every
- * CLOCK_PAUSE_NS: after a longer pause all have as long again.
+ * Kills each child that is unauthenticated for longer than stranger_ms, and each other child
+ * without a heartbeat for longer than silent_ms. Such a process was stopped, and its peer has given
+ * it up, but it would keep its resources. Call more often than every CLOCK_PAUSE_NS; after a longer
+ * pause all children have their full time again.
  */
 void children_watch(
 	struct children *children, uint64_t now_ns, unsigned stranger_ms, unsigned silent_ms);
-/* That process has ended: its place is free, which is returned; -1: it had none. */
+/* A process has ended: frees its place and returns it; -1: it had none. */
 int children_gone(struct children *children, pid_t pid);
 
 #endif

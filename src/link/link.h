@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session over a network: on each side a process holds one end of a session in shared memory and
- * copies what is written into its rings to the other side's, over TLS.
+ * A session over a network. On each side a process holds one end of the session in shared memory.
+ * It copies what is written into its rings to the other side's rings, over TLS.
  */
 #ifndef LINK_LINK_H
 #define LINK_LINK_H
@@ -14,37 +14,38 @@
 
 struct gnutls_session_int;
 
-/* How both ends speak; they are of the same. */
+/* Version of the protocol between links. Both ends need the same. */
 #define LINK_ABI 3u
 
 /*
- * This side's end of a session: the connections, of which the first carries all but bulk data, the
- * rings, and the socket of the program, or of the worker.
+ * This side's end of a session: the connections (the first carries everything except bulk data),
+ * the rings, and the socket of the program or the worker.
  */
 struct link_end {
 	struct stream stream[1 + BULK_MAX];
 	unsigned n;
 	struct map map;
 	int sock;
-	_Atomic uint64_t *alive_ns; /* children.h: where it says that it is; may be NULL */
+	/* Where this process records its heartbeat (children.h); may be NULL. */
+	_Atomic uint64_t *alive_ns;
 };
 
-/* Copies until one of the sides is gone, and ends the process. */
+/* Copies until one side has ended, then ends the process. */
 _Noreturn void link_run(const struct link_end *end, enum remote_hub hub);
 
 /*
- * What link_run() does with what the other side says over one of the streams, until the end of that
- * or nonsense: for tests. free() is enough.
+ * For tests: handles messages of one stream as link_run() does, until the stream ends or an invalid
+ * message arrives. free() releases the object.
  */
 struct link *link_new(const struct link_end *end, enum remote_hub hub);
 void link_hear(struct link *l, unsigned stream);
 
 /*
- * A session's beginning, up to link_run(), which the peer does as well: on the side of the device a
- * worker is started for it, whose further connections come through the door at that place, by its
- * own end of it; on that of the program `sock` is answered, and they are made to where the first
- * one leads. -errno: it has none, and has been told so as far as anybody listens. What they give
- * out is the caller's.
+ * Opens a session, up to link_run(); the peer does the same. The device side starts a worker. Its
+ * further connections come through the handover `door` at `place`, into the child's end `own`. The
+ * program side answers `sock`, and makes the further connections to the peer of the first one.
+ * -errno: there is no session, and the other side got a refusal if possible. The caller owns the
+ * results.
  */
 struct link_place {
 	struct door *door;
@@ -59,7 +60,7 @@ struct link_program {
 int link_open_program(struct gnutls_session_int *tls, const struct link_program *program,
 	struct link_end *ret_end);
 
-/* What ps and top show: the round trip as TCP knows it, and how far the rings have come. */
+/* Numbers for ps and top: TCP's round trip, and the positions of the rings. */
 struct link_counts {
 	uint32_t rtt_us;
 	uint64_t up, down; /* bytes */

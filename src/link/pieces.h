@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pieces of a ring that come over several connections, which overtake each other: where each may be
- * written, and up to where all of them are there. Memory for as many as can be under way at once
- * and no more: a piece that not every connection may carry is at least PIECES_BULK_MIN long, one
- * connection alone brings smaller ones, in order, so that of those that wait for an earlier one
- * each has, or comes after, a long one of its own. Pure; the caller keeps threads apart.
+ * Tracks pieces of a ring that arrive over several connections and overtake each other: where each
+ * may be written, and up to where the ring is complete. Its memory holds the largest number of
+ * pieces that can be in flight. Further connections carry only pieces of at least PIECES_BULK_MIN
+ * bytes, and the first one brings smaller pieces in order. So each piece that waits for an earlier
+ * one is long itself, or follows a long piece of its own. Pure; the caller locks.
  */
 #ifndef LINK_PIECES_H
 #define LINK_PIECES_H
@@ -15,28 +15,28 @@
 #include "remote/session.h"
 
 #define PIECES_BULK_MIN (64u << 10)
-/* So many long ones fit into a ring; and each connection may be in the middle of one. */
+/* A ring holds this many long pieces, and each connection may be receiving one more. */
 #define PIECES_MAX (REMOTE_RING / PIECES_BULK_MIN + 8)
 
 struct piece {
 	uint64_t from, to;
-	bool is_there; /* else it is being received */
+	bool is_there; /* false: it is being received */
 };
 
-/* Begins as all 0. */
+/* All zero at the start. */
 struct pieces {
-	uint64_t tail; /* all before it is there */
+	uint64_t tail; /* everything before it has arrived */
 	unsigned n;
-	struct piece v[PIECES_MAX]; /* from there on, in order */
+	struct piece v[PIECES_MAX]; /* pieces after tail, in order */
 };
 
 /*
- * A piece is about to be written at that position by nobody else; head: what the consumer has
- * read. -EBADMSG when it is no part of the ring's room, or of it somebody else's.
+ * Reserves the place of a piece that is about to be written. head: the consumer's position.
+ * -EBADMSG: the place is outside the ring's free room, or another piece has it.
  */
 int pieces_claim(struct pieces *p, uint64_t head, uint64_t position, uint32_t bytes);
 
-/* What was claimed is there. True when `tail` has moved. */
+/* The claimed piece has arrived. Returns true if `tail` has moved. */
 bool pieces_arrived(struct pieces *p, uint64_t position);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells the daemon how a tenant is reached over a network, for ps and top: `remote` in
- * docs/control-protocol.md. Never blocks but in report_ask(): what cannot be said now is said with
- * the next one. One thread.
+ * Reports to the daemon how a tenant is reached over a network, for ps and top (`remote` in
+ * docs/control-protocol.md). Only report_ask() blocks; the next report replaces one that cannot be
+ * sent now. One thread.
  */
 #ifndef LINK_REPORT_H
 #define LINK_REPORT_H
@@ -14,24 +14,24 @@
 
 struct report {
 	int fd;                  /* -1: not connected */
-	uint32_t request, heard; /* the last one sent, and that was answered */
+	uint32_t request, heard; /* number of the last request, and of the last answered one */
 };
 #define REPORT_NONE ((struct report){.fd = -1})
 
 struct report_numbers {
-	char peer[ADDRESS_NUMERIC]; /* the address that the program comes from */
+	char peer[ADDRESS_NUMERIC]; /* address of the program's machine */
 	uint32_t processes;
-	uint64_t rtt_us;                     /* mean of their connections */
-	uint64_t received_per_s, sent_per_s; /* bytes, of the last second */
+	uint64_t rtt_us;                     /* mean of the connections */
+	uint64_t received_per_s, sent_per_s; /* bytes, in the last second */
 };
 
 /*
- * To the daemon of $DIVVY_SOCKET, of the tenant of $DIVVY_TENANT; nothing where one is not set.
- * NULL: there is nothing to tell yet, and it is only asked whether the tenant is there. False: the
- * daemon has answered to an earlier one that there is none; who does not answer has not said so.
+ * Reports to the daemon of $DIVVY_SOCKET for the tenant of $DIVVY_TENANT; does nothing if either is
+ * not set. numbers NULL: only asks whether the tenant exists. Returns false if the daemon has
+ * answered an earlier report that there is no such tenant. A missing answer counts as true.
  */
 bool report_send(struct report *report, const struct report_numbers *numbers);
-/* The same, without numbers, and the answer is waited for, a second at most. */
+/* Asks whether the tenant exists, and waits for the answer for at most a second. */
 bool report_ask(struct report *report);
 
 #endif

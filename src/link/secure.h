@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection of the network before a link runs over it: how long a peer may be silent, and the
- * handshake, with whichever proof the session was given. Blocks; one thread for each connection.
+ * A network connection before a link runs over it: the TLS handshake with the session's kind of
+ * proof, and the time limits for a silent peer. Functions block; one thread for each connection.
  */
 #ifndef LINK_SECURE_H
 #define LINK_SECURE_H
@@ -17,42 +17,46 @@ struct identity_tls;
 
 #define SECURE_HANDSHAKE_MS 10000
 /*
- * A peer that does not answer for so long is gone. A machine that is short of processors or memory
- * stops a process for ten seconds at times, which is no reason to take its GPU from a program.
+ * A peer that does not answer for so long is lost. A machine short of processors or memory may stop
+ * a process for ten seconds, which must not cost a program its GPU.
  */
 #define SECURE_PEER_MS 25000
-/* Who has nothing to say says so; of whom nothing has come for so long it is known in time. */
+/* Each side sends a heartbeat when it has nothing else to send; a silent peer is thus noticed. */
 #define SECURE_BEAT_MS 2000
 #define SECURE_SILENT_MS 20000
 #define SECURE_KEY_BYTES 32u
 
-/* What is written goes at once, and a peer that is gone is noticed. */
+/* Sends writes at once, and detects a lost peer. */
 void secure_socket(int fd);
 
-/* At most SECURE_HANDSHAKE_MS. What gnutls_handshake() has said: 0, or what is fatal. */
+/*
+ * Runs the handshake for at most SECURE_HANDSHAKE_MS. Returns gnutls_handshake()'s 0 or its fatal
+ * error.
+ */
 int secure_handshake(struct gnutls_session_int *tls, int fd);
 
 /*
- * Both show a certificate: identity/tls.h says who is let in, and node of a client which node it
- * wants (NULL: it is the server). 0: ret_session->tls is ready for a link, ret_session->peer is who
- * is there; the caller's, with identity_session_done(), and it stays where it is. -EACCES, with a
- * sentence for the log alone: the peer is told nothing. -ENOMEM.
+ * Both sides show a certificate; identity/tls.h has the rules for accepting one. node: the node
+ * that a client wants to reach; NULL: this is the server. 0: ret_session->tls is ready for a link,
+ * and ret_session->peer is the peer's name. The caller calls identity_session_done(), and must not
+ * move *ret_session. -EACCES: the sentence is for the log only, and the peer gets no reason.
+ * -ENOMEM.
  */
 int secure_meet(struct identity_tls *own, int fd, const char *node,
 	struct identity_session *ret_session, struct error *err);
 
-/* A key that both sides know, and what it is for. */
+/* A key that both sides know, and its purpose. */
 struct secure_key {
-	const char *name;     /* of a client */
-	const uint8_t *bytes; /* of a client: SECURE_KEY_BYTES */
-	/* Of a server: the key of that name, or false. */
+	const char *name;     /* client only */
+	const uint8_t *bytes; /* client only: SECURE_KEY_BYTES */
+	/* Server only: finds the key of that name, or returns false. */
 	bool (*find)(const char *name, uint8_t *ret_bytes);
 };
 
 /*
- * Both prove to each other that they know the key, with TLS 1.3 and Diffie-Hellman. 0: ret_tls is
- * the caller's. -EACCES: one of the two does not know it. -ENOMEM. Of a client -ETIMEDOUT, too,
- * and -EPROTO: what answers is no server of this kind.
+ * Both sides prove that they know the key, with TLS 1.3 and Diffie-Hellman. 0: the caller owns
+ * *ret_tls. -EACCES: one side does not know the key. -ENOMEM. A client also gets -ETIMEDOUT, and
+ * -EPROTO if the peer is no server of this kind.
  */
 int secure_meet_key(int fd, const struct secure_key *key, struct gnutls_session_int **ret_tls);
 

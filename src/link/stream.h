@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What carries a link's messages: bytes in order, all of them, or the end. A link knows nothing
- * else of how it reaches the other machine, and the streams of one session may be of several kinds.
- * Each function blocks; one thread may send while another one receives.
+ * The transport of a link's messages: all bytes in order, or the end. A link knows nothing else
+ * about the network, and a session may have streams of several kinds. Each function blocks. One
+ * thread may send while another one receives.
  */
 #ifndef LINK_STREAM_H
 #define LINK_STREAM_H
@@ -11,17 +11,17 @@
 
 struct gnutls_session_int;
 
-/* A stream is its kind and what that kind keeps of it. */
+/* A stream is its kind and the kind's own state. */
 struct stream {
 	const struct stream_kind *kind;
 	void *own;
-	unsigned silent_ms; /* how long nothing may come; 0: for ever */
+	unsigned silent_ms; /* longest silence of the peer; 0: no limit */
 };
 
 struct stream_kind {
-	/* All n bytes. 0, or -EPIPE when the other side is gone. */
+	/* Sends all n bytes. 0, or -EPIPE: the other side is lost. */
 	int (*send)(struct stream s, const void *p, size_t n);
-	/* Exactly n bytes, likewise; -ETIMEDOUT when nothing has come for longer than may be. */
+	/* Receives exactly n bytes. 0; -EPIPE; -ETIMEDOUT: silence for longer than silent_ms. */
 	int (*receive)(struct stream s, void *p, size_t n);
 };
 
@@ -36,16 +36,14 @@ static inline int stream_receive(struct stream s, void *p, size_t n)
 }
 
 /*
- * TLS over TCP: a session that has been authenticated, and stays the caller's. At least a second
- * of silence, or 0.
+ * TLS over TCP on an authenticated session, which the caller keeps. silent_ms: at least 1000, or 0.
  */
 struct stream stream_tls(struct gnutls_session_int *tls, unsigned silent_ms);
 
 /*
- * The same, which reads and sends more at a time; where it cannot, the stream itself. From now on
- * the session is this stream's alone: its descriptor (gnutls_transport_get_int) is to be had no
- * more.
- * `own` is free()d after the session.
+ * A stream that reads and sends more at a time; `s` itself where that is impossible. Afterwards
+ * only this stream may use the session, and its descriptor (gnutls_transport_get_int) is not
+ * available any more. The caller calls free() on `own` after it has freed the session.
  */
 struct stream stream_ahead(struct stream s);
 
