@@ -9,8 +9,8 @@
 #include "cuda/types.h"
 
 /*
- * Which attributes of a batch its copy `i` has: of the n whose first copies are `first`, the a-th
- * or a later one.
+ * Index of the attributes that apply to copy `i` of a batch. `first` holds the first copy of each
+ * of the n attributes. The search starts at index `a`.
  */
 static inline size_t memcpy_attributes_of(const size_t *first, size_t n, size_t a, size_t i)
 {
@@ -19,13 +19,13 @@ static inline size_t memcpy_attributes_of(const size_t *first, size_t n, size_t 
 	return a;
 }
 
-/* The source is the caller's again when the call returns. */
+/* Whether the caller may reuse the source when the call returns. */
 static inline bool memcpy_is_taken(const CUmemcpyAttributes *attributes)
 {
 	return attributes->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
 }
 
-/* The same copy with a depth of one. c is not NULL. */
+/* The same copy as a 3D copy with depth 1. c is not NULL. */
 static inline CUDA_MEMCPY3D memcpy_3d_of(const CUDA_MEMCPY2D *c)
 {
 	return (CUDA_MEMCPY3D){
@@ -49,7 +49,7 @@ static inline CUDA_MEMCPY3D memcpy_3d_of(const CUDA_MEMCPY2D *c)
 	};
 }
 
-/* The same copy the other way. */
+/* The copy with source and destination exchanged. */
 static inline CUDA_MEMCPY3D memcpy_3d_turned(const CUDA_MEMCPY3D *c)
 {
 	return (CUDA_MEMCPY3D){

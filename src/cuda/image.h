@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much device memory a program image will take, as far as it can be read: PTX text, cubin
- * (ELF), or a fatbin of them. Pure, total on any bytes within the size that the image itself
- * claims.
+ * The device memory that a program image will take, as far as it can be read: PTX text, a cubin
+ * (ELF), or a fatbin that contains them. Pure. Accepts any bytes within the size that the image
+ * itself states.
  */
 #ifndef CUDA_IMAGE_H
 #define CUDA_IMAGE_H
@@ -12,20 +12,24 @@
 #include <stdint.h>
 
 struct image_size {
-	uint64_t code; /* with constants; as large as the image, at most */
-	uint64_t data; /* variables; both of a fatbin's largest alternative */
-	bool opaque;   /* some of it is compressed or of an unknown kind: more may come */
+	uint64_t code; /* code and constants; at most the size of the image */
+	/* Variables; of a fatbin, code and data are those of its largest alternative. */
+	uint64_t data;
+	/* Part of the image is compressed or of an unknown kind, so it may need more. */
+	bool opaque;
 };
 
-/* An image as cuModuleLoadData takes it: its size stands in it. */
+/* Measures an image as cuModuleLoadData takes it; the image states its own size. */
 void image_measure(const void *image, struct image_size *ret_size);
 
-/* PTX of n bytes (a terminator ends it before); the sum of its .global and .const variables. */
+/*
+ * Sum of the .global and .const variables of a PTX text of n bytes; a NUL may end the text earlier.
+ */
 uint64_t image_ptx_bytes(const char *text, size_t n);
 
 /*
- * How long it is, by what stands in it, with PTX's terminator; *ret_image is where it begins,
- * behind the wrapper that compilers put around a fatbin. 0: no kind of image.
+ * Size of an image as the image states it, with PTX's terminator. *ret_image is its beginning,
+ * after the wrapper that compilers put around a fatbin. 0: no known kind of image.
  */
 uint64_t image_bytes(const void *image, const void **ret_image);
 

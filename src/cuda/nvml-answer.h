@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves the libraries that are a libnvidia-ml.so.1 of ours: exports, checks of arguments, texts,
- * and the functions of nvml.def that a library does not have. Any thread; nothing blocks.
+ * Helpers for divvy's own libraries named libnvidia-ml.so.1: exports, checks of arguments, texts,
+ * and stubs for the functions of nvml.def that a library lacks. Any thread; nothing blocks.
  */
 #ifndef CUDA_NVML_ANSWER_H
 #define CUDA_NVML_ANSWER_H
@@ -25,7 +25,7 @@
 			return code; \
 	} while (0)
 
-/* The caller's nvml<name>_v<n>_t, which says its size and version itself. */
+/* Checks the caller's nvml<name>_v<n>_t, which states its own size and version. */
 #define NVML_CHECK_VERSION(pointer, name, n) \
 	do { \
 		NVML_CHECK(pointer, NVML_ERROR_INVALID_ARGUMENT); \
@@ -33,10 +33,13 @@
 			NVML_ERROR_ARGUMENT_VERSION_MISMATCH); \
 	} while (0)
 
-/* Each library with stubs defines it: true between nvmlInit and nvmlShutdown. */
+/* Each library with stubs defines this function: true between nvmlInit and nvmlShutdown. */
 bool nvml_is_begun(void);
 
-/* NVML_STUB_<column of nvml.def>(abi, params) defines what no other file of the library does. */
+/*
+ * NVML_STUB_<column of nvml.def>(abi, params) defines the functions that no other file of the
+ * library defines.
+ */
 #define NVML_STUB_DEVICE(abi, params)
 #define NVML_STUB_OWN(abi, params)
 #define NVML_STUB_FORM(abi, params)
@@ -46,18 +49,20 @@ bool nvml_is_begun(void);
 		return nvml_is_begun() ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED; \
 	}
 
-/* The text with its end, or NVML_ERROR_INSUFFICIENT_SIZE and nothing. ret_text may be NULL. */
+/*
+ * Copies the text with its NUL. NVML_ERROR_INSUFFICIENT_SIZE: copies nothing. ret_text may be NULL.
+ */
 nvmlReturn_t nvml_text_give(const char *text, char *ret_text, unsigned int room);
 
-/* "0000:1b:00.0": the domain may be left out, or have four digits or eight. */
+/* "0000:1b:00.0": the domain has four or eight digits, or is left out. */
 struct nvml_bus_id {
 	unsigned int domain, bus, slot;
 };
 nvmlReturn_t nvml_bus_id_parse(const char *text, struct nvml_bus_id *ret_id);
 
 /*
- * Answers nvmlDeviceGetProcessesUtilizationInfo by nvmlDeviceGetProcessUtilization, which knows
- * nothing of JPEG and optical flow. In nvml-forms.c.
+ * Answers nvmlDeviceGetProcessesUtilizationInfo from nvmlDeviceGetProcessUtilization, which has no
+ * values for JPEG and optical flow. In nvml-forms.c.
  */
 nvmlReturn_t nvml_utilization_info(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prototypes of every entry of nvml.def, and a function type for each: PFN_<abi_name> is what a
- * pointer to that entry points to (`PFN_nvmlInit_v2 *real`).
+ * Prototypes of all entries of nvml.def, and a function type PFN_<abi_name> for each
+ * (`PFN_nvmlInit_v2 *real`).
  */
 #ifndef CUDA_NVML_PROTO_H
 #define CUDA_NVML_PROTO_H

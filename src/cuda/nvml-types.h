@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The types of NVML (driver branches up to 580), described once: handles, result codes, enums,
- * structs and constants with their documented names, numbers and layouts. Names end in _t as the
- * documentation has them. A struct that only passes through us stays incomplete.
- * Structs whose first member is `version` carry their size and version in it: NVML_STRUCT_VERSION.
+ * The types of NVML (driver branches up to 580): handles, result codes, enums, structs and
+ * constants with their documented names, numbers and layouts. Names end in _t as in the
+ * documentation. A struct that divvy only passes through stays incomplete. A struct whose first
+ * member is `version` carries its size and version there: NVML_STRUCT_VERSION.
  */
 /* clang-format off */
 #ifndef CUDA_NVML_TYPES_H
 #define CUDA_NVML_TYPES_H
 
-/* What the caller must put into the member `version` of nvml<name>_v<n>_t. */
+/* The value that callers put into the member `version` of nvml<name>_v<n>_t. */
 #define NVML_STRUCT_VERSION(name, n) \
 	((unsigned int)(sizeof(nvml##name##_v##n##_t) | ((unsigned int)(n) << 24)))
 
@@ -604,7 +604,7 @@ typedef enum nvmlGpmMetricId_enum {
 #define NVML_PROCESS_MODE_COMPUTE 0
 #define NVML_PROCESS_MODE_GRAPHICS 1
 #define NVML_PROCESS_MODE_MPS 2
-/* usedGpuMemory where the driver cannot tell (also: no such instance id). */
+/* usedGpuMemory if the driver does not know; also stands for no instance id */
 #define NVML_VALUE_NOT_AVAILABLE_ULL (~0ull)
 
 /* ---- structs ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prototypes of every entry of cuda.def, and a function type for each: PFN_<abi_name> is what a
- * pointer to that entry points to (`PFN_cuMemAlloc_v2 *real`). Declarations only: who defines an
- * entry is checked against them by the compiler.
+ * Prototypes of all entries of cuda.def, and a function type PFN_<abi_name> for each
+ * (`PFN_cuMemAlloc_v2 *real`). There are only declarations; the compiler checks each definition of
+ * an entry against them.
  */
 #ifndef CUDA_PROTO_H
 #define CUDA_PROTO_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The types of the CUDA driver API (12.x and 13.x), described once: handles, result codes, enums,
- * structs and constants with their documented names, numbers and layouts. Nothing here needs a
- * CUDA toolkit, and nothing may be included beside a toolkit's cuda.h: the names are the same.
- * Where a toolkit is installed, tests/unit/test-cuda-headers compares every size, offset, number
- * and prototype with the real header.
- * A plain name is the form that the newest version of an entry point takes; older forms carry the
- * suffix that they have in the documentation (_v1, _v2).
+ * The types of the CUDA driver API (12.x and 13.x): handles, result codes, enums, structs and
+ * constants with their documented names, numbers and layouts. This file needs no CUDA toolkit, and
+ * must not be included beside a toolkit's cuda.h, because the names are the same. If a toolkit is
+ * installed, tests/unit/cuda/test-headers compares all sizes, offsets, numbers and prototypes with
+ * the real header.
+ *
+ * A plain name is the form that the newest version of an entry point takes. Older forms carry the
+ * suffix of the documentation (_v1, _v2).
  */
 /* clang-format off */
 #ifndef CUDA_TYPES_H
@@ -15,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version that this file describes, 1000 * major + 10 * minor; what is newer stands last. */
+/* The version that this file describes, 1000 * major + 10 * minor; newer types are at the end. */
 #define CUDA_VERSION 13000
 #define CUDA_CB
 #define CUDAAPI
@@ -58,7 +59,7 @@ typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
 typedef struct CUeglStreamConnection_st *CUeglStreamConnection;
 
-/* ---- results: names, numbers and our descriptions stand in result.def ---- */
+/* ---- results: result.def has names, numbers and divvy's descriptions ---- */
 typedef enum cudaError_enum {
 #define CU_RESULT(name, number, text) name = number,
 #include "cuda/result.def"

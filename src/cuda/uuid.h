@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a CUDA UUID, as NVML and CUDA_VISIBLE_DEVICES have it behind "GPU-" or "MIG-". */
+/*
+ * Text form of a CUDA UUID, as it follows "GPU-" or "MIG-" in NVML and CUDA_VISIBLE_DEVICES.
+ */
 #ifndef CUDA_UUID_H
 #define CUDA_UUID_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-#define CUDA_UUID_TEXT 37u /* with its end */
+#define CUDA_UUID_TEXT 37u /* with its NUL */
 
 static inline void cuda_uuid_format(const uint8_t u[static 16], char ret[static CUDA_UUID_TEXT])
 {
