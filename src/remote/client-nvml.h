@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside libdivvy-remote-nvml.so. Any thread. */
+/*
+ * Internal header of libdivvy-remote-nvml.so. Any thread.
+ */
 #ifndef REMOTE_CLIENT_NVML_H
 #define REMOTE_CLIENT_NVML_H
 
@@ -7,8 +9,8 @@
 #include "remote/nvml.h"
 
 /*
- * Gets the program's own processes, from the first entry on. nvml_entries_fit() says what count
- * is; remote_nvml_entry_size() is the size of an entry.
+ * Gets the list of the program's own processes, from its first entry on. nvml_entries_fit()
+ * explains `count`; remote_nvml_entry_size() is the size of an entry.
  */
 nvmlReturn_t nvml_ask_list(
 	nvmlDevice_t device, struct remote_nvml_ask *with, void *entries, unsigned int *count);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of the requests whose stubs are written by hand. */
+/*
+ * Fields of requests with hand-written stubs.
+ */
 #ifndef REMOTE_LAUNCH_H
 #define REMOTE_LAUNCH_H
 
@@ -8,36 +10,38 @@
 
 #include "cuda/types.h"
 
-/* What CUDA allows: 4 KiB of parameters, on new devices 32 KiB. */
+/* Limit of CUDA: 4 KiB of parameters, on newer devices 32 KiB. */
 #define REMOTE_PARAMS_MAX 32764u
 #define REMOTE_PARAMS 1024u
 #define REMOTE_ATTRS_MAX 32u
 #define REMOTE_OPTIONS_MAX 64u
 #define REMOTE_TEXT_MAX 4096u
 
-/* Answer of REMOTE_LAYOUT. */
+/* Answer to REMOTE_LAYOUT. */
 struct remote_layout {
 	uint32_t n;
-	uint32_t bytes; /* of the whole */
+	uint32_t bytes; /* of all parameters */
 	struct {
 		uint16_t offset, size;
 	} param[REMOTE_PARAMS];
 };
 
-/* A launch or a kernel node; n_attrs CUlaunchAttribute and `bytes` of parameters follow. */
+/*
+ * A launch or a kernel node, followed by n_attrs CUlaunchAttribute and `bytes` bytes of parameters.
+ */
 struct remote_launch {
-	uint64_t function, stream; /* handles; of a node: its context instead of a stream */
+	uint64_t function, stream; /* handles; for a node `stream` is its context */
 	uint32_t grid[3], block[3];
 	uint32_t shared, n_attrs;
 	uint64_t bytes;
 };
 
-/* Where a node goes, or which it is; n handles of nodes follow. */
+/* The place of a node, followed by n handles of nodes. */
 struct remote_node {
-	uint64_t of;   /* a graph or an executable one; 0: neither */
-	uint64_t node; /* 0: a new one */
+	uint64_t of;   /* a graph or an executable graph; 0: neither */
+	uint64_t node; /* 0: a new node */
 	uint64_t n;
-	const void *dependencies; /* of no meaning on the wire */
+	const void *dependencies; /* meaningless on the wire */
 };
 
 static inline size_t pool_attribute_bytes(CUmemPool_attribute attribute)

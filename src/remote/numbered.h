@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams that have numbers (0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD): another one in each
- * context, and the last in each thread besides. Both ends tell them apart.
+ * Streams that are named by numbers: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD. Each context has
+ * its own, and the last one is also different in each thread. Both ends of a session distinguish
+ * them.
  */
 #ifndef REMOTE_NUMBERED_H
 #define REMOTE_NUMBERED_H
@@ -17,7 +18,7 @@ static inline bool stream_has_number(CUstream handle)
 	return (uintptr_t)handle <= (uintptr_t)CU_STREAM_PER_THREAD;
 }
 
-/* Of the calling thread. Never again, not even after its end. */
+/* A number for the calling thread, 0 for streams of no thread. Never reused. */
 static inline uint64_t stream_thread(CUstream handle)
 {
 	static _Atomic uint64_t threads;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NVML of the program asks NVML of the device's machine: one note each way. A session begun
- * with REMOTE_HELLO_NVML carries nothing else, and needs no context of the driver's.
+ * Questions of the program's NVML to the NVML of the device's machine, one note each way. A session
+ * that begins with REMOTE_HELLO_NVML carries nothing else, and needs no CUDA context.
  */
 #ifndef REMOTE_NVML_H
 #define REMOTE_NVML_H
@@ -14,16 +14,20 @@
 
 enum remote_question {
 	REMOTE_NVML_SYSTEM, /* struct remote_nvml_system */
-	REMOTE_NVML_DEVICE, /* struct remote_nvml_device: what never changes */
-	REMOTE_NVML_USE,    /* struct remote_nvml_use: what does */
-	REMOTE_NVML_LIST,   /* struct remote_nvml_ask; struct remote_nvml_list: a page of it */
+	REMOTE_NVML_DEVICE, /* struct remote_nvml_device: constant facts */
+	REMOTE_NVML_USE,    /* struct remote_nvml_use: changing values */
+	/* Struct remote_nvml_ask, answered by struct remote_nvml_list, one page of it. */
+	REMOTE_NVML_LIST,
 };
 
-/* In REMOTE_ASK, machine is the question and lane the device; in REMOTE_TELL, lane the result. */
+/*
+ * In REMOTE_ASK, `machine` is the question and `lane` the device; in REMOTE_TELL, `lane` is the
+ * result.
+ */
 
 struct remote_nvml_system {
 	uint32_t devices;
-	int32_t cuda; /* version, as CUDA counts them */
+	int32_t cuda; /* version of CUDA in CUDA's form */
 	char driver[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE];
 	char nvml[NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE];
 };
@@ -41,27 +45,27 @@ struct remote_nvml_use {
 	nvmlUtilization_t utilisation;
 };
 
-/* Lists of the program's own processes, with the pids that they have over there. */
+/* Lists of the program's own processes, with their pids on the program's machine. */
 enum remote_nvml_kind {
-	REMOTE_NVML_COMPUTE, /* of nvmlProcessInfo_t */
+	REMOTE_NVML_COMPUTE, /* nvmlProcessInfo_t */
 	REMOTE_NVML_GRAPHICS,
 	REMOTE_NVML_MPS,
-	REMOTE_NVML_USED, /* of nvmlProcessUtilizationSample_t */
+	REMOTE_NVML_USED, /* nvmlProcessUtilizationSample_t */
 };
 
-/* As many as a tenant has processes: PAGE_PROCESSES of wire/page.h. */
+/* The most processes of a tenant: PAGE_PROCESSES of wire/page.h. */
 #define REMOTE_NVML_ENTRIES 1024u
 
 /* In the text of REMOTE_ASK. */
 struct remote_nvml_ask {
 	uint32_t kind; /* enum remote_nvml_kind */
-	uint32_t from; /* 0: a new list; else one goes on with that entry of the last one */
+	uint32_t from; /* 0: makes a new list; otherwise continues the last list at that entry */
 	uint64_t since;
 };
 
 struct remote_nvml_list {
-	uint32_t n;    /* entries in all */
-	uint32_t here; /* of those, on this page */
+	uint32_t n;    /* entries in total */
+	uint32_t here; /* entries on this page */
 	_Alignas(8) char entries[REMOTE_VISIBLE - 8];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Address ranges that do not overlap, each with what its owner notes about it. Sorted; finding
- * costs the logarithm. Any thread.
+ * Sorted address ranges that do not overlap, each with a note of its owner. A search takes
+ * logarithmic time. Any thread.
  */
 #ifndef REMOTE_RANGES_H
 #define REMOTE_RANGES_H
@@ -22,15 +22,15 @@ struct ranges {
 	size_t n, room;
 };
 
-/* Notes about device memory, of both ends. */
+/* Notes about device memory, at both ends of a session. */
 enum range_note {
 	RANGE_PLAIN,
 	RANGE_OF_GRAPH,  /* each launch allocates it again */
-	RANGE_RESERVED,  /* addresses alone, of no context: memory is mapped there, and unmapped */
-	RANGE_OF_MODULE, /* goes with it */
+	RANGE_RESERVED,  /* addresses of no context, where memory is mapped and unmapped */
+	RANGE_OF_MODULE, /* ends with its module */
 };
 
-/* Bytes, where what is no number is too many. */
+/* A product in bytes; UINT64_MAX on overflow. */
 static inline uint64_t reach_times(uint64_t a, uint64_t b)
 {
 	uint64_t n;
@@ -38,7 +38,7 @@ static inline uint64_t reach_times(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &n) ? UINT64_MAX : n;
 }
 
-/* From the first byte to the last one of `n` rows of `width`, which begin `pitch` apart. */
+/* Bytes from the first to the last of `n` rows of `width`, with distance `pitch`. */
 static inline uint64_t reach_rows(uint64_t pitch, uint64_t width, uint64_t n)
 {
 	uint64_t all;
@@ -48,33 +48,36 @@ static inline uint64_t reach_rows(uint64_t pitch, uint64_t width, uint64_t n)
 	return __builtin_add_overflow(reach_times(pitch, n - 1), width, &all) ? UINT64_MAX : all;
 }
 
-/* Where a copy begins in device memory; what is 0 of the last two is as the copy needs it. */
+/* The end of a copy in device memory. pitch or rows 0: as the copy requires. */
 struct copy_place {
 	uint64_t address;
 	uint64_t x, y, z;
-	uint64_t pitch, rows; /* bytes from row to row, rows from slice to slice */
+	uint64_t pitch, rows; /* bytes from row to row; rows from slice to slice */
 };
 
 #define RANGES_INIT ((struct ranges){.lock = PTHREAD_MUTEX_INITIALIZER})
-/* More than any program has; what a peer makes us remember has an end. */
+/* Bounds the memory that a peer can make this process use; no program has that many. */
 #define RANGES_MAX (1u << 20)
 
-/* What it overlaps is forgotten: its owner has given it away. 0 or -ENOMEM. */
+/*
+ * Adds a range, and removes those that it overlaps, because their owner has given them away. 0 or
+ * -ENOMEM.
+ */
 int ranges_add(struct ranges *r, uint64_t base, uint64_t size, uint64_t note);
-/* The range that holds the address. */
+/* Finds the range that contains the address. */
 bool ranges_find(struct ranges *r, uint64_t address, struct range *ret_range);
-/* The range that begins there is forgotten. */
+/* Removes the range that begins at `base`. */
 bool ranges_remove(struct ranges *r, uint64_t base, struct range *ret_range);
-/* The same, but for a range with that note. */
+/* The same, except for a range with that note. */
 bool ranges_remove_but(struct ranges *r, uint64_t base, uint64_t note, struct range *ret_range);
-/* Another note about the range that begins there; false: none does. */
+/* Changes the note of the range that begins at `base`; false: there is none. */
 bool ranges_note(struct ranges *r, uint64_t base, uint64_t note);
-/* All of it lies in ranges, of which one goes on where another one ends. No bytes always do. */
+/* Whether adjacent ranges cover all these bytes. True for no bytes. */
 bool ranges_cover(struct ranges *r, uint64_t base, uint64_t size);
-/* The same of a copy, from the place's address to its last byte. */
+/* The same for a copy, from the place's address to its last byte. */
 bool ranges_cover_copy(struct ranges *r, const struct copy_place *p, uint64_t width,
 	uint64_t height, uint64_t depth);
-/* Forgotten is what `stays` says no to, which may not use the ranges. */
+/* Removes the ranges for which `stays` returns false. `stays` must not use the ranges. */
 void ranges_sift(struct ranges *r, bool (*stays)(const struct range *, void *), void *argument);
 bool ranges_overlap(struct ranges *r, uint64_t base, uint64_t size);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One ring of a session: frames from one producer to one consumer, each contiguous in memory. No
- * allocation, no lock. Links libc only. The other side is not trusted: positions and sizes that it
- * writes are clamped or end the session.
+ * One ring of a session: frames from one producer to one consumer, each contiguous in memory. The
+ * functions allocate nothing, take no lock, and need libc only. The other side is not trusted: its
+ * positions and sizes are clamped or end the session.
  */
 #ifndef REMOTE_RING_H
 #define REMOTE_RING_H
@@ -19,48 +19,52 @@ struct ring {
 	struct remote_ring *shared;
 	uint8_t *bytes;
 	struct remote_bell *data, *room;
-	uint64_t at;   /* our own position, which the other side only reads */
-	uint64_t seen; /* the other's, as last read */
-	bool rewinds;  /* an empty ring begins anew: the same few pages serve small traffic */
+	uint64_t at;   /* this side's position, which the other side only reads */
+	uint64_t seen; /* the other side's position as last read */
+	bool rewinds; /* an empty ring restarts at its beginning, so light traffic uses few pages */
 };
 
-/*
- * Blocking calls ask it every now and then (100 ms) whether to go on waiting: false ends the wait.
- */
+/* A blocking call asks goes_on() every 100 ms whether to wait on; false ends the wait. */
 struct ring_watch {
 	bool (*goes_on)(void *data);
 	void *data;
 };
 
-/* The ring of that lane. Both sides may attach at any time: positions stand in shared memory. */
+/*
+ * Attaches to the ring of a lane. Either side may do so at any time, because positions are in
+ * shared memory.
+ */
 void ring_attach_producer(
 	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
 void ring_attach_consumer(
 	struct ring *r, struct remote_session *s, unsigned lane, enum ring_way way);
 
-/* `bytes` in a row (at most REMOTE_FRAME_MAX, rounded up to 16); NULL when the wait was ended. */
+/*
+ * Reserves `bytes` contiguous bytes (at most REMOTE_FRAME_MAX, rounded up to 16). NULL: the wait
+ * was ended.
+ */
 void *ring_reserve(struct ring *r, size_t bytes, const struct ring_watch *watch);
-/* Gives what was reserved, or its beginning, to the consumer; a multiple of 16. */
+/* Passes the reserved bytes, or a part from their beginning, to the consumer; a multiple of 16. */
 void ring_publish(struct ring *r, size_t bytes);
 
 /*
- * The next frame, with a copy of its head; waits for it unless watch is NULL. 1; 0 when there is
- * none or the wait was ended; -EBADMSG when the other side has written nonsense. The frame stays
- * in place until it is consumed, and may be changed meanwhile by a hostile peer.
+ * Returns the next frame with a copy of its head, and waits for it unless watch is NULL. 1; 0: no
+ * frame, or the wait was ended; -EBADMSG: invalid data of the other side. The frame stays in place
+ * until it is consumed, and a hostile peer may change it meanwhile.
  */
 int ring_next(struct ring *r, const struct ring_watch *watch, struct remote_frame *ret_head,
 	const void **ret_frame);
 void ring_consume(struct ring *r, size_t bytes);
 
-/* ---- bells ---- */
+/* ---- doorbells ---- */
 void bell_ring(struct remote_bell *bell);
-/* Before looking once more whether there is a reason to sleep: */
+/* Call before the last check of the condition, and then one of the next two functions. */
 uint32_t bell_listen(struct remote_bell *bell);
-/* after bell_listen, always one of these two: */
+/* bell_sleep() sleeps until a ring after bell_listen(); bell_leave() does not sleep. */
 void bell_sleep(struct remote_bell *bell, uint32_t heard, unsigned timeout_ms);
 void bell_leave(struct remote_bell *bell);
 
-/* How long to look without sleeping: nothing on one core. */
+/* Number of checks before a sleep; 0 on one core. */
 unsigned ring_spins(void);
 
 #endif

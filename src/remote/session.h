@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two ends of a session share: one memfd with a pair of rings for each lane, and one
- * SEQPACKET socket that says which lanes are open and whose end says that the other side is gone.
+ * The memory and the messages that the two ends of a session share. One memfd holds a pair of rings
+ * for each lane. One SEQPACKET socket carries notes about open lanes, and its end means that the
+ * other side is lost.
  *
  *   page 0          struct remote_session
  *   HEAD            REMOTE_LANES pairs of rings, REMOTE_RING bytes each: up, down, up, down, ...
  *
- * up: from the program to the worker. Lane 0 is the reverse lane: there the worker asks and the
- * program answers. Each other lane belongs to one thread of the program.
- * Over a network a link (link/link.h) on each side holds one end of a session and copies ring to
- * ring: neither the program nor the worker knows. Without a link the program's page-locked memory
- * is shared as well: each piece of it, a window, is a memfd of its own that goes with a note.
- * Both ends are of the same architecture: numbers and structures of the driver API are as they are
- * in memory, which the HELLO checks. What the other side writes is copied before it is looked at.
+ * Up is the direction from the program to the worker. Lane 0 is the reverse lane, where the worker
+ * asks and the program answers. Each other lane belongs to one thread of the program. Over a
+ * network, a link (link/link.h) on each side holds one end of a session and copies ring to ring,
+ * unnoticed by program and worker. Without a link, the program's page-locked memory is shared too:
+ * each piece, a window, is a memfd of its own that a note carries.
+ *
+ * Both ends have the same architecture, which the HELLO checks, so numbers and structures of the
+ * driver API travel as they are in memory. Each side copies the other side's data before it
+ * examines them.
  */
 #ifndef REMOTE_SESSION_H
 #define REMOTE_SESSION_H
@@ -22,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where a program finds its server when $DIVVY_REMOTE does not say: in a pod. */
+/* Socket of the server in a pod, used if $DIVVY_REMOTE is not set. */
 #define REMOTE_SOCKET "/run/divvy/remote.sock"
 
 #define REMOTE_MAGIC 0x65746f6d65726464ull
@@ -31,39 +34,40 @@
 #define REMOTE_RING (4u << 20)
 #define REMOTE_HEAD (256u << 10)
 #define REMOTE_BYTES (REMOTE_HEAD + 2ull * REMOTE_LANES * REMOTE_RING)
-/* A frame is at most this long. */
+/* Largest frame. */
 #define REMOTE_FRAME_MAX ((1u << 20) + 4096u)
 /*
- * Longer data goes in pieces: while one is copied by the worker the next is under way, and the one
- * after it is being written; each is still in the cache when the next one looks at it.
+ * Longer data is split into pieces: the worker copies one piece while the next one is in transit
+ * and the program writes the one after it. Each piece is still in the cache at its next reader.
  */
 #define REMOTE_PIECE (256u << 10)
-/* So much of a copy of pageable memory is one step of its stream; what is larger is several. */
+/* The largest part of a copy of pageable memory that is one step of its stream. */
 #define REMOTE_WHOLE (16u << 20)
 /*
- * What came along waits in memory of the worker's until it is on the device. It is counted in
- * units, and of REMOTE_STAGES the program knows, without asking, that there is room. What is more
- * goes beyond them, is not posted, and answered when so much is free again or its own stream has
- * come to it: a thread waits for no other one's stream.
+ * Data that comes with a copy waits in the worker's memory until it is on the device. The memory is
+ * counted in units of REMOTE_STAGE. The program knows, without asking, that REMOTE_STAGES units
+ * exist. A copy that exceeds them is not posted: it is answered when enough units are free again,
+ * or when its own stream has reached it. So a thread waits for no stream but its own.
  */
 #define REMOTE_STAGE (64u << 10)
 #define REMOTE_STAGES 1024u
 /*
- * A driver's queue is finite: who posts more than it takes waits in it. Of so many calls of a lane
- * that are not settled nobody waits there; beyond, the thread asks, until there are only so many
- * left. What a stream does is settled when it is over, and all else at once.
+ * A driver's queue is finite, and a thread that posts more would wait in the driver. With fewer
+ * than REMOTE_UNSETTLED unsettled calls of its lane no thread waits there. Beyond that, the thread
+ * asks until REMOTE_SETTLE_TO calls are left. A call on a stream is settled when the stream has
+ * completed it, another call at once.
  */
 #define REMOTE_UNSETTLED 896u
 #define REMOTE_SETTLE_TO 448u
-/* Windows of a session, named by 1 .. REMOTE_WINDOWS - 1. */
+/* Windows of a session; their names are 1 .. REMOTE_WINDOWS - 1. */
 #define REMOTE_WINDOWS 4096u
 
-/* Somebody sleeps on seq while sleepers is not 0. */
+/* A doorbell: threads sleep on `seq` while `sleepers` is not 0. */
 struct remote_bell {
 	_Atomic uint32_t seq, sleepers;
 };
 
-/* Positions count bytes since the beginning; each is written by one side. */
+/* Positions count bytes from the beginning. One side writes each position. */
 struct remote_ring {
 	alignas(64) _Atomic uint64_t tail; /* the producer's */
 	alignas(64) _Atomic uint64_t head; /* the consumer's */
@@ -74,7 +78,7 @@ struct remote_lane {
 	struct remote_ring up, down;
 };
 
-/* Which side of the session is a link, with one bell for all that it waits for. */
+/* The link role. A link waits for all rings by one doorbell. */
 enum remote_hub { REMOTE_HUB_NONE, REMOTE_HUB_SERVER, REMOTE_HUB_CLIENT };
 
 struct remote_session {
@@ -90,7 +94,7 @@ _Static_assert(sizeof(struct remote_session) <= REMOTE_HEAD, "abi");
 
 /* ---- on the socket ---- */
 
-/* More than the UUIDs of all devices that a tenant can have. */
+/* More than the UUIDs of all devices of a tenant need. */
 #define REMOTE_VISIBLE 1024u
 
 enum remote_note_type {
@@ -98,32 +102,39 @@ enum remote_note_type {
 	REMOTE_WELCOME,
 	REMOTE_REFUSED,
 	REMOTE_OPEN,
-	REMOTE_WINDOW,     /* with a memfd of the program's page-locked memory; answered in kind */
-	REMOTE_HELLO_NVML, /* a session of REMOTE_ASK and REMOTE_TELL alone: remote/nvml.h */
+	REMOTE_WINDOW,     /* with a memfd of page-locked memory; answered by the same type */
+	REMOTE_HELLO_NVML, /* a session with only REMOTE_ASK and REMOTE_TELL: remote/nvml.h */
 	REMOTE_ASK,
 	REMOTE_TELL,
-	REMOTE_BEAT, /* of links, until the WELCOME: it is on its way */
-	REMOTE_SAY,  /* the worker's, at any time: for whoever reads the program's stderr */
+	REMOTE_BEAT, /* between links, until the WELCOME: it is still to come */
+	REMOTE_SAY,  /* from the worker at any time: a diagnostic message */
 };
 
-/* One packet; WELCOME brings the memfd. */
+/* One packet. WELCOME carries the memfd. */
 struct remote_note {
 	uint32_t type; /* enum remote_note_type */
 	uint32_t abi;
-	uint32_t lane;             /* OPEN: a thread begins to use it; REFUSED: the CUresult;
-				    * WINDOW: its name, in the answer 0 when it was not taken;
-				    * HELLO, WELCOME: what links say to each other; SAY: 1 when
-				    * the worker has ended with it */
-	uint16_t machine;          /* HELLO: REMOTE_MACHINE */
-	uint16_t hub;              /* HELLO: enum remote_hub of the session that is to be made;
-				    * REFUSED, SAY: of the one that there is, or was to be */
-	uint64_t bytes;            /* WINDOW: of the memory; HELLO: the program's pid, in its own
-				    * namespace; 0: it does not say */
-	char program[32];          /* HELLO: its name, for people; need not end */
-	char text[REMOTE_VISIBLE]; /* HELLO: CUDA_VISIBLE_DEVICES, '!' unset; REFUSED: why; SAY */
+	/*
+	 * OPEN: a thread begins to use this lane. REFUSED: the CUresult. WINDOW: its name; in the
+	 * answer 0 if it was not taken. HELLO, WELCOME: for links. SAY: 1 when the worker ends
+	 * after it.
+	 */
+	uint32_t lane;
+	uint16_t machine; /* HELLO: REMOTE_MACHINE */
+	/*
+	 * HELLO: enum remote_hub of the new session. REFUSED, SAY: enum remote_hub of the session.
+	 */
+	uint16_t hub;
+	/*
+	 * WINDOW: size of the memory. HELLO: the program's pid in its own namespace; 0: not given.
+	 */
+	uint64_t bytes;
+	char program[32]; /* HELLO: the program's name for people; may lack a NUL */
+	/* HELLO: CUDA_VISIBLE_DEVICES, '!' if unset; REFUSED, SAY: the message. */
+	char text[REMOTE_VISIBLE];
 };
 
-/* Differs where the driver's structures do. */
+/* Different where the driver's structures have a different layout. */
 #if defined(__x86_64__)
 #define REMOTE_MACHINE 62u
 #elif defined(__aarch64__)
@@ -134,7 +145,7 @@ struct remote_note {
 
 /* ---- in the rings ---- */
 
-/* Every frame begins so; size is a multiple of 16 and counts the head. */
+/* Head of each frame; size is a multiple of 16 and includes the head. */
 struct remote_frame {
 	uint32_t size;
 	union {
@@ -142,73 +153,80 @@ struct remote_frame {
 			uint16_t op;
 			uint16_t flags; /* enum remote_flag */
 		};
-		/* down: units of REMOTE_STAGE so far, of 31 bits (the 32nd would be a PAD's) */
+		/* down: units of REMOTE_STAGE released so far, 31 bits (the 32nd marks a PAD) */
 		uint32_t released;
 	};
 	union {
-		uint64_t after; /* up: how many POSTs of all lanes come before this */
+		uint64_t after; /* up: number of POSTs of all lanes that come before this frame */
 		struct {        /* down: the answer */
 			int32_t result;
-			uint32_t asked; /* reverse frames to be done with before this is believed */
+			uint32_t asked; /* reverse frames to handle before this answer is valid */
 		};
 	};
 };
 _Static_assert(sizeof(struct remote_frame) == 16, "abi");
 
 enum remote_flag {
-	REMOTE_ANSWER = 1, /* up: a frame is to come back */
-	REMOTE_POSTED = 2, /* up: is one of those that `after` counts */
-	REMOTE_SYNC = 4,   /* up: say what went wrong before */
+	REMOTE_ANSWER = 1, /* up: a frame must come back */
+	REMOTE_POSTED = 2, /* up: counts as one of the POSTs in `after` */
+	REMOTE_SYNC = 4,   /* up: report earlier errors */
 };
 
-/* Frames that are no function of cuda.def. Reverse ones are read on lane 0. */
+/* Frames that are no function of cuda.def. Reverse frames use lane 0. */
 enum remote_op {
-	REMOTE_PAD = 0xff00, /* nothing up to the end of the ring */
-	REMOTE_CLOSE,        /* the thread has ended; the lane may be used by another one */
+	REMOTE_PAD = 0xff00, /* no data up to the end of the ring */
+	REMOTE_CLOSE,        /* the thread has ended; another one may use the lane */
 	REMOTE_COPY_IN,      /* struct remote_copy, data: host to device */
-	REMOTE_COPY_PART,    /* struct remote_part, data: for the next COPY_IN that is_whole */
-	REMOTE_COPY_FETCH,   /* struct remote_copy: the same, the data is PULLed by the stream */
-	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, in the answer */
-	REMOTE_COPY_REST,    /* u64 bytes: the next ones of a COPY_OUT that is_whole */
-	REMOTE_COPY_PUSH,    /* struct remote_copy: the same, PUSHed by the stream */
+	REMOTE_COPY_PART,    /* struct remote_part, data: for the next COPY_IN with is_whole */
+	REMOTE_COPY_FETCH,   /* struct remote_copy: like COPY_IN; the stream PULLs the data */
+	REMOTE_COPY_OUT,     /* struct remote_copy: device to host, data in the answer */
+	REMOTE_COPY_REST,    /* u64 bytes: further data of a COPY_OUT with is_whole */
+	REMOTE_COPY_PUSH,    /* struct remote_copy: like COPY_OUT; the stream PUSHes the data */
 	REMOTE_WINDOW_OPEN,  /* u64 window, u64 bytes: the driver locks it */
-	REMOTE_WINDOW_CLOSE, /* u64 window, u64 is_context_gone: what uses it is over afterwards;
-			      * with its context gone it may stay: NOT_READY */
-	REMOTE_WINDOW_IN,    /* struct remote_copy, struct remote_window: window to device */
-	REMOTE_WINDOW_OUT,   /* the same, device to window */
-	REMOTE_COPY_DEVICE,  /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */
-	REMOTE_BLOB,         /* bytes that the next frames of this lane speak of */
-	REMOTE_BLOB_KNOWN,   /* SHA-256: the same, if the server has them */
-	REMOTE_BLOB_NAMED,   /* SHA-256 of the bytes so far: the server may keep them */
-	REMOTE_LAYOUT,       /* u64 function: its parameters' offsets and sizes */
-	REMOTE_HOST_CALL,    /* struct remote_host_call: a function of the program */
-	REMOTE_SETTLED,      /* u64 calls of the lane that may be left; answered with u64 settled */
-	REMOTE_SETTLE,       /* answered when nothing is under way in any context */
+	/*
+	 * u64 window, u64 is_context_gone: its work completes before the answer. After the end of
+	 * its context the window may stay: NOT_READY.
+	 */
+	REMOTE_WINDOW_CLOSE,
+	REMOTE_WINDOW_IN,   /* struct remote_copy, struct remote_window: window to device */
+	REMOTE_WINDOW_OUT,  /* the same, device to window */
+	REMOTE_COPY_DEVICE, /* CUDA_MEMCPY3D, u64 stream, u32 is_async: device to device */
+	REMOTE_BLOB,        /* bytes of an image, for the next frames of this lane */
+	REMOTE_BLOB_KNOWN,  /* SHA-256: the server uses its copy of the image, if it has one */
+	REMOTE_BLOB_NAMED,  /* SHA-256 of the bytes so far: the server may keep them */
+	REMOTE_LAYOUT,      /* u64 function: asks for offsets and sizes of its parameters */
+	REMOTE_HOST_CALL,   /* struct remote_host_call: a function of the program */
+	/* u64 calls of the lane that may stay unsettled; answered with u64 settled. */
+	REMOTE_SETTLED,
+	REMOTE_SETTLE, /* answered when no context has work in flight */
 	/* reverse */
 	REMOTE_PULL, /* struct remote_reverse; answered with the bytes */
-	REMOTE_PUSH, /* struct remote_reverse, bytes; not answered */
-	REMOTE_CALL, /* struct remote_reverse; answered when it has returned */
-	REMOTE_DONE, /* struct remote_done; not answered */
+	REMOTE_PUSH, /* struct remote_reverse, bytes; no answer */
+	REMOTE_CALL, /* struct remote_reverse; answered when the function has returned */
+	REMOTE_DONE, /* struct remote_done; no answer */
 };
 
-/* One end of a copy on the device; the other end is `bytes` packed bytes. */
+/* The device end of a copy; the other end is `bytes` packed bytes. */
 struct remote_copy {
 	uint64_t stream;  /* a handle */
-	uint64_t work;    /* FETCH, PUSH: the client's name of its end */
-	uint64_t address; /* array 0: a device address and its pitches */
-	uint64_t array;   /* else a handle, and where in it */
+	uint64_t work;    /* FETCH, PUSH: the client's name for its end */
+	uint64_t address; /* array 0: a device address with its pitches */
+	uint64_t array;   /* otherwise a handle, with x, y, z in it */
 	uint64_t x, y, z;
 	uint64_t pitch, slice;
-	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth 1 */
-	uint32_t is_async;             /* 0: the driver's call without a stream */
+	uint64_t width, height, depth; /* bytes, rows, slices; linear: height and depth are 1 */
+	uint32_t is_async;             /* 0: the driver's function without a stream */
 	uint32_t is_free;              /* the client forgets `work` when it is done */
-	uint32_t is_whole;             /* IN: all but the last data came in PARTs; OUT: read at
-					* once, the REST is asked for */
-	uint32_t is_beyond;            /* IN: is not counted; not POSTED */
+	/*
+	 * IN: all data except the last came in PARTs. OUT: read at once; RESTs ask for further
+	 * data.
+	 */
+	uint32_t is_whole;
+	uint32_t is_beyond; /* IN: its memory is not counted, and it is not POSTED */
 };
 
 struct remote_part {
-	uint64_t of, bytes; /* all that there will be, and here */
+	uint64_t of, bytes; /* of: bytes of the whole copy; bytes: bytes in this part */
 	uint64_t is_beyond;
 };
 
@@ -217,7 +235,7 @@ static inline bool remote_copy_is_linear(const struct remote_copy *c)
 	return !c->array && !c->y && !c->z && c->height == 1 && c->depth == 1;
 }
 
-/* The room that data of a COPY_IN takes until it is on the device. */
+/* Memory that the data of a COPY_IN takes until it is on the device. */
 static inline uint64_t remote_stage_room(uint64_t bytes)
 {
 	uint64_t room = REMOTE_STAGE;
@@ -227,7 +245,7 @@ static inline uint64_t remote_stage_room(uint64_t bytes)
 	return room;
 }
 
-/* The same in units: 0 for a short line, which the driver itself takes at the call. */
+/* The same in units; 0 for a short linear copy, which the driver itself takes at the call. */
 static inline uint32_t remote_copy_units(const struct remote_copy *c)
 {
 	const uint64_t bytes = c->width * c->height * c->depth;
@@ -237,32 +255,32 @@ static inline uint32_t remote_copy_units(const struct remote_copy *c)
 		: (uint32_t)(remote_stage_room(bytes) / REMOTE_STAGE);
 }
 
-/* The other end of a copy where that is in a window. */
+/* The other end of a copy, if it is in a window. */
 struct remote_window {
 	uint64_t window, offset;
-	uint64_t pitch, slice; /* bytes from row to row, from slice to slice */
+	uint64_t pitch, slice; /* bytes from row to row, and from slice to slice */
 };
 
 struct remote_host_call {
 	uint64_t stream, work;
-	uint32_t is_callback; /* cuStreamAddCallback: it is told a status */
+	uint32_t is_callback; /* cuStreamAddCallback: gets a status */
 	uint32_t is_free;     /* the client forgets `work` when it has run */
 };
 
-/* What was not ready when it was queried is, or nobody looks any more whether it is. */
+/* A queried event or stream has completed, or is no longer watched. */
 struct remote_done {
 	uint64_t handle;
-	uint64_t stamp; /* of the query */
+	uint64_t stamp; /* number of the query */
 	uint64_t is_over;
 };
 
 struct remote_reverse {
 	uint64_t work;
-	uint64_t token;         /* of the answer */
+	uint64_t token;         /* number of the answer */
 	uint64_t offset, bytes; /* of the packed bytes */
-	uint32_t is_last;       /* nothing of this work follows */
+	uint32_t is_last;       /* the last frame of this work */
 	uint32_t is_free;       /* the client forgets `work` */
-	int32_t status;         /* CALL of a stream callback: what it is told */
+	int32_t status;         /* CALL of a stream callback: its status */
 	uint32_t reserved;
 };
 

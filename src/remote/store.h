@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Images that the workers of one server have received, by their SHA-256: so that a library goes
- * over the network once for all processes of a program. One memfd that the server makes and its
- * workers inherit; it only grows, and is gone with the last of them.
+ * Images that the workers of one server have received, named by their SHA-256. So a library crosses
+ * the network once for all processes of a program. The server makes one memfd that its workers
+ * inherit. It only grows, and ends with the last of them.
  */
 #ifndef REMOTE_STORE_H
 #define REMOTE_STORE_H
@@ -13,22 +13,25 @@
 
 #include "remote/sha256.h"
 
-/* The environment variable in which a worker finds the descriptor. */
+/* Environment variable with the descriptor, for workers. */
 #define STORE_ENV "DIVVY_REMOTE_STORE"
 #define STORE_BYTES (1ull << 30)
-/* Of smaller images the round trip costs more than it saves. */
+/* For smaller images a round trip costs more than it saves. */
 #define STORE_LEAST (64u << 10)
 
-/* An empty one: its descriptor, the caller's, or -errno. */
+/* Makes an empty store. Returns its descriptor, which the caller owns, or -errno. */
 int store_new(void);
 
-/* Uses this one from now on, once in a process; the descriptor stays the caller's. 0 or -errno. */
+/* Uses this store from now on, once in a process. The caller keeps fd. 0 or -errno. */
 int store_open(int fd);
 
-/* The image of that name, in memory that stays; NULL when it is not there, or there is no store. */
+/* Finds the image of that name; the memory is never freed. NULL: not there, or no store. */
 const uint8_t *store_find(const uint8_t hash[SHA256_BYTES], size_t *ret_bytes);
 
-/* Keeps it where there is room; the caller has made sure that the name is its. Any thread. */
+/*
+ * Keeps an image if there is room. The caller has verified that the hash is the image's. Any
+ * thread.
+ */
 void store_add(const uint8_t hash[SHA256_BYTES], const void *p, size_t n);
 
 #endif

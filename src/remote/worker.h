@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside divvy-remote-worker: one process for one program, which does with the real driver what
- * the program asks for. It is an ordinary tenant: the interception library stands between it and
- * the driver. One thread a lane, one for the answers of the reverse lane, one (main) that watches
- * the socket: when the program is gone, so is the process, and with it all that it held.
+ * Internal header of divvy-remote-worker: one process for each program, which makes the program's
+ * calls on the real driver. The worker is an ordinary tenant: the interception library is between
+ * it and the driver. Each lane has a thread, and one thread reads the answers of the reverse lane.
+ * The main thread watches the socket: when the program is lost, the process ends, and with it
+ * everything that it held.
  *
- * Nothing of what comes in is trusted: handles are looked up, device addresses have to be of what
- * was allocated here, counts are bounded by what the request holds. A request is copied before it
- * is looked at; only data for the device is read where it lies.
+ * Nothing that arrives is trusted. Handles are looked up, device addresses must lie in memory that
+ * this worker allocated, and counts are bounded by the size of the request. A request is copied
+ * before it is examined; only data for the device is read in place.
  */
 #ifndef REMOTE_WORKER_H
 #define REMOTE_WORKER_H
@@ -28,49 +29,56 @@ struct driver {
 #include "cuda/cuda.def"
 #undef CU
 };
-/* What the driver does not have answers CUDA_ERROR_NOT_SUPPORTED. */
+/* Functions that the driver lacks return CUDA_ERROR_NOT_SUPPORTED. */
 extern struct driver driver;
 
-/* ---- what is behind something in a stream (worker-behind.c) ---- */
+/* ---- events behind work in streams (worker-behind.c) ---- */
 
 struct behind {
-	CUevent event; /* NULL: there is none, or it is over */
+	CUevent event; /* NULL: no event, or the work is complete */
 	CUcontext context;
-	uint64_t ends; /* of contexts, before it */
+	uint64_t ends; /* number of contexts that had ended before */
 };
 
 /*
- * Behind all that the stream has now, whichever context it is of. Without an event it cannot be
- * said. Not for one that may be captured. The stream is the request's, or nothing ends meanwhile.
+ * An event behind all work that the stream has now, in the stream's context. Without an event
+ * (b.event NULL) the state is unknown. Not for a stream that may be captured. The request names the
+ * stream, or the caller prevents its end.
  */
 struct behind behind_stream(CUstream stream);
-/* False also while something ends; what is over needs nothing more. */
+/*
+ * Whether the work is complete. Also false while a stream or context is being destroyed. After true
+ * nothing needs to be freed.
+ */
 bool behind_is_over(struct behind *b);
 void behind_forget(struct behind *b);
 
-/* Around what ends streams or contexts, their names included. */
+/* Enclose the destruction of streams or contexts, including their names. */
 void end_begin(void);
 void end_done(void);
-/* Nothing ends until look_done(). False: something does just now. */
+/*
+ * Between look_begin() and look_done() no stream or context is destroyed. False: one is being
+ * destroyed now.
+ */
 bool look_begin(void);
 void look_done(void);
-/* How many contexts have ended. */
+/* Number of contexts that have ended. */
 uint64_t ends_so_far(void);
 
-/* In the driver's place. */
+/* Called instead of the driver's functions. */
 CUresult context_destroy(CUcontext context);
 CUresult context_detach(CUcontext context);
 CUresult primary_retain(CUcontext *ret_context, CUdevice device);
 CUresult primary_release(CUdevice device);
 CUresult primary_reset(CUdevice device);
 
-/* What a lane has put into streams since a mark, and the marks that they have yet to reach. */
+/* The unsettled work of a lane: streams used since the last mark, and marks not reached yet. */
 enum { MARK_EACH = 128, MARK_STREAMS = 4, MARKS = 16 };
 struct settling {
-	uint64_t posted, marked, settled; /* calls of the lane */
-	uint64_t stream[MARK_STREAMS];    /* handles, since the last mark */
+	uint64_t posted, marked, settled; /* numbers of calls of the lane */
+	uint64_t stream[MARK_STREAMS];    /* handles used since the last mark */
 	unsigned n_streams;
-	uint64_t ends; /* of contexts, when the first of them was noted */
+	uint64_t ends; /* number of ended contexts when the first of them was noted */
 	struct mark {
 		uint64_t at;
 		struct behind behind[MARK_STREAMS];
@@ -84,23 +92,23 @@ struct serve {
 	unsigned lane;
 	struct ring up, down;
 	uint8_t *request, *scratch; /* REMOTE_FRAME_MAX each */
-	const uint8_t *in, *in_end; /* what is left of the request */
-	const uint8_t *data;        /* the same in the ring, for data alone */
-	uint8_t *room, *room_end;   /* what is left of scratch */
-	uint8_t *answer;            /* REMOTE_FRAME_MAX: head and fields */
-	size_t n;                   /* of the answer so far, head included */
-	bool answers;               /* somebody waits for it */
-	bool has_answered;          /* it was written into the ring already */
-	bool tells_before;          /* it is to say what went wrong before */
-	CUresult error;             /* what is wrong with the request */
-	uint64_t stream;            /* a handle that the request names; ... */
-	bool has_stream;            /* ... there is one */
+	const uint8_t *in, *in_end; /* unread part of the request */
+	const uint8_t *data;        /* the same position in the ring, for bulk data only */
+	uint8_t *room, *room_end;   /* unused part of scratch */
+	uint8_t *answer;            /* REMOTE_FRAME_MAX bytes: head and fields */
+	size_t n;                   /* bytes of the answer so far, including the head */
+	bool answers;               /* the program waits for the answer */
+	bool has_answered;          /* the answer is already in the ring */
+	bool tells_before;          /* the answer must report earlier errors */
+	CUresult error;             /* the fault of the request */
+	uint64_t stream;            /* a handle that the request names */
+	bool has_stream;            /* the request names a stream */
 	struct settling settling;
-	uint64_t given[KINDS]; /* of each kind the first handle in the request */
-	uint64_t since;        /* when the last of them was looked up */
+	uint64_t given[KINDS]; /* for each kind, the first handle in the request */
+	uint64_t since;        /* time of the last look-up of a handle */
 	uint8_t *blob;         /* pieces of an image */
 	size_t blob_bytes, blob_room;
-	struct copy_parts { /* of a copy that is one though its data is not */
+	struct copy_parts { /* a single copy whose data comes in several frames */
 		struct stage *stage;
 		size_t bytes, at;
 	} in_parts, out_parts;
@@ -108,13 +116,13 @@ struct serve {
 
 typedef CUresult (*serve_fn)(struct serve *s);
 extern const serve_fn serve_table[REMOTE_OPS];
-/* What a call needs around it, as remote.def says of its function: bits. */
+/* Actions around a call, as remote.def states for its function: bits. */
 enum serve_trait {
-	SERVE_ENDS_STREAMS = 1,     /* end_begin() before it and end_done() after it */
-	SERVE_ENDS_WATCHES = 2,     /* watches_end() before it */
-	SERVE_CHANGES_GRAPHS = 4,   /* graphs_lock() */
-	SERVE_SETTLES_ALL = 8,      /* addresses_settle(true) after it */
-	SERVE_SETTLES_MODULES = 16, /* addresses_settle(false) after it */
+	SERVE_ENDS_STREAMS = 1,     /* end_begin() before the call and end_done() after it */
+	SERVE_ENDS_WATCHES = 2,     /* watches_end() before the call */
+	SERVE_CHANGES_GRAPHS = 4,   /* graphs_lock() around the call */
+	SERVE_SETTLES_ALL = 8,      /* addresses_settle(true) after the call */
+	SERVE_SETTLES_MODULES = 16, /* addresses_settle(false) after the call */
 };
 extern const uint8_t serve_traits[REMOTE_OPS];
 #define REMOTE(name, travel, layout) CUresult serve_##name(struct serve *s);
@@ -123,15 +131,15 @@ extern const uint8_t serve_traits[REMOTE_OPS];
 
 #define FIELD(n) (((size_t)(n) + 7) & ~(size_t)7)
 #define CALL(s, function) driver.function
-#define BLOB_MAX (2ull << 30)  /* of one image */
-#define BLOBS_MAX (4ull << 30) /* of all threads' images that are on their way */
+#define BLOB_MAX (2ull << 30)  /* one image */
+#define BLOBS_MAX (4ull << 30) /* images in transit of all threads */
 
 /* ---- the request's fields ---- */
 
-/* `n` bytes in place; NULL, and s->error, when there are no more so many. */
+/* Takes `n` bytes in place. NULL, and s->error is set: fewer bytes are left. */
 const void *take(struct serve *s, size_t n);
 uint64_t take_u64(struct serve *s);
-/* A device address that this worker was given, or 0. */
+/* Takes a device address that lies in this worker's memory, or 0. */
 CUdeviceptr take_address(struct serve *s);
 const char *take_string(struct serve *s);
 void *take_array(struct serve *s, uint64_t n, size_t size);
@@ -154,47 +162,54 @@ void give_string(struct serve *s, const char *text);
 
 /* ---- handles and addresses ---- */
 
-/* The driver's object; 0 for 0 and for the streams that have numbers; else s->error. */
+/* The driver's object; 0 for 0 and for numbered streams; otherwise s->error is set. */
 uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle);
 /*
- * The name of the driver's object, a new one when it has none. Where the request names what it was
- * given of (a node's graph, a kernel's library), it ends with that one.
+ * The name of the driver's object; a new one if it has none. If the request names the object's
+ * parent (a node's graph, a kernel's library), the name ends with the parent.
  */
 uint64_t handle_name(struct serve *s, enum kind kind, uint64_t real);
 bool handles_real_(struct serve *s, enum kind kind, void *handles, uint64_t n);
 #define handles_real(s, kind, p, n) (!(p) || handles_real_(s, kind, p, n))
 void handles_named(struct serve *s, enum kind kind, void *handles, uint64_t n);
 void handle_put(struct serve *s, enum kind kind, uint64_t handle, uint64_t real);
-/* The name of an object of which the program was given another reference. */
+/* The name of an object to which the program got another reference. */
 uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real);
-/* One reference fewer; the last one takes the name along, and those of all that was given of it. */
+/* Drops a reference. The last one ends the name and the names of all objects that came from it. */
 void handle_gone(struct serve *s, enum kind kind, uint64_t handle);
 
 size_t handles_count(enum kind kind);
-/* The driver's objects of a kind, in an array for free(); NULL: none, or no memory. */
+/* All of the driver's objects of a kind, in an array for free(). NULL: none, or no memory. */
 uint64_t *handles_all(enum kind kind, size_t *ret_n);
 
 void address_given(CUdeviceptr address, uint64_t bytes, enum range_note note);
-/* It is a graph's: each launch allocates it again, so that no call takes it away for good. */
+/* The memory belongs to a graph. Each launch allocates it again, so no call removes it for good. */
 void address_of_graph(CUdeviceptr address);
-/* The same, if the stream, by its real handle, is being captured. */
+/* The same if the stream, a real handle, is being captured. */
 void address_of_stream(CUdeviceptr address, CUstream stream);
-/* What has gone, of 0 bytes where nothing has; and that it has not. */
+/*
+ * address_gone() removes the memory at an address and returns its range, of 0 bytes if there is
+ * none. address_back() undoes that.
+ */
 struct range address_gone(CUdeviceptr address);
 void address_back(const struct range *had);
 bool address_is_ours(CUdeviceptr address);
 /*
- * All of it was given to this worker; no bytes are nowhere. What the driver itself reads or writes
- * for the program has to: in the same addresses lies memory of this process.
+ * Whether all these bytes were allocated by this worker; true for no bytes. The driver may read or
+ * write only such addresses for the program, because this process's own memory lies in the same
+ * address space.
  */
 bool address_reaches(CUdeviceptr address, uint64_t bytes);
-/* What has gone with a module or a library is no more, or all that may have with a context. */
+/*
+ * Forgets memory that ended with a module or a library; is_all: also memory that may have ended
+ * with a context.
+ */
 void addresses_settle(bool is_all);
 
-/* The same of a copy, from the place's address to its last byte. */
+/* The same for a copy, from the place's address to its last byte. */
 bool copy_reaches(const struct copy_place *p, uint64_t width, uint64_t height, uint64_t depth);
 
-/* Structures: handles and addresses inside become the driver's, or s->error. */
+/* Replace the handles and addresses in a structure by the driver's, or set s->error. */
 bool fix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p);
 bool fix_CUDA_MEMCPY3D_PEER(struct serve *s, CUDA_MEMCPY3D_PEER *p);
 bool fix_CUDA_RESOURCE_DESC(struct serve *s, CUDA_RESOURCE_DESC *p);
@@ -209,54 +224,59 @@ void unfix_CUDA_GRAPH_INSTANTIATE_PARAMS(struct serve *s, CUDA_GRAPH_INSTANTIATE
 void unfix_CUgraphExecUpdateResultInfo(struct serve *s, CUgraphExecUpdateResultInfo *p);
 void unfix_CUmemAllocationProp(struct serve *s, CUmemAllocationProp *p);
 
-/* NULL is not. */
+/* False for NULL. */
 bool is_of_host(const CUmemLocation *location);
-/* An attribute of a launch, a node or a stream that names no event of the program's. */
+/* An attribute of a launch, node or stream that contains no event of the program. */
 bool is_carried(CUlaunchAttributeID id);
 
 /* ---- the reverse lane (worker-reverse.c) ---- */
 
 int reverse_start(struct remote_session *session);
-/* How many frames have been put onto it. */
+/* Number of frames sent on the reverse lane. */
 uint32_t reverse_asked(void);
-/* The client is told that nothing comes of this work. */
+/* Tells the client that this work will not run. */
 void reverse_cancel(uint64_t work);
 
-/* Asks and waits for the answer, whose `n` bytes go to `to`. Any thread. */
+/* Asks the program and waits for the answer, whose `n` bytes go to `to`. Any thread. */
 void reverse_ask(unsigned op, struct remote_reverse *head, uint8_t *to, size_t n);
 void reverse_push(const struct remote_reverse *head, const void *data, size_t n);
-/* What was watched is over, or no longer watched. */
+/* Tells the program that a watched object has completed or is no longer watched. */
 void reverse_say_done(const struct remote_done *done);
 
-/* ---- memory between (worker-stage.c) ---- */
+/* ---- memory between the program's and the device's (worker-stage.c) ---- */
 
 struct stage;
 uint8_t *stage_memory(struct stage *s);
-/* For what came along. NULL: there are more than the program may count on, or no memory. */
+/*
+ * Memory for data that comes with a call. NULL: more than the program may count on, or no memory.
+ */
 struct stage *stage_get(size_t bytes);
-/* The same, of what it does not count. */
+/* The same for data beyond the counted units. */
 struct stage *stage_beyond(size_t bytes);
-/* Some that a program had counted upon are not needed. */
+/* Units that the program had counted are not needed after all. */
 void stage_released(uint32_t units);
-/* So far, as answers say it. */
+/* Number of units released so far, as answers carry it. */
 uint32_t stages_released(void);
-/* For what the stream does when it gets there: one that other such copies of it use, in turn. */
+/* Memory for data that a stream moves later. All such copies of a stream use one stage in turn. */
 struct stage *stage_of_stream(CUstream stream, size_t bytes);
-/* Until it is returned, which waits for nobody. */
+/* Memory for a graph, until stage_return(), which never waits. */
 struct stage *stage_of_graph(size_t bytes);
 void stage_becomes_a_graphs(struct stage *s);
 void stage_return(struct stage *s);
-/* When the stream has come so far. */
+/* Frees the stage when the stream has completed its present work. */
 void stage_release_after(struct stage *s, CUstream stream);
-/* The same, and waits for that while there are more than the program may count on. */
+/* The same, and waits for that while more stages are in use than the program may count on. */
 void stage_release_awaited(struct stage *s, CUstream stream);
-/* In the driver's place. */
+/* Called instead of the driver's function. */
 CUresult stream_destroy(CUstream stream);
 
-/* Whatever the program captures, what we do of our own is none of it. The mode before. */
+/*
+ * Sets this thread's capture mode, so that the worker's own calls disturb no capture. Returns the
+ * former mode.
+ */
 CUstreamCaptureMode capture_relax(CUstreamCaptureMode mode);
 
-/* ---- what is settled (worker-settle.c) ---- */
+/* ---- settled calls (worker-settle.c) ---- */
 
 /* A posted call has been carried out. */
 void settling_posted(struct serve *s);
@@ -265,26 +285,26 @@ CUresult serve_settled(struct serve *s);
 
 /* ---- graphs (worker-call.c) ---- */
 
-/* The graph that the stream is captured into; NULL: it is not. */
+/* The graph into which the stream is captured; NULL: none. */
 CUgraph graph_captured_by(CUstream stream);
 /*
- * `forget` comes with the last graph, or executable of it, that has p, once that is not under way.
- * Where the driver does not know how (before 11.3) it stays as long as we do.
+ * Calls `forget` when the last graph or executable graph with p has ended and is not in flight. A
+ * driver before 11.3 cannot report this, and p then stays for the process's life.
  */
 void graph_keep(CUgraph graph, CUhostFn forget, void *p);
 /*
- * Around what begins or ends a capture, makes something else of a graph, or changes or ends it:
- * nobody else does the like then, nor launches one, nor puts something into one that is captured.
+ * The exclusive lock around calls that begin or end a capture, or make, change or destroy a graph
+ * or a node. No other thread does so meanwhile, launches a graph, or captures work.
  */
 void graphs_lock(void);
 void graphs_unlock(void);
-/* With it: what nodes have had so far is needed as long as what is made of them now. */
+/* Under the lock: a new graph was made from nodes, so their present data must outlive it. */
 void graphs_used(void);
-/* With it, or shared: whether there has been any. */
+/* Under the lock, exclusive or shared: whether graphs_used() was ever called. */
 bool graphs_are_used(void);
-/* Others may have it as well: around what uses a graph, or becomes a part of one by a capture. */
+/* The shared form of the lock, for calls that use a graph or that a capture may add to one. */
 void graphs_share(void);
-/* In the driver's place; the others with that lock. */
+/* Called instead of the driver's functions; all but graph_launch() with the exclusive lock. */
 CUresult graph_launch(CUgraphExec exec, CUstream stream);
 CUresult graph_exec_destroy(CUgraphExec exec);
 CUresult graph_update(
@@ -294,21 +314,21 @@ CUresult graph_update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResul
 /* ---- queries (worker-query.c) ---- */
 
 /*
- * Nothing is watched any more, and the program told so: before something is destroyed, or captured,
- * when nobody else may look at it.
+ * Ends all watches and tells the program. Call before an object is destroyed or captured, when no
+ * other thread may look at it.
  */
 void watches_end(void);
 
 CUresult serve_copy(struct serve *s, unsigned op);
 CUresult serve_copy_part(struct serve *s);
 CUresult serve_copy_rest(struct serve *s);
-/* What has come of copies is dropped. */
+/* Drops what has arrived for copies. */
 void serve_copy_done(struct serve *s);
 CUresult serve_copy_device(struct serve *s);
 CUresult serve_host_call(struct serve *s);
 CUresult serve_layout(struct serve *s);
 CUresult serve_blob(struct serve *s);
-/* What has come of an image is dropped. */
+/* Drops what has arrived of an image. */
 void serve_blob_done(struct serve *s);
 CUresult serve_blob_known(struct serve *s);
 CUresult serve_blob_named(struct serve *s);
@@ -316,56 +336,56 @@ CUresult serve_blob_named(struct serve *s);
 /* ---- windows (worker-window.c) ---- */
 
 /*
- * The program's memory arrives, as a memfd that stays the caller's. Taken are only sealed ones of
- * the size that is said. Main thread. 0 or -errno.
+ * A window arrives as a memfd, which the caller keeps. Accepts only sealed memfds of the stated
+ * size. Main thread. 0 or -errno.
  */
 int window_arrived(uint32_t window, uint64_t bytes, int fd);
-/* Where it is mapped from `offset` on, when there are so many bytes; NULL. */
+/* Address of the window at `offset`; NULL: fewer than `bytes` bytes from there. */
 uint8_t *window_find(uint64_t window, uint64_t offset, uint64_t bytes);
-/* It is there; the stream copies from it or to it. */
+/* Notes that the stream copies from or to the window, which exists. */
 void window_used(uint64_t window, CUstream stream);
 CUresult serve_window_open(struct serve *s);
 CUresult serve_window_close(struct serve *s);
 CUresult serve_settle(struct serve *s);
 CUresult serve_window_copy(struct serve *s, unsigned op);
 
-/* Whether to go on waiting: the process ends by itself. */
+/* The rings' watch; it never ends a wait, because the process ends by itself. */
 extern const struct ring_watch worker_watch;
 
-/* What a POST has failed with is kept for the next SYNC. */
+/* Keeps the error of a POST for the next SYNC. */
 void worker_fail(CUresult error);
-/* What went wrong before, if the request is to say it; told once. */
+/* The kept error, if the request must report it; reported once. */
 CUresult worker_failed(const struct serve *s);
 
 /*
- * A frame of a lane, `n` bytes: checks, serves, and leaves the answer in s->answer. For lanes and
- * the fuzzer.
+ * Handles a frame of a lane of `n` bytes: checks and serves it, and leaves the answer in s->answer.
+ * For lanes and the fuzzer.
  */
 CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const void *frame);
-/* Whether a thread may begin to serve it: one that is open is not opened again. */
+/* Whether a thread may start to serve this lane; an open lane is not opened again. */
 bool worker_lane_opens(unsigned lane);
-/* Its thread's main function; the argument, a struct serve from malloc(), is its own. */
+/* Main function of a lane's thread. It owns its argument, a struct serve from malloc(). */
 void *worker_lane(void *argument);
 int serve_init(struct serve *s);
 void serve_done(struct serve *s);
 
 int driver_load(struct driver *ret_driver);
 
-/* ---- words (worker-words.c) ---- */
+/* ---- diagnostic messages (worker-words.c) ---- */
 
-/* From now on it is kept what the interception library says; before the driver is loaded. */
+/* Keeps the messages of the interception library from now on. Call before the driver is loaded. */
 void words_begin(void);
 /*
- * The program is told it there, and what was said before; the process ends with what is said at the
- * end. The socket stays the caller's.
+ * Sends earlier and further messages to the program over `sock`, which the caller keeps. A message
+ * at the end of a session ends the process.
  */
 void words_welcome(int sock, enum remote_hub hub);
-/* Of WORDS_NO_GPU the cause alone. "": nothing has been said. */
+/* The cause in the last WORDS_NO_GPU message; "": no message. */
 void words_last(char *ret_text, size_t size);
 
 /* ---- NVML (worker-nvml.c) ---- */
 
-/* Answers on the socket until the program is gone; the process's exit code. */
+/* Answers on the socket until the program ends; returns the process's exit code. */
 int serve_nvml(int sock);
 
 #endif
