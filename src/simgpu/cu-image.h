@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading of module images: PTX text, ELF cubins and fatbin containers, for their kernels,
- * parameter layouts and global variables. The code itself is never looked at.
+ * Reads module images: PTX text, ELF cubins and fatbin containers. Finds their kernels, parameter
+ * layouts and global variables, and ignores the code itself.
  *
- * image_read() copies everything it keeps: the caller's bytes may go afterwards. Pure code, no
- * globals, any thread. Sizes are bounded: see IMAGE_*_MAX.
+ * image_read() copies everything that it keeps. Pure code without globals; any thread. Sizes are
+ * bounded by IMAGE_*_MAX.
  */
 #ifndef SIMGPU_CU_IMAGE_H
 #define SIMGPU_CU_IMAGE_H
@@ -17,7 +17,7 @@ enum {
 	IMAGE_PARAMS_MAX = 1024,
 	IMAGE_GLOBALS_MAX = 1 << 16,
 	IMAGE_NAME_MAX = 4096,
-	/* Parameter bytes of one kernel: 32,764 since sm_70 with CUDA 12.1. */
+	/* Bytes of parameters of one kernel: 32,764 since sm_70 with CUDA 12.1. */
 	IMAGE_PARAM_BYTES_MAX = 32764,
 };
 
@@ -64,10 +64,10 @@ struct image {
 };
 
 /*
- * Parses an image whose length only its own headers tell (as cuModuleLoadData gets it): PTX ends
- * at its NUL, ELF and fatbin say their size. @device_sm picks among a fatbin's members (90 for
- * sm_90) and refuses cubins of another major architecture. @ret_image is to be freed by
- * image_done(); untouched unless IMAGE_OK.
+ * Parses an image whose length only its own headers give, as cuModuleLoadData gets it: PTX ends at
+ * its NUL, ELF and fatbin state their size. @device_sm selects a fatbin's member (90 for sm_90) and
+ * refuses cubins of another major architecture. The caller passes @ret_image to image_done(); it is
+ * untouched unless IMAGE_OK.
  */
 enum image_status image_read(const void *bytes, unsigned device_sm, struct image *ret_image);
 
@@ -78,10 +78,10 @@ enum image_status image_read_elf(
 enum image_status image_read_fatbin(
 	const uint8_t *header, unsigned device_sm, struct image *ret_image);
 
-/* Bytes that an image occupies according to its own headers, 0 if it is of no known kind. */
+/* Size of an image by its own headers; 0: no known kind of image. */
 size_t image_size(const void *bytes);
 
-/* Helpers shared by the parsers: add a zeroed element, or NULL without memory or at the limit. */
+/* Helpers of the parsers: add a zeroed element. NULL: out of memory, or at the limit. */
 struct image_kernel *image_add_kernel(struct image *image, const char *name, size_t n);
 struct image_global *image_add_global(struct image *image, const char *name, size_t n);
 int image_add_param(struct image_kernel *kernel, uint32_t offset, uint32_t size);

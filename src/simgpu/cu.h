@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the simulated libcuda.so.1: what its files share.
+ * Internal header of the simulated libcuda.so.1.
  *
- * One lock (cu_lock) guards all client state; every entry point takes it with CU_ENTER() and
- * blocking waits drop it (cu_wait). A function simgpu_NAME is all of the entry point NAME behind
- * the checks that its line of cuda.def says; gen-entries.py makes these, and the prototypes.
- * Handles given to programs are numbers, not addresses: kind, generation and slot (cu-handle.c), so
- * that a wrong or destroyed one is always recognised.
- * Everything that a stream may do is a struct cu_op first, built by a cu_build_* function and
- * then either put into the ring, made a node of a captured graph, or kept in a graph.
+ * One lock (cu_lock) protects all client state. Each entry point takes it with CU_ENTER(), and
+ * blocking waits release it (cu_wait). A function simgpu_NAME is the whole entry point NAME after
+ * the checks that its line of cuda.def states; gen-entries.py makes these checks and the
+ * prototypes.
  *
- * Functions return a CUresult unless said otherwise and expect the lock to be held.
+ * Handles for programs are numbers, not addresses: kind, generation and slot (cu-handle.c). So a
+ * wrong or destroyed handle is always recognised.
+ *
+ * Every operation of a stream first becomes a struct cu_op, made by a cu_build_* function. It then
+ * goes into the ring, or becomes a node of a captured graph, or stays in a graph.
+ *
+ * Functions return a CUresult unless stated otherwise, and callers hold the lock.
  */
 #ifndef SIMGPU_CU_H
 #define SIMGPU_CU_H
@@ -31,13 +34,16 @@
 
 #define CU_EXPORT __attribute__((visibility("default")))
 
-/* The driver version that the simulation claims to be. */
+/* The driver version that the simulation reports. */
 #define CU_DRIVER_VERSION 13000
 
 enum {
-	CU_MAX_DEPTH = 64,      /* contexts on a thread's stack */
-	CU_STREAM_DEPTH = 1024, /* submissions a stream holds before a launch blocks, as on
-					 * hardware (about 1,020 measured by users) */
+	CU_MAX_DEPTH = 64, /* contexts on a thread's stack */
+	/*
+	 * Submissions that a stream holds before a launch blocks, as on hardware (about 1,020
+	 * measured by users).
+	 */
+	CU_STREAM_DEPTH = 1024,
 	CU_INLINE_COPY_MAX = SIM_MAX_INLINE_BYTES,
 	CU_SPIN_NS = 20000, /* waits spin this long before they sleep */
 	CU_PITCH_ALIGN = 512,
@@ -70,9 +76,9 @@ enum cu_kind {
 	CU_KIND_COUNT,
 };
 
-/* A new handle for the object, NULL without memory. */
+/* Makes a handle for the object; NULL: out of memory. */
 void *cu_handle_new(enum cu_kind kind, void *object);
-/* The object behind a live handle of that kind, else NULL. Any value may be asked about. */
+/* The object of a live handle of that kind, else NULL. Accepts any value. */
 void *cu_handle_get(const void *handle, enum cu_kind kind);
 void cu_handle_free(const void *handle);
 
@@ -96,13 +102,13 @@ void cu_list_remove(struct cu_list *item);
 enum cu_mem_kind {
 	CU_MEM_DEVICE,
 	CU_MEM_MANAGED,
-	CU_MEM_HOST,       /* cuMemHostAlloc: ours */
-	CU_MEM_REGISTERED, /* cuMemHostRegister: the program's */
+	CU_MEM_HOST,       /* cuMemHostAlloc: the library's memory */
+	CU_MEM_REGISTERED, /* cuMemHostRegister: the program's memory */
 	CU_MEM_ASYNC,      /* from a pool */
 	CU_MEM_IPC,        /* opened from another process */
 	CU_MEM_RESERVED,   /* address range without a mapping */
 	CU_MEM_MAPPED,     /* VMM mapping inside a reserved range */
-	CU_MEM_GRAPH,      /* of a graph's allocation node */
+	CU_MEM_GRAPH,      /* from an allocation node of a graph */
 	CU_MEM_GLOBAL,     /* module variables */
 	CU_MEM_ARRAY,      /* not addressable by programs */
 };
@@ -121,22 +127,22 @@ struct cu_range {
 	enum cu_mem_kind kind;
 	uint64_t base, size;
 	uint64_t buffer_id;
-	struct cu_context *context; /* NULL: of none (pools, VMM) or of a destroyed one */
+	struct cu_context *context; /* NULL: of no context (pools, VMM), or of a destroyed one */
 	int device;
 	unsigned flags; /* host flags, managed flags */
 	bool sync_memops;
 	bool freed;    /* GRAPH, ASYNC: freed in stream order */
-	bool in_graph; /* GRAPH: backing present */
+	bool in_graph; /* GRAPH: has memory behind it */
 	struct cu_pool *pool;
 	struct cu_vmm *vmm;
 	uint64_t vmm_offset;
 	uint8_t access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags */
-	uint64_t vmm_id;                 /* GRAPH: backing */
-	unsigned opens;                  /* IPC: times opened; GRAPH: allocated now */
-	bool read_mostly;                /* MANAGED: advice and where it was sent last */
+	uint64_t vmm_id;                 /* GRAPH: the memory behind it */
+	unsigned opens;                  /* IPC: number of openings; GRAPH: allocated now */
+	bool read_mostly;                /* MANAGED: advice, and the last prefetch */
 	bool has_preferred, has_prefetched;
 	CUmemLocation preferred, prefetched;
-	uint32_t accessed_by; /* bit per engine device; bit 31 the host */
+	uint32_t accessed_by; /* one bit for each engine device; bit 31: the host */
 };
 
 struct cu_tree {
@@ -145,22 +151,22 @@ struct cu_tree {
 };
 
 struct cu_range *cu_range_add(struct cu_tree *tree, uint64_t base, uint64_t size);
-/* The range that holds the address, or NULL. */
+/* The range that contains the address, or NULL. */
 struct cu_range *cu_range_find(const struct cu_tree *tree, uint64_t address);
 /* The first range that begins at or after the address, or NULL. */
 struct cu_range *cu_range_next(const struct cu_tree *tree, uint64_t address);
-/* Takes it out and frees it. */
+/* Removes and frees the range. */
 void cu_range_remove(struct cu_tree *tree, struct cu_range *range);
 
 /* ---- operations ---- */
 
-/* One thing that a stream does: a ring entry and the bytes behind it. */
+/* One operation of a stream: a ring entry and its trailing bytes. */
 struct cu_op {
 	struct sim_entry entry;
 	uint32_t trailing;
 	const uint8_t *bytes; /* trailing bytes; may point to .small */
 	uint8_t small[256];
-	bool waits; /* the call returns only when it is done (pageable copies) */
+	bool waits; /* the call returns only when it is complete (pageable copies) */
 };
 
 /* ---- objects ---- */
@@ -168,19 +174,19 @@ struct cu_op {
 struct cu_context {
 	CUcontext handle;
 	uint64_t id;
-	int device; /* engine's number */
+	int device; /* the engine's number */
 	uint32_t slot;
 	bool primary;
 	unsigned flags;
 	unsigned api_version;
-	uint32_t current; /* threads' stack entries that name it */
+	uint32_t current; /* entries in threads' context stacks that name it */
 	struct cu_list streams, events, modules, arrays;
 	struct cu_stream *legacy; /* made on first use */
 	uint64_t limits[16];
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
-	uint32_t peers;    /* bit per device: enabled peer access */
-	unsigned captures; /* streams capturing in it */
+	uint32_t peers;    /* one bit for each device: enabled peer access */
+	unsigned captures; /* number of its streams that capture */
 };
 
 struct cu_stream {
@@ -191,12 +197,12 @@ struct cu_stream {
 	unsigned flags; /* CUstream_flags */
 	int priority;
 	bool legacy, per_thread;
-	uint64_t seq;    /* last submitted */
-	uint64_t waited; /* completed at least up to here, when last looked */
+	uint64_t seq;    /* last submitted operation */
+	uint64_t waited; /* last operation known to be complete */
 	uint64_t id;
 	CUsynchronizationPolicy sync_policy;
 	struct cu_capture *capture;
-	struct cu_node **deps; /* what the next captured node depends on */
+	struct cu_node **deps; /* nodes on which the next captured node depends */
 	size_t n_deps;
 };
 
@@ -206,14 +212,14 @@ struct cu_event {
 	struct cu_context *context;
 	uint32_t slot;
 	unsigned flags;
-	uint64_t records;         /* of this process, ever */
+	uint64_t records;         /* number of records by this process */
 	bool recorded;            /* at least once, or imported */
-	bool by_graph;            /* the latest record is a graph's */
-	uint64_t graph_target;    /* graph_records that complete it */
-	struct cu_stream *stream; /* of the latest record, NULL when destroyed since */
-	uint64_t seq;             /* in that stream */
+	bool by_graph;            /* a graph made the latest record */
+	uint64_t graph_target;    /* value of graph_records that completes it */
+	struct cu_stream *stream; /* stream of the latest record; NULL: destroyed since */
+	uint64_t seq;             /* place in that stream */
 	bool imported, exported;
-	struct cu_capture *capture; /* recorded in a capture that is still going on */
+	struct cu_capture *capture; /* recorded in a capture that continues */
 	struct cu_node **deps;
 	size_t n_deps;
 };
@@ -224,7 +230,7 @@ struct cu_function {
 	const struct image_kernel *kernel;
 	uint32_t sim_kernel;
 	uint32_t name_id;
-	int attributes[16]; /* CUfunction_attribute that may be set; -1: as built */
+	int attributes[16]; /* settable CUfunction_attribute values; -1: as built */
 	CUfunc_cache cache_config;
 };
 
@@ -232,11 +238,11 @@ struct cu_module {
 	CUmodule handle;
 	struct cu_list link;
 	struct cu_context *context;
-	struct cu_library *library; /* loaded for one, or NULL */
+	struct cu_library *library; /* the library that loaded it, or NULL */
 	struct cu_image *image;
 	uint64_t engine_id;
-	uint64_t globals;              /* address of the first, 0 if there are none */
-	uint64_t *offsets;             /* of each global */
+	uint64_t globals;              /* address of the first global; 0: none */
+	uint64_t *offsets;             /* offset of each global */
 	struct cu_function *functions; /* one per kernel of the image */
 };
 
@@ -268,8 +274,8 @@ struct cu_pool {
 	int device;
 	struct cu_list link;
 	bool is_default;
-	bool freed;         /* a free has run, or will run, after the last trim */
-	uint64_t threshold; /* what it may keep at a synchronisation */
+	bool freed;         /* a free has run or will run after the last trim */
+	uint64_t threshold; /* bytes that it may keep at a synchronisation */
 	size_t live;
 	uint64_t reuse[3];
 	uint8_t access[SIM_MAX_DEVICES];
@@ -285,7 +291,7 @@ struct cu_array {
 	uint64_t pitch;           /* bytes of a row */
 	uint64_t slice;           /* bytes of a plane */
 	unsigned element;         /* bytes */
-	struct cu_mipmap *mipmap; /* part of one, or NULL */
+	struct cu_mipmap *mipmap; /* the mipmap that contains it, or NULL */
 };
 
 /* ---- process and thread ---- */
@@ -295,7 +301,7 @@ struct cu_thread {
 	unsigned depth;
 	unsigned per_thread; /* inside a _ptsz or _ptds entry point */
 	CUstreamCaptureMode capture_mode;
-	uint64_t serial;         /* of the thread, for per-thread streams and captures */
+	uint64_t serial;         /* number of the thread, for per-thread streams and captures */
 	unsigned in_callback;    /* running a host function */
 	uint64_t capture_thread; /* names the thread that began a capture */
 };
@@ -312,10 +318,10 @@ struct cu_device {
 struct cu_process {
 	pthread_mutex_t lock;
 	bool initialised;
-	bool forked;      /* in a child of a process that had initialised */
+	bool forked;      /* child of a process that had initialised */
 	struct link link; /* to the engine */
 	const struct sim_state *state;
-	int n_devices; /* visible */
+	int n_devices; /* number of visible devices */
 	struct cu_device devices[SIM_MAX_DEVICES];
 	struct cu_context *contexts[SIM_MAX_CONTEXTS];
 	struct cu_tree device_memory;
@@ -325,17 +331,17 @@ struct cu_process {
 	struct cu_list pools;
 	struct cu_list captures;
 	uint64_t next_id;
-	uint64_t unsafe_captures; /* captures in global mode, under way */
+	uint64_t unsafe_captures; /* number of current captures in global mode */
 };
 
 extern struct cu_process cu;
 extern _Thread_local struct cu_thread cu_thread;
 
 void cu_unlock(const int *locked);
-/* Locks and checks that the process may call: initialised, not a forked child. */
+/* Takes the lock and checks that the process is initialised and no forked child. */
 CUresult cu_enter(int *ret_locked);
 
-/* At the beginning of an entry point: holds the lock until it returns. */
+/* At the beginning of an entry point: takes the lock until the function returns. */
 #define CU_ENTER() \
 	_cleanup_(cu_unlock) int cu_locked_ = 0; \
 	do { \
@@ -344,7 +350,7 @@ CUresult cu_enter(int *ret_locked);
 			return cu_r_; \
 	} while (0)
 
-/* And one that needs a live, healthy current context. */
+/* For an entry point that needs a live current context without an error. */
 #define CU_ENTER_CONTEXT(ctx) \
 	struct cu_context *ctx; \
 	CU_ENTER(); \
@@ -363,16 +369,19 @@ CUresult cu_enter(int *ret_locked);
 			return code; \
 	} while (0)
 
-/* The calling thread's context: INVALID_CONTEXT, CONTEXT_IS_DESTROYED or its sticky error. */
+/*
+ * The calling thread's context. Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED, or the context's
+ * sticky error.
+ */
 CUresult cu_current(struct cu_context **ret_context);
-/* The same without the sticky error; for what works in a broken context. */
+/* The same without the sticky error, for calls that work in a broken context. */
 CUresult cu_current_any(struct cu_context **ret_context);
 /* CUDA_SUCCESS or the context's sticky error. */
 CUresult cu_context_error(const struct cu_context *context);
 struct cu_context *cu_context_get(CUcontext handle);
-/* By device number as programs know it: INVALID_DEVICE. */
+/* Finds a device by the program's number. INVALID_DEVICE. */
 CUresult cu_device_get(CUdevice device, struct cu_device **ret_device);
-/* The program's number of an engine device, -1 if not visible. */
+/* The program's number of an engine device; -1: not visible. */
 int cu_device_number(int engine);
 const struct sim_state_device *cu_device_state(int engine);
 CUresult cu_device_primary(struct cu_device *device, struct cu_context **ret_context);
@@ -383,32 +392,32 @@ uint64_t cu_sleep_begin(void);
 
 /* ---- calls to the engine ---- */
 
-/* Sends and receives; the status of the reply, or UNKNOWN when the engine is gone. */
+/* Sends a request and receives the reply. Returns its status, or UNKNOWN if the engine is lost. */
 CUresult cu_call(struct sim_request *request, struct sim_reply *ret_reply);
 CUresult cu_call_fd(struct sim_request *request, int fd, struct sim_reply *ret_reply, int *ret_fd);
 
 /* ---- streams, submission, waiting ---- */
 
-/* Resolves 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD and checks the handle. */
+/* Resolves 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, and checks the handle. */
 CUresult cu_stream_get(CUstream handle, struct cu_context *context, struct cu_stream **ret);
-/* The same, and the stream must be of the context: INVALID_HANDLE (launches, events). */
+/* The same for a stream of this context only: INVALID_HANDLE (launches, events). */
 CUresult cu_stream_get_own(CUstream handle, struct cu_context *context, struct cu_stream **ret);
 CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority, bool legacy,
 	struct cu_stream **ret);
 void cu_stream_free(struct cu_stream *stream);
-/* Puts an operation into the ring; blocks while the stream is CU_STREAM_DEPTH deep. */
+/* Puts an operation into the ring. Blocks while the stream has CU_STREAM_DEPTH operations. */
 CUresult cu_submit(struct cu_stream *stream, struct cu_op *op);
-/* Into the ring, or into the graph if the stream captures. */
+/* Puts the operation into the ring, or into the graph if the stream captures. */
 CUresult cu_stream_do(struct cu_stream *stream, struct cu_op *op);
-/* Room in the ring for an entry with that many trailing bytes; kind and flags are set. */
+/* Reserves room in the ring for an entry with that many trailing bytes, and sets kind and flags. */
 struct sim_entry *cu_ring_begin(uint32_t kind, uint32_t trailing);
 void cu_ring_commit(struct sim_entry *entry, uint32_t trailing, const struct cu_stream *stream);
-/* Waits, without the lock, for all of the stream up to seq; then the context's error. */
+/* Waits without the lock until the stream has completed seq. Returns the context's error. */
 CUresult cu_wait_stream(struct cu_stream *stream, uint64_t seq);
 CUresult cu_wait_event(struct cu_event *event);
 CUresult cu_wait_context(struct cu_context *context);
 CUresult cu_event_query(struct cu_event *event);
-/* Asks the engine to publish completions up to now. */
+/* Asks the engine to publish all completions up to now. */
 void cu_sync_engine(void);
 bool cu_stream_done(struct cu_stream *stream, uint64_t seq);
 struct cu_event *cu_event_get(CUevent handle);
@@ -422,17 +431,20 @@ typedef void (*cu_host_fn)(void *user_data);
 
 struct cu_host {
 	CUhostFn fn;
-	CUstreamCallback callback; /* the old kind, with stream and status */
+	CUstreamCallback callback; /* cuStreamAddCallback's form, with stream and status */
 	CUstream stream;
 	void *user_data;
-	bool keep;        /* owned by a graph: not freed after the call */
-	unsigned running; /* handed to the engine and not yet run */
+	bool keep;        /* a graph owns it: not freed after the call */
+	unsigned running; /* number of runs given to the engine and not finished */
 };
 
-/* A graph that holds it was launched; its graph lets it go (freed when it does not run). */
+/*
+ * cu_host_launched(): a graph with it was launched. cu_host_drop(): its graph releases it, and it
+ * is freed when it does not run.
+ */
 void cu_host_launched(struct cu_host *host);
 void cu_host_drop(struct cu_host *host);
-CUresult cu_host_start(void); /* makes sure that the thread runs */
+CUresult cu_host_start(void); /* starts the thread if necessary */
 CUresult cu_build_host(struct cu_context *context, struct cu_host *host, struct cu_op *op);
 
 /* ---- builders ---- */
@@ -446,10 +458,13 @@ struct cu_launch {
 };
 
 CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct cu_function **ret);
-/* @ret_bytes: the parameter buffer, op->small or malloc'ed when larger (then *ret_owned). */
+/*
+ * Builds a kernel's operation. Its parameter buffer is op->small, or *ret_owned from malloc() if it
+ * is larger.
+ */
 CUresult cu_build_kernel(struct cu_context *context, struct cu_function *function,
 	const struct cu_launch *launch, struct cu_op *op, uint8_t **ret_owned);
-/* The parameter buffer, param_bytes long, from what a program passed. */
+/* Fills the parameter buffer of param_bytes from what the program passed. */
 CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launch *l, uint8_t *to,
 	uint32_t *ret_bytes);
 CUresult cu_build_copy(struct cu_context *context, const CUDA_MEMCPY3D *copy, struct cu_op *op);
@@ -459,7 +474,7 @@ CUresult cu_build_value(
 	struct cu_context *context, const CUstreamBatchMemOpParams *params, struct cu_op *op);
 void cu_op_init(struct cu_op *op, uint32_t kind, const struct cu_context *context);
 
-/* Whether [address, +bytes) is memory that the device may use; host memory counts as such. */
+/* Whether the device may use [address, +bytes). Host memory counts as usable. */
 CUresult cu_check_device_range(uint64_t address, uint64_t bytes);
 static inline bool cu_is_device_address(uint64_t address)
 {
@@ -473,9 +488,9 @@ CUresult cu_memory_alloc(
 void cu_memory_forget_context(struct cu_context *context);
 void cu_pool_free(struct cu_pool *pool);
 /*
- * What pools hold above their thresholds goes back at the next synchronisation of a stream, event
- * or context, as documented; @all: whatever they do not use, because an allocation needs it. True
- * if there was anything to give back.
+ * Gives back memory that pools hold above their thresholds, as documented for a synchronisation of
+ * a stream, event or context. @all: gives back all unused memory, because an allocation needs it.
+ * Returns whether any memory was given back.
  */
 bool cu_pools_trim(bool all);
 CUresult cu_pool_default(struct cu_device *device, struct cu_pool **ret_pool);
@@ -484,15 +499,15 @@ void cu_array_free(struct cu_array *array);
 void cu_module_free(struct cu_module *module);
 CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 	struct cu_library *library, struct cu_module **ret_module);
-/* Writes initial data to the device, at once. */
+/* Writes initial data to the device at once. */
 CUresult cu_write_memory(struct cu_context *context, uint64_t address, const void *bytes, size_t n);
 unsigned cu_array_element_bytes(CUarray_format format, unsigned channels);
 
 /* ---- capture ---- */
 
-/* NOT_PERMITTED-like answers while a capture forbids a call that could block or is global. */
+/* The error for calls that a present capture forbids, because they may block or act globally. */
 CUresult cu_capture_check_unsafe(void);
-/* For a stream that captures: the operation becomes a node of the graph. */
+/* For a capturing stream: makes the operation a node of the graph. */
 CUresult cu_capture_op(struct cu_stream *stream, struct cu_op *op);
 CUresult cu_capture_node(struct cu_stream *stream, struct cu_node *node);
 CUresult cu_capture_launch(
@@ -500,7 +515,7 @@ CUresult cu_capture_launch(
 CUresult cu_capture_event_record(struct cu_stream *stream, struct cu_event *event, unsigned flags);
 CUresult cu_capture_event_wait(struct cu_stream *stream, struct cu_event *event, unsigned flags);
 CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code);
-/* A call that names the legacy stream while a blocking stream of the context captures. */
+/* Checks a call that names the legacy stream while a blocking stream of the context captures. */
 CUresult cu_capture_check_legacy(struct cu_context *context);
 void cu_capture_forget_stream(struct cu_stream *stream);
 

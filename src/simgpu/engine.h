@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's own objects, shared by its files; nothing outside divvy-sim-engine includes this.
- * One thread owns everything. What hangs on what: a process (one connection) has contexts, streams,
- * events, graphs; an operation (struct eop) embeds the timeline's; memory is memory.h's.
+ * The engine's objects; only files of divvy-sim-engine include this header. One thread owns
+ * everything. A process (one connection) has contexts, streams, events and graphs. An operation
+ * (struct eop) embeds the timeline's operation. Memory is memory.h's.
  *
- *   engine-main.c    start, files, loop, when to wake
+ *   engine-main.c    start, files, loop, next wake-up
  *   engine-serve.c   connections and control calls
  *   engine-submit.c  ring entries into operations, completions out
- *   engine-exec.c    how long operations take and what they do to memory
+ *   engine-exec.c    duration of operations, and their effects on memory
  *   engine-record.c  state page, trace and account rings
  */
 #ifndef SIMGPU_ENGINE_H
@@ -25,7 +25,7 @@
 #include "simgpu/timeline.h"
 #include "simgpu/trace.h"
 
-/* The CUresult numbers that the engine itself gives. */
+/* The CUresult numbers that the engine itself returns. */
 enum sim_status {
 	SIM_OK = 0,
 	SIM_INVALID_VALUE = 1,
@@ -58,7 +58,7 @@ struct ectx {
 	uint32_t id; /* unique on the machine */
 	uint32_t device;
 	uint32_t error;
-	uint32_t peers; /* devices that it may reach */
+	uint32_t peers; /* devices with enabled peer access */
 	uint64_t context_bytes, reserve_bytes, code_bytes;
 	LIST_HEAD(, module) modules;
 };
@@ -69,11 +69,11 @@ struct estream {
 	struct ectx *ctx;
 	uint32_t slot;
 	uint32_t id;
-	uint32_t ops; /* submitted and not yet released */
+	uint32_t ops; /* submitted and not released */
 	bool leaving;
 	uint64_t submitted;
-	uint64_t turn;            /* the last turn that published its bound */
-	LIST_ENTRY(estream) link; /* of the process */
+	uint64_t turn;            /* the last turn that published its time bound */
+	LIST_ENTRY(estream) link; /* in the process's list */
 };
 
 struct event_slot {
@@ -84,14 +84,14 @@ struct event_slot {
 
 struct eevent {
 	uint32_t refs;    /* slots and operations */
-	struct eop *last; /* latest record that is not done */
+	struct eop *last; /* latest record that is not complete */
 	LIST_HEAD(, event_slot) slots;
 	uint64_t ipc_key; /* 0: not in the engine's list */
 	LIST_ENTRY(eevent) ipc_link;
 };
 
 struct graph_node {
-	const struct sim_entry *entry; /* trailing bytes behind it */
+	const struct sim_entry *entry; /* followed by its trailing bytes */
 	const uint32_t *deps;
 	uint32_t ndeps, trailing;
 };
@@ -115,7 +115,7 @@ struct eop {
 	uint64_t ticket;
 	TAILQ_ENTRY(eop) cb_link;
 	struct egraph *graph;
-	uint64_t moved; /* bytes that had to be moved in before */
+	uint64_t moved; /* bytes that must be moved in first */
 	struct sim_entry e;
 	uint32_t trailing;
 	uint8_t data[]; /* parameters, inline bytes */
@@ -128,15 +128,15 @@ struct proc {
 	uint64_t start_time;
 	enum sim_role role;
 	bool greeted, dead;
-	bool active; /* in the engine's list */
-	bool wake;   /* somebody in it should be woken */
+	bool active; /* in the engine's list of active processes */
+	bool wake;   /* a thread of it must be woken */
 	int sock, pidfd, bell;
 	int memory; /* its /proc/self/mem, or -1 */
 	struct sim_shm *shm;
-	uint64_t head;    /* ring bytes taken */
-	uint32_t pending; /* operations in the timeline, graph nodes aside */
-	bool throttled;   /* left entries in the ring because of pending */
-	bool broken;      /* its ring held nonsense: nothing more is taken */
+	uint64_t head;    /* ring bytes consumed */
+	uint32_t pending; /* operations in the timeline, without graph nodes */
+	bool throttled;   /* entries were left in the ring because of `pending` */
+	bool broken;      /* its ring held invalid data: the engine takes no more */
 	struct mem_owner mem;
 	struct ectx *ctx[SIM_MAX_CONTEXTS];
 	struct estream **streams; /* by slot */
@@ -150,16 +150,19 @@ struct proc {
 	struct proc *next, *active_next;
 };
 
-/* Written through a map, which where the file system is full would end us (SIGBUS). */
+/*
+ * A file that the engine writes through a mapping. On a full file system such a write would kill
+ * the engine (SIGBUS).
+ */
 struct record_file {
 	struct map map;
-	int fd;        /* -1: the file system has no more room, or all is there */
-	uint64_t room; /* bytes that the file system has given for good */
+	int fd;        /* -1: the file is complete, or the file system is full */
+	uint64_t room; /* bytes that the file system has allocated */
 };
 
 struct engine {
 	char dir[3072];
-	const char *devices; /* what the command line says of them; NULL: nothing */
+	const char *devices; /* devices of the command line; NULL: none */
 	struct sim_config config;
 	struct memory *mem;
 	struct timeline *tl;
@@ -167,7 +170,8 @@ struct engine {
 	uint32_t clients;
 	bool clients_ever, stopping;
 	int epoll, listen;
-	uint64_t listen_rests_ns; /* without descriptors, until then; 0: it does not */
+	/* Listens no more until then, for lack of descriptors; 0: listens. */
+	uint64_t listen_rests_ns;
 	uint64_t start_ns, empty_since_ns;
 	uint64_t next_op, next_id, turns;
 	uint32_t next_ctx, next_stream, next_proc;
@@ -191,25 +195,25 @@ struct engine {
 
 /* ---- engine-serve.c ---- */
 
-/* Of the listening socket in the epoll set. */
+/* Tag of the listening socket in the epoll set. */
 #define ENGINE_TAG_LISTEN 1u
 
 int serve_listen(struct engine *e, struct error *err);
 void serve_accept(struct engine *e);
-/* Listens again after a rest, or brings *wake forward to its end. */
+/* Listens again after a rest, or lowers *wake to the end of the rest. */
 void serve_end_rest(struct engine *e, uint64_t now, uint64_t *wake);
 void serve_ready(struct proc *p, uint32_t events);
-/* Everything of it is freed at once; the struct itself after the batch, by serve_reap(). */
+/* Frees everything of a process at once. serve_reap() frees the struct after the batch. */
 void serve_drop(struct proc *p);
 void serve_reap(struct engine *e);
 
 /* ---- engine-submit.c ---- */
 
 struct tl_hooks submit_make_hooks(struct engine *e);
-/* Takes what is in the ring. True when something visible, or the first work, came. */
+/* Takes the entries in the ring. Returns true when a visible entry, or the first work, came. */
 bool submit_ingest(struct proc *p);
 bool submit_ring_is_empty(const struct proc *p);
-/* Looks at finished host functions and at newly awaited streams. */
+/* Looks for finished host functions and newly awaited streams. */
 void submit_look(struct proc *p);
 void submit_activate(struct proc *p);
 int submit_graph_create(struct proc *p, uint32_t slot, int fd);
@@ -218,18 +222,24 @@ struct eevent *submit_event_get(struct proc *p, uint32_t slot);
 int submit_event_bind(struct proc *p, uint32_t slot, struct eevent *ev);
 void submit_event_unbind(struct proc *p, uint32_t slot);
 void submit_graph_unref(struct egraph *g);
-/* Sticky error: aborts the context's work. */
+/* Sets the context's sticky error and aborts its work. */
 void submit_fail(struct ectx *ctx, uint32_t error);
-/* Frees a process's or a context's streams and so on; its context's work must be aborted. */
+/*
+ * Frees the streams, events and graphs of a process or a context. The work of the context must be
+ * aborted already.
+ */
 void submit_drop_streams(struct proc *p, const struct ectx *ctx);
 
 /* ---- engine-exec.c ---- */
 
-/* Fills class, permille, duration, spin of an operation whose entry is copied. 0 or a CUresult. */
+/*
+ * Fills class, permille, duration and spin of an operation whose entry is copied. Returns 0 or a
+ * CUresult.
+ */
 uint32_t exec_plan(struct eop *op);
 uint64_t exec_start(struct eop *op);
 bool exec_ready(struct eop *op);
-/* True: memory that others may wait for was written. */
+/* Returns true if it wrote memory for which others may wait. */
 bool exec_finish(struct eop *op);
 
 /* ---- engine-record.c ---- */
@@ -239,7 +249,7 @@ void record_close(struct engine *e);
 void record_piece(struct engine *e, const struct tl_piece *piece);
 void record_account(void *user, struct mem_owner *o, uint32_t device, uint64_t owner_bytes,
 	uint64_t device_bytes, enum sim_account_reason reason);
-/* A process has got (+1) or lost a context on a device. */
+/* A process made (+1) or lost (-1) a context on a device. */
 void record_contexts(struct proc *p, uint32_t device, int change);
 void record_gone(struct proc *p);
 void record_now(struct engine *e, uint64_t now_ns);
@@ -249,7 +259,7 @@ void record_now(struct engine *e, uint64_t now_ns);
 /* Catches up with the clock: rings, timeline, completions. Returns the time. */
 uint64_t engine_catch_up(struct engine *e);
 int engine_set_faults(struct engine *e, struct str text, struct error *err);
-/* Does the nth allocation on the device fail? */
+/* Whether the next allocation on the device fails by a fault. */
 bool engine_fault_oom(struct engine *e, uint32_t device);
 /* A kernel begins: factor for its duration; UINT64_MAX: it never ends. */
 uint64_t engine_fault_kernel(struct engine *e, uint32_t device);

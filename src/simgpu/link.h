@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's connection to the engine: finds the machine's directory, starts the engine when none
- * runs, says HELLO, maps the state file and (for CUDA) the shared memory.
+ * A client's connection to the engine. link_open() finds the machine's folder, starts the engine if
+ * none runs, sends HELLO, and maps the state file and (for CUDA) the shared memory.
  *
- * A struct link belongs to one process. link_call may be used by any thread, one at a time: the
- * caller locks. After a fork the child calls link_forget and nothing else.
+ * A struct link belongs to one process. Any thread may use link_call(), one at a time: the caller
+ * locks. After a fork the child calls only link_forget().
  */
 #ifndef SIMGPU_LINK_H
 #define SIMGPU_LINK_H
@@ -24,16 +24,16 @@ struct link {
 	int engine_pid;
 };
 
-/* The machine's directory, as proto.h says. Returns 0 or -ENAMETOOLONG. */
+/* The machine's folder: see proto.h. Returns 0 or -ENAMETOOLONG. */
 int link_directory(char *ret_path, size_t n);
 
-/* Connects; blocks until an engine listens or cannot be started. 0 or -errno. */
+/* Connects. Blocks until an engine listens or cannot be started. 0 or -errno. */
 int link_open(struct link *link, enum sim_role role, struct error *err);
 
 /*
- * One request and its reply. @fd goes along unless -1; a descriptor in the reply is stored in
- * *ret_fd, which the caller closes (-1 if there was none); ret_fd NULL closes it. -errno when the
- * engine is gone: the link is then of no further use.
+ * Sends one request and receives its reply. Sends @fd too unless it is -1. A descriptor in the
+ * reply goes to *ret_fd (-1: none), and the caller closes it; ret_fd NULL: closes it here. -errno:
+ * the engine is lost, and the link is unusable.
  */
 int link_call(struct link *link, struct sim_request *request, int fd, struct sim_reply *ret_reply,
 	int *ret_fd);
@@ -42,7 +42,7 @@ int link_call(struct link *link, struct sim_request *request, int fd, struct sim
 int link_is_dead(const struct link *link);
 
 void link_close(struct link *link);
-/* In a forked child: closes descriptors, unmaps, tells the engine nothing. */
+/* For a forked child: closes descriptors and unmaps, without a message to the engine. */
 void link_forget(struct link *link);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files behind memory.h share: memory.c (regions, plain and managed allocations),
+ * Shared by the files behind memory.h: memory.c (regions, plain and managed allocations),
  * memory-pool.c (blocks inside regions, pools), memory-vmm.c (reservations, handles, sharing). A
- * region is a range of whole granules with one backing; a table with one entry per granule of the
- * arena finds the region of any address. Everything physical goes through mem_count().
+ * region is a range of whole granules with one backing. A table with an entry for each granule of
+ * the arena finds the region of any address. All physical memory is counted by mem_count().
  */
 #ifndef SIMGPU_MEMORY_INTERNAL_H
 #define SIMGPU_MEMORY_INTERNAL_H
@@ -22,17 +22,17 @@ enum block_state { BLOCK_FREE, BLOCK_USED, BLOCK_LEAVING };
 
 struct mem_block {
 	uint64_t addr, bytes;
-	uint64_t asked; /* bytes that the caller asked for */
-	uint64_t reach; /* the most since it was free: work on that may be under way */
+	uint64_t asked; /* bytes that the caller requested */
+	uint64_t reach; /* most bytes since it was free: work on them may be in flight */
 	enum block_state state;
-	uint64_t order, ticket; /* LEAVING: freed in this stream */
+	uint64_t order, ticket; /* LEAVING: the stream of its free */
 	struct mem_region *region;
 	LIST_ENTRY(mem_block) link; /* LEAVING or FREE: in the heap's list */
 };
 
 LIST_HEAD(mem_blocks, mem_block);
 
-/* Cuts regions into blocks: for small allocations and for pools. */
+/* Divides regions into blocks, for small allocations and for pools. */
 struct mem_heap {
 	struct mem_owner *owner;
 	struct mem_pool *pool; /* or NULL */
@@ -41,7 +41,7 @@ struct mem_heap {
 	uint64_t grow_bytes;
 	struct mem_blocks free, leaving;
 	LIST_HEAD(, mem_region) regions;
-	LIST_ENTRY(mem_heap) link; /* in its owner's; a pool's own is in none */
+	LIST_ENTRY(mem_heap) link; /* in its owner's list; a pool's heap is in no list */
 };
 
 struct mem_pool {
@@ -74,8 +74,8 @@ struct mem_phys {
 };
 
 /*
- * An exported descriptor is the writing end of a pipe. The reading end tells when no process has
- * the descriptor any more: until then a handle may be imported from it.
+ * An exported descriptor is the writing end of a pipe. The reading end shows when no process has
+ * the descriptor any more. Until then a handle may be imported from it.
  */
 struct mem_export {
 	struct mem_phys *phys;
@@ -90,15 +90,15 @@ struct mem_region {
 	enum sim_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
-	LIST_ENTRY(mem_region) link; /* the owner's */
+	LIST_ENTRY(mem_region) link; /* in the owner's list */
 	LIST_ENTRY(mem_region) special_link;
-	bool special; /* in the machine's list of those that are looked for */
-	/* blocks, sorted by address; NULL: one allocation */
+	bool special; /* in the machine's list of special regions */
+	/* blocks, sorted by address; NULL: a single allocation */
 	struct mem_heap *heap;
 	LIST_ENTRY(mem_region) heap_link;
 	struct mem_block **blocks;
 	uint32_t nblocks, cap, used_blocks;
-	/* managed: where it is (device, or -1: host), and when it was used */
+	/* managed: its place (device, or -1: host), and its last use */
 	int resident;
 	uint64_t use;
 	/* VMM mappings */
@@ -108,21 +108,22 @@ struct mem_region {
 	uint8_t access[SIM_MAX_DEVICES];
 	struct mem_refs importers;
 	uint64_t ipc_key;
-	bool is_orphan; /* freed by its maker: it lasts until the last importer has closed it */
+	bool is_orphan; /* its maker has freed it; it lasts until the last importer closes it */
 };
 
 struct memory {
 	uint32_t devices;
 	uint64_t total[SIM_MAX_DEVICES], used[SIM_MAX_DEVICES];
 	struct mem_region **table;
-	uint64_t next; /* granule to look at next */
-	uint64_t wrap; /* addresses begin again here; grows when nothing below is free */
-	LIST_HEAD(, mem_region) special; /* managed, or opened by other processes, or mappings */
+	uint64_t next; /* next granule to try */
+	uint64_t wrap; /* addresses start again here; grows when nothing below is free */
+	/* Regions that are managed, mapped, or open in other processes. */
+	LIST_HEAD(, mem_region) special;
 	uint64_t next_id, next_ticket, use, use_begin;
 	LIST_HEAD(, mem_phys) phys;
 	LIST_HEAD(, mem_export) exports;
-	int exports_epoll;       /* of the reading ends */
-	struct mem_owner nobody; /* of what only descriptors keep: their maker has ended */
+	int exports_epoll;       /* epoll set of the reading ends */
+	struct mem_owner nobody; /* owner of memory that only descriptors keep */
 	mem_account_fn *account;
 	void *user;
 };
@@ -135,41 +136,47 @@ static inline uint64_t mem_round_up(uint64_t v, uint64_t to)
 /* ---- memory.c ---- */
 
 struct mem_region *mem_region_at(const struct memory *m, uint64_t addr);
-/* Every change of what is held goes through here. */
+/* Counts each change of the memory that an owner holds. */
 void mem_count(struct memory *m, struct mem_owner *o, uint32_t device, int64_t change,
 	enum sim_account_reason reason);
-/* Evicts managed memory until that much fits; -ENOMEM. *moved, unless NULL, grows by it. */
+/*
+ * Evicts managed memory until `bytes` fit; -ENOMEM. Adds the moved bytes to *moved unless it is
+ * NULL.
+ */
 int mem_make_room(struct memory *m, uint32_t device, uint64_t bytes, uint64_t *moved);
-/* *ret_next: where to look on if not. */
+/* *ret_next: where to continue if the range is not free. */
 bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t *ret_next);
 void mem_region_map(struct memory *m, const struct mem_region *at, struct mem_region *value);
 int mem_back(uint64_t base, uint64_t bytes, int fd, uint64_t offset);
 void mem_unback(uint64_t base, uint64_t bytes);
 void mem_region_link(struct mem_owner *o, struct mem_region *r);
-/* Into the list of those that are looked for by something else than an address. */
+/* Adds the region to the list of regions that are not searched by address only. */
 void mem_region_list(struct memory *m, struct mem_region *r);
-/* Addresses without memory; and with memory of the device behind them. */
+/*
+ * mem_region_new() makes a range of addresses without memory, mem_region_alloc() one with memory of
+ * the device.
+ */
 int mem_region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
 	struct mem_region **ret_r);
 int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
 	enum sim_account_reason reason, struct mem_region **ret_r);
 void mem_region_free(struct memory *m, struct mem_region *r);
 void mem_region_release(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
-/* As that, unless other processes have it open: then it is theirs from now on. */
+/* Like mem_region_release(), but a region that other processes have open then belongs to them. */
 void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_reason reason);
 struct mem_ref *mem_ref_find(const struct mem_refs *refs, const struct mem_owner *o);
 int mem_ref_add(struct mem_refs *refs, struct mem_owner *o);
-/* True when the owner's last one went. */
+/* Returns true when the owner's last reference was dropped. */
 bool mem_ref_drop(struct mem_refs *refs, const struct mem_owner *o, bool all);
 
 /* ---- memory-pool.c ---- */
 
-/* NULL: out of memory of ours. */
+/* NULL: the engine is out of memory. */
 struct mem_heap *mem_heap_get(
 	struct mem_owner *o, uint32_t ctx, uint32_t device, enum sim_mem_kind kind);
 int mem_heap_alloc(struct memory *m, struct mem_heap *h, uint64_t bytes, uint64_t *ret_ptr);
 void mem_heaps_free(struct mem_owner *o, uint32_t ctx, bool all);
-/* The block of a region with blocks that holds the address. */
+/* In a region with blocks, the block that contains the address. */
 struct mem_block *mem_block_at(const struct mem_region *r, uint64_t addr);
 void mem_block_free(struct memory *m, struct mem_block *b);
 
@@ -177,7 +184,7 @@ void mem_block_free(struct memory *m, struct mem_block *b);
 
 void mem_unmap_region(struct memory *m, struct mem_region *r);
 void mem_exports_free(struct memory *m);
-/* All handles of a process that ends. */
+/* Drops all handles of a process that ends. */
 void mem_drop_handles(struct memory *m, struct mem_owner *o);
 
 #endif

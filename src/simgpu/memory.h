@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of the simulated machine: addresses, physical memory of each device counted in 2 MiB
- * granules, and the bytes themselves, which live at the device's address in the engine's own
- * address space (reserved up front, committed when touched).
+ * The memory of the simulated machine: addresses, physical memory of each device in 2 MiB granules,
+ * and the bytes themselves. The bytes are at the device's address in the engine's own address
+ * space, which is reserved at the start and committed when touched.
  *
- * Physical memory is counted per owner (a process) and device; every change is told to the account
- * hook. Allocations of 1 MiB and more have granules of their own; smaller ones are carved from
- * 2 MiB blocks (address / 2 MiB names the block) of their owner, device and context; a block is
- * given back with its last allocation. Addresses are not reused until all have been used once, so
- * that use after free is seen.
+ * Physical memory is counted for each owner (a process) and device, and the account hook gets every
+ * change. An allocation of 1 MiB or more has granules of its own. Smaller ones share 2 MiB blocks
+ * of their owner, device and context (address / 2 MiB names the block); a block is freed with its
+ * last allocation. Addresses are not reused until all have been used once, so that a use after free
+ * is noticed.
  *
- * Functions return 0 or -ENOMEM (no room on the device, or none of ours), -EINVAL, -ENOENT (nothing
- * there), -EPERM (not the caller's). One thread.
+ * Functions return 0, -ENOMEM (no room on the device, or the engine is out of memory), -EINVAL,
+ * -ENOENT (nothing at the address) or -EPERM (another owner's). One thread.
  */
 #ifndef SIMGPU_MEMORY_H
 #define SIMGPU_MEMORY_H
@@ -24,7 +24,7 @@
 #include "simgpu/proto.h"
 #include "simgpu/trace.h"
 
-#define MEM_SMALL (UINT64_C(1) << 20) /* from here on: granules of its own */
+#define MEM_SMALL (UINT64_C(1) << 20) /* from this size on: granules of its own */
 #define MEM_ALIGN 512u
 #define MEM_NO_CTX UINT32_MAX
 
@@ -33,7 +33,7 @@ struct mem_region;
 struct mem_phys;
 struct mem_pool;
 
-/* A process. Zeroed by the caller, its memory; used[] is for reading. */
+/* A process. The caller zeroes and owns the struct. used[] is for reading. */
 struct mem_owner {
 	uint32_t pid;
 	uint64_t used[SIM_MAX_DEVICES];
@@ -54,19 +54,21 @@ void mem_free_all(struct memory *m);
 uint64_t mem_total(const struct memory *m, uint32_t device);
 uint64_t mem_used(const struct memory *m, uint32_t device);
 
-/* Counts memory that has no address: contexts, code. Evicts managed memory when it must. */
+/* Counts memory without an address: contexts, code. Evicts managed memory if necessary. */
 int mem_charge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
 	enum sim_account_reason reason);
 void mem_uncharge(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
 	enum sim_account_reason reason);
 
-/* kind: LINEAR, ARRAY, GLOBAL, GRAPH or MANAGED (then *ret_fd, else may be NULL, is the caller's).
- * Nothing is counted for managed memory until a device uses it. */
+/*
+ * kind: LINEAR, ARRAY, GLOBAL, GRAPH or MANAGED. For MANAGED the caller owns *ret_fd; otherwise
+ * ret_fd may be NULL. Managed memory is not counted until a device uses it.
+ */
 int mem_alloc(struct memory *m, struct mem_owner *o, uint32_t ctx, uint32_t device,
 	enum sim_mem_kind kind, uint64_t bytes, uint64_t *ret_ptr, int *ret_fd);
-/* Anything from mem_alloc or mem_pool_alloc, by its beginning. */
+/* Frees an allocation of mem_alloc() or mem_pool_alloc() by its first address. */
 int mem_free(struct memory *m, struct mem_owner *o, uint64_t ptr);
-/* All of a context's allocations; all of a process (it may then be forgotten). */
+/* Free all allocations of a context, or of a process, whose struct is unused afterwards. */
 void mem_free_ctx(struct memory *m, struct mem_owner *o, uint32_t ctx);
 void mem_free_owner(struct memory *m, struct mem_owner *o);
 
@@ -75,14 +77,14 @@ struct mem_info {
 	enum sim_mem_kind kind;
 	uint32_t device, ctx;
 	struct mem_owner *owner;
-	uint64_t id;             /* of its pool or VMM handle */
+	uint64_t id;             /* id of its pool or VMM handle */
 	uint64_t resident_bytes; /* managed */
 };
 
-/* The allocation, mapping or reservation that holds the address; -ENOENT. */
+/* Describes the allocation, mapping or reservation that contains the address; -ENOENT. */
 int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info);
 
-/* May the process touch these bytes from that device? -EFAULT if not. */
+/* Whether the process may access these bytes from that device; -EFAULT if not. */
 int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device, uint64_t addr,
 	uint64_t bytes, bool write);
 
@@ -91,12 +93,14 @@ static inline bool mem_is_device(uint64_t addr)
 	return addr - SIM_VA_BASE < SIM_VA_SIZE;
 }
 
-/* Managed memory used by device from now on: moves it in, evicting the least recently used of
- * others. *ret_moved: bytes that had to cross the bus. Addresses elsewhere: nothing. */
+/*
+ * The device uses managed memory from now on: moves it in, and evicts the least recently used
+ * memory. *ret_moved: bytes that cross the bus. Does nothing for other addresses.
+ */
 int mem_touch(struct memory *m, uint64_t addr, uint32_t device, uint64_t *ret_moved);
-/* Managed memory back to the host. */
+/* Moves managed memory back to the host. */
 void mem_evict(struct memory *m, uint64_t addr, uint64_t *ret_moved);
-/* Begins a new use: what is touched until the next is not evicted for one another. */
+/* Begins a new use. Memory touched in one use is not evicted for the same use. */
 void mem_begin_use(struct memory *m);
 
 /* ---- addresses and physical handles ---- */
@@ -110,11 +114,11 @@ int mem_phys_release(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id,
 	uint64_t *ret_bytes, uint32_t *ret_device);
 /*
- * A new descriptor, the caller's. It keeps the memory, and a handle can be imported from it, until
- * the last copy of it is closed.
+ * Returns a new descriptor, which the caller owns. It keeps the memory, and a handle can be
+ * imported from it, until its last copy is closed.
  */
 int mem_phys_export(struct memory *m, const struct mem_owner *o, uint64_t id);
-/* Readable when a descriptor's last copy was closed: then call mem_phys_settle(). */
+/* Readable when the last copy of a descriptor was closed: then call mem_phys_settle(). */
 int mem_exports_fd(const struct memory *m);
 void mem_phys_settle(struct memory *m);
 int mem_phys_import(struct memory *m, struct mem_owner *o, int fd, uint64_t *ret_id);
@@ -131,25 +135,29 @@ int mem_set_access(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t
 /* chunk_bytes: grows by at least this; max_bytes 0: no maximum. */
 int mem_pool_create(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t chunk_bytes,
 	uint64_t max_bytes, uint64_t *ret_id);
-/* With id: the default pool of a device, made at its first use. */
+/* Also finds the default pool of a device by its id, and makes it at its first use. */
 int mem_pool_get(struct memory *m, struct mem_owner *o, uint64_t id, uint64_t chunk_bytes,
 	struct mem_pool **ret_pool);
-/* Gone with its last allocation. */
+/* Destroys a pool; it ends with its last allocation. */
 int mem_pool_destroy(struct memory *m, struct mem_owner *o, uint64_t id);
 int mem_pool_set(struct memory *m, struct mem_pool *pool, uint32_t attr, uint64_t value);
 int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_value);
 void mem_pool_trim(struct memory *m, struct mem_pool *pool, uint64_t keep_bytes);
-/* Has the pool memory whose free is in a stream that has not come to it? */
+/* Whether the pool has memory whose free waits in a stream. */
 bool mem_pool_is_leaving(const struct mem_pool *pool);
-/* order: names the stream; memory freed in the same one may be given again before the free has
- * been executed. */
+/*
+ * order: names the stream. Memory freed in the same stream may be allocated again before that free
+ * has been executed.
+ */
 int mem_pool_alloc(
 	struct memory *m, struct mem_pool *pool, uint64_t order, uint64_t bytes, uint64_t *ret_ptr);
-/* A free has been put into the stream `order`: ticket for mem_free_ticket(), 0 when it is not
- * pool memory (then free it with mem_free). -ENOENT, -EPERM */
+/*
+ * A free was put into the stream `order`. Writes the ticket for mem_free_ticket(), or 0 if this is
+ * no pool memory (use mem_free()). -ENOENT, -EPERM.
+ */
 int mem_free_later(
 	struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t order, uint64_t *ret_ticket);
-/* The stream has come to the free. Does nothing if the memory has been given again since. */
+/* The stream has reached the free. Does nothing if the memory was allocated again meanwhile. */
 void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket);
 
 /* ---- between processes ---- */
@@ -157,7 +165,7 @@ void mem_free_ticket(struct memory *m, uint64_t ptr, uint64_t ticket);
 int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t *ret_key);
 int mem_ipc_open(struct memory *m, struct mem_owner *o, uint64_t key, uint64_t *ret_ptr,
 	uint64_t *ret_bytes);
-/* What its maker has freed is freed when the last importer has closed it. */
+/* Closes an opened allocation. One that its maker has freed is freed with its last importer. */
 int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the simulated libnvidia-ml.so.1. Everything is read from the engine's state page;
- * the connection only keeps the engine alive. Any thread; after a fork the child goes on reading.
+ * Internal header of the simulated libnvidia-ml.so.1. The library reads everything from the
+ * engine's state page; the connection only keeps the engine alive. Any thread; a forked child
+ * continues to read.
  */
 #ifndef SIMGPU_NVML_H
 #define SIMGPU_NVML_H
@@ -18,17 +19,17 @@
 /* The state page, NULL before nvmlInit. */
 const struct sim_state *nvml_state(void);
 
-/* UNINITIALIZED, INVALID_ARGUMENT for a wrong handle, GPU_IS_LOST; @ret_index may be NULL. */
+/* UNINITIALIZED; INVALID_ARGUMENT for a wrong handle; GPU_IS_LOST. @ret_index may be NULL. */
 nvmlReturn_t nvml_device(
 	nvmlDevice_t handle, const struct sim_state_device **ret_device, unsigned *ret_index);
 nvmlDevice_t nvml_handle(unsigned index);
 
-/* Processes on a device as they are at one moment; up to @room, returns how many there are. */
+/* Copies the present processes of a device, up to @room; returns their number. */
 unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room);
-/* Whether utilisation was computed lately; else it reads as nothing. */
+/* Whether the utilisation is recent; otherwise it reads as 0. */
 bool nvml_is_fresh(const struct sim_state_device *device);
 
-/* Defines nvmlDevice<name>, which answers with one value; it may use d and index. */
+/* Defines nvmlDevice<name>, which answers with one value. `value` may use d and index. */
 #define NVML_VALUE(name, type, value) \
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *out) \
 	{ \
@@ -41,7 +42,7 @@ bool nvml_is_fresh(const struct sim_state_device *device);
 		return NVML_SUCCESS; \
 	}
 
-/* With two values of a type. */
+/* The same with two values of one type. */
 #define NVML_PAIR(name, type, value_a, value_b) \
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name(nvmlDevice_t device, type *a, type *b) \
 	{ \
@@ -55,7 +56,7 @@ bool nvml_is_fresh(const struct sim_state_device *device);
 		return NVML_SUCCESS; \
 	}
 
-/* With a text. */
+/* The same with a text. */
 #define NVML_TEXT(name, text) \
 	NVML_EXPORT nvmlReturn_t nvmlDevice##name( \
 		nvmlDevice_t device, char *out, unsigned int length) \

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the simulated machine did, as it wrote it down while it executed: the files `trace` (which
- * process ran on which engine of which device, from when to when) and `account` (how much device
- * memory a process held, at every change). This is the only source for shares, busy time,
- * handover and memory breaches. Written by the engine alone; any number of readers map them.
+ * Records of the simulated machine, written while it executes. The file `trace` says which process
+ * ran on which engine of which device, from when to when. The file `account` says how much device
+ * memory a process held, at every change. These files are the only source for shares, busy time,
+ * handovers and memory breaches. Only the engine writes them; any number of readers map them.
  *
- * Both are rings: record n is in slot n % capacity; when `written` exceeds capacity the oldest are
- * overwritten and counted as lost. Readers copy and then check `written` again. A reader keeps its
- * mapping when the engine ends. Times are CLOCK_MONOTONIC nanoseconds. Records of one engine of
- * one device appear in order of end_ns; kernels of several streams of a context may overlap.
+ * Both are rings: record n is in slot n % capacity. When `written` exceeds capacity, the oldest
+ * records are overwritten and counted as lost. Readers copy a record and then check `written`
+ * again. A reader's mapping stays valid when the engine ends. Times are CLOCK_MONOTONIC
+ * nanoseconds. Records of one engine of one device appear in order of end_ns; kernels of several
+ * streams of a context may overlap.
  *
- * The functions allocate with malloc, return 0, a count or -errno, and may be used from any
- * thread as long as one struct sim_trace is used by one thread at a time.
+ * The functions allocate with malloc and return 0, a count or -errno. Any thread may use them, with
+ * one thread at a time for a struct sim_trace.
  */
 #ifndef SIMGPU_TRACE_H
 #define SIMGPU_TRACE_H
@@ -33,8 +34,8 @@ enum sim_trace_kind {
 	SIM_TRACE_KERNEL,
 	SIM_TRACE_MEMSET,
 	SIM_TRACE_COPY,
-	SIM_TRACE_SWITCH,  /* context switch; pid and context are those switched to */
-	SIM_TRACE_MIGRATE, /* managed memory moved for a kernel, before it */
+	SIM_TRACE_SWITCH,  /* context switch; pid and context are the new ones */
+	SIM_TRACE_MIGRATE, /* managed memory moved before a kernel that uses it */
 	SIM_TRACE_KINDS,
 };
 
@@ -54,20 +55,20 @@ struct sim_trace_record {
 	uint32_t pid;
 	uint32_t context; /* unique on the machine */
 	uint32_t stream;  /* client's slot */
-	uint32_t name_id; /* kernels: the client's; else 0 */
+	uint32_t name_id; /* kernels: the client's name_id; else 0 */
 	uint16_t device;
 	uint8_t engine; /* enum sim_trace_engine */
 	uint8_t kind;   /* enum sim_trace_kind */
 	uint16_t flags;
-	uint16_t permille; /* of the device's SMs that it occupied */
+	uint16_t permille; /* share of the device's SMs that it occupied */
 	uint64_t bytes;    /* copies, memsets, migrations */
 };
 _Static_assert(sizeof(struct sim_trace_record) == 64, "layout");
 
 struct sim_account_record {
 	uint64_t t_ns;
-	uint64_t bytes;        /* held by pid on device from now on */
-	uint64_t device_bytes; /* held by all on device */
+	uint64_t bytes;        /* held by pid on the device from now on */
+	uint64_t device_bytes; /* held by all processes on the device */
 	uint32_t pid;
 	uint16_t device;
 	uint16_t reason; /* enum sim_account_reason */
@@ -91,11 +92,11 @@ struct sim_ring_head {
 	uint32_t abi;
 	uint32_t record_bytes;
 	uint64_t capacity; /* records */
-	uint64_t start_ns; /* when the engine began */
+	uint64_t start_ns; /* time of the engine's start */
 	uint32_t engine_pid;
 	uint32_t devices;
-	_Atomic uint64_t written; /* records ever; release after the record */
-	_Atomic uint64_t now_ns;  /* everything that ended before is written */
+	_Atomic uint64_t written; /* records in total; release after the record */
+	_Atomic uint64_t now_ns;  /* everything that ended before this time is written */
 };
 
 /* ---- reading ---- */
@@ -111,23 +112,23 @@ static inline void sim_trace_closep(struct sim_trace **trace)
 }
 
 uint64_t sim_trace_written(const struct sim_trace *trace);
-/* Records written before the oldest that is still there. */
+/* Number of records that were overwritten. */
 uint64_t sim_trace_lost(const struct sim_trace *trace);
-/* All that ended before this time is in the trace. */
+/* Everything that ended before this time is in the trace. */
 uint64_t sim_trace_now_ns(const struct sim_trace *trace);
 uint64_t sim_trace_start_ns(const struct sim_trace *trace);
 
 /* Record number n (0 is the first ever). -ENOENT: not yet written; -ESTALE: overwritten. */
 int sim_trace_get(const struct sim_trace *trace, uint64_t n, struct sim_trace_record *ret_record);
 uint64_t sim_account_written(const struct sim_trace *trace);
-/* Changes that are no longer there. What follows of maxima and breaches is right only when 0. */
+/* Number of overwritten changes. Maxima and breaches below are correct only if this is 0. */
 uint64_t sim_account_lost(const struct sim_trace *trace);
 int sim_account_get(
 	const struct sim_trace *trace, uint64_t n, struct sim_account_record *ret_record);
 
 /*
- * A loaded extract: the busy intervals of a set of processes on one engine of one device, as a
- * union (sorted, disjoint, merged). Kernels, memsets and migrations count; switches do not.
+ * The busy intervals of a set of processes on one engine of one device, as a union (sorted,
+ * disjoint, merged). Kernels, memsets and migrations count; context switches do not.
  */
 struct sim_interval {
 	uint64_t start_ns, end_ns;
@@ -146,18 +147,20 @@ void sim_busy_done(struct sim_busy *busy);
 /* Busy nanoseconds in [t0, t1). */
 uint64_t sim_busy_ns(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns);
 
-/* Greatest |busy / window - want| over windows of that length in [t0, t1), every step; in
- * permille x 1000 (millionths). ret_at_ns (may be NULL): begin of the worst window. */
+/*
+ * Largest |busy / window - want| over all windows of that length in [t0, t1), at every step; in
+ * permille x 1000 (millionths). ret_at_ns (may be NULL): start of the worst window.
+ */
 uint64_t sim_busy_worst_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns, uint64_t want_millionths, uint64_t *ret_at_ns);
-/* Greatest busy nanoseconds in any such window. */
+/* Largest number of busy nanoseconds in such a window. */
 uint64_t sim_busy_max_window(const struct sim_busy *busy, uint64_t t0_ns, uint64_t t1_ns,
 	uint64_t window_ns, uint64_t step_ns);
 
 /*
- * Handovers on the compute engine of a device in [t0, t1): the time from the end of a piece of
- * one process to the start of the next piece of another, one element for each change of process;
- * the switch itself is included in gap_ns and alone in switch_ns.
+ * Handovers on the compute engine of a device in [t0, t1), one element for each change of process.
+ * gap_ns is the time from the end of a piece of one process to the start of the next piece of
+ * another, the context switch included. switch_ns is the context switch alone.
  */
 struct sim_handover {
 	uint64_t at_ns;
@@ -168,15 +171,17 @@ struct sim_handover {
 int sim_trace_handovers(const struct sim_trace *trace, int device, uint64_t t0_ns, uint64_t t1_ns,
 	struct sim_handover **ret_v, size_t *ret_n);
 
-/* Greatest sum of bytes held on device by the set of processes at any instant in [t0, t1).
- * ret_at_ns may be NULL. */
+/*
+ * Largest sum of bytes that the processes held on the device at any instant in [t0, t1). ret_at_ns
+ * may be NULL.
+ */
 int sim_account_max(const struct sim_trace *trace, const pid_t *pids, size_t npids, int device,
 	uint64_t t0_ns, uint64_t t1_ns, uint64_t *ret_bytes, uint64_t *ret_at_ns);
 /* Number of changes after which the sum exceeded quota. */
 int sim_account_breaches(const struct sim_trace *trace, const pid_t *pids, size_t npids, int device,
 	uint64_t quota_bytes, uint64_t *ret_count);
 
-/* The machine's directory: $DIVVY_SIM, or /dev/shm/divvy-sim-UID. */
+/* The machine's folder: $DIVVY_SIM, or /dev/shm/divvy-sim-UID. */
 int sim_dir(char *buf, size_t size);
 
 #endif
