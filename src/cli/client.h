@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Speaking to the daemon: docs/control-protocol.md. One connection, one request at a time,
- * blocking. JSON objects are jansson's; an answer is the caller's (json_decref). One thread.
+ * Requests to the daemon: docs/control-protocol.md. One connection and one request at a time;
+ * functions block. JSON objects are jansson's, and the caller owns an answer (json_decref()). One
+ * thread.
  */
 #ifndef CLI_CLIENT_H
 #define CLI_CLIENT_H
@@ -15,37 +16,37 @@
 #include "cmdline/json.h"
 
 #define CLIENT_ANSWER_MAX (64u << 20)
-/* A daemon that is alive answers in milliseconds; a stopped one is reported, not waited for. */
+/* A daemon that works answers in milliseconds. After this time the client reports an error. */
 #define CLIENT_TIMEOUT_S 15
 
 struct client {
 	int fd;
-	uint16_t abi; /* version of the wire that is spoken; 0: the newest */
+	uint16_t abi; /* wire version in use; 0: the newest */
 	uint32_t request;
-	char socket[108]; /* as sockaddr_un has it */
+	char socket[108]; /* size of sockaddr_un.sun_path */
 };
 
 #define CLIENT_NONE ((struct client){.fd = -1})
 
 /*
- * `socket` NULL: $DIVVY_SOCKET, or the first of the usual places with a daemon. -ENOENT or
- * -ECONNREFUSED when there is none, with a sentence that says how to start one.
+ * socket NULL: $DIVVY_SOCKET, or the first of the usual places with a daemon. -ENOENT or
+ * -ECONNREFUSED: no daemon; the sentence says how to start one.
  */
 int client_connect(struct client *c, const char *socket, struct error *err);
 void client_done(struct client *c);
 #define _cleanup_client_ _cleanup_(client_done)
 
 /*
- * Sends the request (taken) and waits for the answer. To a daemon of the version before, which says
- * so, it is put again in that one. "ok": false comes back as the daemon's errno
- * and sentence. client_send and client_receive are the two halves: receive returns -EAGAIN when
- * nothing has come within timeout_ms (-1: no end), and may be called again.
+ * Takes over the request, sends it and waits for the answer. If the daemon reports an older wire
+ * version, sends the request again in that version. An answer with "ok": false becomes the daemon's
+ * errno and sentence. client_send() and client_receive() are the two halves. client_receive()
+ * returns -EAGAIN when nothing has come within timeout_ms (-1: no limit), and may be called again.
  */
 int client_call(struct client *c, json_t *request, json_t **ret_answer, struct error *err);
 int client_send(struct client *c, json_t *request, struct error *err);
 int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct error *err);
 
-/* client_call of {"cmd": name}, with "tenant": T when tenant is not NULL. */
+/* client_call() with {"cmd": name}, and with "tenant": T if tenant is not NULL. */
 int client_ask(struct client *c, const char *name, const char *tenant, json_t **ret_answer,
 	struct error *err);
 

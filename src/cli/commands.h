@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of commands, in the order of `divvy help`; each has a file cmd_<name>.c. */
+/*
+ * The list of commands in the order of `divvy help`; the file of each is cmd-<name>.c.
+ */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
@@ -27,7 +29,7 @@
 CLI_COMMANDS(X)
 #undef X
 
-/* cmd_run's own, for a command that ends in it and speaks by its own name. */
+/* Runs cmd_run under the name of another command, which its messages then use. */
 int cmd_run_called(const char *name, const struct cli_args *args, struct error *err);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container engine's command line, rewritten so that what runs inside is a tenant: the
- * programs' socket (by its folder, so that the next daemon's is found there; never the daemon's own
- * folder, which has everybody's secrets) and the hook libraries mounted read-only, the environment
- * passed by name (so that the secret stands in no argument list), the devices by CDI name where the
- * engine's host has them.
- * Pure but for container_has_cdi. One thread.
+ * Rewrites a container engine's command line so that the container becomes a tenant. It mounts the
+ * folder of the programs' socket read-only, so that the container also finds the next daemon there.
+ * It never mounts the daemon's own folder, which has the secrets of all tenants. It mounts the
+ * interception libraries read-only. It passes the environment by name, so that no argument list
+ * shows the secret. It adds devices by CDI name if the engine's host has CDI specifications. Pure
+ * except container_has_cdi(). One thread.
  */
 #ifndef CLI_CONTAINER_H
 #define CLI_CONTAINER_H
@@ -18,14 +18,14 @@
 
 #define CONTAINER_ARGS_MAX 512
 #define CONTAINER_DEVICES_MAX 16
-/* Where things are inside. */
+/* Paths in the container. */
 #define CONTAINER_RUNTIME "/run/divvy"
 #define CONTAINER_HOOKS "/opt/divvy"
 
 struct container_plan {
-	const char *engine;                     /* docker, podman, nerdctl */
-	const char *programs_folder;            /* host folder with no more than their socket */
-	const char *hook_cuda, *hook_nvml;      /* host files */
+	const char *engine;                /* docker, podman, nerdctl */
+	const char *programs_folder;       /* host folder with nothing but the programs' socket */
+	const char *hook_cuda, *hook_nvml; /* files of the host */
 	const char *sim_folder, *driver_folder; /* simulated devices; NULL: real ones */
 	const char *uuid[CONTAINER_DEVICES_MAX];
 	size_t n_uuids;
@@ -33,39 +33,38 @@ struct container_plan {
 };
 
 struct container_args {
-	char *argv[CONTAINER_ARGS_MAX + 1]; /* NULL-terminated, each on the heap */
+	char *argv[CONTAINER_ARGS_MAX + 1]; /* NULL-terminated; each on the heap */
 	size_t n;
 };
 
 void container_args_done(struct container_args *args);
 
 /*
- * `given`, of all functions: "run ...", "container run ..." or "create ...", behind options of the
- * engine itself and behind its name, if they are there. -EINVAL: a command that makes no container,
- * or no image.
+ * Checks a command of any engine: "run ...", "container run ..." or "create ...". `given` may begin
+ * with the engine's name and options. -EINVAL: the command makes no container, or names no image.
  */
 int container_check(const char *engine, char *const *given, struct error *err);
 
-/* The image of "run" or "create", as far as the options before it are known; NULL: none. */
+/* The image of "run" or "create", if the options before it are known; NULL: none. */
 const char *container_image(const char *engine, char *const *given);
 
 /*
- * What is ours comes first behind the verb, so that options of the user's win; but for a preload,
- * which is put behind ours. As container_check, and -E2BIG.
+ * Inserts divvy's options directly after the verb, so that the user's options override them. A
+ * preload of the user's comes after divvy's. Errors of container_check(), and -E2BIG.
  */
 int container_rewrite(const struct container_plan *plan, char *const *given,
 	struct container_args *ret, struct error *err);
 
 /*
- * Whether the engine's command ends before the container does: "create", or "run" with -d among its
- * options, alone or with other letters.
+ * Whether the engine's command ends before the container does: "create", or "run" with option -d,
+ * alone or among other letters.
  */
 bool container_outlives(const char *engine, char *const *given);
 
-/* Whether the host has CDI specifications of NVIDIA devices in the usual folders. */
+/* Whether the usual folders have CDI specifications of NVIDIA devices. */
 bool container_has_cdi(void);
 
-/* For people: arguments that a shell would read back. */
+/* Writes arguments as a shell would read them, for people. */
 void container_format(char *const *argv, struct buf *out);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What doctor wants to know of a shared library without loading it: its build-id and the functions
- * it exports. 64-bit little-endian ELF; any file may be given, nothing outside of it is read. One
- * thread.
+ * Reads a shared library without loading it, for `divvy doctor`: its build-id and its exported
+ * functions. 64-bit little-endian ELF. Accepts any file and reads nothing outside it. One thread.
  */
 #ifndef CLI_ELF_FILE_H
 #define CLI_ELF_FILE_H
@@ -17,13 +16,13 @@
 
 struct elf_file {
 	struct map map;
-	const char *strings; /* of the dynamic symbols */
+	const char *strings; /* names of the dynamic symbols */
 	size_t strings_size;
 	size_t symbols_at, n_symbols;
-	struct text build_id; /* "" when there is none */
+	struct text build_id; /* "": none */
 };
 
-/* -ENOEXEC when it is no such library. */
+/* -ENOEXEC: no such library. */
 int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err);
 void elf_file_done(struct elf_file *file);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One picture of `divvy top`, as text. Pure: the daemon's answers go in; lines with style marks
- * come out, which frame_plain and frame_ansi (and the ncurses of cmd-top.c) show. A mark is the
+ * One picture of `divvy top` as text. Pure: the daemon's answers go in, and lines with style marks
+ * come out. frame_plain(), frame_ansi() and the ncurses code of cmd-top.c show them. A mark is the
  * byte FRAME_MARK and 'A' + enum frame_style; names from outside never contain one.
  */
 #ifndef CLI_FRAME_H
@@ -20,15 +20,15 @@ enum frame_style {
 	FRAME_BOLD,
 	FRAME_DIM,
 	FRAME_WARN,
-	FRAME_COLOUR, /* and FRAME_COLOURS of them, one tenant after the other */
+	FRAME_COLOUR, /* the first of FRAME_COLOURS colours, which tenants use in turn */
 };
 
 enum frame_sort { FRAME_BY_ID, FRAME_BY_GOT, FRAME_BY_ASKED, FRAME_BY_MEMORY, FRAME_SORTS };
 
 struct frame {
-	const json_t *ping, *devices, *list, *usage; /* answers; usage may be NULL */
-	int width;                                   /* columns; below 40 the lines of 40 are cut */
-	int height;                                  /* lines; 0: no bound */
+	const json_t *ping, *devices, *list, *usage; /* the daemon's answers; usage may be NULL */
+	int width;  /* columns; lines of fewer than 40 columns are lines of 40, cut */
+	int height; /* lines; 0: no limit */
 	enum frame_sort sort;
 	bool paused;
 	bool keys;  /* show the line of keys */
@@ -36,14 +36,17 @@ struct frame {
 };
 
 /*
- * No line is wider than `width`. What does not fit is left out by its weight: of a tenant name, GOT
- * and ASKED stay longest.
+ * Draws lines of at most `width` columns. Leaves out less important parts that do not fit; of a
+ * tenant's line, the name, GOT and ASKED stay longest.
  */
 void frame_draw(const struct frame *frame, struct buf *out);
 
 const char *frame_sort_name(enum frame_sort sort);
 
-/* Without the marks; with them as ANSI sequences, each line ended by erase-to-end-of-line. */
+/*
+ * frame_plain() removes the marks. frame_ansi() replaces them by ANSI sequences, and ends each line
+ * with erase-to-end-of-line.
+ */
 void frame_plain(const struct buf *drawn, struct buf *out);
 void frame_ansi(const struct buf *drawn, struct buf *out, int *ret_lines);
 

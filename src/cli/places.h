@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where things are: the daemon's socket, its program, the hook libraries. Looked for beside the
- * running divvy first, so that a build folder and an installed tree both work as they are. One
+ * Paths of the daemon's socket, its program and the interception libraries. The search begins in
+ * the folders beside the running divvy, so a build folder and an installed tree both work. One
  * thread.
  */
 #ifndef CLI_PLACES_H
@@ -15,29 +15,35 @@
 
 #define PLACES_PATH 4096
 
-/* $DIVVY_SOCKET; NULL where it is not set, or empty. */
+/* $DIVVY_SOCKET; NULL: not set, or empty. */
 const char *places_socket_named(void);
 
-/* The i-th place to look for a socket; false when there is none further. */
+/* The i-th path to try for a socket; false: there is none further. */
 bool places_socket(size_t i, char *ret_path, size_t size);
 
-/* Where a daemon that this user starts puts its socket and log: see docs/control-protocol.md. */
+/* Folder of the socket and log of a daemon that this user starts: see docs/control-protocol.md. */
 int places_runtime(char *ret_path, size_t size, struct error *err);
 
-/* $DIVVYD, beside divvy, the build's, the installed one. -ENOENT with what was looked for. */
+/*
+ * Path of divvyd: $DIVVYD, beside divvy, in the build folder, or installed. -ENOENT names the
+ * places.
+ */
 int places_daemon(char *ret_path, size_t size, struct error *err);
 
-/* A hook library ("libdivvy-cuda.so") by absolute path: in $DIVVY_HOOKS, the build's, installed. */
+/*
+ * Absolute path of an interception library ("libdivvy-cuda.so"): in $DIVVY_HOOKS, the build folder,
+ * or installed.
+ */
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err);
 
-/* -EINVAL with what to do, where LD_PRELOAD cannot name that file. */
+/* -EINVAL: LD_PRELOAD cannot name that file; the sentence says what to do. */
 int places_check_preload(const char *path, struct error *err);
 
 #define PLACES_PRELOAD (3u * PLACES_PATH)
 
 /*
- * What LD_PRELOAD is to be: those two libraries, by their paths, then what stands there, without
- * libraries of ours that are from a divvy run around this one.
+ * The new value of LD_PRELOAD: the two libraries by path, then its present value without libraries
+ * of a divvy run around this one.
  */
 void places_preload(const char *cuda, const char *nvml, struct buf *out);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options that speak of a tenant's spec, for `run` and `set`, and the JSON made of them. */
+/*
+ * Options of `run` and `set` for a tenant's spec, and the JSON that they become.
+ */
 #ifndef CLI_WISH_H
 #define CLI_WISH_H
 
@@ -9,7 +11,7 @@
 #include "cmdline/command.h"
 #include "spec/spec.h"
 
-/* The numbers that may change while the tenant runs ... */
+/* The options that may change while the tenant runs. */
 #define WISH_OPTIONS_LIVE \
 	{"request", "SHARE", TEXT_SPEC_OPTIONS_REQUEST, .letter = 'r'}, \
 		{"limit", "SHARE", TEXT_SPEC_OPTIONS_LIMIT, .letter = 'l'}, \
@@ -20,7 +22,7 @@
 		"priority", "N", "0 to 100; 0 is opportunistic (default 50)", .letter = 'p' \
 	}
 
-/* ... and where it runs, which cannot. */
+/* The options that choose devices and behaviour, and that cannot change. */
 #define WISH_OPTIONS_PLACE \
 	{"memory-policy", "POLICY", \
 		"when memory runs out: fail (out of memory), wait (until it fits) or swap", \
@@ -33,12 +35,18 @@
 		"mode", "MODE", TEXT_SPEC_OPTIONS_MODE, .choices = "auto exclusive local remote" \
 	}
 
-/* Those that were given, as {"request": "0.3", ...}. The caller's. */
+/* The given options as {"request": "0.3", ...}. The caller owns the result. */
 json_t *wish_json(const struct cli_args *args);
 
-/* Checks them as a new tenant's, without a daemon: the sentence names field, value and range. */
+/*
+ * Checks the options as those of a new tenant, without a daemon. The sentence names field, value
+ * and range.
+ */
 int wish_check(const struct cli_args *args, struct error *err);
-/* The same for a tenant that there is: what is not given stays, and is not known here. */
+/*
+ * Checks the options as a change of an existing tenant. Fields that are not given keep their value,
+ * which is not known here.
+ */
 int wish_check_change(const struct cli_args *args, struct error *err);
 
 #endif

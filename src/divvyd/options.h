@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvyd's command line and divvyd(8). One thread. */
+/*
+ * divvyd's command line and divvyd(8). One thread.
+ */
 #ifndef DIVVYD_OPTIONS_H
 #define DIVVYD_OPTIONS_H
 
@@ -9,12 +11,12 @@
 
 struct options {
 	struct agent_options agent; /* borrows from argv */
-	struct node_options node;   /* in a cluster; the same */
+	struct node_options node;   /* for --cluster; borrows from argv */
 	bool is_cluster;
 	int ready_fd; /* -1: none */
 };
 
-/* What holds where the command line says nothing. */
+/* Sets the values that apply without any option. */
 void options_init(struct options *options);
 
 extern const struct program options_program;
