@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting, running and ending the daemon: see agent.h.
+ * Starts, runs and ends the daemon: see agent.h. A daemon takes the locks of the runtime folder and
+ * of the devices before it loads the state, so only one daemon at a time uses them. With --replace
+ * it first asks the running daemon to leave, and may take over its listening socket.
  */
 #include "agent/agent.h"
 
@@ -39,7 +41,8 @@
 #include "threads/worker.h"
 
 #define TICK_NS NSEC_PER_SEC
-#define SILENT_NS (10 * NSEC_PER_SEC) /* a connection that has said nothing is dropped */
+/* The daemon closes a connection that sent nothing for so long. */
+#define SILENT_NS (10 * NSEC_PER_SEC)
 #define TAKE_OVER_NS (10 * NSEC_PER_SEC)
 #define NO_SOCKET_NS NSEC_PER_SEC
 #define BACKLOG 4096
@@ -99,7 +102,7 @@ static int make_runtime(struct agent *agent, struct error *err)
 	return 0;
 }
 
-/* A folder that outlives a reboot, if there is one. */
+/* Prefers a folder that survives a reboot. */
 static int make_usage(struct agent *agent, struct error *err)
 {
 	const char *dir = agent->options.usage_dir ? agent->options.usage_dir
@@ -117,9 +120,10 @@ static int make_usage(struct agent *agent, struct error *err)
 }
 
 /*
- * Asks the daemon at that socket to save its state and leave, in that version of the wire.
- * ret_listen: not NULL to be handed its listening socket, so that nobody who connects meanwhile is
- * refused; -1 when it has not. -EPROTONOSUPPORT: it speaks an older version.
+ * Asks the daemon at that socket, in that wire version, to save its state and leave. If ret_listen
+ * is not NULL, also asks for its listening socket, so that clients that connect meanwhile are not
+ * refused; *ret_listen stays -1 if it did not send one. -EPROTONOSUPPORT: the daemon speaks an
+ * older version.
  */
 static int ask_to_leave_in(const char *path, uint16_t abi, int *ret_listen)
 {
@@ -141,7 +145,7 @@ static int ask_to_leave_in(const char *path, uint16_t abi, int *ret_listen)
 	memcpy(msg->text, json, strlen(json));
 	if (send(fd, packet, msg->head.size, MSG_NOSIGNAL) < 0)
 		return -errno;
-	/* Its answer, or its end; nothing can come any more once this end is shut. */
+	/* Waits for an answer or the end. After shutdown() no further answer can arrive. */
 	if (poll(&pfd, 1, 5000) <= 0)
 		shutdown(fd, SHUT_RDWR);
 	n = fd_recv(fd, packet, sizeof(packet), &fds, MSG_DONTWAIT);
@@ -161,7 +165,7 @@ static int ask_to_leave(const char *path, int *ret_listen)
 	return r == -EPROTONOSUPPORT ? ask_to_leave_in(path, msg_oldest(), ret_listen) : r;
 }
 
-/* A signal: it needs no path that somebody else could choose, and works without a socket. */
+/* Sends a signal. That needs no path that another user could choose, and works without a socket. */
 static bool end_daemon(pid_t pid)
 {
 	_cleanup_close_ int pidfd = pid > 0 ? pidfd_new(pid) : -1;
@@ -171,7 +175,7 @@ static bool end_daemon(pid_t pid)
 		pidfd_kill(pidfd, SIGTERM) == 0;
 }
 
-/* Where its socket is gone (somebody cleaned /tmp), the daemon still gets a signal. */
+/* If the daemon's socket is missing (somebody cleaned /tmp), the daemon gets a signal. */
 static bool end_without_socket(pid_t pid)
 {
 	if (!end_daemon(pid))
@@ -180,7 +184,10 @@ static bool end_without_socket(pid_t pid)
 	return true;
 }
 
-/* The kernel's answer; the text only where the kernel shows nothing (another pid namespace). */
+/*
+ * Asks the kernel. The file's text counts only where the kernel shows no holder (another pid
+ * namespace).
+ */
 static pid_t runtime_owner(int fd)
 {
 	struct lock_owner owner;
@@ -214,7 +221,7 @@ static int lock_runtime(struct agent *agent, struct error *err)
 				(int)pid, agent->socket_path);
 		if (!has_asked)
 			has_asked = ask_to_leave(agent->socket_path, &agent->listen_fd) >= 0;
-		/* One that has just begun makes its socket later. */
+		/* A daemon that has just started has no socket yet. */
 		if (!has_asked && access(agent->socket_path, F_OK) < 0 &&
 			clock_now_ns() > began + NO_SOCKET_NS)
 			has_asked = end_without_socket(pid);
@@ -230,7 +237,7 @@ static int lock_runtime(struct agent *agent, struct error *err)
 	return 0;
 }
 
-/* The machine's daemon wins over users': they get a signal, and TAKE_OVER_NS to end. */
+/* The machine's daemon wins over users' daemons: it sends them SIGTERM and waits TAKE_OVER_NS. */
 static int lock_devices(struct agent *agent, struct error *err)
 {
 	uint64_t deadline = clock_now_ns() + TAKE_OVER_NS;
@@ -261,7 +268,7 @@ static int bind_at(const struct agent *agent, const char *path, int *ret_fd)
 	if (fd < 0)
 		return -errno;
 	str_copy(address.sun_path, sizeof(address.sun_path), str_from(path));
-	/* Ours by the lock: what is there is a dead daemon's. */
+	/* This daemon holds the lock, so a file here is a dead daemon's. */
 	unlink(path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 		chmod(path, agent->is_system ? 0666 : 0600) < 0 || listen(fd, BACKLOG) < 0)
@@ -270,7 +277,7 @@ static int bind_at(const struct agent *agent, const char *path, int *ret_fd)
 	return 0;
 }
 
-/* fd: bound already if it is one. */
+/* fd: the bound socket if there is one already. */
 static int listen_at(struct agent *agent, const char *path, int *fd, struct listener *listener,
 	void (*knock)(struct listener *listener, int fd))
 {
@@ -285,7 +292,7 @@ static void programs_path(const struct agent *agent, char *ret, size_t size)
 	snprintf(ret, size, "%s" SOCKET_NAME, agent->programs_dir);
 }
 
-/* The socket of old may be handed over, with those in it who have connected already. */
+/* The former daemon may have handed its socket over, together with the connections in its queue. */
 static int start_listening(struct agent *agent, struct error *err)
 {
 	char path[PATH_MAX + sizeof(SOCKET_NAME)];
@@ -301,7 +308,7 @@ static int start_listening(struct agent *agent, struct error *err)
 	return r < 0 ? fail_errno(err, -r, "listen on %s", agent->socket_path) : 0;
 }
 
-/* The folder stays: containers that run have it, and find the next daemon there. */
+/* The folder stays: running containers mount it, and find the next daemon's socket there. */
 static void stop_listening(struct agent *agent)
 {
 	char path[PATH_MAX + sizeof(SOCKET_NAME)];
@@ -322,7 +329,10 @@ static void stop_listening(struct agent *agent)
 
 /* ---- the passing of time ---- */
 
-/* A tenant that only lingers keeps no daemon; one whose programs are still to come does. */
+/*
+ * Whether the tenant keeps the daemon from an idle end. One that only lingers does not; one whose
+ * programs have yet to come does.
+ */
 static bool is_waited_for(const struct tenant *t)
 {
 	return t->lifetime != TENANT_PROCESSES || t->owner_fd >= 0 ||
@@ -396,7 +406,7 @@ static int start_arbiter(struct agent *agent, struct error *err)
 	return arbiter_new(&config, MAX(1u, agent->devices->n), &agent->arbiter, err);
 }
 
-/* Whatever is wrong with it stays so until somebody changes it: EINVAL, for the exit status. */
+/* Errors in the file persist until somebody edits it: EINVAL, for the exit status. */
 static int load_conf(struct agent *agent, struct error *err)
 {
 	int r = conf_load(agent->options.tenants_conf, &agent->conf, err);
@@ -408,7 +418,7 @@ static int load_conf(struct agent *agent, struct error *err)
 	return -EINVAL;
 }
 
-/* By the path that `divvy apply` would name: --stop must find it. */
+/* Uses the path that `divvy apply` would name, so that --stop finds it. */
 static int apply_at_start(struct agent *agent, struct error *err)
 {
 	_cleanup_free_ char *path = realpath(agent->options.apply, NULL);
@@ -429,7 +439,7 @@ static int serve_metrics(struct agent *agent, struct error *err)
 	return options.local ? metrics_thread_new(agent, &options, &agent->metrics, err) : 0;
 }
 
-/* A disk that is slow does not keep the devices' answers waiting. */
+/* Has a worker of its own for disks, so that a slow disk does not delay the devices' answers. */
 static int start_workers(struct agent *agent, struct error *err)
 {
 	int r = worker_new(agent->loop, &agent->worker);
@@ -442,7 +452,7 @@ static int start_workers(struct agent *agent, struct error *err)
 static int start(struct agent *agent, struct error *err)
 {
 	const struct agent_options *o = &agent->options;
-	/* Before another daemon is told to leave. */
+	/* Before this daemon asks another one to leave. */
 	int r = load_conf(agent, err);
 
 	if (r >= 0 && o->apply && access(o->apply, R_OK) < 0)
@@ -536,7 +546,7 @@ static void reap(struct agent *agent)
 		LIST_REMOVE(c, link);
 		conn_free(c);
 	}
-	/* Before their tenants, which they name. */
+	/* Processes refer to their tenants, so they are freed first. */
 	for (p = LIST_FIRST(&agent->processes); p; p = next_p) {
 		next_p = LIST_NEXT(p, link);
 		if (p->is_buried) {
@@ -566,7 +576,7 @@ int agent_run(struct agent *agent)
 	while (!agent->is_leaving) {
 		int r;
 
-		/* Before waiting: what the start has touched is decided first. */
+		/* Decides on what the start has changed before the loop first waits. */
 		agent_after_batch(agent);
 		if (agent->is_leaving)
 			break;
@@ -636,7 +646,7 @@ void agent_free(struct agent *agent)
 		return;
 	agent->is_leaving = true;
 	stop_listening(agent);
-	/* Nobody will decide any more: programs run as they would without us. */
+	/* Without a daemon no gate would ever open again: programs run ungated. */
 	LIST_FOREACH(p, &agent->processes, link)
 		if (!agent->is_replaced && !p->is_dead)
 			process_let_run(p);
@@ -670,7 +680,7 @@ void agent_free(struct agent *agent)
 		char path[PATH_MAX];
 
 		snprintf(path, sizeof(path), "%s/lock", agent->runtime_dir);
-		/* Emptied, not unlinked: another may hold it open and wait for it. */
+		/* Empties the file instead of removing it: another daemon may wait for its lock. */
 		if (ftruncate(agent->lock_fd, 0) < 0)
 			log_debug("cannot empty %s", path);
 		fd_close(agent->lock_fd);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Followed files: see apply.h. The folder is watched, not the file, so that an editor's rename is
- * seen as well as a write; a file that is half written is refused as a whole and the tenants stay.
+ * Follows files of Gemini: see apply.h. The code watches the folder instead of the file, because
+ * editors rename a new file over the old one. A file that cannot be parsed as a whole, such as one
+ * half written, changes no tenant. All functions run in the loop's thread.
  */
 #include "agent/apply.h"
 
@@ -22,7 +23,7 @@
 
 struct followed {
 	char path[PATH_MAX];
-	int watch; /* of its folder */
+	int watch; /* inotify watch of the file's folder */
 };
 
 struct apply {
@@ -35,7 +36,7 @@ struct apply {
 
 static void origin_of(const char *path, const char *id, char *ret, size_t size)
 {
-	/* The path's end tells files apart well enough within one line of the state. */
+	/* The end of the path is distinct enough, and fits one line of the state. */
 	size_t n = strlen(path);
 
 	snprintf(ret, size, "%s %s", n > 120 ? path + n - 120 : path, id);
@@ -57,7 +58,7 @@ static void note(
 	json_array_append_new(list, json);
 }
 
-/* In what a line can say; a request of 0 is the class opportunistic. */
+/* Compares the fields that a line can state. A request of 0 means class opportunistic. */
 static bool is_same(const struct spec *a, const struct spec *b)
 {
 	return a->request == b->request && a->limit == b->limit &&
@@ -101,7 +102,7 @@ static void set_client(
 	note(list, t, client->name, r < 0 ? "refused" : "changed", r < 0 ? err.msg : NULL);
 }
 
-/* Before others are changed: what has gone makes room for them. */
+/* Runs before other clients change, because removed tenants make room for them. */
 static void remove_missing(struct agent *agent, const char *path,
 	const struct gemini_client *clients, size_t n, json_t *list)
 {
@@ -212,7 +213,7 @@ int apply_file(struct agent *agent, const char *path, bool does_follow, json_t *
 		return r;
 	r = read_and_apply(agent, path, ret_tenants, err);
 	if (r < 0 && is_new)
-		agent->apply->n--; /* nobody was told that it is followed */
+		agent->apply->n--; /* no caller has seen that it was followed */
 	return r;
 }
 
@@ -223,7 +224,7 @@ int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, stru
 
 	if (f)
 		*f = agent->apply->files[--agent->apply->n];
-	/* Those of a file that was read once, or that an earlier daemon followed, as well. */
+	/* Includes tenants of a file that was read once, or that an earlier daemon followed. */
 	remove_missing(agent, path, NULL, 0, removed);
 	if (!f && !json_array_size(removed)) {
 		json_decref(removed);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit: see audit.h. A stranger is known by pid, start time and device, so that its rounds are
- * counted for that very process. A round is an answer of the devices (memory.c), which the audit
- * asks for every ROUND_NS while the daemon does anything at all, and sooner where a tenant seems to
- * use more than was counted. Answers that others asked for add no rounds: an unmanaged process has
- * at most one in ROUND_NS.
+ * The audit: see audit.h. An unmanaged process is identified by pid, start time and device, so its
+ * rounds belong to that very process. A round is an answer of the devices (memory.c). The audit
+ * asks for one every ROUND_NS while the daemon does anything, and sooner if a tenant seems to use
+ * more memory than was counted. Answers that others requested add no rounds: a process has at most
+ * one round in ROUND_NS.
  */
 #include "agent/audit.h"
 
@@ -31,20 +31,22 @@
 
 #define ROUND_NS (10 * NSEC_PER_SEC)
 #define SOON_NS (2 * NSEC_PER_SEC)
-#define TICK_NS NSEC_PER_SEC /* so much early may an answer be looked at */
+#define TICK_NS NSEC_PER_SEC /* an answer may come this much early */
 #define STRANGERS_MAX 1024u
 #define LISTED_MAX 4096u
 #define EXCESSES_SHOWN 16u
-/* What a process may use beyond what was counted: granularity and the driver's own. */
+/*
+ * Memory that a process may use beyond the counted bytes: granularity, and the driver's own memory.
+ */
 #define SLACK_BYTES (64ull << 20)
 
 struct stranger {
 	pid_t pid;
 	uint64_t start;
-	uint32_t device, seen; /* at most one more each ROUND_NS */
+	uint32_t device, seen; /* number of rounds, at most one each ROUND_NS */
 	uint64_t seen_ns;
 	uint64_t bytes;
-	uint64_t term_ns; /* --police: when it got SIGTERM; 0: not yet */
+	uint64_t term_ns; /* --police: time of SIGTERM; 0: not yet */
 	bool has_got_kill;
 	bool is_graphics, is_taken;
 	char name[PROCESS_NAME_SIZE];
@@ -56,9 +58,9 @@ struct audit {
 	uint64_t generation, asked_ns;
 };
 
-/* ---- whose a process is ---- */
+/* ---- the owner of a process ---- */
 
-/* The tenants' processes by pid: the devices list thousands where thousands are registered. */
+/* Finds tenants' processes by pid. The devices list thousands if thousands are registered. */
 struct book {
 	struct process **by_pid;
 	size_t n;
@@ -71,7 +73,7 @@ static int compare_pids(const void *a, const void *b)
 	return ((*p)->pid > (*q)->pid) - ((*p)->pid < (*q)->pid);
 }
 
-/* With those that have ended: the devices may list them for some time. */
+/* Includes ended processes, because the devices may list them for some time. */
 static int book_make(struct agent *agent, struct book *ret)
 {
 	struct book book = {0};
@@ -117,7 +119,10 @@ static bool look_at(const char *path, struct statx *ret)
 		       STATX_TYPE | STATX_MODE | STATX_UID | STATX_INO, ret) == 0;
 }
 
-/* A container has what it likes at a path: the path counts where it is the host's, too. */
+/*
+ * A container can have any file at a path. So the path must lead to the executable in the host's
+ * file system, too.
+ */
 static bool is_at(const struct statx *exe, const char *path)
 {
 	static const char *const roots[] = {"", "/proc/1/root"};
@@ -142,11 +147,11 @@ static bool read_executable(pid_t pid, struct statx *ret)
 	return look_at(link, ret);
 }
 
-/* Where an executable is looked for that is named without a folder: all are root's alone. */
+/* Folders for an executable that is named without one; only root can write there. */
 static const char *const folders[] = {"/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin",
 	"/usr/local/sbin", "/usr/lib/xorg", "/usr/libexec"};
 
-/* Only paths of the administrator's are looked at, never that which the process shows. */
+/* Looks only at paths of the administrator, never at a path that the process shows. */
 static bool is_executable(const struct statx *exe, const char *entry)
 {
 	char path[PATH_MAX + 24];
@@ -176,7 +181,7 @@ static int parse_user(struct str entry, uid_t *ret, struct error *err)
 	return 1;
 }
 
-/* Not by what a process calls itself: everybody can call himself anything. */
+/* The process's name does not count, because a process can choose it. */
 static bool is_allowed(const struct agent *agent, pid_t pid)
 {
 	struct str rest = str_from(agent->options.police_allow), piece;
@@ -246,7 +251,7 @@ static void police(struct agent *agent, struct stranger *s)
 	}
 }
 
-/* Only of those that are gone is it said that they have ended. */
+/* Logs the end only for processes that really ended. */
 static void note_ends(const struct audit *audit, const struct stranger *now, uint32_t n)
 {
 	for (uint32_t i = 0; i < audit->n; i++) {
@@ -281,7 +286,7 @@ static void note_device(struct tenant_device *td)
 {
 	const uint64_t counted = memory_used(td);
 
-	/* The answer is a little older than the counter. */
+	/* The devices' answer is a little older than the counter. */
 	td->counted_bytes = MAX(counted, td->counted_before);
 	if (td->says_bytes > td->counted_bytes + SLACK_BYTES) {
 		td->excess_rounds++;
@@ -332,7 +337,7 @@ static bool is_any_suspected(const struct agent *agent)
 
 /* ---- rounds ---- */
 
-/* Others ask the devices, too, as often as they like: that makes no rounds. */
+/* Answers that others requested add no rounds. */
 static void stranger_carry_over(struct stranger *s, const struct stranger *before)
 {
 	const bool is_round = s->seen_ns + TICK_NS >= before->seen_ns + ROUND_NS;
@@ -344,7 +349,7 @@ static void stranger_carry_over(struct stranger *s, const struct stranger *befor
 	s->is_taken = before->is_taken;
 }
 
-/* False: it is of no interest, or gone. */
+/* Returns false if the process is of no interest, or has ended. */
 static bool look_at_stranger(
 	struct agent *agent, const struct memory_stranger *listed, struct stranger *ret)
 {
@@ -445,7 +450,7 @@ uint32_t audit_strangers(const struct agent *agent)
 	return agent->audit->n;
 }
 
-/* Who draws is no stranger to a machine with a screen. */
+/* On a machine with a screen, graphics processes are normal: they are not reported. */
 bool audit_take_stranger(struct agent *agent, struct audit_stranger *ret)
 {
 	for (uint32_t i = 0; i < agent->audit->n; i++) {
@@ -528,7 +533,7 @@ static void find_devices(struct agent *agent, json_t *list)
 			"on a machine with an NVIDIA driver, start the daemon without --simulate");
 }
 
-/* What divvy serve and divvyd --remote-listen do about it: docs/remote.md. */
+/* docs/remote.md: what divvy serve and divvyd --remote-listen do with such devices. */
 static void find_host_access(const struct agent *agent, json_t *list)
 {
 	char text[300];
@@ -548,7 +553,7 @@ static void find_host_access(const struct agent *agent, json_t *list)
 	}
 }
 
-/* Names of tenants are their users' own. */
+/* Only the owner of a tenant sees its name. */
 static void find_excesses(struct agent *agent, uid_t uid, json_t *list)
 {
 	char text[300], name[TENANT_NAME + 8], advice[300];

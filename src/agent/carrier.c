@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file is the container watcher: it ends a tenant when no process of its container lives any
- * more. run_search() runs in the thread of the worker `seeker` and touches only its own job; all
- * other functions run in the loop's thread. A search asks the container's cgroup; if the daemon
- * does not know or cannot read this cgroup, the search scans all processes' environments. An error
- * counts as a living container, so a failed search ends no tenant. A tenant ends after two misses
- * without a hit or a use in between: each of these moves alone_ns past missed_ns.
+ * The container watcher: ends a tenant when no process of its container lives any more.
+ * run_search() runs in the thread of the worker `seeker` and uses only its own job; all other
+ * functions run in the loop's thread. A search asks the container's cgroup. If the daemon does not
+ * know or cannot read this cgroup, the search scans all processes' environments. An error counts as
+ * a living container, so a failed search ends no tenant. A tenant ends after two misses without a
+ * hit or a use in between: each of these moves alone_ns past missed_ns.
  */
 #include "agent/carrier.h"
 
@@ -21,19 +21,22 @@
 
 #define CGROUPS "/sys/fs/cgroup"
 
-/* An engine that starts a container again, or a program within execve, is soon seen again. */
+/*
+ * Time between two misses. It covers an engine that restarts a container, and a program within
+ * execve.
+ */
 #define MISSED_NS (3 * NSEC_PER_SEC)
 #define CARRIED_NS (10 * NSEC_PER_SEC)
 
-/* Knows the tenant by id: that may have been removed meanwhile. */
+/* Refers to the tenant by id, because the tenant may be removed meanwhile. */
 struct search {
 	struct worker_job job;
 	struct agent *agent;
 	uint32_t id;
 	char entry[sizeof("DIVVY_TENANT=") + TENANT_SECRET_TEXT];
 	char cgroup[CONF_CGROUP];          /* the container's; "": not known */
-	uint64_t since_ticks, until_ticks; /* when it was started */
-	bool is_carried;                   /* or it cannot be told */
+	uint64_t since_ticks, until_ticks; /* times of the container's start */
+	bool is_carried;                   /* the container lives, or the search failed */
 };
 
 static void run_search(struct worker_job *job)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections: sockets, packets, limits. What a packet of a hook means is in register.c (HELLO) and
- * here (the rest); what a control request means is in control.c. A packet with descriptors, and a
- * connection that may hold some, go through the closer. HELLO and CONTROL are costly: a connection
- * has one of them at a time, and users take turns.
+ * Connections: sockets, packets, limits. register.c handles HELLO, control.c handles control
+ * requests, and this file the other packets of hooks. Packets with descriptors, and connections
+ * that may hold some, go through the closer, because closing a foreign descriptor may block. HELLO
+ * and CONTROL are costly: a connection has at most one of them waiting, and users take turns.
  */
 #include "agent/client.h"
 
@@ -34,9 +34,12 @@
 #define RATE_STEP_NS (NSEC_PER_SEC / CLIENT_RATE)
 #define RATE_BURST_NS (250 * NSEC_PER_MSEC)
 #define HOOK_OUT_MAX (64u << 10)
-/* Requests are executed for so long, at least one; then it is the gates' turn. */
+/* Longest run of requests, but at least one; then the gates get their turn. */
 #define REQUESTS_NS (500 * NSEC_PER_USEC)
-/* A sender that was let pass a descriptor has queued it by then, however the machine is loaded. */
+/*
+ * A sender that was allowed to pass a descriptor has queued it after this time, however loaded the
+ * machine is.
+ */
 #define RIGHTS_SETTLE_NS NSEC_PER_SEC
 
 /* ---- the closer ---- */
@@ -62,7 +65,7 @@ static void on_closed(struct closer_job *job)
 	c->agent->has_dead = true;
 }
 
-/* Whatever is in its queue is never closed here. */
+/* Never closes the descriptors in the socket's queue here, because that may block. */
 static void let_close(struct conn *c)
 {
 	if (c->is_clean || closer_shut(c->fd)) {
@@ -131,14 +134,19 @@ bool conn_free(struct conn *c)
 
 /* ---- reading and sending ---- */
 
-/* A program of the device's is always heard; others are when they have read their answers. */
+/*
+ * Registered programs are always read. Other peers are read only when they have read their answers.
+ */
 static bool does_read(const struct conn *c)
 {
 	return !c->is_dead && !c->is_paused && !c->request && c->closing == CONN_OURS &&
 		(c->process || !c->out.n);
 }
 
-/* In no loop when there is nothing to do: a peer that hangs up would wake it again and again. */
+/*
+ * Takes the socket out of the loop when there is nothing to do: after a hang-up epoll would report
+ * it for ever.
+ */
 static void watch(struct conn *c)
 {
 	const uint32_t events = (does_read(c) ? (uint32_t)EPOLLIN : 0) |
@@ -158,7 +166,7 @@ static void took_out(struct conn *c, size_t n)
 {
 	c->out_at += n;
 	c->out_ns = clock_now_ns();
-	/* Not for every packet: what is behind is moved. */
+	/* Not for every packet, because buf_consume() moves the rest. */
 	if (c->out_at < c->out.n && c->out_at < c->out.n / 2)
 		return;
 	c->user->out_bytes -= c->out_at;
@@ -201,8 +209,8 @@ void client_send(struct conn *c, void *packet, uint32_t size)
 		c->out_ns = clock_now_ns();
 	}
 	/*
-	 * A frozen program does not read; notes to it are hints, and it shall not fill our
-	 * memory.
+	 * A frozen program does not read. Notes to it are only hints, so they are dropped instead
+	 * of filling memory.
 	 */
 	if (c->process && (c->out.n > HOOK_OUT_MAX || c->user->out_bytes > USER_OUT_MAX))
 		return;
@@ -265,7 +273,7 @@ void client_say(struct conn *c, uint32_t device, const char *fmt, ...)
 
 /* ---- receiving ---- */
 
-/* A hook names a device by the daemon's index: which of its tenant's is that? */
+/* Finds the tenant's device with the daemon's index that a hook named. */
 static bool find_device(const struct process *p, uint32_t device, uint32_t *ret_at)
 {
 	for (uint32_t i = 0; i < p->tenant->n; i++)
@@ -283,7 +291,7 @@ static void hook_packet(struct conn *c, const struct msg_head *head, const void 
 	struct process *p = c->process;
 	uint32_t at;
 
-	/* `device` stands at the same place in all of them. */
+	/* `device` has the same offset in all these messages. */
 	if (!p || p->is_dead || !find_device(p, note->device, &at))
 		return;
 	switch (head->type) {
@@ -304,7 +312,10 @@ void client_packet(struct conn *c, const void *packet, uint32_t size, const int 
 	struct msg_head head;
 	struct error err;
 
-	/* One that is newer may speak ours as well; who is older at least reads why not. */
+	/*
+	 * A newer peer may speak this daemon's version too. An older peer gets a refusal that it
+	 * can read.
+	 */
 	if (size >= sizeof(head)) {
 		memcpy(&head, packet, sizeof(head));
 		c->abi = head.abi < msg_newest() ? head.abi : msg_newest();
@@ -393,7 +404,10 @@ static void execute(struct conn *c)
 	watch(c);
 }
 
-/* The next in turn that has time and room for answers left; else NULL, and when it may have. */
+/*
+ * The next user in turn with time and room for answers left; else NULL and the time of the next
+ * try.
+ */
 static struct user *next_user(struct agent *agent, uint64_t now, uint64_t *ret_when_ns)
 {
 	struct user *u;
@@ -402,7 +416,7 @@ static struct user *next_user(struct agent *agent, uint64_t now, uint64_t *ret_w
 	*ret_when_ns = CLOCK_NEVER;
 	TAILQ_FOREACH(u, &agent->turns, turn) {
 		if (u->out_bytes >= USER_OUT_MAX)
-			continue; /* took_out() and conn_free() say when there is room */
+			continue; /* took_out() and conn_free() set the timer when there is room */
 		if (user_may_spend(u, now, &when_ns))
 			return u;
 		*ret_when_ns = MIN(*ret_when_ns, when_ns);
@@ -410,7 +424,7 @@ static struct user *next_user(struct agent *agent, uint64_t now, uint64_t *ret_w
 	return NULL;
 }
 
-/* One of each user in turn. */
+/* Executes one request of each user in turn. */
 static void on_requests(struct loop_timer *timer, uint64_t now)
 {
 	struct agent *agent = timer->data;
@@ -461,9 +475,8 @@ static void on_received(struct closer_job *job)
 }
 
 /*
- * The next packet of one without descriptors. 0 at the end, -EAGAIN when there is none,
- * -EINPROGRESS when the closer receives it. Looked at first, since what comes with descriptors is
- * never received by this thread.
+ * Receives the next packet without descriptors. 0: end; -EAGAIN: none; -EINPROGRESS: the closer
+ * receives it. Peeks first, because this thread must never receive descriptors.
  */
 static ssize_t receive(struct conn *c, char *packet, size_t size)
 {
@@ -489,7 +502,7 @@ static ssize_t receive(struct conn *c, char *packet, size_t size)
 
 static void on_conn(struct loop_io *io, uint32_t events)
 {
-	/* One thread, and nothing below comes back here. */
+	/* One thread, and nothing below calls this function again. */
 	static _Alignas(8) char packet[MSG_MAX];
 	struct conn *c = io->data;
 
@@ -524,7 +537,10 @@ void client_refuse_rights(struct conn *c)
 		c->no_rights_ns = clock_now_ns();
 }
 
-/* A program whose connection is lost, or was the last daemon's, hands its pages back. */
+/*
+ * A program whose connection is lost, or that the former daemon served, hands its pages back: it
+ * may pass descriptors.
+ */
 static bool may_pass_pages(const struct agent *agent, pid_t pid)
 {
 	const struct process *p;
@@ -614,7 +630,9 @@ int client_accept(
 	int r;
 
 	if (!c) {
-		/* Better lost than closed by this thread with what may be in it. */
+		/*
+		 * A leaked socket is better than a close() of unknown descriptors in this thread.
+		 */
 		if (closer_shut(fd))
 			close(fd);
 		return -ENOMEM;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tenants.conf: see conf.h. A rule's tenant is known by its origin: kind, key, and what keeps
- * different users and cgroups apart (they must not share writable pages).
+ * Reads tenants.conf: see conf.h. The origin of a rule's tenant has the rule's kind and key, and
+ * the user or cgroup where these get separate tenants. Different users must not share writable
+ * pages. All functions run in the loop's thread, except conf_load() and conf_parse(), which a
+ * worker may call.
  */
 #include "agent/conf.h"
 
@@ -39,7 +41,7 @@ struct conf {
 	struct rule *rules;
 	uint32_t n;
 	bool refuses;
-	bool has_default; /* the file says */
+	bool has_default; /* the file has a `default` line */
 	struct spec default_spec;
 };
 
@@ -52,7 +54,7 @@ static bool is_same_field(struct str a, struct str b)
 	return is_same;
 }
 
-/* Is there a word of that field before `end`? */
+/* Whether the words before `end` set that field. */
 static bool is_set_before(struct str words, const char *end, struct str field)
 {
 	struct str word;
@@ -219,9 +221,9 @@ int conf_load(const char *path, struct conf **ret_conf, struct error *err)
 	return r < 0 ? fail_within(err, r, "%s", path) : 0;
 }
 
-/* ---- whose is it ---- */
+/* ---- the tenant of a process ---- */
 
-/* v2's line is "0::/path". */
+/* The line of cgroup v2 is "0::/path". */
 int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct error *err)
 {
 	struct str line, field, best = STR("");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control commands: see control.h and docs/control-protocol.md. Each is a function of one
- * request: it fills a reply, or returns -errno with a sentence, or (create that waits)
- * -EINPROGRESS, which is answered later.
+ * The control commands: see control.h and docs/control-protocol.md. Each command is a function of
+ * one request. It fills a reply, returns -errno with a sentence, or returns -EINPROGRESS for a
+ * `create` that waits and is answered later.
  */
 #include "agent/control.h"
 
@@ -36,14 +36,14 @@
 
 #define WISHES_MAX 1024u
 #define SETTLE_MS ((int64_t)(MEMORY_GRACE_NS / NSEC_PER_MSEC))
-#define ANSWER_MAX (CLIENT_OUT_MAX - (64u << 10)) /* with the heads of its parts */
+#define ANSWER_MAX (CLIENT_OUT_MAX - (64u << 10)) /* leaves room for the heads of the parts */
 
-struct wish { /* a create that waits */
+struct wish { /* a waiting `create` */
 	TAILQ_ENTRY(wish) link;
 	struct conn *conn;
 	uint32_t request;
 	uint64_t deadline_ns;
-	bool does_not_wait; /* but for tenants that are about to end */
+	bool does_not_wait; /* waits only for tenants that are about to end */
 	json_t *json;
 };
 
@@ -53,8 +53,8 @@ struct control {
 	uint32_t n_wishes;
 	struct loop_timer timer;
 	bool is_trying;
-	bool is_last_try;  /* of one that does not wait */
-	bool is_in_wishes; /* whose connections may end meanwhile */
+	bool is_last_try;  /* last try of one that does not wait */
+	bool is_in_wishes; /* the list is being visited, so connections may end within */
 };
 
 struct call {
@@ -63,12 +63,12 @@ struct call {
 	uint32_t request;
 	const json_t *json;
 	json_t *reply;   /* an object; commands add members */
-	struct buf text; /* or members as text, instead of those */
+	struct buf text; /* or the members as text */
 };
 
 struct command {
 	const char *name;
-	const char *members; /* that a request may have, separated by spaces */
+	const char *members; /* allowed in a request, separated by spaces */
 	int (*fn)(struct call *call, struct error *err);
 };
 
@@ -106,7 +106,7 @@ static int get_number(const json_t *json, const char *key, int64_t min, int64_t 
 	return 1;
 }
 
-/* NULL when there is none of that name. */
+/* *ret is NULL if there is no such member. */
 static int get_name(const json_t *json, const char **ret, struct error *err)
 {
 	const json_t *value = json_object_get(json, "name");
@@ -383,7 +383,7 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 	}
 }
 
-/* What it would rather have been otherwise. */
+/* Adds the note on preference conflicts and on memory that only open descriptors hold. */
 static void add_note(struct call *call, const struct tenant *t)
 {
 	const uint32_t n_met = tenant_n_met(t);
@@ -482,7 +482,7 @@ static void describe_new(struct call *call, struct tenant *t)
 	add(call, "env", env);
 }
 
-/* The pid must be a process of the asker's; root may name any. */
+/* The pid must be the caller's own process; root may name any. */
 static int check_owner(const struct conn *c, pid_t pid, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(64u << 10);
@@ -558,7 +558,7 @@ static int create(struct call *call, struct tenant **ret, struct error *err)
 		return r;
 	wish.owner = wish.lifetime == TENANT_PROCESS ? (pid_t)pid : 0;
 	if (is_container) {
-		/* The engine's command, which may have to fetch an image first. */
+		/* The owner is the engine's command, which may have to fetch an image first. */
 		wish.owner = wish.lifetime == TENANT_KEEP ? 0 : (pid_t)pid;
 		r = conf_cgroup((pid_t)pid, cgroup, err);
 		if (r < 0)
@@ -609,7 +609,7 @@ static int do_create(struct call *call, struct error *err)
 	r = get_number(call->json, "wait_ms", -1, INT64_C(1) << 40, &wait_ms, err);
 	if (r < 0)
 		return r;
-	/* Those that wait already come first, unless this one would not wait. */
+	/* Waiting requests come first, unless this one does not wait. */
 	if (wait_ms && !TAILQ_EMPTY(&control->wishes) && !control->is_trying)
 		r = fail(err, ENOSPC, "others wait before it");
 	else
@@ -643,11 +643,11 @@ static int do_create(struct call *call, struct error *err)
 	return -EINPROGRESS;
 }
 
-/* Before the rules between fields speak of a limit or a count that nobody has named. */
+/* Runs before checks between fields, whose errors would name a limit or count that nobody set. */
 static int check_kind(const struct tenant *t, struct spec spec, struct error *err)
 {
 	if (spec.exclusive)
-		return 0; /* the request is the old one */
+		return 0; /* the request is unchanged */
 	spec.exclusive = spec.request % SPEC_SHARE_ONE == 0;
 	spec.count = MAX(spec.exclusive ? spec.request / SPEC_SHARE_ONE : spec.count, 1u);
 	return tenant_check_change(t, &spec, err);
@@ -797,9 +797,9 @@ static int do_audit(struct call *call, struct error *err)
 }
 
 /*
- * Answers `replace`, with the listening socket if the next daemon goes on with it. False: nobody is
- * there any more to take over. Whoever gives up waiting shuts its end first (ask_to_leave), so that
- * the answer either reaches it or fails here.
+ * Answers `replace`, with the listening socket if the next daemon wants it. Returns false if the
+ * next daemon has gone. A daemon that gives up waiting shuts its end first (ask_to_leave()), so the
+ * answer either arrives or fails here.
  */
 static bool answer_replace(struct conn *c, uint32_t request, bool does_hand_over)
 {
@@ -835,7 +835,7 @@ static int do_replace(struct call *call, struct error *err)
 	return -EINPROGRESS;
 }
 
-/* Whoever has the secret is of the tenant: its link, which knows neither id nor name. */
+/* The tenant's link knows neither id nor name; the secret proves that it is the tenant's. */
 static int do_remote(struct call *call, struct error *err)
 {
 	const char *hex = json_string_value(json_object_get(call->json, "secret"));
@@ -848,7 +848,7 @@ static int do_remote(struct call *call, struct error *err)
 	explicit_bzero(secret, sizeof(secret));
 	if (!t || !tenant_may_see(call->agent, t, call->conn->uid))
 		return fail(err, ENOENT, "secret: there is no tenant of it");
-	/* Nothing said of the way: it is asked whether there is still a tenant. */
+	/* Without a report, the request only asks whether the tenant exists. */
 	return json_object_get(call->json, "peer")
 		? remote_reach_read(&t->remote, call->json, clock_now_ns(), err)
 		: 0;
@@ -885,7 +885,7 @@ static bool is_member_known(const struct command *command, const char *key)
 	return false;
 }
 
-/* Users of a container are its own, also its root: who may do what goes by the socket first. */
+/* A container's users, root included, mean nothing here: the kind of socket decides first. */
 static int check_socket(const struct conn *c, struct error *err)
 {
 	if (!c->is_program)
@@ -920,7 +920,7 @@ static int find_command(const json_t *json, const struct command **ret, struct e
 	return 0;
 }
 
-/* What a user typed, or a file holds, may be no UTF-8 or be cut within a character. */
+/* A user's text may be no UTF-8, or be cut within a character. */
 static json_t *ascii_string(const char *text)
 {
 	char ascii[sizeof(((struct error *)NULL)->msg)];
@@ -1007,7 +1007,7 @@ void control_request(struct conn *c, uint32_t request, const char *text, size_t 
 	json_decref(json);
 }
 
-/* ---- wishes that wait ---- */
+/* ---- waiting requests ---- */
 
 static void forget(struct control *control, struct wish *w)
 {
@@ -1029,7 +1029,7 @@ void control_conn_gone(struct conn *c)
 		if (w->conn != c)
 			continue;
 		w->conn = NULL;
-		if (control->is_in_wishes) /* the next round forgets it */
+		if (control->is_in_wishes) /* the next visit of the list drops it */
 			loop_set_timer(&control->timer, clock_now_ns());
 		else
 			forget(control, w);
@@ -1040,7 +1040,7 @@ void control_room(struct agent *agent)
 {
 	struct control *control = agent->control;
 
-	/* Not at once: whoever gives room back is in the middle of something. */
+	/* Not at once, because the caller is in the middle of a change. */
 	if (control && !TAILQ_EMPTY(&control->wishes))
 		loop_set_timer(&control->timer, clock_now_ns());
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finding devices: see device.h. A simulated machine is the same code with another
- * libnvidia-ml.so.1: the simulated one starts its engine by itself and keeps it as long as it is
+ * Finds devices: see device.h. A simulated machine uses the same code with another
+ * libnvidia-ml.so.1, which starts the simulator's engine and keeps it as long as the library is
  * open.
  */
 #include "agent/device.h"
@@ -24,12 +24,12 @@
 #include "simgpu/config.h"
 #include "simgpu/proto.h"
 
-/* Without a device this one is simulated. */
+/* Simulated on a machine without devices. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"
-/* An engine that nobody uses leaves after its linger=; a longer one is not waited for. */
+/* An unused engine ends after its linger=; the daemon waits no longer than this. */
 #define LINGER_MAX_NS (5 * NSEC_PER_SEC)
 #define SAID_MAX (64u << 10)
-/* Until a context has been measured: about what a CUDA 12 context takes on a large device. */
+/* Used until a context is measured: about a CUDA 12 context on a large device. */
 #define CONTEXT_GUESS_BYTES (512ull << 20)
 
 void device_parse_uuid(const char *text, uint8_t ret_uuid[static 16])
@@ -71,7 +71,7 @@ static bool has_sim_libs(const char *folder)
 	return access(path, R_OK) == 0;
 }
 
-/* Beside the program in a build folder or an installed tree, wherever that is; or the prefix's. */
+/* Searches the build folder or installed tree around this program, and then the install prefix. */
 static int find_sim_libs(char *ret, size_t size, struct error *err)
 {
 	static const char *const beside[] = {
@@ -111,7 +111,7 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 		DIVVY_SIM_FOLDER);
 }
 
-/* Everything that the engine will read: what is wrong in it is said by us, in one sentence. */
+/* Reads everything that the engine will read, so that the daemon reports errors in one sentence. */
 static int load_config(const struct device_set *set, const char *simulate,
 	struct sim_config *ret_config, struct error *err)
 {
@@ -120,7 +120,7 @@ static int load_config(const struct device_set *set, const char *simulate,
 	return r < 0 ? fail_within(err, r, "simulated device") : 0;
 }
 
-/* An engine of before serves as long as it has users, and a little longer, whatever is wished. */
+/* A former engine serves while it has users, and for its linger time, whatever is requested now. */
 static bool is_as_wished(struct nvml *nvml, const struct sim_config *config)
 {
 	_cleanup_free_ struct nvml_info *infos = calloc(ARBITER_DEVICES, sizeof(*infos));
@@ -135,7 +135,7 @@ static bool is_as_wished(struct nvml *nvml, const struct sim_config *config)
 	return true;
 }
 
-/* Its socket goes first when it leaves. */
+/* An engine removes its socket first when it ends. */
 static void await_end_of_engine(const struct device_set *set, const struct sim_config *config)
 {
 	uint64_t wait = MIN(config->linger_ns + NSEC_PER_SEC, LINGER_MAX_NS);
@@ -148,8 +148,8 @@ static void await_end_of_engine(const struct device_set *set, const struct sim_c
 }
 
 /*
- * NVML can only say that there is no device; why the engine does not start it says itself, on the
- * stderr that it has from us. Nothing of it is lost: what was no reason is passed on.
+ * NVML only says that there is no device. The engine writes its reason to the stderr that it
+ * inherits, so the daemon collects that. Other lines are passed on.
  */
 static int open_nvml(struct device_set *set, struct error *err)
 {
@@ -196,7 +196,7 @@ static int open_engine(
 		simulate, set->sim_dir);
 }
 
-/* is_wish: these very devices, rather than whatever is there. */
+/* is_wish: exactly these devices, not those of a running engine. */
 static int open_simulated(struct device_set *set, const char *simulate, bool is_wish,
 	const char *runtime_dir, struct error *err)
 {
@@ -249,7 +249,7 @@ const char *device_ailment(const struct device *device)
 					: NULL;
 }
 
-/* A program's exception, its bad pointer, its end, and what follows from these. */
+/* Exceptions, bad pointers and the end of a program, and their consequences. */
 bool device_is_xid_of_program(uint64_t xid)
 {
 	static const uint64_t list[] = {13, 31, 43, 45, 68, 109};
@@ -260,7 +260,10 @@ bool device_is_xid_of_program(uint64_t xid)
 	return false;
 }
 
-/* Without a name it may be any of them; a parent's are of all its instances, or of the one. */
+/*
+ * An Xid without a UUID may concern any device. An Xid of a parent concerns all its instances, or
+ * the named one.
+ */
 static bool is_of(const struct nvml_xid *xid, const struct nvml_info *info)
 {
 	if (!xid->uuid[0] || !strcmp(info->uuid, xid->uuid))
@@ -318,7 +321,7 @@ static void set_note(struct device *device)
 			STR("a MIG instance, shared like a device"));
 }
 
-/* Once: asking may take long, and nothing of it changes. */
+/* Asks once, because asking may take long and links never change. */
 static int find_links(struct device_set *set)
 {
 	const uint32_t n = set->n;

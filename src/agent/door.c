@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file listens on a tenant socket and gives each accepted connection the id of its tenant. The
+ * Listens on a tenant socket and gives each accepted connection the id of its tenant. The
  * connection keeps the id instead of a pointer, because the tenant may end before the connection
  * does. door_tenant() compares the peer's cgroup with the tenant's pod for each process that
  * registers. The check passes where the host hides cgroups, but only as long as the daemon has
@@ -91,7 +91,7 @@ void door_close(struct door *door)
 	door_leave(door);
 }
 
-/* The socket's folder says who it is; that the kernel says the same is asked all the same. */
+/* The socket's folder already identifies the pod; the kernel must confirm it. */
 static int check_cgroup(const struct conn *c, const struct tenant *t, struct error *err)
 {
 	struct cgroup_pod found;
@@ -104,7 +104,7 @@ static int check_cgroup(const struct conn *c, const struct tenant *t, struct err
 	c->agent->has_read_pods |= r >= 0;
 	c->agent->is_cgroup_hidden = r == -EXDEV && !c->agent->has_read_pods;
 	if (c->agent->is_cgroup_hidden)
-		return 0; /* the condition HostNamespaces says so */
+		return 0; /* the condition HostNamespaces reports this */
 	if (r < 0)
 		return fail(err, EACCES,
 			"this socket is pod %s/%s's, and process %d is in no pod's cgroup: %s",

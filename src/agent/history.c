@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sums of reports: see history.h. Buckets are in the order of their start. Those of a daemon of
- * before may overlap in `usage` (an hour, then minutes of the same hour): they are kept as they
- * are, and become one with the next merge.
+ * The sums of reports: see history.h. Buckets are ordered by start. Buckets of an earlier daemon
+ * may overlap in `usage` (an hour, then minutes of that hour). Reading keeps them, and the next
+ * merge unites them.
  */
 #include "agent/history.h"
 
@@ -88,7 +88,9 @@ static void add_sums(struct history_bucket *b, const struct history_bucket *more
 	b->waited_s += more->waited_s;
 }
 
-/* Only whole hours: a minute within an hour that is there would be one that was read twice. */
+/*
+ * Merges only whole hours: a later minute within a stored hour counts as one that was read twice.
+ */
 static bool is_to_be_merged(const struct history_bucket *b, uint64_t now_s)
 {
 	return b->length_s < HOUR_S &&
@@ -120,7 +122,7 @@ void history_merge(struct history_record *r, uint64_t now_s)
 	r->n = n;
 }
 
-/* Room for one more; the oldest quarter goes where merging makes none. */
+/* Makes room for one bucket. Drops the oldest quarter if merging does not suffice. */
 static int make_room(struct history_record *r, uint64_t now_s)
 {
 	struct history_bucket *grown;
@@ -181,7 +183,7 @@ static void take_larger(struct history_bucket *b, const struct history_bucket *o
 	b->waited_s = MAX(b->waited_s, other->waited_s);
 }
 
-/* Puts b where it belongs, in place of those within it. */
+/* Inserts b in order, and replaces the buckets within it. */
 static int put_bucket(struct history_record *r, const struct history_bucket *b)
 {
 	uint32_t at = r->n, end;
@@ -192,7 +194,7 @@ static int put_bucket(struct history_record *r, const struct history_bucket *b)
 	while (at && r->buckets[at - 1].start_s >= b->start_s)
 		at--;
 	if (at && end_of(&r->buckets[at - 1]) >= end_of(b))
-		return 0; /* of an hour that has it already */
+		return 0; /* an hour already contains it */
 	end = at;
 	if (end < r->n && r->buckets[end].start_s == b->start_s &&
 		r->buckets[end].length_s > b->length_s)
@@ -232,7 +234,7 @@ static int put_record(struct history *h, const struct history_record *r)
 	kept->gpu_s = MAX(kept->gpu_s, r->gpu_s);
 	kept->byte_s = MAX(kept->byte_s, r->byte_s);
 	kept->waited_s = MAX(kept->waited_s, r->waited_s);
-	/* Its buckets follow, and are put into the last one. */
+	/* The record's buckets follow in the file and go to the last record. */
 	if (kept != &h->records[h->n - 1]) {
 		const struct history_record last = h->records[h->n - 1];
 
@@ -284,12 +286,12 @@ int history_read_line(struct history *h, struct str line, bool is_log)
 {
 	int r = read_line(h, line, is_log);
 
-	/* Also behind half a line that has swallowed it: no other line has an R. */
+	/* The R may follow a torn line that swallowed it; no other kind of line contains an R. */
 	h->has_lost_record |= r == -EBADMSG && str_find(line, 'R') < line.n;
 	return r;
 }
 
-/* The whole lines of the chunk; returns the bytes that are none yet, moved to its beginning. */
+/* Reads the whole lines of the chunk. Moves the rest to its beginning and returns its size. */
 static int read_chunk(struct history *h, char *chunk, size_t n, bool is_log, uint32_t *broken)
 {
 	struct str rest = {chunk, n}, line;
@@ -326,7 +328,7 @@ int history_read(
 		if (r < 0)
 			return fail(err, ENOMEM, "no memory for '%s'", path);
 		held = (size_t)r;
-		if (held > CHUNK / 2) { /* no line of ours */
+		if (held > CHUNK / 2) { /* too long for a line of this file */
 			held = 0;
 			broken++;
 		}
@@ -421,7 +423,7 @@ void history_changes_done(struct history *changes)
 
 /* ---- the log ---- */
 
-/* The bytes of its whole lines. Half a line would swallow the tenant's line behind it. */
+/* Size of the log's whole lines. A torn line would swallow the next tenant's line. */
 static int64_t whole_lines(int fd)
 {
 	char tail[LINE_MAX_BYTES];
@@ -516,6 +518,6 @@ int history_compact(const char *path, const char *log_path, uint64_t now_s, stru
 	r = write_file(&h, path, now_s);
 	if (r < 0)
 		return fail_errno(err, -r, "write %s", path);
-	/* Read once more if this is as far as it comes. */
+	/* If unlink() fails, the log is read once more, which changes nothing. */
 	return unlink(log_path) < 0 ? fail_errno(err, errno, "remove %s", log_path) : 0;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lock files: see lock.h. A user's daemon opens a file without O_CREAT first, since
- * protected_regular refuses to create over another user's, and read-only if need be: flock asks for
- * no more. For the same reason a lock of a file that everybody can read proves nothing to root.
- * Releasing unlinks under the lock; taking checks that the path still names the locked file.
+ * Lock files: see lock.h. A user's daemon first opens a file without O_CREAT, because
+ * protected_regular forbids O_CREAT on another user's file. It opens the file read-only if it must,
+ * because flock() needs no more. For the same reason a lock on a file that everybody can read
+ * proves nothing to root. Releasing unlinks the file under the lock; taking checks that the path
+ * still names the locked file.
  */
 #include "agent/lock.h"
 
@@ -36,8 +37,8 @@ struct file_id {
 struct taking {
 	const char *uuid, *socket;
 	bool is_forced;
-	struct lock_owner owner; /* of a lock that is busy */
-	char its_socket[256];    /* to be shown to people; "": none that can be believed */
+	struct lock_owner owner; /* holder of a busy lock */
+	char its_socket[256];    /* for messages; "": none that can be trusted */
 };
 
 /* ---- the kernel's list of locks ---- */
@@ -126,7 +127,7 @@ static int is_busy(const struct taking *t, struct error *err)
 		who, t->its_socket[0] ? ", socket " : "", t->its_socket);
 }
 
-/* The text of a file that belongs to the holder. Nothing but a message is made of it. */
+/* Reads the holder's text, only for a message, and only from a file of the holder. */
 static void read_socket(int fd, struct taking *t)
 {
 	char text[400] = "";
@@ -142,7 +143,7 @@ static void read_socket(int fd, struct taking *t)
 	str_blank_controls(t->its_socket, strlen(t->its_socket));
 }
 
-/* The lock is held. Its text only helps people who look for the daemon: a full disk is no error. */
+/* Called with the lock held. The text only helps people, so a full disk is no error. */
 static void write_text(int fd, const char *socket)
 {
 	char text[400];
@@ -154,7 +155,7 @@ static void write_text(int fd, const char *socket)
 		log_debug("a device's lock file cannot be written: %s", strerror(errno));
 }
 
-/* 1: locked and still there; 0: locked, but the path names another file by now; -EBUSY. */
+/* 1: locked; 0: locked, but the path names another file now; -EBUSY. */
 static int lock_open_file(int fd, const char *path, struct taking *t, struct error *err)
 {
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
@@ -178,7 +179,7 @@ static int open_any(const char *path, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
-/* In a folder of our own, or as a user: any regular file there may be the lock. */
+/* For root's own folder, and for users: any regular file may be the lock. */
 static int take_file(struct lock_file *file, mode_t mode, struct taking *t, struct error *err)
 {
 	for (int tries = 0; tries < TRIES; tries++) {
@@ -222,8 +223,8 @@ static bool is_trusted(const struct statx *stx, const struct statx *folder)
 }
 
 /*
- * Opens the file if it is root's. -EPERM: it is not, and has the id. A foreign file is never
- * opened for more than its id.
+ * Opens the file if it is root's. -EPERM: it is not, and *ret_id names it. A foreign file is opened
+ * only to read its id.
  */
 static int open_trusted(const char *folder, const char *path, struct file_id *ret_id)
 {
@@ -261,12 +262,12 @@ static int move_aside(const char *path)
 	snprintf(aside, sizeof(aside), "%s.aside", path);
 	if (rename(path, aside) == 0)
 		return 0;
-	/* A folder may lie there. */
+	/* A folder of that name may exist. */
 	snprintf(aside, sizeof(aside), "%s.aside-%llx", path, (unsigned long long)clock_now_ns());
 	return rename(path, aside) < 0 ? -errno : 0;
 }
 
-/* 1: locked; 0: try again; -EBUSY; any other: not to be had. */
+/* 1: locked; 0: try again; -EBUSY; other errors: impossible. */
 static int try_shared(
 	const char *folder, struct lock_file *file, struct taking *t, struct error *err)
 {
@@ -300,8 +301,8 @@ static int try_shared(
 }
 
 /*
- * Root's own file has been taken: this one tells users' daemons of older versions. Nobody can keep
- * root from going on without it.
+ * Root holds its own file already; this one only shows users' daemons of older versions that the
+ * device is taken. No user can keep root from going on without it.
  */
 static int take_shared(
 	const char *folder, struct lock_file *file, struct taking *t, struct error *err)
@@ -341,7 +342,7 @@ static int check_own_folder(const char *folder, struct error *err)
 	return 0;
 }
 
-/* A user's daemon cannot open root's file, and need not: who holds it is in the kernel's list. */
+/* A user's daemon cannot open root's file, so it looks up the holder in the kernel's list. */
 static int look_at_own(const char *path, struct taking *t, struct error *err)
 {
 	struct stat st;

@@ -2,9 +2,9 @@
 /*
  * Device memory: see memory.h.
  *
- * What the devices say is asked by a job of the worker: one at a time, for all devices. An answer
- * serves only questions that were put before its job began. A dead process stays in its tenant's
- * counter ("grave") until an answer no longer lists its pid, or MEMORY_GRACE_NS have passed.
+ * A job of the worker asks the devices: one job at a time, for all devices. An answer serves only
+ * questions that were put before its job began. A dead process stays in its tenant's counter (in
+ * the "grave") until an answer no longer lists its pid, or MEMORY_GRACE_NS have passed.
  */
 #include "agent/memory.h"
 
@@ -30,40 +30,42 @@
 #define ASK_AGAIN_NS (20 * NSEC_PER_MSEC)
 #define LOOK_AT_LEFT_NS (250 * NSEC_PER_MSEC)
 #define REFRESH_NS NSEC_PER_SEC
-#define XIDS_MAX 64u     /* at once; the driver keeps the others until then */
-#define WAITS_MAX 65536u /* requests that wait, on all devices */
+#define XIDS_MAX 64u     /* in one job; the driver keeps further ones */
+#define WAITS_MAX 65536u /* waiting requests on all devices */
 #define WAITS_PER_PROCESS 256u
 #define RECOUNT_TRIES 1000
-/* A context is believed to take at most so many guesses, and so much: large ones take 1 GiB. */
+/*
+ * A measured context counts up to this many guesses and this many bytes; large contexts take 1 GiB.
+ */
 #define CONTEXT_GUESSES_MAX 4u
 #define CONTEXT_MAX_BYTES (UINT64_C(2) << 30)
 
-struct question { /* MEASURE */
+struct question { /* a MEASURE message */
 	TAILQ_ENTRY(question) link;
 	struct process *process;
 	uint32_t at, request;
-	uint64_t asked; /* jobs begun by then */
+	uint64_t asked; /* number of jobs that had begun */
 };
 
-struct wait { /* MEM_RESERVE */
+struct wait { /* a MEM_RESERVE message */
 	TAILQ_ENTRY(wait) link;
 	struct process *process;
 	uint32_t at, request;
 	ledger_request id;
 	uint64_t bytes;
-	bool is_held; /* not in the device's book yet: see is_held_up */
+	bool is_held; /* not in the ledger yet: see is_held_up() */
 };
 
-/* Of a process whose tenant is removed: room on the device that it holds, alive or dead. */
+/* Memory of a process, alive or dead, whose tenant was removed. */
 struct remains {
 	TAILQ_ENTRY(remains) link;
 	struct memory *memory;
 	struct device *device;
-	uint32_t tenant, process; /* as the device's book knows them */
+	uint32_t tenant, process; /* as in the ledger */
 	pid_t pid;
-	int pidfd; /* -1: it is dead */
+	int pidfd; /* -1: the process is dead */
 	struct loop_io io;
-	uint64_t died_after, until_ns; /* once it is dead */
+	uint64_t died_after, until_ns; /* set once it is dead */
 };
 
 struct query {
@@ -79,7 +81,7 @@ struct query {
 	struct memory_stranger *listed;
 	struct nvml_process *scratch;
 	bool asks_descriptors;
-	struct open_locks open; /* empty where they cannot be read */
+	struct open_locks open; /* empty where the kernel shows none */
 };
 
 struct memory {
@@ -95,13 +97,13 @@ struct memory {
 	ledger_request next_wait;
 	uint32_t n_waits;
 	uint32_t daemon_seq;
-	bool needs_recount; /* a tenant's device does */
+	bool needs_recount; /* a tenant-device has needs_recount set */
 
 	struct memory_stranger *listed; /* the last answer */
 	uint32_t n_listed;
 	bool is_known[ARBITER_DEVICES];
 	uint64_t generation;
-	/* Which descriptors were open when that question was answered last. */
+	/* Descriptors that were open at query number open_question. */
 	struct open_locks open;
 	uint64_t open_question;
 };
@@ -111,7 +113,7 @@ static void look_at_left(struct memory *m);
 
 /* ---- quotas ---- */
 
-/* What one of the tenant's contexts is expected to take. */
+/* Expected memory of one of the tenant's contexts. */
 static uint64_t context_bytes(const struct tenant_device *td)
 {
 	return td->context_bytes ? td->context_bytes : td->device->context_bytes;
@@ -155,8 +157,8 @@ static void show_context(const struct tenant_device *td)
 }
 
 /*
- * What tenants that have measured nothing expect: the least that several others measured, so that
- * no single one decides it. `gone` counts no more.
+ * Sets the expectation for tenants without a measurement: the smallest of several tenants'
+ * measurements, so that no single tenant decides it. `gone` does not count.
  */
 static void expect_context(struct agent *agent, struct device *device, const struct tenant *gone)
 {
@@ -178,8 +180,8 @@ static void expect_context(struct agent *agent, struct device *device, const str
 }
 
 /*
- * A process that says it holds nothing but its context uses `bytes`. What it says is its own word,
- * and memory of other APIs is uncounted: it is believed within bounds, and for its tenant alone.
+ * A process that claims to hold only its context uses `bytes`. The claim is unproven, and memory of
+ * other APIs is uncounted. So the value counts within bounds, and for its tenant only.
  */
 static void learn_context(struct tenant_device *td, uint64_t bytes)
 {
@@ -272,8 +274,8 @@ static uint32_t waits_of(const struct memory *m, const struct process *p)
 }
 
 /*
- * After a restart the book of a device is complete only once its processes of before are back:
- * until then what they hold would be given out a second time.
+ * After a restart the ledger is complete only when the earlier processes have registered again.
+ * Before that, their memory could be given out a second time.
  */
 static bool is_held_up(struct agent *agent, const struct device *device)
 {
@@ -290,7 +292,7 @@ static bool is_held_up(struct agent *agent, const struct device *device)
 	return false;
 }
 
-/* 0, or a status for the answer; -EINPROGRESS: it waits in the book. */
+/* Returns 0, a status for the answer, or -EINPROGRESS: the request waits in the ledger. */
 static int enter_wait(struct wait *w)
 {
 	struct tenant_device *td = &w->process->tenant->devices[w->at];
@@ -350,20 +352,21 @@ void memory_reserve(struct process *p, uint32_t at, uint32_t request, uint64_t b
 		answer_memory(p, at, MSG_MEM_REPLY, request, -r, bytes);
 		free(w);
 	}
-	memory_settled(p->agent, td->device); /* a cycle may have been broken elsewhere */
+	/* The ledger may have refused another request to break a cycle. */
+	memory_settled(p->agent, td->device);
 }
 
 void memory_book(struct process *p, uint32_t at, uint64_t bytes)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
 
-	/* It is there already; if the books say otherwise the next ones wait. */
+	/* The memory exists already. If the ledger has no room, further requests wait. */
 	if (p->tenant->spec.memory_policy == SPEC_MEMORY_WAIT && bytes)
 		(void)ledger_reserve(td->device->ledger, td->tenant->id, p->index, bytes,
 			++p->agent->memory->next_wait, clock_now_ns());
 }
 
-/* The daemon's own index is 0. */
+/* The daemon itself has index 0. */
 static uint32_t index_of(const struct process *p)
 {
 	return p ? p->index : 0;
@@ -387,7 +390,7 @@ void memory_rebook(struct tenant_device *td, const struct process *from, const s
 
 void memory_process_back(struct process *p)
 {
-	/* What was refused to it before has been told. */
+	/* Its refusals of before the restart were counted already. */
 	for (uint32_t i = 0; i < p->tenant->n; i++)
 		p->tenant->devices[i].denied -= denied_to(p, i);
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
@@ -407,13 +410,13 @@ void memory_share(struct process *p, uint32_t at, const struct msg_share *share)
 	struct memory *m = p->agent->memory;
 	int r = share_add(td, p, share->id, share->bytes, is_held, &m->daemon_seq);
 
-	/* What was allocated here stands in the book, in the name of who allocated it. */
+	/* New memory is in the ledger in the name of the process that allocated it. */
 	if (r > 0 && (!is_held || is_again))
 		memory_book(p, at, share->bytes);
 	if (!is_again)
 		answer_memory(
 			p, at, MSG_MEM_REPLY, share->head.request, r < 0 ? -r : 0, share->bytes);
-	else if (r > 0) /* of an earlier daemon's count it is part already */
+	else if (r > 0) /* the former daemon's count already includes it */
 		td->needs_recount = m->needs_recount = true;
 }
 
@@ -499,7 +502,7 @@ static void answer_questions(struct memory *m)
 		if (bytes != NVML_UNKNOWN && p->devices[q->at].up &&
 			ledger_slot_pages(&p->devices[q->at].up->memory) * PAGE_MEM_UNIT <=
 				context_bytes(td))
-			learn_context(td, bytes); /* it holds nothing but its context */
+			learn_context(td, bytes); /* the process holds only its context */
 		answer_memory(p, q->at, MSG_MEASURED, q->request,
 			bytes == NVML_UNKNOWN ? ENODATA : 0, bytes == NVML_UNKNOWN ? 0 : bytes);
 		TAILQ_REMOVE(&m->questions, q, link);
@@ -507,9 +510,9 @@ static void answer_questions(struct memory *m)
 	}
 }
 
-/* ---- the dead ---- */
+/* ---- dead processes ---- */
 
-/* Bytes that the process holds, as its page says; UINT64_MAX: it keeps changing. */
+/* Bytes that the process holds by its page; UINT64_MAX: the page keeps changing. */
 static uint64_t held_bytes(const struct process *p, uint32_t at)
 {
 	const struct page_tenant *page = p->tenant->devices[at].page;
@@ -529,7 +532,7 @@ static bool holds_nothing(const struct process *p, uint32_t at)
 	return !held_bytes(p, at) && !share_bytes(&p->tenant->devices[at], p);
 }
 
-/* The counter becomes the sum of who lives and who is not yet let go. */
+/* Sets the counter to the sum of living processes and of those that the devices still list. */
 static void recount_device(struct memory *m, struct tenant_device *td)
 {
 	struct tenant *t = td->tenant;
@@ -547,7 +550,8 @@ static void recount_device(struct memory *m, struct tenant_device *td)
 		slots[n++] = (struct ledger_slot){share_slot(td), 0};
 	LIST_FOREACH(p, &t->processes, of_tenant) {
 		if (p->is_awaited)
-			goto out; /* what it holds is not known yet; it is counted as it stands */
+			/* Its memory is unknown until it registers again, so the counter stays. */
+			goto out;
 		if (n <= PAGE_PROCESSES)
 			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};
 	}
@@ -583,21 +587,21 @@ void memory_after_batch(struct agent *agent)
 			}
 }
 
-/* The device's book no longer has what a dead process held. */
+/* Removes a dead process's memory from the ledger. */
 static void give_room(struct memory *m, struct device *device, uint32_t tenant, uint32_t process)
 {
 	ledger_process_gone(device->ledger, tenant, process);
 	memory_settled(m->agent, device);
 }
 
-/* Does the answer that has just come, to a question asked after its death, leave it out? */
+/* Whether the newest answer, to a question after the process's death, does not list it. */
 static bool is_let_go(
 	const struct memory *m, pid_t pid, uint64_t died_after, const struct device *device)
 {
 	return died_after < m->begun && !is_listed(m, pid, device->index);
 }
 
-/* The process has ended; the device may list it a little longer. */
+/* The process has ended; the devices may list it a little longer. */
 static void remains_die(struct remains *r)
 {
 	if (r->pidfd >= 0)
@@ -614,8 +618,8 @@ static void on_remains(struct loop_io *io, uint32_t events)
 }
 
 /*
- * A program whose tenant is removed runs on until its next call of the driver fails, or longer:
- * what it holds is nobody else's before it has ended.
+ * A program whose tenant is removed runs on until its next driver call fails, or longer. Its memory
+ * is not free until it ends.
  */
 static void remains_watch(struct remains *r, const struct process *p)
 {
@@ -636,7 +640,7 @@ static bool is_alive(const struct process *p)
 }
 
 /*
- * A process that has ended has given all back; where tenants wait for room the device is asked.
+ * An ended process has freed everything. But with memory policy wait the devices must confirm it.
  */
 static bool leaves_something(const struct process *p, uint32_t at)
 {
@@ -644,7 +648,7 @@ static bool leaves_something(const struct process *p, uint32_t at)
 		!holds_nothing(p, at);
 }
 
-/* What it holds of a device is not seen to here any more: its tenant ends. */
+/* The tenant ends, so `struct remains` tracks what this process still holds of a device. */
 static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 {
 	const struct tenant *t = p->tenant;
@@ -652,7 +656,7 @@ static void leave_remains(struct memory *m, struct process *p, uint32_t at)
 	struct remains *r = leaves_something(p, at) ? calloc(1, sizeof(*r)) : NULL;
 
 	p->grave_devices &= ~(1u << at);
-	if (r) /* one that keeps changing counts with all that was its tenant's */
+	if (r) /* a process whose page keeps changing counts with the tenant's whole memory */
 		ledger_leave_held(td->device->ledger, t->id, p->index,
 			MIN(held_bytes(p, at), memory_used(td)) + share_bytes(td, p));
 	share_remove_process(td, p, m->begun, &m->daemon_seq);
@@ -714,7 +718,7 @@ static void release_device(struct memory *m, struct process *p, uint32_t at)
 	give_room(m, td->device, p->tenant->id, p->index);
 }
 
-/* Is there somebody whom the device has not let go? */
+/* Whether the devices still list a dead process. */
 static bool is_expecting(const struct memory *m)
 {
 	const struct remains *r;
@@ -738,7 +742,7 @@ static bool is_any_left(const struct memory *m)
 	return false;
 }
 
-/* The answer is of use for memory that is left, or soon will be. */
+/* Open descriptors matter if memory is left, or soon will be. */
 static bool should_ask_descriptors(const struct memory *m)
 {
 	const struct process *p;
@@ -756,7 +760,7 @@ static void look_at_left(struct memory *m)
 		loop_set_timer(&m->timer, clock_now_ns() + LOOK_AT_LEFT_NS);
 }
 
-/* A tenant of which nothing but descriptors was left ends with these. */
+/* Ends a tenant that only open descriptors kept alive. */
 static void visit_left(struct memory *m)
 {
 	const uint64_t now = clock_now_ns();
@@ -859,7 +863,7 @@ void memory_tenant_gone(struct tenant *t)
 
 /* ---- the job ---- */
 
-/* Who reads what they print learns why their calls fail, or may. */
+/* Tells the device's programs on their stderr why their calls fail or may fail. */
 static void say_ill(struct agent *agent, const struct device *device)
 {
 	struct process *p;
@@ -1023,7 +1027,7 @@ int memory_new(struct agent *agent, struct error *err)
 		const struct nvml_info *info = &agent->devices->devices[i].info;
 
 		m->query.handles[i] = info->handle;
-		/* Instances of one device stand behind one another. */
+		/* The instances of one device follow one another. */
 		if ((!i || info->nvml_index != agent->devices->devices[i - 1].info.nvml_index) &&
 			nvml_watch_xids(agent->devices->nvml, info->nvml_index) < 0)
 			log_debug("device %s: its driver tells no Xids", info->uuid);

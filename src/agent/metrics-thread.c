@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See metrics-thread.h. Two eventfds and a few atomic words join the loops; no lock does, since a
- * thread of lower priority must never make the daemon's loop wait. One text is under way at a time:
- * the thread asks for it, the loop renders it, the thread copies it and gives it back, since the
- * loop's memory is the loop's to free.
+ * The HTTP thread: see metrics-thread.h. Two eventfds and a few atomic words connect the two loops.
+ * There is no lock, because a thread of lower priority must never make the daemon's loop wait. One
+ * text is in use at a time: the thread asks for it, the loop renders it, and the thread copies it
+ * and gives it back, because the loop frees its own memory.
  */
 #include "agent/metrics-thread.h"
 
@@ -34,26 +34,26 @@ struct text {
 };
 
 struct metrics_thread {
-	/* the daemon's loop */
+	/* for the daemon's loop */
 	struct agent *agent;
 	struct metrics_server server; /* without functions: none */
 	struct loop_io asked;
 	struct loop_timer beat;
 
-	/* both; each exchange is seq_cst, and the eventfd behind it carries the news */
+	/* for both; exchanges are seq_cst, and the eventfd announces them */
 	int to_agent, to_thread; /* eventfds */
 	atomic_bool is_wanted, is_ending, is_ready;
 	_Atomic uint64_t beat_ns;
-	_Atomic(struct text *) fresh; /* to the thread */
+	_Atomic(struct text *) fresh; /* from the loop to the thread */
 	_Atomic(struct text *) used;  /* back to the loop */
 
-	/* the thread, and the daemon's loop before it starts and after it has ended */
+	/* for the thread, and for the daemon's loop while the thread does not run */
 	pthread_t thread;
 	bool is_started;
 	struct loop *loop;
 	struct loop_io told;
 	struct http_server *local;
-	struct http_request **waiting; /* for the text: each has a connection */
+	struct http_request **waiting; /* requests for the text; each has a connection */
 	size_t n_waiting, max_waiting;
 };
 
@@ -61,7 +61,7 @@ static void poke(int fd)
 {
 	const uint64_t one = 1;
 
-	/* It can only be full, and then it is readable. */
+	/* Only a full eventfd fails, and a full one is readable. */
 	if (write(fd, &one, sizeof(one)) < 0)
 		return;
 }
@@ -136,7 +136,7 @@ static void on_told(struct loop_io *io, uint32_t events)
 	}
 	text = atomic_exchange(&t->fresh, NULL);
 	answer_waiting(t, text);
-	/* The loop has freed the former when it was asked for this one. */
+	/* The loop freed the former text when it rendered this one. */
 	atomic_store(&t->used, text);
 }
 
@@ -205,7 +205,7 @@ static int serve_local(struct metrics_thread *t, const char *address, struct err
 		.data = t};
 	int r;
 
-	/* Only here no host is this one. */
+	/* An address without a host means this machine only. */
 	if (address[0] == ':' || address[0] == 'l') {
 		snprintf(loopback, sizeof(loopback), "127.0.0.1%s", strchr(address, ':'));
 		options.address = loopback;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file has three tables of metrics: for the daemon, for its devices, and for each tenant on a
- * device. Each table fills an array of samples from the daemon's state, and base/prom.c writes the
- * text from that array. A sample copies numbers that the loop holds already, so no formatting waits
- * for a device. A tenant that is ending has no samples. An allocation that fails becomes the error
- * of the buffer.
+ * Three tables of metrics: for the daemon, for its devices, and for each tenant on a device. Each
+ * table fills an array of samples from the daemon's state, and base/prom.c writes the text from
+ * that array. A sample copies numbers that the loop already has, so no formatting waits for a
+ * device. An ending tenant has no samples. A failed allocation becomes the error of the buffer.
  */
 #include "agent/metrics.h"
 

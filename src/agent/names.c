@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names and groups of users: see names.h. An answer that is old is used while it is asked again. A
- * service that fails leaves what was known; it is asked again after RETRY_NS.
+ * Names and groups of users: see names.h. An old answer stays in use while a new one is requested.
+ * A failure of the service keeps the old answer, and the next question follows after RETRY_NS.
  */
 #include "agent/names.h"
 
@@ -22,16 +22,16 @@
 #define RETRY_NS (10 * NSEC_PER_SEC)
 #define NAME_SIZE 64
 #define GROUPS_MAX 1024
-#define TEXT_BYTES (64u << 10) /* of one user's entry */
+#define TEXT_BYTES (64u << 10) /* for one user's entry */
 
 struct entry {
 	uid_t uid;
 	bool is_asking, is_known;
-	char name[NAME_SIZE]; /* "": there is no such user */
+	char name[NAME_SIZE]; /* "": no such user */
 	gid_t *groups;
 	int n_groups;
-	uint64_t first_ns; /* asked first */
-	uint64_t again_ns; /* to be asked again */
+	uint64_t first_ns; /* time of the first question */
+	uint64_t again_ns; /* time of the next question */
 	uint64_t used_ns;
 };
 
@@ -60,14 +60,14 @@ static void run_lookup(struct worker_job *job)
 	struct passwd pw, *found = NULL;
 
 	l->r = text ? -getpwuid_r(l->uid, &pw, text, TEXT_BYTES, &found) : -ENOMEM;
-	/* Some services have these for "no such user". */
+	/* Some services return these for "no such user". */
 	if (l->r == -ENOENT || l->r == -ESRCH || l->r == -EBADF || l->r == -EPERM)
 		l->r = 0;
 	if (l->r < 0 || !found || str_copy(l->name, sizeof(l->name), str_from(pw.pw_name)) < 0)
 		return;
 	l->n_groups = GROUPS_MAX;
 	if (getgrouplist(pw.pw_name, pw.pw_gid, l->groups, &l->n_groups) < 0)
-		l->n_groups = MIN(l->n_groups, GROUPS_MAX); /* the first ones */
+		l->n_groups = MIN(l->n_groups, GROUPS_MAX); /* keeps the first ones */
 }
 
 struct worker *names_worker(struct agent *agent)
@@ -143,8 +143,8 @@ static void ask(struct agent *agent, struct entry *e)
 }
 
 /*
- * An entry that is free now: the one that was used longest ago, of those without a question under
- * way. NULL: there is a question about each entry.
+ * Frees the entry that was unused for longest and has no open question. NULL: each entry has an
+ * open question.
  */
 static struct entry *make_room(struct names *names)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and asking the management library: see nvml.h. Functions are found by name when it is
- * opened; those that a driver lacks stay NULL and their answers are "not known".
+ * Opens and queries the management library: see nvml.h. Functions are looked up by name at opening.
+ * A function that a driver lacks stays NULL, and its answer is "not known".
  */
 #include "agent/nvml.h"
 
@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-/* The few types needed here, laid out as the public documentation of NVML says. */
+/* The few types that are needed, laid out as in NVML's public documentation. */
 struct nvml_memory_v1 {
 	unsigned long long total, free, used;
 };
@@ -51,8 +51,8 @@ struct nvml_addressing_mode {
 #define NVML_LOST 15
 #define NVML_P2P_NVLINK 2u /* an index of nvmlDeviceGetP2PStatus, whose OK is 0 */
 /* Levels of nvmlDeviceGetTopologyCommonAncestor. */
-#define NVML_TOPOLOGY_MULTIPLE 20u /* PCIe switches alone are between them */
-#define NVML_TOPOLOGY_NODE 40u     /* host bridges of one NUMA node */
+#define NVML_TOPOLOGY_MULTIPLE 20u /* only PCIe switches are between the devices */
+#define NVML_TOPOLOGY_NODE 40u     /* the host bridges of one NUMA node */
 #define NVML_INSUFFICIENT_SIZE 7
 #define NVML_ADDRESSING_V1 (unsigned int)(sizeof(struct nvml_addressing_mode) | 1u << 24)
 #define NVML_NOT_SUPPORTED 3
@@ -60,7 +60,7 @@ struct nvml_addressing_mode {
 #define PROCESSES_MAX 4096
 #define WATCHED_MAX 64u
 
-/* name in the library, required, our member, parameters */
+/* name in the library, required, member here, parameters */
 #define NVML_FUNCTIONS(X) \
 	X("nvmlInit_v2", true, init, (void)) \
 	X("nvmlShutdown", true, shutdown, (void)) \
@@ -107,8 +107,8 @@ struct nvml_addressing_mode {
 struct nvml {
 	void *library;
 	char version[80];
-	void *events; /* the driver's set; NULL: nothing is watched */
-	/* Who is lost does not say its name any more. */
+	void *events; /* the driver's event set; NULL: nothing is watched */
+	/* A lost device does not tell its UUID any more. */
 	struct {
 		nvml_handle handle;
 		char uuid[96];
@@ -119,7 +119,7 @@ struct nvml {
 #undef X
 };
 
-/* Ours shows a tenant's view; it is known by the file that the loader has mapped. */
+/* divvy's library shows a tenant's view. It is recognised by the file that the loader mapped. */
 static bool is_ours(void *library)
 {
 	struct link_map *map = NULL;
@@ -282,8 +282,8 @@ static bool read_info(struct nvml *nvml, nvml_handle handle, uint32_t index, str
 	if (nvml->compute_mode && nvml->compute_mode(handle, &mode) == NVML_OK)
 		info->compute_mode = mode == 0 ? "default" : mode == 2 ? "prohibited" : "exclusive";
 	/*
-	 * Asked without room: an answer that there is more than none means the control daemon
-	 * runs.
+	 * Asks with an array of length 0: an answer that there are more processes means that the
+	 * MPS control daemon runs.
 	 */
 	info->has_mps = nvml->mps && nvml->mps(handle, &n, NULL) == NVML_INSUFFICIENT_SIZE && n > 0;
 	return info->memory_bytes > 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Best fit: see place.h. Among devices that fit, the one with the fewest tenants of the wish's
- * label of preferred anti-affinity, then the one with the least share left after, then the
- * least memory left, then the lowest index. The sentence of a refusal speaks of the device that
- * came nearest, since that is what the asker can act on.
+ * Best fit: see place.h. Of the devices that fit, the order is: fewest preference conflicts, least
+ * share left, least memory left, lowest index. A refusal's sentence names the device that came
+ * nearest, because the user can act on that.
  */
 #include "agent/place.h"
 
@@ -16,7 +15,7 @@
 #include "base/format.h"
 #include "base/parse.h"
 
-/* In the order of nearness: a device that fails late came nearer. */
+/* Ordered by nearness: a device that fails a later check came nearer. */
 enum verdict { WRONG_DEVICE, WRONG_MODEL, TOO_SMALL, IS_ILL, IN_USE, NO_SHARE, NO_MEMORY, FITS };
 
 static uint32_t left(const struct place_device *d)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registration: see register.h. Order for a new process: tenant, index, pages, journal, list,
- * gates, WELCOME. The journal knows of it before the program does, so that whoever has pages is
- * known to the next daemon too.
+ * Registration: see register.h. A new process gets, in this order: tenant, index, pages, journal,
+ * list, gates, WELCOME. The journal has the process before the program has its pages, so the next
+ * daemon knows every program with pages.
  */
 #include "agent/register.h"
 
@@ -31,7 +31,7 @@
 
 #define UP_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* Descriptors of the pages on their way to the program. */
+/* Descriptors of the pages for the program. */
 struct page_fds {
 	int fd[FD_PASS_MAX];
 	size_t n;
@@ -40,7 +40,7 @@ _Static_assert(FD_PASS_MAX >= 3 * MSG_DEVICES, "a WELCOME takes all pages along"
 
 static void page_fds_done(struct page_fds *fds)
 {
-	/* Every third is the tenant's own, which stays. */
+	/* Every third one is the tenant's own, which stays open. */
 	for (size_t i = 0; i < fds->n; i++)
 		if (i % 3 != 2)
 			fd_close(fds->fd[i]);
@@ -55,7 +55,10 @@ static void unmap(void *p, size_t n)
 
 /* ---- pages ---- */
 
-/* Made, mapped writable by us, then sealed so that nobody else can ever write to it. */
+/*
+ * Maps the page writable for the daemon and then seals it, so that no other process can ever write
+ * to it.
+ */
 static int make_down(struct process *p, uint32_t at, int *ret_fd)
 {
 	struct map map = MAP_NONE;
@@ -102,7 +105,10 @@ static int make_up(struct process *p, uint32_t at, int *ret_fd)
 	return 0;
 }
 
-/* Handed back: must be a memfd of that size that cannot shrink under us, and the recorded one. */
+/*
+ * Takes a page that a process hands back: a memfd of the right size that cannot shrink, and the
+ * recorded one.
+ */
 static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, struct error *err)
 {
 	_cleanup_close_ int fd = -1;
@@ -110,7 +116,7 @@ static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, str
 	struct stat st;
 	int r;
 
-	/* The seals first: only a memfd has some, and fstat of another file may block. */
+	/* Checks the seals first: only a memfd has seals, and fstat() of another file may block. */
 	if (!memfd_has_seals(handed, UP_SEALS) || fstat(handed, &st) < 0 ||
 		st.st_size != sizeof(struct page_up))
 		return fail(err, EINVAL, "the page handed back is not one of this daemon's");
@@ -137,7 +143,7 @@ static int make_pages(struct process *p, struct page_fds *fds, struct error *err
 		int down = -1, up = -1, r;
 
 		r = tenant_page(td, err);
-		if (r >= 0 && is_new) /* the next daemon knows the page by its inode */
+		if (r >= 0 && is_new) /* the next daemon recognises the page by its inode */
 			r = state_tenant(p->tenant, err);
 		if (r < 0)
 			return r;
@@ -307,7 +313,10 @@ int process_restore(struct tenant *t, pid_t pid, uint64_t start, uint32_t index,
 	p->index = index;
 	p->is_awaited = true;
 	p->uid = t->uid;
-	/* Inodes of one registration were given one after the other; the first one is recorded. */
+	/*
+	 * The pages of one registration got their inodes one after the other; the first is
+	 * recorded.
+	 */
 	p->devices[0].up_inode = up_inode;
 	snprintf(p->command, sizeof(p->command), "%s", command);
 	process_join(p);
@@ -328,7 +337,9 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 	if (r < 0)
 		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
 	if (c->pidfd >= 0) {
-		/* From the socket itself: it cannot be of another process with the same number. */
+		/*
+		 * From the socket itself, so it cannot belong to another process with the same pid.
+		 */
 		*ret_pidfd = TAKE_FD(c->pidfd);
 		return 0;
 	}
@@ -339,7 +350,7 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 	return 0;
 }
 
-/* Is it at `top` or below? */
+/* Whether the cgroup is `top` or below it. */
 static bool is_within(const char *cgroup, const char *top)
 {
 	size_t n = strlen(top);
@@ -348,9 +359,9 @@ static bool is_within(const char *cgroup, const char *top)
 }
 
 /*
- * A container's users are its own. Whoever shows the secret of one first, from another cgroup than
- * that in which the container was asked for, is it; from then on its processes are known by that
- * cgroup.
+ * A container's user ids mean nothing outside it. The first process that shows the container's
+ * secret from another cgroup than the requesting process binds that cgroup. From then on the
+ * container's processes are recognised by it.
  */
 static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, struct error *err)
 {
@@ -373,14 +384,14 @@ static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, st
 				  t->id, t->cgroup, cgroup);
 	}
 	if (!cgroup[0] || !cgroup[1] || !t->cgroup[0] || is_within(t->cgroup, cgroup))
-		return 0; /* no container around it: as any other program */
+		return 0; /* no container around it: treated like any other program */
 	t->container = TENANT_CONTAINER_BOUND;
 	memcpy(t->cgroup, cgroup, sizeof(t->cgroup));
 	*ret_is_it = true;
 	return state_tenant(t, err);
 }
 
-/* That which it had before a restart of the daemon's: a process stays with its tenant for life. */
+/* The process's tenant from before a restart: a process stays with its tenant for life. */
 static struct tenant *former_tenant(const struct conn *c)
 {
 	const struct process *p;
@@ -402,7 +413,7 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 	bool is_it;
 	int r;
 
-	/* Its pod may have set any secret. */
+	/* The pod may have set any secret. */
 	if (c->tenant)
 		return door_tenant(c, ret_tenant, err);
 	if (!memcmp(hello->secret, none, sizeof(none))) {
@@ -434,9 +445,9 @@ static bool has_hung_up(const struct conn *c)
 }
 
 /*
- * What this very process registered before: a program that has called exec leaves pages behind that
- * nobody uses any more. A second copy of the library in one program is another registration.
- * A process stays with its tenant for life.
+ * Handles earlier registrations of this very process. After exec the old pages are unused, so they
+ * are released. A second copy of the library in the program is a further registration. A process
+ * stays with its tenant for life.
  */
 static int settle_former(struct conn *c, uint64_t start, struct tenant *t, struct error *err)
 {
@@ -481,7 +492,7 @@ static void send_welcome(
 		client_refuse_rights(c);
 }
 
-/* For display only: what could disturb a terminal is not kept. */
+/* For display only: removes characters that could disturb a terminal. */
 static void take_command(struct process *p, const struct msg_hello *hello)
 {
 	memcpy(p->command, hello->command, MSG_COMMAND);
@@ -579,7 +590,7 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 	if (!p)
 		return fail(err, ESTALE, "this daemon knows no pid %d of tenant %u with that page",
 			(int)c->pid, t->id);
-	if (p->is_awaited) /* only the first inode is recorded; the seals cross-check the others */
+	if (p->is_awaited) /* only the first inode is recorded; the seals check the others */
 		for (uint32_t i = 1; i < t->n && 2 * i < n_handed; i++)
 			if (!fstat(handed[2 * i], &st))
 				p->devices[i].up_inode = st.st_ino;
@@ -606,7 +617,7 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 	return 0;
 }
 
-/* After a restart the counter is in the hands of the processes of before: wait for one of them. */
+/* After a restart only the earlier processes have the counter's page: waits for one of them. */
 static bool must_wait(const struct tenant *t)
 {
 	if (!t->hold_ns)
@@ -617,7 +628,7 @@ static bool must_wait(const struct tenant *t)
 	return false;
 }
 
-/* A program that is refused may try again at once, and for ever. */
+/* A refused program may try again at once and for ever, so log lines are limited. */
 static void log_refusal(struct conn *c, const char *why)
 {
 	uint32_t unsaid;

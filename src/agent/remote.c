@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file reads and writes the report of a tenant's link about the program on another machine.
- * The reader fills a new struct and copies it over the old one only when every member is valid. The
- * maximum of each number fits the JSON integer that the writer makes of this number.
+ * Reads and writes the report of a tenant's link about the program on another machine. The reader
+ * fills a new struct and copies it over the old one only when every member is valid. The maximum of
+ * each number fits the JSON integer that the writer makes of it.
  */
 #include "agent/remote.h"
 
@@ -33,7 +33,7 @@ int remote_reach_read(
 	uint64_t processes = 0;
 	int r = 0;
 
-	/* An address: it is shown on terminals. */
+	/* Must be an address, because terminals show it. */
 	if (!peer || address_family(str_from(peer)) == AF_UNSPEC ||
 		str_copy(new.peer, sizeof(new.peer), str_from(peer)) < 0)
 		return fail(err, EINVAL, "peer: expected an address, such as 192.0.2.7");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared memory of a tenant: see share.h. The daemon's pages are in a slot of its own, with process
- * index 0, so that a recount sums them as it does those of processes. Where tenants wait for room
- * (memory policy wait), the device's book has the bytes in the name of one holder; they go over to
- * another one when that holder lets go.
+ * Shared memory of a tenant: see share.h. The daemon's pages are in a slot with process index 0, so
+ * a recount sums them like those of processes. With memory policy wait, the ledger has the bytes in
+ * the name of one holder. They move to another holder when that one releases the memory.
  *
- * Programs choose the numbers and how many they send: a table has a random salt, so that nobody can
- * choose numbers of one bucket; holders are bounded, and each is in a list of its process, too.
+ * Programs choose the numbers and how many they send. So a table has a random salt, which keeps
+ * programs from choosing numbers of one bucket. Holders are bounded, and each is also in a list of
+ * its process.
  */
 #include "agent/share.h"
 
@@ -34,17 +34,17 @@ struct holder {
 struct share {
 	LIST_ENTRY(share) link, suspect;
 	uint64_t id, pages;
-	/* Policy wait: the device's book has it in this one's name; NULL: in the daemon's. */
+	/* Policy wait: the ledger has the memory in this process's name; NULL: in the daemon's. */
 	struct process *booked;
-	/* A holder has ended, and may have left open descriptors: a later answer says. */
+	/* A holder has ended and may have left open descriptors; a later answer shows. */
 	bool is_suspect;
-	uint64_t suspect_since; /* questions that had begun by then */
+	uint64_t suspect_since; /* number of queries that had begun by then */
 	LIST_HEAD(, holder) holders;
 };
 
 struct share_table {
-	struct page_memory slot; /* what all of them are in the counter */
-	uint64_t salt[2];        /* of bucket_of() */
+	struct page_memory slot; /* the pages of all shares */
+	uint64_t salt[2];        /* for bucket_of() */
 	uint32_t n, n_holders;
 	LIST_HEAD(, share) suspects;
 	LIST_HEAD(, share) bucket[BUCKETS];
@@ -82,7 +82,7 @@ static struct holder *find_holder(const struct share *s, const struct process *p
 	return NULL;
 }
 
-/* A change by the daemon: recounts and shares number theirs in one row. */
+/* Changes the counter. Recounts and shares number the daemon's changes in one sequence. */
 static int change(struct tenant_device *td, int64_t pages, uint64_t quota_bytes, uint32_t *seq)
 {
 	struct ledger_counter counter = {.tenant = td->page, .slot = &td->shares->slot};
@@ -149,7 +149,7 @@ static void unhold(struct tenant_device *td, struct holder *h)
 	free(h);
 }
 
-/* No process holds it. */
+/* Frees a share without holders. */
 static void forget(struct tenant_device *td, struct share *s)
 {
 	if (s->is_suspect)
@@ -193,7 +193,7 @@ int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t
 	return 1;
 }
 
-/* Nobody holds it, nor has it open. */
+/* The share has no holder and no open descriptor: ends its charge. */
 static void give_back(struct tenant_device *td, struct share *s, uint32_t *seq)
 {
 	if (td->page)
@@ -209,7 +209,7 @@ static void suspect(struct tenant_device *td, struct share *s, uint64_t since)
 	s->suspect_since = since;
 }
 
-/* `p` is no holder any more; frees it with its last holder, unless it is left. */
+/* `p` is no holder any more. Frees the share with its last holder, unless it is left. */
 static void settle(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
 {
 	struct holder *next = LIST_FIRST(&s->holders);
@@ -219,7 +219,7 @@ static void settle(struct tenant_device *td, struct share *s, struct process *p,
 		s->booked = next ? next->process : NULL;
 		memory_rebook(td, p, s->booked, s->pages * PAGE_MEM_UNIT);
 	} else if (s->booked == p && !td->tenant->is_ending) {
-		/* Of a tenant that ends, the program runs on: its end gives the room back. */
+		/* Of an ending tenant the program runs on; its own end frees the room. */
 		memory_release(td, p, s->pages * PAGE_MEM_UNIT);
 	}
 	if (!next && !stays)
@@ -304,7 +304,7 @@ const struct page_memory *share_slot(const struct tenant_device *td)
 	return td->shares ? &td->shares->slot : NULL;
 }
 
-/* Processes that are in its lists may be gone: none of them is looked at. */
+/* Does not look at processes of its lists, because they may be freed already. */
 void share_done(struct tenant_device *td)
 {
 	for (uint32_t i = 0; td->shares && i < BUCKETS; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Specs as JSON: see spec-json.h. The textual form goes through spec_set, so that flags, files and
- * requests are refused with the same sentences.
+ * Specs as JSON: see spec-json.h. The textual form goes through spec_set(), so options, files and
+ * requests get the same error messages. Pure functions; any thread.
  */
 #include "agent/spec-json.h"
 
@@ -101,7 +101,7 @@ int spec_set_json(struct spec *spec, const json_t *fields, struct error *err)
 				(long long)json_integer_value(value));
 			text = number;
 		} else if (json_is_real(value)) {
-			/* Enough digits for 1/1000; what is finer is refused by the parser. */
+			/* Enough digits for 1/1000; the parser refuses finer values. */
 			snprintf(number, sizeof(number), "%.9g", json_real_value(value));
 			text = number;
 		}

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state file: see state.h. Lines:
- *   H abi boot-id next-tenant n   first line; another boot: the rest is of no use. The file was
- *                                 written with n more lines, before any was appended
- *   T {json}                      a tenant as it is now
- *   U id at used lag              what it has used of its device by now, and is owed, in ns
- *   R id                          a tenant has gone
+ *   H abi boot-id next-tenant n   first line; after another boot the rest is ignored. The file
+ *                                 was written with n more lines, before any was appended
+ *   T {json}                      a tenant's present state
+ *   U id at used lag              used time on one of its devices and entitlement owed, in ns
+ *   R id                          a tenant was removed
  *   P {json}                      a process has registered
- *   X tenant index pid            a process has gone
+ *   X tenant index pid            a process was removed
  *
- * The loop's thread appends; a file that has grown is written anew by the disk worker out of its
- * own lines, and what was appended meanwhile is copied behind it. Where that fails, or takes so
- * long that the file grows large, the loop's thread writes it anew.
+ * The loop's thread appends lines. The disk worker rewrites a grown file from its own lines, and
+ * lines appended meanwhile are copied after it. If that fails, or takes so long that the file grows
+ * large, the loop's thread writes the file anew.
  */
 #include "agent/state.h"
 
@@ -38,19 +38,20 @@
 #define STATE_MAX (64u << 20)
 #define APPENDED_MAX (1u << 20)
 #define REWRITE_NS (5 * NSEC_PER_SEC)
-#define HOLD_NS (3 * NSEC_PER_SEC) /* processes come back within a second; those stopped may not */
+/* Processes register again within a second; stopped ones may not. */
+#define HOLD_NS (3 * NSEC_PER_SEC)
 
 struct state {
 	struct agent *agent;
 	char path[PATH_MAX];
 	char boot_id[PROCESS_BOOT_ID_SIZE];
 	int fd;
-	size_t length;   /* bytes of whole lines in the file */
-	size_t appended; /* of these */
-	bool is_torn;    /* half a line is behind them */
-	bool is_behind;  /* something that has happened could not be appended */
+	size_t length;   /* size of the whole lines in the file */
+	size_t appended; /* of these, appended since the last rewrite */
+	bool is_torn;    /* a torn line follows them */
+	bool is_behind;  /* some change could not be appended */
 	bool is_loading;
-	uint64_t written; /* times that the file was written anew */
+	uint64_t written; /* number of rewrites */
 	struct compaction *compaction;
 	struct loop_timer timer;
 };
@@ -151,8 +152,8 @@ static void add_all(struct state *s, struct buf *out)
 }
 
 /*
- * A new file under another name, renamed over the old one. Not synced: see state.h. Returns it, to
- * be appended to: opened again by its path it might fail, and lines went to the old file.
+ * Writes a new file and renames it over the old one, unsynced: see state.h. Returns it open for
+ * appending: opening it by path might fail, and lines would go to the old file.
  */
 static int replace(const char *path, struct str text)
 {
@@ -194,7 +195,7 @@ static int rewrite(struct state *s)
 	return 0;
 }
 
-/* The loop's thread writes the file anew, out of what it knows. */
+/* Makes the loop's thread write the file anew from memory. */
 static void fall_behind(struct state *s)
 {
 	s->is_behind = true;
@@ -219,7 +220,7 @@ static int append(struct state *s, const struct buf *line)
 		return r;
 	s->length += line->n;
 	s->appended += line->n;
-	/* A compaction may wait for the disk for long, and no file above the limit can be read. */
+	/* A compaction may wait for the disk for long, and a file above the limit is unreadable. */
 	if (s->length > STATE_MAX / 2 && s->appended > APPENDED_MAX)
 		fall_behind(s);
 	if (s->appended > APPENDED_MAX && s->appended > s->length / 2)
@@ -227,7 +228,7 @@ static int append(struct state *s, const struct buf *line)
 	return 0;
 }
 
-/* An end: it has happened, whether the file can be written or not. */
+/* Records an end, which has happened even if the file cannot be written. */
 static void append_end(struct state *s, const struct buf *line)
 {
 	int r = append(s, line);
@@ -280,7 +281,7 @@ void state_touch(struct agent *agent)
 		loop_set_timer(&s->timer, clock_now_ns() + REWRITE_NS);
 }
 
-/* Debts change with every turn: a short line each, of those that have changed. */
+/* Debts change with each turn: appends one short line for each changed one. */
 static void add_used(struct tenant_device *td, uint64_t now, struct buf *out)
 {
 	struct arbiter_usage usage;
@@ -321,16 +322,16 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 
 /* ---- reading ---- */
 
-/* The last word on each tenant and process, in the order in which they came. */
+/* The last line of each tenant and process, in order of their first lines. */
 struct reading {
 	json_t *tenants;   /* id -> object */
 	json_t *processes; /* "tenant/index" -> object */
 	uint64_t next_tenant;
-	uint64_t last_tenant; /* the highest id of all lines */
-	uint64_t n_least;     /* lines behind the head that must be there */
-	uint64_t n_lines;     /* that are there */
-	uint32_t n_broken;    /* of these */
-	bool is_torn;         /* the last one has no end */
+	uint64_t last_tenant; /* highest id of all lines */
+	uint64_t n_least;     /* lines after the head that must exist */
+	uint64_t n_lines;     /* lines that exist */
+	uint32_t n_broken;    /* unreadable ones of these */
+	bool is_torn;         /* the last line is incomplete */
 };
 
 static void key_of(char *ret, size_t size, json_int_t tenant, json_int_t index)
@@ -407,7 +408,7 @@ static void read_line(struct reading *reading, struct str line)
 	}
 }
 
-/* 1: of this boot, 0: of another, -EBADMSG: no head that this version knows. */
+/* 1: of this boot; 0: of another boot; -EBADMSG: no head that this version knows. */
 static int read_head(struct state *s, struct reading *reading, struct str line)
 {
 	struct str rest = line, tag, abi, boot, next, least;
@@ -418,7 +419,7 @@ static int read_head(struct state *s, struct reading *reading, struct str line)
 		parse_uint(abi, STATE_ABI > 1 ? STATE_ABI - 1 : 1, STATE_ABI, &n, NULL) < 0 ||
 		parse_uint(next, 1, UINT32_MAX, &reading->next_tenant, NULL) < 0)
 		return -EBADMSG;
-	/* Daemons of before wrote no number. */
+	/* Older daemons wrote no number. */
 	if (str_word(&rest, &least) &&
 		parse_uint(least, 0, UINT32_MAX, &reading->n_least, NULL) < 0)
 		return -EBADMSG;
@@ -481,7 +482,7 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 {
 	int64_t used[SPEC_DEVICES_MAX], lag[SPEC_DEVICES_MAX];
 	const char *name, *secret, *source, *origin, *lifetime, *cgroup = "";
-	int container = TENANT_NO_CONTAINER; /* so in an older daemon's */
+	int container = TENANT_NO_CONTAINER; /* the value of an older daemon's line */
 	json_int_t id, uid, owner, owner_start, created;
 	struct tenant_saved saved = {0};
 	struct tenant_wish wish = {0};
@@ -571,8 +572,8 @@ static void restore(struct state *s, const struct reading *reading)
 }
 
 /*
- * A tenant whose program has ended while no daemon was there would take the room of one that asks
- * before the first tick.
+ * Ends tenants whose programs ended while no daemon ran. Otherwise they would take room from a
+ * request that comes before the first tick.
  */
 static void end_dead(struct agent *agent)
 {
@@ -584,7 +585,10 @@ static void end_dead(struct agent *agent)
 			tenant_end(t);
 }
 
-/* Programs that run belong to tenants that are lost now: what there was may be wanted for that. */
+/*
+ * Keeps the file under another name: running programs belong to tenants that are lost now, and an
+ * administrator may need its contents.
+ */
 static void set_aside(const struct state *s, const char *why)
 {
 	char aside[PATH_MAX + 8];
@@ -638,9 +642,9 @@ struct compaction {
 	struct worker_job job;
 	struct agent *agent;
 	char path[PATH_MAX + 16], boot_id[PROCESS_BOOT_ID_SIZE];
-	uint64_t written; /* of which file these lines are */
+	uint64_t written; /* number of the file that these lines are from */
 	uint64_t next_tenant;
-	size_t length; /* that were looked at */
+	size_t length; /* bytes that were read */
 	int from, to;
 	size_t new_length;
 	int r;
@@ -720,7 +724,7 @@ static void run_compaction(struct worker_job *job)
 	c->r = write_lines(c);
 }
 
-/* Copies the lines that were appended meanwhile; then the new file takes the name. */
+/* Copies the lines that were appended meanwhile, and then renames the new file. */
 static int take_over_file(struct state *s, struct compaction *c)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(STATE_MAX);

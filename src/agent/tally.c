@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mapped file: see tally.h. It is as long as it may ever be and full of holes; a slot gets its
- * blocks before it is written to, since a full file system would be a SIGBUS then.
+ * The usage journal: see tally.h. The file has its full length from the start and consists of
+ * holes. A slot's blocks are allocated before its first write, because a write to a hole on a full
+ * file system would raise SIGBUS.
  */
 #include "agent/tally.h"
 
@@ -19,15 +20,15 @@
 #define TALLY_MAGIC 0x796c6174u /* "taly" */
 #define TALLY_ABI 1u
 #define SLOT_BYTES 256u
-/* Those that are gone keep theirs for the seconds until reports are written. */
+/* Ended tenants keep their slots for the seconds until reports are written. */
 #define SLOTS (2u * TENANTS_MAX)
 
 union slot {
 	struct tally_slot tenant;
 	struct {
 		uint32_t magic, abi;
-		_Atomic uint32_t n; /* slots that have blocks; those behind are not looked at */
-	} head;                     /* of the first one */
+		_Atomic uint32_t n; /* slots with blocks; others are not read */
+	} head;                     /* only in slot 0 */
 	uint8_t bytes[SLOT_BYTES];
 };
 _Static_assert(sizeof(union slot) == SLOT_BYTES, "a tenant fits its slot");
@@ -35,7 +36,7 @@ _Static_assert(sizeof(union slot) == SLOT_BYTES, "a tenant fits its slot");
 struct tally {
 	int fd;
 	struct map map;
-	union slot *slots; /* from 1 on */
+	union slot *slots; /* slots 1 and up */
 };
 
 static int give_blocks(const struct tally *t, uint32_t n)
@@ -61,7 +62,7 @@ static int map_file(struct tally *t, const char *path)
 	t->slots = head = t->map.p;
 	if (head->head.magic == TALLY_MAGIC && head->head.abi == TALLY_ABI)
 		n = MIN(head->head.n, SLOTS - 1);
-	else /* new, or another version's: none of its slots is read */
+	else /* new, or of another version: no slot is read */
 		head->head.n = 0;
 	head->head.abi = TALLY_ABI;
 	head->head.magic = TALLY_MAGIC;

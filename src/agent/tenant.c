@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants: see tenant.h. Making one goes place -> ledger -> arbiter -> pages, and is undone in the
- * reverse order where a step fails.
+ * Tenants: see tenant.h. Making a tenant goes place -> ledger -> arbiter -> pages; if a step fails,
+ * the earlier steps are undone in reverse order. All functions run in the loop's thread.
  */
 #include "agent/tenant.h"
 
@@ -134,7 +134,7 @@ int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err)
 	struct stat st;
 	int kept, r;
 
-	/* The seals first: see adopt_up(). */
+	/* Checks the seals first: see adopt_up(). */
 	if (!memfd_has_seals(fd, TENANT_SEALS) || fstat(fd, &st) < 0 || st.st_ino != td->inode ||
 		st.st_size != sizeof(struct page_tenant))
 		return fail(err, ESTALE, "the shared page handed back is not tenant %u's",
@@ -164,7 +164,7 @@ static void page_done(struct tenant_device *td)
 
 /* ---- making ---- */
 
-/* The default tenant takes what is left over: it is not promised anything. */
+/* The default tenant takes free capacity only, and has no guarantee. */
 static bool is_promised(const struct tenant *t)
 {
 	return t->source != TENANT_DEFAULT;
@@ -232,13 +232,13 @@ static struct tenant *allocate(struct agent *agent, const struct tenant_wish *wi
 	if (wish->pod)
 		*t->pod = *wish->pod;
 	t->agent = agent;
-	names_user(agent, wish->uid); /* so that it is known when somebody asks */
+	names_user(agent, wish->uid); /* asks the name service early */
 	t->spec = wish->spec;
 	t->uid = wish->uid;
 	t->lifetime = wish->lifetime;
 	t->source = wish->source;
 	t->owner_fd = -1;
-	t->slots[0] = 1; /* the daemon's own */
+	t->slots[0] = 1; /* index 0 is the daemon's */
 	t->n = n;
 	t->alone_ns = clock_now_ns();
 	snprintf(t->name, sizeof(t->name), "%s", wish->name ? wish->name : "tenant");
@@ -291,7 +291,7 @@ static void leave_ledger(struct tenant *t, uint32_t n)
 	}
 }
 
-/* With devices and quotas set: books, arbiter, list. On failure nothing is left. */
+/* Enters a tenant with devices and quotas into ledger, arbiter and list. Undone on failure. */
 static int join(struct tenant *t, struct error *err)
 {
 	struct agent *agent = t->agent;
@@ -331,7 +331,7 @@ static int join(struct tenant *t, struct error *err)
 static void leave(struct tenant *t)
 {
 	arbiter_remove(t->agent->arbiter, t->id, clock_now_ns());
-	memory_tenant_gone(t); /* what its processes still hold is not free with its quota */
+	memory_tenant_gone(t); /* memory that its processes still hold is not free with the quota */
 	leave_ledger(t, t->n);
 	token_tenant_gone(t);
 	t->is_ending = t->is_dead = true;
@@ -340,7 +340,7 @@ static void leave(struct tenant *t)
 	token_touch(t->agent);
 }
 
-/* The default tenant sees every device that nobody has for himself. */
+/* The default tenant sees each device that no tenant has exclusively. */
 static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t *ret_devices,
 	uint32_t *ret_n, struct error *err)
 {
@@ -371,19 +371,19 @@ static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t 
 	return n ? 0 : fail(err, ENOSPC, "every device is held exclusively by a tenant");
 }
 
-/* A tenant has a descriptor for each of its devices and one for its owner. */
+/* A tenant has one descriptor for each device and one for its owner. */
 static uint32_t count_files(uint32_t n_devices)
 {
 	return n_devices + 1;
 }
 
-/* Made by what a user's processes do. */
+/* Tenants that a user's processes make. */
 static bool is_of_user(enum tenant_source source)
 {
 	return source == TENANT_RUN || source == TENANT_CONF;
 }
 
-/* Others shall find place and descriptors beside the tenants that a user makes for himself. */
+/* Bounds the tenants of one user, so that others keep slots and descriptors. */
 static int check_user(
 	const struct agent *agent, const struct tenant_wish *wish, uint32_t n, struct error *err)
 {
@@ -419,7 +419,7 @@ static bool has_id(const struct agent *agent, uint32_t id)
 	return usage_has_record(agent, id);
 }
 
-/* Never 0, which is nobody; after 2^32 tenants none of those that are known still. */
+/* Never 0, which means no tenant. After 2^32 tenants it skips the ids that are still known. */
 static uint32_t next_id(struct agent *agent)
 {
 	uint32_t id;
@@ -519,7 +519,7 @@ int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 		td->inode = saved->inode[i];
 	}
 	if (wish->owner > 0 && watch_owner(t, wish->owner, saved->owner_start, NULL) < 0)
-		t->owner = wish->owner; /* gone; its processes may still live */
+		t->owner = wish->owner; /* it has ended; the tenant's processes may live */
 	r = join(t, err);
 	if (r < 0) {
 		tenant_free(t);
@@ -622,7 +622,7 @@ void tenant_kill(struct tenant *t)
 
 	if (t->is_ending)
 		return;
-	t->is_ending = true; /* the last process's end would end it again */
+	t->is_ending = true; /* otherwise the last process's end would kill it again */
 	usage_tenant_gone(t);
 	for (p = LIST_FIRST(&t->processes); p; p = next) {
 		next = LIST_NEXT(p, of_tenant);
@@ -664,7 +664,7 @@ struct tenant *tenant_by_id(struct agent *agent, uint32_t id)
 
 bool tenant_may_see(const struct agent *agent, const struct tenant *t, uid_t uid)
 {
-	/* The user of a pod's workers is nobody: the pod's tenant is the cluster's. */
+	/* Workers of a pod run as any user, and a pod's tenant belongs to the cluster. */
 	return uid == 0 || uid == getuid() || (uid == t->uid && t->source != TENANT_POD);
 }
 
@@ -757,7 +757,10 @@ void tenant_update_defaults(struct agent *agent)
 		}
 }
 
-/* The device still lists processes, or descriptors are open: visit_left() ends the tenant. */
+/*
+ * Whether the devices still list processes, or descriptors are open. visit_left() then ends the
+ * tenant.
+ */
 static bool has_shares(const struct tenant *t)
 {
 	for (uint32_t i = 0; i < t->n; i++)
@@ -799,7 +802,7 @@ void tenant_end(struct tenant *t)
 		carrier_seek(t);
 }
 
-/* Processes of before the restart that have not come back in time cannot be waited for. */
+/* Gives up waiting for processes of before the restart. */
 static void end_hold(struct tenant *t, uint64_t now)
 {
 	if (!t->hold_ns || now < t->hold_ns)

@@ -2,12 +2,12 @@
 /*
  * The token: see token.h.
  *
- * Closing: store CLOSED into every page, one membarrier for all of them, then read in_launch: each
- * thread either saw the closed gate or is seen here (page.h). Opening: store OPEN, full fence, then
- * read `want`: a thread that blocks raises it before it looks at the gate for the last time.
+ * Closing: store CLOSED into every page, issue one membarrier for all of them, then read in_launch.
+ * Each thread either saw the closed gate or is seen here (page.h). Opening: store OPEN, full fence,
+ * then read `want`. A thread that blocks raises `want` before its last look at the gate.
  *
- * All that is read from an up page is a hint: counts are bounded by the page's size, times by
- * HINT_MAX_NS, and a lie moves only the liar's own turn.
+ * Everything read from an up page is a hint: counts are bounded by the page's size, times by
+ * HINT_MAX_NS, and a false value moves only its own tenant's turn.
  */
 #include "agent/token.h"
 
@@ -29,14 +29,15 @@
 #define LOOK_DRAIN_MIN_NS (25 * NSEC_PER_USEC)
 #define LOOK_IDLE_NS (250 * NSEC_PER_USEC)
 #define LOOK_IDLE_MIN_NS (100 * NSEC_PER_USEC) /* nothing in flight: about to be idle */
-#define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC)   /* with that much queued it cannot be idle sooner */
+#define LOOK_BUSY_MAX_NS (1 * NSEC_PER_MSEC)   /* with this much in flight it is not idle sooner */
 /*
- * Until an opened program's work is on the device: our wake-up, its wake-up, a launch (measured).
+ * Time until an opened program's work is on the device: the daemon's wake-up, the program's
+ * wake-up, a launch (measured).
  */
 #define OPEN_LEAD_NS (180 * NSEC_PER_USEC)
-#define LATE_SPREADS 4 /* an error of a prediction is seldom as many times the mean one */
+#define LATE_SPREADS 4 /* a prediction's error rarely exceeds the mean error by this factor */
 #define HINT_MAX_NS (10 * NSEC_PER_SEC)
-#define HINT_SAVES_NS (220 * NSEC_PER_USEC) /* a look finds a beginning or an end so late */
+#define HINT_SAVES_NS (220 * NSEC_PER_USEC) /* delay of a look in seeing a beginning or an end */
 #define TAIL_MIN_NS (1 * NSEC_PER_MSEC)
 #define TAIL_MAX_NS (250 * NSEC_PER_MSEC)
 #define ACTIONS 64
@@ -47,20 +48,20 @@ TAILQ_HEAD(active_list, tenant_device);
 struct token {
 	struct agent *agent;
 	struct loop_timer timer;
-	struct active_list active; /* what is open or drains: all that is ever looked at */
+	struct active_list active; /* open and draining ones: only these are looked at */
 	uint64_t next_decision_ns;
 	bool is_touched;
 	bool has_membarrier;
 	bool is_open_for_all; /* DIVVY_GATE=off */
 };
 
-/* What one look at a process's page says. */
+/* One look at a process's page. */
 struct look {
 	bool is_in_launch, is_unmarked, is_moving;
 	uint64_t unfinished; /* markers issued and not done */
-	uint64_t done;       /* sum of all done ones: changes when work ends */
+	uint64_t done;       /* sum of all done markers: changes when work ends */
 	uint64_t longest_ns, rest_ns, spread_ns;
-	uint64_t queued_at_ns, ends_ns; /* last marker's time, and when its work was to end */
+	uint64_t queued_at_ns, ends_ns; /* time of the last marker, and predicted end of its work */
 	uint32_t want;
 };
 
@@ -81,22 +82,22 @@ static uint64_t hint_ns(_Atomic uint64_t *p)
 	return MIN(atomic_load_explicit(p, memory_order_relaxed), HINT_MAX_NS);
 }
 
-/* Device time still queued: the client's prediction at its last marker, less what has passed. */
+/* Device time in flight: the client's prediction at its last marker, minus the elapsed time. */
 static uint64_t rest_of(struct page_up *up, uint64_t unfinished, uint64_t began, uint64_t now)
 {
 	uint64_t queued = hint_ns(&up->queued_ns);
 	uint64_t segment = MAX(hint_ns(&up->segment_ns), hint_ns(&up->longest_ns));
 	uint64_t at = atomic_load_explicit(&up->queued_at_ns, memory_order_relaxed);
-	/* It has not run before the others' work had ended. */
+	/* The work did not run before the other tenants' work had ended. */
 	uint64_t passed = clock_since_ns(now, MAX(at, began));
 	uint64_t rest = clock_since_ns(queued, passed);
 
 	if (!unfinished)
 		return 0;
-	/* Cross-check: no more than what is unfinished can take. */
+	/* Cross-check: no more than the unfinished markers can take. */
 	if (segment && rest > unfinished * segment)
 		rest = unfinished * segment;
-	/* A prediction that has passed, or none: no telling. */
+	/* The predicted time has passed, or there is none: unknown. */
 	return rest ? MIN(rest, HINT_MAX_NS) : REST_UNKNOWN;
 }
 
@@ -110,8 +111,8 @@ static struct look look_at(struct process_device *pd, uint64_t began, uint64_t n
 
 	for (uint32_t i = 0; i < lines; i++) {
 		/*
-		 * in_launch first: with it 0, what that thread submitted is in `submitted` (its
-		 * release).
+		 * Reads in_launch first: if it is 0, `submitted` contains all submissions of that
+		 * thread (its release).
 		 */
 		if (atomic_load_explicit(&up->line[i].in_launch, memory_order_acquire))
 			look.is_in_launch = true;
@@ -122,7 +123,7 @@ static struct look look_at(struct process_device *pd, uint64_t began, uint64_t n
 		uint32_t done = atomic_load_explicit(&up->done[i], memory_order_acquire);
 		uint32_t issued = atomic_load_explicit(&up->issued[i], memory_order_acquire);
 
-		/* done is read first: it may have grown meanwhile, never fallen behind. */
+		/* done is read first: issued may have grown since, but is never below done. */
 		if (issued != done)
 			look.unfinished += MIN(issued - done, 65536u);
 		look.done += done;
@@ -133,7 +134,9 @@ static struct look look_at(struct process_device *pd, uint64_t began, uint64_t n
 	if (!look.unfinished && !look.is_unmarked && !look.is_in_launch &&
 		clock_since_ns(now, pd->unfinished_ns) <= PAGE_DRAINED_NS) {
 		atomic_store_explicit(&pd->down->drained_began_ns, began, memory_order_relaxed);
-		/* Pairs with the client's acquire: it finds the began that goes with it. */
+		/*
+		 * Pairs with the client's acquire, which then finds the matching drained_began_ns.
+		 */
 		atomic_store_explicit(&pd->down->drained_ns, now, memory_order_release);
 	}
 	pd->unfinished_ns = look.unfinished ? now : 0;
@@ -161,8 +164,8 @@ static void ask_for_flush(
 }
 
 /*
- * Submissions behind the last marker: the client marks them when asked. A client that does not
- * (frozen) is given the time its longest submission could take; then they are taken for ended.
+ * Handles submissions behind the last marker. The client marks them on request. A client that does
+ * not (frozen) gets the time that its longest submission could take; then they count as complete.
  */
 static bool is_tail_open(struct process *p, struct process_device *pd, struct look *look,
 	const struct tenant_device *td, uint64_t now)
@@ -171,7 +174,9 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 
 	if (!look->is_unmarked || (pd->presumed && pd->presumed == pd->submitted))
 		return false;
-	/* With its gate closed nothing more comes: no need to see it rest first. */
+	/*
+	 * Behind a closed gate no more submissions come, so there is no need to see the sum rest.
+	 */
 	if ((look->is_moving && td->is_open) || look->is_in_launch)
 		return true;
 	if (!pd->is_flush_asked || pd->flush_sum != pd->submitted) {
@@ -188,11 +193,11 @@ static bool is_tail_open(struct process *p, struct process_device *pd, struct lo
 
 struct view {
 	bool is_busy, is_wanting;
-	bool has_moved; /* something was submitted since the last look */
-	bool is_known;  /* all that is in flight has a marker behind it */
+	bool has_moved; /* work was submitted since the last look */
+	bool is_known;  /* a marker follows all work in flight */
 	uint64_t done;
 	uint64_t longest_ns, rest_ns, spread_ns;
-	uint64_t queued_at_ns, ends_ns; /* of the process whose work was to end last */
+	uint64_t queued_at_ns, ends_ns; /* of the process with the latest predicted end */
 };
 
 static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
@@ -222,9 +227,9 @@ static struct view look_at_tenant(struct tenant_device *td, uint64_t now)
 		view.longest_ns = MAX(view.longest_ns, look.longest_ns);
 		view.spread_ns = MAX(view.spread_ns, look.spread_ns);
 		/*
-		 * Processes are different contexts: they share the device's time, and each
-		 * expects its work to take what it took beside the others'. The sum is where it
-		 * ends at the latest.
+		 * Processes are different contexts that share the device's time. Each predicts the
+		 * time that its work takes beside the others' work. The sum is the latest possible
+		 * end.
 		 */
 		sum_ns = clock_add_ns(sum_ns, look.rest_ns);
 		view.rest_ns = MAX(view.rest_ns, look.rest_ns);
@@ -244,8 +249,8 @@ static void tell_want(struct tenant_device *td, bool does_want, uint64_t now)
 	struct token *token = td->tenant->agent->token;
 
 	/*
-	 * A closed tenant's want is told again and again: the arbiter forgets it when the gate
-	 * opens.
+	 * A closed tenant's want is reported again and again, because the arbiter forgets it when
+	 * the gate opens.
 	 */
 	if (td->does_want == does_want && (td->is_open || !does_want))
 		return;
@@ -265,7 +270,7 @@ static uint32_t flags_of(const struct tenant_device *td)
 	return flags;
 }
 
-/* What a page says of the turn, the gate aside. */
+/* Stores a turn's values into a page, except the gate. */
 static void store_turn(const struct tenant_device *td, struct page_down *down)
 {
 	atomic_store_explicit(&down->window_us, td->window_us, memory_order_relaxed);
@@ -283,7 +288,7 @@ static void store_all(const struct tenant_device *td)
 			store_turn(td, p->devices[td->at].down);
 }
 
-/* One has left the device: if only one is there now, it has it since `now`. */
+/* A tenant has left the device: if only one is there now, that one has it alone since `now`. */
 static void device_left(struct token *token, const struct device *device, uint64_t now)
 {
 	struct tenant_device *td, *only = NULL;
@@ -324,9 +329,9 @@ static uint64_t next_look(const struct view *view)
 }
 
 /*
- * Work that began or ended since the look before did so in between. The client's page says when: a
- * hint, which saves the client no more than HINT_SAVES_NS of what this daemon saw. After a time
- * without looks (arbiter_watches) the page says too little: the look itself counts.
+ * Reports work that began or ended since the last look. The client's page says when: a hint, which
+ * saves the client at most HINT_SAVES_NS of what the daemon saw. After a time without looks
+ * (arbiter_watches()) the page says too little, and the time of the look counts.
  */
 static void observe(struct tenant_device *td, const struct view *view, uint64_t now)
 {
@@ -338,7 +343,7 @@ static void observe(struct tenant_device *td, const struct view *view, uint64_t 
 	const uint64_t earliest = MAX(begin, clock_since_ns(now, HINT_SAVES_NS));
 	const bool is_close = clock_since_ns(now, td->looked_ns) <= 2 * LOOK_BUSY_MAX_NS;
 
-	/* Used since the last look, and idle now: both are news. */
+	/* Used since the last look, and idle now: reports both. */
 	if (view->has_moved && !view->is_busy) {
 		arbiter_observe(arbiter, id, device, true, view->longest_ns, 0, now);
 		if (is_close)
@@ -351,7 +356,7 @@ static void observe(struct tenant_device *td, const struct view *view, uint64_t 
 			view->is_busy ? begin : MIN(MAX(view->ends_ns, earliest), now), now);
 }
 
-/* Reports one look to the arbiter, and says when to look again. */
+/* Reports one look to the arbiter, and sets the time of the next look. */
 static void look(struct tenant_device *td, uint64_t now)
 {
 	struct token *token = td->tenant->agent->token;
@@ -379,7 +384,10 @@ static void look(struct tenant_device *td, uint64_t now)
 		arbiter_drained(arbiter, id, device, now, now);
 		stop_draining(td, now);
 	}
-	/* It yields before one of which more than half would be late, as far as it can tell. */
+	/*
+	 * The tenant should yield before a submission more than half of which would be late, as far
+	 * as the predictions say.
+	 */
 	arbiter_late(arbiter, id, device, view.longest_ns / 2 + LATE_SPREADS * view.spread_ns);
 	if (td->is_open)
 		observe(td, &view, now);
@@ -418,7 +426,7 @@ static void open_page(struct process_device *pd)
 		wake_all(&pd->down->gate);
 }
 
-/* Does the device run somebody else's work, or may it? */
+/* Whether the device runs another tenant's work, or may run it. */
 static bool has_others(struct token *token, const struct tenant_device *td)
 {
 	const struct tenant_device *other;
@@ -439,7 +447,7 @@ static void open_gates(struct tenant_device *td, const struct arbiter_action *ac
 	if (!td->is_open && !td->is_draining)
 		TAILQ_INSERT_TAIL(&token->active, td, active);
 	td->is_open = true;
-	/* Opened again while it drained: then there is nothing more to wait for. */
+	/* Opened again during a drain: there is nothing more to wait for. */
 	td->is_draining = false;
 	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
 		if (p->devices[td->at].down)
@@ -522,7 +530,7 @@ static void look_where_due(struct token *token, uint64_t now)
 	}
 }
 
-/* Others that hold a device which is waited for now must be looked at from now on. */
+/* Starts looks at holders of a device for which a tenant waits now. */
 static void watch_holders(struct token *token, uint64_t now)
 {
 	struct tenant_device *td;
@@ -538,7 +546,7 @@ void token_step(struct agent *agent)
 	struct token *token = agent->token;
 	struct arbiter_action actions[ACTIONS];
 	struct tenant_device *td;
-	/* Each round ends with less to do; the bound is against a fault of our own. */
+	/* Each round has less to do; the limit guards against a programming error. */
 	int rounds = 16;
 
 	if (!token->is_touched)
@@ -557,7 +565,7 @@ void token_step(struct agent *agent)
 				has_closed |= act(token, &actions[i], now);
 		} while (n == ACTIONS);
 		if (has_closed && token->has_membarrier && membarrier_all() < 0)
-			token->has_membarrier = false; /* one slipped launch a thread, then */
+			token->has_membarrier = false; /* each thread may then slip one launch */
 		watch_holders(token, now);
 		look_where_due(token, clock_now_ns());
 	}
@@ -586,7 +594,7 @@ void token_want(struct process *p, uint32_t at)
 	struct tenant_device *td = &p->tenant->devices[at];
 
 	usage_wake(p->agent);
-	/* Told even when it is no news: its gate may have opened and closed since. */
+	/* Reports a repeated want too: the gate may have opened and closed since. */
 	td->does_want = true;
 	arbiter_want(p->agent->arbiter, p->tenant->id, td->device->index, true, clock_now_ns());
 	token_touch(p->agent);
@@ -603,12 +611,13 @@ void token_release(struct process *p, uint32_t at)
 	view = look_at_tenant(td, now);
 	if (view.is_busy)
 		return;
-	if (view.has_moved) /* and has ended since */
+	if (view.has_moved) /* the work has ended since */
 		arbiter_observe(p->agent->arbiter, p->tenant->id, td->device->index, true,
 			view.longest_ns, 0, now);
 	arbiter_release(p->agent->arbiter, p->tenant->id, td->device->index, now);
 	/*
-	 * One of class latency lingers: it may go on, and that must be seen before its time is up.
+	 * A latency tenant keeps the device for the hold-off time: the daemon must see new work
+	 * before it ends.
 	 */
 	td->look_ns = MIN(td->look_ns, now + LOOK_IDLE_MIN_NS);
 	token_touch(p->agent);
@@ -636,8 +645,8 @@ void token_process_added(struct process *p)
 		if (atomic_load_explicit(&pd->up->want, memory_order_relaxed))
 			token_want(p, i);
 		/*
-		 * Back after a restart: it may have work on the device, granted by the daemon
-		 * before. Its first look finds out; until then nobody else is held up.
+		 * After a restart the process may have work in flight that the former daemon
+		 * allowed. Its first look finds out; until then no other tenant waits for it.
 		 */
 		pd->submitted = 0;
 	}
@@ -648,7 +657,7 @@ void token_process_gone(struct process *p)
 {
 	struct token *token = p->agent->token;
 
-	/* Off the list already: the looks below speak of those that are left. */
+	/* The process is off the list already, so the looks below cover the remaining ones. */
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		struct tenant_device *td = &p->tenant->devices[i];
 

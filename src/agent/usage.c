@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Usage: see usage.h. What the arbiter has charged is sampled and spread over the time since the
- * last sample. Rings are keyed by absolute time / step, so that all series share one time axis; a
- * ring's `end` is the slot after the last one written, older slots than its length are gone.
+ * Usage: see usage.h. A sample takes what the arbiter has charged and spreads it over the time
+ * since the last sample. Rings are indexed by absolute time / step, so all series share one time
+ * axis. A ring's `end` is the slot after the last written one; slots older than its length are
+ * lost.
  *
- * The files of history.h are the disk worker's: the loop's thread copies what is new, and the
- * worker writes it down. One such job at a time.
+ * The disk worker owns the files of history.h: the loop's thread copies new records, and the worker
+ * writes them. There is one such job at a time.
  */
 #include "agent/usage.h"
 
@@ -34,11 +35,11 @@
 #define SAMPLE_NS (10 * NSEC_PER_MSEC)
 #define SAMPLE_ALONE_NS (50 * NSEC_PER_MSEC)
 #define SAMPLE_QUIET_NS (200 * NSEC_PER_MSEC)
-#define QUIET_SAMPLES 40u /* without use, until it is sampled less often */
+#define QUIET_SAMPLES 40u /* samples without use before sampling slows down */
 #define POINTS_MAX 600u
-#define PAST_MAX 128u        /* ended tenants whose rings are kept */
-#define LOG_BYTES (1u << 20) /* and half of the other file: then both become one */
-#define MERGE_EVERY_S 3600u  /* every record once in that time */
+#define PAST_MAX 128u        /* ended tenants with stored rings */
+#define LOG_BYTES (1u << 20) /* and half of the other file: then both are merged */
+#define MERGE_EVERY_S 3600u  /* each record is merged once in that time */
 
 struct ring {
 	uint64_t step_ns, end;
@@ -49,8 +50,8 @@ struct ring {
 
 struct usage_series {
 	uint64_t sampled_ns, used_ns, waited_ns;
-	uint32_t record_at; /* where its record was last */
-	bool has_tail;      /* one more sample after the last activity */
+	uint32_t record_at; /* last known index of its record */
+	bool has_tail;      /* one more sample follows the last activity */
 	struct ring rings[3];
 	uint32_t values[FINE + 2 * MIDDLE + 2 * COARSE];
 };
@@ -59,11 +60,11 @@ struct usage {
 	struct agent *agent;
 	struct loop_timer timer;
 	struct history history;
-	uint32_t merged;        /* the record whose turn it was last */
-	uint64_t integrated_ns; /* byte-seconds up to here */
+	uint32_t merged;        /* the last merged record */
+	uint64_t integrated_ns; /* byte-seconds are complete up to here */
 	uint32_t quiet;         /* samples in a row without use */
 	struct tally *tally;
-	/* Ended tenants, newest first: only what an answer says, with their rings. */
+	/* Ended tenants, newest first: the members that an answer needs, with their rings. */
 	LIST_HEAD(, tenant) past;
 
 	char path[PATH_MAX], log_path[PATH_MAX + 8];
@@ -121,7 +122,9 @@ bool usage_has_record(const struct agent *agent, uint32_t id)
 	return record_of(agent->usage, id);
 }
 
-/* Where it was last time, mostly: thousands of tenants may have ended since it began. */
+/*
+ * Tries the last known index first: thousands of tenants may have ended since the record was made.
+ */
 static struct history_record *record_of_device(struct usage *u, const struct tenant_device *td)
 {
 	const uint32_t id = td->tenant->id, at = td->series->record_at;
@@ -135,7 +138,7 @@ static struct history_record *record_of_device(struct usage *u, const struct ten
 	return r;
 }
 
-/* What the next daemon goes on from, whenever this one is killed. */
+/* Stores what the next daemon continues from, whenever this one is killed. */
 static void record_tally(const struct history_record *r)
 {
 	struct tally_slot *slot = r->slot;
@@ -227,7 +230,7 @@ void usage_wake(struct agent *agent)
 		loop_set_timer(&u->timer, clock_now_ns() + SAMPLE_NS);
 }
 
-/* A part of the records each second, so that none of these is long. */
+/* Merges some of the records each second, so that no step takes long. */
 static void merge_some(struct usage *u)
 {
 	const uint64_t now_s = clock_real_ns() / NSEC_PER_SEC;
@@ -350,7 +353,7 @@ void usage_tenant_restored(struct tenant_device *td)
 	if (arbiter_usage_get(td->tenant->agent->arbiter, td->tenant->id, td->device->index,
 		    clock_now_ns(), &usage) < 0)
 		return;
-	/* What was used before is in the records already. */
+	/* The records already contain earlier use. */
 	td->series->used_ns = usage.used_ns;
 	td->series->waited_ns = usage.waited_ns;
 }
@@ -365,7 +368,7 @@ void usage_tenant_gone(struct tenant *t)
 	r = record_of(u, t->id);
 	if (r) {
 		r->is_alive = false;
-		r->is_new = true; /* its slot is free once it is written */
+		r->is_new = true; /* its slot is free once the record is written */
 	}
 	state_touch(t->agent);
 }
@@ -378,7 +381,7 @@ static void past_free(struct tenant *t)
 	free(t);
 }
 
-/* The rings of those say nothing any more; and there is room for one more. */
+/* Drops rings that are too old to show, and makes room for one more. */
 static void past_trim(struct usage *u, uint64_t now)
 {
 	struct tenant *t, *next;
@@ -423,7 +426,7 @@ void usage_tenant_freed(struct tenant *t)
 	}
 }
 
-/* The tenant after `t` in an answer, first of all for NULL. */
+/* The tenant after `t` in an answer; NULL begins. */
 static const struct tenant *history_next(
 	const struct agent *agent, const struct tenant *t, bool has_ended)
 {
@@ -436,7 +439,7 @@ static const struct tenant *history_next(
 
 /* ---- answers ---- */
 
-/* Slots outside the ring count as 0, however many they are. */
+/* Slots outside the ring count as 0, however many there are. */
 static uint64_t ring_sum(const struct ring *ring, uint64_t from, uint64_t to)
 {
 	uint64_t sum = 0, slot;
@@ -456,7 +459,7 @@ uint32_t usage_permille(const struct tenant_device *td, uint64_t span_ns, uint64
 {
 	const struct usage_series *s = td->series;
 	const struct ring *ring = &s->rings[span_ns > FINE * SAMPLE_NS ? 1 : 0];
-	/* Up to the last sample where there is one just now, so that the end is not half empty. */
+	/* Ends at the last sample if that is recent, so that the last slot is not half empty. */
 	uint64_t end = clock_since_ns(now, s->sampled_ns) < SAMPLE_ALONE_NS + SAMPLE_NS
 		? s->sampled_ns
 		: now;
@@ -496,7 +499,7 @@ static uint32_t memory_at(const struct usage_series *s, uint64_t at_ns)
 	return slot + ring->n >= ring->end ? ring->memory_mib[slot % ring->n] : 0;
 }
 
-/* Numbers and commas; jansson would make an object of each point. */
+/* Writes numbers and commas. jansson would make an object of each point. */
 static void add_numbers(struct buf *out, const uint64_t *numbers, uint64_t n)
 {
 	char digits[20];
@@ -520,7 +523,7 @@ static void add_numbers(struct buf *out, const uint64_t *numbers, uint64_t n)
 
 struct points {
 	uint64_t end_slot, slots_a_point, n;
-	size_t ring; /* which of the series' */
+	size_t ring; /* index of the ring */
 };
 
 static void add_series(struct buf *out, const struct tenant_device *td, const struct points *p)
@@ -635,13 +638,13 @@ struct write_job {
 	uint64_t now_s;
 	int r;
 	struct error err;
-	bool is_last;       /* of a daemon that ends */
-	bool is_compacted;  /* or it was tried */
-	int compact_result; /* with its own sentence */
+	bool is_last;       /* the daemon is ending */
+	bool is_compacted;  /* or the attempt failed */
+	int compact_result; /* has its own sentence */
 	struct error compact_err;
 };
 
-/* A daemon that ends leaves one file, if that is soon done. */
+/* An ending daemon leaves one file if merging is quick. */
 static bool should_compact(const struct write_job *job, int64_t log_size)
 {
 	_cleanup_close_ int fd = open(job->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -668,7 +671,7 @@ static void run_write(struct worker_job *arg)
 			job->path, job->log_path, job->now_s, &job->compact_err);
 }
 
-/* The files have what the slot of one that has ended was kept for. */
+/* Frees the journal slots of ended tenants whose records are in the files now. */
 static void give_slots(struct usage *u, const struct history *written)
 {
 	for (uint32_t i = 0; i < written->n; i++) {
@@ -694,7 +697,7 @@ static void write_done(struct worker_job *arg)
 		if (!job->agent->is_leaving)
 			state_touch(job->agent);
 	}
-	/* Once, until it works again: it is tried every few seconds. */
+	/* Logged once until it works again, because each retry is only seconds later. */
 	if (job->r < 0 && !u->has_failed)
 		log_warn("%s: reports of what follows are kept in memory", job->err.msg);
 	else if (job->is_compacted && job->compact_result < 0 && !u->has_failed)
@@ -710,13 +713,14 @@ void usage_flush(struct agent *agent)
 	struct write_job *job;
 
 	if (u->is_writing && !agent->is_leaving) {
-		state_touch(agent); /* that job writes what was new when it was begun */
+		/* The present job writes only the records that were new at its start. */
+		state_touch(agent);
 		return;
 	}
 	job = calloc(1, sizeof(*job));
 	if (!job || history_take_new(&u->history, &job->changes) < 0) {
 		free(job);
-		return; /* the next one has it too */
+		return; /* the next job includes them */
 	}
 	if (!job->changes.n && !agent->is_leaving) {
 		history_changes_done(&job->changes);
@@ -733,7 +737,7 @@ void usage_flush(struct agent *agent)
 	worker_submit(agent->disk, &job->job);
 }
 
-/* Under another name, so that what is written next does not take its place. */
+/* Keeps the file under another name, so that the next write does not overwrite it. */
 static void set_aside(const char *path, const char *why, bool is_copy)
 {
 	char aside[PATH_MAX + 16];
@@ -765,7 +769,7 @@ static void load_file(struct usage *u, const char *path, bool is_log)
 		set_aside(path, why, true);
 }
 
-/* A slot that the file of reports is behind. */
+/* Takes up a journal slot that is newer than the file of reports. */
 static void take_up(struct usage *u, struct tally_slot *slot)
 {
 	struct history_record *r = record_of(u, slot->id);

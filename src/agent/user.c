@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Users: see user.h. The kernel gives the lowest free number to a new descriptor, so that a number
- * near the limit says how many are in use; nothing is counted here that the kernel counts already.
+ * Users: see user.h. The kernel gives a new descriptor the lowest free number, so a high number
+ * shows how many are in use. The code counts nothing that the kernel already counts. The loop's
+ * thread only.
  */
 #include "agent/user.h"
 
@@ -15,14 +16,14 @@
 #include "base/str.h"
 
 #define BUCKETS 256u
-/* So many users find place, before descriptors are short. */
+/* Descriptors must suffice for this many users. */
 #define USERS_AT_LEAST 4u
 #define FILES_PER_CONN 2u /* the socket and the pidfd */
 
 struct users {
 	LIST_HEAD(, user) buckets[BUCKETS];
 	uint32_t n_programs; /* connections of all users at the programs' socket */
-	uint32_t conns_max;  /* of one user */
+	uint32_t conns_max;  /* for one user */
 	int reserve_from;    /* descriptors from this number on are the reserve */
 };
 
@@ -111,7 +112,9 @@ bool user_may_connect(const struct users *users, const struct user *u)
 {
 	if (u->is_trusted)
 		return true;
-	/* A container's root makes cgroups as it likes: all together have a bound, too. */
+	/*
+	 * A container's root can make cgroups at will, so all programs together have a limit too.
+	 */
 	return u->n_conns <= users->conns_max &&
 		(!is_of_programs(u->kind) ||
 			users->n_programs <= users->conns_max * USERS_AT_LEAST / 2);
