@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file keeps one row for each pair of day and namespace, sorted by day. The oldest rows come
- * first, so drop_first() removes them by one move. Days are ISO dates, so strcmp() orders them. If
- * the clock moves back, find_or_add() inserts the row before those of later days. accounts_load()
- * adds to rows that exist already, and only accounts_add() drops rows by age.
+ * Keeps one row for each pair of day and namespace, sorted by day. The oldest rows come first, so
+ * drop_first() removes them by one move. Days are ISO dates, so strcmp() orders them. If the clock
+ * moves back, find_or_add() inserts the row before those of later days. accounts_load() adds to
+ * rows that exist already, and only accounts_add() drops rows by age.
  */
 #include "node/account.h"
 
@@ -29,7 +29,7 @@ static void day_of(uint64_t real_ns, char ret[static ACCOUNT_DAY])
 	str_copy(ret, ACCOUNT_DAY, (struct str){time.s, ACCOUNT_DAY - 1});
 }
 
-/* The rows are by day: the oldest ones come first. */
+/* The rows are sorted by day, so the oldest ones come first. */
 static void drop_first(struct accounts *a, uint32_t n)
 {
 	memmove(a->v, a->v + n, (a->n - n) * sizeof(*a->v));
@@ -62,7 +62,7 @@ static int find_or_add(struct accounts *a, const char *day, const char *space, s
 		drop_first(a, 1);
 	if (array_grow(&a->v, &a->room, a->n + 1ul, sizeof(*a->v)) < 0)
 		return -ENOMEM;
-	/* A clock that was set back makes a day that is not the last one. */
+	/* After a clock was set back, the day may not be the last one. */
 	for (at = a->n; at && strcmp(a->v[at - 1].day, day) > 0; at--)
 		a->v[at] = a->v[at - 1];
 	a->n++;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file starts a helper program and learns of its end when the control connection closes.
- * helper_start() forks twice and waits only for the first child, which exits at once. So the daemon
- * is not the parent of the helper and never has to reap it. Between fork and exec, become() calls
- * only async-signal-safe functions. become() first copies all descriptors to HIGH or above, so that
+ * Starts a helper program and learns of its end when the control connection closes. helper_start()
+ * forks twice and waits only for the first child, which exits at once. So the daemon is not the
+ * parent of the helper and never has to reap it. Between fork and exec, become() calls only
+ * async-signal-safe functions. become() first copies all descriptors to HIGH or above, so that
  * moving them to 3, 4, ... overwrites none.
  */
 #include "node/helper.h"
@@ -23,7 +23,7 @@
 #include "base/inherit.h"
 
 #define FIRST 3
-#define HIGH 64 /* above those that a helper is given */
+#define HIGH 64 /* above the descriptors that a helper gets */
 #define PACKET_MAX 4096u
 
 struct helper {
@@ -32,7 +32,7 @@ struct helper {
 	struct loop_io io;
 };
 
-/* Between fork and exec: no memory, no locks. */
+/* Runs between fork and exec: allocates nothing and takes no lock. */
 static void become(const char *path, char *const *argv, char *const *env,
 	const struct helper_options *o, const int *fds)
 {
@@ -99,7 +99,9 @@ int helper_start(struct loop *loop, const struct helper_options *o, struct helpe
 	inherit_fill(INHERIT_BY_LINK, o->env, env);
 	for (size_t i = 0; i < o->n_fds; i++)
 		fds[i] = i == (size_t)o->control_at ? pair[1] : o->fds[i];
-	/* A child of nobody's: there is none to wait for but this one, which ends at once. */
+	/*
+	 * The helper is a grandchild, so the daemon waits only for the child, which ends at once.
+	 */
 	pid = fork();
 	if (pid == 0) {
 		if (fork() == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file reads /sys/class/net, then /sys/class/infiniband, each in alphabetical order. A card is
- * a bond, or an interface that has a hardware device and belongs to no bond. An overlay is a VXLAN
- * or GENEVE interface over a card that is up. find_port() follows an SR-IOV function to its whole
+ * Reads /sys/class/net, then /sys/class/infiniband, each in alphabetical order. A card is a bond,
+ * or an interface that has a hardware device and belongs to no bond. An overlay is a VXLAN or
+ * GENEVE interface over a card that is up. find_port() follows an SR-IOV function to its whole
  * card, and a card to its bond. find_card() takes an RDMA port's card from the GID table, or else
  * compares `dev_port`. Every stored name has passed given_is_network().
  */
@@ -22,9 +22,9 @@
 #include "base/str.h"
 #include "spec/quantity.h"
 
-#define VALUE_MAX 4096u /* as sysfs writes at most */
+#define VALUE_MAX 4096u /* the most that sysfs writes */
 #define MBIT_MAX UINT64_C(1000000000)
-#define ETHERNET 1u /* of linux/if_arp.h */
+#define ETHERNET 1u /* from linux/if_arp.h */
 #define INFINIBAND 32u
 #define PORTS_MAX 8u
 
@@ -42,7 +42,7 @@ const char *network_kind_name(enum network_kind kind)
 
 /* ---- one file ---- */
 
-/* The text of folder/name without white space around it; "": there is none. */
+/* The text of folder/name without white space around it; "": no such file. */
 static struct str read_text(const char *folder, const char *name, struct buf *into)
 {
 	char path[PATH_MAX];
@@ -61,7 +61,7 @@ static bool is_text(const char *folder, const char *name, const char *text)
 	return str_is(read_text(folder, name, &buf), text);
 }
 
-/* 0 where there is no such number: a speed may be -1, or no text at all. */
+/* 0 if there is no such number: a speed may be -1, or no text at all. */
 static uint32_t read_number(const char *folder, const char *name)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
@@ -79,7 +79,7 @@ static bool is_there(const char *folder, const char *name)
 		access(path, F_OK) == 0;
 }
 
-/* DEVTYPE=TYPE in its uevent. */
+/* Whether the device's uevent has DEVTYPE=TYPE. */
 static bool is_type(const char *folder, const char *type)
 {
 	_cleanup_buf_ struct buf buf = BUF_INIT(VALUE_MAX);
@@ -92,7 +92,7 @@ static bool is_type(const char *folder, const char *type)
 	return false;
 }
 
-/* The first entry of folder/name that begins so, or ""; without what it begins with. */
+/* The first entry of folder/name with that prefix, without the prefix; "": none. */
 static void first_entry(
 	const char *folder, const char *name, const char *prefix, char ret[static GIVEN_NETWORK])
 {
@@ -119,7 +119,7 @@ static void first_entry(
 
 /* ---- cards and what is over them ---- */
 
-/* A bond, or a card that is a part of none. */
+/* Whether it is a bond, or a card that belongs to no bond. */
 static bool is_card(const char *folder)
 {
 	if (is_there(folder, "bonding"))
@@ -127,7 +127,7 @@ static bool is_card(const char *folder)
 	return is_there(folder, "device") && !is_there(folder, "master/bonding");
 }
 
-/* The card, or the bond of cards, that carries that one: of a function the whole. */
+/* Finds the card or bond that carries the device; for an SR-IOV function its whole card. */
 static void find_port(const char *net, const char *name, char ret[static GIVEN_NETWORK])
 {
 	char path[PATH_MAX], whole[GIVEN_NETWORK], *target, *last;
@@ -169,7 +169,7 @@ static bool read_card(const char *net, const char *folder, struct network_device
 	return true;
 }
 
-/* Its capacity is that of what carries it. Of a tunnel nobody says that it is up. */
+/* An overlay has its carrier's capacity. The kernel does not report whether a tunnel is up. */
 static bool read_overlay(const char *net, const char *folder, struct network_device *ret)
 {
 	char carrier[GIVEN_NETWORK], lower[PATH_MAX];
@@ -226,7 +226,7 @@ static int is_shown(const struct dirent *e)
 	return e->d_name[0] != '.';
 }
 
-/* The card of an RDMA device's port; "": none is known. */
+/* The card of an RDMA device's port; "": unknown. */
 static void find_card(
 	const char *net, const char *device, unsigned port, char ret[static GIVEN_NETWORK])
 {
@@ -243,7 +243,7 @@ static void find_card(
 		str_copy(ret, GIVEN_NETWORK, name);
 		return;
 	}
-	/* InfiniBand says it the other way round only. */
+	/* InfiniBand has only the reverse link, from device to interface. */
 	snprintf(path, sizeof(path), "%s/device/net", device);
 	n = scandir(path, &entry, is_shown, alphasort);
 	for (int i = 0; i < n; i++) {
@@ -283,7 +283,7 @@ static void add_rdma(
 {
 	char device[PATH_MAX];
 
-	/* One that is made of software has no device. */
+	/* An RDMA device that is only software has no device entry. */
 	if ((size_t)snprintf(device, sizeof(device), "%s/%s", infiniband, name) >= sizeof(device) ||
 		!is_there(device, "device"))
 		return;

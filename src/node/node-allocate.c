@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocate: which mounts a slot has, the same for all, and what variables of its dialect whoever
- * it is for will expect.
+ * Allocate: returns the mounts of a slot, which are the same for all containers, and the variables
+ * of the dialect that the container expects.
  *
- * The kubelet does not say whose container it asks for. But it admits one pod after the other, a
- * pod's containers in their order, and its list of pods has a pod from the moment before it is
- * admitted: who is in the list, has no slot yet and was not admitted before, is who it is for. It
- * waits meanwhile with all its pods, so what is not known after a second stays unknown, and the
- * container starts without these variables rather than with another's.
+ * The kubelet does not say for which container it asks. But it admits one pod after another, and a
+ * pod's containers in order, and its list shows a pod from the moment before its admission. So the
+ * container is one that the list shows, that has no slot yet and that was not admitted before. The
+ * kubelet's other pods wait meanwhile. So after a second divvyd gives up, and the container starts
+ * without these variables rather than with another container's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,18 +23,18 @@
 #define ALLOCATE_WAIT_NS NSEC_PER_SEC
 #define ALLOCATE_LOOK_NS (50 * NSEC_PER_MSEC)
 
-/* Waits for the kubelet's word on its pods, and for the API server's on the one that it is for. */
+/* Waits for the kubelet's list of pods, and for the API server's object of the pod. */
 struct allocation {
 	LIST_ENTRY(allocation) link;
 	struct node *node;
 	struct plugin_request *request;
 	struct podres_question *question;
-	struct loop_timer timer; /* until the next look, or the end of all */
+	struct loop_timer timer; /* until the next look, or the end of the wait */
 	uint64_t until_ns;
-	struct error why; /* it is not known yet */
+	struct error why; /* why the container is not known yet */
 };
 
-/* ---- whose it is ---- */
+/* ---- the container of the slot ---- */
 
 static bool is_of(const struct podres_container *c, const struct kube_entry *pod)
 {
@@ -49,7 +49,7 @@ static bool has_slot(const struct podres_container *c)
 	return false;
 }
 
-/* By the kubelet's list, which leaves init containers out, or by what it was allocated here. */
+/* By the kubelet's list, which omits init containers, or by earlier allocations of this daemon. */
 static bool was_allocated(const struct node *node, const struct podres_list *list,
 	const struct kube_entry *pod, struct str container)
 {
@@ -66,7 +66,7 @@ static bool was_allocated(const struct node *node, const struct podres_list *lis
 	return false;
 }
 
-/* The first that is to have one, behind all that have one. */
+/* The first container that needs a slot, after all containers that have one. */
 static bool find_next(const struct node *node, const struct podres_list *list,
 	const struct kube_entry *pod, struct node_taker *ret)
 {
@@ -96,7 +96,7 @@ static bool find_next(const struct node *node, const struct podres_list *list,
 	return true;
 }
 
-/* The kubelet says when it has taken a pod, or has refused it. */
+/* The kubelet sets the start time when it has admitted or rejected a pod. */
 static bool may_be_new(const json_t *pod)
 {
 	return node_has_given(pod) && !node_is_over(pod, "") && !node_is_leaving(pod) &&
@@ -147,7 +147,7 @@ static int prepare(struct node *node, const struct plugin_ids *ids, struct slot_
 			ids->n);
 	r = node_slot_folder(node, slot, folder, PATH_MAX);
 	r = r < 0 ? fail(err, -r, "the slot's path is too long") : folder_make(folder, 0755, err);
-	/* Something to mount; which it is to be is known when the container starts. */
+	/* A file to mount. PreStartContainer writes its final content. */
 	r = r < 0 ? r : slot_preload_write(folder, slot->remote != NULL, err);
 	if (r < 0)
 		return r;
@@ -208,7 +208,7 @@ void allocate_free_all(struct node *node)
 	}
 }
 
-/* taker: NULL where it stays unknown. */
+/* taker: NULL if the container stays unknown. */
 static void finish(struct allocation *a, const struct node_taker *taker)
 {
 	const struct plugin_ids *ids = &a->request->containers[0].devices;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The variables that a dialect's own device plugin set and its users' programs read. They inform,
- * they decide nothing. By CDI a container gets them when it starts, in Allocate as soon as it is
- * known whose the slot is.
+ * The variables that a dialect's own device plugin sets and its users' programs read. They only
+ * inform. With CDI a container gets them when it starts; in Allocate it gets them if the slot's
+ * container is known by then.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "node/node-internal.h"
 #include "spec/dialect.h"
 
-/* What of the pod is this node's: one grant for each tenant of the result, in its order. */
+/* This node's part of the pod: one grant for each tenant of the result, in its order. */
 struct granted {
 	struct dialect_grant *grant;
 	struct dialect_device *device;
@@ -95,7 +95,7 @@ static int take(void *data, enum dialect_where where, uint32_t container, const 
 void node_env_read(
 	const struct node *node, const json_t *pod, const char *container, struct node_env *ret_env)
 {
-	const struct dialect_config config = {0}; /* the pod's own list says which are on */
+	const struct dialect_config config = {0}; /* the pod's own list selects the dialects */
 	_cleanup_manifest_json_ struct manifest_json manifest = {0};
 	_cleanup_dialect_ struct dialect_result result = {0};
 	_cleanup_given_ struct given given = {0};

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Faults of the node as a whole. Devices that GPUNode.status had and that the driver does not list
- * any more are missing: a card did not come back after a restart, or the driver did not load. A
- * missing device stays in status.missingDevices until it is back, or until its GPUNode is deleted;
- * while an administrator has it in spec.cordoned it is no fault. Simulated devices come and go with
- * GPUNode.spec.simulate, and MIG instances with their device's configuration: neither is missing.
+ * Faults of the node as a whole. A device that GPUNode.status had and that the driver does not list
+ * any more is missing: a card did not return after a restart, or the driver did not load. A missing
+ * device stays in status.missingDevices until it returns, or until its GPUNode is deleted. While an
+ * administrator has it in spec.cordoned, it is no fault. Simulated devices change with
+ * GPUNode.spec.simulate, and MIG instances with their device's configuration, so neither is ever
+ * missing.
  *
- * The simulated driver is a set of files that containers mount: without them, or without the
- * engine's socket, no program gets to a device.
+ * The simulated driver is a set of files that containers mount. Without these files, or without the
+ * engine's socket, no program reaches a device.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #include "node/node-internal.h"
 #include "simgpu/proto.h"
 
-#define NAMED_MAX 4u /* of missing devices in a sentence */
+#define NAMED_MAX 4u /* missing devices that a sentence names */
 
 /* ---- devices that are missing ---- */
 
@@ -145,7 +146,7 @@ static void look_at_driver(const struct node *node, struct buf *out)
 			path);
 }
 
-/* ---- what is said of them ---- */
+/* ---- reports ---- */
 
 static void say(
 	struct node *node, char note[static NODE_NOTE], const char *reason, const struct buf *text)
@@ -165,7 +166,7 @@ void faults_look(struct node *node)
 	_cleanup_buf_ struct buf missing = BUF_INIT(1024), driver = BUF_INIT(1024);
 	const uint32_t n = faults_n_missing(node);
 
-	/* An Event is about the GPUNode, which has to be known. */
+	/* An Event refers to the GPUNode, so that must be known. */
 	if (!kube_cache_find(node->wishes, NULL, node->options.name))
 		return;
 	if (n)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups whose members start together: those of which a container waits here to start are watched
- * in all of the cluster, each until nobody has asked for it for a while. Who counts is bound and
- * not deleted, ended or not: a member that is soon done does not keep the others waiting.
+ * Groups whose members start together. If a container of a group waits to start here, divvyd
+ * watches the group's members in the whole cluster, until no container has asked for a while. A
+ * member counts if it is bound and not deleted, even if it has ended: a member that finishes early
+ * must not block the others.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,9 +22,9 @@
 
 struct gang {
 	LIST_ENTRY(gang) link;
-	char space[64]; /* "": it is of several */
+	char space[64]; /* "": the group spans namespaces */
 	char name[SPEC_GROUP];
-	struct kube_cache *members; /* the bound ones */
+	struct kube_cache *members; /* the bound members */
 	uint64_t asked_ns;
 };
 
@@ -41,7 +42,7 @@ static int project(void *data, const struct kube_object *object, void **ret, str
 	if (!node || !*node || node_given_group(object->json, &group, NULL) < 0 ||
 		strcmp(group.name, gang->name) != 0)
 		return -ENOENT;
-	*ret = NULL; /* that it is there says all */
+	*ret = NULL; /* only the object's existence matters */
 	return 0;
 }
 

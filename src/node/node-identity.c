@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each held identity goes round: REST until it is to be renewed, CREATING its request, ASKING for
- * the answer, by name and again and again (a right to watch would be one to watch all of them),
- * until it is there or PATIENCE_NS have gone. The one so far stays in use meanwhile.
+ * Each held identity passes through phases: REST until its renewal, CREATING the request, and
+ * ASKING for the answer, by name and repeatedly. (A right to watch would cover the requests of all
+ * others.) ASKING ends with the certificate, or after PATIENCE_NS. The present certificate stays in
+ * use meanwhile. All functions run in the loop's thread.
  */
 #include "node/node-identity.h"
 
@@ -31,7 +32,7 @@
 #define ASK_MOST_NS (5 * NSEC_PER_SEC)
 #define AGAIN_FIRST_NS (2 * NSEC_PER_SEC)
 #define AGAIN_MOST_NS (600 * NSEC_PER_SEC)
-/* Wall clocks are set: none of our waits for one is longer. */
+/* Wall clocks may be set, so no wait for a wall-clock time is longer than this. */
 #define LOOK_NS (600 * NSEC_PER_SEC)
 #define RANDOM_BYTES 16
 
@@ -45,16 +46,16 @@ struct held_identity {
 	held_identity_fn *changed;
 	void *data;
 	enum phase phase;
-	struct loop_timer timer; /* of the phase */
+	struct loop_timer timer; /* timer of the phase */
 	struct kube_call *call;
 	struct backoff again, ask;
 	struct identity now; /* crt NULL: none */
 	struct identity_facts facts;
 	char why[256];
-	bool is_told; /* what is now */
-	/* The request under way. */
+	bool is_told; /* the owner knows the present state */
+	/* The request in progress. */
 	char *key;
-	char request[64]; /* its object's name */
+	char request[64]; /* name of its object */
 	uint64_t until_ns;
 };
 
@@ -62,7 +63,7 @@ struct identities {
 	struct kube_client *client;
 	struct kube_cache *maps;
 	char space[254];
-	char *bundle; /* NULL: not known yet, or nothing that could be one */
+	char *bundle; /* NULL: not known yet, or invalid */
 	LIST_HEAD(, held_identity) held;
 };
 
@@ -78,7 +79,10 @@ static struct rand *its_rand(const struct held_identity *h)
 	return kube_client_rand(h->all->client);
 }
 
-/* Not told here: who changes something calls this last, and the callback may release it. */
+/*
+ * Calls the owner if its knowledge is old. Callers do this last, because the callback may release
+ * the identity.
+ */
 static void tell(struct held_identity *h)
 {
 	if (!h->is_told) {
@@ -112,9 +116,9 @@ static void drop(struct held_identity *h)
 	h->is_told = false;
 }
 
-/* ---- what is there ---- */
+/* ---- the certificate ---- */
 
-/* Nanoseconds until it is to be renewed, at two thirds of its life; 0: now. */
+/* Nanoseconds until the renewal at two thirds of the certificate's life; 0: now. */
 static uint64_t renew_in_ns(const struct held_identity *h, uint64_t real_ns)
 {
 	const uint64_t length = clock_since_ns(h->facts.to_ns, h->facts.from_ns);
@@ -122,7 +126,7 @@ static uint64_t renew_in_ns(const struct held_identity *h, uint64_t real_ns)
 	return clock_since_ns(h->facts.from_ns + length / 3 * 2, real_ns);
 }
 
-/* The certificate with what is believed now: taken if others would believe it. */
+/* Checks the certificate against the present authorities, and keeps it if it passes. */
 static int take(struct held_identity *h, const char *crt, const char *key, struct error *err)
 {
 	const struct identity shown = {(char *)crt, (char *)key, h->all->bundle};
@@ -165,7 +169,7 @@ static void refused(struct held_identity *h, const char *how, const json_t *cond
 	fail_and_rest(h, err.msg);
 }
 
-/* Signed; but by whom we may hear a moment later. */
+/* The signing authority may become known only a moment later, so -EKEYREJECTED is retried. */
 static void on_signed(struct held_identity *h, const char *encoded)
 {
 	_cleanup_buf_ struct buf crt = BUF_INIT(CRT_PEM_MAX);
@@ -321,7 +325,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 		drop(h);
 		set_why(h, "its certificate has ended, and no other has come");
 	}
-	/* (With a clock that is behind, a certificate may begin later than now.) */
+	/* (If this clock is slow, a certificate may begin later than now.) */
 	if (h->now.crt && renew_in_ns(h, real)) {
 		rest(h, MIN(renew_in_ns(h, real), LOOK_NS));
 		tell(h);
@@ -330,7 +334,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	}
 }
 
-/* ---- whom to believe ---- */
+/* ---- the trusted authorities ---- */
 
 static int keep(void *data, const struct kube_object *object, void **ret_own, struct error *err)
 {
@@ -353,7 +357,10 @@ static int keep(void *data, const struct kube_object *object, void **ret_own, st
 	return 0;
 }
 
-/* All that is held, with the bundle of now; what that does not vouch for is asked for anew. */
+/*
+ * Checks all held certificates against the new bundle, and requests those anew that it does not
+ * cover.
+ */
 static void on_bundle(struct identities *all, const char *bundle)
 {
 	struct held_identity *h;
@@ -376,7 +383,7 @@ static void on_bundle(struct identities *all, const char *bundle)
 			loop_set_timer(&h->timer, 0);
 		}
 	}
-	/* From the first each time: who is told may hold and release any. */
+	/* Starts over after each callback, because a callback may hold and release any identity. */
 	for (h = LIST_FIRST(&all->held); h;) {
 		if (h->is_told) {
 			h = LIST_NEXT(h, link);
@@ -400,7 +407,7 @@ static void bundle_becomes(void *data, const struct kube_entry *entry, void *old
 		on_bundle(data, entry->object);
 }
 
-/* Nobody has said that those of before are wrong: what is held stays. */
+/* A deletion does not revoke the former authorities, so held certificates stay. */
 static void bundle_is_gone(void *data, const struct kube_entry *entry)
 {
 	log_warn("ConfigMap " IDENTITY_AUTHORITY " is gone: it comes with the manifests");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node's Lease: that divvyd lives, and what it has measured of the last 10 s. The scheduler
- * binds to no node whose Lease is stale.
+ * The node's Lease: shows that divvyd is alive, and what it has measured in the last 10 s. The
+ * scheduler binds nothing to a node with a stale Lease.
  *
- * What has changed by more than measured_differs() allows is written within a second, so that
- * autoscalers and people see a load when it comes. Of such writes there are LEASE_EARLY_MAX at a
- * time and one each LEASE_REFILL_NS, whatever the tenants do. A node whose tenants do the same as
- * before, or nothing, writes its renewals alone.
+ * A change beyond what measured_differs() allows is written within a second, so that autoscalers
+ * and people see a load when it comes. At most LEASE_EARLY_MAX such writes may come in a burst, and
+ * one more each LEASE_REFILL_NS, whatever the tenants do. If the tenants' load is steady, only the
+ * renewals are written.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,10 @@
 #define LEASE_SECONDS 40
 #define LEASE_GROUP "coordination.k8s.io/v1"
 
-/* The Node, as the GPUNode's owner has it: we may not read nodes. NULL: not known. */
+/*
+ * The Node, from the owner references of the GPUNode, because divvyd may not read nodes. NULL:
+ * unknown.
+ */
 static json_t *owners(const struct node *node)
 {
 	const struct kube_entry *entry = kube_cache_find(node->wishes, NULL, node->options.name);
@@ -45,7 +48,7 @@ static json_t *owners(const struct node *node)
 	return NULL;
 }
 
-/* In the order of the GPUNode's tenants: spec/measured.h. What does not fit is left out. */
+/* In the order of the GPUNode's tenants: spec/measured.h. Leaves out what does not fit. */
 static void add_measured(struct node *node, uint64_t now, struct buf *out)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
@@ -66,7 +69,10 @@ static void add_measured(struct node *node, uint64_t now, struct buf *out)
 	}
 }
 
-/* Without a tenant: null, which takes it out of a Lease that is there. NULL: nothing to say. */
+/*
+ * Without a tenant the value is null, which removes the annotation from the Lease. NULL: no
+ * annotation needed.
+ */
 static json_t *annotations(struct node *node, uint64_t now)
 {
 	_cleanup_buf_ struct buf measured = BUF_INIT(MEASURED_MAX);
@@ -87,7 +93,7 @@ void node_lease_look(struct node *node, uint64_t now)
 		node->lease_early = MIN(node->lease_early + 1, LEASE_EARLY_MAX);
 		node->lease_refill_ns = now + LEASE_REFILL_NS;
 	}
-	/* A server that did not take the last one is tried again after its pause. */
+	/* After a failed write the server is tried again only after its pause. */
 	if (!node->lease_early || node->lease_call || !node->is_lease_current)
 		return;
 	add_measured(node, now, &measured);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file installs libraries into a folder that is named after divvy's version and a hash of
- * their contents. write_all() fills a temporary folder with the pid as suffix and renames it: a
- * folder is complete or absent. A record is a file that holds the name of one slot's folder.
- * library_sweep() first deletes the records of slots that no container has, and reads the others.
- * Then library_sweep() removes the folders that no record names, except the current one.
- * is_being_made() spares the temporary folder of a live process.
+ * Installs libraries into a folder that is named after divvy's version and a hash of their
+ * contents. write_all() fills a temporary folder with the pid as suffix and renames it, so a folder
+ * is complete or absent. A record is a file with the name of one slot's folder. library_sweep()
+ * first deletes the records of slots that no container has, and reads the others. Then it removes
+ * the folders that no record names, except the current one. is_being_made() spares the temporary
+ * folder of a live process.
  */
 #include "node/node-library.h"
 
@@ -25,17 +25,17 @@
 #include "base/str.h"
 
 #define LIBRARY_MAX (64u << 20)
-#define HOOKS 4u /* ours: before the driver, and in its place */
+#define HOOKS 4u /* the interception libraries, and the remote libraries */
 
-/* ---- put there ---- */
+/* ---- installing ---- */
 
 struct library {
-	const char *name; /* below the folder */
+	const char *name; /* path below the folder */
 	struct buf text;
-	bool is_elsewhere; /* where it was built, from the others */
+	bool is_elsewhere; /* built in another folder than the others */
 };
 
-/* Where divvy is built or installed, or where DIVVY_HOOKS says. */
+/* Reads from the build or install folder, or from DIVVY_HOOKS. */
 static int read_hook(struct library *library, struct error *err)
 {
 	static const char *const folders[] = {"../hook", "../remote", "../lib/divvy",
@@ -65,7 +65,7 @@ static int read_driver(const char *driver, struct library *library, struct error
 	return file_read(path, &library->text, err);
 }
 
-/* All files, or none: into a folder of another name first. */
+/* Writes all files or none: first into a folder of another name. */
 static int write_all(const char *folder, const struct library *library, size_t n, bool has_driver,
 	struct error *err)
 {
@@ -130,7 +130,7 @@ int library_install(const char *state_dir, const char *driver, char ret_folder[s
 	return 0;
 }
 
-/* ---- who has which ---- */
+/* ---- records ---- */
 
 static const char *name_of(const char *folder)
 {
@@ -155,7 +155,9 @@ int library_note(const char *state_dir, const char *slot, const char *folder, st
 
 	r = r < 0 ? r : folder_make(path, 0755, err);
 	r = r < 0 ? r : record_path(state_dir, slot, path, err);
-	/* The kubelet admits no other pod meanwhile: mostly there is no disk to wait for. */
+	/*
+	 * The kubelet admits no other pod meanwhile, so an unchanged record is not written again.
+	 */
 	if (r >= 0 && file_read(path, &before, NULL) >= 0 &&
 		str_is(buf_str(&before), name_of(folder)))
 		return 0;
@@ -167,7 +169,7 @@ bool library_is_noted(const char *state_dir, const char *slot)
 	char path[PATH_MAX];
 	struct stat st;
 
-	/* One that a loss of power has left empty says nothing. */
+	/* A record that a power failure left empty counts as none. */
 	return record_path(state_dir, slot, path, NULL) == 0 && stat(path, &st) == 0 &&
 		st.st_size > 0;
 }
@@ -191,7 +193,7 @@ struct records {
 	const char *state_dir;
 	library_is_held_fn *is_held;
 	void *data;
-	struct buf names; /* of libraries, each between newlines */
+	struct buf names; /* names of library folders, each between newlines */
 };
 
 static int visit_record(void *data, const char *slot)
@@ -230,7 +232,7 @@ struct sweep {
 	uint32_t n_old;
 };
 
-/* What another daemon is writing at this moment ends with its pid. */
+/* A temporary folder of another daemon that is writing now has its pid as suffix. */
 static bool is_being_made(const char *name)
 {
 	const char *version = strrchr(name, '-'), *dot = version ? strchr(version, '.') : NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The grant log: what containers were given and have given back, an object a line, each with one
- * write at the end of the file. Unlike GPUNode.status it has what was in force for a moment only,
- * so that an audit can add it up: between two lines of a daemon nothing else is granted.
+ * The grant log: what containers got and gave back. Each entry is one line with an object, written
+ * by one write at the end of the file. Unlike GPUNode.status the log also has grants that were in
+ * force for a moment only, so that an audit can add them up. Between two lines of a daemon nothing
+ * else is granted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #include "base/log.h"
 #include "node/node-internal.h"
 
-/* Half a line is cut off again: the next one would be lost with it. */
+/* Cuts a torn line off again, because it would swallow the next line. */
 static int add_line(int fd, struct str line)
 {
 	const int64_t size = fd_size(fd);

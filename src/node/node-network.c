@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Over which the node reaches others: GPUNode.status.network. What is free of it is what no pod of
- * this node, and none that has its devices, was granted by the given keys: the scheduler, which
- * gives it away, counts by itself.
+ * The network devices over which the node reaches others: GPUNode.status.network. The free
+ * bandwidth is what the assigned keys granted to no pod of this node and to no pod with its
+ * devices. It is for people only: the scheduler, which assigns bandwidth, counts by itself.
  */
 #include <string.h>
 
@@ -49,9 +49,9 @@ static bool has_ended(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-enum network_end { END_OF_POD, END_OF_DEVICES }; /* as given.h has them */
+enum network_end { END_OF_POD, END_OF_DEVICES }; /* as in given.h */
 
-/* Of this one's port, by the pod's containers, which have that end here. */
+/* Bandwidth of this device's port that the pod's containers use with their end on this node. */
 static uint64_t granted_to(const struct node *node, const json_t *pod, enum network_end end,
 	const struct network_device *device)
 {
@@ -69,7 +69,7 @@ static uint64_t granted_to(const struct node *node, const json_t *pod, enum netw
 	return mbit;
 }
 
-/* A pod of another node may have several containers here. */
+/* A pod of another node may have several containers here, but counts once. */
 static bool is_first_of_pod(struct node *node, uint32_t at, const struct tenant *t)
 {
 	for (uint32_t i = node->n_offered; i < at; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device memory that is promised more than once: of wait and swap tenants, as far as the least of
- * their namespaces' policies said when each was granted, or as GPUNode.spec says where it does.
- * What was promised stays promised, whatever is said later.
+ * Overcommitted device memory of tenants with memory policy wait or swap. The limit is the smallest
+ * one that their namespaces' policies allowed when each was granted, or the one of GPUNode.spec if
+ * it has one. A memory quota that was granted stays granted when policies change.
  */
 #include <errno.h>
 
@@ -58,7 +58,7 @@ void overcommit_set(struct node *node, const struct device *device, uint32_t ove
 		if (t->pod->overcommit && (!least || t->pod->overcommit < least))
 			least = t->pod->overcommit;
 	}
-	/* Of tenants from before such notes were taken only the scheduler knows. */
+	/* For tenants from before divvyd stored this limit, only the scheduler knows it. */
 	ledger_set_oversubscribe(device->ledger,
 		fixed               ? fixed
 			: least     ? least

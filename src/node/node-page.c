@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the daemon serves in a cluster: the text of /metrics over HTTPS to whom the API server lets
- * read it, and health for the kubelet's probes. All of it is on the loop of the thread of metrics
- * (agent/metrics-thread.h), with a client of that thread's own: the node's belongs to the daemon's
- * loop.
+ * The daemon's HTTP server in a cluster: /metrics over HTTPS for clients that the API server
+ * authorises, and health for the kubelet's probes. It runs on the loop of the metrics thread
+ * (agent/metrics-thread.h), and has a Kubernetes client of its own, because the node's client
+ * belongs to the daemon's loop.
  */
 #include "node/node-internal.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is measured to other nodes (peers.h says which and when): a process of its own does it
- * (src/link/far-probe.c), one after the other, with this node's certificate. Once a round this node
- * asks the API server for the table of GPUNodes, which names the nodes that serve: a watch of all
- * GPUNodes on every node would cost a cluster more than all the rest.
+ * Measures the network to other nodes (peers.h decides which and when). A process of its own does
+ * this (src/link/far-probe.c), one node after another, with this node's certificate. Once a round
+ * this node asks the API server for the table of GPUNodes, which names the nodes that serve. A
+ * watch of all GPUNodes on every node would cost a cluster more than all other requests.
  */
 #include "node/node-peers.h"
 
@@ -25,7 +25,7 @@
 #include "wire/serve.h"
 
 #define PATH "/apis/divvy.gpu/v1/gpunodes"
-/* The API server's own copy will do. */
+/* The API server may answer from its cache. */
 #define QUERY "includeObject=None&resourceVersion=0"
 #define TRANSFER_EVERY_NS (10 * NSEC_PER_SEC)
 
@@ -34,14 +34,14 @@ struct node_peers {
 	struct peers peers;
 	struct kube_call *call;
 	struct helper *helper;
-	struct peer *under_way; /* of the helper */
+	struct peer *under_way; /* the peer that the helper measures */
 	bool has_answer;
-	json_t *told;     /* NULL: nothing yet, and what was told before a restart still holds */
-	bool is_transfer; /* another node's, here */
+	json_t *told; /* NULL: nothing published since the start, so earlier results still hold */
+	bool is_transfer; /* another node is filling the network */
 	uint64_t next_transfer_ns;
 };
 
-/* ---- who serves ---- */
+/* ---- nodes that serve ---- */
 
 static int find_column(const json_t *table, const char *name)
 {
@@ -120,7 +120,7 @@ static void list_peers(struct node_peers *p)
 
 /* ---- measuring ---- */
 
-/* Programs use the network, here or elsewhere: it is theirs. */
+/* While programs use the network, here or remotely, it is not filled for a measurement. */
 static bool is_network_used(struct node *node)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++)
@@ -145,12 +145,12 @@ static void on_said(void *data, const void *packet, size_t n)
 			clock_now_ns(), clock_real_ns());
 		return;
 	}
-	/* The next round may find it again: this is no news for who watches the log. */
+	/* Debug only, because the next round may succeed. */
 	log_debug("measuring to node %s: %s", peer->name, said->text);
 	peers_failed(peer);
 }
 
-/* Not here: it is still the helper's own call. */
+/* The helper must not be freed within its own callback. */
 static void on_ended(void *data)
 {
 	struct node_peers *p = data;
@@ -168,7 +168,7 @@ static int start_probe(struct node_peers *p, struct peer *peer, int identity_fd,
 	const struct helper_options options = {
 		.name = "divvy-remote-far",
 		.argv = argv,
-		.fds = {STDERR_FILENO, -1, identity_fd}, /* it listens on nothing */
+		.fds = {STDERR_FILENO, -1, identity_fd}, /* no listening socket */
 		.n_fds = 3,
 		.control_at = 1,
 		.said = on_said,
@@ -184,7 +184,7 @@ static int start_probe(struct node_peers *p, struct peer *peer, int identity_fd,
 	return helper_start(node->agent->loop, &options, &p->helper, err);
 }
 
-/* The next one, with the certificate of now; without one it waits for that. */
+/* Measures the next peer with the present certificate, or waits until there is one. */
 static void measure(struct node_peers *p, struct peer *peer)
 {
 	const struct identity *identity = p->node->identity ? held_identity_get(p->node->identity)
@@ -201,7 +201,7 @@ static void measure(struct node_peers *p, struct peer *peer)
 	}
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 static void tell(struct node_peers *p)
 {
@@ -255,13 +255,13 @@ void node_peers_tick(struct node *node, uint64_t now)
 			tell(p);
 		return;
 	}
-	/* Who has nobody to measure needs no certificate. */
+	/* A node without peers needs no certificate. */
 	if (!node->identity && node_need_own_identity(node, &err) < 0)
 		log_warn("%s", err.msg);
 	measure(p, peer);
 }
 
-/* ---- another node's ---- */
+/* ---- measurements by another node ---- */
 
 int node_peers_transfer_begins(struct node *node, struct error *err)
 {

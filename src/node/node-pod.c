@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of a pod's object matters on its node, and Events about it. */
+/* Reads the parts of a pod's object that its node needs, and records Events about pods. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,7 +80,7 @@ bool node_is_over(const json_t *pod, const char *container)
 	if (ended && policy &&
 		(!strcmp(policy, "Never") || (!strcmp(policy, "OnFailure") && is_well)))
 		return true;
-	/* An init container that has done its work; a sidecar does not end like that. */
+	/* An init container that has finished its work. A sidecar does not end like that. */
 	status = status_of(pod, "initContainerStatuses", container);
 	ended = kube_json_at(status, "state", "terminated", NULL);
 	return ended && json_integer_value(json_object_get(ended, "exitCode")) == 0 &&
@@ -131,7 +131,7 @@ const char *node_who_starts(
 	for (size_t i = 0; i < n; i++) {
 		const json_t *status = status_of(pod, "initContainerStatuses", names[i]),
 			     *ended = kube_json_at(status, "state", "terminated", NULL);
-		/* It waits to start again: what is said here is no older than its start. */
+		/* The container waits to start again: this state is no older than its start. */
 		const bool is_again = kube_json_at(status, "state", "waiting", NULL) &&
 			kube_json_at(status, "lastState", "terminated", NULL);
 

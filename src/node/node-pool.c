@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A node of the pool (GPUNode.spec.pool): its devices are another device plugin's, and those are
- * ours that a placeholder holds, by the kubelet's own word (pod-resources) and for as long. One
- * that is being deleted takes no new tenants and waits for the last one; where it ends before, the
- * tenants' processes are ended at once, since the device may be somebody else's the next moment.
+ * A node of the pool (GPUNode.spec.pool). Its devices belong to another device plugin, and divvy
+ * has those that a placeholder pod holds, as the kubelet's pod-resources say. A placeholder that is
+ * being deleted admits no new tenants and waits for the last one. If it ends earlier, the tenants'
+ * processes are killed at once, because the device may belong to another pod a moment later.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 
 #define POOL_LOOK_NS NSEC_PER_SEC
 #define POOL_SOON_NS (50 * NSEC_PER_MSEC)
-#define POOL_SOON_FOR_NS (30 * NSEC_PER_SEC) /* then it waits for more than the kubelet */
+/* Afterwards the pod waits for more than the kubelet. */
+#define POOL_SOON_FOR_NS (30 * NSEC_PER_SEC)
 /* A kubelet that has just started may list nothing yet. */
 #define POOL_MISSED_NS (10 * NSEC_PER_SEC)
 
@@ -64,7 +65,7 @@ const char *node_pool_placeholder(const struct node *node, const struct device *
 	return node->pool.is_on && p->placeholder[0] ? p->placeholder : NULL;
 }
 
-/* ---- a device that is no longer ours ---- */
+/* ---- a device that divvy has lost ---- */
 
 static bool is_on(const struct tenant *t, const struct device *d)
 {
@@ -114,7 +115,10 @@ static void lose(struct node *node, const struct device *d)
 	node->pool.has_changed = true;
 }
 
-/* Its pod is gone, or all of it has ended: the kubelet may have given the device to others. */
+/*
+ * Whether the placeholder pod was deleted or has ended: the kubelet may have given the device to
+ * others.
+ */
 static bool has_ended(const struct node *node, const struct pool_device *p)
 {
 	const json_t *pod;
@@ -141,7 +145,7 @@ static bool has_device(const struct node *node, const char *placeholder)
 	return false;
 }
 
-/* That has not ended; NULL: there is none after e. */
+/* The next placeholder that has not ended; NULL: none after e. */
 static const struct kube_entry *next_placeholder(
 	const struct node *node, const struct kube_entry *e)
 {
@@ -162,7 +166,9 @@ static bool awaits_device(const struct node *node)
 	return false;
 }
 
-/* The kubelet tells nobody what it gives: while a pod waits for that, it is asked often. */
+/*
+ * The kubelet announces no assignment. While a placeholder waits for its device, divvyd asks often.
+ */
 static void look_soon(struct node *node)
 {
 	const uint64_t now = clock_now_ns();
@@ -198,7 +204,7 @@ void node_pool_pod_changed(struct node *node)
 	look_soon(node);
 }
 
-/* ---- the kubelet's word ---- */
+/* ---- the kubelet's answer ---- */
 
 static void note(struct node *node, const struct device *d, const struct podres_container *holder)
 {
@@ -216,7 +222,7 @@ static void note(struct node *node, const struct device *d, const struct podres_
 			return;
 	}
 	p->is_known = true;
-	/* Tenants of before our start may have lost it while we were away. */
+	/* Tenants of before this start may have lost the device meanwhile. */
 	if (p->placeholder[0] || (!is_ours && has_tenants(node, d)))
 		lose(node, d);
 	if (is_ours &&
@@ -226,7 +232,7 @@ static void note(struct node *node, const struct device *d, const struct podres_
 	}
 }
 
-/* NULL: nobody has that device. */
+/* NULL: no container has the device. */
 static const struct podres_container *holder_of(
 	const struct podres_list *list, const struct device *d)
 {
@@ -247,7 +253,7 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 	const struct device_set *set = node->agent->devices;
 
 	node->pool.question = NULL;
-	/* Without an answer, or without the pods that it speaks of, all stays as it was. */
+	/* Without an answer, or without the pods that it mentions, nothing changes. */
 	if (list && kube_cache_is_synced(node->pods)) {
 		for (uint32_t i = 0; i < set->n; i++)
 			note(node, &set->devices[i], holder_of(list, &set->devices[i]));
@@ -256,7 +262,7 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 	look_soon(node);
 }
 
-/* Whoever takes spec.pool away takes no device from those who are on it. */
+/* Removing spec.pool takes no device from running tenants. */
 static bool has_placeholders(const struct node *node)
 {
 	const char *told = kube_json_text_at(node->status_seen, "owner", NULL);
@@ -270,7 +276,7 @@ void node_pool_look(struct node *node, uint64_t now)
 {
 	const struct kube_entry *wish = kube_cache_find(node->wishes, NULL, node->options.name);
 
-	/* Known once, it stays so while the API server is away. */
+	/* The last known value holds while the API server is away. */
 	if (wish) {
 		node->pool.is_wanted = kube_json_at(wish->object, "spec", "pool", NULL);
 		node->pool.is_on = node->pool.is_wanted || has_placeholders(node);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container with devices elsewhere has a socket in its slot's folder, where a link listens
- * (src/link/far-reach.c): it shows the certificate of this container to the node of the devices,
- * and none of it is ever in the container. That node decides; here it is only known which one it
- * is, and where (its GPUNode says it, and is watched as long as the slot is in use).
+ * A container with devices on another node has a socket in its slot's folder, where a link listens
+ * (src/link/far-reach.c). The link shows this container's certificate to the device node; neither
+ * certificate nor key is ever in the container. The device node decides about the grant. This node
+ * only needs to know its address, which its GPUNode has; divvyd watches that object while the slot
+ * is in use.
  */
 #include "node/node-remote.h"
 
@@ -29,8 +30,8 @@
 #define BACKLOG 64
 
 enum remote_state {
-	REMOTE_WAITS, /* for a certificate and an address, or for its time */
-	REMOTE_ASKS,  /* the node of the devices */
+	REMOTE_WAITS, /* waits for a certificate, an address, or the time of the next try */
+	REMOTE_ASKS,  /* has asked the device node */
 	REMOTE_READY,
 	REMOTE_REFUSED,
 };
@@ -41,12 +42,12 @@ struct remote {
 	struct tenant_pod pod;
 	char server[GIVEN_NODE];
 	enum remote_state state;
-	struct error why; /* not READY: of what it waits for, or was refused */
-	bool was_ready;   /* a link that is started again is not asked after */
+	struct error why; /* unless READY: what is missing, or why it was refused */
+	bool was_ready;   /* a link that restarts needs no new answer */
 	uint64_t again_ns;
 
-	struct kube_cache *gpunode; /* the server's; NULL: this node's own devices */
-	struct address at;          /* by that; host "": it does not serve */
+	struct kube_cache *gpunode; /* the device node's; NULL: this node's own devices */
+	struct address at;          /* from that object; host "": it does not serve */
 	struct held_identity *held;
 
 	int listen_fd;
@@ -99,7 +100,7 @@ static void on_said(void *data, const void *packet, size_t n)
 		return;
 	}
 	fail(&remote->why, reply->status < 0 ? -reply->status : EIO, "%s", reply->text);
-	/* Its programs may come; each is told why not. */
+	/* Programs may connect, and each gets the reason. */
 	if (remote->was_ready) {
 		remote->state = REMOTE_READY;
 		log_warn("slot %s: %s", remote->slot->id, remote->why.msg);
@@ -152,13 +153,13 @@ static int start_link(struct remote *remote, struct error *err)
 	r = helper_start(remote->node->agent->loop, &options, &helper, err);
 	if (r < 0)
 		return r;
-	/* The one before goes when it hears that; whom it serves, stays. */
+	/* The former link ends, and the sessions that it serves stay. */
 	helper_free(remote->helper);
 	remote->helper = helper;
 	return 0;
 }
 
-/* Starts it as soon as all is there, or says what is not. */
+/* Starts the link as soon as everything is there, or records what is missing. */
 static void try(struct remote *remote)
 {
 	const char *why;
@@ -185,7 +186,7 @@ static void try(struct remote *remote)
 
 static void renew(struct remote *remote)
 {
-	/* What it asks with is good still: the next one comes with the next start. */
+	/* The present certificate is still valid; the next start uses the new one. */
 	if (remote->state == REMOTE_ASKS || remote->state == REMOTE_REFUSED)
 		return;
 	try(remote);
@@ -196,7 +197,7 @@ static void on_identity(void *data, struct held_identity *held)
 	renew(data);
 }
 
-/* ---- where the server is ---- */
+/* ---- the device node's address ---- */
 
 static int project(void *data, const struct kube_object *object, void **ret, struct error *err)
 {
@@ -221,7 +222,10 @@ static void set_address(struct remote *remote, const char *address)
 	if (!strcmp(at.host, remote->at.host) && at.number == remote->at.number)
 		return;
 	remote->at = at;
-	/* One that does not serve for a moment, as while it is updated, is still the one. */
+	/*
+	 * A node may stop serving for a moment, for example during an update: keep the present
+	 * link.
+	 */
 	if (at.host[0])
 		renew(remote);
 }
@@ -266,7 +270,7 @@ static int watch_server(struct remote *remote, struct error *err)
 
 /* ---- the slot ---- */
 
-/* Whoever has the folder mounted may come: the container, whatever users it has. */
+/* Any process that has the folder mounted may connect: the container, with any user id. */
 static int listen_at(struct remote *remote, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -343,7 +347,7 @@ int remote_open(struct node *node, struct slot *slot, const struct tenant_pod *p
 		return 0;
 	if (remote->state != REMOTE_REFUSED)
 		return fail(err, EAGAIN, "%s", remote->why.msg);
-	/* Whoever comes next asks again. */
+	/* The next caller asks anew. */
 	r = fail(err, EPERM, "%s", remote->why.msg);
 	remote_free(TAKE_PTR(slot->remote));
 	return r;
@@ -397,7 +401,7 @@ static void resume(struct node *node, const struct podres_container *c, const ch
 		log_warn("slot %s: %s", slot->id, err.msg);
 		return;
 	}
-	/* It runs: its programs come when they like. */
+	/* The container runs, so its programs may connect at any time. */
 	slot->remote->was_ready = true;
 	slot->since_ns = clock_now_ns();
 	log_info("slot %s: %s/%s %s has devices of node %s still", slot->id, pod.space, pod.name,

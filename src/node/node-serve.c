@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of this node for pods of other nodes. Links (src/link/far-serve.c) know by certificates
- * whom they speak for, and ask here what it has; the answer is a tenant like any pod's, in a slot
- * that the kubelet knows nothing of. Its pod is watched by its name, one watch for each pod that is
- * served: what that costs grows with the tenants of the node, not with the pods of the cluster.
+ * Devices of this node for pods of other nodes. Links (src/link/far-serve.c) know from certificates
+ * for which container they speak, and ask this daemon for its grant. The answer is a tenant like
+ * any other pod's, in a slot that the kubelet does not know. Each served pod has a watch of its own
+ * by name: the cost grows with the node's tenants, not with the cluster's pods.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,47 +27,47 @@
 #include "node/node-serve.h"
 #include "wire/serve.h"
 
-#define SERVED_MAX 1024u    /* pods at once: those that are asked for in vain as well */
-#define SERVINGS_MAX 4096u  /* links at once */
-#define SERVINGS_EACH 1024u /* of one tenant */
+#define SERVED_MAX 1024u    /* at a time, including pods without a grant */
+#define SERVINGS_MAX 4096u  /* at a time */
+#define SERVINGS_EACH 1024u /* for one tenant */
 #define SERVED_IDLE_NS (30 * NSEC_PER_SEC)
 #define AGAIN_NS NSEC_PER_SEC
 #define BACKLOG 256
-/* What no system gives to users: slot 0's worker is this one. */
+/* User ids that no system assigns to users; this is the one of slot 0's worker. */
 #define USER_FIRST 0x7ff00000u
 
-/* A pod of another node that has, or asks for, devices of this one. */
+/* A pod of another node that has or requests devices of this node. */
 struct served {
 	LIST_ENTRY(served) link;
 	struct node *node;
 	char space[64], name[254], uid[64];
-	struct kube_cache *pod; /* it alone, while it has that uid */
+	struct kube_cache *pod; /* watches only this pod, while it has that uid */
 	uint64_t asked_ns;
 };
 
-/* A link, of one process of a program, or a question. */
+/* A link for one process of a program, or a question. */
 struct serving {
 	LIST_ENTRY(serving) link;
 	struct node *node;
 	int fd;
 	struct loop_io io;
 	bool is_dead, has_asked;
-	bool is_transfer; /* of nobody: another node fills the network */
-	uint32_t tenant;  /* id; 0: it waits for the answer */
+	bool is_transfer; /* no tenant's: another node fills the network */
+	uint32_t tenant;  /* id; 0: waits for the answer */
 	struct serve_ask ask;
-	struct serve_numbers numbers, before; /* of now, and a second ago */
+	struct serve_numbers numbers, before; /* present values, and those of a second ago */
 	uint64_t said_ns;
 };
 
 struct serve {
 	struct node *node;
 	struct address at;
-	char address[ADDRESS_TEXT]; /* as others read it */
+	char address[ADDRESS_TEXT]; /* as other nodes read it */
 	int network_fd, daemon_fd;  /* -1: not listening */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct listener listener;
-	struct helper *helper; /* who answers the network; NULL: nobody */
-	int identity_fd;       /* of that */
+	struct helper *helper; /* serves the network; NULL: not running */
+	int identity_fd;       /* memfd with the helper's certificate */
 	uint64_t again_ns;
 	LIST_HEAD(, served) pods;
 	LIST_HEAD(, serving) links;
@@ -167,7 +167,7 @@ static int watch_pod(struct serve *serve, const char *space, const char *name, c
 		n++;
 	if (n >= SERVED_MAX)
 		return fail(err, EAGAIN, "%u pods are served or asked for already", n);
-	/* Names that can be part of a path, which the other node has said. */
+	/* The other node sent these names: checks that they can be part of a path. */
 	r = kube_path(&whole, &(struct kube_target){"v1", "pods", space, name, NULL}, err);
 	if (r < 0)
 		return r;
@@ -234,7 +234,7 @@ static bool is_for(const struct serving *link, const struct tenant_pod *pod)
 	return !link->is_dead && tenant_pod_is(pod, link->ask.uid, link->ask.container);
 }
 
-/* 0: one of them is not known, or an instance of MIG, whose own files stand beside its device's. */
+/* 0: a number is unknown, or a device is a MIG instance, which has device files of its own. */
 static uint64_t minors_of(const struct tenant *t)
 {
 	uint64_t minors = 0;
@@ -321,7 +321,7 @@ static uint32_t count_links(const struct serve *serve, const struct serve_ask *a
 	return n;
 }
 
-/* A tenant is there, or a question after it begins; answered when that ends. */
+/* Answers with the existing tenant, or starts a question that is answered when it ends. */
 static int take_ask(struct serving *link, struct error *err)
 {
 	struct node *node = link->node;
@@ -461,7 +461,7 @@ static void reap(struct serve *serve)
 	}
 }
 
-/* ---- pods of nodes that are gone ---- */
+/* ---- pods of lost nodes ---- */
 
 bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real_ns)
 {
@@ -472,7 +472,7 @@ bool serve_is_left_behind(const json_t *pod, uint32_t n_processes, uint64_t real
 		clock_since_ns(real_ns, until_ns) > SERVE_LEFT_NS;
 }
 
-/* ---- what is shown ---- */
+/* ---- reports ---- */
 
 static void tell_reach(struct serve *serve, struct tenant *t, uint64_t now)
 {
@@ -566,7 +566,7 @@ static int start_helper(struct serve *serve, struct error *err)
 	r = helper_start(serve->node->agent->loop, &options, &helper, err);
 	if (r < 0)
 		return r;
-	/* The one before goes when it hears that; whom it serves, stays. */
+	/* The former helper ends, and the sessions that it serves stay. */
 	helper_free(serve->helper);
 	serve->helper = helper;
 	log_info("devices are served to other nodes on %s", serve->address);
@@ -643,7 +643,7 @@ int serve_address_parse(const char *text, struct address *ret_address, struct er
 	return 0;
 }
 
-/* Root's alone: whoever asks here is believed whom it asks for. */
+/* Only root may connect, because the daemon believes which container the caller names. */
 static int listen_daemon(struct serve *serve, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -672,7 +672,7 @@ static int listen_daemon(struct serve *serve, struct error *err)
 	return r < 0 ? fail_errno(err, -r, "listen on %s", serve->path) : 0;
 }
 
-/* Pods of before a restart: their slots have them already. */
+/* Watches the pods of before a restart, whose slots exist already. */
 static void watch_again(struct node *node)
 {
 	for (uint32_t i = node->n_offered; i < node->n_slots; i++) {
@@ -687,7 +687,7 @@ static void watch_again(struct node *node)
 	}
 }
 
-/* Each worker looks again, by CUDA: drivers before 580 do not tell NVML. */
+/* NVML does not report host access before driver 580, so each worker also checks by CUDA. */
 static bool is_kept_back(const struct node *node)
 {
 	const struct device_set *set = node->agent->devices;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file builds the mounts, variables and device files of a slot, and writes the loader's list
- * beside it. slot_preload_write() replaces the list by a new file, because running containers have
- * the old one mounted. A container runtime may have created a folder at the list's path, so rmdir()
- * comes first. slot_nodes_find() lists the driver's common device files first, then one file for
- * each granted device. The functions keep no state, so any thread may call them.
+ * Builds the mounts, variables and device files of a slot, and writes the loader's list beside it.
+ * slot_preload_write() replaces the list by a new file, because running containers have the old one
+ * mounted. A container runtime may have created a folder at the list's path, so rmdir() comes
+ * first. slot_nodes_find() lists the driver's common device files first, then one file for each
+ * granted device. The functions keep no state, so any thread may call them.
  */
 #include "node/node-slot.h"
 
@@ -25,7 +25,7 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret)
 	ret->mounts[n++] = (struct plugin_mount){SLOT_RUNTIME, plan->folder, true};
 	ret->mounts[n++] = (struct plugin_mount){SLOT_LIBRARY, plan->library, true};
 	ret->mounts[n++] = (struct plugin_mount){"/etc/ld.so.preload", ret->preload, true};
-	/* A hint: what a pod sets itself wins, which is its own loss. */
+	/* A hint: a pod's own setting overrides it, to the pod's own disadvantage. */
 	ret->env[n_env++] = (struct plugin_pair){"DIVVY_ABSENT", "closed"};
 	if (plan->sim) {
 		ret->mounts[n++] = (struct plugin_mount){SLOT_SIM, plan->sim, true};
@@ -61,10 +61,12 @@ int slot_preload_write(const char *folder, bool is_remote, struct error *err)
 		return fail(err, ENAMETOOLONG, "'%s' is too long", folder);
 	if (file_read(path, &before, NULL) >= 0 && str_is(buf_str(&before), list[is_remote]))
 		return 0;
-	/* A runtime that had to mount it when it was gone has made a folder of it. */
+	/* A runtime makes an empty folder here if the file was missing when it mounted it. */
 	if (rmdir(path) < 0 && errno != ENOENT && errno != ENOTDIR)
 		return fail_errno(err, errno, "remove the folder '%s'", path);
-	/* Another file, not another text in it: who runs has this one mounted. */
+	/*
+	 * A new file instead of new content, because running containers have the old one mounted.
+	 */
 	return file_replace(path, str_from(list[is_remote]), 0644, err);
 }
 
@@ -90,7 +92,7 @@ static int add_node(const char *dev, const char *name, struct slot_nodes *nodes,
 int slot_nodes_find(
 	const char *dev, const int32_t *minor, size_t n, struct slot_nodes *ret, struct error *err)
 {
-	static const char *const tools = "nvidia-uvm-tools"; /* for profilers, where it is */
+	static const char *const tools = "nvidia-uvm-tools"; /* for profilers, if it exists */
 	int r;
 
 	ret->n = 0;

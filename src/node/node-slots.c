@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: whose they are, and which of them the kubelet is offered. Behind those are as many for
- * pods of other nodes, of which it knows nothing. Slots of devices that take nobody new are not
- * offered; those in use stay as they are. On a node of the pool they are offered also while divvy
- * has no device there: the kubelet tells of news only now and then, and a device that has just been
- * taken would wait for that. A slot is no device: what may start is decided when it starts.
+ * Slots: which pod has which slot, and which slots the kubelet is offered. They are followed by as
+ * many slots for pods of other nodes, which the kubelet does not know. Free slots of devices that
+ * admit no new tenants are not offered; slots in use stay. A node of the pool offers them even
+ * while divvy has no device there, because the kubelet spreads changes slowly and a newly taken
+ * device would wait for that. A slot is no device: whether a container may start is decided at its
+ * start.
  *
- * A card may be missing after a restart of the machine. Slots of its number may then belong to
- * containers on cards that are still there: the kubelet never gives a container another slot. So
- * slots that a tenant or the kubelet still has are offered beyond what the devices have.
+ * A card may be missing after a restart of the machine. Slots beyond the remaining devices may then
+ * belong to containers on the remaining cards, because the kubelet never gives a container another
+ * slot. So slots that a tenant or the kubelet still has are offered beyond the devices' number.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -66,7 +67,7 @@ int node_slot_folder(const struct node *node, const struct slot *slot, char *ret
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-/* The door of a container here. */
+/* Opens the tenant socket of a container on this node. */
 static int open_door(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
 {
 	char folder[PATH_MAX], path[PATH_MAX + 16];
@@ -180,12 +181,12 @@ uint32_t node_slots_total(const struct node *node)
 	return n;
 }
 
-/* ---- slots that are kept ---- */
+/* ---- kept slots ---- */
 
 /* The slots that are in use when divvyd starts. */
 struct held {
 	bool is_held[NODE_SLOTS_MAX];
-	uint32_t n_own, n_served; /* the greatest number and one */
+	uint32_t n_own, n_served; /* the largest number plus one */
 };
 
 static void note_held(struct held *held, const char *id)
@@ -205,7 +206,7 @@ static void note_held(struct held *held, const char *id)
 	held->n_own = MAX(held->n_own, (uint32_t)n + 1);
 }
 
-/* A list, or by NUMA nodes several. */
+/* `ids` is a list, or an object with a list for each NUMA node. */
 static void note_ids(struct held *held, json_t *ids)
 {
 	const char *key, *id;
@@ -223,8 +224,8 @@ static void note_ids(struct held *held, json_t *ids)
 }
 
 /*
- * What the kubelet has written down: also of containers whose tenant is not known here any more.
- * Until the next pod comes the kubelet does not remove a pod that has been deleted.
+ * Reads the kubelet's checkpoint, which also has containers whose tenants are not known here any
+ * more. The kubelet does not remove a deleted pod from it before the next pod comes.
  */
 static void note_checkpoint(const struct node *node, struct held *held)
 {
@@ -248,7 +249,7 @@ static int make_slots(struct node *node, const struct held *held)
 {
 	const uint32_t n_devices = node->agent->devices->n;
 
-	/* A node without devices has them for pods with devices of others. */
+	/* A node without devices has slots for pods with devices of other nodes. */
 	node->n_regular = MAX(n_devices, 1u) * NODE_SLOTS_EACH;
 	node->n_offered = MAX(node->n_regular, held->n_own);
 	node->n_slots = node->n_offered +
@@ -277,7 +278,7 @@ void node_drop_kept(struct node *node, const struct podres_list *list)
 	held = calloc(1, sizeof(*held));
 	if (!held)
 		return;
-	/* The kubelet's list leaves out what its notes have, and the other way round. */
+	/* The kubelet's list omits some entries of its checkpoint, and the other way round. */
 	note_checkpoint(node, held);
 	for (uint32_t i = node->n_regular; i < node->n_offered; i++) {
 		struct slot *slot = &node->slots[i];

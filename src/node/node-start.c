@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PreStartContainer: whose the slot is (the kubelet's own word), what the scheduler has given to
- * that container (the API server's), and whether the devices have room for it (ours): only then it
- * starts. Each such question is a `start`, looked at again until it can be answered or its time is
- * over; the kubelet then tries again by itself. A link that asks for a container of another node
- * has the same question, but for whose the slot is: that its certificate says.
+ * PreStartContainer: which container has the slot (the kubelet says), what the scheduler has
+ * assigned to it (the API server says), and whether the devices have room (this daemon says). Only
+ * then the container starts. Each such question is a `start`, which is examined again until it can
+ * be answered or its time is over; the kubelet then tries again by itself. A link that asks for a
+ * container of another node has the same question, except that its certificate names the container.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,8 +24,9 @@
 #define START_LOOK_NS (50 * NSEC_PER_MSEC)
 #define START_WAIT_NS (15 * NSEC_PER_SEC) /* the kubelet waits for 30 s */
 #define START_SPACE_NS (5 * NSEC_PER_SEC)
-#define START_SPACE_AGE_NS (1 * NSEC_PER_SEC) /* for the next container of that namespace */
-#define START_MAX 1024u                       /* at once: more slots do not start in one moment */
+/* Age at which the next container may still use the namespace object. */
+#define START_SPACE_AGE_NS (1 * NSEC_PER_SEC)
+#define START_MAX 1024u /* at a time; more slots do not start at one moment */
 
 struct start {
 	LIST_ENTRY(start) link;
@@ -37,11 +38,13 @@ struct start {
 	struct loop_timer timer;
 	uint64_t until_ns;
 	struct tenant_pod pod; /* "": not known yet */
-	/* Who has the slot, by the kubelet's word: init containers hand theirs on. */
+	/*
+	 * The containers that have the slot, as the kubelet says. Init containers pass theirs on.
+	 */
 	char name[GIVEN_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
-	bool has_begun; /* something of its pod has run here */
-	json_t *space;  /* its namespace, at which the webhook looks; NULL: not known yet */
+	bool has_begun; /* something of the pod has run here */
+	json_t *space;  /* its namespace object, which the policies need; NULL: not known yet */
 };
 
 /* ---- the end of a start ---- */
@@ -95,12 +98,12 @@ static void refuse(struct start *s, enum grpc_status status, const struct error 
 		s->pod.space[0] ? "/" : "", s->pod.name, err->msg);
 	s->node->agent->n_refused_grants++;
 	if (!s->request) {
-		/* Its own node says it. */
+		/* The container's own node reports it. */
 		serve_answer_all(s->node, &s->pod, NULL, err);
 		start_free(s);
 		return;
 	}
-	/* While the kubelet does not say who has the slot, it is who had it last. */
+	/* While the kubelet does not name the container, assume the one that had the slot last. */
 	pod = s->pod.uid[0] ? &s->pod : node_slot_pod(s->node, s->slot);
 	if (pod)
 		node_pod_event(s->node, pod, true, "GrantRefused", "container %s: %s",
@@ -109,7 +112,7 @@ static void refuse(struct start *s, enum grpc_status status, const struct error 
 	start_free(s);
 }
 
-/* Later, or not at all any more. */
+/* Tries again later, or refuses when the time is over. */
 static void wait_or_refuse(struct start *s, const struct error *why)
 {
 	const uint64_t now = clock_now_ns();
@@ -122,7 +125,7 @@ static void wait_or_refuse(struct start *s, const struct error *why)
 
 /* ---- granting ---- */
 
-/* Whether it is for this node to give, to a container here or to one elsewhere. */
+/* Checks that the devices are this node's to grant, to a container here or on another node. */
 static int check_mode(const struct node *node, const struct slot *slot, const struct node_given *g,
 	struct error *err)
 {
@@ -139,7 +142,10 @@ static int check_mode(const struct node *node, const struct slot *slot, const st
 	return 0;
 }
 
-/* Of a container that runs; that starts in a pod of which something has run; of another one. */
+/*
+ * PLACE_CHANGE: for a running container. PLACE_NEXT: for a container of a pod that has already run
+ * something here. PLACE_NEW: for any other.
+ */
 enum place_for { PLACE_CHANGE, PLACE_NEXT, PLACE_NEW };
 
 static int find_places(struct node *node, const struct slot *slot, const struct node_given *g,
@@ -174,7 +180,7 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 	return 0;
 }
 
-/* The rest of a pod of which something runs already belongs to it. */
+/* Once something of a pod runs here, its other containers belong here too. */
 static bool has_started(struct node *node, const struct tenant_pod *pod)
 {
 	for (uint32_t i = 0; i < node->n_slots; i++) {
@@ -245,8 +251,8 @@ static int make_tenant(
 }
 
 /*
- * What the runtime adds where Allocate names it: the granted devices' files and no others, and what
- * its dialect says. t: NULL where the devices are elsewhere.
+ * Writes what the runtime adds for the slot's CDI name: the granted devices' files and no others,
+ * and the dialect's variables. t: NULL if the devices are on another node.
  */
 static int write_cdi(struct node *node, struct slot *slot, const struct tenant *t,
 	const json_t *pod, struct error *err)
@@ -293,7 +299,7 @@ static void say_granted(struct node *node, const struct tenant *t)
 		format_share(t->spec.request).s, buf_text(&list));
 }
 
-/* The container starts again: its tenant is there, with what it owes. */
+/* The container starts again. Its tenant still exists, with its debt. */
 static int go_on(struct start *s, struct tenant *t, const json_t *pod, struct error *err)
 {
 	start_apply(s->node, s->slot, t, pod);
@@ -301,7 +307,7 @@ static int go_on(struct start *s, struct tenant *t, const json_t *pod, struct er
 	return s->slot->door ? 0 : node_slot_open(s->node, s->slot, t, err);
 }
 
-/* Its devices are another node's, which is asked; here it has the way there. */
+/* Asks the node of the devices, and gives the container the network path to it. */
 static int open_remote(
 	struct start *s, const json_t *pod, const struct node_given *g, struct error *err)
 {
@@ -330,7 +336,7 @@ static int open_local(struct start *s, const json_t *pod, const struct node_give
 	struct tenant *t;
 	int r = 0;
 
-	/* Of a container elsewhere its own node looks after that. */
+	/* A container of another node is checked by its own node. */
 	if (s->request && !s->has_begun)
 		r = gang_may_start(node, s->pod.space, &g->group, err);
 	r = r < 0 ? r : make_tenant(s, g, &t, err);
@@ -369,7 +375,7 @@ static void grant(struct start *s, const json_t *pod)
 		r = go_on(s, t, pod, &err);
 	} else {
 		s->has_begun |= has_started(node, &s->pod) || node_has_prepared(pod);
-		/* The kubelet's word: whoever had the slot has ended. */
+		/* The kubelet has assigned the slot anew, so its former container has ended. */
 		if (!is_its_remote(s))
 			node_slot_clear(node, s->slot);
 		r = node_given(pod, s->pod.container, &g, &err);
@@ -377,7 +383,7 @@ static void grant(struct start *s, const json_t *pod)
 			r = open_remote(s, pod, &g, &err);
 		else if (r >= 0)
 			r = open_local(s, pod, &g, &t, &err);
-		/* Who ends now may give it back; who is missing may be bound. */
+		/* A tenant that ends now may free room, and a missing member may be bound soon. */
 		if (r == -ENOSPC || r == -EAGAIN) {
 			wait_or_refuse(s, &err);
 			return;
@@ -397,7 +403,10 @@ static void grant(struct start *s, const json_t *pod)
 
 /* ---- looking ---- */
 
-/* The container runs in another slot still: then this pod is one of before, of the same name. */
+/*
+ * Whether the container still runs in another slot. Then this pod is an earlier one of the same
+ * name.
+ */
 static bool is_elsewhere(struct start *s)
 {
 	for (uint32_t i = 0; i < s->node->n_offered; i++) {
@@ -420,8 +429,8 @@ static bool is_listed(const struct start *s, const char *name)
 }
 
 /*
- * Those of its init containers that were given something, and that end before others start; before
- * the sidecar whose slot it is, which hands it on to nobody.
+ * Names of the pod's init containers that have a grant and end before others start. Stops at the
+ * sidecar that has the slot, because a sidecar does not pass its slot on.
  */
 static size_t init_names(
 	const struct start *s, const json_t *pod, const char *ret_names[GIVEN_CONTAINERS_MAX])
@@ -444,7 +453,7 @@ static size_t init_names(
 	return n;
 }
 
-/* Kubelets name an init container's slot by the container that it is handed on to. */
+/* Kubelets name an init container's slot by the container that gets the slot next. */
 static bool choose_name(struct start *s, const struct kube_entry *entry)
 {
 	const struct tenant_pod *has = node_slot_pod(s->node, s->slot);
@@ -464,7 +473,7 @@ static bool choose_name(struct start *s, const struct kube_entry *entry)
 	return name && str_copy(s->pod.container, sizeof(s->pod.container), str_from(name)) >= 0;
 }
 
-/* The pod of the slot's container, by the kubelet's word. */
+/* The pod of the slot's container, as the kubelet says. */
 static const struct kube_entry *find_own(struct start *s, struct error *err)
 {
 	const struct kube_entry *entry = kube_cache_find(s->node->pods, s->pod.space, s->pod.name);
@@ -632,7 +641,7 @@ static int take_name(struct start *s, const struct podres_container *c, struct e
 	return 0;
 }
 
-/* A list, or by NUMA nodes several. */
+/* `ids` is a list, or an object with a list for each NUMA node. */
 static bool has_id(const json_t *ids, const char *id)
 {
 	const char *key, *one;
@@ -650,7 +659,10 @@ static bool has_id(const json_t *ids, const char *id)
 	return false;
 }
 
-/* Of an init container whose slot nobody has after it, which its list leaves out. */
+/*
+ * Finds an init container whose slot no later container gets. The kubelet's list omits it, but the
+ * checkpoint has it.
+ */
 static int take_written(struct start *s, struct error *err)
 {
 	_cleanup_json_ json_t *json = node_checkpoint(s->node);
@@ -756,7 +768,7 @@ int start_serve(
 		start_free(s);
 		return fail(err, ENOMEM, "no memory");
 	}
-	/* Later: who asks is to be known by then. */
+	/* Runs later, because the caller must first learn of its start. */
 	loop_set_timer(&s->timer, 0);
 	return 0;
 }

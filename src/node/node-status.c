@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUNode.status: what is in force on this node, written when it has changed and only then. One
- * patch at a time; what changes meanwhile is in the next one. While many containers start the API
- * server has better things to do: the longer it took for one, the longer it is left alone.
+ * GPUNode.status: the present state of this node, written only when it has changed. One patch is in
+ * progress at a time; the next one has later changes. While many containers start, the API server
+ * is busy: the longer a patch took, the longer the pause before the next.
  */
 #include <errno.h>
 
@@ -16,9 +16,9 @@
 
 #define STATUS_DELAY_NS (20 * NSEC_PER_MSEC)
 #define STATUS_AGAIN_NS (1 * NSEC_PER_SEC)
-#define STATUS_REST 4u /* times as long as it took, up to STATUS_AGAIN_NS */
+#define STATUS_REST 4u /* factor of the last patch's duration, up to STATUS_AGAIN_NS */
 
-/* What is nearer than the same node. */
+/* Links that are closer than the same NUMA node. */
 static json_t *links_json(const struct device_set *set, uint32_t of)
 {
 	static const char *const kind[NVML_LINK_NONE] = {[NVML_LINK_NVLINK] = "nvlink",
@@ -43,8 +43,9 @@ static const char *health(const struct device *d)
 }
 
 /*
- * The pod that holds it for us. Until the kubelet has said so, the one that was told of before our
- * start: without any the device is the other plugin's, and the controller deletes who is on it.
+ * The placeholder of the device. Until the kubelet has answered, it is the one that the status had
+ * before this start. Without one the device would count as the other plugin's, and the controller
+ * would delete its pods.
  */
 static const char *placeholder_of(const struct node *node, const struct device *d)
 {
@@ -129,7 +130,10 @@ static json_t *tenants_json(struct node *node, uint32_t *ret_used)
 	for (uint32_t i = 0; i < node->n_slots; i++) {
 		const struct tenant *t = node_tenant(node, &node->slots[i]);
 
-		/* Of slots that the kubelet has; who has devices elsewhere is said there. */
+		/*
+		 * Counts slots of the kubelet. A pod with devices elsewhere is in the other node's
+		 * status.
+		 */
 		*ret_used += i < node->n_offered && (t || node->slots[i].remote);
 		if (t)
 			json_array_append_new(all, tenant_json(node, &node->slots[i], t));
@@ -159,7 +163,7 @@ static const json_t *find_condition(const json_t *status, const char *type)
 	return NULL;
 }
 
-/* The time stays while the status is the same. */
+/* The transition time stays while the condition's status is the same. */
 static void add_condition(const struct node *node, json_t *all, const struct condition *c)
 {
 	const json_t *before = find_condition(node->status_seen, c->type);
@@ -174,7 +178,7 @@ static void add_condition(const struct node *node, json_t *all, const struct con
 			"lastTransitionTime", was && since && !strcmp(was, is) ? since : now.s));
 }
 
-/* True also without devices: pods there may have those of other nodes. */
+/* Also true without devices, because pods there may use devices of other nodes. */
 static bool has_healthy_device(const struct device_set *set)
 {
 	bool has = !set->n;
@@ -320,7 +324,7 @@ static json_t *status_json(struct node *node)
 		conditions_json(node));
 	if (status)
 		json_object_set_new(status, "network", node_network_json(node));
-	/* null takes it out again. */
+	/* null removes the member. */
 	if (status)
 		json_object_set_new(status, "remote", serve_json(node));
 	if (status)
@@ -335,7 +339,7 @@ static json_t *status_json(struct node *node)
 
 /* ---- writing ---- */
 
-/* Fields of theirs that we do not write are none of our business. */
+/* Ignores fields that this daemon does not write. */
 static bool is_as(const json_t *theirs, const json_t *ours)
 {
 	const char *key;
@@ -354,7 +358,9 @@ static void on_done(void *data, const struct kube_answer *answer)
 
 	node->status_call = NULL;
 	if (answer->result < 0) {
-		/* Without a GPUNode there is nothing to write: it comes by the watch. */
+		/*
+		 * Without a GPUNode there is nothing to write; the watch reports it when it exists.
+		 */
 		if (answer->result != -ENOENT)
 			log_warn("GPUNode: %s", answer->error.msg);
 		json_decref(TAKE_PTR(node->status_sent));

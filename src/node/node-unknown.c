@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers that the kubelet wants to start with a slot that this node does not have: its devices
- * have become fewer, say. The kubelet retries for ever and shows the sentence in the container's
- * status alone, so the pod gets an Event. Which pod has the slot is the kubelet's own word.
+ * Containers that the kubelet wants to start with a slot that this node does not have, for example
+ * because it has fewer devices now. The kubelet retries for ever and shows the reason only in the
+ * container's status, so the pod gets an Event. The kubelet says which pod has the slot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "node/node-internal.h"
 
-#define UNKNOWN_MAX 64u /* questions at once; the kubelet tries each container again */
+#define UNKNOWN_MAX 64u /* questions at a time; the kubelet tries each container again */
 
 struct unknown_slot {
 	LIST_ENTRY(unknown_slot) link;

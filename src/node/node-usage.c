@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tenants of the cluster have asked, were granted and have used, by namespace, and since when
- * one has used nothing. Kept in the state folder, so that neither a restart nor an API server that
- * is away loses more than some seconds; where that folder is new, GPUNode.status is what is known.
+ * Accounts of the device time that the cluster's tenants requested, were granted and used, by
+ * namespace; and the time since when a tenant is idle. The state folder stores the accounts, so
+ * that neither a restart nor an absent API server loses more than some seconds. If that folder is
+ * new, GPUNode.status is the source.
  */
 #include <errno.h>
 #include <limits.h>
@@ -18,8 +19,8 @@
 #include "threads/worker.h"
 
 #define SAVE_NS (10 * NSEC_PER_SEC)
-#define TELL_NS (60 * NSEC_PER_SEC) /* between two changes of what the status says */
-#define IDLE_NS (60 * NSEC_PER_SEC) /* shorter pauses are nobody's business */
+#define TELL_NS (60 * NSEC_PER_SEC) /* between two changes of the accounts in the status */
+#define IDLE_NS (60 * NSEC_PER_SEC) /* shorter pauses are not reported */
 #define FILE_MAX (1u << 20)
 
 static void file_path(const struct node *node, char *ret, size_t size)
@@ -36,7 +37,7 @@ static uint64_t used_by(const struct tenant *t)
 	return sum;
 }
 
-/* From the pod's creation to its tenant's: it has asked all that time, too. */
+/* Time from the pod's creation to its tenant's: the pod has requested devices all that time. */
 static uint64_t waited_ns(const struct node *node, const struct tenant *t)
 {
 	const struct kube_entry *pod = kube_cache_find_uid(node->pods, t->pod->uid);
@@ -55,7 +56,7 @@ static uint64_t part_of(const struct tenant *t, uint64_t ns)
 	return ns / SPEC_SHARE_ONE * t->spec.request * t->n;
 }
 
-/* A tenant that this slot has not had before. */
+/* Begins with a tenant that this slot has not had before. */
 static void begin(struct node *node, struct slot *slot, const struct tenant *t)
 {
 	struct slot_usage *u = &slot->usage;
@@ -63,7 +64,7 @@ static void begin(struct node *node, struct slot *slot, const struct tenant *t)
 
 	*u = (struct slot_usage){
 		.tenant = t->id, .used_ns = used_by(t), .last_use_ns = clock_real_ns()};
-	/* One from before our start has been accounted for by then. */
+	/* The former daemon has accounted for the wait of a tenant from before this start. */
 	if (t->created_s * NSEC_PER_SEC < node->began_real_ns)
 		return;
 	waited.asked_ns = part_of(t, waited_ns(node, t));
@@ -95,10 +96,10 @@ static void look_at(
 	node->is_account_new = true;
 }
 
-/* file_replace() waits for the disk: the disk worker does. */
+/* A job of the disk worker, because file_replace() waits for the disk. */
 struct save_job {
 	struct worker_job job;
-	struct node *node; /* that waits for the end of this; NULL: none */
+	struct node *node; /* waits for the end of this job; NULL: none */
 	char path[PATH_MAX];
 	char *text;
 	int r;
@@ -140,7 +141,7 @@ static void save(struct node *node)
 	worker_submit(node->agent->disk, &job->job);
 }
 
-/* A last job does not wait for the one before: the worker takes them in turn. */
+/* A last job does not wait for the present one: the worker runs them in order. */
 static void save_detach(struct node *node)
 {
 	if (node->save_job)
@@ -159,7 +160,7 @@ void node_usage_tick(struct node *node, uint64_t now)
 {
 	const uint64_t passed_ns = clock_since_ns(now, node->accounted_ns);
 	const bool is_told = now >= node->tell_accounts_ns;
-	/* A disk that hangs would collect a job every time. */
+	/* On a disk that hangs, jobs would pile up. */
 	const bool is_saving = node->save_job;
 
 	node->accounted_ns = now;
@@ -172,8 +173,8 @@ void node_usage_tick(struct node *node, uint64_t now)
 	if (!node->is_account_new)
 		return;
 	/*
-	 * The disk worker writes the file while the status is on its way: only a kill within these
-	 * milliseconds makes the next daemon go on from less than the status says.
+	 * The disk worker writes the file while the status is being sent. Only after a kill within
+	 * these milliseconds does the next daemon continue from less than the status says.
 	 */
 	if (!is_saving && (is_told || now >= node->save_accounts_ns)) {
 		save(node);
@@ -182,7 +183,7 @@ void node_usage_tick(struct node *node, uint64_t now)
 	if (is_told) {
 		tell(node);
 		node->tell_accounts_ns = now + TELL_NS;
-		node->is_account_new = is_saving; /* what that job lacks is still to be saved */
+		node->is_account_new = is_saving; /* the present job lacks the newest changes */
 	}
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What nobody has asked for but somebody should hear of: a tenant whose allocations are refused, a
- * device that is lost or does not answer, a process that uses a device and belongs to no tenant.
- * Each is told once when it comes, and not more often than people read.
+ * Conditions that no one requested but someone should know of: a tenant whose allocations are
+ * refused, a device that is lost or does not answer, an unmanaged process on a device. Each is
+ * reported once when it appears, and not more often than people can read.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@
 
 #define OVER_AGAIN_NS (60 * NSEC_PER_SEC)
 #define STRANGERS_TOLD_MAX 8u /* in one look */
-/* Programs end by a lost device's errors before it is known to be lost. */
+/* A lost device's errors end programs before the device is known to be lost. */
 #define HURT_NS (60 * NSEC_PER_SEC)
 
 /* ---- memory ---- */
@@ -24,7 +24,7 @@ static void tell_over(struct node *node, const struct slot *slot, const struct t
 {
 	const struct tenant_device *td = &t->devices[0];
 
-	/* The one with least room left is the one that it was. */
+	/* The tenant-device with the least room left is the one that was refused. */
 	for (uint32_t i = 1; i < t->n; i++)
 		if (t->devices[i].quota_bytes -
 				MIN(memory_used(&t->devices[i]), t->devices[i].quota_bytes) <
@@ -147,7 +147,7 @@ void watch_look(struct node *node)
 {
 	look_at_devices(node);
 	look_at_strangers(node);
-	/* The GPUNode that it is about may not have been known at the start. */
+	/* The Event's GPUNode may not have been known at the start. */
 	if (node->is_insecure && !node->is_insecure_told &&
 		kube_cache_find(node->wishes, NULL, node->options.name)) {
 		node->is_insecure_told = true;
@@ -157,7 +157,7 @@ void watch_look(struct node *node)
 
 void watch_start(struct node *node)
 {
-	/* Outside of a pod the devices are ours by right. */
+	/* Outside a pod the daemon has the devices by right. */
 	node->is_insecure = node->options.pod &&
 		slot_is_runtime_insecure(getenv("NVIDIA_VISIBLE_DEVICES"), "/dev");
 }

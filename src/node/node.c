@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node as one object: see node.h. Slots are numbers; which tenant has one is remembered with
- * the tenant, in the agent's state, so that the next daemon finds all as it was.
+ * The node as one object: see node.h. Slots are numbers. The agent's state stores each tenant with
+ * its slot, so that the next daemon finds everything as it was.
  */
 #include "node/node.h"
 
@@ -82,7 +82,7 @@ static void release(void *own)
 	json_decref(own);
 }
 
-/* Of a pod here, where its CPUs are, or of one that has devices of this node: not of both. */
+/* Each pod is watched as a pod of this node or as a served pod, never as both. */
 static bool is_watched_as(const struct node *node, const struct slot *slot, bool is_served)
 {
 	return node_slot_is_served(node, slot) == is_served;
@@ -150,7 +150,7 @@ static void on_pod_deleted(void *data, const struct kube_entry *entry)
 	node_pool_pod_changed(node);
 }
 
-/* Pods that were deleted while we were away are in no list. */
+/* Pods that were deleted while this daemon was away appear in no list. */
 static void on_pods_synced(void *data)
 {
 	struct node *node = data;
@@ -171,7 +171,7 @@ static void on_trouble(void *data, const struct error *err)
 	log_warn("%s", err->msg);
 }
 
-/* ---- whose the devices are ---- */
+/* ---- the owner of the devices ---- */
 
 json_t *node_checkpoint(const struct node *node)
 {
@@ -186,7 +186,7 @@ json_t *node_checkpoint(const struct node *node)
 		: NULL;
 }
 
-/* GPUs of another plugin: what the kubelet has noted of registered devices. */
+/* Finds GPUs of another device plugin in the kubelet's checkpoint of registered devices. */
 static void look_for_others(struct node *node)
 {
 	_cleanup_json_ json_t *json = NULL;
@@ -194,7 +194,7 @@ static void look_for_others(struct node *node)
 	const char *resource;
 	json_t *ids;
 
-	/* Whether the node is one of the pool's is not known before. */
+	/* It is not known before whether the node belongs to the pool. */
 	if (!kube_cache_is_synced(node->wishes))
 		return;
 	if (!node->pool.is_on && !(json = node_checkpoint(node)))
@@ -214,7 +214,7 @@ static void look_for_others(struct node *node)
 
 /* ---- GPUNode ---- */
 
-/* A cordon with a wrong UUID keeps nobody away: who wrote it should hear of that. */
+/* A cordon with a wrong UUID has no effect, so its author should hear of it. */
 static void look_at_cordons(struct node *node, const json_t *gpu_node)
 {
 	const char *unknown = "";
@@ -253,7 +253,7 @@ static void on_wish(struct node *node, const struct kube_entry *entry, bool is_n
 	look_at_cordons(node, entry->object);
 	node_pool_look(node, clock_now_ns());
 	node_offer(node);
-	/* The devices are chosen at the start; the kubelet starts us again. */
+	/* Devices are chosen at the start. The daemon ends, and the kubelet starts it again. */
 	if (!node->options.is_simulate_fixed && strcmp(simulate ? simulate : "", now ? now : "")) {
 		if (!node->agent->n_tenants) {
 			log_info("GPUNode.spec.simulate has changed: ending, to start again");
@@ -283,7 +283,7 @@ static void on_wish_deleted(void *data, const struct kube_entry *entry)
 	faults_forget(node);
 }
 
-/* Before anything is granted: it is known from now on whose the devices are. */
+/* Runs before the first grant, when the owner of the devices is known. */
 static void on_wishes_synced(void *data)
 {
 	look_for_others(data);
@@ -291,7 +291,7 @@ static void on_wishes_synced(void *data)
 
 /* ---- watching ---- */
 
-/* The objects of that path whose field is the node's name. */
+/* Watches the objects of that path whose field is the node's name. */
 static int watch(struct node *node, const char *path, const char *field,
 	const struct kube_cache_handler *handler, struct kube_cache **ret, struct error *err)
 {
@@ -374,7 +374,10 @@ static int start_plugin(struct node *node, struct error *err)
 	return plugin_new(node->agent->loop, &options, &node->plugin, err);
 }
 
-/* Who listens there is the kubelet: its pid, as we see it. 0: in another namespace. -errno. */
+/*
+ * Pid of the process that listens on the kubelet's socket, in this pid namespace. 0: it is in
+ * another namespace. -errno.
+ */
 static pid_t kubelet_pid(const struct node *node)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -396,7 +399,7 @@ static void look_at_namespaces(struct node *node)
 {
 	const pid_t pid = kubelet_pid(node);
 
-	if (pid >= 0) /* else as it was: the kubelet is away */
+	if (pid >= 0) /* otherwise unchanged: the kubelet is away */
 		node->is_pid_hidden = pid == 0;
 }
 
@@ -407,7 +410,7 @@ struct listing {
 	const struct podres_list *list;
 };
 
-/* Also one that is being allocated: the list may be older than that. */
+/* Includes a slot that is being allocated, because the list may be older. */
 static bool is_slot_held(void *data, const char *id)
 {
 	const struct listing *l = data;
@@ -420,7 +423,7 @@ static bool is_slot_held(void *data, const char *id)
 		podres_find(l->list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT;
 }
 
-/* Slots that were allocated before such notes were taken may have any library. */
+/* Slots that were allocated before divvyd wrote such records may use any library. */
 static bool is_each_noted(const struct node *node, const struct podres_list *list)
 {
 	for (uint32_t i = 0; i < node->n_offered; i++) {
@@ -448,7 +451,7 @@ static void sweep_libraries(struct node *node, const struct podres_list *list)
 	node->has_old_libraries = r != 0;
 }
 
-/* Kubelets list an init container's slot as that of the container that it is handed on to. */
+/* Kubelets list an init container's slot under the container that gets the slot next. */
 static bool is_listed_as(
 	const struct node *node, const struct tenant_pod *pod, const struct podres_container *c)
 {
@@ -459,7 +462,7 @@ static bool is_listed_as(
 			(entry && node_is_init(entry->object, pod->container)));
 }
 
-/* What is handed on to nobody is not listed at all: of it the pod tells. */
+/* A slot that no later container gets is not listed at all; the pod's status shows its use. */
 static bool is_listed_never(const struct node *node, const struct tenant_pod *pod)
 {
 	const struct kube_entry *entry = kube_cache_find_uid(node->pods, pod->uid);
@@ -468,7 +471,7 @@ static bool is_listed_never(const struct node *node, const struct tenant_pod *po
 		!node_is_over(entry->object, pod->container);
 }
 
-/* What the kubelet no longer lists has ended, whatever we have heard of its pod. */
+/* A container that the kubelet no longer lists has ended, whatever the pod's object says. */
 static void on_sweep(void *data, const struct podres_list *list, const struct error *err)
 {
 	struct node *node = data;
@@ -523,7 +526,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		struct slot *slot = &node->slots[i];
 		const struct tenant *t = node_tenant(node, slot);
 
-		/* Removed by hand, or its last process has ended. */
+		/* Removed by an administrator, or its last process has ended. */
 		if (slot->tenant && (!t || (slot->is_over && !t->n_processes)))
 			node_slot_clear(node, slot);
 		if (slot->remote)
@@ -576,7 +579,10 @@ static int connect_api(struct node *node, struct error *err)
 			       node->client, "divvyd", node->options.name, &node->recorder, err);
 }
 
-/* A simulated machine is its user's alone, and tenants of a cluster are users of any number. */
+/*
+ * Only its user can open a simulated machine's socket. A cluster's tenants have any user id, so the
+ * socket is opened for them.
+ */
 static int open_simulation(const struct device_set *set, struct error *err)
 {
 	char path[PATH_SIZE_MAX + 32];
@@ -587,7 +593,7 @@ static int open_simulation(const struct device_set *set, struct error *err)
 	return chmod(path, 0666) < 0 ? fail_errno(err, errno, "chmod '%s'", path) : 0;
 }
 
-/* What this node shows others. */
+/* The certificate that this node shows to others. */
 static void on_own_identity(void *data, struct held_identity *held)
 {
 	struct node *node = data;
@@ -643,7 +649,7 @@ static int start(struct node *node, struct error *err)
 	r = r < 0 ? r : open_simulation(set, err);
 	r = r < 0 ? r : find_cgroups(node);
 	r = r < 0 ? r : connect_api(node, err);
-	node->has_old_libraries = true; /* until that was looked at */
+	node->has_old_libraries = true; /* until the first sweep */
 	watch_start(node);
 	load_epoch(node);
 	r = r < 0 ? r : node_slots_new(node, err);

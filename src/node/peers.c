@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file selects the peers to measure, and decides when their numbers have changed enough to
- * publish. `fresh` collects the peers with the smallest weights; peers_begin() sorts them by name.
- * peers_begin() also copies earlier measurements to the peers that stay, and makes the list
- * current. Of each peer, `now` holds the latest numbers and `told` those published last. If any
- * number has changed by more than a quarter and more than noise, peers_end() publishes all.
+ * Selects the peers to measure, and decides when their numbers have changed enough to publish.
+ * `fresh` collects the peers with the smallest weights; peers_begin() sorts them by name, copies
+ * earlier measurements to the peers that stay, and makes the list current. For each peer `now` has
+ * the latest numbers and `told` those published last. If any number has changed by more than a
+ * quarter and more than noise, peers_end() publishes all.
  */
 #include "node/peers.h"
 
@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-#define ROUND_TRIP_MAX_US UINT32_C(1000000000) /* as GPUNode has it at most */
+#define ROUND_TRIP_MAX_US UINT32_C(1000000000) /* the largest value in GPUNode */
 #define BITS_MAX (UINT64_C(1000000) * 1000000000)
-#define NOISE_US 10u /* less than that is none */
+#define NOISE_US 10u /* smaller changes are noise */
 
 void peers_init(struct peers *peers, const char *own, uint32_t max, struct rand *rand)
 {
@@ -25,7 +25,7 @@ void peers_init(struct peers *peers, const char *own, uint32_t max, struct rand 
 	str_copy(peers->own, sizeof(peers->own), str_from(own));
 }
 
-/* A quarter more or less, so that nodes that were started together do not stay so. */
+/* Adds or subtracts up to a quarter, so that nodes that started together drift apart. */
 static uint64_t about(struct peers *peers, uint64_t ns)
 {
 	return ns - ns / 4 + rand_below(peers->rand, ns / 2);
@@ -36,9 +36,9 @@ bool peers_is_due(const struct peers *peers, uint64_t now_ns)
 	return peers->max && !peers->is_running && now_ns >= peers->due_ns;
 }
 
-/* ---- who is taken ---- */
+/* ---- choosing peers ---- */
 
-/* A hash of both names, well mixed. */
+/* A well-mixed hash of both names. */
 static uint64_t weight_of(const char *own, const char *name)
 {
 	struct rand mixed = rand_seeded(str_hash_text(str_hash_text(STR_HASH_START, own), name));
@@ -148,7 +148,7 @@ void peers_failed(struct peer *peer)
 		peer->now = (struct peer_found){.round_trip_us = 0};
 }
 
-/* More than a quarter of what was told. */
+/* Whether the value differs by more than a quarter from the published one. */
 static bool is_other(uint64_t now, uint64_t told, uint64_t noise)
 {
 	const uint64_t apart = now > told ? now - told : told - now;
