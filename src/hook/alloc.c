@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory by address: allocated and freed in whatever mixture of ways the driver allows, imports,
- * and what a tenant is told that it has.
+ * Memory by address: allocations and frees in every mixture of functions that the driver allows,
+ * imports, and the memory sizes that a tenant sees. Any thread.
  */
 #include <string.h>
 
@@ -24,7 +24,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 	if (memory_alloc_begin(&a, bytesize))
 		return memory_refusal();
-	/* memory that may leave the device again when somebody else needs the room */
+	/* managed memory: it can leave the device again when another tenant needs the room */
 	r = swaps(a.device) ? REAL(cuMemAllocManaged)(dptr, bytesize, CU_MEM_ATTACH_GLOBAL)
 			    : REAL(cuMemAlloc_v2)(dptr, bytesize);
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
@@ -53,8 +53,8 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned i
 }
 
 /*
- * A row takes its pitch: at most the next multiple of 512 bytes on all devices known, checked
- * after.
+ * Bytes of a pitched allocation. On all known devices a row takes at most the next multiple of 512
+ * bytes; alloc_correct() checks that afterwards.
  */
 static uint64_t pitched_bytes(uint64_t width, uint64_t height)
 {
@@ -66,7 +66,7 @@ static uint64_t pitched_bytes(uint64_t width, uint64_t height)
 	return bytes;
 }
 
-/* What it really is, now that the driver has said its pitch. */
+/* Corrects the charge now that the driver has chosen the pitch. */
 static int alloc_correct(struct memory_alloc *a, uint64_t bytes)
 {
 	uint64_t pages = memory_pages(bytes);
@@ -117,7 +117,7 @@ EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch,
 	return memory_alloc_end(&a, r, r == CUDA_SUCCESS ? *dptr : 0);
 }
 
-/* ---- free: what we never saw goes to the driver like the rest ---- */
+/* ---- free: an unknown address goes to the driver like the others ---- */
 
 #define FREES(name, pointer, order, params, args) \
 	EXPORT CUresult name params \
@@ -138,7 +138,7 @@ FREES(cuMemFreeAsync, dptr, (uintptr_t)hStream, (CUdeviceptr dptr, CUstream hStr
 FREES(cuMemFreeAsync_ptsz, dptr, hStream ? (uintptr_t)hStream : STREAM_PER_THREAD,
 	(CUdeviceptr dptr, CUstream hStream), (dptr, hStream))
 
-/* ---- memory of another API: nobody else's tenant has been charged for it ---- */
+/* ---- memory of another API, which no other tenant was charged for ---- */
 
 EXPORT CUresult cuImportExternalMemory(
 	CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
@@ -171,13 +171,13 @@ EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 	return memory_ended(REAL(cuDestroyExternalMemory)(extMem), known, &record);
 }
 
-/* ---- what a tenant sees ---- */
+/* ---- the sizes that a tenant sees ---- */
 
 static void info(const struct device *d, size_t *bytes_free, size_t *bytes_total)
 {
 	uint64_t quota = memory_quota_bytes(d), left = memory_left_bytes(d);
 
-	/* of what the device itself still has, it can have no more */
+	/* the tenant cannot get more than the device has left */
 	*bytes_free = *bytes_free < left ? *bytes_free : (size_t)left;
 	*bytes_total = *bytes_total < quota ? *bytes_total : (size_t)quota;
 }

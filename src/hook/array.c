@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays and mipmapped arrays. Their address is not to be had, so that each counts in whole blocks
- * of its own; sparse and deferred ones take memory when it is mapped into them (vmm.c).
+ * Arrays and mipmapped arrays. Their addresses are unknown, so each counts in whole blocks of its
+ * own. Sparse and deferred ones take memory when it is mapped into them (vmm.c). Any thread.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
 
-/* Bytes of an element of one channel, in halves, since some formats pack two into one. */
+/*
+ * Bytes of an element of one channel, in halves, because some formats pack two elements into one
+ * byte.
+ */
 static uint64_t format_halves(CUarray_format format)
 {
 	switch (format) {
@@ -55,7 +58,7 @@ static bool is_whole_element(CUarray_format format)
 		(format >= CU_AD_FORMAT_UNORM_INT8X1 && format <= CU_AD_FORMAT_SNORM_INT16X4);
 }
 
-/* UINT64_MAX when it does not fit 64 bits: then the driver would not either. */
+/* UINT64_MAX if the size does not fit 64 bits; the driver would refuse that too. */
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, size_t w, size_t h, size_t depth)
 {
 	uint64_t bytes = format_halves(desc->Format);
@@ -114,7 +117,7 @@ static CUresult making_end(struct making *m, CUresult r, const void *handle)
 	if (!m->device)
 		return r;
 	m->record.key = (uintptr_t)handle;
-	/* a table that cannot grow leaves it charged until the context ends: never too little */
+	/* if the table cannot grow, the charge stays until the context ends: never too low */
 	if (r != CUDA_SUCCESS)
 		memory_uncharge(m->device, m->record.pages);
 	else

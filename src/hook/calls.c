@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exports that tell us something and change nothing themselves: start, current context, streams,
- * synchronisation, capture.
+ * Exports that only observe: start, current context, streams, synchronisation, capture. Any thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +16,7 @@
 
 /* ---- cuInit ---- */
 
-/* After the driver's start: which of its ordinals is which of the tenant's devices. */
+/* Called after cuInit: matches the driver's ordinals with the tenant's devices. */
 static bool devices_match(struct hook *h)
 {
 	int count = 0;
@@ -47,7 +46,7 @@ static bool devices_match(struct hook *h)
 	return true;
 }
 
-/* A tenant has devices by its grant: a driver that finds none of them is short of something. */
+/* A tenant's grant names devices, so a driver that finds none of them has a fault. */
 static void complain_of_driver(const struct hook *h, CUresult r)
 {
 	static _Atomic bool has_said;
@@ -143,7 +142,7 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flag
 	return r;
 }
 
-/* Its context shows at its first submission: it need not be the current one. */
+/* The stream's context is found at its first submission, because it need not be the current one. */
 EXPORT CUresult cuGreenCtxStreamCreate(
 	CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
@@ -190,8 +189,8 @@ bool capture_active(uintptr_t handle)
 	CUresult r = REAL(cuStreamIsCapturing)((CUstream)handle, &status);
 
 	/*
-	 * An error (the legacy stream beside a capture, say) is the driver's to report, at the
-	 * call.
+	 * An error (for example the legacy stream beside a capture) counts as capturing: the driver
+	 * reports it at the call.
 	 */
 	return r != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -212,7 +211,9 @@ static void capture_count(struct hook *h, int change)
 	}
 }
 
-/* Marks what the stream has before it captures: no marker of ours may be captured later. */
+/*
+ * Marks the stream's earlier work before the capture, because a marker must not be captured later.
+ */
 static void capture_begins(uintptr_t handle)
 {
 	struct hook *h = hook_registered();
@@ -243,7 +244,7 @@ static CUresult capture_began(CUresult r)
 	return r;
 }
 
-/* However it ends, invalidated too, the capture is over. */
+/* The capture is over however it ended, even if it was invalidated. */
 static CUresult capture_ended(bool was, CUresult r)
 {
 	struct hook *h = hook_registered();

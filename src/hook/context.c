@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts take memory: what the daemon expects of one is charged before it is made, what the
- * device says afterwards settles it, and with it goes all that was allocated in it. Raised limits
- * count too.
+ * Memory of contexts. The expected size is charged before a context is made, and corrected by what
+ * the device reports afterwards. Everything that was allocated in a context ends with it. Raised
+ * limits are charged too. Any thread.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
@@ -25,7 +25,7 @@ static int making_begin(struct making *m, CUdevice ordinal)
 	return memory_charge(m->device, m->pages);
 }
 
-/* `handle` is current now, unless it is a primary one. */
+/* `handle` is current now, unless it is a primary context. */
 static CUresult making_end(struct making *m, CUresult r, CUcontext handle, bool primary)
 {
 	if (m->device && r == CUDA_SUCCESS && handle && !context_lookup(handle))
@@ -76,7 +76,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	if (!device_of(dev) || primary_active(dev)) {
 		r = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
 		if (r == CUDA_SUCCESS && device_of(dev))
-			context_find(*pctx); /* made behind our back */
+			context_find(*pctx); /* made without this library's knowledge */
 		return r;
 	}
 	if (making_begin(&m, dev))
@@ -85,10 +85,10 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	return making_end(&m, r, r == CUDA_SUCCESS ? *pctx : NULL, true);
 }
 
-/* ---- the end of one ---- */
+/* ---- the end of a context ---- */
 
 struct ending {
-	CUcontext handle; /* NULL: not one of ours */
+	CUcontext handle; /* NULL: none of the tenant's */
 	struct device *device;
 	uint64_t pages;
 };
@@ -118,7 +118,7 @@ static struct context *primary_of(const struct device *d)
 	return NULL;
 }
 
-/* Released by its last holder, or reset, it is inactive; only then has it ended. */
+/* The context has ended only if its last reference was released, or a reset made it inactive. */
 static CUresult primary_released(CUresult r, CUdevice dev)
 {
 	struct context *c = primary_of(device_of(dev));
@@ -141,7 +141,10 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	return primary_released(REAL(cuDevicePrimaryCtxRelease_v2)(dev), dev);
 }
 
-/* A reset of one that is still held leaves it inactive until it is used again, under its handle. */
+/*
+ * A reset of a context that is still held leaves it inactive until its next use, under the same
+ * handle.
+ */
 EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
 	return primary_released(REAL(cuDevicePrimaryCtxReset)(dev), dev);
@@ -158,7 +161,7 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 	struct ending e = ending_of(c && !c->primary ? c : NULL);
 	CUresult r;
 
-	/* before: nobody of ours may use it meanwhile */
+	/* before the call: no thread of this library may use the context meanwhile */
 	if (e.handle)
 		context_destroying(e.handle);
 	r = REAL(cuCtxDestroy_v2)(ctx);
@@ -179,7 +182,7 @@ EXPORT CUresult cuCtxDestroy(CUcontext ctx)
 	return r;
 }
 
-/* It may have been the last use: a context that the driver no longer knows has ended. */
+/* This may have been the last use: a context that the driver does not know any more has ended. */
 EXPORT CUresult cuCtxDetach(CUcontext ctx)
 {
 	struct context *c = context_lookup(ctx);
@@ -202,7 +205,7 @@ EXPORT CUresult cuGreenCtxCreate(
 	CUcontext primary = NULL;
 	CUresult r;
 
-	/* it makes the primary context if there is none yet */
+	/* this call makes the primary context if there is none */
 	if (device_of(dev) && !primary_active(dev) && making_begin(&m, dev))
 		return memory_refusal();
 	r = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
@@ -216,7 +219,7 @@ EXPORT CUresult cuGreenCtxCreate(
 
 /* ---- limits ---- */
 
-/* What a limit of that value takes on the device. */
+/* Memory that a limit of that value takes on the device. */
 static uint64_t limit_bytes(CUlimit limit, size_t value, CUdevice dev)
 {
 	int processors = 0, threads = 0;
@@ -235,7 +238,7 @@ static uint64_t limit_bytes(CUlimit limit, size_t value, CUdevice dev)
 	return bytes;
 }
 
-/* What raised limits are charged: lowered ones give back no more than raising had taken. */
+/* The charge for raised limits. Lowering gives back no more than raising took. */
 static uint64_t limits_charged(int64_t pages)
 {
 	return pages > 0 ? (uint64_t)pages : 0;

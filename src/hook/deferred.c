@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is given back in the order of a stream: the program has freed it, the device has it
- * until the stream gets there, and so it stays charged until then. An event behind each free tells.
- * Pools give back in their own time; when a charge does not fit, both are made to give what they
- * can: first what has ended, then by waiting, as the driver itself does before it says out of
- * memory.
+ * Memory that is freed in stream order. The device keeps it until the stream reaches the free, so
+ * it stays charged until then; an event behind each free shows that. Pools give memory back in
+ * their own time. When a charge does not fit, both are made to give back what they can: first
+ * completed frees, then by waiting, as the driver does before it reports out of memory. Lock order:
+ * see hook.h.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
@@ -21,7 +21,7 @@ struct deferred {
 	} free[DEFERRED_MAX];
 };
 
-/* Makes an event behind what is in the stream now; NULL where that cannot be. */
+/* Makes an event behind the stream's present work; NULL if that is impossible. */
 static CUevent event_behind(const struct stream *s, CUstream stream)
 {
 	CUcontext popped;
@@ -58,7 +58,7 @@ bool deferred_settle(bool wait)
 			i++;
 			continue;
 		}
-		/* any other error: its context is gone, and the memory with it */
+		/* any other error: the context was destroyed, and the memory with it */
 		REAL(cuEventDestroy_v2)(q->free[i].event);
 		memory_record_uncharge(&q->free[i].record);
 		q->free[i] = q->free[--q->n];
@@ -101,7 +101,7 @@ void deferred_free(const struct memory_record *record, uintptr_t handle)
 	relaxed = relax_begin();
 	event = s ? event_behind(s, stream) : NULL;
 	if (!event || !put(h, event, record)) {
-		/* no event, or no room for it: then now is when it has ended */
+		/* without an event, or a place to store it, wait for the free now */
 		REAL(cuStreamSynchronize)(stream);
 		if (event)
 			REAL(cuEventDestroy_v2)(event);
@@ -116,10 +116,12 @@ bool memory_make_room(struct device *d, enum memory_effort effort)
 	bool given = deferred_settle(effort == MEMORY_WAIT);
 	struct relaxed relaxed;
 
-	given = share_settle() || given; /* both, whatever the first has found */
+	given = share_settle() || given; /* settles both, whatever the first one found */
 	if (!h)
 		return given;
-	/* Frees into pools are known to have ended only after a wait; never beside a capture. */
+	/*
+	 * Frees into pools are known to be complete only after a wait. Never wait beside a capture.
+	 */
 	if (effort == MEMORY_WAIT && atomic_load(&h->pools) && !atomic_load(&h->captures)) {
 		relaxed = relax_begin();
 		REAL(cuCtxSynchronize)();

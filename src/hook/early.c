@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * system_get: dlopen, dlsym and their like of libc, libdl and libpthread, by the symbol tables of
- * these objects. Our dlopen and dlsym call this first, maybe before the program's start code has
- * run: nothing here calls a function that a program may have in libc's place (plain.h). Any thread.
+ * system_get(): finds dlopen, dlsym and similar functions of libc, libdl and libpthread in their
+ * symbol tables. This library's dlopen and dlsym call it first, perhaps before the program's start
+ * code has run. So nothing here calls a function that a program may have replaced (plain.h). Any
+ * thread.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -31,8 +32,8 @@ static void *find(const struct elf_object *object, size_t n, const char *name)
 }
 
 /*
- * glibc 2.28 to 2.33 has libdl and libpthread apart, under fixed names; libc may have to load them.
- * False where libc has the functions itself.
+ * glibc 2.28 to 2.33 has libdl and libpthread in separate objects with fixed names, which libc may
+ * have to load. Returns false if libc itself has the function.
  */
 static bool load_apart(const struct elf_object *libc, const char *soname, const char *function)
 {
@@ -60,7 +61,7 @@ static size_t find_objects(struct elf_object object[static OBJECTS])
 	return n;
 }
 
-/* A pointer to a function from one to an object: POSIX says that this works, ISO C does not. */
+/* Converts an object pointer to a function pointer: POSIX allows this, ISO C does not. */
 #define FIND(field) \
 	do { \
 		void *_found = find(object, n, #field); \
@@ -75,7 +76,7 @@ const struct system *system_get(void)
 	if (atomic_load_explicit(&ready, memory_order_acquire))
 		return &functions;
 	n = find_objects(object);
-	/* several threads write the same values */
+	/* several threads may write the same values */
 	FIND(dlopen);
 	FIND(dlsym);
 	FIND(dlclose);

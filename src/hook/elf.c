@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks the loader's list of objects (dl_iterate_phdr, in libc for ever) and reads their symbol
- * tables; reads build-ids from files without mapping them. Total on malformed files: every offset
- * is checked against what was read.
+ * Walks the loader's list of objects (dl_iterate_phdr, which libc always has) and reads their
+ * symbol tables. Reads build-ids from files without mapping them. Handles malformed files: every
+ * offset is checked against the bytes that were read.
  *
- * Objects and symbols are found before the program's start code has run: see plain.h. The process
- * may have a dl_iterate_phdr of its own that does not work yet, so libc's own one is taken.
+ * Objects and symbols may be needed before the program's start code has run: see plain.h. The
+ * process may have a dl_iterate_phdr of its own that does not work yet, so the code uses libc's.
  */
 #include "hook/elf.h"
 
@@ -23,7 +23,7 @@
 typedef int visit_fn(struct dl_phdr_info *, size_t, void *);
 typedef int iterate_fn(visit_fn *, void *);
 
-/* The loader's list for debuggers: glibc has the first, musl the second. */
+/* The loader's list for debuggers: glibc has the first symbol, musl the second. */
 extern struct r_debug _r_debug __attribute__((weak));
 extern struct r_debug *_dl_debug_addr __attribute__((weak));
 
@@ -106,7 +106,7 @@ static void tables_read(const struct elf_object *object, struct tables *ret)
 	plain_clear(ret, sizeof *ret);
 	/* cppcheck-suppress ctuuninitvar ; find_iterate sets the fields that are read */
 	for (const ElfW(Dyn) *d = object->dynamic; d->d_tag != DT_NULL; d++) {
-		/* glibc relocates these in place, other loaders and the vdso do not */
+		/* glibc relocates these in place; other loaders and the vdso do not */
 		uintptr_t p = d->d_un.d_ptr < object->base ? object->base + d->d_un.d_ptr
 							   : d->d_un.d_ptr;
 
@@ -171,7 +171,7 @@ void *elf_symbol(const struct elf_object *object, const char *name)
 	return NULL;
 }
 
-/* What glibc's and musl's loaders call the C library. */
+/* Names of the C library in glibc's and musl's loaders. */
 static const char *const libc_names[] = {"libc.so", "ld-musl-", "libc.musl-"};
 
 static bool is_libc(const char *path)
@@ -184,8 +184,8 @@ static bool is_libc(const char *path)
 }
 
 /*
- * Without the loader's lock: libc and all objects in front of it are those that the process started
- * with, which are never removed.
+ * Needs no lock of the loader: libc and all objects before it were loaded at the process's start,
+ * and are never removed.
  */
 static iterate_fn *find_iterate(void)
 {
@@ -217,7 +217,7 @@ bool elf_object_find(const void *address, const char *name, struct elf_object *r
 
 	if (!iterate) {
 		iterate = find_iterate();
-		/* several threads write the same value */
+		/* several threads may write the same value */
 		atomic_store_explicit(&known, iterate, memory_order_relaxed);
 	}
 	if (iterate(visit, &search) != 1 || !object.dynamic)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exports of libdivvy-cuda.so, and the driver behind them: opened at the first call of
- * anything, kept over a fork. Any thread; two that resolve at once store the same value.
+ * The exports of libdivvy-cuda.so, and the driver behind them, which is opened at the first call
+ * and kept over a fork. Any thread; threads that resolve a slot at the same time store the same
+ * value.
  */
 #include "hook/entry.h"
 
@@ -21,7 +22,7 @@ __asm__(ENTRY_HEAD
 );
 
 static void *_Atomic driver_handle;
-static _Atomic int driver_state; /* 0 not looked for yet, 1 there, -1 none */
+static _Atomic int driver_state; /* 0: not searched yet; 1: found; -1: none */
 
 void *hook_driver(void)
 {
@@ -32,7 +33,7 @@ void *hook_driver(void)
 
 	if (state)
 		return state > 0 ? atomic_load(&driver_handle) : NULL;
-	/* at the same time in two threads: the loader gives both the same handle */
+	/* two threads may do this at the same time: the loader gives both the same handle */
 	handle = system_open_real("libcuda.so.1", path);
 	if (handle && !atomic_compare_exchange_strong(&driver_handle, &none, handle))
 		handle = none;
@@ -52,15 +53,13 @@ void *hook_driver_symbol(const char *name)
 	return handle ? system_get()->dlsym(handle, name) : NULL;
 }
 
-/* What stands in for a function that the driver does not have. */
+/* Stands in for a function that the driver lacks. */
 static CUresult missing(void)
 {
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/*
- * What stands in for all of them where there is no driver. cuInit comes first and says NO_DEVICE.
- */
+/* Stands in for all functions if there is no driver. cuInit comes first and returns NO_DEVICE. */
 static CUresult no_driver(void)
 {
 	return CUDA_ERROR_NOT_INITIALIZED;
@@ -75,7 +74,7 @@ static CUresult no_driver_version(int *version)
 {
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;
-	*version = 0; /* the CUDA runtime then says that there is no (new enough) driver */
+	*version = 0; /* the CUDA runtime then reports a missing or too old driver */
 	return CUDA_SUCCESS;
 }
 

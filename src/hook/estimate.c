@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See estimate.h. */
+/* Estimates of device time: see estimate.h, which has the method and its terms. */
 #include "hook/estimate.h"
 
 #include <string.h>
@@ -7,16 +7,17 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define LEAD_NS (300 * NSEC_PER_USEC)       /* the next long kernel is let through this early */
-#define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC) /* a wider one: the host lets programs submit late */
-#define NAP_NS (500 * NSEC_PER_USEC)        /* longest sleep: the gate is looked at in between */
-#define NAP_SHORT_NS (30 * NSEC_PER_USEC)   /* where any end may be the last but one */
-#define TIGHT_NS (200 * NSEC_PER_USEC)      /* looks this close together see the time of an end */
-#define SUBS_ONE 256u                       /* submissions are summed in 1/256 */
-#define LEARN_SUBS 48u                      /* the mean remembers as many, */
-#define LEARN_NS (4 * NSEC_PER_MSEC)        /* or those of that time */
-#define SPREAD_OVER 8                       /* samples */
-#define KIND_OVER 4                         /* samples */
+#define LEAD_NS (300 * NSEC_PER_USEC)       /* the next long kernel may pass this early */
+#define WINDOW_QUIET_NS (2 * NSEC_PER_MSEC) /* a wider window means that the host delays programs */
+#define NAP_NS (500 * NSEC_PER_USEC)        /* longest sleep: the gate is checked in between */
+#define NAP_SHORT_NS (30 * NSEC_PER_USEC)   /* sleep when any completion may be the last but one */
+/* Looks at most this far apart see the time of an end exactly. */
+#define TIGHT_NS (200 * NSEC_PER_USEC)
+#define SUBS_ONE 256u                /* sum_subs counts 1/256 submissions */
+#define LEARN_SUBS 48u               /* the mean covers this many submissions, */
+#define LEARN_NS (4 * NSEC_PER_MSEC) /* or submissions of this total time */
+#define SPREAD_OVER 8                /* samples */
+#define KIND_OVER 4                  /* samples */
 #define KIND_WAYS 4u
 #define KIND_SHIFT 58
 #define LONGEST_OVER 512
@@ -28,7 +29,7 @@ void estimate_look(struct estimate *e, uint64_t now)
 
 _Static_assert(KIND_WAYS << (64 - KIND_SHIFT) == ESTIMATE_KINDS, "one place for each");
 
-/* Its place among the kinds, of which it may be any of the next KIND_WAYS. */
+/* Index of the key's set: it may be in any of the next KIND_WAYS places. */
 static uint64_t kind_at(uint64_t key)
 {
 	return (key * UINT64_C(0x9e3779b97f4a7c15) >> KIND_SHIFT) * KIND_WAYS;
@@ -56,7 +57,7 @@ void estimate_began(struct estimate *e, uint64_t at)
 	e->done_ns = MAX(e->done_ns, at);
 }
 
-/* A new one takes the place of that which came first. */
+/* A new kind replaces the one that was learned first. */
 static void learn_kind(struct estimate *e, uint64_t key, uint64_t ns, bool is_exact)
 {
 	struct estimate_kind *kind = &e->kind[kind_at(key)];
@@ -117,8 +118,8 @@ void estimate_add(const struct estimate *e, struct estimate_end *end, uint64_t i
 }
 
 /*
- * The end that lies in [from, to], where `predicted` was. Rather too early than too late: who hands
- * over the next one too late lets the device idle.
+ * Chooses the end within [from, to], given the predicted time. Prefers an early time, because
+ * handing over the next work too late leaves the device idle.
  */
 static uint64_t believe(uint64_t predicted, uint64_t from, uint64_t to)
 {
@@ -153,7 +154,7 @@ void estimate_ended(struct estimate *e, const struct estimate_end *end, uint64_t
 			e, end->key, clock_since_ns(e->done_ns - begun, end->others_ns), is_exact);
 }
 
-/* The first segment's end may be that far from what is predicted. */
+/* The first segment's time may differ this much from the prediction. */
 static uint64_t pessimist(const struct estimate *e, uint32_t every)
 {
 	return e->sub_ns * every + e->rough_ns;
@@ -182,7 +183,10 @@ void estimate_queue(const struct estimate *e, struct estimate_queue *queue, uint
 	queue->spread_ns = MAX(queue->spread_ns, MAX(e->spread_ns, is_told ? 0 : e->rough_ns));
 }
 
-/* Where ends are not known (to half a window), one more than runs is queued, whatever it takes. */
+/*
+ * If ends are unknown (within half a window), one segment beside the running one is allowed,
+ * however long.
+ */
 static bool is_erratic(
 	const struct estimate *e, const struct estimate_queue *queue, uint64_t window)
 {
@@ -194,7 +198,7 @@ bool estimate_is_full(const struct estimate *e, const struct estimate_queue *que
 	return queue->ns > window || (is_erratic(e, queue, window) && queue->segments > 1);
 }
 
-/* With no more than that queued, the next may go however long it is. */
+/* With no more than this in flight, the next submission may pass however long it is. */
 static uint64_t ahead_ns(uint64_t window)
 {
 	return MAX(MIN(window / 8, LEAD_NS), clock_since_ns(window, WINDOW_QUIET_NS) / 2);

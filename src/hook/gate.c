@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The slow path of a submission: the first of a thread or a stream, a closed gate, a full window, a
- * capture, the shared line; and what follows a synchronisation. errno is the program's throughout.
+ * The slow path of a submission: the first one of a thread or a stream, a closed gate, a full
+ * window, a capture, the shared line. Also handles the return of a synchronisation. Preserves the
+ * program's errno.
  */
 #include "hook/gate.h"
 
@@ -11,10 +12,11 @@
 
 #include "base/clock.h"
 
-#define WAIT_NS (50 * NSEC_PER_MSEC) /* a lost wake-up, or a daemon that went, costs this at most */
-#define HOLD_NS (300 * NSEC_PER_USEC) /* a pause shorter than that keeps the token */
+/* Bounds the cost of a lost wake-up, or of a daemon that ended. */
+#define WAIT_NS (50 * NSEC_PER_MSEC)
+#define HOLD_NS (300 * NSEC_PER_USEC) /* a shorter pause keeps the token */
 #define LINGER_NS (20 * NSEC_PER_USEC)
-#define YIELD_NS (1 * NSEC_PER_MSEC) /* the daemon answers within, or not at all */
+#define YIELD_NS (1 * NSEC_PER_MSEC) /* the daemon answers within this time, or not at all */
 #define YIELD_LOOK_NS (20 * NSEC_PER_USEC)
 
 static bool is_open(const struct device *d)
@@ -22,7 +24,7 @@ static bool is_open(const struct device *d)
 	return atomic_load_explicit(&d->down->gate, memory_order_acquire) == GATE_OPEN;
 }
 
-/* False: the gate will open no more. */
+/* Returns false if the gate will never open again. */
 static bool block(struct hook *h, struct thread *t, struct device *d)
 {
 	uint64_t start = clock_now_ns();
@@ -34,17 +36,17 @@ static bool block(struct hook *h, struct thread *t, struct device *d)
 		uint64_t before = clock_now_ns();
 
 		futex_wait((const _Atomic uint32_t *)&d->down->gate, GATE_CLOSED, WAIT_NS, true);
-		/* told again, though it can read `want`: a message may have met a full socket */
+		/* the daemon can read `want`, but the first message may have met a full socket */
 		if (!is_open(d) && clock_now_ns() - before >= WAIT_NS / 2)
 			session_note(h, MSG_WANT, d);
 	}
 	atomic_fetch_sub(&d->up->want, 1);
 	atomic_fetch_add_explicit(&d->up->blocked_ns, clock_now_ns() - start, memory_order_relaxed);
-	/* The gate may have closed again by now: then the caller waits once more. */
+	/* The gate may have closed again meanwhile; the caller then waits again. */
 	return !atomic_load(&h->removed);
 }
 
-/* Others are to go first; if nobody wants to any more, it goes on. */
+/* Ends the turn early for other tenants. If no tenant wants the device any more, continues. */
 static void yield(struct hook *h, struct device *d)
 {
 	uint64_t until = clock_now_ns() + YIELD_NS, now;
@@ -55,8 +57,8 @@ static void yield(struct hook *h, struct device *d)
 }
 
 /*
- * From a synchronisation's return to here, the program computed: shall it keep the token
- * meanwhile?
+ * Notes the time since a synchronisation returned, in which the program computed. It decides
+ * whether the program should keep the token meanwhile.
  */
 static void note_gap(struct thread *t, struct device *d)
 {
@@ -103,7 +105,7 @@ static void note_owner(struct stream *s)
 		atomic_store(&s->owner, ~0u);
 }
 
-/* The fast path may have raised in_launch before it turned here. */
+/* Undoes the fast path, which may have raised in_launch before it came here. */
 static void undo_try(struct thread *t)
 {
 	if (t->line && t->index < THREAD_SHARED)
@@ -123,7 +125,7 @@ bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 		return true;
 	undo_try(t);
 	s = stream_resolve(t, handle == STREAM_LEGACY ? 0 : handle);
-	/* A captured submission reaches no device: it neither waits nor counts. */
+	/* A captured submission reaches no device, so it neither waits nor counts. */
 	if (!s || (atomic_load(&h->captures) && capture_active(handle))) {
 		errno = saved;
 		return true;
@@ -152,7 +154,7 @@ bool gate_enter(struct pass *pass, uintptr_t handle, uint64_t key)
 	}
 	pass->stream = s;
 	t->last = pass->shared ? &hook_no_stream : s;
-	/* several threads may not use one line by the fast path */
+	/* several threads must not use one line on the fast path */
 	if (pass->shared)
 		t->device = THREAD_NO_DEVICE;
 	errno = saved;
@@ -170,7 +172,7 @@ void gate_leave(struct pass *pass)
 	if (!s)
 		return;
 	if (!pass->shared) {
-		t->last = s; /* a call out of the driver's may have changed it */
+		t->last = s; /* a callback within the driver's function may have changed it */
 		if (gate_done(t))
 			marker_due(t, s, pass->key);
 		errno = saved;
@@ -223,7 +225,7 @@ void gate_synced(void)
 	flags = atomic_load_explicit(&d->down->flags, memory_order_relaxed);
 	if (!(flags & (PAGE_COMPANY | PAGE_WAITED)))
 		return;
-	marker_look(d); /* something has just ended */
+	marker_look(d); /* some work has just completed */
 	gap = atomic_load_explicit(&d->gap_ns, memory_order_relaxed);
 	if ((flags & PAGE_WAITED) && is_open(d) && (!gap || gap >= HOLD_NS)) {
 		marker_flush(d, t);
@@ -231,7 +233,8 @@ void gate_synced(void)
 			session_note(h, MSG_RELEASE, d);
 	}
 	t->sync_ns = clock_now_ns();
-	t->last = &hook_no_stream; /* so that the next submission comes by and tells the gap */
+	/* Sends the next submission to the slow path, which notes the gap. */
+	t->last = &hook_no_stream;
 	errno = saved;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every GATE line of cuda.def, whose head says how the actions differ. */
+/* Exports of all GATE lines of cuda.def, whose head explains the actions. Any thread. */
 #include "hook/gate.h"
 #include "hook/graph.h"
 
@@ -33,7 +33,7 @@ static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
 #define SUBMITS(name, variant, stream, params, args) \
 	GATED(name, false, HANDLE(variant, stream), KEY_OF_NAME(name), params, args)
 
-/* A hint that the program has come to rest. */
+/* After these calls the program may pause. */
 #define SUBMITS_AND_WAITS(name, variant, stream, params, args) \
 	GATED(name, true, HANDLE(variant, stream), KEY_OF_NAME(name), params, args)
 
@@ -54,7 +54,7 @@ static uint64_t key_of_config(uintptr_t what, const CUlaunchConfig *c)
 	GATED_CHECK(EXPORT, name, name, HANDLE(variant, stream), params, args)
 #endif
 
-/* The most frequent calls: what follows the check begins a cache line, wherever it comes to lie. */
+/* The most frequent calls: the code after the check begins a cache line, wherever it is placed. */
 #define LAUNCHES(name, variant, stream, params, args) \
 	static __attribute__((aligned(64))) CUresult go_##name params; \
 	GATED_PARTS(name, false, HANDLE(variant, stream), \

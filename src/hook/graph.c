@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a graph allocates is the sum of its allocation nodes: the device reserves at most that for
- * it, and tells how much it has reserved for all graphs after a launch. The difference is given
- * back.
+ * A graph's memory is the sum of its allocation nodes. The device reserves at most that sum, and
+ * after a launch it reports how much it has reserved for all graphs. The difference is given back.
+ * Any thread.
  */
 #include "hook/graph.h"
 
@@ -13,7 +13,7 @@
 #include "hook/memory.h"
 #include "hook/relax.h"
 
-#define DEPTH 8 /* of graphs in graphs */
+#define DEPTH 8 /* nesting of graphs */
 
 _Atomic uint32_t graph_memory_execs;
 
@@ -67,14 +67,17 @@ CUresult graph_instantiated(CUresult r, const CUgraphExec *exec, CUgraph graph)
 	if (!sum.pages || !d)
 		return r;
 	record.key = (uintptr_t)*exec;
-	record.bytes = sum.pages; /* wanted; `pages` counts only what is charged to the record */
+	record.bytes = sum.pages; /* the wanted size; `pages` counts only what is charged */
 	record.device = (uint8_t)d->index;
 	if (memory_put(&record))
 		atomic_fetch_add(&graph_memory_execs, 1);
 	return r;
 }
 
-/* All that graphs hold on the device: charged is what was, plus `more`. Graph lock held. */
+/*
+ * Settles the device's memory for all graphs: the present charge plus `more`. The caller holds the
+ * graph lock.
+ */
 static void settle(struct device *d, uint64_t more)
 {
 	uint64_t charged = d->graph_pages + more;
@@ -119,7 +122,7 @@ CUresult graph_launch_end(struct graph_launch *launch, CUresult r)
 	if (!d->graph_epoch)
 		d->graph_epoch = 1;
 	settle(d, launch->pages);
-	/* until the next trim its memory is there */
+	/* its memory exists until the next trim */
 	if (r == CUDA_SUCCESS && memory_take(MEMORY_GRAPH, (uintptr_t)launch->exec, &record)) {
 		record.aux = d->graph_epoch;
 		memory_put(&record);

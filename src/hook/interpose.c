@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlopen and dlsym, interposed. Both end in a jump to the real one with the caller's return
- * address in place, since that is how the loader knows whose RUNPATH, namespace and RTLD_NEXT
- * are meant.
- *   dlopen   a name or a path of the driver or of NVML becomes the path of our library
- *   dlsym    on our own handle, a name that we do not export is looked up in the driver
- * The start code of a sanitizer or a wrapper calls both before its own functions work: up to the
- * jump nothing here calls libc (plain.h), errno's address included, unless the name is the
+ * Interposes dlopen and dlsym. Both end in a jump to the real function with the caller's return
+ * address in place, because the loader uses it to find the caller's RUNPATH, namespace and
+ * RTLD_NEXT.
+ *   dlopen   a name or a path of the driver or of NVML becomes the path of divvy's library
+ *   dlsym    on divvy's own handle, a name that it does not export is looked up in the driver
+ *
+ * The start code of a sanitizer or a wrapper calls both before its own functions work. So up to the
+ * jump nothing here calls libc (plain.h), not even for errno's address, unless the name is the
  * driver's.
  */
 #include <errno.h>
@@ -24,15 +25,15 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* Called by the code below. */
+/* Called by the assembly below. */
 const char *interpose_name(const char *file) HIDDEN;
 void *interpose_symbol(void *handle, const char *name) HIDDEN;
 void *interpose_dlopen(void) HIDDEN;
 void *interpose_dlsym(void) HIDDEN;
 
-/* Kept in static memory, once: a path that the real dlopen gets must outlive the jump. */
+/* Static, because a path that the real dlopen gets must outlive the jump. */
 static char own_cuda[SYSTEM_PATH], own_nvml[SYSTEM_PATH];
-static _Atomic int own_known; /* 1: cuda, 2: nvml too, -1: not even that */
+static _Atomic int own_known; /* 1: CUDA library known; 2: NVML library too; -1: neither */
 
 static int know_own(void)
 {
@@ -57,20 +58,21 @@ static int know_own(void)
 			nvml, sizeof nvml, "%.*s/%s", (int)(slash - path), path, beside[i]);
 
 		/*
-		 * under the driver's own name it is ours only where we have that name too (mounted)
+		 * Under the driver's own name it is divvy's only if divvy's CUDA library has its
+		 * name too (mounted).
 		 */
 		if (n > 0 && (size_t)n < sizeof nvml && !access(nvml, R_OK) &&
 			(i == 0 || !strcmp(slash, "/libcuda.so.1")))
 			known = 2;
 	}
-	/* two threads write the same bytes */
+	/* two threads may write the same bytes */
 	memcpy(own_cuda, path, sizeof path);
 	memcpy(own_nvml, nvml, sizeof nvml);
 	atomic_store_explicit(&own_known, known, memory_order_release);
 	return known;
 }
 
-/* "libcuda.so", "libcuda.so.1", "libcuda.so.535.104.05": stem, then nothing or a version. */
+/* "libcuda.so", "libcuda.so.1", "libcuda.so.535.104.05": the stem, then nothing or a version. */
 static bool is_library(const char *name, const char *stem)
 {
 	const char *rest = plain_after(name, stem);
@@ -101,14 +103,14 @@ const char *interpose_name(const char *file)
 	return file;
 }
 
-/* NULL: the real dlsym answers. */
+/* NULL: the real dlsym must answer. */
 void *interpose_symbol(void *handle, const char *name)
 {
 	static void *_Atomic own;
 	void *found = NULL, *mine;
 	int saved;
 
-	/* RTLD_DEFAULT and RTLD_NEXT are the ends of the range; names that are not the driver's */
+	/* skips RTLD_DEFAULT and RTLD_NEXT, and names that are not the driver's */
 	if (!handle || handle == RTLD_NEXT || !name || name[0] != 'c' || name[1] != 'u')
 		return NULL;
 	saved = errno;
@@ -143,8 +145,8 @@ void *interpose_dlsym(void)
 }
 
 /*
- * Our handle must be found by older and newer programs: the versions that glibc gives the two names
- * on this architecture (2.2.5 and 2.34 on x86-64). Files without a version match either.
+ * Symbol versions for older and newer programs: the versions that glibc gives these names on this
+ * architecture (2.2.5 and 2.34 on x86-64). Objects without versions match either.
  */
 #if defined(__x86_64__)
 /* clang-format off */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory by handles of 64 bytes, which both sides know: cuIpc's and those of pools' pointers. Both
- * are shared memory (share.h) under a number made from these bytes. Allocations below 1 MiB share
- * their blocks with others, and pools hold memory in ways of their own: what of it an importer has
- * open is charged for itself.
+ * Memory by 64-byte handles, which both processes know: cuIpc's handles, and those of pools'
+ * pointers. Both are shared memory (share.h) under a number made from these bytes. Allocations
+ * below 1 MiB share their blocks with others, and pools hold memory in their own way, so an
+ * importer is charged separately for them. Any thread.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
@@ -49,14 +49,14 @@ EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	id = share_id_of(pHandle);
 	share_hold(d, id, record.pages, SHARE_CHARGED);
 	if (!memory_set_share(MEMORY_POINTER, dptr, id)) {
-		/* another thread was first, and the charge is that one's */
+		/* another thread was faster and moved the charge */
 		memory_charge_anyway(d, record.pages);
 		share_drop(d, id);
 	}
 	return r;
 }
 
-/* One more opening of what is opened already. */
+/* Counts a further opening of an open handle. */
 static bool is_open(CUdeviceptr address)
 {
 	struct memory_record record;
@@ -109,7 +109,7 @@ EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 	return r;
 }
 
-/* ---- pools: what a pool has reserved stays its own charge, but for exported pointers ---- */
+/* ---- pools: reserved memory stays the pool's charge, except for exported pointers ---- */
 
 EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
@@ -122,7 +122,7 @@ EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CU
 		!(record.flags & MEMORY_OF_POOL))
 		return r;
 	id = share_id_of(shareData_out);
-	/* not more of the pool than there is: rounded down, and a page at least for the importer */
+	/* rounds down to the pool's memory; the importer is charged at least one page */
 	pages = record.bytes / PAGE_MEM_UNIT;
 	if (!pages)
 		return r;

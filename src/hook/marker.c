@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Markers: the device writes a sequence number into up.done behind the work of a stream, where the
- * daemon and we read it without asking the driver. From their completions comes what a submission
- * takes, hence how many go between two markers and how much is queued.
+ * Markers: the device writes a sequence number into up.done behind a stream's work. The daemon and
+ * this library read it there without asking the driver. Completions show how long submissions take,
+ * and from that follow the number of submissions between two markers and the work in flight.
  *
- * A submission sets its stream's `dirty` after the driver has taken it; a marker clears it first
- * and is handed to the driver then, so that whatever dirty was cleared lies before the marker in
- * the stream. Everything here holds the device's marker_lock. The stream lock may be taken inside.
+ * A submission sets its stream's `dirty` after the driver has taken it. A marker first clears
+ * `dirty` and then goes to the driver. So every submission whose dirty flag was cleared precedes
+ * the marker in the stream. All functions here hold the device's marker_lock, and may take the
+ * stream lock inside.
  */
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,11 +18,14 @@
 #include "hook/hook.h"
 #include "hook/relax.h"
 
-#define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC) /* no bound: markers as if it were this, */
-#define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)  /* or before others who wait in any case, this */
-#define SPIN_NS (20 * NSEC_PER_USEC)         /* waits shorter than that do not sleep */
-#define WAIT_MAX_NS (250 * NSEC_PER_MSEC)    /* a kernel may wait for the one that we hold back */
-#define YIELD_MIN_NS (1 * NSEC_PER_MSEC)     /* what is shorter does not overrun by much */
+/* Assumed window for marker spacing without a bound, on an uncontended device. */
+#define WINDOW_ALONE_NS (16 * NSEC_PER_MSEC)
+/* The same on a contended device, before other tenants wait. */
+#define WINDOW_FIRST_NS (2 * NSEC_PER_MSEC)
+#define SPIN_NS (20 * NSEC_PER_USEC) /* shorter waits do not sleep */
+/* A running kernel may wait for the submission that is held back. */
+#define WAIT_MAX_NS (250 * NSEC_PER_MSEC)
+#define YIELD_MIN_NS (1 * NSEC_PER_MSEC) /* shorter submissions overrun a turn only a little */
 #define DIRTY_MAX 1024u
 
 uint64_t marker_submitted(const struct device *d)
@@ -29,13 +33,13 @@ uint64_t marker_submitted(const struct device *d)
 	uint32_t lines = atomic_load_explicit(&d->up->lines, memory_order_acquire);
 	uint64_t sum = 0;
 
-	/* acquire: what was submitted has its dirty flag set (release in the submission) */
+	/* acquire: each counted submission has its dirty flag set (release in the submission) */
 	for (uint32_t i = 0; i < lines && i < PAGE_LINES; i++)
 		sum += atomic_load_explicit(&d->up->line[i].submitted, memory_order_acquire);
 	return sum;
 }
 
-/* What was never issued is not done, whoever wrote it. */
+/* A sequence number that was never issued is not done, whoever wrote it. */
 static bool reached(const struct device *d, uint32_t slot, uint32_t sequence)
 {
 	uint32_t done = atomic_load_explicit(&d->up->done[slot], memory_order_acquire);
@@ -44,14 +48,14 @@ static bool reached(const struct device *d, uint32_t slot, uint32_t sequence)
 	return (int32_t)(done - sequence) >= 0 && (int32_t)(issued - done) >= 0;
 }
 
-/* ---- what is under way ---- */
+/* ---- segments in flight ---- */
 
 static struct segment *segment_at(struct device *d, uint32_t i)
 {
 	return &d->segment[(d->segment_first + i) % HOOK_SEGMENTS];
 }
 
-/* Takes note of completions, as they were at `at`, in a turn that began as page_down.began_ns. */
+/* Notes the completions as of time `at`, in a turn that began at page_down.began_ns. */
 static void look_as_at(struct device *d, uint64_t began, uint64_t at)
 {
 	struct estimate_end end = {0};
@@ -84,7 +88,10 @@ static void look(struct device *d, uint64_t now)
 {
 	uint64_t drained = atomic_load_explicit(&d->down->drained_ns, memory_order_acquire);
 
-	/* While we waited at the gate the daemon looked; by now the next turn may have begun. */
+	/*
+	 * While this thread waited at the gate the daemon looked at the page, and the next turn may
+	 * have begun: takes over the daemon's look.
+	 */
 	if (drained > d->estimate.looked_ns && drained < now) {
 		estimate_look(&d->estimate, MAX(d->estimate.looked_ns, drained - PAGE_DRAINED_NS));
 		look_as_at(d,
@@ -107,7 +114,7 @@ static struct estimate_queue queued(struct device *d, uint64_t now)
 	return queue;
 }
 
-/* queue: as it is at `now`. */
+/* queue: as of `now`. */
 static void publish(struct device *d, const struct estimate_queue *queue, uint64_t now)
 {
 	atomic_store_explicit(&d->up->segment_ns,
@@ -128,7 +135,7 @@ void marker_look(struct device *d)
 
 /* ---- slots ---- */
 
-/* Slot 0 is shared: by the streams that find no other, one marker at a time. */
+/* Takes a slot. Slot 0 is shared by streams that find no other, one marker at a time. */
 static uint32_t slot_take(struct device *d)
 {
 	uint32_t slots = atomic_load_explicit(&d->up->slots, memory_order_relaxed);
@@ -159,7 +166,7 @@ void marker_slot_release(struct device *d, struct stream *s)
 
 void marker_context_dead(struct device *d, const uint32_t *slots, uint32_t n)
 {
-	/* nothing will be written any more on behalf of a context that is gone */
+	/* nothing writes any more for a destroyed context */
 	for (uint32_t i = 0; i < n; i++)
 		atomic_store_explicit(&d->up->done[slots[i]],
 			atomic_load_explicit(&d->up->issued[slots[i]], memory_order_relaxed),
@@ -188,7 +195,7 @@ void marker_context(struct context *c)
 	lock_drop(&d->marker_lock);
 }
 
-/* The registration goes with the context that made it: another one takes it over. */
+/* The registration ends with the context that made it, so another context takes it over. */
 void marker_context_gone(struct context *gone)
 {
 	struct hook *h = hook_registered();
@@ -227,11 +234,11 @@ static CUstream handle_of(const struct stream *s)
 {
 	uintptr_t handle = atomic_load_explicit(&s->handle, memory_order_relaxed);
 
-	/* 0 would be the calling thread's own choice in programs built for per-thread streams */
+	/* 0 would mean the calling thread's own stream in programs built for per-thread streams */
 	return (CUstream)(handle ? handle : STREAM_LEGACY);
 }
 
-/* A thread of the driver's runs it behind the stream's work; it may call nothing of CUDA. */
+/* A thread of the driver runs it behind the stream's work. It must not call CUDA. */
 static void CUDA_CB host_marker(void *packed)
 {
 	struct hook *h = hook_registered();
@@ -254,14 +261,17 @@ static CUresult write_behind(
 			sequence, CU_STREAM_WRITE_VALUE_DEFAULT);
 	if (r != CUDA_ERROR_NOT_SUPPORTED)
 		return r;
-	/* dearer, and always there */
+	/* costs more, but is always possible */
 	d->no_values = true;
 	return REAL(cuLaunchHostFunc)(handle_of(s), host_marker, (void *)(uintptr_t)word);
 }
 
 bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t key, uint64_t now)
 {
-	/* Several threads' own default streams: a marker in one says nothing of the others. */
+	/*
+	 * These are several threads' own default streams: a marker in one does not cover the
+	 * others.
+	 */
 	bool is_several = s == s->context->per_thread &&
 		atomic_load_explicit(&s->owner, memory_order_relaxed) == ~0u;
 	uint32_t sequence, slot;
@@ -271,7 +281,7 @@ bool marker_issue(struct device *d, struct stream *s, uint32_t count, uint64_t k
 		s->slot = slot_take(d);
 	slot = s->slot;
 	sequence = atomic_load_explicit(&d->up->issued[slot], memory_order_relaxed) + 1;
-	/* markers of two streams in one word could end in the wrong order */
+	/* markers of two streams in one word could complete in the wrong order */
 	if ((!slot || is_several) && !reached(d, slot, sequence - 1))
 		return false;
 	if (!slot && !atomic_load_explicit(&d->up->slots, memory_order_relaxed))
@@ -314,7 +324,7 @@ static uint32_t unmarked(struct device *d)
 	return (uint32_t)MIN(count, UINT64_C(64) * ESTIMATE_EVERY_MAX);
 }
 
-/* Written when it is news: every submission reads its line. */
+/* Writes only changes, because every submission reads this cache line. */
 static void mark_each(struct device *d, bool is_each)
 {
 	uint32_t special = atomic_load_explicit(&d->special, memory_order_relaxed);
@@ -337,7 +347,10 @@ void marker_due(struct thread *t, struct stream *s, uint64_t key)
 
 	if (!lock_try(&d->marker_lock)) {
 		t->countdown = 1 + atomic_load_explicit(&d->every, memory_order_relaxed) / 4;
-		/* Somebody marks: the next one waits for him, rather than pass uncounted. */
+		/*
+		 * Another thread marks. The next submission waits for it instead of passing
+		 * uncounted.
+		 */
 		if (window)
 			atomic_fetch_or(&d->special, SPECIAL_FULL);
 		return;
@@ -349,7 +362,10 @@ void marker_due(struct thread *t, struct stream *s, uint64_t key)
 	relaxed = relax_begin();
 	is_marked = marker_issue(d, s, count, key, now);
 	relax_end(relaxed);
-	/* With one stream at work, as mostly, nobody need be asked to mark the tail. */
+	/*
+	 * With one active stream, the usual case, the daemon need not ask for markers behind the
+	 * tail.
+	 */
 	if (is_marked && stream_few_clean(d))
 		atomic_store_explicit(&d->up->flushed, d->marked_submitted, memory_order_release);
 	if (!window)
@@ -390,7 +406,7 @@ void marker_wait_window(struct device *d)
 		queue = queued(d, now);
 		nap = estimate_wait(&d->estimate, &queue,
 			atomic_load_explicit(&d->every, memory_order_relaxed), window);
-		/* Nothing ends: what runs may wait for what we hold back. */
+		/* Nothing completes: running work may wait for the submission that is held back. */
 		if (clock_since_ns(now, MAX(start, d->estimate.done_ns)) > MIN(bound, WAIT_MAX_NS))
 			nap = 0;
 		if (!window || !nap) {
@@ -415,7 +431,7 @@ bool marker_overruns(struct device *d, uint64_t key)
 	if (!ends || !lock_try(&d->marker_lock))
 		return false;
 	next = estimate_kind(&d->estimate, key);
-	/* A turn has one submission at least. */
+	/* A turn has at least one submission. */
 	if (next > YIELD_MIN_NS && d->used_grant == grant && d->yielded_grant != grant) {
 		now = clock_now_ns();
 		look(d, now);
@@ -435,7 +451,7 @@ bool marker_overruns(struct device *d, uint64_t key)
 struct dirt {
 	struct stream *stream[DIRTY_MAX];
 	uint32_t n;
-	bool left; /* something could not be marked */
+	bool left; /* some stream could not be marked */
 };
 
 static void collect(struct stream *s, void *arg)
@@ -454,13 +470,13 @@ struct flush {
 	struct device *device;
 	struct dirt *dirt;
 	struct context *context;
-	uint32_t tid; /* whose per-thread stream can be named */
+	uint32_t tid; /* thread whose per-thread stream can be named */
 	bool captures;
 	uint64_t now;
 	uint32_t count;
 };
 
-/* May this thread put a marker into that stream by its name? */
+/* Whether this thread can put a marker into that stream by its name. */
 static bool can_name(const struct flush *f, const struct stream *s)
 {
 	return s != f->context->per_thread ||
@@ -472,7 +488,7 @@ static void flush_one(struct flush *f, struct stream *s)
 	if (!can_name(f, s) || (f->captures && capture_active((uintptr_t)handle_of(s))) ||
 		!marker_issue(f->device, s, f->count, 0, f->now))
 		f->dirt->left = true;
-	f->count = 0; /* what was submitted counts once */
+	f->count = 0; /* the submissions count once */
 }
 
 static void flush_context(struct flush *f)
@@ -491,7 +507,8 @@ static void flush_context(struct flush *f)
 		others |= !can_name(f, s);
 	}
 	/*
-	 * The legacy stream waits for all blocking ones. Beside a capture it must not be touched.
+	 * The legacy stream waits for all blocking streams. It must not be touched beside a
+	 * capture.
 	 */
 	if (!f->captures && (blocking > 4 || others)) {
 		for (uint32_t i = 0; i < dirt->n; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The charge and the table. The counter's slot has one writer at a time: memory_lock. The table has
- * its own lock; neither is held over a call of the driver or a wait.
+ * The charge and the table. The counter's slot has one writer at a time, under memory_lock. The
+ * table has a lock of its own. No lock is held over a driver call or a wait.
  */
 #include "hook/memory.h"
 
@@ -65,11 +65,11 @@ static int charge(struct hook *h, struct device *d, uint64_t pages)
 	int r;
 
 	if (asks(d)) {
-		session_helper_start(h); /* hears the answer */
+		session_helper_start(h); /* the helper thread receives the answer */
 		do
 			r = session_ask(h, MSG_MEM_RESERVE, d, pages * PAGE_MEM_UNIT, NULL);
 		while (r == -ENOTCONN && session_comes_back(h));
-		/* no daemon to ask: its last word on the quota still holds below */
+		/* without a daemon, its last quota still holds below */
 		if (r && r != -ENOTCONN)
 			return -ENOMEM;
 	}
@@ -235,7 +235,7 @@ static bool grow(struct memory_table *t)
 	return true;
 }
 
-/* Those after the gap move up, so that no probe ends before what it looks for. */
+/* Moves later records of the probe sequence into the gap, so that no search ends early. */
 static void erase(struct memory_table *t, struct memory_record *r)
 {
 	uint64_t gap = (uint64_t)(r - t->record), i = gap;
@@ -391,13 +391,15 @@ void memory_each(enum memory_kind kind, void (*fn)(struct memory_record *, void 
 
 /* ---- small allocations ---- */
 
-/* Addresses of all devices lie in one space. */
+/* One address space covers all devices. */
 static uint64_t block_key(CUdeviceptr address)
 {
 	return address / MEMORY_BLOCK;
 }
 
-/* The block was charged for this allocation; gives the charge back if it was charged before. */
+/*
+ * The block was charged for this allocation. Gives the charge back if the block was charged before.
+ */
 static bool block_hold(struct device *d, CUcontext context, CUdeviceptr address)
 {
 	struct hook *h = hook_registered();
@@ -472,7 +474,8 @@ CUresult memory_alloc_end(struct memory_alloc *a, CUresult r, CUdeviceptr addres
 	if (memory_put(&record) && (!small || block_hold(a->device, a->context, address)))
 		return CUDA_SUCCESS;
 	/*
-	 * our own table could not grow: the program's allocation fails as it would without us soon
+	 * The library's own table could not grow: the program's allocation fails, as it soon would
+	 * without divvy.
 	 */
 	memory_take(MEMORY_POINTER, address, &record);
 	REAL(cuMemFree_v2)(address);
@@ -526,12 +529,12 @@ void memory_free_end(struct memory_free *f, CUresult r, uintptr_t stream)
 			deferred_free(&f->record, stream);
 		return;
 	}
-	/* charged as the pool's again, before it is not charged as shared */
+	/* charges the pool first, before the shared charge is removed */
 	if (f->record.share) {
 		memory_pool_share(f->record.aux, -(int64_t)share_size(f->record.share));
 		memory_record_uncharge(&f->record);
 	}
-	/* the pool keeps what is freed into it, until it gives it back to the device */
+	/* the pool keeps freed memory until it gives it back to the device */
 	if (memory_change(MEMORY_POOL, f->record.aux, -1, 0, 0, &pool) && !pool.refs &&
 		(pool.flags & MEMORY_POOL_DESTROYED) &&
 		memory_take(MEMORY_POOL, f->record.aux, &pool))
@@ -568,7 +571,8 @@ static uint64_t measured_pages(struct device *d)
 }
 
 /*
- * What the device says that this process holds, against what is charged: the context is the rest.
+ * Compares the memory that the device reports for this process with the charges: the difference
+ * belongs to the context.
  */
 void memory_context_settle(struct context *c)
 {
@@ -584,7 +588,8 @@ void memory_context_settle(struct context *c)
 		c->pages += seen - held;
 	} else if (c == h->context && h->contexts == 1 && held - seen < c->pages) {
 		/*
-		 * the first of the process: no other thread's reservation can be among what is held
+		 * The first context of the process: no other thread's reservation can be part of
+		 * the charges.
 		 */
 		memory_uncharge(d, held - seen);
 		c->pages -= held - seen;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules and libraries: what their image says is charged before they are loaded. Large variables
- * count in whole blocks; the code of a context's modules together, their small variables together
- * (the device packs them, but not with one another).
- * Where the image cannot be read, the device is asked afterwards, and a module too many unloaded.
+ * Modules and libraries. The size that their image states is charged before they are loaded. Large
+ * variables count in whole blocks. The code of a context's modules shares blocks, and so do their
+ * small variables, separately, as the device packs them. If the image cannot be read, the device is
+ * asked afterwards, and a module beyond the quota is unloaded. Any thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,10 @@ struct loading {
 	bool opaque;
 };
 
-/* Modules of a context share blocks: how many pages does so much more need? Module lock held. */
+/*
+ * Modules of a context share blocks: returns the additional pages for `bytes` more. Under the
+ * module lock.
+ */
 static uint64_t share(uint64_t *sum, uint64_t bytes)
 {
 	uint64_t before = memory_pages(*sum);
@@ -42,7 +45,10 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 	uint64_t shared;
 
 	*l = (struct loading){.device = memory_device(&handle), .opaque = size->opaque};
-	/* a library needs no context yet: it is charged where it will most likely be used */
+	/*
+	 * A library needs no context yet: it is charged to the device where it will most likely be
+	 * used.
+	 */
 	if (!l->device && kind == MEMORY_LIBRARY && h && h->shown_count)
 		l->device = h->shown[0];
 	if (!l->device)
@@ -64,7 +70,8 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 		shared += share(&c->data_bytes, size->data);
 	lock_drop(&h->module_lock);
 	if (!memory_charge(l->device, shared + l->record.pages)) {
-		c->pages += shared; /* stays with the context: blocks are not given back singly */
+		/* Stays with the context, because shared blocks are not given back singly. */
+		c->pages += shared;
 		return 0;
 	}
 	lock_take(&h->module_lock);
@@ -75,7 +82,7 @@ static int loading_begin(struct loading *l, enum memory_kind kind, const struct 
 	return -ENOMEM;
 }
 
-/* False: the device holds more than the quota now, because of what was just loaded. */
+/* Returns false if the last load made the device hold more than the quota. */
 static bool fits(struct device *d)
 {
 	struct hook *h = hook_registered();
@@ -87,7 +94,7 @@ static bool fits(struct device *d)
 	return seen <= held || !memory_charge(d, seen - held);
 }
 
-/* 0, or -ENOMEM: the caller unloads it again. */
+/* Returns 0, or -ENOMEM: the caller unloads the module. */
 static int loading_end(struct loading *l, CUresult r, const void *handle)
 {
 	if (!l->device)
@@ -105,7 +112,7 @@ static int loading_end(struct loading *l, CUresult r, const void *handle)
 	return 0;
 }
 
-/* A file is an image with its size; 0 bytes if it cannot be read: the driver will say so. */
+/* Measures the image in a file; 0 bytes if it cannot be read, which the driver then reports. */
 static void file_measure(const char *path, struct image_size *ret_size)
 {
 	int saved = errno;
@@ -118,7 +125,7 @@ static void file_measure(const char *path, struct image_size *ret_size)
 		errno = saved;
 		return;
 	}
-	/* a page more than the file, of zeros: text that fills its last page ends there */
+	/* maps a page of zeros after the file, which ends a text that fills its last page */
 	p = mmap(NULL, (size_t)st.st_size + 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p != MAP_FAILED) {
 		if (mmap(p, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == p)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The exports of libdivvy-nvml.so, and the real library behind them, as entry.c for the driver:
- * opened at the first call of anything, kept over a fork. Any thread; two that resolve at once
- * store the same.
+ * The exports of libdivvy-nvml.so, and the real library behind them, like entry.c for the driver.
+ * The library is opened at the first call and kept over a fork. Any thread; threads that resolve a
+ * slot at the same time store the same value.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #include "hook/system.h"
 
 #define NVML_OTHER(type, ...) NVML(__VA_ARGS__)
-/* By its column in nvml.def: of FILTER the export is in C. */
+/* By the column in nvml.def; the export of a FILTER function is in C. */
 #define ENTRY_PASS(name) ENTRY_SLOT(name) ENTRY_JUMP(name, ".globl")
 #define ENTRY_FILTER(name) ENTRY_SLOT(name)
 
@@ -47,7 +47,7 @@ _Static_assert(sizeof(struct names) < UINT16_MAX, "offsets are 16 bits");
 #undef NVML_OTHER
 
 static void *_Atomic library;
-static _Atomic int library_state; /* 0 not looked for, 1 there, -1 none */
+static _Atomic int library_state; /* 0: not searched yet; 1: found; -1: none */
 
 static void *real_library(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML's lists of processes: of what the driver lists, the tenant's own, in its order and with its
- * numbers. An array that is too small for those is NVML_ERROR_INSUFFICIENT_SIZE with how many there
- * are, whatever else is on the device. Any thread.
+ * NVML's lists of processes: the tenant's own entries of the driver's list, in its order and with
+ * its pids. If the caller's array is too small for those, the result is
+ * NVML_ERROR_INSUFFICIENT_SIZE with their number, whatever else is on the device. Any thread.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -17,10 +17,10 @@
 #include "hook/own.h"
 
 #define TRIES 4
-#define MORE 16u /* that may have come since they were counted */
+#define MORE 16u /* processes that may have come since the count */
 #define ENTRIES_MAX 65536u
 
-/* What is asked of the driver, by one of the functions below. */
+/* Arguments of a query, for the functions below. */
 struct query {
 	nvmlDevice_t device;
 	unsigned long long since;
@@ -34,7 +34,7 @@ struct list {
 	struct nvml_entry entry;
 };
 
-/* All of the device's, on the heap. */
+/* Gets all entries of the device, on the heap. */
 static nvmlReturn_t fetch_all(
 	const struct list *list, const struct query *query, char **ret_all, unsigned int *ret_n)
 {
@@ -45,7 +45,7 @@ static nvmlReturn_t fetch_all(
 	for (int i = 0; i < TRIES && r == NVML_ERROR_INSUFFICIENT_SIZE; i++) {
 		n = room;
 		r = list->fetch(query, &n, all);
-		/* One that had none to put them into may call that a success. */
+		/* A driver without an array to fill may report success. */
 		if (r == NVML_SUCCESS && n <= room) {
 			*ret_all = all;
 			*ret_n = n;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libdivvy-nvml.so: the exports of NVML, of which those that count, find and measure devices show
- * the tenant's: as 0..n-1 in its own order, with its own memory. Who the tenant is,
- * libdivvy-cuda.so knows (link.h); this library registers nothing itself. Lists of processes are in
- * nvml-list.c; utilisation is the device's. Any thread.
+ * libdivvy-nvml.so: the exports of NVML. Functions that count, find and measure devices show the
+ * tenant's devices as 0..n-1 in its own order, with its own memory. libdivvy-cuda.so knows the
+ * tenant (link.h); this library registers nothing itself. Lists of processes are in nvml-list.c;
+ * utilisation is the whole device's. Any thread.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ static const struct link_table *link_find(void)
 	slash = strrchr(own.path, '/');
 	if (!slash)
 		return NULL;
-	/* mounted under the driver's own names, or beside each other under ours */
+	/* mounted under the driver's names, or beside each other under divvy's names */
 	n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - own.path), own.path,
 		strncmp(slash, "/libnvidia-ml", 13) ? "libdivvy-cuda.so" : "libcuda.so.1");
 	if (n < 0 || (size_t)n >= sizeof path)
@@ -82,7 +82,7 @@ static nvmlReturn_t handle_of(const struct link_device *d, nvmlDevice_t *ret_dev
 	return REAL(nvmlDeviceGetHandleByUUID)(text, ret_device);
 }
 
-/* Its index among the tenant's; -1: not one of them. */
+/* The device's index among the tenant's; -1: not one of them. */
 static int index_of(nvmlDevice_t device, const struct link_device *devices, int n)
 {
 	char own[CUDA_UUID_TEXT], text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
@@ -177,7 +177,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *i
 
 /* ---- memory ---- */
 
-/* What the tenant has of this device; false: not one of its. */
+/* The tenant's memory on this device; false: not one of the tenant's devices. */
 static bool own_memory(nvmlDevice_t device, uint64_t *ret_quota, uint64_t *ret_used)
 {
 	struct link_device devices[NVML_DEVICES_MAX];

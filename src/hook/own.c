@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file compares the secret of two processes, or else their user, group and cgroup. scan_byte()
- * reads /proc/PID/environ as a stream, so an environment of any size needs one piece of PIECE
- * bytes. If own_has() cannot read what the comparison needs, the process counts as another
- * tenant's. The code runs in the tenant's program: the functions allocate no memory, and all their
- * state is the caller's.
+ * Compares the secret of two processes, or else their user, group and cgroup. scan_byte() reads
+ * /proc/PID/environ as a stream, so an environment of any size needs one piece of PIECE bytes. If
+ * own_has() cannot read what the comparison needs, the process counts as another tenant's. The code
+ * runs in the tenant's program: the functions allocate no memory, and the caller owns all their
+ * state.
  */
 #include "hook/own.h"
 
@@ -21,15 +21,15 @@
 #define KEY "DIVVY_TENANT="
 #define PIECE 4096u
 
-/* Puts the environment of the process together, byte by byte, as far as it is the tenant's. */
+/* State of a scan of an environment, byte by byte, for the tenant's secret. */
 struct scan {
-	size_t at; /* of the key; behind it: in the value */
+	size_t at; /* position in the key; after the key: in the value */
 	bool is_other;
 	size_t n;
 	char value[33];
 };
 
-/* True at the end of the value. */
+/* Returns true at the end of the value. */
 static bool scan_byte(struct scan *s, char c)
 {
 	const size_t key = sizeof(KEY) - 1;
@@ -47,7 +47,7 @@ static bool scan_byte(struct scan *s, char c)
 	return false;
 }
 
-/* False: it cannot be read. One that is too long to be a secret equals none. */
+/* Returns false if it cannot be read. A value too long for a secret equals none. */
 static bool read_secret(int dir, char ret[static 33])
 {
 	_cleanup_close_ int fd = openat(dir, "environ", O_RDONLY | O_CLOEXEC);
@@ -94,7 +94,7 @@ bool own_init(struct own *own)
 	const char *secret = getenv("DIVVY_TENANT");
 
 	*own = (struct own){.secret = ""};
-	/* What the daemon was shown; a program may have set it since it was started. */
+	/* The secret that the daemon saw; the program may have set it after its start. */
 	if (secret && strlen(secret) < sizeof(own->secret))
 		memcpy(own->secret, secret, strlen(secret) + 1);
 	return dir >= 0 && read_rest(dir, own);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools count by what they have reserved from the device, since that is what others cannot have.
- * An allocation is charged as if the pool had to grow for it, then the pool's charge follows what
- * the driver says that it has reserved now. One thread at a time: pool_lock, never held over a
- * wait.
+ * Pools count by the memory that they have reserved from the device, because other tenants cannot
+ * have it. An allocation is first charged as if the pool had to grow for it. Then the pool's charge
+ * follows the reserved size that the driver reports. One thread at a time: pool_lock, never held
+ * over a wait.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
 #include "hook/relax.h"
 
 #define POOLS_AT_ONCE 64
-#define POOL_CHUNK (UINT64_C(32) << 20) /* pools grow by whole ones of these */
+#define POOL_CHUNK (UINT64_C(32) << 20) /* pools grow in multiples of this */
 
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
@@ -20,8 +20,8 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 }
 
 /*
- * The pool's charge becomes what it alone has reserved; `more` pages are charged beside it. Lock
- * held.
+ * Sets the pool's charge to the memory that it alone has reserved; `more` pages are charged
+ * already. The caller holds the lock.
  */
 static void settle(struct memory_record *pool, struct device *d, uint64_t more)
 {
@@ -30,7 +30,7 @@ static void settle(struct memory_record *pool, struct device *d, uint64_t more)
 	uint64_t charged = pool->pages + more;
 	struct memory_record now;
 
-	/* what other processes may have of it is charged by itself */
+	/* memory that other processes may have is charged separately */
 	reserved = reserved > pool->aux ? reserved - pool->aux : 0;
 	if (reserved > charged)
 		memory_charge_anyway(d, reserved - charged);
@@ -95,7 +95,7 @@ void memory_pools_trim(const struct device *d)
 	lock_drop(&h->pool_lock);
 }
 
-/* `pages` more, or less, of the pool are charged as shared memory. */
+/* Notes that `pages` more (or fewer) pages of the pool are charged as shared memory. */
 void memory_pool_share(uint64_t pool, int64_t pages)
 {
 	struct hook *h = hook_registered();
@@ -109,7 +109,7 @@ void memory_pool_share(uint64_t pool, int64_t pages)
 		relaxed = relax_begin();
 		if (!(record.flags & MEMORY_POOL_DESTROYED)) {
 			settle(&record, d, 0);
-		} else if (pages < 0) { /* the driver says no more what it has reserved */
+		} else if (pages < 0) { /* the driver does not report the reserved size any more */
 			memory_charge_anyway(d, (uint64_t)-pages);
 			memory_change(MEMORY_POOL, pool, 0, 0, -pages, &record);
 		}
@@ -126,7 +126,7 @@ void memory_pools_note_free(void)
 		atomic_store(&h->pools_freed, true);
 }
 
-/* The record of a pool, made at its first use. Lock held. False: out of memory. */
+/* The pool's record, made at its first use. Under the lock. False: out of memory. */
 static bool pool_get(CUmemoryPool pool, struct device *d, struct memory_record *ret_pool)
 {
 	struct hook *h = hook_registered();
@@ -148,7 +148,7 @@ struct taking {
 	struct device *device; /* NULL: not counted */
 	CUmemoryPool pool;
 	uint64_t bytes;
-	uint64_t pages; /* charged in case that the pool must grow */
+	uint64_t pages; /* charged in case the pool must grow */
 };
 
 static struct device *stream_device(uintptr_t stream)
@@ -159,7 +159,7 @@ static struct device *stream_device(uintptr_t stream)
 	return s ? s->context->device : NULL;
 }
 
-/* `pool` NULL: the one that the stream's device uses now. */
+/* pool NULL: the present pool of the stream's device. */
 static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintptr_t stream)
 {
 	struct hook *h = hook_registered();
@@ -168,7 +168,7 @@ static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintp
 	*t = (struct taking){.pool = pool, .bytes = bytes};
 	if (!h)
 		return 0;
-	/* Captured, it becomes a node of a graph, which is charged when the graph is launched. */
+	/* A captured allocation becomes a node of a graph, which is charged at its launch. */
 	if (atomic_load(&h->captures) && capture_active(stream))
 		return 0;
 	if (pool && memory_get(MEMORY_POOL, (uintptr_t)pool, &known))
@@ -182,7 +182,8 @@ static int taking_begin(struct taking *t, CUmemoryPool pool, size_t bytes, uintp
 		return 0;
 	}
 	/*
-	 * Whether what it has reserved will do, only the driver knows: it may grow by all of that.
+	 * Only the driver knows whether the reserved memory suffices: the pool may grow by all of
+	 * it.
 	 */
 	t->pages = memory_pages(bytes > UINT64_MAX / 4
 			? bytes
@@ -250,7 +251,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
 	struct device *d = NULL;
 	CUresult r;
 
-	/* other nodes could hold its memory, which no daemon here would hear of */
+	/* other nodes could hold its memory, unknown to this node's daemon */
 	if (h && poolProps && poolProps->handleTypes & CU_MEM_HANDLE_TYPE_FABRIC)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	r = REAL(cuMemPoolCreate)(pool, poolProps);
@@ -265,7 +266,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
 	return r;
 }
 
-/* What was allocated from it lives on, and with it the pool's memory. */
+/* Allocations from the pool live on, and with them its memory. */
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	struct hook *h = hook_registered();

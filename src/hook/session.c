@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process and the daemon: registration, the helper thread that listens, what happens when the
- * daemon goes and comes back. Descriptors are kept high and recognised by inode before each use,
- * since a program may close what it does not know and get the number again for something else.
+ * The connection with the daemon: registration, the helper thread that listens, and the loss and
+ * return of the daemon. Descriptors have high numbers and are checked by inode before each use,
+ * because a program may close unknown descriptors and reuse their numbers.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,15 +35,18 @@
 
 #define FD_HIGH 500
 #define ANSWER_MS 5000
-/* Gates keep their state this long after the daemon went; longer where a device is to be shared. */
+/*
+ * Gates keep their state this long after the daemon is lost; longer with policy closed, where a
+ * device must stay shared.
+ */
 #define GRACE_NS NSEC_PER_SEC
 #define GRACE_CLOSED_NS (10 * NSEC_PER_SEC)
 #define RETRY_NS (200 * NSEC_PER_MSEC)
-#define RETRY_REFUSED_NS (5 * NSEC_PER_SEC) /* of one that knows us no more, in the end */
-#define RESTART_NS (3 * NSEC_PER_SEC)       /* a daemon that is being replaced is waited for */
+#define RETRY_REFUSED_NS (5 * NSEC_PER_SEC) /* pause after a daemon has refused this process */
+#define RESTART_NS (3 * NSEC_PER_SEC)       /* wait for a daemon that is being replaced */
 #define LOOK_S 1
 #define STACK_BYTES (128u * 1024u)
-#define EVERY_FIRST 1u /* until it is known how long they are */
+#define EVERY_FIRST 1u /* until the length of submissions is known */
 
 /* ---- descriptors ---- */
 
@@ -71,7 +74,9 @@ static int packet_send(int fd, const void *packet, size_t n, const int *fds, siz
 	return sent < 0 ? (int)sent : 0;
 }
 
-/* A whole, checked message; its descriptors are ret_passed's. 0, -EPIPE at the end, -errno. */
+/*
+ * Receives a whole, checked message; its descriptors go to ret_passed. 0; -EPIPE: the end; -errno.
+ */
 static int packet_receive(int fd, void *packet, size_t max, struct fd_list *ret_passed)
 {
 	ssize_t n;
@@ -83,7 +88,7 @@ static int packet_receive(int fd, void *packet, size_t max, struct fd_list *ret_
 	return msg_check(packet, (uint32_t)n, NULL);
 }
 
-/* ---- where, and who we are ---- */
+/* ---- the daemon's address and this process's identity ---- */
 
 static int connect_path(const char *path)
 {
@@ -108,7 +113,7 @@ static int connect_path(const char *path)
 	return raise_fd(fd);
 }
 
-/* The first that answers; its path is remembered, so that we come back to the same daemon. */
+/* Connects to the first daemon that answers, and keeps its path to return to the same one. */
 static int connect_daemon(struct hook *h)
 {
 	const char *set = getenv("DIVVY_SOCKET"), *own = getenv("XDG_RUNTIME_DIR");
@@ -140,7 +145,7 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -EINVAL;
 }
 
-/* All zeros without a tenant. -EINVAL: there is a secret, but it can be none of a daemon's. */
+/* All zeros without a tenant. -EINVAL: the variable holds no valid secret. */
 static int read_secret(uint8_t secret[static 16])
 {
 	const char *text = getenv("DIVVY_TENANT");
@@ -165,7 +170,7 @@ static int read_secret(uint8_t secret[static 16])
 	return 0;
 }
 
-/* Field 22 of /proc/self/stat, counted behind the last ')' since a name may hold anything. */
+/* Field 22 of /proc/self/stat, counted from the last ')', because a name may contain anything. */
 static uint64_t read_start_time(void)
 {
 	_cleanup_close_ int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -183,7 +188,7 @@ static uint64_t read_start_time(void)
 	return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
-/* For people; a worker is called as the program that it works for. */
+/* A name for people. A worker has the name of the program that it serves. */
 static void read_command(char command[static MSG_COMMAND])
 {
 	const char *given = getenv("DIVVY_COMMAND");
@@ -340,7 +345,7 @@ static int welcome(struct hook *h, const struct msg_welcome *m, const struct fd_
 	return r;
 }
 
-/* The daemon is back: its new pages take the place of the old ones, under every pointer to them. */
+/* After the daemon's return its new pages replace the old ones at the same addresses. */
 static int welcome_again(struct hook *h, const struct msg_welcome *m, const struct fd_list *passed)
 {
 	if (m->devices != h->devices || passed->n != 3 * (size_t)m->devices)
@@ -377,14 +382,14 @@ union packet {
 	uint8_t bytes[1024];
 };
 
-/* Refused for the version; an older daemon says which one it would take. */
+/* Refused because of the wire version; an older daemon names the version that it accepts. */
 static bool is_older(const union packet *p, uint16_t abi)
 {
 	return p->head.type == MSG_REFUSED && p->head.status == EBADMSG && p->head.abi < abi &&
 		p->head.abi >= msg_oldest();
 }
 
-/* In that version of the wire. -EPROTONOSUPPORT: the daemon would take *ret_abi. */
+/* Registers in that wire version. -EPROTONOSUPPORT: the daemon accepts *ret_abi. */
 static int talk_in(
 	struct hook *h, bool again, uint16_t abi, char reason[static MSG_TEXT], uint16_t *ret_abi)
 {
@@ -414,7 +419,8 @@ static int talk_in(
 		return r;
 	}
 	/*
-	 * a socket whose number the program took lives on in the helper's wait: look now and then
+	 * The helper may wait on a socket whose number the program has reused: the time-out makes
+	 * it check now and then.
 	 */
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
 	h->socket_inode = inode_of(fd);
@@ -432,8 +438,8 @@ static int talk(struct hook *h, bool again, char reason[static MSG_TEXT])
 }
 
 /*
- * The first registration. A daemon may end in the middle of it, or be away for a moment: whoever
- * has a tenant's secret knows that there is one and waits, instead of going its life without.
+ * The first registration. A daemon may end in the middle of it, or be away for a moment. A process
+ * with a tenant's secret knows that there is a daemon, so it waits instead of running without one.
  */
 static int talk_first(struct hook *h, char reason[static MSG_TEXT])
 {
@@ -462,7 +468,9 @@ static enum hook_mode open_first(struct hook *h)
 	h->start_time = read_start_time();
 	atomic_store(&h->socket, -1);
 	if (read_secret(h->secret)) {
-		/* whoever set it wanted a tenant's part, not what a program without one gets */
+		/*
+		 * The variable asks for a tenant's grant, not for what a program without one gets.
+		 */
 		hook_complain_no_gpu("DIVVY_TENANT is no tenant's secret "
 				     "(expected 32 hexadecimal digits)");
 		return HOOK_CLOSED;
@@ -473,7 +481,7 @@ static enum hook_mode open_first(struct hook *h)
 	if (r == -EACCES && reason[0])
 		hook_complain_no_gpu("%s", reason);
 	else if (h->policy_closed && (r == -EMFILE || r == -EMSGSIZE))
-		/* the daemon's packets fit; the descriptors that come with them did not */
+		/* the daemon's packets fit; there was no room for their descriptors */
 		hook_complain_no_gpu("too few file descriptors are free for the "
 				     "daemon divvyd's; raise the limit (ulimit -n) by 64");
 	else if (r == -EACCES || h->policy_closed)
@@ -561,12 +569,12 @@ static struct ask *ask_new(struct hook *h)
 	return NULL;
 }
 
-/* What the daemon answers to a question that was sent with result r. */
+/* Waits for the daemon's answer to a question that was sent with result r. */
 static int ask_wait(struct ask *ask, int r, uint64_t *ret_bytes)
 {
 	if (r)
 		r = -ENOTCONN;
-	/* asked again by nobody: a daemon that goes meanwhile ends it (lose) */
+	/* the question is not repeated; lose() ends it if the daemon is lost */
 	while (!r && atomic_load_explicit(&ask->state, memory_order_acquire) == 1)
 		futex_wait(&ask->state, 1, NSEC_PER_SEC, false);
 	if (!r) {
@@ -630,7 +638,7 @@ bool session_comes_back(struct hook *h)
 
 	if (!atomic_load(&h->helper) || atomic_load(&h->removed))
 		return false;
-	/* as long as the gates are kept as they were; the helper may not know yet */
+	/* gives up when the gates open; the helper may not know of the loss yet */
 	if (atomic_load(&h->orphan) &&
 		clock_since_ns(now, atomic_load(&h->orphan_since_ns)) > grace_ns(h))
 		return false;
@@ -638,7 +646,7 @@ bool session_comes_back(struct hook *h)
 	return true;
 }
 
-/* ---- the helper ---- */
+/* ---- the helper thread ---- */
 
 static void answered(struct ask *ask, int32_t status, uint64_t bytes)
 {
@@ -678,7 +686,10 @@ static void handle(struct hook *h, const union packet *p)
 	}
 }
 
-/* Gates nobody will open any more are open, by a page of ours in the place of the daemon's. */
+/*
+ * Opens the gates that no daemon will open any more, by pages of this library in place of the
+ * daemon's.
+ */
 static void open_gates(struct hook *h)
 {
 	for (uint32_t i = 0; i < h->devices; i++) {
@@ -700,7 +711,7 @@ static void open_gates(struct hook *h)
 	}
 }
 
-/* Once, whoever goes how often: the helper alone calls it. */
+/* Prints once, however often daemons are lost; only the helper thread calls it. */
 static void complain_of_loss(void)
 {
 	static bool has_said;
@@ -713,8 +724,9 @@ static void complain_of_loss(void)
 }
 
 /*
- * The daemon has gone: wait for it, with the gates as they are for a while, then open. They stay
- * closed for a tenant that has been removed: no daemon will have it back. False then.
+ * The daemon is lost: waits for its return. The gates keep their state for a while, and then open.
+ * They stay closed if the tenant was removed, because no daemon will accept it again; returns false
+ * then.
  */
 static bool lose(struct hook *h)
 {
@@ -746,7 +758,7 @@ static bool lose(struct hook *h)
 	}
 	atomic_store(&h->orphan, false);
 	share_again(h);
-	/* who waited at a gate told the old daemon */
+	/* threads that wait at a gate told only the old daemon */
 	for (uint32_t i = 0; i < h->devices; i++) {
 		if (atomic_load(&h->device[i].up->want))
 			session_note(h, MSG_WANT, &h->device[i]);
@@ -760,7 +772,7 @@ static void *helper(void *arg)
 	struct hook *h = arg;
 	union packet p;
 
-	/* for good: no call of this thread may invalidate somebody's capture */
+	/* permanently: no call of this thread may invalidate a capture of the program */
 	REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 	for (;;) {
 		_cleanup_fd_list_ struct fd_list passed = {.n = 0};
@@ -779,8 +791,8 @@ static void *helper(void *arg)
 }
 
 /*
- * libc's, whatever the program may have in its place. But the run time of ThreadSanitizer must make
- * all threads itself: malloc, which is its own one, crashes in a thread that it does not know.
+ * libc's function, even if the program has its own. But under ThreadSanitizer its own function must
+ * make all threads: its malloc crashes in a thread that it does not know.
  */
 static pthread_create_fn *find_create(const struct system *s)
 {

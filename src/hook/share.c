@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See share.h. What tells descriptors apart has to travel with them and to work for the driver's
- * files, which share one inode: a lock of the open file description (F_OFD_SETLK) on a range that
- * is the number and the size, which a process that has the descriptor reads in /proc/self/fdinfo.
- * That all copies are closed is seen by an epoll set, from which the kernel takes a description
- * that ends.
+ * See share.h. A mark must travel with a descriptor, and must also work for the driver's files,
+ * which share one inode. It is a lock of the open file description (F_OFD_SETLK) on a range that
+ * encodes number and size. A process that has the descriptor reads it in /proc/self/fdinfo. An
+ * epoll set shows when all copies are closed, because the kernel then removes the description from
+ * it.
  *
- * share_lock orders changes of one number; it is held over a question to the daemon, never over a
- * call of the driver, and taken after deferred_lock. The helper thread, which hears the answers,
- * does not wait for it.
+ * share_lock orders the changes of one number. It is held over a question to the daemon, but never
+ * over a driver call, and it is taken after deferred_lock. The helper thread receives the answers,
+ * and so never waits for it.
  */
 #include "hook/share.h"
 
@@ -27,9 +27,9 @@
 #include "hook/system.h"
 
 #define FD_HIGH 500
-#define ID_MASK ((UINT64_C(1) << 62) - 1) /* a lock's range ends below 2^63 */
+#define ID_MASK ((UINT64_C(1) << 62) - 1) /* a lock's range must end below 2^63 */
 #define TEXT_BYTES 4096
-#define LINE_BYTES 256 /* of fdinfo, about 100 */
+#define LINE_BYTES 256 /* a line of fdinfo has about 100 */
 
 /* ---- numbers ---- */
 
@@ -62,7 +62,7 @@ uint64_t share_id_of(const void *handle)
 
 /* ---- the charge ---- */
 
-/* Charged to this process's slot: there is no daemon that would count it. */
+/* Charges the memory to this process's slot, because no daemon counts shared memory. */
 static int hold_here(struct device *d, struct memory_record *record, enum share_charge charge)
 {
 	record->flags |= MEMORY_LOCAL;
@@ -73,7 +73,7 @@ static int hold_here(struct device *d, struct memory_record *record, enum share_
 	return 0;
 }
 
-/* The first of this process. */
+/* The first hold of this process. */
 static int hold_first(
 	struct hook *h, struct device *d, struct memory_record *record, enum share_charge charge)
 {
@@ -87,7 +87,7 @@ static int hold_first(
 	else if (charge == SHARE_CHARGED)
 		memory_hand_over(d, record->pages);
 	if (!r)
-		memory_put(record); /* if the table cannot grow, it stays charged */
+		memory_put(record); /* if the table cannot grow, the charge stays */
 	return r;
 }
 
@@ -121,7 +121,7 @@ int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge 
 		return 0;
 	fresh.device = (uint8_t)d->index;
 	session_helper_start(h);
-	/* making room lets shared memory go, too: without the lock */
+	/* making room also releases shared memory, so the lock must not be held */
 	r = hold(h, d, &fresh, charge);
 	if (r == -ENOMEM && memory_make_room(d, MEMORY_ENDED))
 		r = hold(h, d, &fresh, charge);
@@ -133,7 +133,7 @@ int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge 
 	return r;
 }
 
-/* Lock held. */
+/* The caller holds the lock. */
 static void drop(struct hook *h, struct device *d, uint64_t id, bool waits)
 {
 	struct memory_record record;
@@ -176,7 +176,7 @@ static void add(struct memory_record *record, void *arg)
 {
 	struct sum *sum = arg;
 
-	/* What is charged here is in the slot. */
+	/* Memory charged here is in the process's slot. */
 	if (record->device == sum->device->index && !(record->flags & MEMORY_LOCAL))
 		sum->pages += record->pages;
 }
@@ -238,7 +238,8 @@ static int open_info(int fd)
 }
 
 /*
- * Calls fn for each line until it returns false. False: the file could not be read to its end.
+ * Calls fn for each line until fn returns false. Returns false if the file could not be read to its
+ * end.
  */
 static bool each_line(int fd, bool (*fn)(char *line, void *arg), void *arg)
 {
@@ -319,11 +320,11 @@ static void write_tag(int fd, uint64_t id, uint64_t pages)
 	fd_control(fd, F_OFD_SETLK, (long)(uintptr_t)&lock);
 }
 
-/* ---- which of them are open ---- */
+/* ---- the open descriptors ---- */
 
 /*
- * Programs close descriptors that they do not know, and get the number again for something else. So
- * the set has a mark in it, which no set of a program's has: without it nothing is concluded.
+ * Programs close unknown descriptors and reuse their numbers. So the set contains a mark that no
+ * program's own set has. Without the mark nothing is concluded from the set.
  */
 static int set_get(struct hook *h)
 {
@@ -347,7 +348,7 @@ static int set_get(struct hook *h)
 	return set;
 }
 
-/* Lock held. A descriptor that cannot be watched counts as open until the process ends. */
+/* Under the lock. A descriptor that cannot be watched counts as open until the process ends. */
 static void watch(struct hook *h, struct device *d, uint64_t id, int fd)
 {
 	struct epoll_event ev = {.events = 0};
@@ -406,7 +407,7 @@ static bool is_closed(const struct memory_record *record, const void *round)
 	return record->kind == MEMORY_EXPORT && record->bytes != *(const uint64_t *)round;
 }
 
-/* Lock held. */
+/* Under the lock. */
 static bool settle(struct hook *h, bool waits)
 {
 	struct look look = {.h = h, .round = ++h->share_round};
@@ -414,7 +415,8 @@ static bool settle(struct hook *h, bool waits)
 	bool given = false;
 
 	if (!each_line(open_info(h->share_set), note_open, &look) || !look.is_marked) {
-		h->share_mark = 0; /* not ours any more: what it had counts as open */
+		/* The set is not this library's any more: its descriptors count as open. */
+		h->share_mark = 0;
 		atomic_store(&h->share_exports, 0);
 		while (memory_take_if(is_closed, &look.round, &record))
 			;

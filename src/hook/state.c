@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Where the process's state lives, and the one way in which we speak to the program's user.
- */
+/* The memory of the process's state, and the only messages to the program's user. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,7 +12,7 @@
 #include "hook/hook.h"
 #include "wire/words.h"
 
-/* linux/mman.h has it from 4.14 on, older headers do not. */
+/* linux/mman.h has it since 4.14; older headers lack it. */
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -86,7 +84,7 @@ __attribute__((format(printf, 2, 0))) static void say(
 	n = at + strlen(line + at);
 	line[n] = '\n';
 	if (write(STDERR_FILENO, line, n + 1) < 0)
-		errno = saved; /* nobody reads it: nothing else to be done */
+		errno = saved; /* nobody reads it, and there is nothing else to do */
 	line[n] = '\0';
 	if (listener)
 		listener(line + at, kind);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of streams and contexts. A handle that a program uses without us having seen it made (by
- * a runtime through an export table, say) gets its record at its first submission.
+ * Records of streams and contexts. A handle that the library has not seen made (for example by a
+ * runtime through an export table) gets its record at its first submission.
  *
- * Default streams have records per context, found through the thread's current context; all others
- * lie in one map. A record is never freed and keeps its handle after the stream's end, so that what
- * a thread has cached is either right or leads to the slow path. Writers hold stream_lock.
+ * Default streams have a record for each context, found through the thread's current context; all
+ * others are in one map. A record is never freed, and keeps its handle after the stream's end. So a
+ * record that a thread has cached is correct or leads to the slow path. Writers hold stream_lock.
  */
 #include <string.h>
 #include <sys/syscall.h>
@@ -15,11 +15,11 @@
 #include "hook/memory.h"
 #include "hook/relax.h"
 
-#define FEW_STREAMS 16u /* looked through at each marker */
+#define FEW_STREAMS 16u /* number of streams to check at each marker */
 
 #define MAP_FIRST 1024u
 
-/* Room for a map and its two entries; all zero, it finds nothing. */
+/* Memory for a map and its two entries; all zero, it finds nothing. */
 static _Alignas(struct stream_map) char map_empty[sizeof(struct stream_map) +
 	2 * sizeof(struct stream_map_entry)];
 
@@ -66,7 +66,10 @@ static void record_set(struct stream *s, uintptr_t handle, struct context *c, bo
 	s->context = c;
 	s->nonblocking = nonblocking;
 	s->alive = true;
-	/* whoever sees the device sees the rest: pairs with the data dependency of the fast path */
+	/*
+	 * A thread that sees the device sees the rest: pairs with the data dependency of the fast
+	 * path.
+	 */
 	atomic_store_explicit(&s->device, c->device, memory_order_release);
 }
 
@@ -102,7 +105,8 @@ static void map_put(struct stream_map *m, uintptr_t handle, struct stream *s)
 }
 
 /*
- * At most a quarter full, so that a probe ends soon. The old map stays: threads may be reading it.
+ * Keeps the map at most a quarter full, so that a search is short. Never frees the old map, because
+ * threads may be reading it.
  */
 static struct stream_map *map_grow(struct hook *h, struct stream_map *old)
 {
@@ -216,7 +220,7 @@ struct context *context_lookup(CUcontext handle)
 	return NULL;
 }
 
-/* Current on return, if it was not: the caller pops when *ret_pushed. */
+/* Makes the context current if it was not; the caller pops it if *ret_pushed. */
 static bool make_current(CUcontext handle, bool *ret_pushed)
 {
 	CUcontext now = NULL;
@@ -299,8 +303,8 @@ struct context *context_find(CUcontext handle)
 	if (!device_of(ordinal))
 		return NULL;
 	/*
-	 * made behind our back: it is there already, so that its memory counts whatever the quota
-	 * is
+	 * Made without this library's knowledge: its memory exists already, so it counts whatever
+	 * the quota is.
 	 */
 	c = context_made(handle, device_of(ordinal));
 	if (c)
@@ -325,7 +329,7 @@ void context_created(CUcontext handle, CUdevice ordinal, bool primary, uint64_t 
 	memory_context_settle(c);
 }
 
-/* Marker lock held. */
+/* Under the marker lock. */
 static void stream_ends(struct stream *s)
 {
 	marker_slot_release(atomic_load_explicit(&s->device, memory_order_relaxed), s);
@@ -369,7 +373,7 @@ void context_destroying(CUcontext handle)
 	lock_drop(&d->marker_lock);
 	lock_take(&h->stream_lock);
 	c->handle = NULL;
-	/* their records went to nobody: they are this place's for its next context */
+	/* the records of its default streams stay with this entry, for its next context */
 	atomic_fetch_sub(&d->up->contexts, 1);
 	lock_drop(&h->stream_lock);
 	thread_forget_context();
@@ -435,7 +439,7 @@ void stream_destroying(CUstream handle)
 
 	if (!d)
 		return;
-	/* what is under way ends by itself, and must be seen to end */
+	/* work in flight completes by itself, and must be seen to complete */
 	lock_take(&d->marker_lock);
 	if (atomic_load_explicit(&s->dirty, memory_order_acquire)) {
 		struct relaxed relaxed = relax_begin();

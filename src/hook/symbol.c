@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whoever asks for a function by name gets ours where we do something about it, and the driver's
- * where we do not. The driver is always asked first, with the caller's own words: whether there is
- * such a function for that version and stream flag is for it to say.
+ * Functions by name: a program gets divvy's function if divvy handles it, and the driver's
+ * otherwise. The driver is always asked first, with the caller's own arguments, because only the
+ * driver knows whether such a function exists for that version and stream flag. Any thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 #include "hook/memory.h"
 
 /*
- * Our exports, in the order of cuda.def; relative to us, the linker binds them here (-Bsymbolic).
+ * divvy's exports in the order of cuda.def, as relative addresses: the linker binds them here
+ * (-Bsymbolic).
  */
 static void *const exports[CUDA_ENTRIES] = {
 #define CU(name, since, variant, action, stream, params, args, ...) (void *)name,
@@ -22,10 +23,7 @@ static void *const exports[CUDA_ENTRIES] = {
 #undef CU
 };
 
-/*
- * The one among the forms of `symbol` that the driver meant by `pfn`; NULL: none that matters to
- * us.
- */
+/* The form of `symbol` that the driver meant by `pfn`; NULL: none that divvy handles. */
 static const struct cuda_name *meant(
 	const char *symbol, const void *pfn, int version, cuuint64_t flags)
 {
@@ -34,7 +32,7 @@ static const struct cuda_name *meant(
 
 	if (!name || hook_resolve((uint32_t)(name - cuda_names)) == pfn)
 		return name;
-	/* an older driver may know an older form only */
+	/* an older driver may know only an older form */
 	for (uint32_t i = 0; i < CUDA_ENTRIES; i++) {
 		const struct cuda_name *other = &cuda_names[i];
 
@@ -94,7 +92,7 @@ static int link_devices(struct link_device *ret_devices, uint32_t max)
 		uint64_t quota = memory_quota_bytes(d), left = memory_left_bytes(d);
 
 		memcpy(ret_devices[n].uuid, d->uuid, sizeof d->uuid);
-		/* so that what is left of the quota is what can be had, as cuMemGetInfo says */
+		/* so that quota minus used is what the tenant can get, as in cuMemGetInfo */
 		ret_devices[n].quota_bytes = quota;
 		ret_devices[n].used_bytes = left < quota ? quota - left : 0;
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loader's search, once more: LD_LIBRARY_PATH, /etc/ld.so.cache, the default folders. Opening
- * by an absolute path of another inode always gives that file: glibc compares a name with slashes
- * to file names and device and inode, and to sonames only when the name equals one (_dl_map_object,
- * the same from 2.28 to 2.36), so that our own SONAME, equal to the driver's, does not stand before
- * it.
+ * Repeats the loader's search: LD_LIBRARY_PATH, /etc/ld.so.cache, the default folders. Opening a
+ * file by an absolute path with another inode always gives that file. glibc compares a name with
+ * slashes to file names, device and inode, and to sonames only if the name equals one
+ * (_dl_map_object, the same from 2.28 to 2.36). So divvy's own SONAME, which equals the driver's,
+ * does not interfere. Any thread.
  */
 #include "hook/system.h"
 
@@ -35,7 +35,7 @@ void *system_handle_of(const void *address)
 	return map;
 }
 
-/* ---- where libraries lie ---- */
+/* ---- paths of libraries ---- */
 
 struct hunt {
 	const char *soname;
@@ -67,7 +67,10 @@ static bool try_path(struct hunt *h, const char *folder, size_t n, const char *n
 	h->handle = s->dlopen ? s->dlopen(full, RTLD_NOW | RTLD_LOCAL) : NULL;
 	if (!h->handle && s->dlerror)
 		(void)s->dlerror();
-	/* a copy of us without build-id, or a link to us, gives our own handle back */
+	/*
+	 * A copy of this library without build-id, or a link to it, returns this library's own
+	 * handle.
+	 */
 	if (h->handle && h->handle == system_handle_of((const void *)system_open_real)) {
 		s->dlclose(h->handle);
 		h->handle = NULL;
@@ -76,7 +79,7 @@ static bool try_path(struct hunt *h, const char *folder, size_t n, const char *n
 }
 
 /*
- * "a:b;c", an empty piece is the working folder: the loader's rule; relative ones are made
+ * The loader's rule for "a:b;c": an empty piece is the working folder. Relative paths are made
  * absolute.
  */
 static bool try_list(struct hunt *h, const char *list)
@@ -104,7 +107,7 @@ static bool try_list(struct hunt *h, const char *list)
 	return false;
 }
 
-/* glibc's own format, "glibc-ld.so.cache1.1", alone or after the old one. */
+/* glibc's own format, "glibc-ld.so.cache1.1", alone or after the old format. */
 struct cache_head {
 	char magic[20];
 	uint32_t libs;
@@ -128,7 +131,7 @@ struct cache_entry {
 #error "which ld.so.cache flags does this architecture have?"
 #endif
 
-/* `at` starts the new format: offsets of strings count from there. */
+/* `at` is the start of the new format; string offsets count from there. */
 static bool try_cache_at(struct hunt *h, const char *at, size_t n)
 {
 	struct cache_head head;
@@ -186,7 +189,7 @@ static bool try_setting(struct hunt *h, bool *ret_set)
 	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 	if (n > 0) {
 		text[n] = '\0';
-		/* a folder's name may have spaces inside */
+		/* a folder's name may contain spaces */
 		n = (ssize_t)strcspn(text, "\r\n");
 		while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\t'))
 			n--;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread's line in the shared pages: taken at its first submission, given back when it ends. It
- * has the same line on all devices of the process. The 128th thread and all after it share the last
- * line (atomic counts, always by the slow path).
+ * A thread's line in the shared pages: taken at its first submission and given back when it ends. A
+ * thread has the same line on all devices of the process. The 128th thread and all later ones share
+ * the last line (atomic counts, always on the slow path).
  */
 #include <errno.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "hook/hook.h"
 
 /*
- * Runs at the thread's end, keeps us loaded until then. In glibc since 2.18; musl has none, and
- * threads keep their lines.
+ * Runs a function at the thread's end, and keeps this library loaded until then. glibc has it since
+ * 2.18. musl lacks it, and threads then keep their lines.
  */
 extern int __cxa_thread_atexit_impl(void (*fn)(void *), void *arg, void *dso) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
@@ -26,7 +26,7 @@ static void line_claim(struct hook *h, uint32_t index, uint32_t tid)
 
 		atomic_store_explicit(&up->line[index].tid, tid, memory_order_relaxed);
 		/*
-		 * the daemon scans up to `lines`: it must see the line before the first submission
+		 * The daemon scans up to `lines`: it must see the line before the first submission.
 		 */
 		while (lines <= index &&
 			!atomic_compare_exchange_weak(&up->lines, &lines, index + 1))
@@ -56,7 +56,7 @@ static uint32_t line_take(struct hook *h)
 	for (uint32_t w = 0; w < PAGE_LINES / 64; w++) {
 		uint64_t used = atomic_load(&h->lines[w]);
 
-		/* the last line of all belongs to those that find none */
+		/* the last line belongs to threads that find no other */
 		while (used != UINT64_MAX) {
 			uint32_t bit = (uint32_t)__builtin_ctzll(~used);
 
@@ -97,7 +97,8 @@ void thread_use(struct thread *t, struct device *d)
 	if (t->device == d)
 		return;
 	/*
-	 * Each device's own goes on when the thread comes back: they may take turns at every call.
+	 * Each device's countdown continues when the thread returns, because a thread may alternate
+	 * between devices at each call.
 	 */
 	if (t->device != THREAD_NO_DEVICE)
 		t->device->countdown[t->index - 1] = t->countdown;

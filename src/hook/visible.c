@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See visible.h. The array is swapped, not edited: other threads that read the environment
- * meanwhile see one or the other, both whole. It is not freed, since one of them may still be
- * reading it.
+ * See visible.h. The environment's array is replaced, not edited, so other threads that read it
+ * meanwhile see one or the other array as a whole. It is never freed, because such a thread may
+ * still be reading it.
  */
 #include "hook/visible.h"
 
@@ -61,8 +61,8 @@ uint32_t visible_select(
 }
 
 /*
- * The newest array that is not freed; its first element is the one before. By these a leak checker
- * reaches all of them. Under the init lock.
+ * The newest array that is not freed; its first element is the one before it. Through these a leak
+ * checker reaches all arrays. Under the init lock.
  */
 static char **newest;
 
@@ -121,7 +121,7 @@ void visible_end(struct visible *visible)
 		environ = visible->before;
 		return;
 	}
-	/* another thread's setenv meanwhile made an array of its own out of ours */
+	/* another thread's setenv may have made a new array from this one */
 	while (p && *p && *p != visible->text)
 		p++;
 	if (p && *p && visible->own) {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Physical memory by handle: charged at cuMemCreate, given back when the last reference to the
- * handle and the last mapping of it are gone, in whichever order. Exported or imported it is shared
- * memory (share.h), of which a handle is one holder. An imported descriptor that no library of ours
- * exported does not tell its size: it is charged as far as it is mapped. A dma-buf holds the
- * memory of its range as an exported descriptor does, of whatever kind the memory is.
+ * Physical memory by handle: charged at cuMemCreate, and given back when the last reference to the
+ * handle and its last mapping have ended, in any order. Exported or imported memory is shared
+ * memory (share.h), and a handle is one holder of it. An imported descriptor that no library of
+ * divvy exported does not show its size, so it is charged as far as it is mapped. A dma-buf holds
+ * the memory of its range like an exported descriptor, whatever kind the memory is. Any thread.
  */
 #include "hook/hook.h"
 #include "hook/memory.h"
 #include "hook/relax.h"
 #include "hook/share.h"
 
-/* Other nodes could hold such memory, which no daemon here would hear of. */
+/* Other nodes could hold such memory, unknown to this node's daemon. */
 static bool is_fabric(unsigned long long types)
 {
 	return types & CU_MEM_HANDLE_TYPE_FABRIC && hook_registered();
@@ -40,7 +40,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		return r;
 	}
 	record.key = *handle;
-	memory_put(&record); /* a table that cannot grow leaves it charged: never too little */
+	memory_put(&record); /* if the table cannot grow, the charge stays: never too low */
 	return r;
 }
 
@@ -57,7 +57,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct memory_record record;
 	bool known = memory_get(MEMORY_HANDLE, handle, &record);
-	/* before the driver may give the same handle to another thread */
+	/* before the call, because the driver may then give the same handle to another thread */
 	bool last = known && record.refs == 1 && !record.aux &&
 		memory_take(MEMORY_HANDLE, handle, &record);
 	CUresult r = REAL(cuMemRelease)(handle);
@@ -82,7 +82,9 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle
 	return r;
 }
 
-/* The descriptor is a holder of what the record has. False: the record has nothing of its own. */
+/*
+ * Makes the descriptor a holder of the record's memory. False: the record has no memory of its own.
+ */
 static bool export_record(enum memory_kind kind, uint64_t key, int fd)
 {
 	struct memory_record record;
@@ -97,7 +99,7 @@ static bool export_record(enum memory_kind kind, uint64_t key, int fd)
 	if (!record.share && pages) {
 		share_hold(d, id, pages, SHARE_CHARGED);
 		if (!memory_set_share(kind, key, id)) {
-			/* another thread was first, and the charge is that one's */
+			/* another thread was faster and moved the charge */
 			memory_charge_anyway(d, pages);
 			share_drop(d, id);
 			if (!memory_get(kind, key, &record) || !record.share)
@@ -124,7 +126,9 @@ EXPORT CUresult cuMemExportToShareableHandle(void *shareableHandle,
 	return r;
 }
 
-/* Small allocations share blocks, and pools hold memory in their own ways: charged once more. */
+/*
+ * Small allocations share blocks, and pools hold memory in their own way: charges this part again.
+ */
 static void export_part(uint64_t key, size_t size, int fd)
 {
 	struct memory_record record;
@@ -161,7 +165,7 @@ EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, si
 			export_part(base, size, fd);
 		return r;
 	}
-	/* of one mapping or several in a row */
+	/* one mapping, or several adjacent ones */
 	for (at = base;
 		at < dptr + size && memory_get(MEMORY_MAPPING, at, &mapping) && mapping.bytes;
 		at += mapping.bytes)
@@ -194,7 +198,7 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 	r = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
 	if (r != CUDA_SUCCESS || !hook_registered())
 		return r;
-	/* exported by this very process, it may be one more reference to the same handle */
+	/* if this process exported it, this may be another reference to the same handle */
 	if (memory_change(MEMORY_HANDLE, *handle, 1, 0, 0, &known))
 		return r;
 	d = device_of_handle(*handle);
@@ -212,7 +216,7 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 	return r;
 }
 
-/* What an unsized handle is charged grows with its mappings. */
+/* The charge of an unsized handle grows with its mappings. */
 static bool charge_mapped(CUmemGenericAllocationHandle handle, uint64_t offset, uint64_t size)
 {
 	struct hook *h = hook_registered();
@@ -249,7 +253,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	return r;
 }
 
-/* A range of whole mappings, one after the other. */
+/* The range consists of whole adjacent mappings. */
 EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
 	CUresult r = REAL(cuMemUnmap)(ptr, size);
