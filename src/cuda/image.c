@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats: PTX is documented by NVIDIA's PTX ISA; cubins are ELF with sections of documented names;
- * the fatbin's heads are known from its public users (magic numbers below). What is not understood
- * is called opaque, and what the device says afterwards decides (module.c).
+ * Measures program images. NVIDIA's PTX ISA documents PTX. Cubins are ELF files with sections of
+ * documented names. The heads of a fatbin are known from its public users (magic numbers below). An
+ * image that the code cannot read counts as opaque, and module.c then uses what the device reports.
+ * Pure functions; any thread.
  */
 #include "cuda/image.h"
 
@@ -16,7 +17,7 @@
 #define FATBIN_COMPRESSED (UINT64_C(0x2000) | UINT64_C(0x8000))
 #define PTX_MAX (UINT64_C(1) << 31)
 
-struct wrapper { /* what __cudaRegisterFatBinary and cuModuleLoadFatBinary take */
+struct wrapper { /* the argument of __cudaRegisterFatBinary and cuModuleLoadFatBinary */
 	uint32_t magic;
 	uint32_t version;
 	const void *data;
@@ -27,14 +28,14 @@ struct fatbin_head {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t head_size;
-	uint64_t size; /* of what follows the head */
+	uint64_t size; /* bytes after the head */
 };
 
 struct fatbin_entry {
 	uint16_t kind;
 	uint16_t version;
 	uint32_t head_size;
-	uint64_t size; /* of what follows this head */
+	uint64_t size; /* bytes after this head */
 	uint32_t compressed_size;
 	uint32_t options;
 	uint16_t minor, major;
@@ -58,7 +59,7 @@ static bool is_name(char c)
 		c == '_' || c == '$' || c == '%' || c == '.';
 }
 
-/* One word (directive, name or number) or one other character; comments are no words. */
+/* Returns one word (directive, name or number) or one other character, and skips comments. */
 static const char *word(const char *p, const char *end, const char **ret_end)
 {
 	for (;;) {
@@ -92,7 +93,7 @@ static bool is(const char *p, const char *end, const char *text)
 	return (size_t)(end - p) == n && !memcmp(p, text, n);
 }
 
-/* ".b8", ".f64", ".u32": bytes of the type; 0 for no type. */
+/* Bytes of a type such as ".b8", ".f64", ".u32"; 0: no type. */
 static uint64_t type_bytes(const char *p, const char *end)
 {
 	uint64_t bits = 0;
@@ -128,7 +129,7 @@ static uint64_t number(const char *p, const char *end)
 	return value;
 }
 
-/* From behind .global to the end of the declaration: type, vector, [dimensions]. */
+/* Reads a declaration after .global to its end: type, vector, [dimensions]. */
 static uint64_t variable_bytes(const char **p, const char *end)
 {
 	uint64_t type = 0, count = 1, vector = 1, bytes;
@@ -175,7 +176,7 @@ uint64_t image_ptx_bytes(const char *text, size_t n)
 			depth++;
 		else if ((*w == ')' || *w == '}') && depth)
 			depth--;
-		/* inside parentheses `.ptr .global` says where a parameter points */
+		/* inside parentheses `.ptr .global` states where a parameter points */
 		if (is(w, next, ".ptr"))
 			param = true;
 		else if ((is(w, next, ".global") || is(w, next, ".const")) && !param) {
@@ -207,14 +208,14 @@ static void elf_measure(const uint8_t *p, uint64_t n, struct image_size *size)
 		Elf64_Shdr sh;
 
 		memcpy(&sh, p + eh.e_shoff + i * sizeof sh, sizeof sh);
-		/* shared and local memory are no device memory of the module's */
+		/* shared and local memory take no device memory of the module */
 		if ((sh.sh_flags & SHF_ALLOC) && (sh.sh_flags & SHF_WRITE) &&
 			sh.sh_size < UINT64_MAX / 65536)
 			size->data += sh.sh_size;
 	}
 }
 
-/* A cubin's size is where its last section or its tables end. */
+/* A cubin ends with its last section or with its tables. */
 static uint64_t elf_size(const uint8_t *p)
 {
 	uint64_t end;
@@ -266,7 +267,7 @@ static void fatbin(const uint8_t *p, struct image_size *size)
 	}
 }
 
-/* Behind the wrapper, if it has one; NULL where that points to nothing. */
+/* Skips the wrapper if there is one; NULL if it points to nothing. */
 static const uint8_t *unwrap(const uint8_t *p, uint32_t *ret_magic)
 {
 	struct wrapper w;
@@ -280,7 +281,7 @@ static const uint8_t *unwrap(const uint8_t *p, uint32_t *ret_magic)
 	return w.data;
 }
 
-/* PTX may be shorter than a number: the first byte tells. */
+/* PTX may be shorter than a magic number, so the first byte decides. */
 static bool is_text(const uint8_t *p)
 {
 	return p[0] != 0xb1 && p[0] != 0x50 && p[0] != 0x7f;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of names.h, made from cuda.def and result.def, and binary searches in them. They rely
- * on cuda.def being sorted by base name, then variant, then since, and on result.def being sorted
- * by number; the unit test checks both.
+ * The tables of names.h, made from cuda.def and result.def, and binary searches in them. The
+ * searches need cuda.def sorted by base name, then variant, then since, and result.def sorted by
+ * number; the unit test checks both.
  */
 #include "cuda/names.h"
 
 #include <string.h>
 
 #define STREAM_none 0
-/* The names that cuda.def has for a stream. */
+/* Parameter names of streams in cuda.def. */
 #define STREAM_hStream 1
 #define STREAM_stream 1
 
@@ -46,7 +46,7 @@ static int compare(const char *symbol, const char *base, size_t n)
 	return r ? r : symbol[n] != '\0';
 }
 
-/* The first entry whose base name is not before symbol. */
+/* The first entry whose base name is not less than symbol. */
 static size_t lower_bound(const char *symbol, size_t length)
 {
 	size_t low = 0, high = CUDA_ENTRIES;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts that programs give to NVML and get from it: see nvml-answer.h. Any thread. */
+/* Texts that programs pass to NVML and get from it: see nvml-answer.h. Any thread. */
 #include "cuda/nvml-answer.h"
 
 #include <stdio.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See nvml-entries.h. Needs string functions of libc only: it runs in other people's programs. */
+/*
+ * See nvml-entries.h. Needs only libc's string functions, because it runs in tenants' programs. Any
+ * thread.
+ */
 #include "cuda/nvml-entries.h"
 
 #include <string.h>

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forms of NVML's functions (FORM in nvml.def) that a library answers by another function of its
- * own, and nvml_utilization_info(). Built into each library that has a column with FORM. Any
- * thread.
+ * NVML functions that a library answers by another function of its own (FORM in nvml.def), and
+ * nvml_utilization_info(). Built into each library that has a column with FORM. Any thread.
  */
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "cuda/nvml-answer.h"
 
-#define LIST_MAX 65536u /* more than any list has: bounds what a wrong count makes us allocate */
+#define LIST_MAX 65536u /* more than any list has; bounds the allocation for a wrong count */
 
 #define FORM(abi, params, call) \
 	NVML_EXPORT nvmlReturn_t abi params \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file opens the further connections of a session and proves on both ends that each belongs to
- * that session. A connection begins with a hello in the clear: four letters and the session's name.
- * No TLS record begins with 'D', so bulk_look() recognises a hello by its first byte. The key is
+ * Opens the further connections of a session, and proves on both ends that each belongs to that
+ * session. A connection begins with a hello in the clear: four letters and the session's name. No
+ * TLS record begins with 'D', so bulk_look() recognises a hello by its first byte. The key is
  * static because the callback find_key() gets no context. So a process runs one of these handshakes
  * at a time, and erases the key after each.
  */
@@ -22,7 +22,7 @@
 #include "link/net.h"
 #include "link/secure.h"
 
-/* No record of TLS begins with 'D'. */
+/* No TLS record begins with 'D'. */
 static const char opening[4] = {'D', 'V', 'B', 'K'};
 
 struct bulk_hello {
@@ -33,12 +33,15 @@ _Static_assert(sizeof(struct bulk_hello) == 20, "abi");
 
 #define KEY_NAME "bulk"
 
-/* Of the one session of this process, while somebody is let in. */
+/* Key of this process's session, during a handshake. */
 static uint8_t key[SECURE_KEY_BYTES];
 
 unsigned bulk_wish(void)
 {
-	/* Each takes a processor for its cipher; of one, the session's others want some too. */
+	/*
+	 * Each connection needs a processor for its cipher, and the session's other threads need
+	 * some too.
+	 */
 	const long processors = sysconf(_SC_NPROCESSORS_ONLN) / 2;
 
 	if (processors > BULK_MAX)
@@ -46,7 +49,10 @@ unsigned bulk_wish(void)
 	return processors < 2 ? 2 : (unsigned)processors;
 }
 
-/* n bytes by that label, which both ends compute from the connection's secrets. 0 or -EIO. */
+/*
+ * Derives n bytes for that label. Both ends compute the same from the connection's secrets. 0 or
+ * -EIO.
+ */
 static int bulk_secret(gnutls_session_t tls, const char *label, void *ret, size_t n)
 {
 	return gnutls_prf_rfc5705(tls, strlen(label), label, 0, NULL, n, ret) < 0 ? -EIO : 0;
@@ -67,9 +73,12 @@ static int find_own_key(gnutls_session_t first)
 	return bulk_secret(first, "EXPORTER-divvy-bulk-key", key, sizeof(key));
 }
 
-/* ---- the side of the program ---- */
+/* ---- program side ---- */
 
-/* A name may have several addresses, and lead to another machine the next time. */
+/*
+ * Connects to the same address, because a name may have several addresses and lead to another
+ * machine next time.
+ */
 static int dial_again(gnutls_session_t first)
 {
 	char host[NI_MAXHOST], port[NI_MAXSERV];
@@ -104,7 +113,7 @@ int bulk_reach(gnutls_session_t first, gnutls_session_t *ret_tls)
 	return r;
 }
 
-/* ---- the side of the device ---- */
+/* ---- device side ---- */
 
 static bool find_key(const char *name, uint8_t *ret_key)
 {

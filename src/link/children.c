@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file keeps the table of a listener's child processes in a shared mapping. A child publishes
- * its liveness and its peer's authentication there, so it needs no message. The listener alone
- * writes `pid`, `turn` and `since_ns`; a child writes only to its own entry. An entry is free while
- * `pid` is 0, and `turn` orders the entries by arrival. A killed child keeps its entry until the
- * listener passes its exit to children_gone().
+ * The table of a listener's child processes in a shared mapping. A child publishes its heartbeat
+ * and its peer's authentication there, so it needs no message. The listener alone writes `pid`,
+ * `turn` and `since_ns`; a child writes only to its own entry. An entry is free while `pid` is 0,
+ * and `turn` orders the entries by arrival. A killed child keeps its entry until the listener
+ * passes its exit to children_gone().
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file implements the connection handover: descriptors travel over socket pairs between
- * listener and children. All children share one pair to the listener, and the listener has one
- * further pair for each child. Each packet is a session's name with exactly one descriptor. A child
- * whose socket is full never blocks the listener: the listener closes that connection instead. A
- * child publishes its name by a release store, so find() never compares a half-written name.
+ * The connection handover: descriptors travel over socket pairs between listener and children. All
+ * children share one pair to the listener, and the listener has a further pair for each child. Each
+ * packet is a session's name with exactly one descriptor. A child whose socket is full never blocks
+ * the listener: the listener closes that connection instead. A child publishes its name by a
+ * release store, so find() never compares a half-written name.
  */
 #include "link/door.h"
 
@@ -72,7 +72,7 @@ static int find(struct door *d, const struct bulk_name *name)
 	for (unsigned i = 0; i < CHILDREN_MAX; i++) {
 		struct child *one = &d->children->v[i];
 
-		/* with the release in door_name */
+		/* pairs with the release in door_name() */
 		if (d->to[i] >= 0 && one->pid &&
 			atomic_load_explicit(&one->is_named, memory_order_acquire) &&
 			!memcmp(one->name, name->bytes, sizeof(one->name)))
@@ -90,7 +90,7 @@ void door_pass(struct door *d)
 	if (fd_recv(d->in, &name, sizeof(name), &fds, MSG_DONTWAIT) != sizeof(name) || fds.n != 1)
 		return;
 	to = find(d, &name);
-	/* Who has enough of them takes no more: it is closed. */
+	/* A child that takes no more has a full or closed socket: the connection is then closed. */
 	if (to >= 0)
 		fd_send(to, &name, sizeof(name), fds.fd, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -100,7 +100,7 @@ void door_name(struct door *d, int place, const struct bulk_name *name)
 	struct child *one = &d->children->v[place];
 
 	memcpy(one->name, name->bytes, sizeof(one->name));
-	/* with the acquire in find */
+	/* pairs with the acquire in find() */
 	atomic_store_explicit(&one->is_named, true, memory_order_release);
 }
 

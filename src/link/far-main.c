@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-far serve
- * divvy-remote-far reach HOST PORT NODE UID CONTAINER SPACE POD CGROUP-ROOT
- * divvy-remote-far probe HOST PORT NODE TRANSFER-MS
+ *   divvy-remote-far serve
+ *   divvy-remote-far reach HOST PORT NODE UID CONTAINER SPACE POD CGROUP-ROOT
+ *   divvy-remote-far probe HOST PORT NODE TRANSFER-MS
  *
- * Links of a cluster's nodes: far.h. Started by divvyd with the descriptors that stand there. One
- * thread; its children have their own.
+ * Links between a cluster's nodes: far.h. divvyd starts this program with the descriptors that
+ * wire/serve.h describes. The process has one thread; its children have threads of their own.
  */
 #include <errno.h>
 #include <grp.h>
@@ -26,7 +26,7 @@
 #include "link/far.h"
 #include "remote/confine.h"
 
-/* ---- what both sides do ---- */
+/* ---- both sides ---- */
 
 void far_reply_init(struct serve_reply *reply, int status, const char *text)
 {
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
 	process_await_children();
 	for (int fd = SERVE_FD_LISTEN; fd <= SERVE_FD_IDENTITY; fd++)
 		fd_set_cloexec(fd, true);
-	/* A key is in our memory. */
+	/* This process's memory contains a key, so no other process may read it. */
 	prctl(PR_SET_DUMPABLE, 0);
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
 	r = identity_from_fd(SERVE_FD_IDENTITY, &identity, &err);

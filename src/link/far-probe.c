@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The network between two nodes, measured as a program's calls would find it: over TLS, between two
- * processes, both of which have shown their node's certificate. Round trips are the median of a few
- * words that come back; the bandwidth is what the other side has received of one connection, in
- * the time that was agreed upon, without its first part, in which TCP finds its speed. Each side
- * ends by itself, whatever the other one does.
+ * Measures the network between two nodes as a program's calls would use it: over TLS, between two
+ * processes that have shown their node's certificates. The round trip is the median of a few words
+ * that come back. The bandwidth is what the other side has received over one connection in the
+ * agreed time, without the first part, in which TCP finds its speed. Each side ends by itself,
+ * whatever the other side does.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -22,23 +22,23 @@
 #include "link/far.h"
 #include "link/stream.h"
 
-#define PROBE_S 20 /* of a process of either side, connecting included */
+#define PROBE_S 20 /* limit of a process on either side, including the connect */
 #define ECHOES 15
 #define ECHOES_MAX 64u
-#define LATE_NS (5 * NSEC_PER_SEC) /* a transfer that is not over by then is none */
-#define BLOCK 16384u               /* a record of TLS */
+#define LATE_NS (5 * NSEC_PER_SEC) /* limit of a whole transfer */
+#define BLOCK 16384u               /* a TLS record */
 
 enum probe_type {
 	PROBE_ECHO = 1,
-	PROBE_TRANSFER, /* may it begin? value: for how many milliseconds */
+	PROBE_TRANSFER, /* asks to begin; value: length in milliseconds */
 	PROBE_DATA,     /* followed by the rest of a block */
-	PROBE_LAST,     /* the last of these; answered with what was measured */
+	PROBE_LAST,     /* the last block; the answer has the measured bandwidth */
 };
 
 struct probe_word {
 	uint32_t type;
-	int32_t status; /* of an answer: 0 or -errno */
-	uint64_t value; /* of the answer to PROBE_LAST: bits a second */
+	int32_t status; /* in an answer: 0 or -errno */
+	uint64_t value; /* in the answer to PROBE_LAST: bits a second */
 };
 _Static_assert(sizeof(struct probe_word) == 16, "abi");
 
@@ -52,7 +52,7 @@ static int say(gnutls_session_t tls, const struct probe_word *word)
 	return gnutls_record_send(tls, word, sizeof(*word)) == sizeof(*word) ? 0 : -EPIPE;
 }
 
-/* ---- who measures ---- */
+/* ---- the measuring side ---- */
 
 static int compare(const void *pa, const void *pb)
 {
@@ -88,7 +88,7 @@ static int measure_round_trip(gnutls_session_t tls, uint64_t *ret_ns)
 	return 0;
 }
 
-/* 0 bits: the other side has something against it. */
+/* *ret_bits is 0 if the other side refuses. */
 static int measure_bandwidth(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 {
 	static _Alignas(8) uint8_t block[BLOCK];
@@ -100,7 +100,10 @@ static int measure_bandwidth(gnutls_session_t tls, unsigned ms, uint64_t *ret_bi
 	*ret_bits = 0;
 	if (r < 0 || answer.status < 0)
 		return r;
-	/* What waits here to be sent would go on filling a slow network when the time is over. */
+	/*
+	 * Bounds the unsent bytes. Otherwise they would still fill a slow network after the time is
+	 * over.
+	 */
 	setsockopt(gnutls_transport_get_int(tls), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &waiting,
 		sizeof(waiting));
 	until = clock_now_ns() + ms * NSEC_PER_MSEC;
@@ -127,7 +130,7 @@ int far_probe(struct identity_tls *tls, const struct far_target *t, unsigned tra
 	r = far_get_in(t, tls, FAR_PROBE, &session, &err);
 	if (r == 0) {
 		r = measure_round_trip(session.tls, &result.round_trip_ns);
-		/* Without the bandwidth there is still the round trip. */
+		/* Without a bandwidth the round trip still counts. */
 		if (r == 0 && transfer_ms)
 			measure_bandwidth(session.tls, transfer_ms, &result.bits_per_second);
 		if (r < 0)
@@ -142,7 +145,7 @@ int far_probe(struct identity_tls *tls, const struct far_target *t, unsigned tra
 
 /* ---- the other side ---- */
 
-/* Until the last block, or its time is over by far. */
+/* Receives until the last block, or until far beyond the agreed time. */
 static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 {
 	static _Alignas(8) uint8_t block[BLOCK];
@@ -158,13 +161,13 @@ static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 		now = clock_now_ns();
 		if (now > began + LATE_NS)
 			return -ETIMEDOUT;
-		/* What comes from here on counts, from the end of this one. */
+		/* Counts the blocks after this one, from its end. */
 		if (!first && (now >= quick || word->type == PROBE_LAST))
 			first = now;
 		else if (first)
 			n += sizeof(block);
 	} while (word->type == PROBE_DATA);
-	/* So slow that there was no second block: all of it is one. */
+	/* The network was so slow that there was no second block: the whole is one block. */
 	if (!n) {
 		n = sizeof(block);
 		first = began;
@@ -174,7 +177,7 @@ static int receive_blocks(gnutls_session_t tls, unsigned ms, uint64_t *ret_bits)
 	return 0;
 }
 
-/* divvyd knows whose network it is at the moment, and lets one at a time. */
+/* divvyd knows which programs use the network now, and allows one transfer at a time. */
 static int serve_transfer(gnutls_session_t tls, uint64_t ms)
 {
 	const struct serve_ask question = {.magic = SERVE_MAGIC, .what = SERVE_TRANSFER};
@@ -207,7 +210,7 @@ void far_probe_serve(gnutls_session_t tls)
 				return;
 			continue;
 		}
-		/* One, and then it has all that it wanted. */
+		/* One transfer, and then the peer has all that it wanted. */
 		if (word.type == PROBE_TRANSFER)
 			serve_transfer(tls, word.value);
 		return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The side of the program: far.h. First asks the other side whether there is something for this
- * container; then each process of it that connects has a child here, which joins it with a worker
- * there, or on this node itself becomes one.
+ * The program side: far.h. First asks the other side whether the container has a grant. Then each
+ * of the container's processes that connects has a child here, which joins it with a worker on the
+ * device node. For this node's own devices the child becomes the worker.
  */
 #include <errno.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 {
 	struct serve_reply reply;
 
-	/* A server that does not like a certificate says so only now. */
+	/* A server that rejects a certificate says so only now. */
 	if (stream_receive(stream_tls(tls, FAR_ANSWER_MS), &reply, sizeof(reply)) < 0)
 		return fail(err, EAGAIN, "node %.100s has sent us away: its divvyd's log says why",
 			node);
@@ -105,7 +105,7 @@ static int join_there(const struct far_target *t, struct identity_tls *tls,
 	return r;
 }
 
-/* ---- this node's own devices ---- */
+/* ---- devices of this node ---- */
 
 static int ask_here(const struct far_target *t, struct serve_answer *ret_answer, struct error *err)
 {
@@ -128,7 +128,7 @@ static int check_here(const struct far_target *t, struct identity_tls *tls, stru
 	return daemon;
 }
 
-/* A child holds the connection to divvyd, whose end is the worker's. */
+/* A child keeps the connection to divvyd; the worker ends with it. */
 static int join_here(const struct far_target *t, struct identity_tls *tls,
 	const struct link_program *program, struct error *err)
 {
@@ -152,19 +152,19 @@ static int join_here(const struct far_target *t, struct identity_tls *tls,
 		_exit(1);
 	}
 	close(program->sock);
-	/* It is nobody else's to end. */
+	/* No other process ends the worker. */
 	while (worker > 0 && waitpid(worker, NULL, WNOHANG) == 0)
 		if (poll(&end, 1, LOOK_MS / 10) > 0)
 			kill(worker, SIGKILL);
 	return 0;
 }
 
-/* ---- what there is between a program and its worker ---- */
+/* ---- transports between a program and its worker ---- */
 
 struct transport {
-	/* Is there something for the container? */
+	/* Checks that the container has a grant. */
 	int (*check)(const struct far_target *t, struct identity_tls *tls, struct error *err);
-	/* Joins the program with a worker, as long as both live; else -errno. */
+	/* Joins the program with a worker while both live; otherwise -errno. */
 	int (*join)(const struct far_target *t, struct identity_tls *tls,
 		const struct link_program *program, struct error *err);
 };
@@ -177,9 +177,9 @@ static const struct transport *transport_to(const struct far_target *t)
 	return t->host[0] ? &over_network : &over_memory;
 }
 
-/* ---- the program's processes ---- */
+/* ---- processes of the program ---- */
 
-/* The socket's folder says whose it is; that the kernel says the same is asked all the same. */
+/* The socket's folder already identifies the pod; the kernel must confirm it. */
 static bool is_ours(const struct far_target *t, int sock)
 {
 	const char *root = strcmp(t->cgroup_root, "*") ? t->cgroup_root : NULL;
@@ -191,7 +191,7 @@ static bool is_ours(const struct far_target *t, int sock)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
 		return false;
 	r = cgroup_read_pod(peer.pid, root, &found, NULL);
-	/* From a cgroup namespace of our own not every node's pods can be told apart. */
+	/* From a cgroup namespace of its own, this process cannot tell every node's pods apart. */
 	return r == -EXDEV || (r >= 0 && !strcmp(found.uid, t->uid));
 }
 
@@ -232,9 +232,9 @@ static void join_next(struct listener_poll *listener, const struct far_target *t
 	}
 }
 
-/* ---- from the beginning to the end ---- */
+/* ---- start and end ---- */
 
-/* In a child, since what GnuTLS holds goes with it. */
+/* Runs in a child, because GnuTLS's memory ends with it. */
 static void check_and_tell(const struct far_target *t, struct identity_tls *tls)
 {
 	struct error err = {0};
@@ -254,7 +254,7 @@ int far_reach(struct identity_tls *tls, const struct far_target *t)
 
 	if (!children)
 		return -ENOMEM;
-	/* All workers of this node for it are the one container's. */
+	/* All workers that this process starts belong to the one container. */
 	workers_begin();
 	pid = fork();
 	if (pid == 0) {

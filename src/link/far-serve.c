@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The side of the device: far.h. Who connects has a process and SECURE_HANDSHAKE_MS of its own to
- * prove who it is, and then asks divvyd for what it has; its worker is a user of that container's
- * alone. Both end with the connection to divvyd.
+ * The device side: far.h. Each connection has a process of its own, and SECURE_HANDSHAKE_MS to
+ * prove its identity. The process then asks divvyd for the container's grant. Its worker runs as a
+ * user id of that container only. Both end with the connection to divvyd.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,7 +30,7 @@
 
 #define LOOK_MS 1000
 
-static struct children *children; /* shared with them */
+static struct children *children; /* shared with the children */
 static struct door door;
 
 /* ---- a process of a program ---- */
@@ -40,7 +40,7 @@ struct watch {
 	const struct remote_session *session;
 };
 
-/* What was granted ends: so do we, and our worker. */
+/* The grant ends: this process ends, and with it the worker. */
 static void *watch_main(void *argument)
 {
 	const struct watch *w = argument;
@@ -68,7 +68,10 @@ static void serve_process(
 	struct link_end end;
 	pthread_t thread;
 
-	/* Images of its own: what one tenant's worker keeps is no other's to have, or to change. */
+	/*
+	 * Starts a store of its own, because a tenant must not see or change another tenant's
+	 * images.
+	 */
 	workers_begin();
 	if (link_open_worker(tls, at, &end) < 0)
 		return;
@@ -88,7 +91,7 @@ static int check_hello(const struct far_hello *hello, struct error *err)
 		hello->abi, FAR_ABI);
 }
 
-/* The connection to divvyd, of a process that is the tenant's from now on. */
+/* Returns the connection to divvyd. From then on this process is the tenant's. */
 static int get_in(const struct identity_name *peer, const struct far_hello *hello, int network,
 	struct error *err)
 {
@@ -109,7 +112,7 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	memcpy(ask.space, hello->space, sizeof(ask.space));
 	memcpy(ask.pod, hello->pod, sizeof(ask.pod));
 	address_peer(network, address, sizeof(address));
-	address[strcspn(address, "%")] = '\0'; /* a scope is this node's own */
+	address[strcspn(address, "%")] = '\0'; /* a scope is meaningless on other nodes */
 	str_copy(ask.peer, sizeof(ask.peer), str_from(address));
 	fd = far_ask(&ask, &answer, err);
 	if (fd < 0)
@@ -123,7 +126,7 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	return fd;
 }
 
-/* Nodes measure one another, and nobody else does. */
+/* Only nodes may measure. */
 static void serve_probe(
 	gnutls_session_t tls, const struct identity_name *peer, const struct far_hello *hello)
 {
@@ -153,7 +156,7 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 	if (r != 0)
 		return;
 	if (secure_meet(tls, fd, NULL, &session, &err) < 0) {
-		/* Whoever knocks and has no certificate is no news. */
+		/* A connection without a certificate is not worth a log line. */
 		if (session.why.code)
 			fprintf(stderr, "divvy-remote-far: refused: %s\n", err.msg);
 		return;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-link serve LISTEN-FD DEVICES [FILE]       the side of the device
- * divvy-remote-link join LISTEN-FD FOLLOW-PID [DEVICE]   the side of the program
+ *   divvy-remote-link serve LISTEN-FD DEVICES [FILE]       the device side
+ *   divvy-remote-link join LISTEN-FD FOLLOW-PID [DEVICE]   the program side
  *
- * Both prove to each other by TLS 1.3 with a pre-shared key that they know the invitation in
- * $DIVVY_INVITATION, "HOST:PORT/KEY". The side of the device tells it, on stdout or in a new FILE,
- * which it removes at its end. It is good once: who joins first, and wants none but the DEVICES
- * that were granted, is given another key over that connection, which then is the only one that
- * counts, and ends with it. Each process of the program has a connection of its own. Nothing is
- * listened to, or said, without that proof. Each connection has a child from the beginning, so that
- * who says nothing holds up nobody: of those that have proved nothing yet only so many are kept.
+ * Both sides prove by TLS 1.3 with a pre-shared key that they know the invitation in
+ * $DIVVY_INVITATION, "HOST:PORT/KEY". The device side prints it on stdout, or writes it to a new
+ * FILE, which it removes at its end. An invitation is valid once. The first program side that
+ * joins, and wants no other device than the granted DEVICES, gets another key over that connection.
+ * From then on only this key is valid, and it expires when that connection ends. Each process of
+ * the program has a connection of its own. Without the proof, no peer is heard or answered. Each
+ * connection has a child from the start, so a silent peer cannot block others, and the number of
+ * unauthenticated children is bounded.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -48,50 +49,50 @@
 #define LOOK_MS 100
 #define COUNT_MS 500
 #define LAST_MS 500
-/* The program's side joins: first byte of what it sends, and the answer to it. */
+/* The program side joins: what it sends first, and the answer. */
 #define JOIN_ABI 1u
 #define JOIN_ANY 0xffu
 struct join_ask {
 	uint8_t abi;    /* JOIN_ABI */
-	uint8_t device; /* that it wants, from 0 on; JOIN_ANY */
+	uint8_t device; /* number of the wanted device, from 0; or JOIN_ANY */
 };
 struct join_answer {
 	uint8_t abi;
-	uint8_t devices; /* that were granted */
+	uint8_t devices; /* number of granted devices */
 	uint8_t is_taken;
-	uint8_t key[KEY_BYTES]; /* for its processes; nothing unless it is taken */
+	uint8_t key[KEY_BYTES]; /* for the program's processes; zero unless is_taken */
 };
-/* What a key is for is its identity in TLS. */
+/* The purpose of a key is its identity in TLS. */
 enum key_use { KEY_JOIN, KEY_PROCESS, KEY_USES };
 static const char *const key_names[KEY_USES] = {"join", "process"};
 
 /*
- * Of the side of the device, shared with its children: each has a slot at its place. The parent
- * writes what it has counted, the child what it knows of its connection. The invitation is taken by
- * one of them.
+ * Shared memory of the device side and its children; each child has a slot at its place. The parent
+ * writes what it has counted, and a child the facts of its connection. One child takes the
+ * invitation.
  */
 static struct shared {
 	_Atomic bool is_taken;
-	_Atomic pid_t joined; /* holds the connection that joined; 0: none yet */
+	_Atomic pid_t joined; /* child with the connection that joined; 0: none yet */
 	uint8_t devices;
 	uint8_t key[KEY_USES][KEY_BYTES];
-	char peer[ADDRESS_NUMERIC]; /* of the one that joined */
+	char peer[ADDRESS_NUMERIC]; /* address of the peer that joined */
 	struct children children;
 	struct slot {
-		uint64_t counted[2];       /* of bytes, when it was last reported */
+		uint64_t counted[2];       /* bytes at the last report */
 		_Atomic uint32_t rtt_us;   /* 0: no process yet */
-		_Atomic uint64_t bytes[2]; /* by enum ring_way, since the beginning */
+		_Atomic uint64_t bytes[2]; /* by enum ring_way, in total */
 	} slot[CHILDREN_MAX];
 } * shared;
 
-static struct door door;       /* of the side of the device */
-static uint8_t key[KEY_BYTES]; /* of the side of the program, for use_now */
+static struct door door;       /* device side only */
+static uint8_t key[KEY_BYTES]; /* program side only, for use_now */
 static enum key_use use_now = KEY_JOIN;
-static struct address there; /* of the side of the device, likewise */
+static struct address there; /* the device side's address, for the program side */
 
-static const char *told_in; /* the file with the invitation; NULL: none */
+static const char *told_in; /* file with the invitation; NULL: none */
 
-/* Before anything else that a signal does: it does that as well. */
+/* Removes the file first, and then lets the signal have its usual effect. */
 static void on_end(int signal)
 {
 	unlink(told_in);
@@ -111,7 +112,7 @@ static void end_as(void (*handler)(int))
 	}
 }
 
-/* A file of that name that is there already may be open elsewhere: it has to be new. */
+/* An existing file may be open in another process, so the file must be new. */
 static int tell_invitation(const char *path)
 {
 	const char *text = getenv("DIVVY_INVITATION");
@@ -136,7 +137,7 @@ static int read_invitation(void)
 	int r = !slash ? -EINVAL : address_parse(place, 0, &there, NULL);
 
 	r = r < 0 ? r : parse_hex(str_from(slash + 1), key, sizeof(key), NULL);
-	/* It shall not be found in our environment, by /proc neither. */
+	/* Removes the invitation from the environment, so that /proc does not show it. */
 	if (text)
 		explicit_bzero(text, strlen(text));
 	unsetenv("DIVVY_INVITATION");
@@ -157,7 +158,7 @@ static bool find_key(const char *name, uint8_t *ret_key)
 	return true;
 }
 
-/* Of the side of the program: connected and authenticated, or -errno. */
+/* Program side: returns an authenticated connection, or -errno. */
 static int get_in(gnutls_session_t *ret_tls)
 {
 	const struct secure_key own = {.name = key_names[use_now], .bytes = key};
@@ -199,7 +200,7 @@ static void serve_process(gnutls_session_t tls, int fd, const struct link_place 
 	if (link_open_worker(tls, at, &end) < 0)
 		return;
 	counting = (struct counting){&shared->slot[at->place], end.map.p, fd};
-	/* Without it nothing is shown. */
+	/* Without the thread only the numbers for ps and top are missing. */
 	pthread_create(&thread, NULL, count_main, &counting);
 	link_run(&end, REMOTE_HUB_CLIENT);
 }
@@ -216,7 +217,7 @@ static void join_one(int sock, _Atomic uint64_t *alive_ns)
 
 /* ---- the invitation ---- */
 
-/* True: its peer has been told the other key, and nobody else will be. */
+/* Returns true if the peer got the other key; no other peer will. */
 static bool let_in(struct stream stream)
 {
 	struct join_answer answer = {.abi = JOIN_ABI, .devices = shared->devices};
@@ -239,7 +240,7 @@ static bool let_in(struct stream stream)
 	return answer.is_taken && r == 0;
 }
 
-/* Who comes first is given the other key, and holds the connection as long as the program lasts. */
+/* The first peer gets the other key, and keeps the connection as long as the program lasts. */
 static void serve_join(gnutls_session_t tls, int fd, int place)
 {
 	const struct stream stream = stream_tls(tls, SECURE_SILENT_MS);
@@ -255,7 +256,7 @@ static void serve_join(gnutls_session_t tls, int fd, int place)
 	while (stream_receive(stream, &beat, sizeof(beat)) == 0);
 }
 
-/* -ECHRNG: that device is none of those that were granted, which are so many. */
+/* -ECHRNG: the device is not among the *ret_devices granted ones. */
 static int join(uint8_t device, struct stream *ret_joined, unsigned *ret_devices)
 {
 	const struct join_ask ask = {JOIN_ABI, device};
@@ -280,7 +281,7 @@ static int join(uint8_t device, struct stream *ret_joined, unsigned *ret_devices
 	return 0;
 }
 
-/* ---- accepting: the side of the device ---- */
+/* ---- accepting: device side ---- */
 
 static void serve_one(int fd, const struct link_place *at)
 {
@@ -323,7 +324,7 @@ static void serve_next(struct listener_poll *listener)
 	children_set(&shared->children, at, pid);
 }
 
-/* False: the one that has joined is gone, and with it the program. */
+/* Returns false when the joined peer is lost, and with it the program. */
 static bool reap(void)
 {
 	for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;) {
@@ -336,7 +337,7 @@ static bool reap(void)
 
 static struct report reporting = REPORT_NONE;
 
-/* Every second. False: there is no tenant any more. */
+/* Runs each second. Returns false when the tenant does not exist any more. */
 static bool report(void)
 {
 	static uint64_t last_ns;
@@ -373,7 +374,7 @@ static bool report(void)
 	return report_send(&reporting, &numbers);
 }
 
-/* Whoever is still served when we return goes with us. */
+/* Sessions that still run at the return end with this process. */
 static int serve_all(int listener_fd, uint8_t devices)
 {
 	struct listener_poll listener = {.fd = listener_fd};
@@ -405,17 +406,17 @@ static int serve_all(int listener_fd, uint8_t devices)
 		children_watch(
 			&shared->children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
 	} while (is_granted && reap());
-	/* The program may have ended for that very reason. */
+	/* The program may have ended because the tenant was removed. */
 	is_granted = is_granted && report_ask(&reporting);
 	if (is_granted)
 		return 0;
 	fprintf(stderr, "divvy serve: its tenant has been removed\n");
-	/* Their workers tell the program so themselves, meanwhile. */
+	/* Meanwhile the workers tell the program so themselves. */
 	poll(NULL, 0, LAST_MS);
 	return -ENOENT;
 }
 
-/* ---- accepting: the side of the program ---- */
+/* ---- accepting: program side ---- */
 
 static bool is_own(int sock)
 {
@@ -439,7 +440,7 @@ static void join_next(struct children *children, struct listener_poll *listener)
 	}
 }
 
-/* That there still is a program; who has invited it waits for nothing else. */
+/* Tells the device side that the program still lives; it waits for nothing else. */
 static void beat(struct stream joined)
 {
 	static uint64_t last_ns;
@@ -451,7 +452,7 @@ static void beat(struct stream joined)
 	stream_send(joined, "", 1);
 }
 
-/* Until the program has ended, and all of its processes. */
+/* Runs until the program and all of its processes have ended. */
 static void join_all(int listener, pid_t follow, struct stream joined)
 {
 	struct listener_poll knocks = {.fd = listener};
@@ -475,7 +476,7 @@ static void join_all(int listener, pid_t follow, struct stream joined)
 	socket_unlink(listener);
 }
 
-/* For whoever reads what divvy run says. */
+/* The reason, for the user of divvy run. */
 static const char *why(int failed)
 {
 	switch (failed) {
@@ -489,7 +490,7 @@ static const char *why(int failed)
 	}
 }
 
-/* The word that whoever has started us waits for before the program begins. */
+/* The program that started this one waits for this line before it begins. */
 static void say_begun(int r, const char *device, unsigned devices)
 {
 	if (r == -ECHRNG && devices == 1)
@@ -550,6 +551,6 @@ int main(int argc, char **argv)
 		join_all((int)listener, (pid_t)number, joined);
 	if (told_in)
 		unlink(told_in);
-	/* Not through destructors: what TLS holds goes with the process. */
+	/* Skips destructors: TLS state ends with the process. */
 	_exit(r < 0);
 }

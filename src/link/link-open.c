@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a session over a network begins, on each side: link.h. The program's HELLO and the worker's
- * WELCOME go over the first connection; in `lane`, which neither of them uses, the links say which
- * version they speak, and how many further connections each would have (the smaller number counts).
- * The session begins when all of them are there. One thread.
+ * The start of a session over a network, on each side: link.h. The program's HELLO and the worker's
+ * WELCOME go over the first connection. In `lane`, which neither of them uses, the links put their
+ * version and the number of further connections that they want; the smaller number counts. The
+ * session begins when all connections exist. One thread.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -22,7 +22,9 @@
 #include "remote/start.h"
 
 #define COUNT_BITS 7
-/* The bit between count and version stays 0: a link that sets it offers an RDMA adapter (0033). */
+/*
+ * The bit between count and version stays 0: a link that sets it offers an RDMA adapter (adr/0033).
+ */
 #define ABI_SHIFT (COUNT_BITS + 1)
 
 static void say(struct remote_note *note, unsigned connections)
@@ -30,7 +32,7 @@ static void say(struct remote_note *note, unsigned connections)
 	note->lane = LINK_ABI << ABI_SHIFT | connections;
 }
 
-/* How many further connections there are to be, or -EPROTO. */
+/* Returns the number of further connections, or -EPROTO. */
 static int hear(const struct remote_note *note, unsigned most)
 {
 	const uint32_t other = note->lane & ((1u << COUNT_BITS) - 1);
@@ -51,9 +53,9 @@ static void refuse(struct remote_note *note, const char *why)
 
 static const char other_version[] = "divvy is of another version on the other machine";
 
-/* ---- the side of the device ---- */
+/* ---- device side ---- */
 
-/* What a driver takes to begin is no silence of ours. */
+/* Sends heartbeats while the driver starts, so that the peer does not count it as silence. */
 static int await_worker(const struct link_end *end)
 {
 	static const struct remote_note beat = {.type = REMOTE_BEAT, .abi = REMOTE_ABI};
@@ -117,7 +119,7 @@ int link_open_worker(
 
 	if (stream_receive(end.stream[0], &note, sizeof(note)) < 0)
 		return -EPIPE;
-	/* Of the device's state alone there is nothing to carry. */
+	/* A session for NVML only has no bulk data. */
 	further = hear(&note, note.type == REMOTE_HELLO_NVML ? 0 : bulk_wish());
 	if (further < 0) {
 		refuse(&note, other_version);
@@ -142,9 +144,9 @@ int link_open_worker(
 	return r;
 }
 
-/* ---- the side of the program ---- */
+/* ---- program side ---- */
 
-/* The further connections that the welcome says, or it becomes a refusal. */
+/* Makes the further connections that the WELCOME states, or turns it into a refusal. */
 static void reach_further(gnutls_session_t first, struct remote_note *note, struct link_end *end)
 {
 	const int wanted = hear(note, BULK_MAX);

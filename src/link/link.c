@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract: link.h. Both sessions of a pair have rings of the same size, and positions in them are
- * the same: what the local producer has written goes over as bytes at a position, what the far
- * consumer has read comes back as one. So the far ring's room is the window, each lane has its own,
- * and nothing is parsed here. What has piled up is left to the further connections, whichever of
- * them has nothing to do; the far side writes each piece to its place and tells the consumer of
- * what is there without a gap (pieces.h). All else goes over the first. A thread sends what is new,
- * one passes on what the socket says, one says that there is nothing to say; each connection has
- * one (the caller's is the first's) that receives, each further one another one that sends. The end
- * of any of them, or its silence, is the session's.
+ * A running link: see link.h. Both sessions of a pair have rings of the same size with the same
+ * positions. Bytes that the local producer has written are sent with their position, and the
+ * position that the peer's consumer has read comes back. So the free room of the peer's ring is the
+ * window, each lane has its own, and a link parses nothing.
+ *
+ * Large amounts of waiting data go to the further connections, to any one that is idle. The other
+ * side writes each piece to its place, and publishes only what is complete up to there (pieces.h).
+ * Everything else uses the first connection.
+ *
+ * Threads: one sends new bytes, one passes on what the socket says, and one sends heartbeats. Each
+ * connection has a thread that receives (the caller's for the first), and each further connection
+ * has another one that sends. The end or the silence of any connection ends the session.
  */
 #include "link/link.h"
 
@@ -28,18 +31,18 @@
 
 #define PIECE (256u << 10)
 /*
- * So much waiting in one ring is more than the first connection keeps up with, and worth the
- * wake-up of another thread: copies of 1 MiB between kernels took longer with it.
+ * Bytes waiting in one ring that exceed what the first connection can handle, and that are worth
+ * waking another thread. Copies of 1 MiB between kernels took longer with it.
  */
 #define SPREAD (2 * PIECE)
-/* All rings full of the shortest ones: more than an honest peer lets us have. */
+/* All rings full of the shortest pieces: more than an honest peer can cause. */
 #define QUEUED_MAX (REMOTE_LANES * (REMOTE_RING / PIECES_BULK_MIN))
-/* Up to here head and bytes go as one record; beyond, putting them together costs a copy. */
+/* Up to this size head and bytes go as one record. Above it, copying them together costs more. */
 #define TOGETHER 4096u
-/* How much may be read before the producer is told: less than what it always keeps free. */
+/* Bytes to read before the producer is informed: less than the room that it always keeps free. */
 #define TELL_BYTES (REMOTE_RING / 8)
 #define LOOK_MS 1000u
-#define LAST_MS 200 /* for the last words on their way */
+#define LAST_MS 200 /* for the last messages in transit */
 
 enum link_type { LINK_DATA = 1, LINK_HEAD, LINK_NOTE, LINK_BEAT };
 
@@ -48,12 +51,12 @@ struct link_head {
 	uint8_t type; /* enum link_type */
 	uint8_t lane;
 	uint16_t reserved;
-	uint64_t position; /* DATA: of its first byte; HEAD: what has been read */
+	uint64_t position; /* DATA: of its first byte; HEAD: the consumer's position */
 };
 _Static_assert(sizeof(struct link_head) == 16, "abi");
 _Static_assert(REMOTE_LANES == UINT8_MAX + 1, "a head names any lane, and no other");
 
-/* Bulk data on its way from the thread that finds it to those that send it. */
+/* Bulk data on its way from the thread that finds it to the threads that send it. */
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t is_filled;
@@ -63,14 +66,14 @@ struct queue {
 
 struct link {
 	struct remote_session *session;
-	enum ring_way out; /* rings that are read here */
+	enum ring_way out; /* direction of the rings that this link reads */
 	int sock;
 	_Atomic uint64_t *alive_ns;
-	_Atomic unsigned lanes; /* that have been opened so far */
+	_Atomic unsigned lanes; /* number of lanes opened so far */
 	uint64_t sent[REMOTE_LANES], told[REMOTE_LANES];
-	pthread_mutex_t sending; /* over the first connection */
+	pthread_mutex_t sending; /* for the first connection */
 	struct queue queue;
-	pthread_mutex_t placing; /* of pieces */
+	pthread_mutex_t placing; /* protects `pieces` */
 	struct pieces pieces[REMOTE_LANES];
 	unsigned n;
 	struct connection {
@@ -94,14 +97,17 @@ static int send_parts(struct stream to, const struct link_head *head, const void
 	return r < 0 ? r : stream_send(to, p, head->bytes);
 }
 
-/* What the other side has said last is yet to be passed on by whoever receives, who ends us too. */
+/*
+ * Ends the process, after a pause in which the receiving thread can pass on the peer's last
+ * message; that thread may end the process first.
+ */
 static _Noreturn void end_unheard(void)
 {
 	poll(NULL, 0, LAST_MS);
 	_exit(0);
 }
 
-/* Over the first connection. */
+/* Sends over the first connection. */
 static void send_message(struct link *l, const struct link_head *head, const void *p)
 {
 	pthread_mutex_lock(&l->sending);
@@ -130,7 +136,7 @@ static enum ring_way other(enum ring_way way)
 static void queue_put(struct queue *q, const struct link_head *head)
 {
 	pthread_mutex_lock(&q->lock);
-	/* It reads from a ring what has never been sent to it. */
+	/* The peer claims to have read bytes that were never sent to it. */
 	if (q->n == QUEUED_MAX)
 		_exit(0);
 	q->v[(q->first + q->n++) % QUEUED_MAX] = *head;
@@ -140,7 +146,7 @@ static void queue_put(struct queue *q, const struct link_head *head)
 
 static const struct link_head beat = {.type = LINK_BEAT};
 
-/* The next piece, or when there has been none for so long a beat. */
+/* Returns the next piece, or a heartbeat if there was none for SECURE_BEAT_MS. */
 static struct link_head queue_take(struct queue *q)
 {
 	const uint64_t until_ns = clock_now_ns() + SECURE_BEAT_MS * NSEC_PER_MSEC;
@@ -169,7 +175,10 @@ static void *bulk_main(void *argument)
 	for (;;) {
 		const struct link_head head = queue_take(&l->queue);
 
-		/* The far side reads it when it is there, so it stays in its place so long. */
+		/*
+		 * The peer cannot have read the piece before it arrives, so it stays in place until
+		 * then.
+		 */
 		if (send_parts(c->stream, &head,
 			    bytes_of(l->session, head.lane, l->out) + head.position % REMOTE_RING) <
 			0)
@@ -178,13 +187,13 @@ static void *bulk_main(void *argument)
 	return NULL;
 }
 
-/* ---- what is new here goes there ---- */
+/* ---- new local data, to be sent ---- */
 
 static bool send_data(struct link *l, unsigned lane)
 {
 	const struct remote_ring *ring = ring_of(l->session, lane, l->out);
 	const uint8_t *bytes = bytes_of(l->session, lane, l->out);
-	/* with the release in ring_publish */
+	/* pairs with the release in ring_publish() */
 	const uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
 	bool any = false;
 
@@ -211,7 +220,7 @@ static bool send_data(struct link *l, unsigned lane)
 static bool send_head(struct link *l, unsigned lane)
 {
 	const struct remote_ring *ring = ring_of(l->session, lane, other(l->out));
-	/* with the release in ring_consume */
+	/* pairs with the release in ring_consume() */
 	const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
 
 	if (head - l->told[lane] < TELL_BYTES)
@@ -254,7 +263,7 @@ static void *send_main(void *argument)
 	return NULL;
 }
 
-/* Before the other side of the note can use the lane, or after our side may have. */
+/* Runs before the receiver of the note can use the lane, or after this side may have used it. */
 static void look_at_lane(struct link *l, const struct remote_note *note)
 {
 	unsigned lanes = atomic_load(&l->lanes);
@@ -278,15 +287,15 @@ static void *note_main(void *argument)
 			l, &(struct link_head){.bytes = sizeof(note), .type = LINK_NOTE}, &note);
 	}
 	/*
-	 * The program's end, or the worker's, is ours. With what the program still sends unread,
-	 * the kernel would drop the worker's last words.
+	 * The end of the program or the worker ends the link. If the program's last bytes stayed
+	 * unread, the kernel would drop the worker's last messages.
 	 */
 	if (note.type == REMOTE_SAY)
 		poll(NULL, 0, LAST_MS);
 	_exit(0);
 }
 
-/* Who sends something else is no less alive. */
+/* Other messages are no reason to skip a heartbeat. */
 static void *beat_main(void *argument)
 {
 	struct link *l = argument;
@@ -304,7 +313,7 @@ static void *beat_main(void *argument)
 	return NULL;
 }
 
-/* ---- what comes from there ---- */
+/* ---- data from the peer ---- */
 
 static int take_data(struct connection *c, const struct link_head *head)
 {
@@ -340,7 +349,9 @@ static int take_head(struct link *l, const struct link_head *head)
 	struct remote_ring *ring = ring_of(l->session, head->lane, l->out);
 	const uint64_t before = atomic_load_explicit(&ring->head, memory_order_relaxed);
 
-	/* No further than what was sent: l->sent is the other thread's, the tail bounds both. */
+	/*
+	 * Not beyond what was sent. l->sent belongs to the other thread, but the tail bounds both.
+	 */
 	if (head->bytes || head->position - before > REMOTE_RING ||
 		head->position - before >
 			atomic_load_explicit(&ring->tail, memory_order_acquire) - before)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file tries the addresses of a host in the resolver's order until one accepts the connection.
+ * Tries the addresses of a host in the resolver's order until one accepts the connection.
  * SO_SNDTIMEO limits each connect(), and the limit applies to every address anew. net_dial() clears
  * the timeout before it returns, so later writes have no limit.
  */

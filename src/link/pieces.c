@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file merges the pieces of a ring that several connections receive out of order. The list is
- * sorted by position, its entries never overlap, and none begins before `tail`. pieces_arrived()
- * merges a received entry with received neighbours. When a received entry begins at `tail`,
- * pieces_arrived() moves `tail` to its end and drops the entry. pieces_claim() measures positions
- * from the consumer's head, so its checks do not overflow whatever the peer sends.
+ * Merges the pieces of a ring that several connections receive out of order. The list is sorted by
+ * position, its entries never overlap, and none begins before `tail`. pieces_arrived() merges a
+ * received entry with received neighbours. When a received entry begins at `tail`, pieces_arrived()
+ * moves `tail` to its end and drops the entry. pieces_claim() measures positions from the
+ * consumer's head, so its checks do not overflow whatever the peer sends.
  */
 #include "link/pieces.h"
 
@@ -22,7 +22,7 @@ int pieces_claim(struct pieces *p, uint64_t head, uint64_t position, uint32_t by
 	const uint64_t to = position + bytes;
 	unsigned at = 0;
 
-	/* Positions are counted from the head: none of the differences overflows. */
+	/* Differences are relative to the head, so none of them overflows. */
 	if (p->tail - head > REMOTE_RING || position - head < p->tail - head ||
 		position - head >= REMOTE_RING || bytes == 0 ||
 		bytes > REMOTE_RING - (position - head) ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file sends the numbers of a link to the daemon as control messages over a socket that never
- * blocks. report_send() first reads the replies to earlier requests, so a missing tenant shows one
- * report late. Only a reply with ENOENT means that the tenant is missing; an unreachable daemon
- * does not. After a failed send the next report connects again. Each packet contains the tenant's
- * secret, so report_send() erases its buffer.
+ * Sends the numbers of a link to the daemon as control messages over a socket that never blocks.
+ * report_send() first reads the replies to earlier requests, so a missing tenant shows one report
+ * late. Only a reply with ENOENT means that the tenant is missing; an unreachable daemon does not.
+ * After a failed send the next report connects again. Each packet contains the tenant's secret, so
+ * report_send() erases its buffer.
  */
 #include "link/report.h"
 
@@ -37,7 +37,7 @@ static int dial_daemon(void)
 	return TAKE_FD(fd);
 }
 
-/* Those to the ones before: nobody waits for them. */
+/* Reads the replies to earlier requests, for which no caller waits. */
 static bool hear(struct report *report)
 {
 	_Alignas(8) char packet[sizeof(struct msg_control) + TEXT_MAX];
@@ -77,7 +77,7 @@ bool report_send(struct report *report, const struct report_numbers *n)
 	msg->text[size++] = '}';
 	msg_head_init(&msg->head, MSG_CONTROL, (uint32_t)(sizeof(*msg) + (size_t)size),
 		++report->request);
-	/* A daemon that has gone is looked for the next time. */
+	/* A lost daemon is looked for with the next report. */
 	if (send(report->fd, packet, msg->head.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		report->fd = fd_close(report->fd);
 	explicit_bzero(packet, sizeof(packet));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file sets the socket options that detect a lost peer, and runs the TLS handshake of a
- * connection. secure_meet() checks certificates; secure_meet_key() proves a pre-shared key. GnuTLS
- * passes only its session to find_key(), so the session's user pointer holds the `struct
- * secure_key`. A client's credentials live for one handshake; the server's are static and live as
- * long as the process. set_server() creates the server's without a lock, so only one thread may
- * make its first call. As a server, secure_meet_key() returns -EACCES for every failed handshake.
+ * Sets the socket options that detect a lost peer, and runs the TLS handshake of a connection.
+ * secure_meet() checks certificates; secure_meet_key() proves a pre-shared key. GnuTLS passes only
+ * its session to find_key(), so the session's user pointer holds the `struct secure_key`. A
+ * client's credentials live for one handshake; the server's are static and live as long as the
+ * process. set_server() creates the server's without a lock, so only one thread may make its first
+ * call. As a server, secure_meet_key() returns -EACCES for every failed handshake.
  */
 #include "link/secure.h"
 
@@ -19,8 +19,8 @@
 #include "identity/tls.h"
 
 /*
- * A pre-shared key goes with SHA-256, which leaves AES-128 and ChaCha20; by itself GnuTLS takes the
- * latter, at a fifth of the speed of the former where the processor has instructions for it.
+ * A pre-shared key requires SHA-256, which leaves AES-128 and ChaCha20. GnuTLS prefers the latter,
+ * which is five times slower than AES-128 on a processor with AES instructions.
  */
 #define PRIORITY \
 	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
@@ -81,7 +81,7 @@ static int find_key(gnutls_session_t tls, const char *name, gnutls_datum_t *ret_
 	return ret_key->data ? 0 : -1;
 }
 
-/* Of the process: whom it finds is the session's. */
+/* The credentials are the process's; the key that find_key() returns is the session's. */
 static int set_server(gnutls_session_t tls)
 {
 	static gnutls_psk_server_credentials_t credentials;
@@ -116,18 +116,18 @@ static int prove(gnutls_session_t tls, int fd, const struct secure_key *key)
 		r = key->find ? set_server(tls) : set_client(tls, key, &client);
 	if (r >= 0)
 		r = secure_handshake(tls, fd);
-	/* A server that would let somebody in without the key is none. */
+	/* A server that would accept a client without the key is not divvy's. */
 	if (r >= 0 && gnutls_auth_get_type(tls) != GNUTLS_CRD_PSK)
 		r = GNUTLS_E_INSUFFICIENT_CREDENTIALS;
 	if (client) {
-		/* The session has no more use for the key. */
+		/* The session does not need the key any more. */
 		gnutls_credentials_clear(tls);
 		gnutls_psk_free_client_credentials(client);
 	}
 	return r;
 }
 
-/* Whoever does not know the key is told nothing: what says something is no server of ours. */
+/* A peer without the key gets no reason. A peer that answers otherwise is no server of divvy. */
 static int why_not(const struct secure_key *key, int failed)
 {
 	if (key->find)

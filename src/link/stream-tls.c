@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TLS over TCP as a stream: how GnuTLS wants to be called. It asks the kernel for a record's head,
- * then for its 16 KiB, and sends each record by itself; ahead, it is asked for many at a time.
+ * TLS over TCP as a stream. By default GnuTLS reads a record's head and then its 16 KiB with
+ * separate system calls, and sends each record separately. stream_ahead() reads and sends many
+ * records at a time. One thread may send while another one receives.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -15,7 +16,7 @@
 #include "base/clock.h"
 #include "link/stream.h"
 
-/* To be called once more with the very same arguments. */
+/* Whether GnuTLS wants the same call again with the same arguments. */
 static bool is_to_repeat(ssize_t said)
 {
 	return said == GNUTLS_E_AGAIN || said == GNUTLS_E_INTERRUPTED;
@@ -44,7 +45,7 @@ static int tls_receive(struct stream s, void *p, size_t n)
 	while (n) {
 		const ssize_t done = gnutls_record_recv(s.own, p, n);
 
-		/* It also says so of what TLS says for itself. */
+		/* GnuTLS also returns this for messages of TLS itself. */
 		if (done == GNUTLS_E_AGAIN && s.silent_ms) {
 			clock_look(&listener, clock_now_ns());
 			if (clock_silent_ns(&listener, heard) > s.silent_ms * NSEC_PER_MSEC)
@@ -64,26 +65,29 @@ static int tls_receive(struct stream s, void *p, size_t n)
 struct stream stream_tls(gnutls_session_t tls, unsigned silent_ms)
 {
 	static const struct stream_kind kind = {.send = tls_send, .receive = tls_receive};
-	/* So often is looked how long it has been. */
+	/* Interval of the checks for silence. */
 	const struct timeval look = {.tv_sec = silent_ms ? 1 : 0};
 
 	setsockopt(gnutls_transport_get_int(tls), SOL_SOCKET, SO_RCVTIMEO, &look, sizeof(look));
 	return (struct stream){&kind, tls, silent_ms};
 }
 
-/* ---- ahead ---- */
+/* ---- reading and sending ahead ---- */
 
-/* So much is encrypted, then sent while the next is: the far side begins with it meanwhile. */
+/*
+ * Bytes that are encrypted before they are sent. The peer begins with them while the next ones are
+ * encrypted.
+ */
 #define SENT_BYTES (64u << 10)
 #define READ_BYTES (128u << 10)
-#define RECORD_OVERHEAD 256u /* what RFC 8446, 5.2 lets a record grow by */
+#define RECORD_OVERHEAD 256u /* RFC 8446, 5.2: the most by which a record may grow */
 #define RECORD_BYTES (16u << 10)
 
 struct ahead {
 	gnutls_session_t tls;
 	int fd;
-	size_t from, to; /* read, and not yet asked for */
-	size_t n;        /* to be sent */
+	size_t from, to; /* read, and not yet consumed */
+	size_t n;        /* bytes to send */
 	uint8_t in[READ_BYTES], out[SENT_BYTES + SENT_BYTES / RECORD_BYTES * RECORD_OVERHEAD];
 };
 
