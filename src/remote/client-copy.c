@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies with an end in the program's memory. A source is taken along at the call, unless it is
- * page-locked (or captured) and could still be written to before the stream gets there: then the
- * worker asks for it. What comes back is waited for into pageable memory, as the driver does it,
- * and brought by the reverse thread into page-locked memory and from graphs. None of that is needed
- * where the worker has mapped the memory: there the copy is the driver's own.
+ * Copies with an end in the program's memory. Source data is sent with the call, unless it is
+ * page-locked (or captured) and earlier work could still write it: then the worker fetches it
+ * later. Copies to pageable memory are awaited, as in the driver. The reverse thread brings copies
+ * to page-locked memory and copies of graphs. If the worker has mapped the memory, the driver
+ * copies by itself. Any thread.
  */
 #include "cuda/copy.h"
 #include "remote/client.h"
@@ -13,12 +13,12 @@
 
 struct how {
 	CUstream stream;
-	bool is_async;   /* the stream's own call; else one without a stream */
-	bool is_awaited; /* the program has its source back, and its result, when it returns */
-	bool is_taken;   /* ... its source alone */
+	bool is_async;   /* the stream's own call; otherwise one without a stream */
+	bool is_awaited; /* at its return the program may reuse the source, and has the result */
+	bool is_taken;   /* at its return the program may reuse the source */
 };
 
-/* Of a graph, instead of being done. */
+/* Whether the copy becomes part of a graph instead of running. */
 static bool becomes_a_node(struct how how)
 {
 	return how.is_async && is_captured_on(how.stream);
@@ -26,7 +26,7 @@ static bool becomes_a_node(struct how how)
 
 static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr device)
 {
-	/* One address space: whose an address is, is known. */
+	/* There is one address space, so an address shows whose memory it is. */
 	if (*type == CU_MEMORYTYPE_UNIFIED) {
 		*type = is_device(device) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 		*host = (const void *)(uintptr_t)device;
@@ -34,7 +34,7 @@ static bool is_host_type(CUmemorytype *type, const void **host, CUdeviceptr devi
 	return *type == CU_MEMORYTYPE_HOST;
 }
 
-/* One end's place in its memory; what is not given is as the copy needs it. */
+/* Place of one end in its memory. Values that are not given follow from the copy. */
 struct place {
 	size_t x, y, z, pitch, rows;
 };
@@ -50,7 +50,7 @@ static struct place place_of(const CUDA_MEMCPY3D *c, bool is_source)
 	return p;
 }
 
-/* Not where its size, or where its last byte lies, is no number. */
+/* False if the size, or the position of the last byte, overflows. */
 static bool is_possible(const CUDA_MEMCPY3D *c, const struct place *p)
 {
 	const bool is_line = c->Height == 1 && c->Depth == 1;
@@ -102,7 +102,7 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 	ret->address = is_source ? c->srcDevice : c->dstDevice;
 	ret->pitch = p.pitch;
 	ret->slice = p.pitch * p.rows;
-	/* Nothing of a copy is done that does not fit as a whole, nor is its other end touched. */
+	/* A copy that does not fit as a whole is refused, and neither end is touched. */
 	return is_possible(c, &p) &&
 			device_reaches(
 				&(struct copy_place){ret->address, p.x, p.y, p.z, p.pitch, p.rows},
@@ -111,7 +111,7 @@ static CUresult device_end(const CUDA_MEMCPY3D *c, bool is_source, struct remote
 		: CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The stream gets there later: fetched or brought then. */
+/* The worker fetches or brings the data when the stream reaches the copy. */
 static CUresult copy_later(
 	unsigned op, const struct remote_copy *whole, const struct box *box, bool is_captured)
 {
@@ -167,7 +167,7 @@ static CUresult copy_device(const CUDA_MEMCPY3D *copy, struct how how)
 	return call_post(&c);
 }
 
-/* When the stream gets there, and waited for, as the driver does it. */
+/* The copy runs when the stream reaches it, and is awaited, as in the driver. */
 static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
 {
 	const bool is_captured = becomes_a_node(how);
@@ -180,15 +180,16 @@ static CUresult copy_host(const CUDA_MEMCPY3D *copy, struct how how)
 }
 
 /*
- * A source that earlier work may still write is read when the stream gets there. One that is not
- * page-locked belongs to the program again when an asynchronous call returns.
+ * Whether the source is read only when the stream reaches the copy, because earlier work may still
+ * write it. But at the return of an asynchronous call a pageable source belongs to the program
+ * again.
  */
 static bool is_read_later(const struct box *box, struct how how)
 {
 	return !how.is_taken && is_hazardous() && (how.is_awaited || is_pinned(box->base));
 }
 
-/* For one that may be read later nobody waits until there is room to take it along. */
+/* Whether the copy may be fetched later instead of waiting for room to send it now. */
 static bool is_patient(const struct box *box, struct how how)
 {
 	return how.is_async && !how.is_awaited && !how.is_taken && is_pinned(box->base);
@@ -225,7 +226,7 @@ static bool is_type(CUmemorytype type)
 	return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
 }
 
-/* ... is an error all the same where there is no such context or stream. */
+/* A copy of no bytes still fails if there is no such context or stream. */
 static CUresult copy_nothing(struct how how)
 {
 	CUstreamCaptureStatus status;
@@ -349,8 +350,8 @@ static CUresult anywhere(CUdeviceptr dst, CUdeviceptr src, size_t n, struct how 
 }
 
 /*
- * A function without a stream, its form of the thread's own stream, and the two forms with a
- * stream: one body with `how`.
+ * Defines a function without a stream, its form for the thread's own stream, and the two forms with
+ * a stream: one body that uses `how`.
  */
 #define COPY(name, params, body) \
 	REMOTE_EXPORT CUresult name params \
@@ -405,7 +406,7 @@ COPY(cuMemcpy3D_v2, (const CUDA_MEMCPY3D *c), copy3d(c, how))
 COPY_ASYNC(cuMemcpy3DAsync_v2, ARG(const CUDA_MEMCPY3D *c), copy3d(c, how))
 /* clang-format on */
 
-/* Of what attributes say only this binds the driver. */
+/* Only this attribute binds the driver. */
 static struct how how_by(const CUmemcpyAttributes *attr, CUstream stream)
 {
 	return (struct how){
@@ -420,7 +421,7 @@ REMOTE_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, 
 
 	if (failIdx)
 		*failIdx = SIZE_MAX;
-	/* Default streams have none. */
+	/* Default streams cannot have batches. */
 	if (!r &&
 		(!dsts || !srcs || !sizes || !count || !attrs || !attrsIdxs || !numAttrs ||
 			numAttrs > count || attrsIdxs[0] || (uintptr_t)hStream <= 2))

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of the driver's without documentation, which the CUDA runtime and its libraries ask for by
- * UUID: what they hold cannot be carried. Refused, and said on stderr, each once: the program will
- * hardly say why it does not start.
+ * Undocumented tables of the driver, which the CUDA runtime and its libraries request by UUID.
+ * Their contents cannot be carried over a network. The library refuses them and prints each on
+ * stderr once, because the program will hardly say why it does not start. Any thread.
  */
 #include "base/cleanup.h"
 #include "cuda/uuid.h"
 #include "remote/client.h"
 
-#define TABLES_MAX 32u /* more are refused without a word */
+#define TABLES_MAX 32u /* further ones are refused without a message */
 
-/* Names that those who have looked at the driver use; what is in the tables we do not say. */
+/* Names that people who examined the driver use. divvy does not document the tables' contents. */
 static const struct {
 	uint8_t id[16];
 	const char *name;
@@ -28,7 +28,7 @@ static const char *name_of(const CUuuid *id)
 	return "a table without documentation";
 }
 
-/* Whether it is the first time. */
+/* Whether this is the first request. */
 static bool is_new(const CUuuid *id)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

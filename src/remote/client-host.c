@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program's own memory and functions: the reserved image of device memory, and the reverse
- * thread, which does what the worker asks for when a stream gets there. The program's functions run
- * in a thread of their own, so that only what comes after one in its stream waits for it.
+ * The program's own memory and functions. Addresses of device memory are reserved here. The reverse
+ * thread does what the worker requests when a stream reaches it. The program's functions run in a
+ * thread of their own, so that only later work of the same stream waits for them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 
 #define GRANULE (2ull << 20)
 #define KEPT_BYTES \
-	(16ull << 30)   /* reserved though nothing is there: the driver will use them again */
-#define ALONE_LOOKS 10u /* of those every 100 ms */
+	(16ull << 30)   /* reserved addresses without memory; the driver will use them again */
+#define ALONE_LOOKS 10u /* of the watch's looks, one each 100 ms */
 
 static struct ranges device = RANGES_INIT, reserved = RANGES_INIT;
 static uint64_t reserved_bytes;
@@ -40,7 +40,7 @@ static bool reserve(uint64_t base, uint64_t end)
 		reserved_bytes += end - base;
 		return true;
 	}
-	munmap(at, end - base); /* a kernel that does not know the flag has put it elsewhere */
+	munmap(at, end - base); /* a kernel that does not know the flag has mapped it elsewhere */
 	return false;
 }
 
@@ -74,7 +74,7 @@ bool device_given(CUdeviceptr address, size_t bytes, enum range_note note)
 	return is_ours;
 }
 
-/* Where no other memory is. */
+/* Releases the parts of the range without other memory. */
 static void unreserve(const struct range *range)
 {
 	const uint64_t end = range->base + range->size;
@@ -133,7 +133,7 @@ bool is_reserved(CUdeviceptr address)
 
 typedef void (*part_fn)(uint8_t *at, uint8_t *packed, size_t bytes);
 
-/* The parts of rows that `bytes` packed bytes from `offset` on are. */
+/* Calls fn for the parts of rows that `bytes` packed bytes from `offset` cover. */
 static void box_walk(
 	const struct box *box, size_t offset, uint8_t *packed, size_t bytes, part_fn fn)
 {
@@ -179,7 +179,7 @@ static void box_move(const struct box *to, const struct box *from)
 				from->base + z * from->slice + y * from->pitch, to->width);
 }
 
-/* ---- what the worker asks for ---- */
+/* ---- requests of the worker ---- */
 
 #define WORKS_MAX (1u << 20)
 
@@ -194,16 +194,19 @@ static struct {
 	pthread_cond_t done;
 	bool is_started;
 	struct ring up, down;
-	struct work **work; /* by name; NULL: free */
+	struct work **work; /* indexed by name; NULL: free */
 	uint64_t n, free_from;
-	uint32_t answered; /* reverse frames that are done with, or handed over */
-	bool is_gone;      /* no more will come */
+	uint32_t answered; /* reverse frames that are done, or handed over */
+	bool is_gone;      /* no more frames will come */
 	pthread_mutex_t up_lock;
-	/* asked for, and not run yet, in their order; the thread is there from the first on */
+	/*
+	 * Functions that were requested and have not run, in order; the thread starts with the
+	 * first.
+	 */
 	struct function *functions, **functions_end;
 	pthread_cond_t is_function;
 	bool has_thread;
-	/* under way: what writes to the program's memory */
+	/* number of works in flight that write to the program's memory */
 	_Atomic uint64_t writers;
 	/* taken before `lock`, while the program's memory is read or written */
 	pthread_mutex_t touch_lock;
@@ -294,7 +297,7 @@ static void *functions_main(void *unused)
 	}
 }
 
-/* With every signal blocked: the program's are its own threads'. */
+/* Blocks all signals, because the program's own threads must handle them. */
 static bool thread_begin(void *(*fn)(void *))
 {
 	sigset_t all, before;
@@ -310,7 +313,10 @@ static bool thread_begin(void *(*fn)(void *))
 	return !failed;
 }
 
-/* The reverse thread's. Where there is no room for more it runs here, and all else waits for it. */
+/*
+ * Called by the reverse thread. Without memory for a queue entry the function runs here, and all
+ * other work waits.
+ */
 static void function_hand_over(const struct work *work, const struct remote_reverse *asked)
 {
 	struct function *f = malloc(sizeof(*f));
@@ -393,7 +399,7 @@ static void serve(const struct remote_frame *head, const void *frame)
 		take_done(head, frame);
 		return;
 	}
-	/* Before the program can see what it brings. */
+	/* Runs before the program can see the data that this frame brings. */
 	query_heard();
 	if (head->size < sizeof(*head) + sizeof(asked))
 		return;
@@ -408,7 +414,7 @@ static void serve(const struct remote_frame *head, const void *frame)
 	}
 	if (head->op == REMOTE_CALL && is_function(&work)) {
 		function_hand_over(&work, &asked);
-		return; /* it is forgotten when it has run: until then it may write */
+		return; /* it is forgotten when it has run, because until then it may write */
 	}
 	if (head->op == REMOTE_CALL)
 		answer(&asked, NULL);
@@ -417,23 +423,24 @@ static void serve(const struct remote_frame *head, const void *frame)
 }
 
 /*
- * All of the program's own threads have ended, its first one too, which stays a zombie then. With
- * the last of ours the process ends, as it would without us.
+ * Whether all of the program's own threads have ended, including the first one, which is then a
+ * zombie. The library's threads must then end too, so that the process ends as it would without
+ * them.
  */
 static bool is_left_alone(void)
 {
-	/* Each thread is a link of its folder. */
+	/* The folder has one link for each thread. */
 	const nlink_t ours = 2 + 1 + 1 + (host.has_thread ? 1 : 0);
 	struct process_stat first;
 	struct statx stx;
 
-	/* By number: neither stat nor statx has a symbol that each libc has. */
+	/* By number, because not every libc has symbols for stat and statx. */
 	return syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &stx) == 0 &&
 		stx.stx_nlink == ours && process_read_stat(getpid(), &first) == 0 &&
 		first.state == 'Z';
 }
 
-/* Of the reverse thread, which mostly waits: every second. */
+/* The reverse thread mostly waits, so it checks each second. */
 static bool is_wanted(void *unused)
 {
 	static unsigned looks;
@@ -457,7 +464,7 @@ static void *reverse_main(void *unused)
 		pthread_cond_broadcast(&host.done);
 		pthread_mutex_unlock(&host.lock);
 	}
-	/* The server is gone: whoever waits shall not wait for ever. */
+	/* The server is lost, so waiting threads must continue. */
 	pthread_mutex_lock(&host.lock);
 	host.is_gone = true;
 	pthread_cond_broadcast(&host.done);
@@ -544,7 +551,7 @@ void work_await(uint32_t asked)
 	if (!asked)
 		return;
 	pthread_mutex_lock(&host.lock);
-	/* Both go round at 2^32. */
+	/* Both wrap at 2^32. */
 	while (!host.is_gone && (int32_t)(asked - host.answered) > 0)
 		pthread_cond_wait(&host.done, &host.lock);
 	pthread_mutex_unlock(&host.lock);
@@ -560,7 +567,7 @@ static bool box_touches(const struct box *box, const uint8_t *p, size_t bytes)
 	return box->base < p + bytes && p < box->base + box_extent(box);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static bool touches(const struct work *work, const void *p, size_t bytes)
 {
 	return work && (work->kind == WORK_COPY || work->kind == WORK_MOVE) &&

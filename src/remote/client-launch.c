@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches, kernel nodes and host functions. A kernel's parameters are gathered by the layout that
- * the server's driver tells, asked once for each function.
+ * Launches, kernel nodes and host functions. A kernel's parameters are packed by the layout that
+ * the server's driver reports; the client asks once for each function. Any thread.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,10 @@ struct layout {
 	struct remote_layout given;
 };
 
-/* Read by a thread that waits for room in its lane: others read beside it. */
+/*
+ * A thread that waits for room in its lane holds the lock for reading, so others must be able to
+ * read too.
+ */
 static struct {
 	pthread_rwlock_t lock;
 	struct layout *bucket[LAYOUTS];
@@ -28,7 +31,7 @@ static struct layout **bucket_of(uint64_t function)
 	return &layouts.bucket[(function ^ function >> 40) % LAYOUTS];
 }
 
-/* A name of a function may mean another one once its module is gone. */
+/* After a module is unloaded, a function's name may mean another function. */
 void layouts_forget(void)
 {
 	pthread_rwlock_wrlock(&layouts.lock);
@@ -88,7 +91,7 @@ static CUresult layout_ask(uint64_t function)
 	return CUDA_SUCCESS;
 }
 
-/* With the lock held, which keeps the layout; also where it fails. */
+/* The lock, which protects the layout, is held at the return, even after a failure. */
 static CUresult layout_get(uint64_t function, const struct layout **ret_layout)
 {
 	while (!(*ret_layout = find_layout(function))) {
@@ -109,7 +112,7 @@ static void gather(const struct remote_layout *layout, void **params, uint8_t *t
 		memcpy(to + layout->param[i].offset, params[i], layout->param[i].size);
 }
 
-/* The buffer form: a list of words, up to CU_LAUNCH_PARAM_END. */
+/* The buffer form of parameters: a list of words up to CU_LAUNCH_PARAM_END. */
 static CUresult read_extra(void **extra, const void **ret_buffer, size_t *ret_bytes)
 {
 	*ret_buffer = NULL;
@@ -129,7 +132,10 @@ static CUresult read_extra(void **extra, const void **ret_buffer, size_t *ret_by
 		: CUDA_SUCCESS;
 }
 
-/* The end of a request about a node, and its answer: ret_node, unless NULL, is a new one. */
+/*
+ * Ends a request about a node, and takes its answer: *ret_node is the new node, unless ret_node is
+ * NULL.
+ */
 static CUresult ask_node(struct call *c, const struct remote_node *node, uint64_t *ret_node)
 {
 	CUresult r;
@@ -143,7 +149,7 @@ static CUresult ask_node(struct call *c, const struct remote_node *node, uint64_
 	return r;
 }
 
-/* Everything about a launch but its parameters, which are added here. */
+/* Sends a launch; the caller has filled everything except the parameters. */
 static CUresult send_launch(unsigned op, struct remote_launch *launch,
 	const CUlaunchAttribute *attrs, void **params, void **extra, const struct remote_node *node,
 	uint64_t *ret_node)
@@ -300,8 +306,8 @@ REMOTE_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(
 }
 
 /*
- * The three entry points of a kind of nodes: another one, other parameters, and those in a graph
- * that is executable already. `send` does it.
+ * Defines the three entry points of a kind of nodes: add a node, set its parameters, and set them
+ * in an executable graph. `send` sends the request.
  */
 #define NODES(add, set, set_exec, send, params) \
 	REMOTE_EXPORT CUresult add(CUgraphNode *phGraphNode, CUgraph hGraph, \
@@ -356,7 +362,10 @@ static CUresult kernel_node(unsigned op, const CUDA_KERNEL_NODE_PARAMS *p,
 NODES(cuGraphAddKernelNode_v2, cuGraphKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams_v2,
 	kernel_node, CUDA_KERNEL_NODE_PARAMS)
 
-/* What a node's parameters are read into lives as long as the session: the last ones of each. */
+/*
+ * Memory for a node's parameters that were read. It lives as long as the session; only the last
+ * ones of each node are kept.
+ */
 struct node_params {
 	struct node_params *next;
 	uint64_t node;
@@ -369,7 +378,7 @@ static struct {
 	struct node_params *bucket[LAYOUTS];
 } nodes = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct node_params **params_of(uint64_t node)
 {
 	struct node_params **at = &nodes.bucket[node % LAYOUTS];
@@ -392,7 +401,10 @@ void node_gone(CUgraphNode node)
 	free(p);
 }
 
-/* Where they were, when they are as many: the program may still have them. */
+/*
+ * Reuses the memory if there are as many parameters, because the program may still have pointers to
+ * it.
+ */
 static void **keep_params(uint64_t node, const struct remote_layout *layout, const uint8_t *bytes)
 {
 	struct node_params **at, *p;
@@ -642,7 +654,7 @@ REMOTE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
 	return cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-/* exec: NULL: of the graph itself, where a child graph has no form to be set in. */
+/* exec NULL: the node of the graph itself, where no form can set a child graph. */
 static CUresult set_node(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p)
 {
 	switch (p->type) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules, libraries and the linker: images go over in pieces before the call that needs them;
- * files are read here. And what else has arguments that no layout describes.
+ * Modules, libraries and the linker. Images are sent in pieces before the call that needs them, and
+ * files are read here. Also other functions whose arguments no layout describes. Any thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static CUresult send_pieces(const void *p, size_t n)
 	return CUDA_SUCCESS;
 }
 
-/* CUDA_ERROR_NOT_FOUND: the server does not know it. */
+/* CUDA_ERROR_NOT_FOUND: the server does not have the image. */
 static CUresult send_name(unsigned op, const uint8_t hash[SHA256_BYTES])
 {
 	struct call c;
@@ -51,7 +51,7 @@ static CUresult send_name(unsigned op, const uint8_t hash[SHA256_BYTES])
 	return r;
 }
 
-/* On one machine naming it takes longer than sending it. */
+/* On one machine, computing the name takes longer than sending the image. */
 static CUresult send_blob(const void *p, size_t n)
 {
 	uint8_t hash[SHA256_BYTES];
@@ -77,7 +77,7 @@ struct options {
 	} one[REMOTE_OPTIONS_MAX];
 };
 
-/* Numbers go over as they are. Logs are not carried: their buffers say so by being empty. */
+/* Sends numbers unchanged. Logs are not carried: their buffers stay empty. */
 static CUresult read_options(
 	unsigned int n, const CUjit_option *options, void **values, struct options *ret)
 {
@@ -167,7 +167,7 @@ static CUresult load_file(
 		return CUDA_ERROR_INVALID_VALUE;
 	if (file_read(path, &text, NULL) < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	/* PTX ends with a 0 that a file does not have. */
+	/* PTX ends with a 0, which a file does not have. */
 	if (buf_add_byte(&text, '\0') < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return load(op, text.p, text.n, options, ret_handle);
@@ -221,7 +221,7 @@ static CUresult check_library(
 	return CUDA_SUCCESS;
 }
 
-/* From memory, or from a file. */
+/* Loads from memory, or from a file. */
 #define LOAD_LIBRARY(name, type, source, load) \
 	REMOTE_EXPORT CUresult name(CUlibrary *library, type source, CUjit_option *jitOptions, \
 		void **jitOptionsValues, unsigned int numJitOptions, \
@@ -313,7 +313,7 @@ REMOTE_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, 
 	return r ? r : link_add(state, type, text.p, text.n, path, &o);
 }
 
-/* How long it is says the first answer; each brings a part. */
+/* The first answer states the whole size, and each answer brings a part. */
 static CUresult take_cubin(struct call *c, uint64_t at, uint64_t *all, char **image)
 {
 	uint64_t bytes, n;
@@ -353,7 +353,7 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 		call_end(&c);
 	}
 	if (!r) {
-		/* It lives as long as the state may; the same cubin is kept once. */
+		/* The cubin lives as long as the state may; equal cubins are stored once. */
 		*cubinOut = (void *)(uintptr_t)text_keep(image, all);
 		if (sizeOut)
 			*sizeOut = all;
@@ -364,7 +364,7 @@ REMOTE_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t
 
 /* ---- others ---- */
 
-/* What no memory on the server's machine can do for a program on this one. */
+/* Attributes of host memory that no memory on the server's machine can provide here. */
 static bool is_local(CUdevice_attribute attribute)
 {
 	switch (attribute) {
@@ -418,7 +418,7 @@ REMOTE_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, 
 	return r;
 }
 
-/* The nodes that a capturing stream depends on: in memory of the thread's until it asks again. */
+/* The nodes on which a capturing stream depends, stored for the thread until its next question. */
 static __thread struct {
 	CUgraphNode *node;
 	CUgraphEdgeData *edge;
@@ -484,8 +484,8 @@ REMOTE_EXPORT CUresult cuStreamGetCaptureInfo_v2(CUstream hStream,
 }
 
 /*
- * The block size with the most threads on a multiprocessor at once, as the documentation describes
- * it; the program's function says what dynamic memory a block of that size needs.
+ * The block size with the most concurrent threads on a multiprocessor, as the documentation
+ * describes. The program's function gives the dynamic memory of a block of that size.
  */
 REMOTE_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
 	CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML's lists of processes, as they are of a device of this machine: the program's own, with the
- * pids that they have here, and what their workers use over there. Any thread.
+ * NVML's lists of processes as on a local device: the program's own processes with their local
+ * pids, and the usage of their workers on the device's machine. Any thread.
  */
 #include "remote/client-nvml.h"
 

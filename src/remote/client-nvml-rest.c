@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every entry that is not carried by its column `remote` in nvml.def: NVML_ERROR_UNINITIALIZED
- * first, then NOT_SUPPORTED. Any thread.
+ * Stubs for every entry that its column `remote` in nvml.def does not carry:
+ * NVML_ERROR_UNINITIALIZED first, then NOT_SUPPORTED. Any thread.
  */
 #include "cuda/nvml-answer.h"
 

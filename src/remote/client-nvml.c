@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1: what the devices are and how they are
- * used is asked of the other side, with a session of its own, so that it needs no context there.
- * Lists of processes are in client-nvml-list.c, other forms in cuda/nvml-forms.c; all else answers
- * NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c). Any thread, one question at a time; a forked child
+ * libdivvy-remote-nvml.so, the program's libnvidia-ml.so.1. It asks the device's machine for the
+ * devices and their usage, in a session of its own, so it needs no context there. Lists of
+ * processes are in client-nvml-list.c, other forms in cuda/nvml-forms.c; all other functions return
+ * NVML_ERROR_NOT_SUPPORTED (client-nvml-rest.c). Any thread, one question at a time. A forked child
  * begins a session of its own.
  */
 #include <pthread.h>
@@ -25,14 +25,14 @@
 
 #define DEVICES_MAX 16u
 #define ANSWER_S 10
-/* Handles are numbers of ours, so that a wrong one is recognised and never followed. */
+/* Handles are numbers, so a wrong one is recognised and never dereferenced. */
 #define HANDLE_BASE 0x52454d4c0000ull
 
 static struct {
 	pthread_mutex_t lock;
 	unsigned users;
 	int sock;
-	pid_t pid; /* whose the socket is */
+	pid_t pid; /* process that owns the socket */
 	struct remote_nvml_system system;
 	struct remote_nvml_device device[DEVICES_MAX];
 } nvml = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
@@ -82,13 +82,16 @@ static void after_fork(void)
 	pthread_mutex_unlock(&nvml.lock);
 }
 
-/* Whoever forks while another thread asks: the child's lock shall not be that thread's for ever. */
+/*
+ * A fork while another thread asks would leave the child's lock taken for ever, so the lock is
+ * taken around each fork.
+ */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	preloaded_atfork(before_fork, after_fork, after_fork);
 }
 
-/* With the lock held. A child's copy of our socket is none to speak on. */
+/* The caller holds the lock. A forked child must not use its copy of the parent's socket. */
 static bool has_session(void)
 {
 	NOT_CANCELLED;
@@ -104,7 +107,10 @@ static bool has_session(void)
 	return nvml.sock >= 0;
 }
 
-/* With the lock held. A session that has failed once is over: a late answer may still come. */
+/*
+ * The caller holds the lock. A session ends with its first failure, because a late answer may still
+ * come.
+ */
 static nvmlReturn_t ask_with(enum remote_question question, unsigned device,
 	const struct remote_nvml_ask *with, void *to, size_t n)
 {
@@ -126,7 +132,7 @@ static nvmlReturn_t ask_with(enum remote_question question, unsigned device,
 	return (nvmlReturn_t)note.lane;
 }
 
-/* Likewise. */
+/* The caller holds the lock. */
 static nvmlReturn_t ask(enum remote_question question, unsigned device, void *to, size_t n)
 {
 	return ask_with(question, device, &(struct remote_nvml_ask){0}, to, n);
@@ -139,10 +145,10 @@ bool nvml_is_begun(void)
 	return __atomic_load_n(&nvml.users, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* Nothing else ends a text that the other side has sent. */
+/* Ends a text of the peer, which may lack a NUL. */
 #define END_TEXT(array) (array)[sizeof(array) - 1] = '\0'
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static nvmlReturn_t begin(void)
 {
 	NVML_CHECK(has_session(), NVML_ERROR_DRIVER_NOT_LOADED);
@@ -208,7 +214,7 @@ NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 	}
 }
 
-/* ---- what is known ---- */
+/* ---- constant facts ---- */
 
 static nvmlReturn_t find(nvmlDevice_t handle, unsigned *ret_index)
 {
@@ -331,7 +337,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
 	return NVML_SUCCESS;
 }
 
-/* ---- what changes ---- */
+/* ---- changing values ---- */
 
 static nvmlReturn_t use_of(nvmlDevice_t device, struct remote_nvml_use *ret_use)
 {
@@ -370,7 +376,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(
 
 /* ---- lists ---- */
 
-/* Page by page, with the lock held. */
+/* Gets a list page by page. The caller holds the lock. */
 static nvmlReturn_t take_pages(
 	unsigned device, struct remote_nvml_ask *with, char *entries, unsigned int *count)
 {

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data of pageable memory, which travel in pieces: while one is written the one before is on its
- * way. A copy is one step of its stream all the same, up to REMOTE_WHOLE: the worker gathers what
- * comes, or reads all at once.
- * What waits at the worker for its stream has room there that is counted here. Who finds none waits
- * for his own stream, as he would in the driver, and nobody else does.
+ * Copies of pageable memory in pieces: the client writes one piece while the one before is in
+ * transit. Up to REMOTE_WHOLE, a copy is still one step of its stream: the worker gathers the
+ * pieces, or reads all data at once.
+ *
+ * The client counts the worker's memory for data that waits for its stream. A thread that finds no
+ * room waits for its own stream, as it would in the driver, and no other thread waits. Any thread.
  */
 #include "remote/client.h"
 
-/* Requests under way before their answers are taken: they and those fit into the rings. */
+/* Requests in flight before their answers are taken; they and the answers fit into the rings. */
 #define AHEAD 12u
 #define STEPS_AHEAD 1u
 
 /* ---- shapes ---- */
 
 /*
- * The part of a copy that begins at packed byte `at`: some of a row, rows of a slice, or slices,
- * as many as are no more than `most` bytes. Returns how many bytes it is.
+ * Cuts the part of a copy that begins at packed byte `at`: part of a row, rows of a slice, or
+ * slices, at most `most` bytes. Returns its size in bytes.
  */
 static size_t cut(
 	const struct remote_copy *whole, size_t at, size_t most, struct remote_copy *ret_part)
@@ -51,7 +52,7 @@ static size_t bytes_of(const struct remote_copy *c)
 
 /* ---- room at the worker ---- */
 
-/* In units, since the beginning: taken, and given back as far as is known. */
+/* Units in total: taken, and known to be given back. */
 static struct {
 	_Atomic uint64_t taken, released;
 } room;
@@ -60,7 +61,7 @@ void pieces_heard(uint32_t released)
 {
 	uint64_t known = atomic_load_explicit(&room.released, memory_order_relaxed), now;
 
-	/* Answers of other lanes may say more already. */
+	/* An answer of another lane may have reported more already. */
 	do {
 		const uint32_t more = (released - (uint32_t)known) & INT32_MAX;
 
@@ -84,13 +85,13 @@ static bool take_room(uint64_t units)
 	return true;
 }
 
-/* Nothing is sent that would have needed it. */
+/* Gives back units for data that will not be sent. */
 static void leave_room(uint64_t units)
 {
 	atomic_fetch_sub_explicit(&room.taken, units, memory_order_relaxed);
 }
 
-/* What the steps from `at` on take. */
+/* Units that the steps from `at` on take. */
 static uint64_t units_of(const struct remote_copy *whole, size_t at)
 {
 	const size_t all = bytes_of(whole);
@@ -135,7 +136,7 @@ static CUresult send_part(
 	return CUDA_SUCCESS;
 }
 
-/* The last part brings the copy: what others do meanwhile comes before it. */
+/* The last part carries the copy, so that frames of other threads in between precede it. */
 static CUresult gather(
 	const struct remote_copy *step, const struct box *box, size_t base, struct call *c)
 {
@@ -153,7 +154,7 @@ static CUresult gather(
 	return begin_in(c, &whole, box, base + at, all - at);
 }
 
-/* For which there is room; asks: for an answer, which is not waited for. */
+/* Sends a step for which there is room. asks: with an answer, which is taken later. */
 static CUresult send_step(
 	const struct remote_copy *step, const struct box *box, size_t base, bool asks)
 {
@@ -197,8 +198,8 @@ static CUresult take_answers(unsigned *n, unsigned but)
 }
 
 /*
- * Of several steps some are under way: their answers say what room there is again. has_room: all
- * of it is taken.
+ * Sends a copy. Of several steps some are in flight, and their answers report free room. has_room:
+ * the room for all steps is taken already.
  */
 static CUresult send_in(const struct remote_copy *whole, const struct box *box, bool has_room)
 {
@@ -247,7 +248,7 @@ bool pieces_fit_in(const struct remote_copy *whole, const struct box *box, CUres
 
 /* ---- to the host ---- */
 
-/* The request for the piece at `at`; the step that it is of begins there, or is to go on. */
+/* Requests the piece at `at`: it begins a step, or continues one. */
 static CUresult ask_for(const struct remote_copy *step, bool is_first, uint64_t n)
 {
 	struct call c;
@@ -276,11 +277,11 @@ static CUresult take_piece(const struct box *box, size_t at, size_t n)
 	return r;
 }
 
-/* What is under way of a copy to the host. */
+/* The state of a copy to the host. */
 struct reading {
 	const struct remote_copy *whole;
 	size_t sent, taken, step_left;
-	size_t length[AHEAD]; /* of those between `taken` and `sent` */
+	size_t length[AHEAD]; /* sizes of the pieces between `taken` and `sent` */
 	unsigned first, n;
 };
 
@@ -316,7 +317,10 @@ static CUresult take_next(struct reading *g, const struct box *box)
 	return r;
 }
 
-/* Each step is read at once: others may put something into the stream before all has arrived. */
+/*
+ * The worker reads each step at once, because other threads may add work to the stream before all
+ * pieces have arrived.
+ */
 CUresult pieces_out(const struct remote_copy *whole, const struct box *box)
 {
 	const size_t all = bytes_of(whole);

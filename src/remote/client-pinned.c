@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Page-locked memory. What the program is given by cuMemHostAlloc is a window on the machine of
- * the worker: memory that the worker has mapped too, so that the driver copies from and to it by
- * itself and when the stream gets there. Over a link there are no windows; nor is there one for
- * memory that the program had before (cuMemHostRegister).
+ * Page-locked memory. Memory from cuMemHostAlloc is a window if the worker is on this machine: the
+ * worker maps it too, and the driver copies from and to it when the stream reaches the copy. Over a
+ * link there are no windows; neither are there for memory that the program already had
+ * (cuMemHostRegister). Any thread.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,22 +13,22 @@
 #include "base/fd.h"
 #include "remote/client.h"
 
-/* What is noted of a range: the flags, whether it is of ours, and above them its window. */
+/* The note of a range: the flags, a bit for the library's own memory, and above them its window. */
 enum { PINNED_OURS = 1u << 31 };
 #define WINDOW_SHIFT 32
 
 static struct ranges pinned = RANGES_INIT;
-/* The same ranges; noted is the context with which they go. */
+/* The same ranges, with the context with which they end as their note. */
 static struct ranges owners = RANGES_INIT;
 
 /* ---- windows ---- */
 
 static struct {
-	pthread_mutex_t lock; /* also of the question and its answer on the socket */
+	pthread_mutex_t lock; /* also protects a question on the socket and its answer */
 	uint64_t used[REMOTE_WINDOWS / 64];
 } windows = {.lock = PTHREAD_MUTEX_INITIALIZER, .used = {1}};
 
-/* With the lock held; 0: there is none left. */
+/* The caller holds the lock. 0: none is free. */
 static uint32_t window_name(void)
 {
 	for (uint32_t i = 0; i < ARRAY_SIZE(windows.used); i++)
@@ -44,7 +44,7 @@ static void window_forget(uint32_t window)
 	pthread_mutex_unlock(&windows.lock);
 }
 
-/* The worker maps it. 0: it does not. */
+/* Has the worker map the memory. 0: it does not. */
 static uint32_t window_send(int fd, size_t bytes)
 {
 	struct remote_note note = {.type = REMOTE_WINDOW, .abi = REMOTE_ABI, .bytes = bytes};
@@ -75,8 +75,8 @@ static CUresult window_call(unsigned op, uint64_t window, uint64_t bytes)
 }
 
 /*
- * Of a context that is gone nothing is waited for: what another one still copies there goes on in
- * the worker, and its name is not given again.
+ * After the end of the context nothing is awaited: another context's copies continue in the worker,
+ * and the window's name is not reused.
  */
 static void window_close(uint32_t window, bool is_context_gone)
 {
@@ -85,7 +85,7 @@ static void window_close(uint32_t window, bool is_context_gone)
 		window_forget(window);
 }
 
-/* Beyond it there is a signal in place of an error. */
+/* Beyond the limit the kernel sends a signal instead of an error. */
 static bool is_within_limit(size_t bytes)
 {
 	struct rlimit limit;
@@ -94,8 +94,8 @@ static bool is_within_limit(size_t bytes)
 }
 
 /*
- * Memory in a window, which the driver has locked. *ret_p is NULL where there are no windows:
- * memory of the program's alone will do.
+ * Makes memory in a window, locked by the driver. *ret_p is NULL if there are no windows, and
+ * ordinary memory serves.
  */
 static CUresult window_new(size_t bytes, void **ret_p, uint32_t *ret_window)
 {
@@ -165,7 +165,7 @@ static void unpin(const struct range *range, bool is_context_gone)
 	window_close((uint32_t)(range->note >> WINDOW_SHIFT), is_context_gone);
 }
 
-/* Some at a time: the ranges' lock is held while they are looked for. */
+/* A batch of ranges to remove, because the ranges' lock is held during the search. */
 struct going {
 	uint64_t context;
 	uint64_t base[64];
@@ -202,7 +202,7 @@ void pinned_gone(CUcontext context)
 	} while (g.n == ARRAY_SIZE(g.base));
 }
 
-/* The calling thread's. Nobody says which one it is when the server has just ended. */
+/* The calling thread's context. An error means that the server has just been lost. */
 static CUresult context_find(CUcontext *ret_context)
 {
 	CUresult r;
@@ -214,7 +214,7 @@ static CUresult context_find(CUcontext *ret_context)
 	return r ? r : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* The same, which may have been ended by another thread. */
+/* The same, for a context that another thread may have ended. */
 static CUresult context_of_ours(CUcontext *ret_context)
 {
 	const CUresult r = context_find(ret_context);
@@ -276,7 +276,7 @@ static CUresult forget_pinned(void *p, bool is_ours, struct range *ret_range)
 	if (!ranges_find(&pinned, (uintptr_t)p, &range) || range.base != (uintptr_t)p ||
 		is_ours != !!(range.note & PINNED_OURS))
 		return is_ours ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	/* What is under way may still write there, of whichever context. */
+	/* Work in flight of any context may still write there. */
 	if (is_hazardous())
 		cuCtxSynchronize();
 	if (work_touches(p, range.size))
@@ -408,7 +408,7 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 		return CUDA_ERROR_INVALID_VALUE;
 	if (ranges_find(&pinned, ptr, &range))
 		return pointer_attribute(data, attribute, &range, ptr);
-	/* Tokens and the like are of the server's machine. */
+	/* Such values, for example tokens, are valid on the server's machine only. */
 	if (!n)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = call_begin(&c, REMOTE_OP_cuPointerGetAttribute, 16);
@@ -423,7 +423,7 @@ REMOTE_EXPORT CUresult cuPointerGetAttribute(
 	return r;
 }
 
-/* What does not apply to a pointer is 0, or no device, and no error. */
+/* An attribute that does not apply to a pointer is 0, or no device, and no error. */
 static CUresult attribute_or_none(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	const size_t n = pointer_attribute_bytes(attribute);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is an event over, is a stream empty: the first time the worker is asked, and watches from then on
- * what is not; until it says otherwise, "not ready" is known here. A program that polls costs no
- * round trips so.
- * What is known is never behind what the program can have learned otherwise: any answer and any
- * word of the reverse lane makes the next query ask again. An event that is over stays so until it
- * is recorded again; a stream stays empty while nothing has been sent to the worker.
+ * Queries of events and streams. At the first query the client asks the worker, which from then on
+ * watches an object that is not ready. Until the worker reports otherwise, "not ready" is known
+ * here. So a program that polls costs no round trips.
+ *
+ * The known state is never older than what the program can have learned otherwise: any answer and
+ * any reverse frame makes the next query ask again. A completed event stays so until it is recorded
+ * again; a stream stays empty while nothing has been sent to the worker. Any thread.
  */
 #include <stdlib.h>
 
@@ -18,16 +19,16 @@ enum query_state { QUERY_UNKNOWN, QUERY_PENDING, QUERY_DONE };
 struct query {
 	struct query *next;
 	uint64_t handle;
-	uint64_t stamp;    /* of the state: an event's records, a stream's posts */
-	uint64_t heard;    /* when the state was learned */
-	uint64_t recorded; /* how often the event was, launches of graphs with it */
+	uint64_t stamp;    /* number of the state: an event's records, a stream's posts */
+	uint64_t heard;    /* moment at which the state was learned */
+	uint64_t recorded; /* records of the event, and launches of graphs with it */
 	enum query_state state;
 };
 
 static struct {
 	pthread_mutex_t lock;
 	struct query *bucket[QUERIES];
-	uint64_t launched; /* graphs, which may record any event */
+	uint64_t launched; /* launches of graphs, which may record any event */
 } queries = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t heard;
@@ -152,7 +153,7 @@ static bool is_known(uint64_t handle, bool is_stream, uint64_t *ret_stamp, CUres
 	return is;
 }
 
-/* Before it is asked: its answer may come before that of the question is here. */
+/* Called before the question, because the worker's report may arrive before the answer. */
 static void expect(uint64_t handle, uint64_t stamp, uint64_t now)
 {
 	struct query *q;
@@ -189,9 +190,9 @@ static CUresult ask(unsigned op, uint64_t handle, bool is_stream)
 
 	if (r)
 		return r;
-	/* While something is captured, nobody but the program may look at streams and events. */
+	/* During a capture only the program itself may look at streams and events. */
 	watch = !is_capturing() && reverse_begin() == CUDA_SUCCESS;
-	/* The streams that have numbers are different ones in each context. */
+	/* Numbered streams are different ones in each context. */
 	if (handle >> 48 && is_known(handle, is_stream, &stamp, &r))
 		return r;
 	r = call_begin(&c, op, 24);

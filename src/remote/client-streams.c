@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * On which streams something waits for what the program may do later, and where captures began. A
- * stream that has a number is another one in each context, and CU_STREAM_PER_THREAD in each thread
- * besides.
- * A stream waits from the call that says so until a synchronisation that began afterwards: of the
- * stream, of its context, or of an event that was recorded there since. Both are ordered by
- * moments. Who waits for an event need not be known: what that comes after is, until it is over.
+ * Notes which streams wait for a later action of the program, and where captures began. A numbered
+ * stream is a different one in each context, and CU_STREAM_PER_THREAD also in each thread.
+ *
+ * A stream waits from the call that makes it wait until a synchronisation that began after that
+ * call: of the stream, of its context, or of an event that was recorded in it since. Moments order
+ * these. Streams that wait for an event need not be known: the stream that the event follows is
+ * known until it is done. Any thread.
  */
 #include <stdlib.h>
 
@@ -14,12 +15,12 @@
 #include "remote/numbered.h"
 
 struct stream {
-	CUstream handle;   /* NULL: it is no more, but for what it waited for */
+	CUstream handle;   /* NULL: destroyed, but what it waited for still matters */
 	CUcontext context; /* NULL: not known */
-	uint64_t thread;   /* of CU_STREAM_PER_THREAD */
+	uint64_t thread;   /* for CU_STREAM_PER_THREAD */
 	bool is_capturing;
-	uint64_t waits; /* since; 0: it does not */
-	CUevent event;  /* the last one that was recorded there */
+	uint64_t waits; /* since that moment; 0: does not wait */
+	CUevent event;  /* the last event that was recorded in it */
 	uint64_t recorded;
 };
 
@@ -29,7 +30,7 @@ static struct {
 	size_t n, room;
 	/* read without the lock */
 	_Atomic size_t waiting, capturing;
-	_Atomic bool is_lost; /* there was no memory for one: nobody knows which */
+	_Atomic bool is_lost; /* a record could not be stored, so any stream may wait or capture */
 	_Atomic bool has_graphs;
 	_Atomic uint64_t moment;
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER, .moment = 1};
@@ -37,10 +38,10 @@ static struct {
 /* More than a tenant has devices. */
 static _Atomic(CUcontext) primary[128];
 
-static __thread CUcontext current; /* NULL: it has to be asked for */
+static __thread CUcontext current; /* NULL: the worker must be asked */
 static __thread uint64_t began;
 
-/* ---- which one it is ---- */
+/* ---- the present context ---- */
 
 void context_is(CUcontext context)
 {
@@ -109,7 +110,7 @@ static void set_capturing(struct stream *s, bool is)
 	s->is_capturing = is;
 }
 
-/* NULL: any. */
+/* The caller holds the lock. NULL: any event. */
 static void forget_event(CUevent event)
 {
 	for (size_t i = 0; i < streams.n; i++)
@@ -117,7 +118,7 @@ static void forget_event(CUevent event)
 			streams.stream[i].event = NULL;
 }
 
-/* Of one that may wait again the context stays known. */
+/* Drops records without content, but keeps the context of a stream that may wait again. */
 static void tidy(void)
 {
 	for (size_t i = streams.n; i-- > 0;) {
@@ -128,7 +129,7 @@ static void tidy(void)
 	}
 }
 
-/* ---- what ends waiting ---- */
+/* ---- the end of waits ---- */
 
 void streams_now(void)
 {
@@ -234,7 +235,7 @@ void primary_left(CUdevice device)
 		context_gone(is_primary(device) ? primary[device] : NULL);
 }
 
-/* Others may wait for an event of it. */
+/* The record stays while other streams may wait for one of its events. */
 void stream_gone(CUstream handle)
 {
 	const struct stream like = stream_of(handle);
@@ -251,7 +252,7 @@ void stream_gone(CUstream handle)
 	pthread_mutex_unlock(&streams.lock);
 }
 
-/* ---- what begins it ---- */
+/* ---- the beginning of waits ---- */
 
 static void note_waits(CUstream handle)
 {
@@ -310,7 +311,7 @@ void graphs_have_work(void)
 
 void stream_launches(CUstream stream)
 {
-	/* It may record any event again. */
+	/* The graph may record any event again. */
 	if (streams.waiting)
 		stream_records_not(NULL);
 	if (streams.has_graphs)
@@ -329,7 +330,7 @@ bool is_capturing(void)
 	return streams.capturing || streams.is_lost;
 }
 
-/* Others join a capture by its events: the driver alone knows who. */
+/* Streams join a capture by its events, and only the driver knows which. */
 bool is_captured_on(CUstream stream)
 {
 	CUstreamCaptureStatus status;
@@ -350,7 +351,7 @@ void capture_began(CUstream handle)
 	pthread_mutex_unlock(&streams.lock);
 }
 
-/* Also where that fails, but for a thread that may not end it. */
+/* Runs also after a failure, except for a thread that must not end the capture. */
 void capture_ended(CUstream handle, CUresult r)
 {
 	struct stream like, *s;

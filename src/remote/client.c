@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Session, lanes and calls: client.h. */
+/* Session, lanes and calls: see client.h. Any thread. */
 #include "remote/client.h"
 
 #include <errno.h>
@@ -27,12 +27,14 @@ static struct {
 	_Atomic int state;
 	CUresult failure;
 	int sock;
-	uint64_t cookie;            /* the socket's: a program may close what it does not know */
-	pthread_mutex_t notes_lock; /* held from a note to its answer, and while words are read */
-	bool has_said_end;          /* the worker, in words */
+	/* The socket's cookie: a program may close unknown descriptors and reuse their numbers. */
+	uint64_t cookie;
+	/* Held from a note to its answer, and while messages are read. */
+	pthread_mutex_t notes_lock;
+	bool has_said_end; /* the worker has printed why it ends */
 	struct remote_session *shared;
 	struct ring_watch watch;
-	uint64_t lanes[REMOTE_LANES / 64]; /* in use, by bit; 0 is the reverse one */
+	uint64_t lanes[REMOTE_LANES / 64]; /* one bit for each used lane; 0 is the reverse lane */
 	bool is_full_told;
 	pthread_key_t key;
 	bool is_synchronous;
@@ -45,7 +47,7 @@ static struct {
 	.lanes = {1},
 };
 
-/* In the session's memory: the reverse lane's stand first. */
+/* Bytes of a lane in the session's memory; the reverse lane comes first. */
 #define LANE_BYTES (2 * (size_t)REMOTE_RING)
 
 static __thread struct lane *own_lane;
@@ -68,7 +70,7 @@ struct remote_session *session_shared(void)
 
 /* ---- the session ---- */
 
-/* Of that very socket; 0: it is none. */
+/* Cookie of that very socket; 0: it is no socket. */
 static uint64_t cookie_of(int sock)
 {
 	uint64_t cookie = 0;
@@ -77,13 +79,13 @@ static uint64_t cookie_of(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_COOKIE, &cookie, &n) < 0 ? 0 : cookie;
 }
 
-/* A program may have closed it, and have something else by its number. */
+/* False if the program has closed the socket and reused its number. */
 static bool is_own_socket(void)
 {
 	return cookie_of(session.sock) == session.cookie;
 }
 
-/* What a program shows of CUDA's codes tells nobody what to change. */
+/* CUDA's error codes do not tell the user what to change, so the library prints a sentence. */
 void session_say(const char *fmt, ...)
 {
 	char line[REMOTE_VISIBLE + 64] = "divvy: ";
@@ -98,11 +100,11 @@ void session_say(const char *fmt, ...)
 	n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
 	line[n++] = '\n';
 	if (write(STDERR_FILENO, line, n) < 0)
-		errno = before; /* nobody listens */
+		errno = before; /* nobody reads it */
 	errno = before;
 }
 
-/* What another machine says may be anything; a terminal is not to be written to by it. */
+/* Prints a message of the peer. It may contain anything, so control characters are removed. */
 static void say_of(struct remote_note *note)
 {
 	const char *whence = note->type == REMOTE_SAY ? note->hub ? "the other machine says: " : ""
@@ -115,7 +117,7 @@ static void say_of(struct remote_note *note)
 		session_say("%s%.*s", whence, (int)n, note->text);
 }
 
-/* With notes_lock held; what stands in the socket is ours. */
+/* The caller holds notes_lock, and the socket is the library's own. */
 static bool take_said(struct remote_note *note)
 {
 	if (note->type != REMOTE_SAY)
@@ -125,7 +127,7 @@ static bool take_said(struct remote_note *note)
 	return true;
 }
 
-/* The worker's words, as far as they have come; false: it says no more. */
+/* Reads the worker's messages that have arrived; false: no more will come. */
 static bool hear(void)
 {
 	struct remote_note note;
@@ -133,7 +135,7 @@ static bool hear(void)
 	NOT_CANCELLED;
 
 	pthread_mutex_lock(&session.notes_lock);
-	/* The error that its end has left comes first, once, and says nothing. */
+	/* The error of the peer's end comes first, once, and carries no data. */
 	for (unsigned errors = 0; errors < 2;) {
 		n = fd_recv(session.sock, &note, sizeof(note), NULL, MSG_DONTWAIT);
 		if (n == sizeof(note))
@@ -146,8 +148,9 @@ static bool hear(void)
 }
 
 /*
- * What CUDA's code says of it is that the device is busy. Where the program has closed descriptors
- * that are not its own, its second one may be a file by now.
+ * Notes that the server is lost. CUDA's code only says that the device is busy, so it prints a
+ * sentence. If the program has closed foreign descriptors, its descriptor 2 may be another file, so
+ * nothing is printed then.
  */
 static void gone(void)
 {
@@ -202,12 +205,15 @@ uint64_t session_posted(void)
 
 static void in_child(void)
 {
-	/* Another thread may have been about to connect; here it is not. */
+	/*
+	 * Another thread of the parent may have been about to connect; the child has no such
+	 * thread.
+	 */
 	if (atomic_load(&session.state) == STATE_NEW) {
 		pthread_mutex_init(&session.lock, NULL);
 		return;
 	}
-	/* A copy of the socket would hide our parent's end from the server. */
+	/* A copy of the socket would hide the parent's end from the server. */
 	if (is_own_socket())
 		fd_close(session.sock);
 	session.sock = -1;
@@ -251,7 +257,10 @@ static CUresult say_hello(int sock)
 	if (fds.n != 1 || fd_size(fds.fd[0]) != (int64_t)REMOTE_BYTES ||
 		!memfd_has_seals(fds.fd[0], F_SEAL_SHRINK | F_SEAL_GROW))
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	/* A program that locks its memory makes present what it may use: only what it does use. */
+	/*
+	 * A program that locks its memory makes all accessible pages present, so only used lanes
+	 * are accessible.
+	 */
 	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_NONE, &map) < 0 ||
 		mprotect(map.p, REMOTE_HEAD + LANE_BYTES, PROT_READ | PROT_WRITE) < 0) {
 		session_say(
@@ -315,7 +324,7 @@ static void lane_give_back(unsigned lane)
 	pthread_mutex_unlock(&session.lock);
 }
 
-/* A thread ends: whoever comes next may have its lane once the worker is done with it. */
+/* A thread ends: another one may take its lane when the worker is done with it. */
 static void close_lane(void *p)
 {
 	struct lane *lane = p;
@@ -368,7 +377,7 @@ CUresult session_check(void)
 
 /* ---- lanes ---- */
 
-/* 0: none is free, which is said once. */
+/* 0: no lane is free, which is printed once. */
 static unsigned lane_take(void)
 {
 	bool is_to_be_told = false;
@@ -484,7 +493,7 @@ CUresult call_begin_early(struct call *c, unsigned op, size_t bytes)
 	return call_begin(c, op, bytes);
 }
 
-/* How long it is. */
+/* Ends the frame and returns its size. */
 static size_t end_frame(struct call *c)
 {
 	const size_t bytes = ((size_t)(c->at - (uint8_t *)c->frame) + 15) & ~(size_t)15;
@@ -504,7 +513,7 @@ static void publish(struct call *c, unsigned flags)
 	ring_publish(&c->lane->up, bytes);
 }
 
-/* As in the driver's queue, but that nobody else waits with it. */
+/* Waits as in the driver's queue, except that no other thread waits too. */
 static CUresult await_settled(struct lane *lane)
 {
 	struct call c;
@@ -618,12 +627,12 @@ void call_end(struct call *c)
 	c->frame_in = 0;
 }
 
-/* ---- what is asked once ---- */
+/* ---- answers that never change ---- */
 
 struct known {
 	struct known *next;
 	size_t asked, answered;
-	uint8_t bytes[]; /* op and fields asked, fields answered */
+	uint8_t bytes[]; /* op and fields of the question, then fields of the answer */
 };
 
 #define KNOWN_BUCKETS 256u
@@ -751,7 +760,10 @@ REMOTE_EXPORT CUresult cuInit(unsigned int Flags)
 	if (r)
 		return r;
 	session_set_ready();
-	/* Who only posts would else not hear that the other side is gone. */
+	/*
+	 * Starts the reverse thread: otherwise a program that only posts would not notice the loss
+	 * of the peer.
+	 */
 	reverse_begin();
 	return CUDA_SUCCESS;
 }

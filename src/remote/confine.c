@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See confine.h. A list of what is refused, and not of what is allowed: which calls a driver makes
- * later differs from release to release. A refused call answers EPERM, and clone3 ENOSYS, so that
- * libc falls back to clone, whose flags a filter can see.
+ * See confine.h. The filter lists refused calls instead of allowed ones, because the calls of a
+ * driver differ from release to release. A refused call returns EPERM, and clone3 returns ENOSYS,
+ * so that libc falls back to clone, whose flags a filter can see.
  */
 #include "remote/confine.h"
 
@@ -51,7 +51,7 @@ void confine_secret(void)
 	if (!secret || strlen(secret) != SECRET_CHARACTERS)
 		return;
 	sha256(secret, SECRET_CHARACTERS, hash);
-	/* In its place: /proc shows the memory where the environment was at the start. */
+	/* Overwrites it in place, because /proc shows the memory of the initial environment. */
 	for (size_t i = 0; i < SECRET_CHARACTERS / 2; i++) {
 		secret[2 * i] = digits[hash[i] >> 4];
 		secret[2 * i + 1] = digits[hash[i] & 15];
@@ -60,7 +60,7 @@ void confine_secret(void)
 
 /* ---- device files ---- */
 
-/* Of linux/landlock.h, which older headers lack. */
+/* From linux/landlock.h, which older headers lack. */
 #define FILE_READ_OR_WRITTEN (1ull << 1 | 1ull << 2)
 #define RULE_PATH_BENEATH 1
 #ifndef SYS_landlock_create_ruleset
@@ -84,14 +84,14 @@ static int allow_at(int ruleset, int folder, const char *name)
 	const struct beneath rule = {FILE_READ_OR_WRITTEN, fd};
 	struct stat st;
 
-	/* What is gone, or a link, which leads to what has a rule of its own. */
+	/* Skips files that are missing, and links, whose targets have a rule of their own. */
 	if (fd < 0 || fstat(fd, &st) < 0 || S_ISLNK(st.st_mode))
 		return 0;
 	return syscall(SYS_landlock_add_rule, ruleset, RULE_PATH_BENEATH, &rule, 0) < 0 ? -errno
 											: 0;
 }
 
-/* A whole device's, and not among the minor numbers. */
+/* Whether it is a device file of a whole device that was not granted. */
 static bool is_ungranted(const char *name, uint64_t minors)
 {
 	struct str number = str_from(name);
@@ -102,7 +102,7 @@ static bool is_ungranted(const char *name, uint64_t minors)
 		!(minor < 64 && minors >> minor & 1);
 }
 
-/* Each entry of the folder but one, or but the devices that were not granted. */
+/* Allows each entry of the folder except one, or except ungranted devices. */
 static int allow_entries(int ruleset, int folder, const char *but, uint64_t minors)
 {
 	DIR *dir = folder < 0 ? NULL : fdopendir(folder);
@@ -129,7 +129,7 @@ int confine_devices(const char *root, uint64_t minors)
 	_cleanup_close_ int top = open(root, flags);
 	int r;
 
-	/* A kernel may have it and not use it (EOPNOTSUPP). */
+	/* A kernel may have Landlock and not use it (EOPNOTSUPP). */
 	if (ruleset < 0)
 		return errno == EOPNOTSUPP ? -ENOSYS : -errno;
 	if (top < 0)
@@ -223,7 +223,7 @@ static const uint16_t refused[] = {
 	SYS_modify_ldt,
 #endif
 #ifdef SYS_io_uring_setup
-	/* It makes other calls past this filter. */
+	/* io_uring makes other calls that bypass this filter. */
 	SYS_io_uring_setup,
 	SYS_io_uring_enter,
 	SYS_io_uring_register,
@@ -238,7 +238,7 @@ struct filter {
 };
 
 #define AT(field) (uint32_t) offsetof(struct seccomp_data, field)
-/* The low half of an argument; the machines that this is built for are little-endian. */
+/* The low half of an argument; all supported machines are little-endian. */
 #define ARGUMENT(i) (uint32_t)(offsetof(struct seccomp_data, args) + 8u * (i))
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
@@ -252,7 +252,7 @@ static void load(struct filter *f, uint32_t at)
 	add(f, BPF_LD | BPF_W | BPF_ABS, at);
 }
 
-/* The next `n` rules are for what is loaded and equals k. */
+/* The next `n` rules apply if the loaded value equals k. */
 static void for_equal(struct filter *f, uint32_t k, uint8_t n)
 {
 	f->rule[f->n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, 0, n);
@@ -263,7 +263,7 @@ static void answer(struct filter *f, uint32_t what)
 	add(f, BPF_RET | BPF_K, what);
 }
 
-/* That call only where the argument equals k. */
+/* Allows the call only if the argument equals k. */
 static void allow_only(struct filter *f, uint32_t call, unsigned int argument, uint32_t k)
 {
 	for_equal(f, call, 4);
@@ -292,23 +292,23 @@ static void fill(struct filter *f)
 	for_equal(f, SYS_clone3, 1);
 	answer(f, SECCOMP_RET_ERRNO | ENOSYS);
 #endif
-	/* A thread, and no process. */
+	/* Allows threads, but no processes. */
 	for_equal(f, SYS_clone, 4);
 	load(f, ARGUMENT(0));
 	f->rule[f->n++] = (struct sock_filter)BPF_JUMP(
 		BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1);
 	answer(f, SECCOMP_RET_ALLOW);
 	answer(f, REFUSE);
-	/* The daemon, the driver's own services, a simulated device. */
+	/* Unix sockets lead to the daemon, the driver's own services and a simulated device. */
 	allow_only(f, SYS_socket, 0, AF_UNIX);
-	/* Itself. */
+	/* Allows these calls for this process only. */
 	allow_only(f, SYS_prlimit64, 0, 0);
 	allow_only(f, SYS_kill, 0, (uint32_t)getpid());
 	allow_only(f, SYS_tgkill, 0, (uint32_t)getpid());
 #ifdef SYS_rt_tgsigqueueinfo
 	allow_only(f, SYS_rt_tgsigqueueinfo, 0, (uint32_t)getpid());
 #endif
-	/* It types into nobody's terminal. */
+	/* Forbids typing into a terminal. */
 	for_equal(f, SYS_ioctl, 4);
 	load(f, ARGUMENT(1));
 	for_equal(f, TIOCSTI, 1);
@@ -326,7 +326,7 @@ int confine_calls(void)
 	program = (struct sock_fprog){filter.n, filter.rule};
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	/* Also the threads that the driver has started. */
+	/* Applies to the threads that the driver has started, too. */
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) ==
 			0
 		? 0

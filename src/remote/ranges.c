@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the ranges in one array, sorted by address, and finds a range by binary search. Two ranges
+ * Keeps the ranges in one array, sorted by address, and finds a range by binary search. Ranges
  * never overlap: ranges_add() first removes every range that the new range overlaps. That removal
  * stays when the array cannot grow afterwards. The array doubles from 64 to RANGES_MAX entries and
  * never shrinks. Each public function holds the lock while it reads or changes the array, so any
- * thread may call them. find(), cut() and grow() expect that their caller holds the lock.
+ * thread may call them. Callers of find(), cut() and grow() hold the lock.
  */
 #include "remote/ranges.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first range that ends behind the address. */
+/* The first range that ends after the address. */
 static size_t find(const struct ranges *r, uint64_t address)
 {
 	size_t low = 0, high = r->n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract: ring.h. A position is published with release and read with acquire. A sleeper raises
- * `sleepers`, fences and looks once more; who has published fences and looks at `sleepers`: one of
- * the two sees the other.
+ * Rings: see ring.h. A position is published with release and read with acquire. A sleeper raises
+ * `sleepers`, fences and looks once more. A side that has published fences and then looks at
+ * `sleepers`. So at least one of the two sees the other's store.
  */
 #include "remote/ring.h"
 
@@ -16,10 +16,10 @@
 
 #define WAIT_MS 100u
 #define SPINS 1000u
-/* Beyond this an empty ring begins anew. */
+/* Above this position an empty ring restarts at its beginning. */
 #define REWIND (128u << 10)
 
-/* What is waited for may need this very processor. */
+/* The awaited thread may need this processor. */
 #define YIELD_EVERY 64u
 
 static inline void relax(unsigned spin)
@@ -47,11 +47,11 @@ unsigned ring_spins(void)
 	return n;
 }
 
-/* ---- bells ---- */
+/* ---- doorbells ---- */
 
 void bell_ring(struct remote_bell *bell)
 {
-	atomic_thread_fence(memory_order_seq_cst); /* with the one in bell_listen */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in bell_listen() */
 	if (!atomic_load_explicit(&bell->sleepers, memory_order_relaxed))
 		return;
 	atomic_fetch_add_explicit(&bell->seq, 1, memory_order_release);
@@ -63,7 +63,7 @@ uint32_t bell_listen(struct remote_bell *bell)
 	uint32_t heard = atomic_load_explicit(&bell->seq, memory_order_acquire);
 
 	atomic_fetch_add_explicit(&bell->sleepers, 1, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst); /* with the one in bell_ring */
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in bell_ring() */
 	return heard;
 }
 
@@ -92,7 +92,7 @@ static void attach(struct ring *r, struct remote_session *s, unsigned lane, enum
 	r->bytes = (uint8_t *)s + REMOTE_HEAD + (2ull * lane + (unsigned)way) * REMOTE_RING;
 	r->data = hub_reads ? &s->hub_bell : &shared->data;
 	r->room = hub_writes ? &s->hub_bell : &shared->room;
-	/* A link carries all bytes, also those that say nothing up to the end. */
+	/* A link carries all bytes, also the padding of a restart, so there it does not pay. */
 	r->rewinds = s->hub == REMOTE_HUB_NONE;
 }
 
@@ -112,7 +112,7 @@ void ring_attach_consumer(
 	r->seen = r->at;
 }
 
-/* How much can be written; a consumer that claims to be ahead of us gives nothing. */
+/* Free room; a consumer that claims a position beyond the producer's gives none. */
 static size_t room(struct ring *r)
 {
 	const uint64_t used = r->at - r->seen;
@@ -122,7 +122,7 @@ static size_t room(struct ring *r)
 
 static void look_at_head(struct ring *r)
 {
-	/* with the release in ring_consume */
+	/* pairs with the release in ring_consume() */
 	r->seen = atomic_load_explicit(&r->shared->head, memory_order_acquire);
 }
 
@@ -188,7 +188,7 @@ void ring_publish(struct ring *r, size_t bytes)
 
 static bool has_data(struct ring *r, size_t bytes)
 {
-	/* with the release in ring_publish */
+	/* pairs with the release in ring_publish() */
 	r->seen = atomic_load_explicit(&r->shared->tail, memory_order_acquire);
 	return r->seen - r->at >= bytes;
 }
@@ -230,7 +230,7 @@ int ring_next(struct ring *r, const struct ring_watch *watch, struct remote_fram
 		if (head.size < sizeof(head) || head.size % 16 || head.size > left ||
 			(head.op != REMOTE_PAD && head.size > REMOTE_FRAME_MAX))
 			return -EBADMSG;
-		/* Over a link a frame comes in pieces. */
+		/* Over a link a frame arrives in pieces. */
 		if (head.size > r->seen - r->at && !await_data(r, head.size, watch))
 			return 0;
 		if (r->seen - r->at > REMOTE_RING)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * divvy-remote-server LISTEN-FD FOLLOW-PID: accepts the processes of one tenant on a unix socket
- * and gives each a worker, whose tenant stands in our environment and never reaches the program.
- * Only who has our uid, or root, is let in. Says "ok" on stdout when it has begun. Ends when the
- * process that it follows and all workers have ended. One thread.
+ * and starts a worker for each. The tenant's secret is in this process's environment and never
+ * reaches the program. Only connections of this process's uid and of root are accepted. Prints "ok"
+ * on stdout when it has begun. Ends when the process that it follows and all workers have ended.
+ * One thread.
  */
 #include <errno.h>
 #include <limits.h>
@@ -71,10 +72,10 @@ int main(int argc, char **argv)
 	fd_set_cloexec((int)listener, true);
 	knocks = (struct listener_poll){.fd = (int)listener};
 	workers_begin();
-	/* is_allowed(): who connects is the user whose workers these are. */
+	/* is_allowed(): the connecting user is the workers' own user. */
 	setenv(HOST_ACCESS_ENV, HOST_ACCESS_OWN, 1);
 	sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-	/* Who has started us waits for this word before the program begins. */
+	/* The program that started the server waits for this line before it begins. */
 	dprintf(STDOUT_FILENO, "ok\n");
 	dup2(STDERR_FILENO, STDOUT_FILENO);
 	while (pidfd >= 0 || workers) {

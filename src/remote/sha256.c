@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract: sha256.h. */
+/* SHA-256: see sha256.h. */
 #include "remote/sha256.h"
 
 #include <string.h>

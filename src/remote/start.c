@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions and workers: start.h. Any thread. */
+/* Makes sessions and starts workers: see start.h. Any thread. */
 #include "remote/start.h"
 
 #include <limits.h>
@@ -42,7 +42,7 @@ void workers_begin(void)
 	char number[16];
 
 	snprintf(number, sizeof(number), "%d", fd);
-	/* Without one every worker is sent everything, which is only slower. */
+	/* Without a store each worker gets all images, which is only slower. */
 	if (fd >= 0)
 		setenv(STORE_ENV, number, 1);
 	else
@@ -51,7 +51,7 @@ void workers_begin(void)
 
 void worker_become(int sock)
 {
-	/* Where it is installed, and where it is built. */
+	/* Where the worker is installed, and where it is built. */
 	static const char *const folders[] = {".", "../remote", NULL};
 	const char *preload = getenv("DIVVY_REMOTE_HOOKS"), *store = getenv(STORE_ENV);
 	const char *more[2] = {NULL}, *env[INHERIT_MAX + 1];
@@ -64,13 +64,13 @@ void worker_become(int sock)
 	fd_set_cloexec(sock, false);
 	if (store && parse_uint(str_from(store), 0, INT_MAX, &fd, NULL) == 0)
 		fd_set_cloexec((int)fd, false);
-	/* Where the daemon does not answer it is closed: a worker never runs ungated. */
+	/* Without a daemon the worker must not run ungated, so it then gets no device. */
 	setenv("DIVVY_ABSENT", "closed", 1);
 	if (preload &&
 		(size_t)snprintf(text, sizeof(text), "LD_PRELOAD=%s", preload) >= sizeof(text))
 		return;
 	more[0] = preload ? text : NULL;
-	/* A kernel may reach what stands there: docs/remote.md. */
+	/* A kernel may be able to read the environment: docs/remote.md. */
 	inherit_fill(INHERIT_BY_WORKER, more, env);
 	execve(path, (char *[]){path, number, (char[]){WORKER_WHOSE}, NULL},
 		(char *const *)(uintptr_t)env);

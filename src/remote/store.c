@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract: store.h. An entry is complete before it is counted, and never changes afterwards; who
- * dies while adding one leaves room that nobody uses.
+ * The image store: see store.h. An entry is complete before it is counted, and never changes
+ * afterwards. A worker that dies while adding an entry leaves only unused room.
  */
 #include "remote/store.h"
 
@@ -20,9 +20,9 @@ struct entry {
 };
 
 struct head {
-	pthread_mutex_t lock; /* of who adds */
+	pthread_mutex_t lock; /* for writers */
 	_Atomic uint64_t n;
-	uint64_t used; /* bytes of the whole, head included */
+	uint64_t used; /* bytes of the whole, including the head */
 	struct entry entry[ENTRIES];
 };
 
@@ -64,7 +64,7 @@ int store_open(int fd)
 
 const uint8_t *store_find(const uint8_t hash[SHA256_BYTES], size_t *ret_bytes)
 {
-	/* with the release in store_add */
+	/* pairs with the release in store_add() */
 	const uint64_t n = store ? atomic_load_explicit(&store->n, memory_order_acquire) : 0;
 
 	for (uint64_t i = 0; i < n && i < ENTRIES; i++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of ours, behind what a stream has. The program ends streams and contexts in one lane while
- * others still look at such events: nobody looks while something ends, and what belonged to a
- * context that has ended is not looked at again. Who ends one may wait in the driver for what
- * another lane is to bring, so that the others do not wait for him: they look later.
+ * The worker's own events behind a stream's work. The program may end streams and contexts in one
+ * lane while other lanes still look at such events. So no lane looks while something is being
+ * destroyed, and events of a destroyed context are never used again. The destroying thread may wait
+ * in the driver for data of another lane, so the other lanes do not wait for it: they look later.
+ * Any lane's thread.
  */
 #include <stdlib.h>
 
@@ -13,13 +14,14 @@
 
 struct ended {
 	CUcontext context;
-	uint64_t when; /* of ends.n, the last time: its address may be another one's since */
+	/* Value of ends.n at its last end: the same address may be another context since. */
+	uint64_t when;
 };
 
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t none_looks;
-	unsigned ending, looking; /* lanes */
+	unsigned ending, looking; /* numbers of lanes */
 	struct ended *ended;
 	size_t n_ended;
 	_Atomic uint64_t n;
@@ -27,7 +29,7 @@ static struct {
 
 /* More than a tenant has devices. */
 static _Atomic(CUcontext) primary[128];
-/* Of what is done to them: whether one has ended is asked before it begins again. */
+/* Serialises changes of primary contexts: whether one has ended is asked before it begins again. */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void end_begin(void)
@@ -72,7 +74,7 @@ uint64_t ends_so_far(void)
 
 /* ---- contexts ---- */
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct ended *find_ended(CUcontext context)
 {
 	for (size_t i = 0; i < ends.n_ended; i++)
@@ -217,7 +219,7 @@ bool behind_is_over(struct behind *b)
 
 void behind_forget(struct behind *b)
 {
-	/* With a thread or process that ends just then, it stays with its context. */
+	/* If a stream or context is being destroyed now, the event stays until its context ends. */
 	if (b->event && look_begin()) {
 		if (!is_dead(b))
 			driver.cuEventDestroy_v2(b->event);

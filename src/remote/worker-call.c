@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of the program: host functions of ours, which ask the program to call its own and wait;
- * and what graphs have of us, which ends with them.
+ * The program's functions as host functions: the worker's host function asks the program to call
+ * its own, and waits. Also the worker's data that graphs need, which end with the graphs.
  */
 #include <stdlib.h>
 #include <sys/queue.h>
 
 #include "remote/worker.h"
 
-/* ---- what graphs need ---- */
+/* ---- data of graphs ---- */
 
 CUgraph graph_captured_by(CUstream stream)
 {
@@ -32,21 +32,22 @@ void graph_keep(CUgraph graph, CUhostFn forget, void *p)
 /* ---- calls ---- */
 
 /*
- * A stream's is called once. A graph's, of which all that is made of it has the same, is of the
- * family of the node's first one, which ends with the last graph, or executable, that has it. An
- * executable's own, given in place of the graph's, is counted: nobody else says when the last
- * launch has come to it.
+ * A host function of the program. A stream's is called once. Graphs that are copies of one another
+ * share their host functions, so each belongs to the family of its node's first function, and the
+ * family ends with the last graph or executable graph that has it. A function that replaces a
+ * node's in one executable graph is counted, because the driver does not report when the last
+ * launch has reached it.
  */
 struct host_call {
-	struct host_call *next; /* of the family or the executable, the latest first */
-	struct family *family;  /* NULL: no graph's */
+	struct host_call *next; /* of the family or the executable graph, latest first */
+	struct family *family;  /* NULL: not a graph's */
 	uint64_t work;
-	CUgraphNode node; /* NULL: its first one, or a stream's */
-	uint64_t uses;    /* of graphs, when it was set */
-	bool is_own;      /* an executable's */
-	bool is_past;     /* ... which no launch has any more that begins now */
-	bool is_kept;     /* ... but a graph that captured one, for ever */
-	unsigned due;     /* ... launches that have yet to come to it */
+	CUgraphNode node; /* NULL: the first of the family, or a stream's */
+	uint64_t uses;    /* graphs.uses when it was set */
+	bool is_own;      /* it belongs to an executable graph */
+	bool is_past;     /* a newer one has replaced it, so new launches do not use it */
+	bool is_kept;     /* a graph has captured a launch of it, so it is kept for ever */
+	unsigned due;     /* launches that have yet to reach it */
 };
 
 struct family {
@@ -56,14 +57,14 @@ struct family {
 struct own_calls {
 	LIST_ENTRY(own_calls) link;
 	CUgraphExec exec;
-	struct host_call *calls; /* of each node one */
+	struct host_call *calls; /* one for each node */
 };
 
 static struct {
-	pthread_rwlock_t set_lock; /* graphs_lock() */
-	pthread_mutex_t lock;      /* of what is here */
+	pthread_rwlock_t set_lock; /* graphs_lock() and graphs_share() */
+	pthread_mutex_t lock;      /* protects this struct */
 	LIST_HEAD(, own_calls) own;
-	uint64_t uses; /* with set_lock */
+	uint64_t uses; /* under set_lock */
 	_Atomic uint64_t execs;
 } graphs = {.set_lock = PTHREAD_RWLOCK_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -82,7 +83,7 @@ bool graphs_are_used(void)
 	return graphs.uses > 0;
 }
 
-/* Who waits in the driver with it holds up nobody but who changes something: readers come first. */
+/* Readers come first: a reader that waits in the driver delays only threads that change a graph. */
 void graphs_share(void)
 {
 	pthread_rwlock_rdlock(&graphs.set_lock);
@@ -93,7 +94,7 @@ void graphs_unlock(void)
 	pthread_rwlock_unlock(&graphs.set_lock);
 }
 
-/* The lock is not held: the program may have to make room first. */
+/* Called without the lock, because the program may have to make room first. */
 static void forget_calls(struct host_call *h)
 {
 	for (struct host_call *next; h; h = next) {
@@ -145,7 +146,7 @@ static void on_callback(CUstream stream, CUresult status, void *argument)
 	call_back(argument, status);
 }
 
-/* Of a graph's, in a family of its own. */
+/* A graph's function gets a family of its own. */
 static struct host_call *call_new(uint64_t work, bool is_graphs)
 {
 	struct host_call *h = calloc(1, sizeof(*h));
@@ -170,7 +171,7 @@ static void family_end(void *argument)
 	free(f);
 }
 
-/* Not the first one, which the family is found by. */
+/* Adds a further function; the family is found by its first one. */
 static void family_add(struct family *f, struct host_call *h)
 {
 	struct host_call *unused = NULL;
@@ -187,9 +188,9 @@ static void family_add(struct family *f, struct host_call *h)
 	forget_calls(unused);
 }
 
-/* ---- those of executables ---- */
+/* ---- functions of executable graphs ---- */
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct own_calls *own_find(CUgraphExec exec)
 {
 	struct own_calls *e;
@@ -200,7 +201,10 @@ static struct own_calls *own_find(CUgraphExec exec)
 	return NULL;
 }
 
-/* With the lock held: nothing new comes to it; where nothing is under way, it is over. */
+/*
+ * The caller holds the lock. New launches do not use the function; it ends now unless one is in
+ * flight.
+ */
 static void make_past(struct host_call **at, struct host_call **over)
 {
 	struct host_call *h = *at;
@@ -243,7 +247,7 @@ static bool own_add(CUgraphExec exec, struct host_call *h)
 	return e;
 }
 
-/* Whoever comes to have the same handle begins without. NULL: it has none. */
+/* A later object with the same handle starts without functions. NULL: there are none. */
 static struct own_calls *own_take(CUgraphExec exec)
 {
 	struct own_calls *e;
@@ -282,7 +286,7 @@ static void own_put_back(struct own_calls *e)
 	pthread_mutex_unlock(&graphs.lock);
 }
 
-/* With set_lock held. n: 1, or -1 when it was not. */
+/* Under set_lock. n: 1, or -1 after a failed launch. */
 static void own_launched(CUgraphExec exec, CUstream stream, int n)
 {
 	struct own_calls *e;
@@ -292,7 +296,7 @@ static void own_launched(CUgraphExec exec, CUstream stream, int n)
 	pthread_mutex_lock(&graphs.lock);
 	e = own_find(exec);
 	for (struct host_call *h = e ? e->calls : NULL; h; h = h->next) {
-		/* One that is captured runs as often as what has captured it. */
+		/* A captured launch runs as often as the graph that captured it. */
 		const bool is_captured = n > 0 && graph_captured_by(stream);
 		unsigned is_enabled = 1;
 
@@ -333,7 +337,7 @@ CUresult graph_exec_destroy(CUgraphExec exec)
 	return own_settle(e, driver.cuGraphExecDestroy(exec));
 }
 
-/* Afterwards its nodes have what the graph's have. */
+/* After an update the executable graph's nodes have the functions of `graph`. */
 CUresult graph_update(
 	CUgraphExec exec, CUgraph graph, CUgraphNode *ret_node, CUgraphExecUpdateResult *ret)
 {
@@ -368,7 +372,7 @@ CUresult serve_host_call(struct serve *s)
 	if (s->error)
 		return refuse(call.work, s->error);
 	graphs_share();
-	/* The program cannot know what another thread of it does with the stream. */
+	/* The client cannot know whether another thread of the program is capturing the stream. */
 	graph = graph_captured_by(stream);
 	h = call_new(call.work, graph);
 	if (!h) {
@@ -432,7 +436,10 @@ CUresult serve_cuGraphAddHostNode(struct serve *s)
 	return CUDA_SUCCESS;
 }
 
-/* With set_lock held. The program may know nodes that it has not made: those of captured copies. */
+/*
+ * Under set_lock. The program may also know nodes of captured copies, which are no functions of its
+ * own.
+ */
 static CUresult replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 {
 	CUDA_HOST_NODE_PARAMS had = {0}, params = {on_host_function, h};
@@ -445,7 +452,7 @@ static CUresult replace(CUgraphNode node, CUgraphExec exec, struct host_call *h)
 	if (exec) {
 		r = driver.cuGraphExecHostNodeSetParams(exec, node, &params);
 		if (!r && !own_add(exec, h))
-			h->is_kept = true; /* nobody will know when it is over */
+			h->is_kept = true; /* nothing will report its end */
 		return r;
 	}
 	h->uses = graphs.uses;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests whose fields no layout describes: images, launches, kernel nodes. */
+/* Requests whose fields no layout describes: images, launches, kernel nodes. Any lane's thread. */
 #include <stdlib.h>
 
 #include "cuda/image.h"
@@ -83,7 +83,7 @@ CUresult serve_blob_known(struct serve *s)
 	return p ? blob_add(s, p, n) : CUDA_ERROR_NOT_FOUND;
 }
 
-/* Who says the wrong name would have others load what they have not asked for. */
+/* Checks the name, because a wrong one would make other workers load a foreign image. */
 CUresult serve_blob_named(struct serve *s)
 {
 	const uint8_t *hash = take(s, SHA256_BYTES);
@@ -106,7 +106,7 @@ struct options {
 	void *value[REMOTE_OPTIONS_MAX];
 };
 
-/* The driver would follow no pointer of these. */
+/* Options whose values are numbers: the driver follows no pointer. */
 static bool is_number(CUjit_option option)
 {
 	switch (option) {
@@ -151,7 +151,10 @@ static bool take_options(struct serve *s, struct options *ret)
 	return !s->error;
 }
 
-/* The driver reads as far as the image says: what says more than there is, is none. */
+/*
+ * The driver reads as far as the image states, so an image that states more than was sent is
+ * refused.
+ */
 static bool is_whole(const struct serve *s)
 {
 	const void *begin;
@@ -159,7 +162,7 @@ static bool is_whole(const struct serve *s)
 	if (s->blob_bytes < 64)
 		return s->blob_bytes && !s->blob[s->blob_bytes - 1] && s->blob[0] != 0x7f &&
 			s->blob[0] != 0x50 && s->blob[0] != 0xb1;
-	/* A wrapper holds an address. */
+	/* A wrapper contains an address. */
 	if (!memcmp(s->blob, "\xb1\x43\x62\x46", 4))
 		return false;
 	if (s->blob[0] != 0x7f && s->blob[0] != 0x50)
@@ -493,7 +496,7 @@ CUresult serve_cuGraphExecKernelNodeSetParams_v2(struct serve *s)
 	return s->error ? s->error : driver.cuGraphExecKernelNodeSetParams_v2(exec, real, &params);
 }
 
-/* What the driver gives is a list of pointers or a buffer: one row of bytes of either. */
+/* Packs a node's parameters, which the driver returns as a list of pointers or as a buffer. */
 static CUresult pack_params(struct serve *s, const CUDA_KERNEL_NODE_PARAMS *p, uint64_t function,
 	uint8_t *to, size_t *ret_bytes)
 {
@@ -557,7 +560,7 @@ CUresult serve_cuGraphAddMemAllocNode(struct serve *s)
 	if (s->error || !handles_real(s, KIND_CUgraphNode, dependencies, node.n) ||
 		!fix_CUmemPoolProps(s, &params.poolProps))
 		return s->error;
-	/* Of several devices one: the description of its own is the only one that there can be. */
+	/* Only one of several devices can be described: its own. */
 	params.accessDescs = params.accessDescCount ? &access : NULL;
 	params.accessDescCount = params.accessDescCount ? 1 : 0;
 	r = driver.cuGraphAddMemAllocNode(&made, graph, dependencies, node.n, &params);
@@ -585,7 +588,7 @@ CUresult serve_cuPointerGetAttribute(struct serve *s)
 {
 	const CUpointer_attribute attribute = TAKE_VALUE(s, CUpointer_attribute);
 	const CUdeviceptr address = take_address(s);
-	uint64_t value[8] = {0}; /* the largest attribute, and more */
+	uint64_t value[8] = {0}; /* the largest attribute, with room to spare */
 	CUresult r = s->error ? s->error : driver.cuPointerGetAttribute(value, attribute, address);
 
 	if (r)
@@ -618,7 +621,7 @@ CUresult serve_cuStreamGetCaptureInfo_v3(struct serve *s)
 		return s->error;
 	if (n && nodes)
 		memcpy(own, nodes, n * sizeof(*own));
-	/* The nodes are that graph's. */
+	/* The nodes belong to that graph. */
 	s->given[KIND_CUgraph] = handle_name(s, KIND_CUgraph, (uintptr_t)graph);
 	handles_named(s, KIND_CUgraphNode, own, n);
 	give_u64(s, status);

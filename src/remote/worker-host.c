@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies to and from the program's memory. What a stream does later with that memory is a host
- * function of ours in the stream: it asks the program, waits, and the stream goes on. Between it
- * and the copy stand pieces of memory of our own, which the driver has locked.
+ * Copies to and from the program's memory. For data that a stream moves later, the worker puts a
+ * host function into the stream: it asks the program, waits, and lets the stream continue. The data
+ * passes through the worker's own memory, which the driver has locked (stages). Any lane's thread.
  */
 #include <stdlib.h>
 
@@ -11,13 +11,13 @@
 
 /* ---- copies ---- */
 
-/* The end in memory of this process. */
+/* The end of a copy in this process's memory. */
 struct near {
 	uint8_t *p;
 	size_t pitch, rows; /* bytes from row to row, rows from slice to slice */
 };
 
-/* One row after the other. */
+/* Packed data: one row after the other. */
 static struct near packed(const struct remote_copy *c, const uint8_t *p)
 {
 	return (struct near){(uint8_t *)(uintptr_t)p, c->width, c->height};
@@ -69,7 +69,7 @@ static CUresult run(const struct remote_copy *c, CUstream stream, const void *p,
 	return run_near(c, stream, &n, is_in);
 }
 
-/* The largest that is kept between: a box of a graph or of page-locked memory goes as a whole. */
+/* Largest stage: a copy of a graph, or of page-locked memory, moves as a whole. */
 #define LATER_MAX (16ull << 30)
 
 static bool check(struct serve *s, struct remote_copy *c, size_t most, size_t *ret_bytes)
@@ -91,9 +91,9 @@ static bool check(struct serve *s, struct remote_copy *c, size_t most, size_t *r
 }
 
 /*
- * A call without a stream waits for the default one, and that for all that block it, which may wait
- * for another thread of the program: so it is done when the stream gets there. Where the driver has
- * something against it, the call itself says what.
+ * A call without a stream waits for the default stream, which waits for all blocking streams, and
+ * these may wait for another thread of the program. So the copy is put into the stream instead. If
+ * the driver reports an error, the call itself is made and returns it.
  */
 static bool is_deferred(struct remote_copy *c)
 {
@@ -106,7 +106,7 @@ static bool is_deferred(struct remote_copy *c)
 	return true;
 }
 
-/* What came in parts: with the last of them, it is all that there is. */
+/* The memory of a copy that came in parts, after its last part. */
 static struct stage *take_parts(struct serve *s, size_t bytes)
 {
 	struct copy_parts *p = &s->in_parts;
@@ -124,13 +124,16 @@ static struct stage *take_parts(struct serve *s, size_t bytes)
 	return stage;
 }
 
-/* Where the program counts it: what it gets back when nothing comes of the copy. */
+/* Units that the program counts for the copy, and gets back if the copy fails. */
 static uint32_t units_counted(const struct remote_copy *c)
 {
 	return c->is_beyond ? 0 : remote_copy_units(c);
 }
 
-/* A short line is taken by the driver at the call, but by a graph's node when that runs. */
+/*
+ * The driver takes a short copy at the call. Only a graph's node needs memory for it, because it
+ * runs later.
+ */
 static struct stage *stage_new_for(const struct remote_copy *c, size_t bytes)
 {
 	if (!remote_copy_units(c))
@@ -149,7 +152,7 @@ static struct stage *stage_along(struct serve *s, const struct remote_copy *c, s
 	return stage;
 }
 
-/* There is no stream to wait for, nor a graph. */
+/* Copies at once: there is no stream to wait for, and no graph. */
 static CUresult copy_at_once(struct serve *s, const struct remote_copy *c, struct stage *stage)
 {
 	const CUresult r = run(c, NULL, stage ? stage_memory(stage) : s->data, true);
@@ -167,8 +170,8 @@ static void return_stage(void *stage)
 }
 
 /*
- * Of a graph, if another thread of the program has begun to capture the stream: the data that came
- * along are what each launch copies.
+ * Copies in the stream's order. If another thread of the program is capturing the stream, the copy
+ * becomes part of a graph, and each launch copies the data that was sent.
  */
 static CUresult copy_in_order(
 	struct serve *s, const struct remote_copy *c, size_t bytes, struct stage **stage)
@@ -196,7 +199,7 @@ static CUresult copy_in_order(
 	return r;
 }
 
-/* Data that came along. */
+/* Copies data that came with the call. */
 static CUresult copy_in(struct serve *s, struct remote_copy *c, size_t bytes)
 {
 	const bool is_direct = !c->is_async && !is_deferred(c);
@@ -241,7 +244,7 @@ CUresult serve_copy_part(struct serve *s)
 			part.is_beyond ? stage_beyond(part.of) : stage_get(part.of), part.of, 0};
 		capture_relax(mode);
 	}
-	/* Without memory the copy itself says so. */
+	/* Without memory the copy itself reports the error. */
 	if (!p->stage)
 		return CUDA_SUCCESS;
 	if (p->bytes != part.of || part.bytes >= part.of - p->at)
@@ -265,7 +268,7 @@ static size_t answer_bytes(size_t bytes)
 	return (sizeof(struct remote_frame) + bytes + 15) & ~(size_t)15;
 }
 
-/* The answer's data are written where the answer lies; it is given unless something went wrong. */
+/* Writes the data directly into the answer. The answer is sent unless the copy fails. */
 static uint8_t *begin_answer(struct serve *s, size_t bytes)
 {
 	const size_t n = answer_bytes(bytes);
@@ -321,7 +324,7 @@ CUresult serve_copy_rest(struct serve *s)
 	return r ? r : answer_part(s, n);
 }
 
-/* Read at once, whatever else the stream is given while it is on its way. */
+/* Reads all data at once, whatever work the stream gets while the data is in transit. */
 static CUresult copy_out_whole(struct serve *s, const struct remote_copy *c, size_t bytes)
 {
 	struct copy_parts *p = &s->out_parts;
@@ -341,7 +344,7 @@ static CUresult copy_out_whole(struct serve *s, const struct remote_copy *c, siz
 	return r;
 }
 
-/* Into the answer where it lies. */
+/* Copies into the answer in place. */
 static CUresult copy_out(struct serve *s, const struct remote_copy *c, size_t bytes)
 {
 	uint8_t *data;
@@ -364,7 +367,7 @@ struct later {
 	bool is_once;
 };
 
-/* The stream got there: all pieces between the program's memory and the stage. */
+/* The stream has reached the copy: moves all pieces between the program's memory and the stage. */
 static void later_move(struct later *l, bool is_fetch)
 {
 	for (size_t at = 0; at < l->bytes;) {
@@ -396,7 +399,7 @@ static void later_push(void *argument)
 	later_move(argument, false);
 }
 
-/* With its graph, which the driver says; that thread must not call it. */
+/* The driver calls this when the graph ends, in a thread that must not call the driver. */
 static void forget_later(void *argument)
 {
 	struct later *l = argument;
@@ -424,8 +427,8 @@ static struct later *later_new(const struct remote_copy *c, size_t bytes, CUgrap
 }
 
 /*
- * graph: of which it is a part; NULL: of none. A source is fetched also when there is no copy
- * behind that. A graph's stage is its own, a stream's may have earlier copies in it.
+ * graph: the graph that the copy becomes part of; NULL: none. A source is fetched even if the copy
+ * after it fails. A graph's stage is its own; a stream's stage may still have earlier copies.
  */
 static CUresult later_begin(
 	unsigned op, const struct remote_copy *c, struct later *l, CUgraph graph)
@@ -446,7 +449,7 @@ static CUresult later_begin(
 		graph_keep(graph, forget_later, l);
 	if (graph)
 		return r;
-	/* Else the stream moves the data and frees l. */
+	/* Otherwise the stream moves the data and frees l. */
 	if (is_fetch ? first : r) {
 		reverse_cancel(l->work);
 		free(l);
@@ -455,7 +458,10 @@ static CUresult later_begin(
 	return r;
 }
 
-/* Whether it is captured the program cannot know: another thread of it may have begun to. */
+/*
+ * Asks the driver, because the client cannot know whether another thread of the program is
+ * capturing.
+ */
 static CUresult copy_later(unsigned op, const struct remote_copy *c, size_t bytes)
 {
 	struct later *l;
@@ -513,7 +519,7 @@ CUresult serve_copy(struct serve *s, unsigned op)
 	return r;
 }
 
-/* From its first byte to its last one; UINT64_MAX when there is no such number. */
+/* Bytes from the first to the last one; UINT64_MAX on overflow. */
 static uint64_t reach(const struct remote_copy *c, const struct remote_window *w)
 {
 	uint64_t rows, slices, all;
@@ -539,7 +545,7 @@ CUresult serve_window_copy(struct serve *s, unsigned op)
 	if (!n.p)
 		return CUDA_ERROR_INVALID_VALUE;
 	window_used(w.window, (CUstream)(uintptr_t)c.stream);
-	/* Rows that overlap are no copy, and slices that do not begin with a row cannot be said. */
+	/* Refuses rows that overlap, and slices that are no multiple of the row's pitch. */
 	if (c.height == 1 && c.depth == 1)
 		n = (struct near){.p = n.p, .pitch = c.width, .rows = 1};
 	else if (w.pitch < c.width || w.slice != n.rows * w.pitch)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-remote-worker FD WHOSE: serves the program at the other end of that socket, and is gone
- * when the program is; whose it is (the pid over there) then stands in its command line. Started by
- * divvy-remote-server with the tenant in its environment and the interception library before the
- * driver. Main thread.
+ * divvy-remote-worker FD WHOSE: serves the program at the other end of that socket, and ends with
+ * it. WHOSE is room for the program's pid in this command line. divvy-remote-server starts it with
+ * the tenant in the environment and the interception library preloaded before the driver. Main
+ * thread.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +23,10 @@
 #include "remote/store.h"
 #include "remote/worker.h"
 
-/* For who reads the program's stderr; "": who asks for no device does not want to hear of it. */
+/*
+ * The reason, for the program's stderr. A program that selects no device gets none: "" is not
+ * printed.
+ */
 static void refuse(int sock, CUresult why, const struct remote_note *hello)
 {
 	struct remote_note note = {
@@ -54,7 +57,7 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
 
-/* "0,1", "GPU-...": what else would be in there is of no use to a driver. */
+/* Accepts "0,1" and "GPU-..."; other characters are of no use to a driver. */
 static bool set_visible(const char *text)
 {
 	if (!strcmp(text, "!"))
@@ -110,7 +113,7 @@ static void take_window(int sock, struct remote_note *note, const struct fd_list
 	fd_send(sock, note, sizeof(*note), NULL, 0, MSG_NOSIGNAL);
 }
 
-/* The interception library tells the daemon so, which shows it. */
+/* The interception library sends the name to the daemon, which shows it. */
 static void show_program(const struct remote_note *hello)
 {
 	char name[sizeof(hello->program) + 1];
@@ -146,7 +149,9 @@ static void find_store(void)
 	unsetenv(STORE_ENV);
 }
 
-/* The starter passes the tenant's devices, if known. Without Landlock all devices stay open. */
+/*
+ * The starter passes the tenant's devices if it knows them. Without Landlock all devices stay open.
+ */
 static int keep_to_devices(void)
 {
 	const char *text = getenv(CONFINE_MINORS_ENV);
@@ -159,7 +164,7 @@ static int keep_to_devices(void)
 	return r == -ENOSYS ? 0 : r;
 }
 
-/* Where memory is short the workers go first, not divvyd, whose cgroup they are in. */
+/* If memory is short, workers should be killed before divvyd, in whose cgroup they are. */
 static void go_first(void)
 {
 	FILE *f = fopen("/proc/self/oom_score_adj", "we");
@@ -194,7 +199,7 @@ static int serve(int sock, char *whose)
 		refuse(sock, r, &note);
 		return 1;
 	}
-	/* NVML's begins below. */
+	/* The NVML session confines itself later. */
 	if (!is_nvml && confine() < 0) {
 		refuse(sock, CUDA_ERROR_OPERATING_SYSTEM, &note);
 		return 1;
@@ -206,7 +211,10 @@ static int serve(int sock, char *whose)
 	if (is_nvml)
 		return serve_nvml(sock);
 	words_welcome(sock, hub);
-	/* The end of the socket is the program's: whatever a lane waits for, we are gone. */
+	/*
+	 * The end of the socket is the program's end. The process then ends, whatever its lanes
+	 * wait for.
+	 */
 	for (;;) {
 		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 
@@ -228,7 +236,10 @@ int main(int argc, char **argv)
 			"usage: divvy-remote-worker FD WHOSE (started by divvy-remote-server)\n");
 		return 2;
 	}
-	/* It shall start nothing, gain nothing and leave no memory of the program's behind. */
+	/*
+	 * The worker must start no program, gain no rights and leave no copy of the program's
+	 * memory.
+	 */
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 	fd_set_cloexec((int)fd, true);
@@ -238,6 +249,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "divvy-remote-worker: it cannot be kept to its devices\n");
 		_exit(1);
 	}
-	/* No handlers of the driver's, no destructors: there is nothing to wait for. */
+	/*
+	 * Skips exit handlers of the driver and destructors, because nothing needs to be waited
+	 * for.
+	 */
 	_exit(serve((int)fd, argv[2]));
 }

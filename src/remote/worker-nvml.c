@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers what NVML of the program asks, out of the NVML of this machine: remote/nvml.h. */
+/* Answers the program's NVML questions from this machine's NVML: see remote/nvml.h. Main thread. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static nvmlReturn_t tell_device(nvmlDevice_t device, struct remote_nvml_device *
 	return r ? r : nvml.nvmlDeviceGetPciInfo_v3(device, &d->pci);
 }
 
-/* A device may know the one and not the other: under MIG there is no utilisation. */
+/* A device may report only one of the two: with MIG there is no utilisation. */
 static nvmlReturn_t tell_use(nvmlDevice_t device, struct remote_nvml_use *u)
 {
 	u->memory_result = nvml.nvmlDeviceGetMemoryInfo(device, &u->memory);
@@ -75,14 +75,14 @@ static nvmlReturn_t tell_use(nvmlDevice_t device, struct remote_nvml_use *u)
 
 /* ---- lists ---- */
 
-/* The last one that was asked for, until its last page is told. */
+/* The last requested list, until its last page has been sent. */
 static struct {
 	uint32_t kind;
 	unsigned int n;
 	_Alignas(8) char entries[REMOTE_NVML_ENTRIES * sizeof(nvmlProcessUtilizationSample_t)];
 } list;
 
-/* Whose worker a process is: worker-main.c. 0: none's. */
+/* The pid of the program that the worker process serves (worker-main.c). 0: it is no worker. */
 static unsigned int program_of(const void *context, unsigned int worker)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(PATH_MAX + 64);
@@ -121,8 +121,8 @@ static nvmlReturn_t fetch_list(nvmlDevice_t device, const struct remote_nvml_ask
 }
 
 /*
- * The interception library has left the tenant's own; what is not a worker of a program that said
- * who it is has no number there.
+ * The interception library leaves the tenant's own processes. A process that is no worker of a
+ * program with a known pid has no pid on the program's machine.
  */
 static nvmlReturn_t make_list(nvmlDevice_t device, const struct remote_nvml_ask *ask)
 {
@@ -188,7 +188,10 @@ int serve_nvml(int sock)
 	struct remote_note note;
 	nvmlDevice_t first;
 
-	/* The interception library asks the daemon, with the secret, for the first device. */
+	/*
+	 * The interception library registers with the secret at the first device, before it is
+	 * overwritten.
+	 */
 	if (!r)
 		nvml.nvmlDeviceGetHandleByIndex_v2(0, &first);
 	if (confine() < 0)

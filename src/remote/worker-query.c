@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queries: what is not over when the program asks is watched by a thread, which says on the reverse
- * lane when it is. It looks the less often the longer that takes (each 50 us to 1 ms), and only
- * while the program waits for something.
+ * Queries: a thread watches each object that was not ready when the program asked, and reports its
+ * completion on the reverse lane. It looks less often the longer that takes (50 us to 1 ms), and
+ * only while the program waits for something.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define LOOK_MAX_NS NSEC_PER_MSEC
 
 struct watch {
-	struct remote_done said; /* to the program, in the end */
+	struct remote_done said; /* the report to the program */
 	CUevent event;           /* NULL: a stream */
 	CUstream stream;
 	CUcontext context;
@@ -24,7 +24,8 @@ struct watch {
 };
 
 static struct {
-	pthread_mutex_t lock; /* held while the driver is asked: nothing is destroyed meanwhile */
+	/* Held while the driver is asked, so that nothing is destroyed meanwhile. */
+	pthread_mutex_t lock;
 	pthread_cond_t some;
 	struct watch watch[WATCHES_MAX];
 	size_t n;
@@ -36,7 +37,7 @@ static CUresult look(const struct watch *w)
 	return w->event ? driver.cuEventQuery(w->event) : driver.cuStreamQuery(w->stream);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void say(size_t i, bool is_over)
 {
 	struct remote_done done = watches.watch[i].said;
@@ -46,7 +47,7 @@ static void say(size_t i, bool is_over)
 	reverse_say_done(&done);
 }
 
-/* With the lock held. Returns how long nothing has to be looked at. */
+/* The caller holds the lock. Returns the time until the next look. */
 static uint64_t look_at_all(uint64_t now_ns)
 {
 	uint64_t wait_ns = LOOK_MAX_NS;
@@ -84,7 +85,7 @@ static void *watch_main(void *unused)
 	return NULL;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static bool start(void)
 {
 	pthread_t thread;
@@ -96,7 +97,7 @@ static bool start(void)
 	return watches.is_started;
 }
 
-/* Whether it is watched. */
+/* Returns whether the object is watched. */
 static bool add(const struct watch *w)
 {
 	bool is_there = false;

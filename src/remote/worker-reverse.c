@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reverse lane: what a stream does later with the program's memory, or with its functions, is
- * asked of the program when the stream gets there.
+ * The reverse lane: when a stream reaches work on the program's memory or functions, the worker
+ * asks the program over this lane. Any thread may ask; one thread reads the answers.
  */
 #include <semaphore.h>
 
@@ -10,12 +10,14 @@
 struct asked {
 	struct asked *next;
 	uint64_t token;
-	uint8_t *to; /* where the bytes go */
+	uint8_t *to; /* destination of the bytes */
 	size_t bytes;
 	sem_t is_there;
 };
 
-/* Who sends may have to wait for room, and room there is when answers are taken. */
+/*
+ * Separate locks, because a sender may wait for room, and there is room only when answers are read.
+ */
 static struct {
 	pthread_mutex_t lock, down_lock;
 	struct ring up, down;
@@ -102,7 +104,7 @@ static void take_answer(const struct remote_frame *head, const uint8_t *frame)
 		if (a->bytes)
 			memcpy(a->to, frame + sizeof(*head) + sizeof(answer),
 				a->bytes < n ? a->bytes : n);
-		a->token = 0; /* a second answer finds nobody */
+		a->token = 0; /* a second answer finds no question */
 		sem_post(&a->is_there);
 	}
 	pthread_mutex_unlock(&reverse.lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of what a lane has posted is over: an event behind each of the streams that it has put
- * something into, every now and then. Who would post more than a driver's queue takes waits for
- * them in its own lane; in the driver, others would wait with it. A lane's thread.
+ * Counts how much of what a lane has posted is complete, by an event behind each stream that it has
+ * used, from time to time. A thread that would post more than a driver's queue takes waits for them
+ * in its own lane; in the driver, other threads would wait too. A lane's thread.
  */
 #include <time.h>
 
@@ -10,7 +10,7 @@
 
 #define LOOK_NS 20000
 
-/* Not where it would become a part of what is captured, or end that. */
+/* Not if the event would become part of a capture, or end it. */
 static struct behind mark_stream(struct serve *s, uint64_t handle)
 {
 	CUstream const stream = (CUstream)(uintptr_t)handle_real(s, KIND_CUstream, handle);
@@ -55,12 +55,12 @@ static void set_mark(struct serve *s)
 	const CUresult before = s->error;
 	struct mark *m;
 
-	/* Another lane may end any of the streams that this one has used so far. */
+	/* Another lane may end any of the streams that this one has used. */
 	if (g->n == MARKS || !look_begin())
 		return;
 	m = &g->mark[(g->first + g->n++) % MARKS];
 	*m = (struct mark){.at = g->posted};
-	/* With a context they may have ended, of which their names say nothing. */
+	/* Streams may have ended with a context, which their names do not show. */
 	for (unsigned i = 0; i < g->n_streams && g->ends == ends_so_far(); i++) {
 		s->error = CUDA_SUCCESS;
 		m->behind[m->n] = mark_stream(s, g->stream[i]);

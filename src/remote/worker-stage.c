@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory between that of the program and the device, which the driver has locked. What came along
- * with a call has a piece of its own until its copy is over; of those there are STAGES_MAX, which
- * the program knows and counts. What is beyond has another one, and its caller waits. What a stream
- * fetches, or brings, when it gets there has a piece that all such copies of the stream use in
- * turn.
+ * Memory between the program's and the device's, locked by the driver. Data that came with a call
+ * has a stage of its own until its copy is complete; there are STAGES_MAX bytes of these, which the
+ * program knows and counts. Data beyond that has another stage, and its caller waits. All copies of
+ * a stream that fetch or bring data when the stream reaches them use one stage in turn. Any lane's
+ * thread.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,33 +14,36 @@
 #include "remote/worker.h"
 
 #define STAGES_MAX ((uint64_t)REMOTE_STAGES * REMOTE_STAGE)
-#define STAGES_KEPT (3 * STAGES_MAX) /* with those that are free, but of another size */
+#define STAGES_KEPT (3 * STAGES_MAX) /* with free ones of other sizes */
 #define STAGES_BOUND (8ull << 30)    /* with those of streams and graphs */
 #define LOOK_NS 100000
 
-/* Streams that have numbers are others in each context, or thread. */
+/* A stream. Numbered streams are different in each context, or thread. */
 struct line {
-	CUstream stream; /* NULL: of none */
+	CUstream stream; /* NULL: no stream */
 	CUcontext context;
 	uint64_t thread;
 };
 
 struct stage {
-	struct stage *next; /* of one of the lists below */
+	struct stage *next; /* in one of the lists below */
 	uint8_t *p;
 	size_t room;
-	struct behind behind; /* free once it is over */
-	bool is_later;        /* not of STAGES_MAX; ... */
-	bool is_beyond;       /* ... but it came along */
+	struct behind behind; /* the stage is free once this is over */
+	bool is_later;        /* not counted in STAGES_MAX */
+	bool is_beyond;       /* ... but it came with a call */
 	struct line line;
 };
 
 static struct {
 	pthread_mutex_t lock;
-	struct stage *free, *busy;      /* busy: with an event, the latest first */
-	size_t bytes;                   /* of all */
-	size_t along, later, beyond;    /* that are counted, that are not, and of these beyond */
-	struct stage *_Atomic returned; /* by graphs; without the lock */
+	struct stage *free, *busy; /* busy: in use until its event, latest first */
+	size_t bytes;              /* of all stages */
+	/*
+	 * Bytes counted by the program; bytes not counted; bytes of `later` that came with a call.
+	 */
+	size_t along, later, beyond;
+	struct stage *_Atomic returned; /* returned by graphs; without the lock */
 	_Atomic uint32_t released;      /* units */
 } stages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -68,7 +71,7 @@ uint32_t stages_released(void)
 	return atomic_load_explicit(&stages.released, memory_order_relaxed) & INT32_MAX;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void count_out(struct stage *s)
 {
 	if (s->is_later) {
@@ -81,7 +84,7 @@ static void count_out(struct stage *s)
 	s->is_later = s->is_beyond = false;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void set_free(struct stage *s)
 {
 	count_out(s);
@@ -90,7 +93,7 @@ static void set_free(struct stage *s)
 	stages.free = s;
 }
 
-/* With the lock held: what its stream, or its graph, is done with is free again. */
+/* The caller holds the lock. Frees the stages whose stream or graph is done with them. */
 static void reclaim(void)
 {
 	for (struct stage *s = atomic_exchange(&stages.returned, NULL), *next; s; s = next) {
@@ -121,14 +124,14 @@ static struct stage *stage_new(size_t room)
 	}
 	s->p = p;
 	s->room = room;
-	/* Locked where that is possible; without, copies are only slower. */
+	/* Locks the memory if possible. Without it copies are only slower. */
 	driver.cuMemHostRegister_v2(p, room, CU_MEMHOSTREGISTER_PORTABLE);
 	return s;
 }
 
 /*
- * With the lock held, and without it while the driver may wait for streams: room for others, of
- * other sizes.
+ * The caller holds the lock; it is released while the driver may wait for streams. Frees unused
+ * stages, to make room for other sizes.
  */
 static void trim(void)
 {
@@ -147,7 +150,7 @@ static void trim(void)
 	pthread_mutex_lock(&stages.lock);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static struct stage *take_free(size_t room)
 {
 	struct stage *s;
@@ -161,7 +164,10 @@ static struct stage *take_free(size_t room)
 	return NULL;
 }
 
-/* With the lock held: a free one, else a new one, for which free ones of other sizes may go. */
+/*
+ * The caller holds the lock. Takes a free stage, else a new one, for which free ones of other sizes
+ * may be freed.
+ */
 static struct stage *take_any(size_t room, size_t counted, size_t most)
 {
 	struct stage *s = take_free(room);
@@ -190,7 +196,7 @@ struct stage *stage_get(size_t bytes)
 	return s;
 }
 
-/* ---- those of streams ---- */
+/* ---- stages of streams ---- */
 
 static struct line line_of(CUstream stream)
 {
@@ -262,7 +268,7 @@ void stage_becomes_a_graphs(struct stage *s)
 	pthread_mutex_unlock(&stages.lock);
 }
 
-/* Another one may come to have its handle. */
+/* Another stream may get the same handle later. */
 CUresult stream_destroy(CUstream stream)
 {
 	pthread_mutex_lock(&stages.lock);

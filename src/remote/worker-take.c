@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields, handles and addresses: worker.h. Any lane's thread. */
+/* Fields, handles and addresses: see worker.h. Any lane's thread. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -55,7 +55,7 @@ void *take_array(struct serve *s, uint64_t n, size_t size)
 		wrong(s, CUDA_ERROR_INVALID_VALUE);
 		return NULL;
 	}
-	/* It is our own copy: what it points to may be put in place. */
+	/* The request is the worker's own copy, so its pointers may be replaced in place. */
 	return (void *)(uintptr_t)take(s, n * size);
 }
 
@@ -87,7 +87,7 @@ void give_string(struct serve *s, const char *text)
 	give(s, text ? text : "", text ? strnlen(text, REMOTE_TEXT_MAX) + 1 : 1);
 }
 
-/* ---- a table of words ---- */
+/* ---- a hash table of words ---- */
 
 #define HANDLES_MAX (1u << 22)
 
@@ -97,7 +97,7 @@ struct slot {
 
 struct words {
 	struct slot *slot;
-	size_t n, room; /* a power of two, at most half full */
+	size_t n, room; /* a power of two; at most half full */
 };
 
 static size_t place_of(const struct words *w, uint64_t key)
@@ -166,7 +166,7 @@ static void take_out(struct words *w, uint64_t key)
 		if (!w->slot[i].key)
 			break;
 		home = place_of(w, w->slot[i].key);
-		/* What may stand in the hole, moves there. */
+		/* Moves entries that may be in the hole into it. */
 		if (((i - home) & (w->room - 1)) >= ((i - hole) & (w->room - 1))) {
 			w->slot[hole] = w->slot[i];
 			hole = i;
@@ -178,26 +178,29 @@ static void take_out(struct words *w, uint64_t key)
 
 /* ---- handles ---- */
 
-/* What the driver gave of another object ends with that one: the nodes of a graph, for example. */
+/*
+ * An object that the driver derived from another one ends with it, for example the nodes of a
+ * graph.
+ */
 struct object {
 	uint64_t handle, real;
-	uint64_t named;              /* the last time, of handles.clock */
-	uint64_t more;               /* references beside the first */
-	struct object *of, *parts;   /* what it was given of; the first that was given of it */
-	struct object *next, **link; /* among the parts of `of` */
+	uint64_t named;            /* value of handles.clock when it was last named */
+	uint64_t more;             /* references besides the first */
+	struct object *of, *parts; /* the object it came from; the first object that came from it */
+	struct object *next, **link; /* in the parts of `of` */
 };
 
 static struct {
 	pthread_mutex_t lock;
 	struct words object;      /* by handle: struct object */
-	struct words name[KINDS]; /* by the driver's object, likewise */
-	uint64_t clock;           /* of names given */
+	struct words name[KINDS]; /* by the driver's object: struct object */
+	uint64_t clock;           /* number of names given */
 	uint64_t next;
 } handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const CUresult errors[KINDS] = KIND_ERRORS;
 
-/* What an object of a kind is given of: the first of these that the request names. */
+/* The object that a new object comes from: the first of these kinds that the request names. */
 static const enum kind origins[KINDS][4] = {
 	[KIND_CUmodule] = {KIND_CUlibrary, KIND_CUkernel, KIND_CUfunction},
 	[KIND_CUfunction] = {KIND_CUmodule, KIND_CUkernel},
@@ -217,7 +220,7 @@ static enum kind kind_of(const struct object *o)
 	return (enum kind)(o->handle >> 40 & 0xff);
 }
 
-/* All of these with the lock held. */
+/* The caller of these functions holds the lock. */
 
 static struct object *object_find(const struct words *w, uint64_t key)
 {
@@ -254,7 +257,7 @@ static void object_leave(struct object *o)
 
 static void object_join(struct object *o, struct object *of)
 {
-	/* A node tells which graph it is in: that is no part of the node. */
+	/* A node reports the graph that contains it, which is no part of the node. */
 	for (const struct object *up = of; up; up = up->of)
 		if (up == o)
 			return;
@@ -269,7 +272,7 @@ static void object_join(struct object *o, struct object *of)
 
 static void object_free(struct object *o)
 {
-	/* Its word may be another object's by now. */
+	/* The driver may have given the same word to another object by now. */
 	if (object_find(&handles.name[kind_of(o)], o->real) == o)
 		take_out(&handles.name[kind_of(o)], o->real);
 	take_out(&handles.object, o->handle);
@@ -278,8 +281,8 @@ static void object_free(struct object *o)
 }
 
 /*
- * With its parts, from the innermost on. What was named after `since` is another object, to which
- * the driver has given the word of one that has ended: it stays.
+ * Ends an object and its parts, innermost first. An object named after `since` is another one, to
+ * which the driver has given the word of an ended object: it stays.
  */
 static void object_end(struct object *whole, uint64_t since)
 {
@@ -300,7 +303,7 @@ static struct object *origin(const struct serve *s, enum kind kind)
 	for (const enum kind *k = origins[kind]; *k; k++) {
 		struct object *o = object_find(&handles.object, s->given[*k]);
 
-		/* Beside a node stand those of the same graph. */
+		/* Nodes that a node reports belong to the same graph. */
 		if (o)
 			return kind == KIND_CUgraphNode && *k == kind ? o->of : o;
 	}
@@ -320,13 +323,16 @@ static struct object *object_name(const struct serve *s, enum kind kind, uint64_
 		while (object_find(&handles.object, handle));
 		o = object_new(kind, handle, real);
 	}
-	/* One that is there already may have been another's, which ended without our knowing. */
+	/*
+	 * The driver's word may have been another object's, which ended without the worker's
+	 * knowledge.
+	 */
 	if (o && of && o->of != of)
 		object_join(o, of);
 	return o;
 }
 
-/* From here on the lock is taken. */
+/* The functions from here on take the lock. */
 
 uint64_t handle_real(struct serve *s, enum kind kind, uint64_t handle)
 {
@@ -392,7 +398,7 @@ uint64_t handle_again(struct serve *s, enum kind kind, uint64_t real)
 	return handle;
 }
 
-/* The driver's handles of every kind are words. */
+/* The driver's handles of all kinds are words. */
 bool handles_real_(struct serve *s, enum kind kind, void *p, uint64_t n)
 {
 	uint64_t *handle = p;
@@ -432,7 +438,7 @@ void handle_gone(struct serve *s, enum kind kind, uint64_t handle)
 	o = object_find(&handles.object, handle);
 	if (o && o->more)
 		o->more--;
-	/* If it has been named meanwhile, its word is another object's: see object_end(). */
+	/* An object named meanwhile has the ended object's word: see object_end(). */
 	else if (o && o->named <= s->since)
 		object_end(o, s->since);
 	pthread_mutex_unlock(&handles.lock);
@@ -519,7 +525,7 @@ bool address_reaches(CUdeviceptr address, uint64_t bytes)
 	return ranges_cover(&addresses, address, bytes);
 }
 
-/* Of a kind that may have gone it stays when the driver still knows it. */
+/* Keeps a range of a kind that may have ended if the driver still knows it. */
 static bool is_still_there(const struct range *range, void *argument)
 {
 	const bool is_all = *(const bool *)argument;
@@ -544,7 +550,7 @@ bool copy_reaches(const struct copy_place *p, uint64_t width, uint64_t height, u
 	return ranges_cover_copy(&addresses, p, width, height, depth);
 }
 
-/* The end of a copy. */
+/* Fixes one end of a copy. */
 static bool fix_place(struct serve *s, CUmemorytype type, CUarray *array,
 	const struct copy_place *place, const size_t extent[3])
 {
@@ -646,7 +652,7 @@ void unfix_CUDA_MEMCPY3D(struct serve *s, CUDA_MEMCPY3D *p)
 	handles_named(s, KIND_CUarray, &p->dstArray, 1);
 }
 
-/* The server's memory is no part of what was granted. */
+/* The server's host memory is not part of a grant. */
 bool is_of_host(const CUmemLocation *location)
 {
 	if (!location)

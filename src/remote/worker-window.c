@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows: page-locked memory of a program on this machine, mapped here as well. The driver locks
- * it, and copies from and to it without us. An address where a window was is never used again: what
- * a graph still says of it leads nowhere.
+ * Windows: page-locked memory of a program on this machine, mapped here too. The driver locks it,
+ * and copies from and to it by itself. The address of a former window is never used again, so a
+ * graph that still refers to it reaches no other memory. Any lane's thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 #include "base/fd.h"
 #include "remote/worker.h"
 
-/* What all windows together, closed ones included, may take of the addresses of a process. */
+/* Address space for all windows together, including closed ones. */
 #define WINDOWS_BYTES (32ull << 40)
 
 struct window {
-	uint8_t *p; /* NULL: there is none of this name */
+	uint8_t *p; /* NULL: no window of this name */
 	size_t n;
-	CUcontext context; /* in which it was locked */
-	bool is_shared;    /* another one has copied there */
+	CUcontext context; /* the context that was current when it was locked */
+	bool is_shared;    /* another context has used it */
 };
 
 static struct {
@@ -75,7 +75,7 @@ CUresult serve_window_open(struct serve *s)
 	pthread_mutex_lock(&windows.lock);
 	windows.window[window].context = context;
 	pthread_mutex_unlock(&windows.lock);
-	/* All of it is there from now on, as locked memory is. */
+	/* Locking makes all of its pages present. */
 	return driver.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the interception library says to people reaches the program's: contract in worker.h. */
+/*
+ * Passes the interception library's diagnostic messages on to the program: see worker.h. Any
+ * thread.
+ */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,14 +15,14 @@
 
 static struct {
 	pthread_mutex_t lock;
-	int sock; /* -1: the program has not been welcomed yet */
+	int sock; /* -1: no WELCOME has been sent yet */
 	enum remote_hub hub;
 	bool is_end;
-	enum words_kind kind;                                  /* of the last ones */
+	enum words_kind kind;                                  /* kind of the last message */
 	char last[REMOTE_VISIBLE - sizeof(WORDS_NO_GPU_TEXT)]; /* a note has room for both */
 } words = {.lock = PTHREAD_MUTEX_INITIALIZER, .sock = -1};
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void tell(void)
 {
 	struct remote_note note = {.type = REMOTE_SAY,
@@ -29,9 +32,9 @@ static void tell(void)
 
 	snprintf(note.text, sizeof(note.text), "%s%s",
 		words.kind == WORDS_NO_GPU ? WORDS_NO_GPU_TEXT : "", words.last);
-	/* A program that hears nothing for so long is told nothing: it would hold us up. */
+	/* Never waits: a program that does not read gets no message. */
 	fd_send(words.sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* What the program holds is anybody's who has a share. */
+	/* The program's memory and share become free for other tenants. */
 	if (words.is_end)
 		_exit(0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes and the dispatch of requests: worker.h. */
+/* Lanes and the dispatch of requests: see worker.h. Any lane's thread. */
 #include "remote/worker.h"
 
 #include <dlfcn.h>
@@ -12,9 +12,9 @@
 struct driver driver;
 
 static struct {
-	_Atomic uint64_t posted; /* POSTs that have been carried out, in their order */
-	struct remote_bell bell; /* of those that wait for it */
-	_Atomic int failed;      /* what the next SYNC reports */
+	_Atomic uint64_t posted; /* POSTs that have been carried out, in order */
+	struct remote_bell bell; /* for threads that wait for it */
+	_Atomic int failed;      /* error for the next SYNC */
 } worker;
 
 static bool always(void *unused)
@@ -48,7 +48,7 @@ int driver_load(struct driver *d)
 
 /* ---- one request ---- */
 
-/* Anonymous memory is taken page by page, as it is used. */
+/* Anonymous memory takes pages only as they are used. */
 static uint8_t *buffer(size_t n)
 {
 	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -147,7 +147,7 @@ CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const
 	s->n = sizeof(*head);
 	s->room = s->scratch;
 	s->room_end = s->scratch + REMOTE_FRAME_MAX;
-	/* Of data, only what stands before it is copied. */
+	/* Copies only what precedes bulk data. */
 	memcpy(s->request, s->data, has_bulk(head->op) && n > 256 ? 256 : n);
 	s->in = s->request;
 	s->in_end = s->request + n;
@@ -159,7 +159,7 @@ CUresult worker_dispatch(struct serve *s, const struct remote_frame *head, const
 static void await_posted(uint64_t before)
 {
 	for (unsigned i = ring_spins(); i > 0; i--)
-		/* with the release in has_posted */
+		/* pairs with the release in has_posted() */
 		if (atomic_load_explicit(&worker.posted, memory_order_acquire) >= before)
 			return;
 	for (;;) {
@@ -197,7 +197,7 @@ CUresult worker_failed(const struct serve *s)
 
 static struct {
 	_Atomic bool is_open[REMOTE_LANES];
-	_Atomic unsigned threads; /* also of those that are closing */
+	_Atomic unsigned threads; /* also counts closing ones */
 } lanes;
 
 bool worker_lane_opens(unsigned lane)
@@ -228,7 +228,7 @@ static void serve_frame(struct serve *s, const struct remote_frame *head, const 
 
 	await_posted(head->after);
 	r = worker_dispatch(s, head, frame);
-	/* To one request there is one answer. */
+	/* Each request has at most one answer. */
 	if (!s->has_answered) {
 		const CUresult before = worker_failed(s);
 
@@ -255,7 +255,7 @@ void *worker_lane(void *argument)
 		const size_t size = head.size;
 		const bool is_last = head.op == REMOTE_CLOSE;
 
-		/* When that is answered the lane is another thread's, from behind this frame on. */
+		/* When this frame is answered, another thread may use the lane after it. */
 		if (is_last) {
 			ring_consume(&s->up, size);
 			atomic_store(&lanes.is_open[s->lane], false);
