@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster's objects for a bundle, as far as the kubeconfig at hand may see them. */
+/*
+ * This file adds objects of the cluster to a bundle, as far as the kubeconfig's user may read them.
+ */
 #include "cli/bundle.h"
 
 #include <errno.h>
@@ -10,11 +12,11 @@
 
 #define EACH_NS (10 * NSEC_PER_SEC)
 #define LOGS_MAX \
-	40u /* of a part of which there are more, on each node one, those that come first */
+	40u /* logs: a large cluster has a pod on each node */
 #define LOG_QUERY "tailLines=20000&limitBytes=4194304"
 
 static const struct wanted {
-	const char *name; /* of the file */
+	const char *name; /* of the file in the archive */
 	struct kube_target target;
 	const char *query;
 	bool is_pods, has_logs;
@@ -30,7 +32,7 @@ static const struct wanted {
 	{"events", {"v1", "events"}, "fieldSelector=involvedObject.kind%3DGPUNode"},
 };
 
-/* A SharePod's template is a pod, too. */
+/* A SharePod has a pod in its template. */
 static void redact(json_t *item, bool is_pods)
 {
 	json_t *metadata = json_object_get(item, "metadata");
@@ -45,11 +47,11 @@ static void redact(json_t *item, bool is_pods)
 	bundle_redact(item);
 }
 
-/* ---- what the parts have logged ---- */
+/* ---- logs of divvy's own pods ---- */
 
 struct log_ask {
 	struct bundle *b;
-	const char *name; /* of the file */
+	const char *name; /* of the file in the archive */
 	bool is_done;
 	int result;
 };
@@ -66,7 +68,7 @@ static void on_log(void *data, const struct kube_answer *answer)
 		bundle_add(ask->b, ask->name, answer->body);
 }
 
-/* is_previous: of the container that ran before this one. */
+/* is_previous: reads the log of the pod's previous container. */
 static int add_log(
 	struct bundle *b, struct kube_client *client, const json_t *pod, bool is_previous)
 {
@@ -109,8 +111,10 @@ static bool has_restarted(const json_t *pod)
 	return json_integer_value(json_object_get(json_array_get(list, 0), "restartCount")) > 0;
 }
 
-/* Those that are not running have no log, or an old one: a failure is no reason to stop, but one
- * that all would have is. */
+/*
+ * A pod that does not run has no log or an old log, so a failure does not stop the loop. Only
+ * -EPERM does, because all other requests would fail with -EPERM as well.
+ */
 static void add_logs(struct bundle *b, struct kube_client *client, const json_t *pods)
 {
 	uint32_t n = 0;
@@ -153,7 +157,7 @@ static int add(struct bundle *b, struct kube_client *client, const struct wanted
 	return 0;
 }
 
-/* A server that is away is not asked again and again. */
+/* The bundle sends no further requests to a server that does not answer. */
 static bool is_away(int r)
 {
 	return r == -ETIMEDOUT || r == -ECONNREFUSED || r == -EHOSTUNREACH || r == -ECONNRESET ||

@@ -24,14 +24,14 @@
 #include "cli/tar.h"
 #include "wire/msg.h"
 
-#define PROGRAM_S 20 /* for a program to say what it has to say */
+#define PROGRAM_S 20 /* time limit of one program */
 #define TEXT_MAX (8u << 20)
 
 #define REDACTED "(left out)"
 
-/* ---- what is left out ---- */
+/* ---- redaction ---- */
 
-/* Parts of names, in lower case. */
+/* Parts of member names, in lower case. */
 static const char *const secret[] = {"secret", "token", "password", "passwd", "credential",
 	"privatekey", "private_key", "apikey", "api_key", "tls.key", "cabundle"};
 
@@ -67,7 +67,7 @@ void bundle_redact(json_t *value)
 		bundle_redact(member);
 }
 
-/* Annotations and labels of others may say anything. */
+/* Annotations and labels of other software may contain secrets. */
 static void keep_ours(json_t *annotations)
 {
 	const char *key;
@@ -99,7 +99,7 @@ void bundle_redact_pod(json_t *pod)
 	}
 }
 
-/* ---- into the archive ---- */
+/* ---- writing into the archive ---- */
 
 void bundle_miss(struct bundle *b, const char *what, const char *why)
 {
@@ -127,7 +127,7 @@ void bundle_add_json(struct bundle *b, const char *name, const json_t *value)
 	free(text);
 }
 
-/* Its end. */
+/* Adds the last BUNDLE_LOG_MAX bytes of the file. */
 static void add_file(struct bundle *b, const char *name, const char *path)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(BUNDLE_LOG_MAX);
@@ -139,7 +139,7 @@ static void add_file(struct bundle *b, const char *name, const char *path)
 			bundle_miss(b, path, strerror(errno));
 		return;
 	}
-	/* What cannot be sought in is read from its beginning. */
+	/* A file that cannot seek is read from its beginning. */
 	if (fseek(f, -(long)BUNDLE_LOG_MAX, SEEK_END) < 0)
 		rewind(f);
 	if (buf_reserve(&text, BUNDLE_LOG_MAX) < 0)
@@ -148,7 +148,7 @@ static void add_file(struct bundle *b, const char *name, const char *path)
 	bundle_add(b, name, (struct str){text.p, n});
 }
 
-/* What a program says; silent where it is not installed. */
+/* Adds the output of a program; adds nothing if the program is not installed. */
 static void add_output(struct bundle *b, const char *name, const char *const *argv)
 {
 	_cleanup_buf_ struct buf said = BUF_INIT(TEXT_MAX);
@@ -173,7 +173,7 @@ static void add_output(struct bundle *b, const char *name, const char *const *ar
 	bundle_add(b, name, buf_str(&said));
 }
 
-/* ---- what is collected ---- */
+/* ---- the sources ---- */
 
 static void add_versions(struct bundle *b)
 {

@@ -41,7 +41,10 @@ static int try_connect(struct client *c, const char *path, struct error *err)
 	return 0;
 }
 
-/* In folders that anybody can make, such as /tmp, only root's daemon and our own are believed. */
+/*
+ * Anybody can create folders such as /tmp, so the client accepts only root's daemon and its user's
+ * own.
+ */
 static int check_owner(struct client *c, struct error *err)
 {
 	struct ucred peer = {0};
@@ -73,7 +76,7 @@ int client_connect(struct client *c, const char *socket, struct error *err)
 			return places_socket_named() ? 0 : check_owner(c, err);
 		if (places_socket_named())
 			return fail_within(err, r, "DIVVY_SOCKET");
-		/* A daemon that refuses us is not one that is absent. */
+		/* A daemon that refuses the connection exists, so the search ends. */
 		if (r != -ENOENT && r != -ECONNREFUSED)
 			return r;
 		if (r == -ECONNREFUSED)
@@ -89,7 +92,7 @@ void client_done(struct client *c)
 	c->fd = fd_close(c->fd);
 }
 
-/* The version of the protocol: the newest, until the daemon has asked for another. */
+/* The version of the protocol: the newest version, until a daemon has asked for another. */
 static uint16_t spoken(const struct client *c)
 {
 	return c->abi ? c->abi : msg_newest();
@@ -120,7 +123,10 @@ int client_send(struct client *c, json_t *request, struct error *err)
 	return 0;
 }
 
-/* One part into text. 1: another follows, 0: the last. */
+/*
+ * Appends one packet of the answer to text. Returns 1 if another packet follows, and 0 for the
+ * last.
+ */
 static int receive_part(struct client *c, int timeout_ms, struct buf *text, struct error *err)
 {
 	_cleanup_free_ struct msg_control *packet = malloc(MSG_MAX);
@@ -149,7 +155,7 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version",
 			c->socket);
 	if (packet->head.request != c->request)
-		return 1; /* the rest of an answer that was given up */
+		return 1; /* the rest of an earlier answer that this client stopped reading */
 	buf_add(text, (struct str){packet->text, (size_t)n - sizeof(*packet)});
 	if (buf_error(text) < 0)
 		return fail(err, -buf_error(text), "an answer above %u bytes", CLIENT_ANSWER_MAX);
@@ -168,7 +174,7 @@ static int check_answer(json_t *answer, struct error *err)
 	int number = EIO;
 
 	if (jbool(answer, "ok"))
-		return json_object_del(answer, "ok"); /* said: the rest is the answer */
+		return json_object_del(answer, "ok");
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
 		if (!strcmp(codes[i].name, code))
 			number = codes[i].code;

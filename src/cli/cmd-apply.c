@@ -56,7 +56,10 @@ static int print(const json_t *tenants, struct error *err)
 	return r < 0 ? r : refused;
 }
 
-/* The caller's. What is followed may have been removed: then its folder is enough. */
+/*
+ * Makes the caller's path absolute. A file that the daemon follows may have been removed, so --stop
+ * needs only its folder to exist.
+ */
 static char *absolute(const char *path, bool may_be_gone)
 {
 	char *full = realpath(path, NULL), copy[PLACES_PATH], *joined = NULL;

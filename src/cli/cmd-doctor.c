@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy doctor: what sharing needs, looked at one after the other, with what to do. The checks of
- * this process are a table; the daemon adds what it sees.
+ * `divvy doctor` checks one by one what sharing needs, and names a remedy for each problem. This
+ * process runs the checks of a table, and the daemon adds its own findings.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -110,7 +110,7 @@ static void check_pidfd(struct doctor *d)
 			"use Linux 5.3 or newer");
 }
 
-/* What the loader would give a program, loaded as a program would. */
+/* Loads the driver as a program would, so the check sees the library that the loader finds. */
 static void check_driver(struct doctor *d)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_LAZY);
@@ -157,7 +157,7 @@ static void check_device_files(struct doctor *d)
 			"stop it with `echo quit | nvidia-cuda-mps-control`");
 }
 
-/* Names of the real driver that our library does not export would pass around the gate. */
+/* A program that calls a function which our library does not export bypasses the gate. */
 static void compare_exports(
 	struct doctor *d, const char *hook, const char *library, const char *prefix)
 {
@@ -204,16 +204,16 @@ static void check_hook(struct doctor *d, const char *name, char *ret_path)
 		file.build_id.s[0] ? file.build_id.s : "none");
 }
 
-/* The loader complains on stderr and goes on when a preload does not work. */
+/* If a preload does not work, the loader only writes to stderr and continues. */
 static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 {
 	_cleanup_buf_ struct buf said = BUF_INIT(64u << 10);
 	char preload[2 * PLACES_PATH + 16];
-	/* An image may have no program but divvy's own. */
+	/* A container image may contain no program but divvy. */
 	const bool has_true = access("/bin/true", X_OK) == 0;
 	const char *argv[] = {has_true ? "/bin/true" : "/proc/self/exe", "help", NULL};
 	const char *env[] = {preload, NULL};
-	/* Our own output is what was asked for. */
+	/* The program's stdout is of no interest; only the loader's messages on stderr count. */
 	_cleanup_close_ const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int out[2], status = -1;
 	struct error err = {0};
@@ -262,7 +262,10 @@ static void check_hooks(struct doctor *d)
 
 /* ---- the simulated driver ---- */
 
-/* In a child: what a program does first, by the driver that the daemon gives it. */
+/*
+ * Runs in a child process: loads the driver that the daemon names and makes a program's first
+ * calls.
+ */
 static int try_driver(const char *sim, const char *driver, char *why, size_t size)
 {
 	int (*init)(unsigned int) = NULL, (*count)(int *) = NULL;
@@ -285,7 +288,7 @@ static int try_driver(const char *sim, const char *driver, char *why, size_t siz
 	return r || !n ? -1 : 0;
 }
 
-/* The driver may wait for an engine that has ended. */
+/* The driver may wait forever for an engine that has ended. */
 #define DRIVER_WAIT_S 20u
 
 static void run_driver(const char *sim, const char *driver, int out)
@@ -355,7 +358,7 @@ static void check_socket_file(struct doctor *d, const char *path)
 			"socket: '%s' cannot be used by this user (%s)", path, strerror(errno));
 }
 
-/* Where systemd is told of the daemon: what to do so that it starts with the machine. */
+/* The remedy that starts the daemon at boot; "" where systemd has no unit of divvyd. */
 static const char *start_with_machine(void)
 {
 	static const char *const unit[] = {"/usr/lib/systemd/system/divvyd.service",
@@ -408,7 +411,10 @@ static void check_daemon(struct doctor *d)
 	add_daemon_findings(d, &c);
 }
 
-/* Whether the engine's daemon answers; what it said last otherwise. Podman has none. */
+/*
+ * Returns whether the container engine's daemon answers. `said` receives the engine's error output.
+ * Podman has no daemon and always answers.
+ */
 static bool engine_answers(const char *path, struct buf *said)
 {
 	const char *argv[] = {path, "version", NULL};
@@ -425,7 +431,7 @@ static bool engine_answers(const char *path, struct buf *said)
 		spawn_wait(pid, CLOCK_NEVER, &status);
 	}
 	out[1] = fd_close(out[1]);
-	fd_set_nonblock(out[0], true); /* a child of its own may still have the other end */
+	fd_set_nonblock(out[0], true); /* a child of the engine may still hold the other end */
 	fd_read_all(out[0], said);
 	fd_close(out[0]);
 	return WIFEXITED(status) && !WEXITSTATUS(status);

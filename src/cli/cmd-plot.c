@@ -43,7 +43,7 @@ static void plot_done(struct plot *p)
 		free(p->share[i]);
 }
 
-/* That of the list, while it lives; -1: it has ended. */
+/* The tenant's request in permille; -1 if the tenant has ended. */
 static int64_t asked_of(const json_t *tenants, int64_t id)
 {
 	for (size_t i = 0; i < json_array_size(tenants); i++) {
@@ -55,7 +55,7 @@ static int64_t asked_of(const json_t *tenants, int64_t id)
 	return -1;
 }
 
-/* The last one that it had; 0 where no report knows it. */
+/* The last request of a tenant that has ended, in permille; 0 if no report knows the tenant. */
 static uint32_t asked_before(const json_t *report, int64_t id)
 {
 	const json_t *tenants = json_object_get(report, "tenants");
@@ -69,10 +69,7 @@ static uint32_t asked_before(const json_t *report, int64_t id)
 	return 0;
 }
 
-/*
- * Points before the first use, and after the last one of a tenant that has ended, are times at
- * which it was not there.
- */
+/* The tenant did not exist before its first use, nor after its last use if it has ended. */
 static int add_series(struct plot *p, const json_t *series, uint32_t asked, bool has_ended)
 {
 	const json_t *permille = json_object_get(series, "permille");
@@ -92,7 +89,7 @@ static int add_series(struct plot *p, const json_t *series, uint32_t asked, bool
 	for (size_t i = 0; i < n; i++)
 		if (i < first || (has_ended && i > last))
 			share[i] = -1;
-	if (has_ended && first == n) { /* before that time */
+	if (has_ended && first == n) { /* the tenant ended before the plotted time */
 		free(share);
 		return 0;
 	}
@@ -149,7 +146,7 @@ static int check_device(const json_t *devices, uint64_t device, struct error *er
 		(unsigned int)device, n);
 }
 
-/* path: NULL for the usual place, whose folder is made. */
+/* path: NULL selects the default file, and then the function creates its folder. */
 static int write_picture(const char *path, const struct buf *svg, struct error *err)
 {
 	int r;
@@ -164,10 +161,10 @@ static int write_picture(const char *path, const struct buf *svg, struct error *
 	return r;
 }
 
-/* What the daemon keeps: docs/control-protocol.md. */
+/* Limits of the daemon's usage history, from docs/control-protocol.md. */
 #define LAST_MAX_NS (15 * 60 * NSEC_PER_SEC)
 #define STEP_MIN_NS (10 * NSEC_PER_MSEC)
-/* In less time not every tenant has its turn, and the picture shows the turns. */
+/* In a shorter step not every tenant has its turn, and the picture would show single turns. */
 #define STEP_DEFAULT_NS (500 * NSEC_PER_MSEC)
 
 struct wanted {
@@ -196,7 +193,7 @@ static int ask(struct client *c, const struct wanted *w, struct answers *a, stru
 	if (r < 0)
 		return r;
 	r = ask_usage(c, w, true, &a->usage, err);
-	/* an older daemon does not know the word */
+	/* an older daemon does not know the key */
 	return r == -EINVAL ? ask_usage(c, w, false, &a->usage, err) : r;
 }
 

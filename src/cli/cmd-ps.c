@@ -36,7 +36,7 @@ static const struct table_column columns[] = {
 	{"PROCS", true},
 	{"WAITED", true},
 	{"STATE", false},
-	/* where a tenant's program is on another machine */
+	/* shown if a tenant's program runs on another machine */
 	{"FROM", false},
 	{"RTT", true},
 	{"IN", true},
@@ -102,7 +102,7 @@ static int print_tenants(const json_t *tenants, struct error *err)
 	return output_table(&t, err);
 }
 
-/* Beside the table: for few, and rarely. */
+/* A line below the table and no column, because few tenants exceed their count, and rarely. */
 static void print_excesses(const json_t *tenants)
 {
 	for (size_t i = 0; i < json_array_size(tenants); i++) {

@@ -74,7 +74,7 @@ static int check(const struct cli_args *args, struct error *err)
 	return cli_get_duration_within(args, "since", 0, since_bounds, &since, err);
 }
 
-/* What was used is not lost with a daemon that has left because it was idle. */
+/* An idle daemon may have exited; its usage files still exist, and the error says so. */
 static int connect_daemon(struct client *c, const char *socket, struct error *err)
 {
 	char folder[PLACES_PATH], path[PLACES_PATH + 8], log[PLACES_PATH + 16];
@@ -84,7 +84,7 @@ static int connect_daemon(struct client *c, const char *socket, struct error *er
 		places_runtime(folder, sizeof(folder), NULL) < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/usage", folder);
-	snprintf(log, sizeof(log), "%s-log", path); /* all that one that was killed has left */
+	snprintf(log, sizeof(log), "%s-log", path); /* a killed daemon leaves only this file */
 	if (access(path, F_OK) == 0 || access(log, F_OK) == 0)
 		return fail(err, -r,
 			"no daemon runs here to tell of what '%s' has kept: `divvy run` starts "

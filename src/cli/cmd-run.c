@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy run: makes a tenant and becomes its program. Same pid, no process in between: signals,
- * terminal and exit code are the program's own. The tenant lives while that pid, or any process of
- * it that uses a device, lives.
+ * `divvy run` creates a tenant and then replaces itself with the tenant's program. The program has
+ * the same pid and no process in between, so signals, terminal and exit code are its own. The
+ * tenant lives as long as this pid, or any process of the tenant that uses a device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,10 @@ static const struct option_row options[] = {
 	{0},
 };
 
-/* Found as execvp will find it: a program that is not there is no reason to wait for a device. */
+/*
+ * Searches PATH as execvp() does, so that a missing program fails before the command waits for a
+ * device.
+ */
 static int check_program(const char *name, struct error *err)
 {
 	const char *path = getenv("PATH");
@@ -68,7 +71,7 @@ static int check_program(const char *name, struct error *err)
 	return fail(err, ENOENT, "'%s': no such program in PATH", name);
 }
 
-/* What the daemon takes as a name, out of the program's or the image's. */
+/* Makes a valid tenant name from the name of the program or image. */
 static void name_from_program(const char *program, char ret_name[static SPEC_NAME])
 {
 	const char *slash = program ? strrchr(program, '/') : NULL;
@@ -95,13 +98,13 @@ static json_t *make_request(const struct cli_args *args, int64_t wait_ms, bool o
 	request = json_pack("{s:s, s:o, s:s, s:i, s:s, s:I}", "cmd", "create", "spec",
 		wish_json(args), "name", given ? given : name, "pid", (int)getpid(), "lifetime",
 		outlives ? "processes" : "process", "wait_ms", (json_int_t)wait_ms);
-	/* That of a dry run is no longer than we are. */
+	/* The tenant of a dry run ends with this process, so it needs no container's lifetime. */
 	if (engine && !cli_has(args, "dry-run"))
 		json_object_set_new(request, "container", json_true());
 	return request;
 }
 
-/* One line that is written over itself on a terminal, or a line every 10 s. */
+/* On a terminal one line overwrites itself; elsewhere a line appears every 10 s. */
 static void show_waiting(
 	const struct cli_args *args, const char *reason, uint64_t since_ns, bool is_tty)
 {
@@ -137,7 +140,10 @@ static int await_room(struct client *c, const struct cli_args *args, json_t *req
 	return r;
 }
 
-/* The daemon's refusal of now says why; only "not now" (ENOSPC) is worth waiting for. */
+/*
+ * The first request does not wait, so its refusal gives the reason. Only -ENOSPC is worth waiting
+ * for.
+ */
 static int create_tenant(struct client *c, const struct cli_args *args, bool outlives,
 	json_t **ret_answer, struct error *err)
 {
@@ -205,7 +211,7 @@ static int rewrite(const struct cli_args *args, const struct client *c, const js
 	return container_rewrite(&plan, args->operand, ret, err);
 }
 
-/* In this process's environment is what the program would find. */
+/* Prints this process's environment, which the program would inherit. */
 static int print_plan(
 	const struct cli_args *args, const json_t *answer, char *const *argv, struct error *err)
 {
@@ -215,7 +221,7 @@ static int print_plan(
 	json_t *value;
 
 	if (cli_has(args, "remote")) {
-		/* What the tenant's is, the worker's is. */
+		/* The local server's worker gets the tenant's own variables, not the program. */
 		buf_addf(&out, "DIVVY_REMOTE=%s\nLD_PRELOAD=%s\n", getenv("DIVVY_REMOTE"),
 			getenv("LD_PRELOAD"));
 	} else if (!is_container) {
@@ -229,7 +235,7 @@ static int print_plan(
 	return output_buf(&out, err);
 }
 
-/* Returns only when the program could not be started. */
+/* Returns only if the program could not start. */
 static int become(char *const *argv, struct error *err)
 {
 	int failed;
@@ -242,8 +248,9 @@ static int become(char *const *argv, struct error *err)
 }
 
 /*
- * A habit of machines without divvy: CUDA_VISIBLE_DEVICES=3. It counts the tenant's devices, and
- * ends at the first number that none has; a program would find no device and no reason.
+ * Users of machines without divvy are used to CUDA_VISIBLE_DEVICES=3. Under divvy the numbers count
+ * the tenant's own devices, and the list ends at the first unknown number. Without the hint, the
+ * program would find no device and no reason.
  */
 static void hint_visible(size_t n_devices)
 {
@@ -302,7 +309,7 @@ static int launch(const struct cli_args *args, const struct client *c, const jso
 	return become(argv, err);
 }
 
-/* --wait may stand alone, so a time behind it is taken for the program. */
+/* --wait may stand without a value, so the parser takes a time behind it for the program. */
 static int check_wait(const struct cli_args *args, struct error *err)
 {
 	const char *wait = cli_get(args, "wait"), *program = args->operand[0];
@@ -315,7 +322,7 @@ static int check_wait(const struct cli_args *args, struct error *err)
 	return cli_get_duration(args, "wait", 0, &ns, err);
 }
 
-/* What a program that is invited gets, who has invited it says. */
+/* The invitation fixes the tenant's spec, so the invited program must not give one. */
 static int check_invited(const struct cli_args *args, struct error *err)
 {
 	_cleanup_json_ json_t *wish = wish_json(args);

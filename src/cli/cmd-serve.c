@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy serve: a tenant for a program on another machine. It goes on as `divvy run` of the link, so
- * that the tenant is made as any other and lives as long as the link, which tells the invitation.
+ * `divvy serve` offers a tenant to a program on another machine. The command continues as `divvy
+ * run` with the program divvy-remote-link. So the tenant is created like any other and lives as
+ * long as the link, and the link prints the invitation.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,10 +44,10 @@ static int parse(const char *listen_at, struct address *ret_address, struct erro
 	return r < 0 ? fail_within(err, r, "--listen") : 0;
 }
 
-/* Listens there; the address is then the one that an invitation names. */
+/* Listens at *at, and then sets *at to the address for the invitation. */
 static int listen_on(struct address *at, struct error *err)
 {
-	/* It stays open in the link. */
+	/* The socket stays open across execvp(), because the link uses it. */
 	_cleanup_close_ int sock = address_listen(at, 0, WAITING, err);
 
 	if (sock == -EADDRINUSE)
@@ -62,7 +63,7 @@ static int listen_on(struct address *at, struct error *err)
 	return TAKE_FD(sock);
 }
 
-/* The link has it from the environment, and tells it once the tenant is there. */
+/* The link reads the invitation from its environment, and prints it once the tenant exists. */
 static int invite(const struct address *at, struct error *err)
 {
 	char text[REMOTE_INVITATION];
@@ -82,7 +83,7 @@ static int invite(const struct address *at, struct error *err)
 					       : 0;
 }
 
-/* The link's workers have it from its environment (remote/host-access.h). */
+/* The link's workers inherit this variable from the link (remote/host-access.h). */
 static int allow_host_access(bool is_allowed, struct error *err)
 {
 	const int r = is_allowed ? setenv("DIVVY_REMOTE_HOST_ACCESS", "allow", 1)

@@ -78,8 +78,8 @@ static const struct option_row options[] = {
 
 struct progress {
 	const struct sim *sim;
-	uint32_t run; /* of all */
-	FILE *events; /* NULL: nobody wants them */
+	uint32_t run; /* number of the run */
+	FILE *events; /* NULL: no events are written */
 };
 
 static void print_event(void *arg, const struct replay_note *note)
@@ -119,7 +119,7 @@ static int run_all(const struct cli_args *args, struct sim *sim, FILE *events, s
 	return r;
 }
 
-#define JSON_FLAGS (JSON_INDENT(1) | JSON_REAL_PRECISION(9)) /* beyond is the noise of sums */
+#define JSON_FLAGS (JSON_INDENT(1) | JSON_REAL_PRECISION(9)) /* further digits are rounding noise */
 
 static int write_json(const struct sim *sim, const char *path, struct error *err)
 {
@@ -134,7 +134,10 @@ static int write_json(const struct sim *sim, const char *path, struct error *err
 	return output_end(err);
 }
 
-/* Nothing but making a file tells: permissions do not of all file systems, nor of root. */
+/*
+ * Only creating a file proves that the folder is writable: permissions do not for root and some
+ * file systems.
+ */
 static int probe(const char *folder, int n)
 {
 	char path[PATH_MAX];
@@ -149,7 +152,7 @@ static int probe(const char *folder, int n)
 	return unlink(path) < 0 ? -errno : 0;
 }
 
-/* What file_replace() needs: room beside a file, behind all links. */
+/* file_replace() needs to create a file beside the target of all symlinks. */
 static int check_json(const char *path, struct error *err)
 {
 	_cleanup_free_ char *target = realpath(path, NULL);
@@ -181,7 +184,7 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_fclose_ FILE *events = NULL;
 	int r = sim_read(args, &sim, err);
 
-	/* What cannot be written is better known before minutes of work. */
+	/* Tests the output files now, because the runs may take minutes. */
 	if (r == 0 && json && strcmp(json, "-") != 0)
 		r = check_json(json, err);
 	if (r == 0 && svg)
@@ -205,7 +208,6 @@ static int run(const struct cli_args *args, struct error *err)
 		r = fail_errno(err, errno, "--events '%s'", cli_get(args, "events"));
 	if (r == 0)
 		sim_warn_of_unplaced(&sim);
-	/* Figures last: where they are all else is as well. */
 	if (r == 0 && svg)
 		r = sim_draw(&sim, svg, err);
 	if (r == 0 && json)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvy top: the frame of frame.c on a full screen (ncurses), in place (ANSI), or once. */
+/* `divvy top` shows the frame of frame.c on a full screen (ncurses), in place (ANSI), or once. */
 #include <errno.h>
 #include <langinfo.h>
 #include <ncurses.h>
@@ -61,7 +61,7 @@ static void top_done(struct top *t)
 	client_done(&t->client);
 }
 
-/* A daemon that was restarted is asked again: one reconnection for each look. */
+/* Connects at most once for each frame, so a restarted daemon appears in the next frame. */
 static int look(struct top *t, struct error *err)
 {
 	int r = 0;
@@ -126,7 +126,7 @@ static bool is_over(const struct top *t)
 	return interrupted || (t->end_ns && clock_now_ns() >= t->end_ns);
 }
 
-/* ANSI, over the last frame: the scroll-back stays the user's. */
+/* ANSI codes draw over the last frame and keep the user's scroll-back. */
 static int run_inline(struct top *t, struct error *err)
 {
 	int lines = 0, r = 0;
@@ -139,7 +139,9 @@ static int run_inline(struct top *t, struct error *err)
 			buf_addf(&out, "\033[%dA\r", lines);
 		t->frame.width = terminal_width();
 		frame_draw(&t->frame, &drawn);
-		/* A row wider than the terminal must stay one row: the next frame counts them. */
+		/*
+		 * A wide row must not wrap, because the next frame moves up by the number of rows.
+		 */
 		buf_add_text(&out, "\033[?7l");
 		frame_ansi(&drawn, &out, &lines);
 		buf_add_text(&out, "\033[J\033[?7h");
@@ -170,7 +172,7 @@ static int screen_open(struct error *err)
 	static const short colour[FRAME_COLOURS] = {
 		COLOR_BLUE, COLOR_YELLOW, COLOR_GREEN, COLOR_MAGENTA, COLOR_CYAN, COLOR_RED};
 
-	/* Not initscr(): that one ends the program by itself. */
+	/* initscr() would end the program if it failed. */
 	if (!newterm(NULL, stdout, stdin))
 		return fail(err, ENOTTY,
 			"TERM '%s': this terminal is not known here; --inline and --once need none",
@@ -207,7 +209,7 @@ static void screen_show(const struct buf *drawn)
 	refresh();
 }
 
-/* False: the user wants to leave. */
+/* Returns false if the user wants to quit. */
 static bool handle_key(struct top *t, int key)
 {
 	switch (key) {
@@ -216,7 +218,7 @@ static bool handle_key(struct top *t, int key)
 	case 's': t->frame.sort = (enum frame_sort)((t->frame.sort + 1) % FRAME_SORTS); break;
 	case 'p':
 	case ' ': t->frame.paused = !t->frame.paused; break;
-	default: /* KEY_RESIZE among them: the next frame has the new size */ break;
+	default: break;
 	}
 	return true;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completions of bash, zsh and fish, made of the tables. Tenants are asked from `divvy ps -q`. */
+/*
+ * This file makes completions for bash, zsh and fish from the tables of commands. The scripts get
+ * the tenants from `divvy ps -q`.
+ */
 #include <errno.h>
 
 #include "cmdline/command.h"
@@ -12,7 +15,7 @@ static void add_commands(struct buf *out)
 		buf_addf(out, "%s%s", i ? " " : "", cli_commands[i]->name);
 }
 
-/* Options that have their value as the next word, with something between them and behind. */
+/* Adds the options whose value is the next word; `between` separates them. */
 static void add_valued(struct buf *out, const struct cli_command *c, const char *between)
 {
 	size_t n = 0;
@@ -27,8 +30,8 @@ static void add_valued(struct buf *out, const struct cli_command *c, const char 
 }
 
 /*
- * Where does the program stand? It, and its own words, are completed as any command line is. A "="
- * is a word of its own there.
+ * Finds the word where the program starts, and completes this word and all later words as a command
+ * line of its own. Bash splits "--name=value" into three words.
  */
 static void bash_program(struct buf *out, const struct cli_command *c)
 {
@@ -104,7 +107,7 @@ static void bash(struct buf *out)
 		"complete -o default -F _divvy divvy\n");
 }
 
-/* In single quotes; zsh's _arguments gives '[', ']' and ':' a meaning. */
+/* Adds text in single quotes. '[', ']' and ':' have a meaning for zsh's _arguments. */
 static void add_quoted(struct buf *out, const char *text, const char *special)
 {
 	for (; *text; text++) {
@@ -167,7 +170,10 @@ static void zsh(struct buf *out)
 	buf_add_text(out, "\tesac\n}\n_divvy \"$@\"\n");
 }
 
-/* The words are those behind `divvy run`; named are the options that take the next word along. */
+/*
+ * Fish completes the words behind `divvy run` as a command line. The call names the options that
+ * take the next word as their value.
+ */
 static void fish_program(struct buf *out, const struct cli_command *c)
 {
 	buf_addf(out,

@@ -36,7 +36,7 @@ void container_args_done(struct container_args *args)
 static int add(struct container_args *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* A failed one leaves n at the maximum, which container_rewrite reports. */
+/* On failure n stays at its maximum, which container_rewrite() reports. */
 static int add(struct container_args *a, const char *fmt, ...)
 {
 	char *text = NULL;
@@ -71,7 +71,7 @@ static int add_env(struct container_args *a, const char *text)
 	return r < 0 ? r : add(a, "%s", text);
 }
 
-/* The user's own choice of devices wins. */
+/* The user's own choice of devices takes precedence. */
 static bool names_devices(char *const *given)
 {
 	for (; *given; given++)
@@ -96,7 +96,7 @@ static int add_devices(struct container_args *a, const struct container_plan *pl
 	for (size_t i = 0; i < plan->n_uuids; i++)
 		buf_addf(&list, "%s%s", i ? "," : "", plan->uuid[i]);
 	r = add(a, "--gpus");
-	/* The inner quotes are the engine's: its option is read as CSV. */
+	/* The engine reads the option's value as CSV, which needs the inner quotes. */
 	return r < 0 ? r
 		     : add(a, plan->n_uuids > 1 ? "\"device=%s\"" : "device=%s", buf_text(&list));
 }
@@ -127,7 +127,7 @@ static int add_ours(struct container_args *a, const struct container_plan *plan,
 	return names_devices(given) ? 0 : add_devices(a, plan);
 }
 
-/* ---- the command line given ---- */
+/* ---- parsing the given command line ---- */
 
 static bool is_in(const char *option, const char *const *list, size_t n)
 {
@@ -137,7 +137,10 @@ static bool is_in(const char *option, const char *const *list, size_t n)
 	return false;
 }
 
-/* Options before the verb that take no value, of all engines; others have it as the next word. */
+/*
+ * Options before the verb that take no value, of all engines. Every other option takes the next
+ * word.
+ */
 static bool is_global_flag(const char *option)
 {
 	static const char *const flag[] = {"--debug", "--debug-full", "--experimental", "--help",
@@ -147,12 +150,12 @@ static bool is_global_flag(const char *option)
 	return is_in(option, flag, ARRAY_SIZE(flag));
 }
 
-/* What stands before the options of the container. */
+/* The words before the container's options. */
 struct opening {
 	char *const *global; /* the engine's own options */
 	size_t n_global;
-	char *const *verb; /* NULL: none that makes a container */
-	char *const *rest; /* options of the container, or the word that is no such verb */
+	char *const *verb; /* NULL: no verb that creates a container */
+	char *const *rest; /* the container's options, or the word that is no known verb */
 };
 
 static struct opening opening_of(const char *engine, char *const *given)
@@ -189,7 +192,7 @@ int container_check(const char *engine, char *const *given, struct error *err)
 	return 0;
 }
 
-/* Options of `run` that take no value, of all engines; any other has the next word as its value. */
+/* Options of `run` that take no value, of all engines. Every other option takes the next word. */
 static bool is_flag(const char *option)
 {
 	static const char *const flag[] = {"--detach", "--disable-content-trust", "--env-host",
@@ -202,7 +205,10 @@ static bool is_flag(const char *option)
 	return is_in(option, flag, ARRAY_SIZE(flag));
 }
 
-/* "-it", "-itd", "-p80:80", "-p": is a d among the flags, and is the next word a value? */
+/*
+ * Reads a word of short options ("-it", "-itd", "-p80:80", "-p"). Returns whether d is among them,
+ * and whether the next word is a value.
+ */
 static bool has_letter_d(const char *word, bool *ret_takes_next)
 {
 	bool has_d = false;
@@ -221,7 +227,9 @@ static bool has_letter_d(const char *word, bool *ret_takes_next)
 	return has_d;
 }
 
-/* Words of the option at given, with its value: 1 or 2; 0 when it is none but the image. */
+/*
+ * Returns the number of words of the option at `given` with its value: 1 or 2, or 0 for the image.
+ */
 static size_t option_words(char *const *given, bool *ret_is_detach)
 {
 	const char *option = given[0];
@@ -239,7 +247,7 @@ static size_t option_words(char *const *given, bool *ret_is_detach)
 	return takes_next && given[1] ? 2 : 1;
 }
 
-/* Moves over the options, up to the image, and says whether -d is among them. */
+/* Skips the options up to the image. Returns whether -d is among them. */
 static bool skip_options(char *const **given)
 {
 	bool is_detached = false, is_detach;
@@ -267,7 +275,7 @@ const char *container_image(const char *engine, char *const *given)
 	return *o.rest;
 }
 
-/* What the option sets in the container's environment: "NAME=VALUE" or "NAME"; NULL: nothing. */
+/* Returns what the option sets in the container's environment: "NAME=VALUE", "NAME", or NULL. */
 static const char *env_of(char *const *given)
 {
 	const char *p = given[0];
@@ -285,7 +293,7 @@ static const char *env_of(char *const *given)
 	return p + (p[1] == '=' ? 2 : 1);
 }
 
-/* A preload of the user's stands behind ours in the list, instead of in place of it. */
+/* The user's own LD_PRELOAD follows divvy's libraries in the list and does not replace them. */
 static int add_option(struct container_args *a, char *const *given, size_t n, struct error *err)
 {
 	static const char name[] = "LD_PRELOAD";
@@ -324,7 +332,7 @@ static int add_given(struct container_args *a, char *const *given, struct error 
 	return r;
 }
 
-/* Engines read --mount as a line of CSV, each in a way of its own where it has quotes. */
+/* Engines read --mount as CSV and treat quotes differently, so paths must contain none. */
 static int check_mounts(const struct container_plan *plan, struct error *err)
 {
 	const char *const source[] = {plan->programs_folder, plan->hook_cuda, plan->hook_nvml,

@@ -11,7 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* Copies out, since nothing promises alignment. False beyond the end of the file. */
+/*
+ * Copies the bytes, because a file guarantees no alignment. Returns false beyond the end of the
+ * file.
+ */
 static bool get(const struct elf_file *f, uint64_t at, void *ret, size_t n)
 {
 	if (at > f->map.n || n > f->map.n - at)
@@ -57,7 +60,7 @@ static void read_section(struct elf_file *f, const Elf64_Ehdr *head, const Elf64
 	f->n_symbols = section->sh_size / sizeof(Elf64_Sym);
 	f->strings = (const char *)f->map.p + strings.sh_offset;
 	f->strings_size = strings.sh_size;
-	/* So that every name inside ends inside. */
+	/* A final 0 byte ensures that every name ends inside the table. */
 	if (f->strings[f->strings_size - 1] != '\0')
 		f->n_symbols = 0;
 }

@@ -20,7 +20,7 @@
 #define SPARK_POINTS 60
 
 struct row {
-	const json_t *tenant, *device; /* the tenant's entry for that device */
+	const json_t *tenant, *device; /* `device` is the tenant's entry for one device */
 	size_t colour;
 };
 
@@ -35,7 +35,7 @@ static enum frame_style colour_of(size_t i)
 	return (enum frame_style)(FRAME_COLOUR + i % FRAME_COLOURS);
 }
 
-/* Names come from users: cut to `width` characters, control bytes shown as '?'. */
+/* Users choose the names: a cell has at most `width` characters, and '?' replaces control bytes. */
 static void add_cell(struct buf *out, const char *text, int width, bool is_right)
 {
 	int n = 0;
@@ -78,7 +78,7 @@ const char *frame_sort_name(enum frame_sort sort)
 	return name[sort % FRAME_SORTS];
 }
 
-/* Insertion: keeps the order of equal ones, and there are few. */
+/* Insertion sort keeps the order of equal rows, and rows are few. */
 static size_t collect(const struct frame *f, struct row *rows, size_t max)
 {
 	const json_t *tenants = json_object_get(f->list, "tenants");
@@ -128,7 +128,7 @@ static void draw_title(const struct frame *f, size_t rows, struct buf *out)
 	buf_add_byte(out, '\n');
 }
 
-/* The tenants' parts of the last second side by side, each in its colour. */
+/* Draws the tenants' shares of the last second side by side, each in its colour. */
 static void draw_bar(const struct frame *f, int64_t device, const struct row *rows, size_t n,
 	int width, struct buf *out)
 {
@@ -164,7 +164,7 @@ static void draw_memory_bar(
 	style(out, FRAME_NORMAL);
 }
 
-/* Narrow screens leave out first the memory's bar, then what is asked, then the memory. */
+/* A narrow screen drops the memory bar first, then the requested share, then the memory. */
 static void draw_device(
 	const struct frame *f, const json_t *d, const struct row *rows, size_t n, struct buf *out)
 {
@@ -174,7 +174,7 @@ static void draw_device(
 
 	snprintf(memory, sizeof(memory), " %s/%s", format_bytes(juint(d, "memory_used_bytes")).s,
 		format_bytes(juint(d, "memory_bytes")).s);
-	/* index, model, the used share, and two spaces; then asked, the bar, and the memory */
+	/* 25 columns: index, model, used share and two spaces */
 	for (;;) {
 		room = f->width - 25 - (has_asked ? 13 : 0) - (has_bar ? 9 : 0) -
 			(has_memory ? (int)strlen(memory) : 0);
@@ -226,7 +226,7 @@ static const json_t *find_usage(const struct frame *f, const struct row *row)
 	return NULL;
 }
 
-/* The last minute in `width` characters, each the mean of its points. */
+/* Draws the last minute in `width` characters; each shows the mean of its points. */
 static void draw_spark(const struct frame *f, const struct row *row, int width, struct buf *out)
 {
 	static const char *const block[] = {" ", "\xe2\x96\x81", "\xe2\x96\x82", "\xe2\x96\x83",
@@ -272,7 +272,7 @@ static const struct {
 	const char *head;
 	int width;
 	bool is_right;
-	int rank; /* the largest is the first that a narrow screen leaves out */
+	int rank; /* a narrow screen drops the largest rank first */
 } columns[COLUMNS] = {
 	[COLUMN_ID] = {"ID", 4, true, 3},
 	[COLUMN_NAME] = {"NAME", 15, false, 0},
@@ -289,7 +289,7 @@ static const struct {
 #define SPARK_LEAST 20
 
 struct layout {
-	int width[COLUMNS]; /* 0: left out */
+	int width[COLUMNS]; /* 0: dropped */
 	int spark;
 };
 
@@ -317,7 +317,7 @@ static struct layout layout_for(int width, int longest)
 				left += columns[c].width;
 				l.width[c] = 0;
 			}
-	/* The name gets what is left above a small curve, or all of it where there is no curve. */
+	/* The name gets the space beyond a small curve, or all of the space without a curve. */
 	if (wish > 0 && left > 0) {
 		const int room = left > SPARK_LEAST ? left - SPARK_LEAST : left;
 		const int more = MIN(wish, room);
@@ -329,7 +329,7 @@ static struct layout layout_for(int width, int longest)
 	return l;
 }
 
-/* Columns that begin at their left have their space in front of it. */
+/* Left-aligned columns have their space in front. */
 static void add_column(struct buf *out, const struct layout *l, enum column c, enum frame_style s,
 	const char *text)
 {
@@ -388,7 +388,7 @@ static const json_t *remote_of(const struct row *row)
 	return json_object_get(row->tenant, "remote");
 }
 
-/* Where its program is, below the tenant. */
+/* Draws a line below the tenant that names the program's machine. */
 static void draw_remote(const struct frame *f, const json_t *remote, struct buf *out)
 {
 	char text[160];
@@ -433,7 +433,7 @@ static void draw(const struct frame *frame, struct buf *out)
 	if (!f.keys)
 		return;
 	style(out, FRAME_DIM);
-	/* First, since a narrow screen cuts the end of this line. */
+	/* This part comes first, because a narrow screen cuts the end of the line. */
 	if (shown < n)
 		buf_addf(out, "%zu more tenant%s  ", n - shown, n - shown == 1 ? "" : "s");
 	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort),
@@ -442,7 +442,7 @@ static void draw(const struct frame *frame, struct buf *out)
 	buf_add_byte(out, '\n');
 }
 
-/* A line that is wider than the screen would go on in the next one. */
+/* The terminal would wrap a line that is wider than the screen. */
 void frame_draw(const struct frame *frame, struct buf *out)
 {
 	_cleanup_buf_ struct buf whole = BUF_INIT(out->max);

@@ -120,7 +120,7 @@ static bool is_hook(struct str path)
 	return false;
 }
 
-/* ld.so takes spaces for colons, and knows no way to quote either. */
+/* ld.so also splits the list at spaces, and neither separator can be quoted. */
 int places_check_preload(const char *path, struct error *err)
 {
 	const char *cut = strpbrk(path, " :");

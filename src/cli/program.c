@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divvy: its commands, and what its pages say of it as a whole. */
+/*
+ * This file has divvy's table of commands, and the texts that its pages say about divvy as a whole.
+ */
 #include "cli/cli-text.h"
 #include "cli/commands.h"
 

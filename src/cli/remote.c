@@ -27,21 +27,21 @@
 #include "base/parse.h"
 #include "cli/places.h"
 
-#define WAITING 64 /* processes of the program that connect at once */
+#define WAITING 64 /* processes of the program that may wait for a connection at once */
 #define KEY_DIGITS 64u
 #define DEVICE_MAX 15u
-#define DEVICE_TEXT 16 /* as it was given, such as 007 */
+#define DEVICE_TEXT 16 /* the number as the user wrote it, such as 007 */
 #define HEX "0123456789abcdef"
 _Static_assert(ADDRESS_TEXT + KEY_DIGITS + 2 <= REMOTE_INVITATION, "HOST:PORT/KEY");
 
-/* ---- where, and by which right ---- */
+/* ---- the place and the invitation ---- */
 
 bool remote_is_local(const char *place)
 {
 	return strcmp(place, "local") == 0;
 }
 
-/* HOST:PORT/KEY; ret_place (NULL: not wanted) is what is before the key. */
+/* HOST:PORT/KEY. *ret_place receives the part before the key; NULL: not wanted. */
 static bool is_invitation(const char *text, struct address *ret_place)
 {
 	const char *key = strrchr(text, '/');
@@ -56,7 +56,7 @@ static bool is_invitation(const char *text, struct address *ret_place)
 	return true;
 }
 
-/* What has a slash and is no invitation; the key is nobody's to see. */
+/* Explains why a text with a slash is no invitation. The message must not show the key. */
 static int fail_invitation(const char *text, struct error *why)
 {
 	const char *key = strrchr(text, '/') + 1;
@@ -117,7 +117,7 @@ int remote_check(const char *place, const char *file, struct error *err)
 	return split_place(place, &host, &device, err);
 }
 
-/* The first line of a file that nobody else may read. */
+/* Reads the first line of a file that no other user may read. */
 static int read_file(const char *path, char *ret_text, size_t size, struct error *err)
 {
 	_cleanup_fclose_ FILE *f = strcmp(path, "-") ? fopen(path, "re")
@@ -135,11 +135,13 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 			path, st.st_mode & 07777u);
 	if (S_ISDIR(st.st_mode))
 		return fail(err, EISDIR, "--invitation '%s': is a folder", path);
-	/* Behind that line, stdin is the program's. */
+	/*
+	 * The lines behind the first belong to the program's stdin, so the stream must not buffer.
+	 */
 	setvbuf(f, NULL, _IONBF, 0);
 	if (!fgets(ret_text, (int)size, f))
 		return fail(err, EINVAL, "--invitation '%s': is empty", path);
-	/* As editors and mailers of other systems leave it. */
+	/* Editors and mailers of other systems leave \r and spaces at the end. */
 	ret_text[strcspn(ret_text, "\r\n")] = '\0';
 	for (size_t n = strlen(ret_text); n && ret_text[n - 1] == ' '; n--)
 		ret_text[n - 1] = '\0';
@@ -148,7 +150,7 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 	return 0;
 }
 
-/* The invitation's own, or that of --remote with the right of the file or of the environment. */
+/* Takes the invitation from --remote itself, or else from the file or the environment. */
 static int find_invitation(const char *place, const char *file,
 	char ret_text[static REMOTE_INVITATION], char ret_device[static DEVICE_TEXT],
 	struct error *err)
@@ -161,7 +163,7 @@ static int find_invitation(const char *place, const char *file,
 
 	if (is_invitation(place, NULL)) {
 		snprintf(ret_text, REMOTE_INVITATION, "%s", place);
-		/* Our command line is for everybody to see. */
+		/* Every user can read this process's command line. */
 		explicit_bzero((char *)(uintptr_t)strrchr(place, '/') + 1, KEY_DIGITS);
 		return 0;
 	}
@@ -214,7 +216,7 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 	int r = places_runtime(folder, sizeof(folder), err);
 
 	r = r < 0 ? r : name_socket(folder, a, err);
-	/* As the daemon that finds it makes it. */
+	/* The folder gets the same mode that the daemon would give it. */
 	r = r < 0 ? r : folder_make(folder, geteuid() ? 0700 : 0755, err);
 	if (r < 0)
 		return r;
@@ -234,13 +236,13 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 
 struct helper {
 	const char *name;
-	const char *verb;   /* NULL: it needs none */
-	const char *device; /* for that verb; NULL: any */
+	const char *verb;   /* NULL: the helper takes no verb */
+	const char *device; /* argument of the verb; NULL: any device */
 };
 
 /*
- * Of nobody's children: the program shall not find one that it has not made. Its stdout is ours to
- * read, the other two are nobody's.
+ * Forks twice, so the helper is no child of the program, which must not find an unknown child. The
+ * caller reads the helper's stdout; stdin and stderr are /dev/null.
  */
 static void become_helper(
 	const struct helper *h, const char *path, int sock, pid_t program, int out)
@@ -253,7 +255,10 @@ static void become_helper(
 	dup2(null, STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
-	/* What else is open is the program's: a lock of its must not be held by us. */
+	/*
+	 * All other descriptors belong to the program; the helper must not hold the program's
+	 * locks.
+	 */
 	dup2(sock, HELPER_SOCK);
 	fd_close_from(HELPER_SOCK + 1);
 	snprintf(listener, sizeof(listener), "%d", HELPER_SOCK);
@@ -301,8 +306,8 @@ static int start_helper(
 }
 
 /*
- * Whether the helper has begun, which it says. Else the line with which it says why not, which is
- * empty when it has ended; its socket is gone then.
+ * Returns whether the helper has reported "ok". If not, ret_said receives the line with the reason,
+ * which is empty if the helper has just ended. The function then removes the helper's socket.
  */
 static bool has_begun(int out, const struct sockaddr_un *address, char *ret_said, size_t size)
 {
@@ -321,7 +326,7 @@ static bool has_begun(int out, const struct sockaddr_un *address, char *ret_said
 	return false;
 }
 
-/* What the program finds: where to ask, and whom it takes for the driver. */
+/* Sets the variables that name the server's socket and the library that replaces the driver. */
 static int set_program(const struct sockaddr_un *address, struct error *err)
 {
 	static const char *const kept[] = {"DIVVY_TENANT", "DIVVY_SOCKET", "DIVVY_SIM",
@@ -388,7 +393,7 @@ int remote_join(const char *place, const char *file, struct error *err)
 		return fail(err, E2BIG, "the environment is too large");
 	r = setenv(REMOTE_ENV, invitation, 1) < 0 ? fail(err, E2BIG, "the environment is too large")
 						  : 0;
-	/* Beginning here without the key, which is nobody else's business. */
+	/* The program's environment must not contain the key. */
 	*strrchr(invitation, '/') = '\0';
 	link.device = device[0] ? device : NULL;
 	r = r < 0 ? r : start_helper(&link, &address, &out, err);

@@ -49,15 +49,18 @@ static void exec_daemon(const char *program, const char *simulate, int log)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0 || chdir("/") < 0)
 		_exit(127);
-	/* Locks and pipes that are open here would live on in the daemon for as long as it does. */
+	/*
+	 * The daemon would otherwise keep this process's open locks and pipes for its whole life.
+	 */
 	fd_close_from(3);
 	execv(program, (char *const *)(uintptr_t)argv);
 	_exit(127);
 }
 
 /*
- * The daemon must be no child of ours: our pid becomes the user's program, which would find a child
- * that it never made. So a child forks it and ends, and tells its pid through a pipe.
+ * The daemon must not be a child of this process: the user's program takes over this pid and would
+ * find an unknown child. So a child forks the daemon, sends the daemon's pid through a pipe, and
+ * exits.
  */
 static int spawn_detached(
 	const char *program, const char *simulate, int log, pid_t *ret_pid, struct error *err)
@@ -88,7 +91,7 @@ static int spawn_detached(
 	return 0;
 }
 
-/* The last line of what the daemon has said since `from`, as our sentence. */
+/* Makes an error from the last line that the daemon has logged since byte `from`. */
 static int daemon_failed(const char *log_path, size_t from, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
@@ -159,7 +162,7 @@ static int start(struct client *c, const char *socket, const char *simulate, str
 	return await_daemon(c, socket, pid, log_path, from > 0 ? (size_t)from : 0, err);
 }
 
-/* A simulated GPU reads and writes its programs' memory, as one of another user may not. */
+/* A simulated GPU reads and writes its programs' memory, which Linux forbids across users. */
 int start_check_owner(const struct client *c, const json_t *ping, struct error *err)
 {
 	const uid_t user = (uid_t)jint(ping, "uid");
@@ -172,7 +175,7 @@ int start_check_owner(const struct client *c, const json_t *ping, struct error *
 		c->socket, (unsigned int)user);
 }
 
-/* Are the daemon's devices those of the specification? */
+/* Returns whether the daemon's devices match the specification. */
 static bool is_like(const json_t *devices, const struct sim_config *wanted)
 {
 	if (json_array_size(devices) != wanted->n)
@@ -231,7 +234,7 @@ int start_check_simulated(const char *simulate, struct sim_config *ret_config, s
 	return r < 0 ? fail_within(err, r, "--simulate %s", simulate) : 0;
 }
 
-/* A daemon that is being killed, or leaves, still lets us connect: it counts once it answers. */
+/* A daemon that is exiting still accepts connections, so only an answer counts. */
 static int connect_living(
 	struct client *c, const char *socket, const char *simulate, struct error *err)
 {

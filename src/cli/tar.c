@@ -12,7 +12,7 @@
 
 #define BLOCK 512u
 
-/* Fields are text; numbers are octal with a 0 behind. */
+/* All fields are text. Numbers are octal, with a 0 byte at the end. */
 struct header {
 	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type;
 	char link[100], magic[6], version[2], user[32], group[32], major[8], minor[8];
@@ -27,7 +27,7 @@ static int add_zeros(struct buf *out, size_t n)
 	return buf_add(out, (struct str){zeros, n});
 }
 
-/* The sum of all bytes, its own field taken as spaces. */
+/* The checksum adds all bytes, with the checksum field itself as spaces. */
 static void sign(struct header *h)
 {
 	const unsigned char *p = (const unsigned char *)h;

@@ -12,10 +12,10 @@
 #include <stdio.h>
 
 #define AMOUNT_MAX 64u
-/* No device's context takes less: who writes less has left out a unit. */
+/* No device's context takes less memory, so a smaller amount has probably lost its unit. */
 #define MEMORY_LEAST (UINT64_C(16) << 20)
 
-/* The spec's own fields, as options are spelled. */
+/* Names of the spec's fields, as the options spell them. */
 static const char *const field[] = {
 #define X(name, help) #name,
 	SPEC_FIELDS(X)
@@ -37,9 +37,9 @@ static const char *given(const struct cli_args *args, const char *name, char spe
 }
 
 /*
- * Amounts as other tools' users type them: ".5", and memory by docker's suffixes in lower case,
- * which are powers of 1024 (m, mb, mi, mib, and g, t, p alike). The daemon and pods know
- * neither.
+ * Accepts amounts as users of other tools type them: ".5", and memory with docker's suffixes. These
+ * suffixes are powers of 1024 in lower case: m, mb, mi, mib, and g, t, p alike. The daemon and pods
+ * accept neither form.
  */
 static const char *plain_amount(const char *name, const char *value, char ret[static AMOUNT_MAX])
 {

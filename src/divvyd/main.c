@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvyd: readiness, limits, priority. Everything else is the agent's.
+ * divvyd raises its limits and its priority, says when it is ready, and leaves the rest to
+ * src/agent and src/node.
  */
 #include <malloc.h>
 #include <sched.h>
@@ -19,7 +20,10 @@
 /* The loop, two workers, HTTP in a cluster and on this machine, and libcurl's resolvers. */
 #define ARENAS_MAX 8
 
-/* Late by at most what the kernel needs; before ordinary programs where that is permitted. */
+/*
+ * Sets the smallest timer slack, so that the daemon wakes up on time. Where permitted, the daemon
+ * also runs before ordinary programs.
+ */
 static void be_prompt(void)
 {
 	struct sched_param param = {.sched_priority = 1};
@@ -58,7 +62,9 @@ static void tell_ready(const struct options *s, const struct agent *agent)
 		close(s->ready_fd);
 }
 
-/* Devices of a node are its own, or what its GPUNode says; never made up. */
+/*
+ * A node has its own devices or those that its GPUNode names, but never a simulated GPU by default.
+ */
 static int prepare_cluster(struct options *s, char **simulate, struct error *err)
 {
 	int r = s->agent.simulate ? 0 : node_read_simulate(&s->node, simulate, err);
@@ -100,7 +106,10 @@ static int run(void *options, struct program_signals *signals, struct error *err
 	struct agent *agent = NULL;
 	int r;
 
-	/* Each thread has its own: none of lower priority holds the lock of the loop's. */
+	/*
+	 * An arena for each thread: the loop never waits for an arena lock that a thread of lower
+	 * priority holds.
+	 */
 	mallopt(M_ARENA_MAX, ARENAS_MAX);
 	raise_limits();
 	s->agent.is_gate_off = gate && !strcmp(gate, "off");

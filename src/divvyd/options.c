@@ -224,13 +224,16 @@ static int finish(void *data, struct error *err)
 	set_default(&o->dev_dir, "/dev");
 	set_default(&o->sys_dir, "/sys");
 	set_default(&s->agent.usage_dir, o->state_dir);
-	/* What a former one has promised is kept; then policies say it (node/node-overcommit.c). */
+	/*
+	 * The agent keeps the promises of an earlier daemon. Policies set the limit afterwards
+	 * (node/node-overcommit.c).
+	 */
 	s->agent.oversubscribe_permille = POLICY_OVERCOMMIT_MAX;
 	o->is_simulate_fixed = s->agent.simulate != NULL;
 	if (!o->name || !o->name[0])
 		return fail(err, EINVAL,
 			"--cluster: which node is this? --node-name or $NODE_NAME says it");
-	/* node-serve.c preloads the libraries that lie there into workers of remote programs. */
+	/* node-serve.c preloads libraries from this folder into workers of remote programs. */
 	if (strpbrk(o->state_dir, " :"))
 		return fail(err, EINVAL,
 			"--state-dir '%s': expected a path without spaces and colons, which "
