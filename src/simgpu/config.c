@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Purpose and grammar: config.h. The model table holds public figures of the makers' data sheets;
- * an unknown model name is a small test device, and then needs a memory size.
+ * This file parses the grammar of config.h. The table of models holds public figures from the
+ * makers' data sheets. Every other model name selects a small test device, which then needs a
+ * memory size.
  */
 #include "simgpu/config.h"
 
@@ -99,7 +100,9 @@ static void link_all(struct sim_config *c)
 	memset(c->links, 0, sizeof(c->links));
 	memset(c->numa, 0, sizeof(c->numa));
 	for (uint32_t i = 0; i < c->n; i++) {
-		/* As in the usual eight-device machines: half the devices on each socket. */
+		/*
+		 * As on common machines with eight devices, half of the devices are on each socket.
+		 */
 		c->numa[i] = c->n > 4 && i >= c->n / 2;
 		for (uint32_t j = 0; j < c->n; j++) {
 			if (i != j && !strcmp(c->devices[i].name, c->devices[j].name))
@@ -234,7 +237,7 @@ int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *e
 
 static const char *const fault_names[SIM_FAULT_KINDS] = {
 	"oom", "ecc", "lost", "hang", "slow", "xid"};
-/* What each may have besides device=. */
+/* The fields that each fault allows besides device=. */
 static const char *const fault_fields[SIM_FAULT_KINDS] = {"nth= and count=, from 1 on",
 	"at= or after=", "at= or after=", "after=", "factor=, 1 to 1000, and after=",
 	"code=, 1 to 999, and at= or after="};
@@ -290,7 +293,7 @@ static const char *const fault_keys[KEYS] = {
 	[KEY_CODE] = "code",
 };
 
-/* Each key once. One that is unknown is parse_fault_field's to refuse. */
+/* Refuses a key that appears twice. parse_fault_field() refuses unknown keys. */
 static int note_fault_key(
 	const struct sim_fault *f, struct str key, uint32_t *seen, struct error *err)
 {

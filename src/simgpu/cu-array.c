@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays, mipmaps, texture and surface objects. An array is device memory with a pitch; its
- * addresses are nobody's business but the copies'. Kernels that sample textures are not simulated,
- * so texture and surface objects only keep their descriptions.
+ * Arrays, mipmaps, texture and surface objects. An array is device memory with a pitch, and only
+ * copies use the array's addresses. The simulator runs no kernels that sample textures, so texture
+ * and surface objects only keep their descriptions.
  */
 #include "simgpu/cu.h"
 
@@ -52,7 +52,7 @@ static CUresult check_desc(const CUDA_ARRAY3D_DESCRIPTOR *d)
 
 	CU_CHECK(cu_array_element_bytes(d->Format, d->NumChannels) != 0, CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(d->Width != 0 && (d->Flags & ~known) == 0, CUDA_ERROR_INVALID_VALUE);
-	/* Depth without height is only a layered 1D array. */
+	/* Only a layered 1D array may have depth without height. */
 	CU_CHECK(d->Depth == 0 || d->Height != 0 || (d->Flags & CUDA_ARRAY3D_LAYERED) != 0,
 		CUDA_ERROR_INVALID_VALUE);
 	CU_CHECK(d->Width <= 131072 && d->Height <= 131072 && d->Depth <= 16384,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stream capture: what a stream would do becomes nodes of a graph.
+ * This file implements stream capture, which records a stream's operations as nodes of a graph.
  *
- * A capture has an origin stream and joins others through events that were recorded in it. Each
- * capturing stream knows the nodes on which its next one depends; a recorded event remembers them
- * as they were. A call that capture forbids fails and invalidates the capture, which then only
- * waits to be ended. All under the client's lock.
+ * A capture has an origin stream, and joins another stream when that stream waits for an event
+ * recorded in the capture. Each capturing stream holds the nodes on which its next node depends,
+ * and a recorded event keeps a copy of this list. A call that capture forbids fails and invalidates
+ * the capture, which then only waits for its end. The client's lock protects everything.
  */
 #include "simgpu/cu-graph.h"
 
@@ -15,7 +15,7 @@
 struct cu_capture {
 	struct cu_list link;
 	struct cu_graph *graph;
-	bool owns_graph; /* made by cuStreamBeginCapture, not given */
+	bool owns_graph; /* cuStreamBeginCapture() has created the graph */
 	struct cu_stream *origin;
 	CUstreamCaptureMode mode;
 	uint64_t id;
@@ -48,7 +48,10 @@ CUresult cu_capture_refuse(struct cu_stream *stream, CUresult code)
 		stream->capture->invalid = true;
 		return now;
 	}
-	/* A call about the whole context: every capture that this thread can see is hit. */
+	/*
+	 * A call that concerns the whole context invalidates every capture that this thread can
+	 * see.
+	 */
 	if (code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 		CU_LIST_EACH(struct cu_capture, link, &cu.captures, capture)
 	if (capture->thread == this_thread() || capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
@@ -108,7 +111,7 @@ static CUresult set_deps(struct cu_stream *stream, struct cu_node *const *deps, 
 	return CUDA_SUCCESS;
 }
 
-/* Adds those that are not yet there. */
+/* Adds the dependencies that the list lacks. */
 static CUresult join_deps(struct cu_stream *stream, struct cu_node *const *deps, size_t n)
 {
 	struct cu_node **bigger = realloc(
@@ -190,7 +193,10 @@ CUresult cu_capture_event_wait(struct cu_stream *stream, struct cu_event *event,
 		node->params.eventWait.event = event->handle;
 		return cu_capture_node(stream, node);
 	}
-	/* An event from outside cannot be waited for inside; one never recorded is no wait. */
+	/*
+	 * A capture must not wait for an event from outside. Waiting for an event that was never
+	 * recorded does nothing.
+	 */
 	if (!event->capture && !event->recorded)
 		return CUDA_SUCCESS;
 	if (!event->capture)
@@ -212,7 +218,7 @@ CUresult cu_capture_event_wait(struct cu_stream *stream, struct cu_event *event,
 	return join_deps(stream, event->deps, event->n_deps);
 }
 
-/* Streams and events of a capture become ordinary ones again; then it is gone. */
+/* Turns the capture's streams and events into ordinary ones, and frees the capture. */
 static void finish(struct cu_capture *capture)
 {
 	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
@@ -300,7 +306,7 @@ CUresult simgpu_cuStreamBeginCaptureToGraph(struct cu_context *ctx, struct cu_st
 	return begin(stream, mode, graph, deps, numDependencies);
 }
 
-/* Whether every node that another stream of the capture added leads to the origin's last one. */
+/* Returns whether the origin's last node depends on every node that another stream has added. */
 static bool is_joined(const struct cu_capture *capture)
 {
 	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++) {
@@ -329,7 +335,7 @@ CUresult simgpu_cuStreamEndCapture(struct cu_context *ctx, CUstream hStream, CUg
 	CU_TRY(cu_stream_get(hStream, ctx, &stream));
 	capture = stream->capture;
 	CU_CHECK(capture, CUDA_ERROR_ILLEGAL_STATE);
-	/* Which thread may end it depends on the mode in which it began. */
+	/* The mode at the beginning decides which threads may end the capture. */
 	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
 		return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 	if (capture->origin != stream)
@@ -358,8 +364,10 @@ CUresult simgpu_cuStreamIsCapturing(
 	struct cu_context *ctx, struct cu_stream *stream, CUstreamCaptureStatus *captureStatus)
 {
 	if (stream->legacy) {
-		/* The question about the legacy stream is itself an implicit use of it, but one
-		 * that does not invalidate. */
+		/*
+		 * The query itself counts as implicit use of the legacy stream, but does not
+		 * invalidate.
+		 */
 		CU_LIST_EACH(struct cu_stream, link, &stream->context->streams, other)
 		if (other->capture && (other->flags & CU_STREAM_NON_BLOCKING) == 0)
 			return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -390,7 +398,7 @@ static CUresult capture_info(struct cu_stream *stream, CUstreamCaptureStatus *st
 	if (n)
 		*n = stream->n_deps;
 	if (deps) {
-		/* Valid until the thread's next call of this, which is what programs rely on. */
+		/* Valid until the thread's next call of this function; programs rely on that. */
 		CUgraphNode *bigger = realloc(handles, (stream->n_deps + 1) * sizeof(*handles));
 
 		CU_CHECK(bigger, CUDA_ERROR_OUT_OF_MEMORY);

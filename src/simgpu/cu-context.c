@@ -9,7 +9,10 @@
 
 #include "base/clock.h"
 
-/* What a new context starts with; the engine's cost of a context includes it. */
+/*
+ * Initial and greatest values of a context's limits. The engine's cost of a context includes the
+ * initial ones.
+ */
 static const struct {
 	uint64_t initial;
 	uint64_t greatest;
@@ -35,7 +38,10 @@ static bool flags_are_valid(unsigned flags)
 	return (flags & ~(unsigned)FLAGS_KNOWN) == 0 && (sched & (sched - 1)) == 0;
 }
 
-/* The engine charges memory at once; the time that creation takes is slept without the lock. */
+/*
+ * The engine charges memory at once. The thread sleeps without the lock for the time that creation
+ * takes.
+ */
 static void spend(uint64_t ns)
 {
 	uint64_t until = clock_now_ns() + ns;
@@ -145,7 +151,7 @@ CU_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice 
 CU_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
 	unsigned int flags, CUdevice dev)
 {
-	/* Execution affinity needs MPS. */
+	/* Only MPS offers execution affinity. */
 	if (numParams != 0 || paramsArray)
 		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 	return create(pctx, flags, dev);
@@ -228,7 +234,7 @@ CUresult simgpu_cuCtxGetDevice(struct cu_context *ctx, CUdevice *device)
 	return CUDA_SUCCESS;
 }
 
-/* A context given by handle, or the current one for NULL. */
+/* Returns the context of the handle, or the current context for NULL. */
 static CUresult given_or_current(CUcontext handle, struct cu_context **ret)
 {
 	if (!handle)
@@ -301,7 +307,7 @@ CUresult simgpu_cuCtxSynchronize_v2(CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
-/* Memory that limits above their initial values take on the device. */
+/* Returns the device memory for limits above their initial values, in bytes. */
 static uint64_t limit_bytes(const struct cu_context *context)
 {
 	uint64_t threads = (uint64_t)cu_device_state(context->device)->sm_count * 2048;
@@ -327,7 +333,7 @@ CUresult simgpu_cuCtxSetLimit(struct cu_context *ctx, CUlimit limit, size_t valu
 	CUresult r;
 
 	CU_CHECK((size_t)limit < ARRAY_SIZE(limits), CUDA_ERROR_UNSUPPORTED_LIMIT);
-	/* Removed with compute capability 9.0. */
+	/* Compute capability 9.0 removed this limit. */
 	CU_CHECK(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
 			cu_device_state(ctx->device)->cc_major < 9,
 		CUDA_ERROR_UNSUPPORTED_LIMIT);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies and memsets of every shape. All become one copy of width x height x depth bytes between
- * two addresses with pitches; arrays are addresses with a pitch of their own.
+ * Copies and memsets of every shape. Each becomes one copy of width x height x depth bytes between
+ * two addresses with pitches. An array counts as an address with the array's pitch.
  *
- * Pageable host memory behaves as documented: a small source is taken at once (it goes along in
- * the ring), a larger one and every pageable destination make the call wait.
+ * Pageable host memory behaves as NVIDIA documents it. A small source is read at the call and
+ * travels in the ring. A larger source and every pageable destination make the call wait.
  */
 #include "simgpu/cu.h"
 
@@ -32,7 +32,7 @@ static CUresult check_side(struct side *side, uint64_t width, uint64_t height, u
 
 	CU_CHECK(side->address != 0, CUDA_ERROR_INVALID_VALUE);
 	if (cu_is_device_address(side->address)) {
-		/* Managed memory counts as the device's; it is never pageable. */
+		/* Managed memory counts as device memory and is never pageable. */
 		side->pinned = true;
 		return cu_check_device_range(side->address, bytes);
 	}
@@ -65,7 +65,7 @@ static void fill_copy(struct cu_op *op, const struct cu_context *context, const 
 		op->entry.flags |= SIM_ENTRY_VISIBLE;
 }
 
-/* Where a program said that something lies. */
+/* One end of a copy as the program has described it. */
 struct place {
 	CUmemorytype type;
 	const void *host;
@@ -75,7 +75,7 @@ struct place {
 	size_t pitch, height;
 };
 
-/* False where it is no number. */
+/* Returns false if the offset overflows. */
 static bool offset_of(const struct side *side, const uint64_t at[3], uint64_t *ret)
 {
 	uint64_t row, slice;
@@ -86,7 +86,7 @@ static bool offset_of(const struct side *side, const uint64_t at[3], uint64_t *r
 		!__builtin_add_overflow(*ret, slice, ret);
 }
 
-/* Of memory that is no array. */
+/* Sets the side for linear memory. */
 static bool lies(const struct place *p, uint64_t base, const uint64_t extent[3],
 	const uint64_t end[3], struct side *side)
 {
@@ -212,9 +212,12 @@ static CUresult do_copy(CUstream hStream, struct cu_context *ctx, struct cu_op *
 	if (op->entry.kind != SIM_OP_COPY)
 		return is_async ? cu_stream_do(stream, op) : CUDA_SUCCESS;
 	op->entry.context = stream->context->slot;
-	/* Device to device does not wait even when the call is a synchronous one. */
+	/* A copy from device to device never waits, not even in a synchronous call. */
 	op->waits = (!is_async && (to_host || from_host)) || pageable;
-	/* Read at the call; a synchronous one comes after what the stream has before it. */
+	/*
+	 * The call reads the source at once. A synchronous call must first wait for the stream's
+	 * earlier work.
+	 */
 	if (is_async && pageable && from_host && !to_host && !stream->capture && c->height == 1 &&
 		c->depth == 1 && c->width <= CU_INLINE_COPY_MAX) {
 		op->entry.flags |= SIM_ENTRY_INLINE;
@@ -241,7 +244,7 @@ static CUresult check_kind(uint64_t address, int kind)
 	return CUDA_SUCCESS;
 }
 
-/* is_taken: what is the host's is read at the call, as if it were pageable. */
+/* is_taken: the call reads host memory at once, as if the memory were pageable. */
 static CUresult linear_taken(uint64_t to, int to_kind, uint64_t from, int from_kind, size_t n,
 	CUstream hStream, bool is_async, bool is_taken)
 {
@@ -543,7 +546,7 @@ static CUresult copy_batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, 
 	CU_CHECK(dsts && srcs && sizes && count != 0 && attrs && attrsIdxs && numAttrs != 0 &&
 			numAttrs <= count && attrsIdxs[0] == 0,
 		CUDA_ERROR_INVALID_VALUE);
-	/* The order of batches within themselves is free, but the default streams are not. */
+	/* Operations in a batch have no order; the documentation excludes the default streams. */
 	CU_CHECK((uintptr_t)hStream > 2, CUDA_ERROR_INVALID_VALUE);
 	for (size_t i = 0, a = 0; i < count; i++) {
 		CUresult r;

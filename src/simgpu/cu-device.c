@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices: numbers, names, attributes, peer relations. Facts that differ between models come
- * from the engine's state file; the rest are the values of the data-centre parts of compute
- * capability 8.0 and 9.0 from the CUDA programming guide's tables.
+ * Devices: numbers, names, attributes, peer relations. Values that differ between models come from
+ * the engine's state file. All others are values of data-centre devices of compute capability 8.0
+ * and 9.0, from tables of the CUDA programming guide.
  */
 #include "simgpu/cu.h"
 
@@ -248,7 +248,7 @@ CUresult simgpu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevic
 	case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: *pi = dev; return CUDA_SUCCESS;
 	default: break;
 	}
-	/* What is in neither list is a feature that the simulated devices do not have. */
+	/* A simulated device lacks the feature of every attribute that neither list has. */
 	for (size_t i = 0; i < ARRAY_SIZE(constants); i++)
 		if (constants[i].attribute == (int)attrib)
 			*pi = constants[i].value;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events. Record numbers belong to the slot and go on when another event takes it over, so a
- * completion of the last owner never looks like one of the next. Events that other processes may
- * record too are waited for on the device, by a stream kept for that.
+ * Events. Record numbers belong to the slot and continue when another event takes the slot, so a
+ * late completion never matches the new event. If other processes may record an event too, a stream
+ * made for that purpose waits for the event on the device.
  */
 #include "simgpu/cu.h"
 
@@ -141,7 +141,7 @@ CUresult simgpu_cuCtxRecordEvent(struct cu_context *context, struct cu_event *ev
 	CU_CHECK(event->context == context, CUDA_ERROR_INVALID_HANDLE);
 	if (context->captures != 0)
 		return cu_capture_refuse(NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	/* All activities of the context: a legacy stream that waits for every other one. */
+	/* A legacy stream that waits for all other streams covers all activities of the context. */
 	CU_TRY(cu_stream_get(CU_STREAM_LEGACY, context, &stream));
 	CU_LIST_EACH(struct cu_stream, link, &context->streams, other)
 	{
@@ -166,7 +166,7 @@ CUresult simgpu_cuCtxWaitEvent(struct cu_context *context, struct cu_event *even
 	return CUDA_SUCCESS;
 }
 
-/* Events shared with other processes: wait for them on the device. */
+/* Waits on the device for an event that other processes share. */
 static CUresult shared_event(struct cu_event *event, bool wait)
 {
 	struct cu_context *context = event->context;

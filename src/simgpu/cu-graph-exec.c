@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Executable graphs. One keeps a private copy of its graph; each of the copy's nodes knows the
- * handle of the node that it came from. When launched after a change the copy is flattened into
- * the engine's form (proto.h, struct sim_graph_head) in an order in which every node follows what
- * it depends on.
+ * Executable graphs. An executable graph keeps a private copy of its graph, and each node of the
+ * copy knows the handle of its original. A launch after a change first flattens the copy into the
+ * engine's form (proto.h, struct sim_graph_head). In this form every node follows the nodes on
+ * which it depends.
  *
- * Graph memory is reserved addresses: an allocation node has its address from the beginning, the
- * memory behind it comes with the first launch and stays until it is trimmed.
+ * Graph memory consists of reserved addresses. An allocation node has its address from the
+ * beginning. The memory behind the address comes with the first launch and stays until a trim.
  */
 #include "simgpu/cu-graph.h"
 
@@ -67,7 +67,7 @@ CUresult cu_graph_memory_back(struct cu_range *range)
 			.id = range->vmm_id,
 			.arg = {bytes}};
 		r = cu_call(&request, &reply);
-		/* The mapping keeps the memory; the reference is no longer needed. */
+		/* The mapping keeps the memory, so the code drops the reference. */
 		request = (struct sim_request){.type = SIM_MSG_VMM_RELEASE, .id = range->vmm_id};
 		cu_call(&request, &reply);
 		CU_TRY(r);
@@ -148,7 +148,7 @@ CUresult simgpu_cuDeviceSetGraphMemAttribute(
 {
 	struct cu_device *d;
 
-	/* Only the high-water marks, and only back to nothing. */
+	/* A program may only reset the high-water marks to 0. */
 	CU_CHECK(value && *(cuuint64_t *)value == 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_device_get(device, &d));
 	if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
@@ -162,7 +162,10 @@ CUresult simgpu_cuDeviceSetGraphMemAttribute(
 
 /* ---- the order of execution ---- */
 
-/* Nodes such that each follows its dependencies; INVALID_VALUE when they go round in circles. */
+/*
+ * Orders the nodes so that each follows its dependencies. INVALID_VALUE if the dependencies have a
+ * cycle.
+ */
 static CUresult sort(struct cu_graph *graph, struct cu_node ***ret, CUgraphNode *ret_error)
 {
 	_cleanup_free_ struct cu_node **order = calloc(
@@ -172,7 +175,7 @@ static CUresult sort(struct cu_graph *graph, struct cu_node ***ret, CUgraphNode 
 	CU_CHECK(order, CUDA_ERROR_OUT_OF_MEMORY);
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
 	node->index = UINT32_MAX;
-	/* Nodes are mostly made in order already, so that one round does it. */
+	/* Programs mostly create nodes in order, so one round is usually enough. */
 	do {
 		before = n;
 		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
@@ -257,7 +260,9 @@ static CUresult put_kernel(struct writer *w, struct cu_node *node, const struct 
 	return put(w, &op, deps);
 }
 
-/* Launches that are under way have the function that they began with. */
+/*
+ * A host node with a changed function gets a new object, because running launches keep the old one.
+ */
 static CUresult put_host(struct writer *w, struct cu_node *node, const struct numbers *deps)
 {
 	const CUDA_HOST_NODE_PARAMS_v2 *const p = &node->params.host;
@@ -328,7 +333,7 @@ static CUresult put_node(struct writer *w, struct cu_node *node, const struct nu
 		op.entry.event.event = event->slot;
 		return put(w, &op, deps);
 	default:
-		/* Empty nodes; allocations and frees, which are addresses only. */
+		/* Empty nodes, and allocations and frees, which only concern addresses. */
 		return put(w, &op, deps);
 	}
 }
@@ -354,7 +359,7 @@ static CUresult add_numbers(struct numbers *to, const struct numbers *from)
 	return CUDA_SUCCESS;
 }
 
-/* Children inherit the context in which they are launched where a node has none of its own. */
+/* A node without a context gets the context of the launch. */
 static CUresult settle_contexts(struct cu_graph *graph, struct cu_context *context)
 {
 	CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
@@ -372,8 +377,8 @@ static CUresult settle_contexts(struct cu_graph *graph, struct cu_context *conte
 }
 
 /*
- * Writes the nodes of a graph whose roots depend on @base; @ret_ends gets the numbers of those on
- * which nothing else in it depends: what follows the graph depends on these.
+ * Writes the nodes of a graph whose roots depend on @base. @ret_ends receives the numbers of the
+ * last nodes, on which whatever follows the graph depends.
  */
 static CUresult flatten(struct writer *w, struct cu_graph *graph, const struct numbers *base,
 	struct numbers *ret_ends)
@@ -505,9 +510,9 @@ static CUresult new_exec(struct cu_graph *graph, struct cu_context *context, uin
 	return CUDA_SUCCESS;
 }
 
-/* ---- what is under way ---- */
+/* ---- running launches ---- */
 
-/* Graphs whose user objects may be needed yet. */
+/* Replaced graphs whose user objects a running launch may still need. */
 struct flight {
 	struct flight *next;
 	struct cu_graph *graph;
@@ -523,7 +528,10 @@ static bool is_under_way(struct cu_exec *exec)
 	return exec->last || exec->is_lost;
 }
 
-/* Frees a graph that was the executable's, once its last launch is over: launches come in order. */
+/*
+ * Frees a graph of the executable after the executable's last launch. Launches run in order, so the
+ * last one is enough.
+ */
 static void retire(struct cu_exec *exec, struct cu_graph *graph)
 {
 	struct flight *f;
@@ -534,7 +542,7 @@ static void retire(struct cu_exec *exec, struct cu_graph *graph)
 	}
 	f = exec->is_lost ? NULL : calloc(1, sizeof(*f));
 	if (!f)
-		return; /* nobody can say when: it stays */
+		return; /* without memory or stream, the graph stays allocated forever */
 	*f = (struct flight){flights, graph, exec->last, exec->last_seq};
 	flights = f;
 }
@@ -571,7 +579,10 @@ void cu_exec_stream_gone(const struct cu_stream *stream)
 	}
 }
 
-/* Before it is changed: as it was it may be under way. */
+/*
+ * A running launch may still use the graph before the change, so a copy stays until that launch
+ * ends.
+ */
 static CUresult keep_as_it_was(struct cu_exec *exec)
 {
 	struct cu_graph *before;
@@ -667,7 +678,7 @@ CUresult simgpu_cuGraphExecGetFlags(struct cu_exec *exec, cuuint64_t *flags)
 	return CUDA_SUCCESS;
 }
 
-/* Unique in the process: the slot of an executable graph is of no meaning to others. */
+/* The id is unique in the process; the executable's slot number has no meaning for programs. */
 CUresult simgpu_cuGraphExecGetId(struct cu_exec *exec, unsigned int *graphId)
 {
 	*graphId = exec->graph->id;
@@ -688,7 +699,7 @@ static CUresult take_memory(struct cu_exec *exec)
 			continue;
 		range = cu_range_find(&cu.device_memory, node->params.alloc.dptr);
 		CU_CHECK(range, CUDA_ERROR_INVALID_VALUE);
-		/* What the last launch allocated and nobody freed is in the way. */
+		/* Memory of the last launch that the program has not freed blocks a new launch. */
 		CU_CHECK(range->opens == 0 || auto_free, CUDA_ERROR_INVALID_VALUE);
 	}
 	CU_LIST_EACH(struct cu_node, link, &exec->graph->nodes, node)
@@ -746,7 +757,7 @@ CUresult cu_exec_launch(struct cu_exec *exec, struct cu_stream *stream)
 	CU_TRY(upload(exec));
 	cu_op_init(&op, SIM_OP_GRAPH_LAUNCH, stream->context);
 	op.entry.graph.graph = exec->slot;
-	/* An executable is launched once at a time. */
+	/* Only one launch of an executable runs at a time. */
 	if (is_under_way(exec) && exec->last && exec->last != stream) {
 		op.entry.graph.after = exec->last->slot;
 		op.entry.graph.after_seq = exec->last_seq;
@@ -772,7 +783,7 @@ CUresult simgpu_cuGraphLaunch(
 		CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
 		CUresult r;
 
-		/* A launch while capturing becomes a child of what is captured. */
+		/* A launch during capture adds the graph as a child node. */
 		p.graph.graph = exec->graph->handle;
 		r = cu_node_make(&p, stream->context, &node);
 		return r == CUDA_SUCCESS ? cu_capture_node(stream, node)
@@ -792,7 +803,7 @@ CUresult simgpu_cuGraphUpload(
 			? cu_range_find(&cu.device_memory, node->params.alloc.dptr)
 			: NULL;
 
-		/* The memory comes now instead of with the first launch. */
+		/* An upload backs the addresses with memory before the first launch. */
 		if (range && !range->in_graph) {
 			CU_TRY(cu_graph_memory_back(range));
 			cu_graph_memory_freed(range);
@@ -837,7 +848,7 @@ static CUresult change(CUgraphExec hExec, CUgraphNode hNode, const CUgraphNodePa
 		CU_TRY(keep_as_it_was(exec));
 	CU_TRY(cu_node_set(node, p));
 	exec->dirty = true;
-	/* A node stays in its context. */
+	/* A node cannot change its context. */
 	return node->context == before ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

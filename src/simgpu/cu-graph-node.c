@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters of graph nodes: checked and copied when set, given back when read. Every typed entry
- * point goes through CUgraphNodeParams, the form that has all of them.
+ * Parameters of graph nodes: the setters check and copy them, and the getters return them. Every
+ * typed entry point goes through CUgraphNodeParams, because this form covers all types.
  */
 #include "simgpu/cu-graph.h"
 
@@ -72,7 +72,7 @@ static CUresult set_kernel(struct cu_node *node, const CUDA_KERNEL_NODE_PARAMS_v
 
 	if (p->ctx || !context)
 		CU_TRY(context_of(p->ctx, &context));
-	/* The function may be of any context of the program; the node is then of that one. */
+	/* A function of another context moves the node into that context. */
 	function = cu_handle_get(handle, CU_KIND_FUNCTION);
 	if (function)
 		context = function->module->context;
@@ -137,7 +137,7 @@ static CUresult set_alloc(struct cu_node *node, const CUDA_MEM_ALLOC_NODE_PARAMS
 	struct cu_device *device;
 	uint64_t address;
 
-	/* An allocation keeps its address: its parameters are set once. */
+	/* An allocation keeps its address, so a program sets its parameters only once. */
 	CU_CHECK(node->params.alloc.dptr == 0, CUDA_ERROR_NOT_SUPPORTED);
 	CU_CHECK(p->bytesize != 0 && p->poolProps.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
 			p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
@@ -450,7 +450,7 @@ CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return add_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-/* The forms that older entry points take are all beginnings of those in CUgraphNodeParams. */
+/* Each form of the older entry points is the beginning of a form in CUgraphNodeParams. */
 static CUresult params_from(
 	CUgraphNodeType type, const void *form, size_t size, CUgraphNodeParams *ret)
 {
@@ -603,7 +603,7 @@ static CUresult change_node(CUgraphNode hNode, const CUgraphNodeParams *p)
 	return cu_node_set(node, p);
 }
 
-/* In a form of an older entry point, as above. */
+/* Returns the parameters in the form of an older entry point. */
 static CUresult get_form(CUgraphNode hNode, CUgraphNodeType type, void *ret, size_t size)
 {
 	CUgraphNodeParams p;

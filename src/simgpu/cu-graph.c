@@ -106,7 +106,7 @@ bool cu_node_reaches(struct cu_node *node, struct cu_node *const *to, size_t n)
 
 	stack = calloc(node->graph->n_nodes + n + 1, sizeof(struct cu_node *));
 	walk++;
-	/* Each node is pushed once: chains may be as long as a graph. */
+	/* Each node enters the stack once, so the stack is never larger than the graph. */
 	for (size_t i = 0; stack && i < n; i++) {
 		if (to[i]->mark == walk)
 			continue;
@@ -156,7 +156,10 @@ CUresult cu_graph_clone(const struct cu_graph *graph, struct cu_graph **ret)
 	CUresult r = clone && copies ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	uint32_t n = 0;
 
-	/* First the nodes, then their dependencies: these may point to later nodes. */
+	/*
+	 * Copies all nodes before their dependencies, because a dependency may point to a later
+	 * node.
+	 */
 	if (r == CUDA_SUCCESS) {
 		clone->origin = graph->handle;
 		CU_LIST_EACH(struct cu_node, link, &graph->nodes, node)
@@ -249,7 +252,7 @@ CUresult simgpu_cuGraphNodeGetToolsId(struct cu_node *node, unsigned long long *
 	return CUDA_SUCCESS;
 }
 
-/* Lists are given the documented way: NULL asks for the count; what is left over is NULL. */
+/* Returns a list as documented: a NULL list asks for the count, and unused entries become NULL. */
 static CUresult give_list(struct cu_node *const *nodes, size_t n, CUgraphNode *to, size_t *room)
 {
 	if (!to) {
@@ -390,7 +393,7 @@ static CUresult change_edges(
 		struct cu_node *dep = node_get(from[i]), *node = node_get(to[i]);
 		size_t at = find_dep(node, dep);
 
-		/* An edge named twice in one call is there, or gone, already. */
+		/* A call may name an edge twice; the second one has no effect. */
 		if (add && at == node->n_deps)
 			CU_TRY(add_dep(node, dep));
 		else if (!add && at < node->n_deps)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles and lists. A handle is kind << 40 | generation << 24 | slot + 1, never an address: it
- * is looked up in a table, so a value that was never a handle, or whose object is gone, is found
- * out. A slot's generation grows with each use and freed slots wait in a queue, so an old handle
- * becomes valid again only after 65,536 rounds of the whole queue. All under the client's lock.
+ * Handles and lists. A handle is kind << 40 | generation << 24 | slot + 1, and never an address. A
+ * look-up in a table detects a value that never was a handle, or whose object no longer exists.
+ * Each use of a slot increments its generation, and freed slots wait in a queue. So an old handle
+ * becomes valid again only after 65,536 rounds of the whole queue. The client's lock protects
+ * everything.
  */
 #include "simgpu/cu.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The capacity is always n rounded up to a power of two, so that it needs no field. */
+/* The capacity is n rounded up to a power of two, so no field stores it. */
 static void *grow(void *array, size_t n, size_t size, size_t max)
 {
 	if (n >= max)
@@ -130,7 +130,7 @@ enum image_status image_read(const void *bytes, unsigned device_sm, struct image
 	const char *first = bytes;
 	uint32_t magic;
 
-	/* Byte by byte: the image may be an empty string at the end of a page. */
+	/* Reads byte by byte, because the image may be an empty string at the end of a page. */
 	for (int i = 0; i < 4; i++)
 		if (first[i] == '\0')
 			return i == 0 ? IMAGE_BAD_BINARY : IMAGE_BAD_PTX;

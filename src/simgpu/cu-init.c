@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process: cuInit, the lock, what a forked child may do, visible devices, the current
- * context, calls to the engine.
+ * The process: cuInit, the lock, the rules for forked children, visible devices, the current
+ * context, and calls to the engine.
  *
- * A child of a process that had initialised shares nothing with the device: every call answers
- * NOT_INITIALIZED, as the driver's does. The lock is taken around fork so that the child never
- * inherits it locked.
+ * A child of an initialised process shares nothing with the device. Every call in the child returns
+ * NOT_INITIALIZED, as with NVIDIA's driver. The parent holds the lock during fork(), so the child
+ * never inherits a lock that another thread holds.
  */
 #include "simgpu/cu.h"
 #include "simgpu/cu-graph.h"
@@ -71,15 +71,16 @@ static int visible_by_uuid(const char *text, size_t n)
 		if (strncasecmp(uuid, text, n) != 0)
 			continue;
 		if (found >= 0)
-			return -1; /* a prefix that two devices have */
+			return -1; /* two devices share this prefix */
 		found = (int)i;
 	}
 	return found;
 }
 
 /*
- * CUDA_VISIBLE_DEVICES: indexes or UUIDs (prefixes are enough), separated by commas; the first
- * that is invalid ends the list; a device named twice makes it invalid as a whole.
+ * CUDA_VISIBLE_DEVICES lists indexes or UUIDs, separated by commas. A unique prefix of a UUID is
+ * enough. The first invalid entry ends the list, and a device named twice makes the whole list
+ * invalid.
  */
 static void choose_devices(void)
 {
@@ -171,7 +172,7 @@ CUresult cu_call_fd(struct sim_request *request, int fd, struct sim_reply *ret_r
 {
 	int r = link_call(&cu.link, request, fd, ret_reply, ret_fd);
 
-	/* The device has gone, with everything on it: nothing that a program could repair. */
+	/* The engine has ended and all device state is lost; a program cannot repair that. */
 	if (r < 0)
 		return CUDA_ERROR_UNKNOWN;
 	return (CUresult)ret_reply->status;

@@ -18,12 +18,12 @@ static unsigned sm_shared_bytes(const struct sim_state_device *d)
 	return (d->cc_major >= 9 ? 228u : d->cc_minor == 0 ? 164u : 100u) * 1024u;
 }
 
-/* How many blocks of that shape an SM holds: threads, block slots, shared memory. */
+/* Returns how many blocks of this shape fit on an SM, by threads, block slots and shared memory. */
 static unsigned blocks_per_sm(const struct sim_state_device *d, const struct cu_function *function,
 	unsigned threads, uint64_t dynamic_bytes)
 {
 	unsigned warps = (threads + 31) / 32, n = SM_BLOCKS_MAX;
-	/* Each block also takes 1 KiB that the driver reserves. */
+	/* The driver reserves a further 1 KiB for each block. */
 	uint64_t shared = function->kernel->shared_bytes + dynamic_bytes;
 
 	if (threads == 0)
@@ -103,7 +103,7 @@ CUresult cu_take_params(const struct image_kernel *kernel, const struct cu_launc
 	return CUDA_SUCCESS;
 }
 
-/* Whether the kernel may write where the host can see it. */
+/* Returns whether the kernel may write to memory that the host can see. */
 static bool is_visible(const struct cu_function *function, const uint8_t *params)
 {
 	uint64_t target;
@@ -116,7 +116,7 @@ static bool is_visible(const struct cu_function *function, const uint8_t *params
 		sizeof(target));
 	if (!cu_is_device_address(target))
 		return true;
-	/* Managed memory is the host's too. */
+	/* The host also sees managed memory. */
 	const struct cu_range *range = cu_range_find(&cu.device_memory, target);
 
 	return range && range->kind == CU_MEM_MANAGED;
@@ -258,7 +258,7 @@ CUresult simgpu_cuLaunchCooperativeKernelMultiDevice(
 		const CUDA_LAUNCH_PARAMS *p = &launchParamsList[i];
 		struct cu_stream *stream = cu_handle_get(p->hStream, CU_KIND_STREAM);
 
-		/* One stream per device, none of them a default stream. */
+		/* Each device has one stream, and none is a default stream. */
 		CU_CHECK(stream, CUDA_ERROR_INVALID_HANDLE);
 		for (unsigned j = 0; j < i; j++) {
 			struct cu_stream *other = cu_handle_get(
@@ -289,7 +289,7 @@ CUresult simgpu_cuLaunchCooperativeKernelMultiDevice(
 	return CUDA_SUCCESS;
 }
 
-/* ---- the old way: parameters and shape are kept in the function ---- */
+/* ---- the old interface: the function keeps parameters and shape ---- */
 
 struct old_launch {
 	const struct cu_function *function;
@@ -299,7 +299,7 @@ struct old_launch {
 	size_t param_bytes;
 };
 
-/* Few programs use it, and with few functions: a list is enough. */
+/* A list is enough, because few programs use this interface, with few functions. */
 static struct old_launch **old_launches;
 static size_t n_old_launches;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linear memory: device, managed, host, registered; and questions about addresses.
+ * Linear memory: device, managed, host and registered memory; and queries about addresses.
  *
- * The engine owns device memory; the client keeps what it was given in trees ordered by address
- * so that a wrong, freed or interior pointer is refused before the engine is asked.
+ * The engine owns device memory. The client keeps its allocations in trees ordered by address, so
+ * it refuses a wrong, freed or interior pointer without a call to the engine.
  */
 #include "simgpu/cu.h"
 
@@ -71,7 +71,7 @@ CUresult cu_check_device_range(uint64_t address, uint64_t bytes)
 		left = range->base + range->size - address;
 		if (left >= bytes)
 			return CUDA_SUCCESS;
-		/* Only mappings of one reserved range may be crossed. */
+		/* A range may only extend over several mappings of one reservation. */
 		CU_CHECK(range->kind == CU_MEM_MAPPED, CUDA_ERROR_INVALID_VALUE);
 		address += left;
 		bytes -= left;
@@ -123,7 +123,7 @@ CUresult simgpu_cuMemAllocManaged(
 	at = mmap((void *)(uintptr_t)reply.ptr, page_round(bytesize), PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
 	if (at != (void *)(uintptr_t)reply.ptr) {
-		/* Something of the program's lies there. */
+		/* The program already uses this address. */
 		if (at != MAP_FAILED)
 			munmap(at, page_round(bytesize));
 		free_address(reply.ptr);
@@ -159,7 +159,7 @@ CUresult simgpu_cuMemFree_v2(struct cu_context *ctx, CUdeviceptr dptr)
 			range->kind == CU_MEM_ASYNC || range->kind == CU_MEM_GRAPH,
 		CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_capture_check_unsafe());
-	/* Freeing waits for the work that may use it. */
+	/* A free waits for the work that may use the memory. */
 	CU_TRY(cu_wait_context(range->context ? range->context : ctx));
 	range = cu_range_find(&cu.device_memory, dptr);
 	CU_CHECK(range && range->base == dptr && !range->freed, CUDA_ERROR_INVALID_VALUE);
@@ -366,7 +366,7 @@ static CUresult location_device(CUmemLocation location, int *ret_engine)
 	}
 }
 
-/* What cuMemRangeGetAttribute gives back; kept for the allocation as a whole. */
+/* Keeps the advice for cuMemRangeGetAttribute(), once for the whole allocation. */
 static void note_advice(
 	struct cu_range *range, CUmem_advise advice, CUmemLocation location, int engine)
 {
@@ -477,7 +477,7 @@ CU_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, si
 	CU_CHECK(dptrs && sizes && count != 0 && prefetchLocs && prefetchLocIdxs && flags == 0 &&
 			numPrefetchLocs != 0 && numPrefetchLocs <= count && prefetchLocIdxs[0] == 0,
 		CUDA_ERROR_INVALID_VALUE);
-	/* Location i is for the ranges from its index up to the next one's. */
+	/* Location i applies from its index up to the index of the next location. */
 	for (size_t i = 0; i < count; i++) {
 		while (at + 1 < numPrefetchLocs && prefetchLocIdxs[at + 1] <= i)
 			at++;
@@ -550,7 +550,7 @@ CU_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t dataSize,
 	return cuMemRangeGetAttributes(&data, &dataSize, &attribute, 1, devPtr, count);
 }
 
-/* ---- questions about addresses ---- */
+/* ---- queries about addresses ---- */
 
 static CUresult pointer_attribute(
 	void *data, CUpointer_attribute attribute, const struct cu_range *range, uint64_t address)
@@ -636,7 +636,7 @@ CUresult simgpu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
 	return pointer_attribute(data, attribute, range, ptr);
 }
 
-/* What an address of which nothing is known answers: zero of the attribute's size. */
+/* The size of an attribute, which reads as zero at an unknown address. */
 static size_t attribute_size(CUpointer_attribute attribute)
 {
 	switch ((int)attribute) {
@@ -665,7 +665,7 @@ CUresult simgpu_cuPointerGetAttributes(
 				attributes[i] <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
 				data[i],
 			CUDA_ERROR_INVALID_VALUE);
-		/* Failing on one attribute is no error here: it reads as nothing. */
+		/* A failing attribute is no error in this call and reads as zero. */
 		memset(data[i], 0, attribute_size(attributes[i]));
 		if (range)
 			pointer_attribute(data[i], attributes[i], range, ptr);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules, libraries, their kernels and variables, and the linker (which joins PTX text).
+ * Modules, libraries, their kernels and variables, and the linker, which joins PTX text.
  *
- * A module belongs to a context; a library is context-independent and loads a module into each
- * context in which it is used. Both share the parsed image. Variables of a module are one block
- * of device memory.
+ * A module belongs to a context. A library belongs to no context, and loads a module into each
+ * context that uses the library. Both share the parsed image. A module's variables are one block of
+ * device memory.
  */
 #include "simgpu/cu.h"
 
@@ -72,7 +72,7 @@ static CUresult read_file(const char *path, char **ret_bytes)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	_cleanup_free_ char *bytes = NULL;
-	struct statx st; /* fstat's symbol is newer than old systems: see base/old-glibc.h */
+	struct statx st; /* the symbol of fstat() is newer than old systems: base/old-glibc.h */
 
 	if (fd < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
@@ -80,7 +80,7 @@ static CUresult read_file(const char *path, char **ret_bytes)
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	if (st.stx_size > IMAGE_FILE_MAX)
 		return CUDA_ERROR_INVALID_IMAGE;
-	/* Ends with zeros, so that readers that look for a magic number may look. */
+	/* Zeros at the end allow readers to look for a magic number. */
 	bytes = calloc(1, (size_t)st.stx_size + 64);
 	CU_CHECK(bytes, CUDA_ERROR_OUT_OF_MEMORY);
 	if (fd_read_exact(fd, bytes, (size_t)st.stx_size) < 0)
@@ -96,9 +96,7 @@ CUresult cu_write_memory(struct cu_context *context, uint64_t address, const voi
 	struct cu_stream *stream;
 	CUresult r = CUDA_SUCCESS;
 
-	/*
-	 * A stream of its own: a capture of others, or the legacy stream's order, is not touched.
-	 */
+	/* A private stream disturbs neither another capture nor the legacy stream's order. */
 	CU_TRY(cu_stream_new(context, CU_STREAM_NON_BLOCKING, 0, false, &stream));
 	for (size_t done = 0; r == CUDA_SUCCESS && done < n;) {
 		size_t step = n - done < CU_INLINE_COPY_MAX ? n - done : CU_INLINE_COPY_MAX;
@@ -149,7 +147,7 @@ static CUresult make_globals(struct cu_module *module)
 	if (bytes == 0)
 		bytes = 1;
 	CU_TRY(cu_memory_alloc(module->context, SIM_MEM_GLOBAL, bytes, &module->globals));
-	/* Each variable is an allocation of its own for pointer queries. */
+	/* For pointer queries, each variable counts as an allocation. */
 	for (size_t i = 0; i < image->n_globals; i++) {
 		if (image->globals[i].size == 0)
 			continue;
@@ -275,7 +273,7 @@ CUresult cu_module_new(struct cu_context *context, struct cu_image *image,
 	return CUDA_SUCCESS;
 }
 
-/* Logs that the JIT would write: there is nothing to say, so their sizes become 0. */
+/* The JIT has no messages, so the sizes of its logs become 0. */
 static CUresult take_options(unsigned n, const CUjit_option *options, void **values)
 {
 	CU_CHECK(n == 0 || (options && values), CUDA_ERROR_INVALID_VALUE);
@@ -350,7 +348,7 @@ CUresult simgpu_cuModuleUnload(CUmodule hmod)
 	CU_CHECK(module && !module->library, CUDA_ERROR_INVALID_HANDLE);
 	context = module->context;
 	CU_TRY(cu_capture_check_unsafe());
-	/* Its kernels may still run. */
+	/* The module's kernels may still run. */
 	if (context->captures == 0)
 		CU_TRY(cu_wait_context(context));
 	CU_CHECK(cu_handle_get(hmod, CU_KIND_MODULE) == module, CUDA_ERROR_INVALID_HANDLE);
@@ -440,7 +438,7 @@ static CUresult load_library(CUlibrary *ret, const void *code)
 
 	CU_ENTER();
 	CU_CHECK(ret && code, CUDA_ERROR_INVALID_VALUE);
-	/* No context is needed: the image is read for the first device that the program sees. */
+	/* A library needs no context, so the parser takes the program's first device. */
 	CU_TRY(read_image(code, cu.devices[0].engine, &image));
 	library = calloc(1, sizeof(*library));
 	if (library)
@@ -575,7 +573,7 @@ CUresult simgpu_cuLibraryGetGlobal(struct cu_context *ctx, CUdeviceptr *dptr, si
 CUresult simgpu_cuLibraryGetManaged(
 	CUdeviceptr *dptr, size_t *bytes, struct cu_library *library, const char *name)
 {
-	/* Images that are read here never declare managed variables. */
+	/* This driver reads no images with managed variables. */
 	return CUDA_ERROR_NOT_FOUND;
 }
 
@@ -604,7 +602,7 @@ CUresult cu_function_get(CUfunction handle, struct cu_context *context, struct c
 	struct cu_function *function = cu_handle_get(handle, CU_KIND_FUNCTION);
 
 	if (__builtin_expect(!function, 0)) {
-		/* A CUkernel stands for its function in the current context. */
+		/* A CUkernel names its function in the current context. */
 		struct cu_kernel *kernel = cu_handle_get(handle, CU_KIND_KERNEL);
 		struct cu_module *module;
 
@@ -797,7 +795,7 @@ CUresult simgpu_cuKernelGetName(const char **name, struct cu_kernel *k)
 
 /* ---- linker ---- */
 
-/* Joined PTX text: what is added after the first loses its .version, .target, .address_size. */
+/* Joined PTX text. Each input after the first loses its .version, .target and .address_size. */
 struct linker {
 	CUlinkState handle;
 	char *text;
@@ -860,7 +858,7 @@ CUresult simgpu_cuLinkAddData_v2(struct cu_context *ctx, struct linker *linker, 
 	void **optionValues)
 {
 	CU_TRY(take_options(numOptions, options, optionValues));
-	/* Machine code cannot be joined here; nothing else looks into it either. */
+	/* This linker cannot join machine code. */
 	CU_CHECK(type == CU_JIT_INPUT_PTX, CUDA_ERROR_NOT_SUPPORTED);
 	return link_text(linker, data, size);
 }

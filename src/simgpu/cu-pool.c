@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory pools and stream-ordered allocation. The engine keeps the pools: it knows which frees
- * precede in a stream and what a pool has reserved. The client keeps the handles, and the rule
- * that freed memory is no longer the program's.
+ * Memory pools and stream-ordered allocation. The engine keeps the pools, because it knows the
+ * order of frees in a stream and each pool's reserved memory. The client keeps the handles, and
+ * refuses freed memory.
  */
 #include "simgpu/cu.h"
 
@@ -11,7 +11,7 @@
 
 #include "simgpu/cu-graph.h"
 
-/* The engine keeps everything; when it goes back is decided here. */
+/* The engine keeps all freed memory, because the client decides when to trim a pool. */
 static void keep_everything(const struct cu_pool *pool)
 {
 	struct sim_request request = {.type = SIM_MSG_POOL_SET,
@@ -35,7 +35,7 @@ bool cu_pools_trim(bool all)
 
 		if (!all && !pool->freed)
 			continue;
-		/* A free that has not run yet needs another trim after it. */
+		/* A free that has not run yet needs another trim afterwards. */
 		if (cu_call(&request, &reply) == CUDA_SUCCESS)
 			pool->freed = reply.arg[0];
 		trimmed = true;
@@ -81,7 +81,7 @@ void cu_pool_free(struct cu_pool *pool)
 {
 	struct cu_range *range;
 
-	/* What is still allocated from it lives on, poolless. */
+	/* Allocations from the pool stay valid without a pool. */
 	for (uint64_t from = 0; (range = cu_range_next(&cu.device_memory, from));) {
 		from = range->base + 1;
 		if (range->pool == pool)
@@ -245,7 +245,7 @@ CUresult simgpu_cuMemPoolSetAccess(struct cu_pool *p, const CUmemAccessDesc *map
 
 	for (size_t i = 0; i < count; i++) {
 		CU_TRY(location_device(&map[i].location, &device));
-		/* The device that owns the memory cannot lose access to it. */
+		/* The device that owns the memory cannot lose access to the pool. */
 		CU_CHECK(device->engine != p->device ||
 				map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 			CUDA_ERROR_INVALID_VALUE);
@@ -346,7 +346,7 @@ static CUresult capture_free(struct cu_stream *stream, CUdeviceptr dptr)
 
 	p.free.dptr = dptr;
 	r = cu_node_make(&p, stream->context, &node);
-	/* Memory from outside the graph cannot be freed in it. */
+	/* A graph cannot free memory from outside the graph. */
 	return r == CUDA_SUCCESS ? cu_capture_node(stream, node) : cu_capture_refuse(stream, r);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reader of PTX text at module level: .version, .target, .address_size, kernels with their
- * parameters, variables with their initial values. Bodies are skipped except for .shared
- * declarations and balanced braces. What is no PTX is refused, not guessed at.
+ * This file reads PTX text at module level: .version, .target, .address_size, kernels with their
+ * parameters, and variables with their initial values. The reader skips bodies except for .shared
+ * declarations and balanced braces. It refuses any other text and never guesses.
  *
- * Parameter layout as the PTX ISA says: each parameter at the next multiple of its alignment
- * (its type's size unless .align says otherwise). Pure code, any thread.
+ * The layout of parameters follows the PTX ISA. Each parameter starts at the next multiple of its
+ * alignment, which is its type's size unless .align sets another. Pure code, any thread.
  */
 #include "simgpu/cu-image.h"
 
@@ -132,7 +132,7 @@ static uint64_t take_number(struct reader *r)
 	return negative ? (uint64_t)0 - value : value;
 }
 
-/* Bytes of a fundamental type such as ".u32", 0 if it is none. */
+/* Returns the bytes of a fundamental type such as ".u32", or 0 for any other token. */
 static unsigned type_size(const struct token *t)
 {
 	static const struct {
@@ -181,7 +181,7 @@ struct declaration {
 	struct token name;
 };
 
-/* What stands before the name. The alignment after .ptr is that of what is pointed to. */
+/* Reads the part before the name. The alignment after .ptr belongs to the pointer's target. */
 static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vector)
 {
 	bool pointer = false;
@@ -207,7 +207,7 @@ static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vec
 			d->element = size;
 			d->is_float = r->token.p[1] == 'f';
 		}
-		/* State spaces, .attribute and the like say nothing about the layout. */
+		/* State spaces, .attribute and similar words do not change the layout. */
 		next(r);
 		if (is(r, "(")) {
 			while (!is(r, ")") && r->token.kind != TOKEN_END)
@@ -219,8 +219,10 @@ static void take_type(struct reader *r, struct declaration *d, unsigned *ret_vec
 		d->align = d->element * *ret_vector;
 }
 
-/* ".align 8 .v2 .b8 name[16][2]": everything between the state space and "=", "," or ";". After a
- * comma the type may be left out: it is then that of @last. */
+/*
+ * Reads a declaration such as ".align 8 .v2 .b8 name[16][2]", from behind the state space up to
+ * "=", "," or ";". After a comma the type may be missing; then the type of @last applies.
+ */
 static void take_declaration(
 	struct reader *r, const struct declaration *last, struct declaration *ret)
 {
@@ -280,7 +282,7 @@ static void take_params(struct reader *r, size_t kernel)
 	expect(r, ")");
 }
 
-/* Skips a body; returns the bytes of static shared memory declared in it. */
+/* Skips a body, and returns the bytes of static shared memory that the body declares. */
 static uint32_t skip_body(struct reader *r)
 {
 	unsigned depth = 0;
@@ -367,7 +369,10 @@ static void take_value(struct reader *r, const struct declaration *d, uint8_t *t
 	const struct token t = r->token;
 
 	if (t.kind == TOKEN_WORD) {
-		/* Addresses of other symbols; nothing in the simulator follows them. */
+		/*
+		 * Addresses of other symbols read as zero, because the simulator never follows
+		 * them.
+		 */
 		next(r);
 		if (accept(r, "(")) {
 			next(r);
@@ -406,7 +411,7 @@ static void take_value(struct reader *r, const struct declaration *d, uint8_t *t
 		memcpy(to, &bits, d->element < sizeof(bits) ? d->element : sizeof(bits));
 }
 
-/* Elements that a list at that depth stands for, the outermost at depth 0. */
+/* Returns the number of elements of a list at this depth; the outermost list has depth 0. */
 static uint64_t list_elements(const struct declaration *d, unsigned depth)
 {
 	uint64_t n = d->count;
@@ -416,7 +421,7 @@ static uint64_t list_elements(const struct declaration *d, unsigned depth)
 	return depth < d->n_dims ? n : 1;
 }
 
-/* Lists may be shorter than what they are for: the rest is zero, as in C. */
+/* A list may have too few values; the rest is zero, as in C. */
 static void take_values(struct reader *r, const struct declaration *d, struct image_global *global)
 {
 	uint64_t start[DIMENSIONS_MAX], i = 0;
@@ -526,7 +531,7 @@ static void skip_statement(struct reader *r)
 	expect(r, ";");
 }
 
-/* .file and .loc end with their line. */
+/* .file and .loc extend to the end of their line. */
 static void skip_line(struct reader *r)
 {
 	while (r->p < r->end && *r->p != '\n')

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocations by address: a treap, so that finding, adding and removing cost the logarithm of
- * the number alive. Priorities come from the address itself, scrambled: no state, no randomness.
- * Ranges of one tree never overlap. All under the client's lock.
+ * This file keeps allocations ordered by address in a treap, so all operations cost O(log n). A
+ * priority is the scrambled address, so the tree needs no state and no random numbers. Ranges of
+ * one tree never overlap. The client's lock protects everything.
  */
 #include "simgpu/cu.h"
 

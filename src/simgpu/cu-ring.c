@@ -3,9 +3,10 @@
  * Submission and waiting: the client's end of the shared ring, of completions and of host
  * functions, as proto.h describes them.
  *
- * Waiting drops the client's lock: what was looked up before may be gone afterwards. A stream's
- * slot is pinned meanwhile, so that it is not given to another stream. Waits spin shortly, then
- * sleep on the engine's futex, and look once a second whether the engine is still there.
+ * A wait drops the client's lock, so objects found before the wait may no longer exist afterwards.
+ * A waiting thread pins the stream's slot, so no other stream gets the slot meanwhile. A wait spins
+ * briefly and then sleeps on the engine's futex. Once a second, it checks that the engine still
+ * runs.
  */
 #include "simgpu/cu.h"
 #include "simgpu/cu-graph.h"
@@ -22,7 +23,7 @@
 
 #include "base/clock.h"
 
-static uint64_t ring_tail; /* what is in the ring, published or about to be */
+static uint64_t ring_tail; /* end of the entries in the ring, including an unpublished one */
 static uint32_t pins[SIM_MAX_STREAMS];
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value)
@@ -37,7 +38,7 @@ static void ring_bell(void)
 	uint64_t one = 1;
 	ssize_t r = write(cu.link.doorbell, &one, sizeof(one));
 
-	(void)r; /* only EAGAIN is possible: rung already, more often than it can count */
+	(void)r; /* only EAGAIN is possible, and then the doorbell has rung often enough */
 }
 
 static bool has_room(uint64_t bytes)
@@ -47,8 +48,10 @@ static bool has_room(uint64_t bytes)
 	return SIM_RING_BYTES - (ring_tail - head) >= bytes;
 }
 
-/* Sleeps once for room, without the lock: what makes room may need it (another thread's write to
- * what the device waits for). The ring's end may be another afterwards. */
+/*
+ * Sleeps once for room without the lock, because making room may need the lock: the device may wait
+ * for another thread's write. Afterwards the end of the ring may have moved.
+ */
 static bool sleep_for_room(uint64_t bytes)
 {
 	struct sim_shm *shm = cu.link.shm;
@@ -123,7 +126,7 @@ void cu_ring_commit(struct sim_entry *entry, uint32_t trailing, const struct cu_
 		ring_bell();
 }
 
-/* What a wait waits for: a counter that reaches a target, or an error of the context. */
+/* A thread waits until a counter reaches a target or the context has an error. */
 struct wait {
 	_Atomic uint64_t *counter;
 	uint64_t target;
@@ -209,7 +212,7 @@ CUresult cu_wait_stream(struct cu_stream *stream, uint64_t seq)
 	return (CUresult)atomic_load(error);
 }
 
-/* Streams that were destroyed, by slot: what they had is done all the same. */
+/* Slots of destroyed streams, whose work may still run. */
 static uint32_t freed_slots[SIM_MAX_STREAMS];
 static uint32_t freed_head, freed_count;
 static struct {
@@ -246,8 +249,10 @@ CUresult cu_wait_context(struct cu_context *context)
 	uint32_t slot = context->slot;
 	uint64_t done_before = 0;
 
-	/* The list may change while the lock is dropped: look again until all is done. What is
-	 * submitted meanwhile by others is not waited for twice, only once more. */
+	/*
+	 * Other threads may change the list while the lock is dropped, so the search starts again
+	 * after each wait. A stream counts once, even if others submit more work to it.
+	 */
 	for (bool again = true; again;) {
 		again = false;
 		CU_LIST_EACH(struct cu_stream, link, &context->streams, stream)
@@ -288,7 +293,9 @@ void cu_sync_engine(void)
 	cu_call(&request, &reply);
 }
 
-/* For queries: a promise that the engine publishes promptly spares the call next time. */
+/*
+ * For queries: await_seq makes the engine publish promptly, which spares the next query the call.
+ */
 static bool stream_poll(struct cu_stream *stream, uint64_t seq)
 {
 	struct sim_stream *s = &cu.link.shm->streams[stream->slot];
@@ -320,8 +327,10 @@ CUresult simgpu_cuStreamSynchronize(struct cu_context *ctx, struct cu_stream *st
 		return cu_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	if (stream->legacy) {
 		CU_TRY(cu_capture_check_legacy(stream->context));
-		/* The legacy stream's work waits for all blocking streams; an empty operation in
-		 * it is therefore done when they are. */
+		/*
+		 * Work in the legacy stream waits for all blocking streams, so an empty operation
+		 * there ends when they are done.
+		 */
 		struct cu_op op;
 
 		cu_op_init(&op, SIM_OP_EMPTY, stream->context);
@@ -429,7 +438,7 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	stream->legacy = legacy;
 	stream->id = ++cu.next_id;
 	stream->handle = legacy ? NULL : cu_handle_new(CU_KIND_STREAM, stream);
-	/* A slot's numbers go on where its last stream ended. */
+	/* The slot's numbers continue where its last stream has ended. */
 	stream->seq = atomic_load(&cu.link.shm->streams[stream->slot].completed);
 	stream->waited = stream->seq;
 	entry = cu_ring_begin(SIM_OP_STREAM_CREATE, 0);
@@ -443,7 +452,10 @@ CUresult cu_stream_new(struct cu_context *context, unsigned flags, int priority,
 	entry->stream_new.flags = (flags & CU_STREAM_NON_BLOCKING ? SIM_STREAM_NON_BLOCKING : 0u) |
 		(legacy ? SIM_STREAM_LEGACY : 0u);
 	entry->stream_new.priority = priority;
-	/* Also while the engine has not got there: it may be destroyed, with work, before that. */
+	/*
+	 * Already set here, because the program may destroy the stream, with work in it, before the
+	 * engine reads the entry.
+	 */
 	atomic_store(&cu.link.shm->streams[stream->slot].live, 1);
 	cu_ring_commit(entry, 0, NULL);
 	cu_list_add(&context->streams, &stream->link);
@@ -455,7 +467,7 @@ void cu_stream_free(struct cu_stream *stream)
 {
 	struct sim_entry *entry;
 
-	/* Completions of what is queued stay prompt: events wait for them. */
+	/* Completions of queued work stay prompt, because events wait for them. */
 	if (!cu_stream_done(stream, stream->seq))
 		raise_await(stream->slot, stream->seq);
 	entry = cu_ring_begin(SIM_OP_STREAM_DESTROY, 0);
@@ -532,7 +544,7 @@ CUresult cu_wait_event(struct cu_event *event)
 
 /* ---- host functions ---- */
 
-/* Not the client's lock: who holds that may be waiting for a host function to be done. */
+/* A separate lock, because the owner of the client's lock may be waiting for a host function. */
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void cu_host_launched(struct cu_host *host)
@@ -611,7 +623,7 @@ CUresult cu_host_start(void)
 
 	if (started)
 		return CUDA_SUCCESS;
-	/* The program's signals are for the program's threads. */
+	/* Only the program's own threads should receive its signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attributes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events as programs see them. The default streams are made on their first use: the
- * legacy one per context, the per-thread one per context and thread.
+ * Streams and events as programs see them. The first use of a default stream creates it: the legacy
+ * stream once for each context, the per-thread stream once for each context and thread.
  */
 #include "simgpu/cu.h"
 
@@ -12,7 +12,7 @@ static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static uint64_t thread_serials;
 
-/* At the end of a thread its per-thread streams go. */
+/* Frees a thread's per-thread streams when the thread ends. */
 static void thread_ends(void *serial)
 {
 	pthread_mutex_lock(&cu.lock);
@@ -36,7 +36,7 @@ static CUresult per_thread_stream(struct cu_context *context, struct cu_stream *
 	struct cu_stream *stream;
 
 	if (cu_thread.serial == 0) {
-		/* Above all other ids, so that they do not meet. */
+		/* These ids start above all other ids, so that none collides. */
 		cu_thread.serial = ++thread_serials + (1ull << 62);
 		pthread_once(&thread_once, make_thread_key);
 		pthread_setspecific(thread_key, (void *)(uintptr_t)cu_thread.serial);
@@ -81,7 +81,7 @@ static CUresult create(struct cu_context *ctx, CUstream *phStream, unsigned flag
 {
 	struct cu_stream *stream;
 
-	/* Outside the range a priority is clamped, as documented. */
+	/* As documented, a priority outside the range is clamped. */
 	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
 	CU_TRY(cu_stream_new(ctx, flags, priority, false, &stream));
 	*phStream = stream->handle;
@@ -227,7 +227,7 @@ static CUresult submit_host(struct cu_stream *stream, struct cu_host *host)
 	r = cu_build_host(stream->context, host, &op);
 	if (r == CUDA_SUCCESS)
 		r = cu_stream_do(stream, &op);
-	/* A graph's node keeps a copy; else the callback thread frees it after the call. */
+	/* A graph's node has copied it; otherwise the callback thread frees it after the call. */
 	if (r != CUDA_SUCCESS || captured)
 		free(host);
 	return r;
@@ -248,7 +248,7 @@ CUresult simgpu_cuLaunchHostFunc(
 CU_EXPORT CUresult cuLaunchHostFunc_v2(
 	CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
 {
-	/* How the device waits for the host: the simulated one has one way. */
+	/* syncMode selects how the device waits for the host; the simulated device has one way. */
 	CU_CHECK(syncMode <= 1, CUDA_ERROR_INVALID_VALUE);
 	return cuLaunchHostFunc(hStream, fn, userData);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What hands out names: cuGetProcAddress, cuGetExportTable, error texts; and the profiler, which
- * there is none of. Works before cuInit and in forked children.
+ * This file returns entry points by name (cuGetProcAddress) and error texts. cuGetExportTable() has
+ * no tables, and the profiler has no effect. Everything works before cuInit() and in forked
+ * children.
  */
 #include "simgpu/cu.h"
 
@@ -9,7 +10,7 @@
 
 #include "cuda/names.h"
 
-/* In the order of cuda.def, as CUDA_ENTRY_ numbers it. */
+/* In the order of cuda.def, like the numbers CUDA_ENTRY_. */
 static void *const entries[] = {
 #define CU(abi, since, variant, action, stream, params, args, ...) (void *)abi,
 #include "cuda/cuda.def"
@@ -29,7 +30,7 @@ CU_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaV
 		*symbolStatus = status;
 	if (name)
 		return CUDA_SUCCESS;
-	/* With a status to look at, a name that is unknown or too new is no error. */
+	/* A caller that passes symbolStatus gets no error for a name that is unknown or too new. */
 	return symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -41,7 +42,7 @@ CU_EXPORT CUresult cuGetProcAddress(
 
 CU_EXPORT CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
-	/* Tables that the documentation does not describe: none is here. */
+	/* Export tables are undocumented, and this driver has none. */
 	CU_CHECK(ppExportTable && pExportTableId, CUDA_ERROR_INVALID_VALUE);
 	*ppExportTable = NULL;
 	return CUDA_ERROR_NOT_FOUND;

@@ -112,7 +112,7 @@ CUresult simgpu_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, handle);
 }
 
-/* The handle is the program's; the engine's reference is given back with the last one. */
+/* The program owns the handle. The engine's reference goes back with the last release. */
 CUresult simgpu_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct sim_request request = {.type = SIM_MSG_VMM_RELEASE};
@@ -125,7 +125,7 @@ CUresult simgpu_cuMemRelease(CUmemGenericAllocationHandle handle)
 		return CUDA_SUCCESS;
 	request.id = vmm->engine_id;
 	CU_TRY(cu_call(&request, &reply));
-	/* Mappings keep the memory, but no longer lead back to this handle. */
+	/* Mappings keep the memory but lose this handle. */
 	for (uint64_t from = 0; (range = cu_range_next(&cu.device_memory, from));) {
 		from = range->base + 1;
 		if (range->vmm == vmm)
@@ -166,7 +166,7 @@ CUresult simgpu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 	return CUDA_SUCCESS;
 }
 
-/* Walks the mappings that [ptr, +size) consists of: whole ones, without a gap. */
+/* Checks that [ptr, +size) consists of whole mappings without a gap. */
 static CUresult whole_mappings(CUdeviceptr ptr, size_t size, bool exactly)
 {
 	uint64_t at = ptr, end = ptr + size;
@@ -190,7 +190,7 @@ CUresult simgpu_cuMemUnmap(CUdeviceptr ptr, size_t size)
 	struct sim_reply reply;
 
 	CU_TRY(whole_mappings(ptr, size, true));
-	/* Work that uses it has to be done; the driver synchronises too. */
+	/* Work that uses the memory must end first; NVIDIA's driver synchronises too. */
 	for (uint32_t i = 0; i < SIM_MAX_CONTEXTS; i++)
 		if (cu.contexts[i] && cu.contexts[i]->captures == 0)
 			cu_wait_context(cu.contexts[i]);
@@ -276,7 +276,7 @@ CUresult simgpu_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *han
 
 	CU_CHECK(
 		shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
-	/* The descriptor itself travels in the pointer, as documented. */
+	/* As documented, the pointer argument carries the descriptor itself. */
 	CU_CHECK(fcntl((int)(intptr_t)osHandle, F_GETFD) >= 0, CUDA_ERROR_INVALID_VALUE);
 	CU_TRY(cu_call_fd(&request, (int)(intptr_t)osHandle, &reply, NULL));
 	return new_vmm(reply.id, reply.arg[0], reply.device, true, handle);

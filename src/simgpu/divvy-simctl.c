@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-simctl: looks at a simulated machine and orders it about. One table entry per command; what
- * lists takes --json. All that it prints comes from the machine's own files or its engine.
+ * divvy-simctl inspects and controls a simulated machine. A table has one entry for each command,
+ * and commands that list something accept --json. All output comes from the machine's files or from
+ * its engine.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@ struct options {
 	bool json, summary;
 	pid_t pid;        /* 0: all */
 	int device;       /* -1: all */
-	uint64_t last_ns; /* only what ended in the last so many; 0: all */
+	uint64_t last_ns; /* only events that ended in the last last_ns; 0: all */
 };
 
 typedef int command_fn(const struct options *o, int argc, char **argv, struct error *err);
@@ -340,7 +341,7 @@ static int cmd_stop(const struct options *o, int argc, char **argv, struct error
 		r = talk(sock, (struct sim_request){.type = SIM_MSG_STOP}, -1, &a, err);
 	if (r < 0)
 		return r;
-	/* It closes this when it has cleaned up. */
+	/* The engine closes the connection after its clean-up. */
 	while (recv(sock, &byte, 1, 0) > 0)
 		;
 	return 0;
@@ -364,7 +365,7 @@ static int cmd_faults(const struct options *o, int argc, char **argv, struct err
 
 /* ---- commands ---- */
 
-/* X(name, operands, their number, what it does) */
+/* X(name, operands, number of operands, help) */
 #define COMMANDS(X) \
 	X(devices, "", 0, "the simulated devices") \
 	X(trace, "", 0, "what was executed, when; --summary: busy time per process") \
@@ -467,7 +468,7 @@ static const struct program program = {
 	.is_tool = true,
 };
 
-/* argv[1] is its name, argv[2] its first operand. */
+/* argv[1] is the command's name, argv[2] its first operand. */
 static int run_command(const struct options *o, int argc, char **argv, struct error *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long operations take, and what they do to memory when they are done. Device memory is at its
- * own address in this process once mem_check() has said that the operation may touch it; host
- * memory is the client's, reached with process_vm_readv/writev, or by the descriptor of it that the
- * client has given where the kernel refuses that: both work while the client is stopped. Any
- * address that cannot be reached fails the context as on hardware (CUDA_ERROR_ILLEGAL_ADDRESS),
- * never the engine.
+ * This file computes how long operations take, and applies their effects to memory at their end.
+ * Device memory has the same address in this process, once mem_check() has allowed the access. The
+ * engine reaches a client's host memory with process_vm_readv() and process_vm_writev(). Where the
+ * kernel refuses that, it uses the client's descriptor of its memory. Both ways work while the
+ * client is stopped. An unreachable address fails the context with CUDA_ERROR_ILLEGAL_ADDRESS, as
+ * on hardware, and never the engine.
  */
 #include "simgpu/engine.h"
 
@@ -44,7 +44,7 @@ static uint32_t param_u32(const struct eop *op, uint32_t offset)
 
 /* ---- reaching memory ---- */
 
-/* In a container the engine may have fewer rights than a client, or be another user. */
+/* In a container, the engine may have fewer rights than its client, or be another user. */
 static ssize_t host_io_some(
 	const struct proc *p, void *buf, uint64_t addr, uint64_t bytes, bool write)
 {
@@ -80,7 +80,10 @@ static int check(const struct eop *op, uint64_t addr, uint64_t bytes, bool write
 
 	if (r < 0 || mem_query(e->mem, addr, &info) < 0)
 		return r;
-	/* Another device's memory: by copy always, by kernels when the peer was enabled. */
+	/*
+	 * Copies may always access another device's memory; kernels only after the program has
+	 * enabled the peer.
+	 */
 	if (info.device != op->ctx->device && op->e.kind == SIM_OP_KERNEL &&
 		info.kind != SIM_MEM_MANAGED && info.kind != SIM_MEM_VMM &&
 		!(op->ctx->peers & (1u << info.device)))
@@ -88,7 +91,7 @@ static int check(const struct eop *op, uint64_t addr, uint64_t bytes, bool write
 	return 0;
 }
 
-/* Memory of either kind, for as long as one effect takes. */
+/* Access to host or device memory during one effect. */
 struct view {
 	void *p;
 	const struct eop *op;
@@ -214,7 +217,7 @@ static uint32_t plan_kernel(struct eop *op)
 	switch (k->kernel) {
 	case SIM_KERNEL_SPIN_NS:
 	case SIM_KERNEL_STAMP_NS:
-		/* Blocks that do not fit at once run in waves, each as long. */
+		/* Blocks that do not fit at once run in waves of equal length. */
 		ns = param_u64(op, 0) * MAX((k->blocks + slots - 1) / slots, UINT64_C(1));
 		break;
 	case SIM_KERNEL_SPIN_FLAG:
@@ -225,7 +228,10 @@ static uint32_t plan_kernel(struct eop *op)
 		ns = k->duration_ns ? k->duration_ns : e->config.costs.default_kernel_ns;
 		break;
 	default:
-		/* Fewer blocks than the device holds get less of it. */
+		/*
+		 * A kernel with fewer blocks than the device holds gets a smaller part of the
+		 * device.
+		 */
 		ns = compute_ns(e, op) * TL_FULL / op->tl.permille;
 		break;
 	}
@@ -333,7 +339,7 @@ static uint64_t touch(struct eop *op, uint64_t addr)
 	if (!mem_is_device(addr) || mem_query(e->mem, addr, &info) < 0 ||
 		info.kind != SIM_MEM_MANAGED)
 		return 0;
-	/* No room even so: it is used across the bus, which costs as much. */
+	/* If there is no room, the kernel uses the memory across the bus, which costs as much. */
 	if (mem_touch(e->mem, addr, op->ctx->device, &moved) < 0)
 		return info.bytes;
 	return moved;
@@ -357,7 +363,7 @@ uint64_t exec_start(struct eop *op)
 		break;
 	case SIM_OP_MEMSET: moved = touch(op, op->e.memset.ptr); break;
 	case SIM_OP_COPY:
-		/* The host's side of a managed copy is copied where it lies. */
+		/* The host's side of a managed copy stays where it is. */
 		if (op->tl.class == TL_COMPUTE)
 			moved = touch(op, op->e.copy.dst) + touch(op, op->e.copy.src);
 		break;
@@ -404,7 +410,7 @@ bool exec_ready(struct eop *op)
 	else
 		done = compare(have, bytes == 8 ? op->e.value.value : (uint32_t)op->e.value.value,
 			bytes, op->e.value.cmp);
-	/* What a CPU may write has to be looked at. */
+	/* A CPU may write this memory at any time, so the engine has to poll it. */
 	if (!done &&
 		(!mem_is_device(addr) ||
 			(mem_query(e->mem, addr, &info) >= 0 && info.kind == SIM_MEM_MANAGED)))
@@ -477,7 +483,7 @@ static int run_reduce(const struct eop *op)
 
 typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
 
-/* y += a * x, for memory that does not overlap; rounded after the product and after the sum. */
+/* y += a * x, for memory that does not overlap. Rounds after the product and after the sum. */
 static void add_row(float *y, const float *x, float a, uint64_t n)
 {
 	uint64_t i;
@@ -503,7 +509,10 @@ static int run_matmul(const struct eop *op)
 		const float *pa = a.p, *pb = b.p;
 		float *pc = c.p;
 
-		/* k in order for each element, rows of b in the cache's order */
+		/*
+		 * For each element k runs in order, and the loop reads the rows of b in memory
+		 * order.
+		 */
 		memset(pc, 0, bytes);
 		for (uint64_t i = 0; i < n; i++)
 			for (uint64_t k = 0; k < n; k++)
@@ -514,7 +523,10 @@ static int run_matmul(const struct eop *op)
 	return r < 0 ? (view_close(&c), r) : view_close(&c);
 }
 
-/* When it ran, by the device's clock: preempted, from the first piece to the last. */
+/*
+ * Writes the time of the run by the device's clock. For a preempted kernel this extends from the
+ * first piece to the last.
+ */
 static int run_stamp(const struct eop *op)
 {
 	uint64_t out = param_u64(op, 8);

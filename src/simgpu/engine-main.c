@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvy-sim-engine: the simulated hardware. One thread, one loop. Each turn takes what is in the
- * rings, advances the timeline to the clock, publishes completions and then decides how long it
- * may sleep: until the next moment at which somebody outside could notice (tl_next_visible), a poll
- * of host memory, or the time by which the trace must have caught up. What is executed in between
- * is computed later, with exact times.
+ * divvy-sim-engine simulates the hardware in one thread with one loop. Each turn reads the rings,
+ * advances the timeline to the current time, publishes completions and then chooses its sleep. The
+ * sleep ends at the next moment that a client could notice (tl_next_visible()), at a poll of host
+ * memory, or when the trace must catch up. The engine computes the events in between later, with
+ * exact times.
  *
- * Exactly one engine serves a folder: it holds a lock file for its life. `--daemon` returns to its
- * caller only when an engine (this one or one that won the race) listens.
+ * Exactly one engine serves a folder, because the engine holds a lock file for its life. With
+ * --daemon, the caller's process returns only when an engine listens: this one, or one that started
+ * first.
  */
 #include "simgpu/engine.h"
 
@@ -128,7 +129,7 @@ uint64_t engine_fault_kernel(struct engine *e, uint32_t device)
 	return factor;
 }
 
-/* Faults by time; returns when the next one is due. */
+/* Applies the faults that are due. Returns the time of the next one. */
 static uint64_t timed_faults(struct engine *e, uint64_t now)
 {
 	uint64_t next = CLOCK_NEVER;
@@ -158,7 +159,10 @@ static bool ingest_all(struct engine *e)
 	return visible;
 }
 
-/* A process that left work in its ring because the device had enough, and has room again. */
+/*
+ * Returns whether a throttled process has room again. Such a process left work in its ring because
+ * the device had enough.
+ */
 static bool has_room_again(const struct engine *e)
 {
 	for (const struct proc *p = e->active; p; p = p->active_next)
@@ -180,7 +184,10 @@ uint64_t engine_catch_up(struct engine *e)
 	uint64_t now = clock_now_ns();
 
 	ingest_all(e);
-	/* Event by event while rings wait, so that the device does not run dry in between. */
+	/*
+	 * While work waits in rings, the engine advances event by event and refills, so the device
+	 * never runs dry.
+	 */
 	while (is_throttled(e) && tl_next_event(e->tl) <= now) {
 		tl_advance(e->tl, tl_next_event(e->tl));
 		if (has_room_again(e))
@@ -223,7 +230,7 @@ static void silence_bells(struct engine *e)
 			set_bell(p, SIM_BELL_NONE);
 }
 
-/* Work after the next wake-up needs no doorbell: say until when, per stream and process. */
+/* Tells each stream and process until when the engine sleeps; work for later needs no doorbell. */
 static void publish_bounds(struct engine *e, uint64_t wake)
 {
 	bool waiting = tl_is_waiting(e->tl);
@@ -244,7 +251,10 @@ static void publish_bounds(struct engine *e, uint64_t wake)
 		__atomic_store_n(
 			(uint64_t *)&p->shm->engine.now_ns, tl_now(e->tl), __ATOMIC_RELAXED);
 		__atomic_store_n((uint64_t *)&p->shm->engine.wake_at_ns, wake, __ATOMIC_RELEASE);
-		/* Throttled: the device has enough of it and comes back for the rest. */
+		/*
+		 * The engine returns to a throttled process by itself, so the process must not
+		 * ring.
+		 */
 		set_bell(p,
 			p->throttled                     ? SIM_BELL_NONE
 				: waiting || !p->pending ? SIM_BELL_ALL
@@ -253,8 +263,8 @@ static void publish_bounds(struct engine *e, uint64_t wake)
 }
 
 /*
- * Whoever is not looked at any more rings for whatever it submits: it is told before its ring is
- * read.
+ * A process that leaves the active list must ring for every submission. The bell changes before the
+ * second look at the ring, so no entry is missed.
  */
 static bool may_be_dropped(struct proc *p)
 {
@@ -290,7 +300,10 @@ static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
 
 	t = tl_next_visible(e->tl, &exact);
 	if (t != TL_NEVER && !exact) {
-		/* A lower bound: not more often than useful, less while it only moves on. */
+		/*
+		 * For a lower bound: the back-off limits the number of turns and grows while only
+		 * the bound moves.
+		 */
 		e->backoff_ns = progress ? BACKOFF_MIN_NS : MIN(e->backoff_ns * 2, BACKOFF_MAX_NS);
 		t = MAX(t, now + e->backoff_ns);
 	}
@@ -299,14 +312,17 @@ static uint64_t choose_wake(struct engine *e, uint64_t now, bool progress)
 	if (is_throttled(e))
 		t = MIN(t, now + NSEC_PER_MSEC);
 	if (e->host_wait) {
-		/* The longer it takes the less a moment matters: a 32nd, up to 1 ms. */
+		/*
+		 * The longer a wait lasts, the less its precision matters: poll after 1/32 of it,
+		 * at most 1 ms.
+		 */
 		wait = (now - e->host_wait_since) / 32;
 		t = MIN(t, now + MIN(MAX(costs->poll_ns, wait), NSEC_PER_MSEC));
 	}
 	return MIN(t, timed_faults(e, now));
 }
 
-/* Everything up to now; returns when to look again. */
+/* Processes everything up to now. Returns the time of the next turn. */
 static uint64_t turn(struct engine *e)
 {
 	uint64_t now, wake;
@@ -331,7 +347,7 @@ static uint64_t turn(struct engine *e)
 		wake = choose_wake(e, now, progress);
 		publish_bounds(e, wake);
 		drop_inactive(e);
-		/* What came while the bells were silent. */
+		/* Takes the entries that arrived while the bells were silent. */
 		again = ingest_all(e);
 		for (struct proc *p = e->active; p; p = p->active_next)
 			again |= p->pending &&
@@ -388,7 +404,7 @@ static bool is_over(struct engine *e, uint64_t now, uint64_t *wake)
 		return false;
 	if (!e->empty_since_ns)
 		e->empty_since_ns = now;
-	/* The first client may take its time. */
+	/* The first client gets more time, at least 5 s. */
 	end = clock_add_ns(e->empty_since_ns,
 		e->clients_ever ? e->config.linger_ns : MAX(e->config.linger_ns, 5 * NSEC_PER_SEC));
 	*wake = MIN(*wake, end);
@@ -447,7 +463,10 @@ static int make_dir(struct engine *e, const struct options *o, struct error *err
 	return 0;
 }
 
-/* A lock file that was removed, by its last holder or with the folder, is the lock of nothing. */
+/*
+ * Returns whether the held lock file is still the one in the folder. An engine that ends may have
+ * removed the file, or somebody the folder.
+ */
 static bool is_there(const struct engine *e, int lock)
 {
 	char path[4096];
@@ -458,7 +477,7 @@ static bool is_there(const struct engine *e, int lock)
 		held.st_ino == there.st_ino;
 }
 
-/* 1: another engine has it. Children inherit the lock with the descriptor. */
+/* Returns 1 if another engine holds the lock. Children inherit the lock with the descriptor. */
 static int take_lock(const struct engine *e, int *ret_fd, struct error *err)
 {
 	char path[4096];
@@ -490,7 +509,7 @@ static bool can_connect(const struct engine *e)
 		!connect(fd, (struct sockaddr *)&addr, sizeof(addr));
 }
 
-/* Somebody else holds the lock: it will listen soon, or is leaving and lets the lock go. */
+/* Another engine holds the lock: it will soon listen, or is ending and will release the lock. */
 static int wait_for_other(const struct engine *e, int *ret_fd, struct error *err)
 {
 	uint64_t deadline = clock_now_ns() + 10 * NSEC_PER_SEC;
@@ -567,9 +586,11 @@ static void remove_file(const struct engine *e, const char *name)
 	unlink(path);
 }
 
-/* The trace of a folder that somebody chose stays; that of the default folder goes with it. The
- * socket goes first and the lock last, so that a newcomer either connects or can take the lock. In
- * a folder that was emptied under us, and may be another engine's by now, nothing is ours. */
+/*
+ * The trace stays in a folder that the user chose, and goes with the default folder. The socket
+ * goes first and the lock last, so that a new engine either finds a listener or can take the lock.
+ * If the lock file has changed, another engine may own the folder, so nothing is removed.
+ */
 static void engine_end(struct engine *e, int lock, bool keep)
 {
 	const bool is_ours = is_there(e, lock);
@@ -603,7 +624,7 @@ static void engine_end(struct engine *e, int lock, bool keep)
 	remove_file(e, SIM_FILE_ACCOUNT);
 	remove_file(e, SIM_FILE_LOG);
 	remove_file(e, SIM_FILE_LOCK);
-	rmdir(e->dir); /* stays when there is something else in it, a config for example */
+	rmdir(e->dir); /* fails if the folder has other files, a config for example */
 }
 
 static void set_priority(void)
@@ -612,7 +633,10 @@ static void set_priority(void)
 	struct rlimit files;
 
 	clock_set_slack_ns(1);
-	/* Hardware does not wait for its turn on the CPU; refused without the right: fine. */
+	/*
+	 * Hardware does not wait for a CPU. Without the right to set the priority, the engine runs
+	 * as it is.
+	 */
 	sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &rr);
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		files.rlim_cur = files.rlim_max;
@@ -620,7 +644,7 @@ static void set_priority(void)
 	}
 }
 
-/* In the background: the parent leaves when the child says that it listens (or that it failed). */
+/* The parent exits when the child reports that it listens or has failed. */
 static int to_background(const struct engine *e, int *ret_ready, struct error *err)
 {
 	char path[4096], said[1 + sizeof(err->msg)] = {1};
@@ -634,7 +658,9 @@ static int to_background(const struct engine *e, int *ret_ready, struct error *e
 		return fail_errno(err, errno, "fork");
 	if (pid) {
 		close(pipes[1]);
-		/* The one in between, which ends at once: no zombie for an init that reaps none. */
+		/*
+		 * Reaps the intermediate child, because an init in a container may reap no zombies.
+		 */
 		waitpid(pid, NULL, 0);
 		if (read(pipes[0], said, sizeof(said) - 1) > 1)
 			log_error("%s", said + 1);
@@ -663,7 +689,10 @@ static int to_background(const struct engine *e, int *ret_ready, struct error *e
 	return 0;
 }
 
-/* To whoever started us: the log is in a folder that may be full, and nobody looks there first. */
+/*
+ * Reports the failure to the process that started the engine, because the log's folder may be full
+ * and few users look there.
+ */
 static void tell_failure(int ready, const struct error *err)
 {
 	char said[1 + sizeof(err->msg)] = {1};
@@ -768,7 +797,7 @@ int main(int argc, char **argv)
 		log_error("%s", err.msg);
 		return 2;
 	}
-	/* What the program that started us has open is not for us to keep open. */
+	/* Descriptors of the program that started the engine must not stay open here. */
 	if (o.daemon)
 		close_range(3, ~0u, 0);
 	if (run(&o, &err) < 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the world outside sees: the state page (devices, processes, utilisation), the trace and the
- * account. The engine is the only writer of all three files; records are complete before `written`
- * counts them (release), which readers load with acquire.
+ * This file writes the files that other processes read: the state page (devices, processes,
+ * utilisation), the trace and the account. Only the engine writes these files. A record is complete
+ * before `written` counts it (release), and readers load `written` with acquire.
  */
 #include "simgpu/engine.h"
 
@@ -21,11 +21,11 @@
 #include "cuda/uuid.h"
 
 #define SAMPLE_NS (100 * NSEC_PER_MSEC)
-#define ROOM_STEP (256u << 10) /* asked of the file system at a time: some 4000 records */
+#define ROOM_STEP (256u << 10) /* size of one reservation in the file system: about 4000 records */
 
 static void add64(_Atomic uint64_t *p, uint64_t v)
 {
-	/* One writer: no need for a locked addition. */
+	/* With one writer, the addition needs no lock. */
 	__atomic_store_n((uint64_t *)p, __atomic_load_n((uint64_t *)p, __ATOMIC_RELAXED) + v,
 		__ATOMIC_RELAXED);
 }
@@ -40,7 +40,7 @@ static uint64_t get64(const _Atomic uint64_t *p)
 	return __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
 }
 
-/* -EOPNOTSUPP of file systems that cannot say: they are believed to have room. */
+/* Some file systems answer -EOPNOTSUPP; the engine assumes that they have room. */
 static int take_room(int fd, uint64_t from, uint64_t n)
 {
 	int r;
@@ -51,7 +51,7 @@ static int take_room(int fd, uint64_t from, uint64_t n)
 	return r < 0 && errno != EOPNOTSUPP ? -errno : 0;
 }
 
-/* A fresh file in place of an old one: whoever has the old one mapped keeps it. */
+/* Replaces an old file by a new one. A process that has mapped the old file keeps it. */
 static int map_new(const struct engine *e, const char *name, size_t bytes, size_t room,
 	struct record_file *ret_file, struct error *err)
 {
@@ -82,7 +82,10 @@ static int map_new(const struct engine *e, const char *name, size_t bytes, size_
 	return 0;
 }
 
-/* May it be written up to there? Once there is no room the file ends, with what is in it. */
+/*
+ * Returns whether the file has room up to `end`. Once the file system is full, the file keeps its
+ * records and gets no more.
+ */
 static bool has_room(const struct engine *e, struct record_file *file, uint64_t end)
 {
 	uint64_t next = MIN(file->room + ROOM_STEP, file->map.n);
@@ -116,7 +119,7 @@ static void init_ring(struct engine *e, struct sim_ring_head *head, uint64_t mag
 	head->magic = magic;
 }
 
-/* The same for the same place and number, on every start. */
+/* The UUID is the same on each start for the same folder and device number. */
 static void make_uuid(const struct engine *e, uint32_t i, struct sim_state_device *d)
 {
 	uint64_t h = str_hash(str_from(e->dir));
@@ -294,7 +297,7 @@ void record_piece(struct engine *e, const struct tl_piece *piece)
 	if (!piece->op)
 		return;
 	if (piece->engine == TL_ENGINE_COMPUTE) {
-		/* Kernels side by side count by the part of the device they take. */
+		/* Concurrent kernels count by their parts of the device. */
 		ns = ns * piece->op->permille / TL_FULL;
 		add64(&d->busy_ns, ns);
 		if (slot >= 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections and control calls. Each request is answered at once. Before a request is executed
- * the engine catches up with the clock, so that "now" means now, and takes what is in the client's
- * ring, so that the call comes after what the client submitted before it. A connection that ends,
- * or whose process dies (a forked child may hold the socket open), is dropped: everything of it is
- * freed at that moment; the struct itself when no event of the batch can name it any more.
+ * Connections and control calls. The engine answers each request at once. Before a request, the
+ * engine advances to the current time and takes the entries in the client's ring. So the call comes
+ * after all that the client has submitted before. The engine drops a connection that ends, or whose
+ * process dies, because a forked child may hold the socket open. It frees everything of the client
+ * at that moment, and the struct after the batch of events, which may still name it.
  */
 #include "simgpu/engine.h"
 
@@ -29,8 +29,8 @@ struct call {
 	struct proc *p;
 	const struct sim_request *q;
 	struct sim_reply *a;
-	int fd;      /* came with the request, or -1 */
-	int send[2]; /* go with the reply, stay ours unless owned */
+	int fd;      /* from the request, or -1 */
+	int send[2]; /* for the reply; closed after it only with close_sent */
 	uint32_t nsend;
 	bool close_sent;
 };
@@ -62,7 +62,7 @@ static int watch(struct engine *e, int fd, uint64_t tag)
 	return epoll_ctl(e->epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* Pointers are aligned: the low bits say which of the process's descriptors it is. */
+/* Pointers are aligned, so the low bits can name the process's descriptor. */
 static int watch_proc(struct proc *p, int fd, unsigned int which)
 {
 	return watch(p->engine, fd, (uint64_t)(uintptr_t)p | which);
@@ -220,7 +220,7 @@ static bool is_device(const struct call *c)
 	return c->q->device >= 0 && (uint32_t)c->q->device < c->p->engine->config.n;
 }
 
-/* Large tables, mostly empty: committed when touched. */
+/* Large, mostly empty tables: the kernel commits pages when they are touched. */
 static void *table(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -343,7 +343,7 @@ static uint32_t do_ctx_destroy(struct call *c)
 	return SIM_OK;
 }
 
-/* Replaces what is counted by another amount; the larger one first, so that it may fail. */
+/* Replaces one charge by another. The larger one comes first, because only this step may fail. */
 static uint32_t recharge(
 	struct ectx *ctx, uint64_t *bytes, uint64_t to, enum sim_account_reason reason)
 {
@@ -479,7 +479,7 @@ static uint32_t do_mem_advise(struct call *c)
 
 	if (mem_query(c->p->engine->mem, c->q->ptr, &info) < 0 || info.kind != SIM_MEM_MANAGED)
 		return SIM_INVALID_VALUE;
-	return SIM_OK; /* advice: taken note of, without effect here */
+	return SIM_OK; /* the engine accepts advice without any effect */
 }
 
 static uint32_t do_va_reserve(struct call *c)
@@ -818,7 +818,7 @@ static int answer(struct proc *p, const struct sim_request *q, int fd)
 
 static void receive(struct proc *p)
 {
-	/* Several in a row, so that a client with many calls does not cost a wake-up each. */
+	/* Reads several requests in a row, so a client with many calls costs fewer wake-ups. */
 	for (int i = 0; i < 16 && !p->dead; i++) {
 		_cleanup_fd_list_ struct fd_list fds = {.n = 0};
 		struct sim_request q;

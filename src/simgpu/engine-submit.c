@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ring entries into operations, completions out. An entry is copied before it is looked at, since
- * the ring is the client's to write; nonsense in it (unknown kind, size beyond the ring) breaks the
- * process's ring for good, a bad slot or parameter fails the context. Completion numbers are
- * stored into the shared memory as the timeline reaches them; waking is done once a turn.
+ * This file turns ring entries into operations and publishes completions. It copies an entry before
+ * reading it, because the client can write to the ring at any time. An unknown kind or a size
+ * beyond the ring breaks the process's ring for good. A bad slot or parameter fails the context.
+ * Completion numbers enter the shared memory as the timeline reaches them, and the engine wakes
+ * clients once a turn.
  */
 #include "simgpu/engine.h"
 
@@ -218,7 +219,7 @@ static void forget_callback(struct eop *op)
 		TAILQ_REMOVE(&p->cb_wait, op, cb_link);
 }
 
-/* Host functions that have returned. */
+/* Takes the host functions that have returned. */
 static void look_callbacks(struct proc *p)
 {
 	while (p->cb_done < p->cb_given) {
@@ -328,7 +329,7 @@ static struct eop *eop_new(
 	return op;
 }
 
-/* What the operation needs beside its plan: events and tickets. In ring order. */
+/* Attaches events and tickets to an operation, in the order of the ring. */
 static uint32_t attach(struct eop *op)
 {
 	struct proc *p = op->proc;
@@ -358,7 +359,7 @@ static uint32_t attach(struct eop *op)
 	}
 }
 
-/* Of an operation that was never submitted. */
+/* Frees an operation that was never submitted. */
 static void eop_discard(struct eop *op)
 {
 	while (op->tl.nodes) {
@@ -375,7 +376,7 @@ static void eop_discard(struct eop *op)
 	free(op);
 }
 
-/* The work of a context that has failed is over as soon as it is there. */
+/* Work of a failed context completes as soon as it arrives. */
 static void complete_at_once(struct eop *op)
 {
 	uint64_t t = tl_now(op->proc->engine->tl);
@@ -433,14 +434,14 @@ static uint32_t plan_graph(struct eop *op)
 			ends[n] += node->tl.duration_ns;
 		op->tl.duration_ns = MAX(op->tl.duration_ns, ends[n]);
 	}
-	/* Records inside count for waits that come after the launch. */
+	/* A wait after the launch must see the records inside the graph. */
 	for (uint32_t i = 0; i < g->n && status == SIM_OK; i++)
 		if (nodes[i]->e.kind == SIM_OP_EVENT_RECORD)
 			nodes[i]->event->last = nodes[i];
 	return status;
 }
 
-/* Of a launch: that of the same executable in another stream, if it is not over. */
+/* A launch waits for the executable's last launch in another stream, if that has not ended. */
 static uint32_t depend_on_last(struct eop *op)
 {
 	struct proc *p = op->proc;
@@ -475,7 +476,7 @@ static void mark_awaited(struct estream *s)
 	}
 }
 
-/* An operation that belongs into a stream. True when something visible came. */
+/* Takes an operation for a stream. Returns true if a client could notice the operation. */
 static bool take_work(struct proc *p, const struct sim_entry *entry, uint32_t trailing)
 {
 	struct estream *s = entry->stream < SIM_MAX_STREAMS ? p->streams[entry->stream] : NULL;
@@ -639,7 +640,7 @@ bool submit_ingest(struct proc *p)
 		p->head += bytes;
 	}
 	store(&p->shm->engine.head, p->head);
-	/* Who waits for room gets much of it at once. */
+	/* Waiting clients wake up only when a large part of the ring is free. */
 	if (tail - p->head <= SIM_RING_BYTES / 4 * 3 &&
 		__atomic_load_n((uint32_t *)&p->shm->client.ring_waiters, __ATOMIC_SEQ_CST))
 		p->wake = true;
@@ -674,7 +675,7 @@ static bool is_visible(const struct sim_entry *entry)
 	return (entry->flags & SIM_ENTRY_VISIBLE) || entry->kind == SIM_OP_HOST_FUNC;
 }
 
-/* Checks all sizes and numbers in the blob; the nodes point into it. */
+/* Checks all sizes and numbers in the blob; the nodes point into the blob. */
 static int parse_graph(struct egraph *g)
 {
 	size_t at = sizeof(struct sim_graph_head);

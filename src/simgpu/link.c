@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See link.h. The engine is started by a child made with a bare clone system call: no SIGCHLD
- * reaches the program, its atfork handlers do not run, and a program that waits for any child
- * never sees it. Nothing here prints, exits or changes the process beyond its descriptors.
+ * This file connects to the engine and starts it. The bare clone system call starts the engine, so
+ * the program gets no SIGCHLD, runs no atfork handlers and never finds the child in a wait. The
+ * code never prints or exits, and changes the process's descriptors only.
  */
 #include "simgpu/link.h"
 
@@ -81,7 +81,7 @@ static int find_engine(char *ret_path, size_t n, struct error *err)
 		info.dli_fname, SIM_ENV_ENGINE);
 }
 
-/* The program's environment without what would load libraries into the engine. */
+/* Copies the program's environment without variables that would load libraries into the engine. */
 static void copy_environment(char **to)
 {
 	size_t n = 0;
@@ -106,7 +106,7 @@ static int start_engine(const char *dir, struct error *err)
 	if (r < 0)
 		return r;
 	copy_environment(env);
-	/* No CLONE_VM: the child is a copy; exit signal 0: nobody's SIGCHLD. */
+	/* Without CLONE_VM the child is a copy; exit signal 0 sends no SIGCHLD. */
 	pid = syscall(SYS_clone, 0UL, NULL, NULL, NULL, NULL);
 	if (pid < 0)
 		return fail_errno(err, errno, "start %s", path);
@@ -140,7 +140,10 @@ static int try_connect(const char *dir)
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0)
 		return -errno;
-	/* Through the open folder: a path may be longer than a socket address holds. */
+	/*
+	 * A path may exceed the length of a socket address, so the path leads through the open
+	 * folder.
+	 */
 	folder = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (folder < 0)
 		return -errno;
@@ -204,8 +207,11 @@ static int say_hello(struct link *link, enum sim_role role)
 	void *p;
 	int r;
 
-	/* The engine reads and writes this process's memory. It may be that it cannot do so by
-	 * itself (another user, a container with fewer capabilities); without one it has to. */
+	/*
+	 * The engine accesses this process's memory. Another user or a container with fewer
+	 * capabilities may lack the right to do so; then the engine needs this descriptor. Without
+	 * it, the engine tries without help.
+	 */
 	if (role == SIM_ROLE_CUDA)
 		memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	r = call_fds(link, &request, memory, &reply, &fds);
@@ -226,7 +232,7 @@ static int say_hello(struct link *link, enum sim_role role)
 	if (link->shm->magic != SIM_MAGIC || link->shm->bytes != sizeof(struct sim_shm))
 		return -EPROTO;
 	link->doorbell = TAKE_FD(fds.fd[1]);
-	/* Where the kernel restricts that to ancestors (Yama) the process has to allow it. */
+	/* Where Yama restricts such access to ancestors, the process must allow the engine. */
 	prctl(PR_SET_PTRACER, (unsigned long)link->engine_pid, 0, 0, 0);
 	return 0;
 }
@@ -258,7 +264,7 @@ int link_open(struct link *link, enum sim_role role, struct error *err)
 				return r;
 			continue;
 		}
-		/* The engine was just leaving, or another process is starting one. */
+		/* The old engine was just ending, or another process is starting one. */
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 2000000}, NULL);
 	}
 	return fail_errno(err, -r, "connect to the simulated device in %s", dir);

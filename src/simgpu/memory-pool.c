@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks: what small allocations and pools cut their regions into, kept in a sorted array per
- * region; free blocks join their neighbours. A block that was freed in a stream is "leaving" until
- * the stream has come to the free; its ticket tells that free from later ones.
+ * Small allocations and pools cut their regions into blocks. Each region keeps its blocks in a
+ * sorted array, and free blocks merge with their neighbours. A block freed in a stream is "leaving"
+ * until the stream reaches the free. Its ticket distinguishes this free from later ones.
  */
 #include "simgpu/memory-internal.h"
 
@@ -17,7 +17,7 @@ static void pool_settle(struct memory *m, struct mem_pool *pool, uint64_t keep);
 
 /* ---- blocks ---- */
 
-/* Index of the block that holds the address. */
+/* Returns the index of the block that contains the address. */
 static uint32_t block_index(const struct mem_region *r, uint64_t addr)
 {
 	uint32_t lo = 0, hi = r->nblocks;
@@ -127,7 +127,7 @@ static int heap_take(struct mem_heap *h, uint64_t bytes, struct mem_block **ret_
 	return 0;
 }
 
-/* The block is in no list; joins its free neighbours. */
+/* Frees a block that is in no list, and merges it with free neighbours. */
 static void block_free(struct mem_block *b)
 {
 	struct mem_region *r = b->region;
@@ -285,7 +285,7 @@ int mem_pool_get(struct memory *m, struct mem_owner *o, uint64_t id, uint64_t ch
 	return 0;
 }
 
-/* Gives back regions that nothing uses while more than keep is reserved. */
+/* Frees unused regions while the pool reserves more than `keep`. */
 static void pool_settle(struct memory *m, struct mem_pool *pool, uint64_t keep)
 {
 	struct mem_region *r, *next;
@@ -349,7 +349,7 @@ int mem_pool_read(const struct mem_pool *pool, uint32_t attr, uint64_t *ret_valu
 	}
 }
 
-/* Memory on its way out in the same stream; not much larger than what is needed. */
+/* Finds a leaving block of the same stream that is at most twice as large as needed. */
 static struct mem_block *take_leaving(struct mem_heap *h, uint64_t order, uint64_t bytes)
 {
 	uint64_t need = mem_round_up(bytes, MEM_ALIGN);

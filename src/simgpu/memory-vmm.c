@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reserved addresses, physical handles and their mappings, and memory shared between processes. The
- * memory of a handle is counted for its maker; when that ends, for somebody who still holds it. An
- * exported descriptor keeps the memory as a handle does.
+ * Reserved addresses, physical handles and their mappings, and memory that processes share. A
+ * handle's memory counts for the process that created it. When this process ends, the memory counts
+ * for a process that still holds it. An exported descriptor keeps the memory alive like a handle.
  */
 #include "simgpu/memory-internal.h"
 
@@ -141,7 +141,7 @@ int mem_phys_info(const struct memory *m, const struct mem_owner *o, uint64_t id
 
 int mem_phys_export(struct memory *m, const struct mem_owner *o, uint64_t id)
 {
-	struct epoll_event ev = {.events = 0}; /* the end of the last writer is always told */
+	struct epoll_event ev = {.events = 0}; /* epoll always reports the end of the last writer */
 	struct mem_phys *p = phys_of(m, o, id);
 	struct mem_export *x;
 	struct stat st;
@@ -284,7 +284,7 @@ void mem_unmap_region(struct memory *m, struct mem_region *r)
 	phys_settle(m, p);
 }
 
-/* Calls for the mappings that make up exactly this range. */
+/* Visits the mappings that make up exactly this range. */
 static int check_mappings(
 	const struct memory *m, const struct mem_owner *o, uint64_t ptr, uint64_t bytes)
 {
@@ -343,7 +343,9 @@ int mem_ipc_export(struct memory *m, struct mem_owner *o, uint64_t ptr, uint64_t
 		return -EINVAL;
 	if (!r->ipc_key)
 		r->ipc_key = m->next_id++;
-	/* The address finds the region; the number tells it from a later one there. */
+	/*
+	 * The address finds the region, and the number distinguishes it from a later region there.
+	 */
 	*ret_key = ptr ^ (r->ipc_key << 48);
 	return 0;
 }
@@ -382,7 +384,7 @@ int mem_ipc_close(struct memory *m, struct mem_owner *o, uint64_t ptr)
 
 /* ---- the end of a process ---- */
 
-/* Some process that has it mapped; there is one while p->maps is not 0. */
+/* Returns a process that has mapped the memory. One exists while p->maps is not 0. */
 static struct mem_owner *find_mapper(const struct memory *m, const struct mem_phys *p)
 {
 	const struct mem_region *r;
@@ -401,7 +403,9 @@ void mem_drop_handles(struct memory *m, struct mem_owner *o)
 	for (p = LIST_FIRST(&m->phys); p; p = next) {
 		next = LIST_NEXT(p, link);
 		mem_ref_drop(&p->refs, o, true);
-		/* Others still hold it: it is theirs from now on. */
+		/*
+		 * Other processes still hold the memory, so from now on it counts for one of them.
+		 */
 		if (p->charged == o && (!LIST_EMPTY(&p->refs) || p->maps || p->exports))
 			phys_move(m, p,
 				!LIST_EMPTY(&p->refs) ? LIST_FIRST(&p->refs)->owner

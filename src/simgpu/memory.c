@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions, counting, plain and managed allocations, and the end of a process. Purpose and contract:
- * memory.h. Everything physical goes through mem_count(), so the account cannot miss anything.
+ * Regions, counting, plain and managed allocations, and the end of a process. All physical memory
+ * goes through mem_count(), so the account is complete.
  */
 #include "simgpu/memory-internal.h"
 
@@ -102,7 +102,9 @@ static void region_evict(struct memory *m, struct mem_region *r)
 	r->resident = -1;
 }
 
-/* Least recently used managed memory on the device that the present use does not need. */
+/*
+ * Returns the device's least recently used managed region that the current operation does not need.
+ */
 static struct mem_region *find_victim(const struct memory *m, uint32_t device)
 {
 	struct mem_region *victim = NULL, *r;
@@ -171,8 +173,9 @@ bool mem_range_is_free(const struct memory *m, uint64_t g, uint64_t n, uint64_t 
 }
 
 /*
- * Next fit: an address comes again only after many others, so that use after free is seen; but not
- * after the whole arena, whose table would then all be in memory.
+ * Next fit: an address returns only after many others, so tests notice a use after free. The search
+ * wraps early and doubles this limit only when needed, because the table of a whole arena would
+ * take much memory.
  */
 static int find_range(struct memory *m, uint64_t n, uint64_t align, uint64_t *ret_g)
 {
@@ -223,7 +226,7 @@ void mem_unback(uint64_t base, uint64_t bytes)
 	void *p = mmap((void *)base, bytes, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 
-	/* Out of mappings: the bytes at least go. */
+	/* The kernel has no free mappings; this at least frees the bytes. */
 	if (p == MAP_FAILED)
 		madvise((void *)base, bytes, MADV_DONTNEED);
 }
@@ -234,7 +237,7 @@ void mem_region_link(struct mem_owner *o, struct mem_region *r)
 	LIST_INSERT_HEAD(&o->regions, r, link);
 }
 
-/* Addresses without memory. */
+/* Creates a region of addresses without memory. */
 int mem_region_new(struct memory *m, struct mem_owner *o, uint64_t bytes, uint64_t align,
 	struct mem_region **ret_r)
 {
@@ -267,7 +270,7 @@ static void ref_free(struct mem_ref *ref)
 	free(ref);
 }
 
-/* Into the list of those that are looked for by something else than an address. */
+/* Adds the region to the list for searches other than by address. */
 void mem_region_list(struct memory *m, struct mem_region *r)
 {
 	if (r->special)
@@ -290,7 +293,7 @@ void mem_region_free(struct memory *m, struct mem_region *r)
 	free(r);
 }
 
-/* With memory of the device behind it. */
+/* Creates a region with memory of the device. */
 int mem_region_alloc(struct memory *m, struct mem_owner *o, uint32_t device, uint64_t bytes,
 	enum sim_account_reason reason, struct mem_region **ret_r)
 {
@@ -329,7 +332,7 @@ void mem_region_leave(struct memory *m, struct mem_region *r, enum sim_account_r
 	struct mem_owner *heir = NULL;
 	const struct mem_ref *ref;
 
-	/* Regions with blocks go block by block, each with its own end. */
+	/* Regions with blocks go block by block, and each block has its own end. */
 	LIST_FOREACH(ref, &r->importers, link)
 		if (ref->owner != r->owner && !r->heap && !heir)
 			heir = ref->owner;
@@ -370,7 +373,7 @@ int mem_ref_add(struct mem_refs *refs, struct mem_owner *o)
 	return 0;
 }
 
-/* True when the last one went. */
+/* Returns true when the last reference is gone. */
 bool mem_ref_drop(struct mem_refs *refs, const struct mem_owner *o, bool all)
 {
 	struct mem_ref *ref = mem_ref_find(refs, o);
@@ -470,7 +473,7 @@ void mem_free_ctx(struct memory *m, struct mem_owner *o, uint32_t ctx)
 	mem_heaps_free(o, ctx, false);
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 int mem_query(const struct memory *m, uint64_t addr, struct mem_info *ret_info)
 {
@@ -514,13 +517,16 @@ int mem_check(const struct memory *m, const struct mem_owner *o, uint32_t device
 
 	if (end < addr)
 		return -EFAULT;
-	/* Mappings may lie side by side: go through them. */
+	/* The range may cover several adjacent mappings. */
 	while (addr < end) {
 		const struct mem_region *r = mem_region_at(m, addr);
 		const struct mem_block *b = r && r->heap ? mem_block_at(r, addr) : NULL;
 		struct mem_info info;
 
-		/* Freed in its stream, which has not come to that: who had it may use it. */
+		/*
+		 * A stream has not yet reached this block's free, so the block's old owner may
+		 * still use it.
+		 */
 		if (b && b->state != BLOCK_FREE) {
 			info.base = b->addr;
 			info.bytes = b->state == BLOCK_LEAVING ? b->bytes : b->reach;
@@ -593,7 +599,7 @@ void mem_free_owner(struct memory *m, struct mem_owner *o)
 			mem_unmap_region(m, r);
 	}
 	mem_drop_handles(m, o);
-	/* What it had opened of others. */
+	/* Drops the memory of other processes that this process has opened. */
 	LIST_FOREACH(r, &m->special, special_link)
 		mem_ref_drop(&r->importers, o, true);
 	while ((r = LIST_FIRST(&o->regions))) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * NVML: starting and ending, finding devices, and what they are: names, numbers, places, links.
- */
+/* NVML: initialisation, finding devices, and their properties: names, numbers, places, links. */
 #include "simgpu/nvml.h"
 
 #include <pthread.h>
@@ -15,7 +13,7 @@
 #include "base/clock.h"
 #include "simgpu/link.h"
 
-/* Handles are numbers of ours, so that a wrong one is recognised and never followed. */
+/* Handles are made-up numbers, so the library recognises a wrong one and never follows it. */
 #define HANDLE_BASE 0x4e564d4c0000ull
 #define PCI_CLASS_3D 3u
 
@@ -241,7 +239,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDev
 	return NVML_ERROR_NOT_FOUND;
 }
 
-/* ---- what a device is ---- */
+/* ---- properties of a device ---- */
 
 NVML_VALUE(GetIndex, unsigned int, index)
 NVML_VALUE(GetMinorNumber, unsigned int, index)
@@ -304,7 +302,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(
 {
 	const struct sim_state_device *d;
 
-	/* Attributes are those of MIG devices. */
+	/* Only MIG devices have attributes. */
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK(attributes, NVML_ERROR_INVALID_ARGUMENT);
 	return NVML_ERROR_NOT_SUPPORTED;
@@ -334,7 +332,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
 	return NVML_SUCCESS;
 }
 
-/* The older versions are the beginning of the newest, which begins with their form of the id. */
+/* Each older version is the beginning of the newest one, up to its form of the id. */
 _Static_assert(offsetof(nvmlPciInfo_v1_t, pciDeviceId) == offsetof(nvmlPciInfo_t, pciDeviceId) &&
 		offsetof(nvmlPciInfo_v2_t, pciSubSystemId) ==
 			offsetof(nvmlPciInfo_t, pciSubSystemId),
@@ -459,7 +457,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(
 	return NVML_SUCCESS;
 }
 
-/* Links are numbered through the other devices in order; past them there is none. */
+/* Each link leads to another device, in the order of the devices; higher numbers have no link. */
 static nvmlReturn_t link_of(nvmlDevice_t device, unsigned link, unsigned *ret_other)
 {
 	const struct sim_state_device *d;
@@ -575,6 +573,6 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(
 
 	NVML_TRY(nvml_device(device, &d, NULL));
 	NVML_CHECK_VERSION(mode, DeviceAddressingMode, 1);
-	mode->value = d->host_access; /* numbered alike */
+	mode->value = d->host_access; /* both enumerations have the same numbers */
 	return NVML_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every entry that is not simulated by its column `simgpu` in nvml.def: UNINITIALIZED first, then
- * NOT_SUPPORTED. Any thread.
+ * The entries that column `simgpu` of nvml.def does not mark as simulated. They return
+ * UNINITIALIZED before initialisation, and then NOT_SUPPORTED. Any thread.
  */
 #include "cuda/nvml-answer.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML: what devices are doing: memory, utilisation, processes, clocks, power, errors, events.
- * Memory, utilisation, processes and error counts are the engine's; power, temperature and clocks
- * are plausible constants.
+ * NVML: the current use of devices: memory, utilisation, processes, clocks, power, errors, events.
+ * Memory, utilisation, processes and error counts come from the engine. Power, temperature and
+ * clocks are plausible constants.
  */
 #include "simgpu/nvml.h"
 
@@ -17,7 +17,7 @@
 #include "cuda/nvml-entries.h"
 
 enum {
-	FRESH_NS = 1000000000, /* utilisation older than this reads as nothing */
+	FRESH_NS = 1000000000, /* older utilisation reads as 0 */
 	TEMPERATURE = 40,
 	MEMORY_TEMPERATURE = 45,
 	SETS_MAX = 64,
@@ -38,8 +38,10 @@ unsigned nvml_processes(unsigned index, struct sim_state_proc *to, unsigned room
 	const struct sim_state *state = nvml_state();
 	unsigned n = 0, generation;
 
-	/* Again while slots were given or taken during the reading; bounded, should the engine
-	 * have died in the middle of it. */
+	/*
+	 * Repeats the reading if slots changed meanwhile. The number is bounded, because the engine
+	 * may have died during a change.
+	 */
 	for (int tries = 0; tries < 100; tries++) {
 		uint32_t slots = atomic_load_explicit(&state->proc_slots, memory_order_acquire);
 
@@ -232,7 +234,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingT
 
 /* ---- power, temperature, clocks ---- */
 
-/* A device that does nothing draws about a sixth of its limit. */
+/* An idle device draws about a sixth of its limit. */
 NVML_VALUE(GetPowerUsage, unsigned int, d->power_limit_mw / 6)
 NVML_VALUE(GetPowerManagementLimit, unsigned int, d->power_limit_mw)
 NVML_VALUE(GetPowerManagementDefaultLimit, unsigned int, d->power_limit_mw)
@@ -343,7 +345,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlE
 	return mode == NVML_FEATURE_ENABLED ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
-/* The modules are cooled by their chassis. */
+/* The chassis cools the modules, so they have no fans. */
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int *numFans)
 {
 	return list_nothing(device, numFans);
@@ -555,7 +557,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(
 	return s ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-/* One thing that has happened since it was last asked for. */
+/* Returns one event that has happened since the last call. */
 static bool next_event(struct event_set *s, nvmlEventData_t *data)
 {
 	const struct sim_state *state = nvml_state();

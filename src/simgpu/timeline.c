@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Purpose and contract: timeline.h. One step at time t is: everything that ends at t ends, what
- * that unblocks becomes ready (the work list, so that a stream's next kernel is ready before
- * anybody asks whether the context is idle), then each touched device decides what runs. Failing
- * contexts are aborted between steps, never inside hooks. Lists are intrusive; an operation is in
- * at most one of: arrival heap, work list, a ready/running/waiting queue.
+ * This file advances the simulated devices step by step. In a step at time t, first everything that
+ * ends at t ends. Then the operations that waited for it become ready, through the work list. So a
+ * stream's next kernel is ready before anyone asks whether the context is idle. At last each
+ * touched device decides what runs. Failing contexts end between steps, never inside hooks. Lists
+ * are intrusive. An operation is in at most one of: the arrival heap, the work list, a ready,
+ * running or waiting queue.
  */
 #include "simgpu/timeline.h"
 
@@ -16,7 +17,7 @@
 #include "base/cleanup.h"
 #include "base/heap.h"
 
-/* `to` does not start before `from` is done; in the lists of both. */
+/* `to` must not start before `from` is done. The edge is in the lists of both. */
 struct tl_edge {
 	struct tl_op *from, *to;
 	struct tl_link out, in;
@@ -33,7 +34,7 @@ struct device {
 	struct tl_ctx *resident;
 	struct tl_ctx *target; /* while switching */
 	bool switching, contended, dirty;
-	bool warm; /* some context was there before, so that there is something to switch from */
+	bool warm; /* a context was resident before, so there is something to switch from */
 	uint64_t switch_start, switch_end;
 	uint64_t slice_start, slice_end;
 	struct copy_engine copy[2];
@@ -49,7 +50,7 @@ struct timeline {
 	bool in_step, recheck;
 	uint64_t live; /* operations */
 	struct device dev[TL_MAX_DEVICES];
-	struct arrivals arrivals; /* by ready_ns, order; has room for all live operations */
+	struct arrivals arrivals; /* by ready_ns, then order; has room for all live operations */
 	struct tl_op *work, **work_tail;
 	struct tl_link waits;
 	struct tl_link visible;
@@ -260,7 +261,7 @@ static void begin_graph(struct timeline *tl, struct tl_op *op)
 	}
 }
 
-/* Everything before it is done: hand it to its engine. */
+/* All predecessors are done, so the operation goes to its engine. */
 static void make_ready(struct timeline *tl, struct tl_op *op)
 {
 	struct tl_link *at;
@@ -322,7 +323,9 @@ static void stream_pop(struct timeline *tl, struct tl_op *op)
 		unblock(tl, s->head);
 }
 
-/* Done: effects, then whoever waited. The operation is in no queue any more. */
+/*
+ * The operation is done and in no queue any more: applies its effects, then releases its waiters.
+ */
 static void complete(struct timeline *tl, struct tl_op *op)
 {
 	struct tl_op *parent = op->parent;
@@ -447,7 +450,9 @@ static void end_switch(struct timeline *tl, struct device *dev, uint64_t t)
 	}
 }
 
-/* Rounds the end of the resident's slice up: alone, it has renewed its slice all the time. */
+/*
+ * Moves the end of the resident's slice past t: a lone context has renewed its slice all the time.
+ */
 static void roll_slice(struct timeline *tl, struct device *dev, uint64_t t)
 {
 	if (dev->slice_end <= t)
@@ -474,7 +479,7 @@ static void schedule_compute(struct timeline *tl, struct device *dev, uint64_t t
 			begin_switch(tl, dev, other, t);
 			return;
 		}
-		/* Idle until now: its slice begins with its work. */
+		/* The context was idle, so its slice starts with its work. */
 		if (list_empty(&res->running) && t >= dev->slice_end)
 			dev->slice_end = t + tl->p.slice_ns;
 		start_ready(tl, res, t);
@@ -530,7 +535,7 @@ uint64_t tl_next_event(const struct timeline *tl)
 	return t;
 }
 
-/* The extra time before the operation proper is over. */
+/* Ends the extra time before the operation itself. Returns false if the operation has none left. */
 static bool next_phase(struct timeline *tl, struct tl_op *op, enum tl_engine engine, uint64_t t)
 {
 	if (op->phase != 1)
@@ -591,7 +596,10 @@ static void check_waits(struct timeline *tl, uint64_t t)
 		if (!tl->hooks.ready(tl->hooks.user, op, t))
 			continue;
 		list_del(&op->queue);
-		/* Completed through the work list: completing here could change this list. */
+		/*
+		 * The work list completes the operation, because completing it here could change
+		 * this list.
+		 */
 		op->class = TL_INSTANT;
 		push_work(tl, op);
 	}
@@ -612,7 +620,7 @@ static void check_waits(struct timeline *tl, uint64_t t)
 
 static void abort_failing(struct timeline *tl);
 
-/* All that happens at this instant. */
+/* Processes all that happens at time t. */
 static void step(struct timeline *tl, uint64_t t)
 {
 	tl->in_step = true;
@@ -743,14 +751,16 @@ static void drop_op(struct timeline *tl, struct tl_op *op)
 	}
 }
 
-/* Operations that wait for others are dropped like those that run; who waits from outside for
- * one of them goes on. */
+/*
+ * Drops operations that wait and operations that run. Operations of other contexts that waited for
+ * them continue.
+ */
 static void abort_ctx(struct timeline *tl, struct tl_ctx *ctx)
 {
 	struct tl_link *l;
 	struct tl_op *list = NULL, **tail = &list, *op;
 
-	/* The work list is empty here: no operation of ours is in it. */
+	/* The work list is empty here, so it holds none of the context's operations. */
 	for (l = ctx->all.next; l != &ctx->all; l = l->next)
 		drop_op(tl, OP(l, all));
 	while (!list_empty(&ctx->all)) {
@@ -794,7 +804,7 @@ static void abort_failing(struct timeline *tl)
 	while (tl->failing) {
 		struct tl_ctx *ctx = tl->failing;
 
-		/* Nothing of it may be in the work list. */
+		/* The work list must hold no operation of the context. */
 		run_work(tl);
 		tl->failing = ctx->fail_next;
 		ctx->failing = false;
@@ -891,7 +901,7 @@ void tl_undepend(struct timeline *tl, struct tl_op *op)
 		edge_drop(tl, OUT(op->out.next));
 }
 
-/* The order that the legacy stream keeps with the blocking streams of its context. */
+/* Keeps the order between the legacy stream and the context's blocking streams. */
 static int depend_on_streams(struct timeline *tl, struct tl_stream *stream, struct tl_op *op)
 {
 	struct tl_ctx *ctx = stream->ctx;
@@ -994,7 +1004,10 @@ void tl_set_visible(struct timeline *tl, struct tl_op *op)
 	if (op->visible || op->state == TL_DONE)
 		return;
 	op->visible = true;
-	/* Those of a stream stand in its order, though an earlier one may be asked for later. */
+	/*
+	 * Visible operations of a stream keep its order, although a client may ask for an earlier
+	 * one later.
+	 */
 	while (op->stream && later && !later->visible)
 		later = later->next;
 	list_add_before(op->stream && later ? &later->vis : &tl->visible, &op->vis);
@@ -1007,7 +1020,7 @@ struct tl_op *tl_visible(const struct timeline *tl, const struct tl_op *after)
 	return l == &tl->visible ? NULL : OP(l, vis);
 }
 
-/* When the context can execute at the earliest. */
+/* Returns the earliest time at which the context can run. */
 static uint64_t resident_bound(const struct timeline *tl, const struct tl_ctx *ctx)
 {
 	const struct device *dev = &tl->dev[ctx->device];
@@ -1026,7 +1039,7 @@ static uint64_t resident_bound(const struct timeline *tl, const struct tl_ctx *c
 	return MAX(tl->now, t) + tl->p.switch_ns;
 }
 
-/* Time that the ready kernels before this one need at least, all of the device each. */
+/* Returns the least time of the ready kernels before this one, if each gets the whole device. */
 static uint64_t work_ahead(const struct tl_op *op)
 {
 	const struct tl_ctx *ctx = op->ctx;
@@ -1043,7 +1056,10 @@ static uint64_t work_ahead(const struct tl_op *op)
 	return sum;
 }
 
-/* A time before which the operation is not done; *exact is cleared unless it will be just then. */
+/*
+ * Returns a time before which the operation is not done. Clears *exact unless the operation ends
+ * exactly then.
+ */
 static uint64_t done_bound(
 	const struct timeline *tl, const struct tl_op *op, int depth, bool *exact)
 {
@@ -1102,7 +1118,10 @@ uint64_t tl_next_visible(struct timeline *tl, bool *ret_exact)
 		bool exact = true;
 		uint64_t t;
 
-		/* The first of its stream: those behind it are not done before. */
+		/*
+		 * Only the first operation of a stream counts, because later ones do not end before
+		 * it.
+		 */
 		if (op->stream && op->stream->look == tl->look)
 			continue;
 		if (op->stream)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Purpose and contract: trace.h. Records are copied out and `written` is read again: a copy of
- * record n counts only while written - n <= capacity afterwards (the writer fills slot n while
- * written is n, so one slot less than the capacity is safe).
+ * This file reads the trace and the account. A reader copies a record out and then reads `written`
+ * again. The copy of record n is valid only if written - n <= capacity afterwards. The writer fills
+ * slot n while `written` is n, so one slot less than the capacity is safe.
  */
 #include "simgpu/trace.h"
 
@@ -261,7 +261,7 @@ void sim_busy_done(struct sim_busy *busy)
 	*busy = (struct sim_busy){0};
 }
 
-/* Busy time before t. */
+/* Returns the busy time before t. */
 static uint64_t busy_before(const struct sim_busy *b, uint64_t t)
 {
 	size_t lo = 0, hi = b->n;
@@ -417,7 +417,7 @@ static int account_walk(const struct sim_trace *t, const pid_t *pids, size_t npi
 			continue;
 		if (r.t_ns >= t1_ns)
 			break;
-		if (r.t_ns > t0_ns && s.total > max) /* held when the interval began */
+		if (r.t_ns > t0_ns && s.total > max) /* memory held when the interval began */
 			max = s.total;
 		if (account_add(&s, &r) < 0) {
 			free(s.v);
