@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what carries the driver API: both stubs and the list for the docs, out of cuda.def and
-remote.def.
+"""Makes both stubs of the driver API and the list for the docs, from cuda.def and remote.def.
 
 usage: gen-remote.py client OUT.c CUDA.DEF REMOTE.DEF SOURCE...
        gen-remote.py worker OUT.c CUDA.DEF REMOTE.DEF SOURCE...
        gen-remote.py kinds  OUT.h CUDA.DEF REMOTE.DEF
        gen-remote.py docs   OUT.md CUDA.DEF REMOTE.DEF
 
-A request is fields, each padded to 8 bytes: a word with a bit for each pointer that is not NULL, the
-parameters without arrays in their order, then the arrays, whose sizes stand among those. What
-points to nothing is not sent. The answer is the fields of the parameters that come back.
+A request consists of fields, each padded to 8 bytes. The first is a word with a bit for each pointer
+that is not NULL. Then come the parameters without arrays in their order, and then the arrays, whose
+sizes are among the parameters. NULL pointers have no field. The answer has a field for each
+parameter that comes back.
 """
 import importlib.util
 import pathlib
@@ -23,7 +23,7 @@ spec = importlib.util.spec_from_file_location('entries', HERE.parent / 'simgpu' 
 entries_module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(entries_module)
 
-# What stands for an object of the server's, and what a call says of one that there is not.
+# The types of handles, and the error for a handle without an object.
 KINDS = {kind: handle[0] for kind, handle in entries_module.HANDLES.items()}
 # Structures with handles, addresses or pointers inside: worker.h has fix_T (in) and unfix_T (out).
 FIXED = {'CUDA_MEMCPY3D', 'CUDA_MEMCPY3D_PEER', 'CUDA_RESOURCE_DESC', 'CUDA_MEMSET_NODE_PARAMS',
@@ -32,25 +32,25 @@ FIXED = {'CUDA_MEMCPY3D', 'CUDA_MEMCPY3D_PEER', 'CUDA_RESOURCE_DESC', 'CUDA_MEMS
 UNFIXED = {'CUDA_MEMCPY3D', 'CUDA_RESOURCE_DESC', 'CUDA_GRAPH_INSTANTIATE_PARAMS',
            'CUgraphExecUpdateResultInfo', 'CUmemAllocationProp'}
 WORDS = ('in', 'inout', 'gone', 'again', 'free', 'address', 'number', 'text')
-# Arrays that need not be there.
+# Optional arrays.
 OPTIONAL = ('edgeData', 'dependencyData')
-# What the worker does around a call: the layout's word, and its bits of enum serve_trait.
+# Actions of the worker around a call: the layout's word, and its bits of enum serve_trait.
 TRAITS = {'ends=streams': 'SERVE_ENDS_STREAMS | SERVE_ENDS_WATCHES',
           'ends=watches': 'SERVE_ENDS_WATCHES', 'changes=graphs': 'SERVE_CHANGES_GRAPHS',
           'settles=all': 'SERVE_SETTLES_ALL', 'settles=modules': 'SERVE_SETTLES_MODULES'}
-# Device memory that a call gives: what is noted about it, and what gives it back.
+# Calls that return device memory: the note about the memory, and the call that frees it.
 ALLOCS = {'alloc': ('RANGE_PLAIN', 'cuMemFree_v2(held[n])'),
           'reserve': ('RANGE_RESERVED', 'cuMemAddressFree(held[n], %s)'),
           'module': ('RANGE_OF_MODULE', None)}
 
 
 def inside(word, name):
-    """What stands in the brackets of name(...)."""
+    """Returns the text inside the brackets of name(...), or None."""
     return word[len(name) + 1:-1] if word.startswith(name + '(') else None
 
 
 class Param:
-    """One parameter: how it is written in the request and comes back in the answer."""
+    """One parameter, and its fields in the request and in the answer."""
 
     def __init__(self, text, layout):
         match = re.match(r'(.*?)(\w+)$', text)
@@ -200,7 +200,7 @@ def client_receive(f, p, w):
     if p.way not in ('out', 'inout'):
         return
     if p.count and p.count.startswith('*'):
-        # The driver's own count says how much of the array comes back; no handles are behind them.
+        # The driver's count says how many elements come back; the rest has no handles.
         room = 'before_' + p.count[1:]
         rest = ('\t\tif (is_there)\n\t\t\tmemset(%s + n, 0, (%s - n) * sizeof(%s));\n' % (p.name, room, p.base)
                 if p.kind else '')
@@ -234,10 +234,10 @@ def client_function(f, w):
         w('\tstruct range had_%s;\n' % p.name)
     w('\tstruct call c;\n\tCUresult r;\n\n')
     if frees:
-        # In a forked child a thread that is not there may hold the lock.
+        # In a forked child, the lock's owner may be a thread that does not exist there.
         w('\tr = session_check();\n\tif (r)\n\t\treturn r;\n')
     for p in frees:
-        # Before anybody else may be given it again.
+        # Must come before another thread may get the same address.
         w('\thad_%s = device_taken(%s);\n' % (p.name, p.name))
     if f.travel == 'CREATE':
         w('\tr = session_check();\n\tif (!r && !%s)\n\t\tr = CUDA_ERROR_INVALID_VALUE;\n'
@@ -287,16 +287,16 @@ def client_function(f, w):
 
 
 def streams_of(f):
-    """By their names; memory that a call allocates in one may be a graph's."""
+    """Returns the names of the streams. Memory allocated in a stream may belong to a graph."""
     return [p.name for p in f.params if p.base == 'CUstream']
 
 
 def client_alloc(f, p, w):
-    """Where the program has memory at the address that it was given, another one is asked for."""
+    """Writes a call that asks for another address if the program already uses the first one."""
     w('REMOTE_EXPORT CUresult %s%s\n{\n' % (f.name, f.entry.params))
     call = 'once_%s%s' % (f.name, f.entry.args)
     if not p.free:
-        # The program may not ask for the size; we need it.
+        # The client needs the size even if the program passes NULL for it.
         size = p.alloc.lstrip('*')
         w('\tsize_t own = 0, *const size = %s ? %s : &own;\n' % (size, size))
         w('\tCUresult r = %s;\n\n\tif (!r && %s && !device_given(*%s, *size, %s))\n'
@@ -344,7 +344,7 @@ def write_client(out, entries, functions, same, sources):
             target = same.get(e.name)
             if e.variant == 'PTSZ':
                 target = same.get(e.plain, e.plain)
-                # One that names no stream of its own is as the plain form.
+                # Without a stream parameter, the form equals the plain form.
                 stream = re.search(r'CUstream (\w+)(?=[,)])', e.params)
                 if stream:
                     args = re.sub(r'\b%s\b' % stream.group(1), '%s ? %s : CU_STREAM_PER_THREAD' %
@@ -398,7 +398,7 @@ def worker_function(f, w):
         elif p.way == 'text':
             w('\tconst char *text_%s = NULL, **%s = %s ? &text_%s : NULL;\n'
               % (p.name, p.name, there, p.name))
-    # Arrays whose size is only known after all of the request has been read.
+    # The sizes of these arrays are known only after the whole request has been read.
     for p in args:
         there = 'there >> %d & 1' % bit.get(p.name, 0)
         if p.way == 'out':
@@ -415,7 +415,7 @@ def worker_function(f, w):
     if f.only:
         w('\tif (!(%s))\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n' % f.only)
     for p in args:
-        # A driver that is told of many and given none need not have looked.
+        # The driver may not check for a NULL array with a count above 0.
         is_counted = p.count and not p.count.startswith('*') and not p.count.isdigit()
         if p.way == 'in' and is_counted and p.name not in OPTIONAL:
             w('\tif (!%s && (%s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n' % (p.name, p.count))

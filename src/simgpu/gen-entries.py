@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Completes the simulated driver: writes what cuda.def names and the sources do not define.
+"""Completes the simulated driver: writes the entry points of cuda.def that the sources lack.
 
 usage: gen-entries.py --c OUT.c CUDA.DEF SOURCE...     the missing entry points, in C
-       gen-entries.py --h OUT.h CUDA.DEF               what the sources define for entry points
+       gen-entries.py --h OUT.h CUDA.DEF               prototypes of the sources' functions
        gen-entries.py --docs CUDA.DEF NVML.DEF CU_SOURCE...   the list, Markdown
 
-An entry point NAME whose line of cuda.def says what it needs checks that here, then calls the
-sources' simgpu_NAME with the objects in place of the handles. A per-thread form (_ptds, _ptsz)
-calls the plain one with the thread's default stream; an older or newer form with the same
-parameters calls the one that is defined; the rest answers CUDA_ERROR_NOT_SUPPORTED.
+If the line of an entry point NAME in cuda.def has needs, the entry point checks them. It then calls
+the sources' simgpu_NAME with objects in place of handles. A per-thread form (_ptds, _ptsz) calls the
+plain form with the thread's default stream. An older or newer form with the same parameters calls
+the form that the sources define. Every other entry point returns CUDA_ERROR_NOT_SUPPORTED.
 """
 import re
 import sys
 import textwrap
 
 
-# The objects behind handles: what a call answers where there is none, and how the simulated driver
-# finds one: its structure, and the kind for cu_handle_get() or the lookup.
+# The objects behind handles: the error for a handle without an object, the object's structure, and
+# the kind for cu_handle_get() or the look-up.
 HANDLES = {
     'CUcontext': ('INVALID_CONTEXT', 'cu_context', 'CONTEXT'),
     'CUmodule': ('INVALID_HANDLE', 'cu_module', 'MODULE'),
@@ -37,7 +37,7 @@ HANDLES = {
 }
 OBJECTS = dict({k: h for k, h in HANDLES.items() if h[1]},
                CUdevice=('INVALID_DEVICE', 'cu_device', 'cu_device_get(%s, &%s)'))
-# What else may have to hold, in C.
+# Other conditions, in C.
 NEEDS = {
     'init': 'CU_ENTER();',
     'context': 'CU_ENTER_CONTEXT(ctx);',
@@ -47,7 +47,7 @@ NEEDS = {
 
 
 def split_arguments(text):
-    """The parts between top-level commas."""
+    """Returns the parts between top-level commas."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         if c == '(':
@@ -76,18 +76,18 @@ class Entry:
         self.plain = re.sub(r'_pt[ds][sz]$', '', self.name)
 
     def parameters(self):
-        """Type and name of each."""
+        """Returns type and name of each parameter."""
         text = self.params[1:-1]
         return [re.match(r'(.*?)(\w+)$', p).groups()
                 for p in split_arguments(text) if text != 'void']
 
     def objects(self):
-        """The parameters that are handles to be looked up, and what their types say."""
+        """Returns the parameters whose handles need a look-up, with the facts of their types."""
         return {name: OBJECTS[kind.strip()] for kind, name in self.parameters()
                 if name in self.needs and kind.strip() in OBJECTS}
 
     def prototype(self):
-        """Of what the sources define."""
+        """Returns the prototype of the sources' function."""
         objects = self.objects()
         params = ['struct %s *%s' % (objects[name][1], name) if name in objects else kind + name
                   for kind, name in self.parameters()]
@@ -106,7 +106,7 @@ def read_def(path, macro):
 
 
 def read_defined(paths):
-    """Names of the entry points that the sources define, macros that define two included."""
+    """Returns the entry points that the sources define, also by macros that define two."""
     defined = set()
     for path in paths:
         text = open(path).read()
@@ -118,7 +118,7 @@ def read_defined(paths):
 
 
 def plan(entries, defined):
-    """What each entry is: defined, a form of another (its name), or None for a stub."""
+    """Returns for each entry "defined", the name of the form that it calls, or None for a stub."""
     by_name = {e.name: e for e in entries}
     made = {}
 
@@ -140,7 +140,7 @@ def plan(entries, defined):
 
 
 def write_checked(w, e):
-    """An entry point that checks what it needs, then goes on in the sources."""
+    """Writes an entry point that checks its needs and then calls the sources' function."""
     objects = e.objects()
     names = {name for _, name in e.parameters()}
     args = [name + '_' if name in objects else name for _, name in e.parameters()]
