@@ -53,8 +53,8 @@ struct control {
 	uint32_t n_wishes;
 	struct loop_timer timer;
 	bool is_trying;
-	bool is_last_try;  /* last try of one that does not wait */
-	bool is_in_wishes; /* the list is being visited, so connections may end within */
+	bool is_last_try;  /* the request does not wait, so this is its last try */
+	bool is_in_wishes; /* the loop visits the list, so connections may end meanwhile */
 };
 
 struct call {

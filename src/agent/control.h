@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The JSON commands of docs/control-protocol.md, one table entry each.
- */
+/* The JSON commands of docs/control-protocol.md, one table entry each. */
 #ifndef AGENT_CONTROL_H
 #define AGENT_CONTROL_H
 

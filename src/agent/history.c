@@ -350,7 +350,7 @@ void history_format(const struct history_record *r, struct buf *out)
 			r->buckets[k].gpu_s, r->buckets[k].byte_s, r->buckets[k].waited_s);
 }
 
-/* ---- what is new ---- */
+/* ---- new records for the disk ---- */
 
 int history_take_new(struct history *h, struct history *ret_new)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Registration: turns a HELLO into a process with pages, and ends processes.
- */
+/* Registration: turns a HELLO into a process with pages, and ends processes. */
 #ifndef AGENT_REGISTER_H
 #define AGENT_REGISTER_H
 

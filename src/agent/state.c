@@ -636,7 +636,7 @@ static void read_state(struct state *s, struct reading *reading)
 	end_dead(s->agent);
 }
 
-/* ---- the file out of its own lines ---- */
+/* ---- compaction ---- */
 
 struct compaction {
 	struct worker_job job;

@@ -38,7 +38,7 @@ int bundle_write(const struct bundle_options *options, size_t *ret_n, struct err
  */
 void bundle_redact(json_t *value);
 
-/* Removes what a pod's containers are given to work with, in place. */
+/* Redacts a pod's env, commands, probes and foreign annotations, in place. */
 void bundle_redact_pod(json_t *pod);
 
 /* ---- for bundle.c and bundle-cluster.c ---- */

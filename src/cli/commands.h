@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The list of commands in the order of `divvy help`; the file of each is cmd-<name>.c.
- */
+/* The list of commands in the order of `divvy help`; the file of each is cmd-<name>.c. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 

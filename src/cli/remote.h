@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Starts the program of `divvy run --remote`, whose device a worker process holds. One thread.
- */
+/* Starts the program of `divvy run --remote`, whose device a worker process holds. One thread. */
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H
 

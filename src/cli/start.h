@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Starts the daemon when a command needs it and none runs. One thread.
- */
+/* Starts the daemon when a command needs it and none runs. One thread. */
 #ifndef CLI_START_H
 #define CLI_START_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Writes files into a tar archive (ustar, POSIX.1-1988) in memory. Pure.
- */
+/* Writes files into a tar archive (ustar, POSIX.1-1988) in memory. Pure. */
 #ifndef CLI_TAR_H
 #define CLI_TAR_H
 

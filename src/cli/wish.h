@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Options of `run` and `set` for a tenant's spec, and the JSON that they become.
- */
+/* Options of `run` and `set` for a tenant's spec, and the JSON that they become. */
 #ifndef CLI_WISH_H
 #define CLI_WISH_H
 

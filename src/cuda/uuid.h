@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Text form of a CUDA UUID, as it follows "GPU-" or "MIG-" in NVML and CUDA_VISIBLE_DEVICES.
- */
+/* Text form of a CUDA UUID, as it follows "GPU-" or "MIG-" in NVML and CUDA_VISIBLE_DEVICES. */
 #ifndef CUDA_UUID_H
 #define CUDA_UUID_H
 

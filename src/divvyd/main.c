@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * divvyd raises its limits and its priority, says when it is ready, and leaves the rest to
+ * divvyd raises its limits and its priority, reports that it is ready, and leaves the rest to
  * src/agent and src/node.
  */
 #include <malloc.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The man page tenants.conf(5), made from the table of fields.
- */
+/* The man page tenants.conf(5), made from the table of fields. */
 #ifndef DIVVYD_MAN_H
 #define DIVVYD_MAN_H
 

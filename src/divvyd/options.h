@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * divvyd's command line and divvyd(8). One thread.
- */
+/* divvyd's command line and divvyd(8). One thread. */
 #ifndef DIVVYD_OPTIONS_H
 #define DIVVYD_OPTIONS_H
 

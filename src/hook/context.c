@@ -88,7 +88,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* ---- the end of a context ---- */
 
 struct ending {
-	CUcontext handle; /* NULL: none of the tenant's */
+	CUcontext handle; /* NULL: no known context ends */
 	struct device *device;
 	uint64_t pages;
 };

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Shared by the files of libdivvy-nvml.so. Any thread.
- */
+/* Shared by the files of libdivvy-nvml.so. Any thread. */
 #ifndef HOOK_NVML_H
 #define HOOK_NVML_H
 

@@ -61,8 +61,8 @@ uint32_t visible_select(
 }
 
 /*
- * The newest array that is not freed; its first element is the one before it. Through these a leak
- * checker reaches all arrays. Under the init lock.
+ * The newest array. The code frees no array, and each array's first element points to the array
+ * before, so a leak checker reaches them all. Under the init lock.
  */
 static char **newest;
 

@@ -31,8 +31,9 @@
 
 #define PIECE (256u << 10)
 /*
- * Bytes waiting in one ring that exceed what the first connection can handle, and that are worth
- * waking another thread. Copies of 1 MiB between kernels took longer with it.
+ * If more bytes wait in one ring, other connections help: the first one is too slow for them, and
+ * waking another thread pays off. Copies of 1 MiB between kernels took longer with the extra
+ * wake-up.
  */
 #define SPREAD (2 * PIECE)
 /* All rings full of the shortest pieces: more than an honest peer can cause. */

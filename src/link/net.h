@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Connects to another machine. Any thread; blocks.
- */
+/* Connects to another machine. Any thread; blocks. */
 #ifndef LINK_NET_H
 #define LINK_NET_H
 

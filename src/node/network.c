@@ -117,7 +117,7 @@ static void first_entry(
 	memcpy(ret, least, sizeof(least));
 }
 
-/* ---- cards and what is over them ---- */
+/* ---- cards and the devices on top of them ---- */
 
 /* Whether it is a bond, or a card that belongs to no bond. */
 static bool is_card(const char *folder)

@@ -19,7 +19,7 @@ enum network_kind { NETWORK_HOST, NETWORK_SRIOV, NETWORK_RDMA, NETWORK_OVERLAY }
 
 struct network_device {
 	char name[GIVEN_NETWORK];
-	/* The card that carries its traffic and that of others; "": this is such a card. */
+	/* The card that carries this device's traffic; "": the device is a card. */
 	char link[GIVEN_NETWORK];
 	enum network_kind kind;
 	uint32_t mbit;

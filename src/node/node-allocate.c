@@ -132,7 +132,7 @@ int allocate_find_taker(const struct node *node, const struct podres_list *list,
 	return 0;
 }
 
-/* ---- what it gets ---- */
+/* ---- mounts and variables ---- */
 
 static int prepare(struct node *node, const struct plugin_ids *ids, struct slot_plan *plan,
 	char folder[static PATH_MAX], struct error *err)

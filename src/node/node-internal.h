@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Shared by the files node*.c; no other file includes this header.
- */
+/* Shared by the files node*.c; no other file includes this header. */
 #ifndef NODE_NODE_INTERNAL_H
 #define NODE_NODE_INTERNAL_H
 
@@ -84,7 +82,7 @@ struct slot {
 struct pool_device {
 	char placeholder[254]; /* pod that reserves the device for divvy; "": none */
 	uint64_t missed_ns;    /* the kubelet has not listed the pod since then; 0: it does */
-	/* Since our start the kubelet has said who has the device, or that nobody has. */
+	/* The kubelet has listed the device's user, or none, since this daemon's start. */
 	bool is_known;
 };
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Internal header of libdivvy-remote-nvml.so. Any thread.
- */
+/* Internal header of libdivvy-remote-nvml.so. Any thread. */
 #ifndef REMOTE_CLIENT_NVML_H
 #define REMOTE_CLIENT_NVML_H
 

@@ -15,7 +15,7 @@
 #include "remote/numbered.h"
 
 struct stream {
-	CUstream handle;   /* NULL: destroyed, but what it waited for still matters */
+	CUstream handle;   /* NULL: destroyed, but its waits still count */
 	CUcontext context; /* NULL: not known */
 	uint64_t thread;   /* for CU_STREAM_PER_THREAD */
 	bool is_capturing;

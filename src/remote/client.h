@@ -156,7 +156,7 @@ static inline size_t box_extent(const struct box *box)
 	return (box->depth - 1) * box->slice + (box->height - 1) * box->pitch + box->width;
 }
 
-/* Whether the worker has mapped all of the box; ret_window says where. */
+/* Whether the worker has mapped the whole box; ret_window receives the place. */
 bool is_in_window(const struct box *box, struct remote_window *ret_window);
 /* Copy `bytes` bytes of the box; `offset` counts packed bytes. */
 void box_read(const struct box *box, size_t offset, void *to, size_t bytes);
@@ -257,7 +257,7 @@ void stream_launches(CUstream stream);
  */
 void streams_now(void);
 void stream_records(CUstream stream, CUevent event);
-/* The event (NULL: any) is recorded by more than one stream, so it says nothing of a single one. */
+/* More than one stream records the event (NULL: any), so it tells nothing about one stream. */
 void stream_records_not(CUevent event);
 void stream_done(CUstream stream);
 void context_done(CUcontext context); /* NULL: the calling thread's */

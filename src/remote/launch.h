@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Fields of requests with hand-written stubs.
- */
+/* Fields of requests with hand-written stubs. */
 #ifndef REMOTE_LAUNCH_H
 #define REMOTE_LAUNCH_H
 

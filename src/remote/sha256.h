@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * SHA-256 (FIPS 180-4), for the names of images. Needs libc only. Any thread.
- */
+/* SHA-256 (FIPS 180-4), for the names of images. Needs libc only. Any thread. */
 #ifndef REMOTE_SHA256_H
 #define REMOTE_SHA256_H
 

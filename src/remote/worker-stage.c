@@ -15,7 +15,7 @@
 
 #define STAGES_MAX ((uint64_t)REMOTE_STAGES * REMOTE_STAGE)
 #define STAGES_KEPT (3 * STAGES_MAX) /* with free ones of other sizes */
-#define STAGES_BOUND (8ull << 30)    /* with those of streams and graphs */
+#define STAGES_BOUND (8ull << 30)    /* with stages of streams and graphs */
 #define LOOK_NS 100000
 
 /* A stream. Numbered streams are different in each context, or thread. */

@@ -718,7 +718,7 @@ static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned value, unsigned ele
 	if (!is_async)
 		CU_TRY(cu_capture_check_unsafe());
 	CU_TRY(cu_build_memset(stream->context, &m, &op));
-	/* Host memory is the one case in which a plain memset waits. */
+	/* A synchronous memset waits only for host memory. */
 	op.waits = !is_async && !cu_is_device_address(dst);
 	return cu_stream_do(stream, &op);
 }

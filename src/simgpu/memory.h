@@ -7,8 +7,8 @@
  * Physical memory is counted for each owner (a process) and device, and the account hook gets every
  * change. An allocation of 1 MiB or more has granules of its own. Smaller ones share 2 MiB blocks
  * of their owner, device and context (address / 2 MiB names the block); a block is freed with its
- * last allocation. Addresses are not reused until all have been used once, so that a use after free
- * is noticed.
+ * last allocation. New addresses come in order from the first 2 TiB, or from more if these are
+ * full. So an address returns late, and a use after free is noticed.
  *
  * Functions return 0, -ENOMEM (no room on the device, or the engine is out of memory), -EINVAL,
  * -ENOENT (nothing at the address) or -EPERM (another owner's). One thread.

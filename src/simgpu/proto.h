@@ -521,7 +521,7 @@ struct sim_request {
 };
 
 struct sim_reply {
-	uint32_t type; /* that of the request */
+	uint32_t type; /* type of the request */
 	uint32_t seq;
 	uint32_t status; /* CUresult */
 	uint32_t context;
