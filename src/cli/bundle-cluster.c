@@ -12,7 +12,7 @@
 
 #define EACH_NS (10 * NSEC_PER_SEC)
 #define LOGS_MAX \
-	40u /* logs: a large cluster has a pod on each node */
+	40u /* logs of a part; a part with a pod on each node may have more, which are missing */
 #define LOG_QUERY "tailLines=20000&limitBytes=4194304"
 
 static const struct wanted {
