@@ -37,7 +37,7 @@ static const struct option_row *option_find(const struct option_scan *s)
 	size_t n_cut = 0;
 
 	for (size_t i = 0; (row = option_at(&s->table, i)); i++) {
-		if (str_is(s->name, row->name))
+		if (str_is(s->name, row->name) || (row->old_name && str_is(s->name, row->old_name)))
 			return row;
 		if (s->is_cut_accepted && s->name.n &&
 			str_has_prefix(str_from(row->name), s->name)) {
@@ -127,6 +127,10 @@ int option_check(const struct option_row *row, const char *value, struct error *
 	struct str rest = str_from(row->choices), word;
 	int r;
 
+	while (str_word(&rest, &word))
+		if (str_is(word, value))
+			return 0;
+	rest = str_from(row->old_choices);
 	while (str_word(&rest, &word))
 		if (str_is(word, value))
 			return 0;

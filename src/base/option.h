@@ -33,9 +33,11 @@ struct option_row {
 	const char *preset; /* initial value of a const char * field; NULL: none */
 	option_check_fn *check;
 	option_set_fn *set;
-	const char *choices; /* "table json yaml": the allowed values; NULL: any */
-	char letter;         /* 0: none */
-	bool is_maybe;       /* the value is optional: --wait, --wait=10s */
+	const char *choices;     /* "table json yaml": the allowed values; NULL: any */
+	const char *old_choices; /* accepted as well for one release, and not shown; NULL: none */
+	const char *old_name;    /* accepted as well for one release, and not shown; NULL: none */
+	char letter;             /* 0: none */
+	bool is_maybe;           /* the value is optional: --wait, --wait=10s */
 };
 
 static inline bool option_needs_value(const struct option_row *row)

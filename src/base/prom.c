@@ -84,35 +84,46 @@ static double value_of(const struct prom_metric *metric, const char *field)
 	return metric->per != 0 ? value / metric->per : value;
 }
 
-static void add_sample(struct buf *out, const struct prom_metric *metric,
+static void add_sample(struct buf *out, const struct prom_metric *metric, const char *name,
 	void (*label)(struct buf *out, const void *sample), const void *sample)
 {
 	const char *field = (const char *)sample + metric->at;
 
 	if (metric->field == PROM_DURATIONS) {
-		add_histogram(out, metric->name,
-			*(const struct prom_histogram *const *)(const void *)field);
+		add_histogram(
+			out, name, *(const struct prom_histogram *const *)(const void *)field);
 		return;
 	}
-	buf_add_text(out, metric->name);
+	buf_add_text(out, name);
 	if (label)
 		label(out, sample);
 	buf_addf(out, "%s %.15g\n", label ? "}" : "", value_of(metric, field));
 }
 
-void prom_add_table(
-	struct buf *out, const struct prom_table *table, const void *samples, size_t n_samples)
+/* Appends the metric under the name, which is its own or its old one. */
+static void add_metric(struct buf *out, const struct prom_table *table, size_t at, const char *name,
+	const void *samples, size_t n_samples)
 {
 	static const char *const types[] = {
 		[PROM_GAUGE] = "gauge", [PROM_COUNTER] = "counter", [PROM_HISTOGRAM] = "histogram"};
+	const struct prom_metric *metric = &table->metrics[at];
 
+	if (name == metric->name)
+		buf_addf(out, "# HELP %s %s\n", name, metric->help);
+	else
+		buf_addf(out, "# HELP %s Deprecated: use %s.\n", name, metric->name);
+	buf_addf(out, "# TYPE %s %s\n", name, types[metric->type]);
+	for (size_t k = 0; k < n_samples; k++)
+		add_sample(out, metric, name, table->label,
+			(const char *)samples + k * table->sample_bytes);
+}
+
+void prom_add_table(
+	struct buf *out, const struct prom_table *table, const void *samples, size_t n_samples)
+{
 	for (size_t i = 0; i < table->n; i++) {
-		const struct prom_metric *metric = &table->metrics[i];
-
-		buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help,
-			metric->name, types[metric->type]);
-		for (size_t k = 0; k < n_samples; k++)
-			add_sample(out, metric, table->label,
-				(const char *)samples + k * table->sample_bytes);
+		add_metric(out, table, i, table->metrics[i].name, samples, n_samples);
+		if (table->metrics[i].old_name)
+			add_metric(out, table, i, table->metrics[i].old_name, samples, n_samples);
 	}
 }

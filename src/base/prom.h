@@ -38,6 +38,7 @@ struct prom_metric {
 	enum prom_field field;
 	/* divisor to the metric's unit, such as NSEC_PER_SEC for nanoseconds; 0: none */
 	double per;
+	const char *old_name; /* exported as well, marked deprecated, for one release; NULL: none */
 };
 
 /*

@@ -17,8 +17,8 @@ static const struct option_row own[] = {
 	{"limit", "SHARE", "the most", .letter = 'l'},
 	{"limit-time", "TIME", "how long", .check = check_even},
 	{"wait", "TIME", "until it fits", .letter = 'w', .is_maybe = true},
-	{"quiet", NULL, "says nothing", .letter = 'q'},
-	{"output", "FORMAT", "what to print", .choices = "table json"},
+	{"quiet", NULL, "says nothing", .letter = 'q', .old_name = "silent"},
+	{"output", "FORMAT", "what to print", .choices = "table json", .old_choices = "list"},
 	{0},
 };
 static const struct option_row common[] = {{"help", NULL, "this"}, {0}};
@@ -100,6 +100,25 @@ static void names_are_cut_where_that_is_accepted(void **state)
 	assert_given(&scan, "help", NULL);
 }
 
+static void old_names_are_accepted_and_not_shown(void **state)
+{
+	const struct option_table table = {.own = own};
+	struct option_scan scan = SCAN("--silent", "--sil");
+	_cleanup_buf_ struct buf out = BUF_INIT(4096);
+
+	scan.is_cut_accepted = true;
+	assert_given(&scan, "quiet", NULL);
+	assert_int_equal(option_next(&scan), OPTION_UNKNOWN);
+	assert_ok(option_check(&own[4], "list", NULL));
+	option_add_help(&out, &table,
+		&(struct option_layout){
+			.between = ' ', .column = OPTION_COLUMN_LONGEST, .width = 99});
+	option_add_man(&out, &table);
+	assert_contains(buf_text(&out), "--quiet");
+	assert_null(strstr(buf_text(&out), "silent"));
+	assert_null(strstr(buf_text(&out), "list"));
+}
+
 static void values_are_checked(void **state)
 {
 	struct error err;
@@ -151,4 +170,5 @@ static void help_is_in_columns(void **state)
 
 UNIT_MAIN(UNIT(options_come_in_every_spelling), UNIT(operands_stand_anywhere),
 	UNIT(faults_are_told_apart), UNIT(names_are_cut_where_that_is_accepted),
-	UNIT(values_are_checked), UNIT(help_is_in_columns))
+	UNIT(old_names_are_accepted_and_not_shown), UNIT(values_are_checked),
+	UNIT(help_is_in_columns))

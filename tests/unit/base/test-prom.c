@@ -67,6 +67,36 @@ static void a_metric_without_samples_has_its_head(void **state)
 	assert_string_equal(buf_text(&out), "# HELP b_bytes Some.\n# TYPE b_bytes gauge\n");
 }
 
+static void an_old_name_is_exported_as_deprecated(void **state)
+{
+	static const struct prom_metric each[] = {
+		{"b_bytes", PROM_GAUGE, "Some.", PROM_FIELD(struct sample, bytes),
+			.old_name = "a_bytes"},
+		{"b_seconds", PROM_HISTOGRAM, "Time.", PROM_FIELD(struct sample, durations),
+			.old_name = "a_seconds"}};
+	const struct prom_table labelled = {each, 1, sizeof(struct sample), label};
+	const struct prom_table plain = {&each[1], 1, sizeof(struct sample), NULL};
+	struct prom_histogram h = {0};
+	const struct sample samples[] = {
+		{.pod = "x", .node = "", .bytes = 1, .durations = &h},
+		{.pod = "y", .node = "z", .bytes = 8},
+	};
+	_cleanup_buf_ struct buf out = BUF_INIT(4096);
+
+	prom_observe(&h, NSEC_PER_SEC);
+	prom_add_table(&out, &labelled, samples, 2);
+	assert_string_equal(buf_text(&out),
+		"# HELP b_bytes Some.\n# TYPE b_bytes gauge\n"
+		"b_bytes{pod=\"x\",node=\"\"} 1\nb_bytes{pod=\"y\",node=\"z\"} 8\n"
+		"# HELP a_bytes Deprecated: use b_bytes.\n# TYPE a_bytes gauge\n"
+		"a_bytes{pod=\"x\",node=\"\"} 1\na_bytes{pod=\"y\",node=\"z\"} 8\n");
+	buf_clear(&out);
+	prom_add_table(&out, &plain, samples, 1);
+	assert_contains(buf_text(&out), "# HELP a_seconds Deprecated: use b_seconds.\n");
+	assert_contains(buf_text(&out), "\nb_seconds_count 1\n");
+	assert_contains(buf_text(&out), "\na_seconds_sum 1\na_seconds_count 1\n");
+}
+
 static void a_label_stays_within_its_quotes(void **state)
 {
 	static const struct prom_metric each[] = {
@@ -104,4 +134,5 @@ static void durations_are_counted_up_to_each_bound(void **state)
 }
 
 UNIT_MAIN(UNIT(samples_are_as_prometheus_reads_them), UNIT(a_metric_without_samples_has_its_head),
-	UNIT(a_label_stays_within_its_quotes), UNIT(durations_are_counted_up_to_each_bound))
+	UNIT(an_old_name_is_exported_as_deprecated), UNIT(a_label_stays_within_its_quotes),
+	UNIT(durations_are_counted_up_to_each_bound))
