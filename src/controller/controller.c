@@ -367,7 +367,7 @@ static void on_measured_one(struct controller *c, const struct measured *m)
 	if (!is_share_pods(owner))
 		return;
 	share_pod = controller_find(c, CACHE_SHARE_PODS, pod->namespace_name, name);
-	was = kube_json_text_at(share_pod, "status", "got", NULL);
+	was = share_pod_used(share_pod);
 	share_pod_got(was, m, got);
 	if (!share_pod || (was && !strcmp(was, got)))
 		return;

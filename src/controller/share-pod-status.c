@@ -36,6 +36,13 @@ static json_t *old_condition(const json_t *share_pod, const char *type)
 	return NULL;
 }
 
+/* Text that has a new name, under its old name too, for one release. */
+static void set_renamed(json_t *object, const char *key, const char *old_key, const char *text)
+{
+	set(object, key, text);
+	set(object, old_key, text);
+}
+
 /* A condition keeps its transition time while its status is the same. */
 static int add_condition(json_t *list, const json_t *share_pod, uint64_t real_ns, const char *type,
 	bool is_true, const char *reason, const char *message)
@@ -176,7 +183,7 @@ static int add_conditions(json_t *list, const json_t *share_pod, const struct sh
 		r |= add_condition(
 			list, share_pod, f->real_ns, "PodCreated", false, f->trouble, f->message);
 	if (f->wish || is_denied)
-		r |= add_condition(list, share_pod, f->real_ns, "Granted", false, "WishNotGranted",
+		r |= add_condition(list, share_pod, f->real_ns, "Granted", false, "ResizeRejected",
 			f->wish ? f->wish : text_at(said, "message"));
 	else if (tenant)
 		r |= add_condition(list, share_pod, f->real_ns, "Granted", true, "Granted", NULL);
@@ -238,6 +245,13 @@ static bool parse_got(struct str text, uint32_t n, uint32_t *ret_permille)
 	return its == n && parse_share(rest, ret_permille, NULL) == 0;
 }
 
+const char *share_pod_used(const json_t *share_pod)
+{
+	const char *used = kube_json_text_at(share_pod, "status", "used", NULL);
+
+	return used ? used : kube_json_text_at(share_pod, "status", "got", NULL);
+}
+
 void share_pod_got(const char *was, const struct measured *m, char ret[static SHARE_POD_GOT_SIZE])
 {
 	uint32_t sum = 0, mean, before;
@@ -258,7 +272,7 @@ void share_pod_got(const char *was, const struct measured *m, char ret[static SH
 static void set_got(json_t *status, const json_t *share_pod, const struct share_pod_facts *f,
 	const json_t *tenant)
 {
-	const char *was = kube_json_text_at(share_pod, "status", "got", NULL);
+	const char *was = share_pod_used(share_pod);
 	char got[SHARE_POD_GOT_SIZE];
 	struct measured m;
 
@@ -267,11 +281,11 @@ static void set_got(json_t *status, const json_t *share_pod, const struct share_
 	if (!f->measured ||
 		measured_find(str_from(f->measured), str_from(text_at(tenant, "podUID")),
 			str_from(text_at(tenant, "container")), &m) < 0) {
-		set(status, "got", was);
+		set_renamed(status, "used", "got", was);
 		return;
 	}
 	share_pod_got(was, &m, got);
-	set(status, "got", got);
+	set_renamed(status, "used", "got", got);
 }
 
 static json_t *our_status(const json_t *share_pod, const struct share_pod_facts *f)
@@ -289,7 +303,7 @@ static json_t *our_status(const json_t *share_pod, const struct share_pod_facts 
 		json_object_set_new(
 			status, "observedGeneration", json_integer(json_integer_value(generation)));
 	set(status, "phase", phase_of(f));
-	set(status, "asked", share);
+	set_renamed(status, "requested", "asked", share);
 	set_got(status, share_pod, f, tenant);
 	if (f->pod) {
 		set(status, "podName", kube_json_text_at(f->pod, "metadata", "name", NULL));

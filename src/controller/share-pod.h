@@ -69,6 +69,9 @@ struct share_pod_facts {
 	uint64_t real_ns;
 };
 
+/* status.used, or status.got of a controller of the release before; NULL: none. Borrowed. */
+const char *share_pod_used(const json_t *share_pod);
+
 /*
  * The used share for people: "0.31", or "2x0.3" as the mean of two devices. The old text stays
  * while it differs by less than SHARE_POD_GOT_STEP.

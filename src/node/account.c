@@ -97,11 +97,13 @@ json_t *accounts_json(const struct accounts *a)
 
 	for (uint32_t i = 0; list && i < a->n; i++) {
 		const struct account *row = &a->v[i];
+		const json_int_t requested_ms = (json_int_t)(row->asked_ns / NSEC_PER_MSEC);
 
+		/* askedMilliseconds is the old name, for one release. */
 		json_array_append_new(list,
-			json_pack("{s:s, s:s, s:I, s:I, s:I}", "day", row->day, "namespace",
-				row->space, "askedMilliseconds",
-				(json_int_t)(row->asked_ns / NSEC_PER_MSEC), "grantedMilliseconds",
+			json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "day", row->day, "namespace",
+				row->space, "requestedMilliseconds", requested_ms,
+				"askedMilliseconds", requested_ms, "grantedMilliseconds",
 				(json_int_t)(row->granted_ns / NSEC_PER_MSEC), "usedMilliseconds",
 				(json_int_t)(row->used_ns / NSEC_PER_MSEC)));
 	}
@@ -130,7 +132,9 @@ int accounts_load(struct accounts *a, const json_t *list)
 			continue;
 		if (find_or_add(a, day, space, &row) < 0)
 			return -ENOMEM;
-		row->asked_ns += ns_at(from, "askedMilliseconds");
+		row->asked_ns += ns_at(from,
+			json_object_get(from, "requestedMilliseconds") ? "requestedMilliseconds"
+								       : "askedMilliseconds");
 		row->granted_ns += ns_at(from, "grantedMilliseconds");
 		row->used_ns += ns_at(from, "usedMilliseconds");
 	}

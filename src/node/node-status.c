@@ -39,7 +39,7 @@ static json_t *links_json(const struct device_set *set, uint32_t of)
 
 static const char *health(const struct device *d)
 {
-	return d->is_lost ? "Gone" : device_is_ill(d) ? "Unhealthy" : "Healthy";
+	return d->is_lost ? "Lost" : device_is_ill(d) ? "Unhealthy" : "Healthy";
 }
 
 /*
@@ -227,7 +227,7 @@ static struct condition audited_condition(const struct node *node, char *message
 		snprintf(message, size, "%u tenant%s more memory than was counted", m,
 			m == 1 ? " uses" : "s use");
 	return (struct condition){"Audited", !n && !m,
-		n           ? "Strangers"
+		n           ? "UnmanagedProcesses"
 			: m ? "Excess"
 			    : "Clean",
 		message};

@@ -87,7 +87,7 @@ static bool was_hurt(const struct slot *slot, const struct device *d)
 static void tell_health(struct node *node, const struct device *d)
 {
 	const bool is_ill = device_is_ill(d);
-	const char *reason = d->is_lost ? "DeviceGone"
+	const char *reason = d->is_lost ? "DeviceLost"
 		: is_ill                ? "DeviceUnhealthy"
 					: "DeviceHealthy",
 		   *what = is_ill ? device_ailment(d) : "answers again";
@@ -138,7 +138,7 @@ static void look_at_strangers(struct node *node)
 	struct audit_stranger s;
 
 	for (uint32_t n = 0; n < STRANGERS_TOLD_MAX && audit_take_stranger(node->agent, &s); n++)
-		node_event(node, true, "Stranger",
+		node_event(node, true, "UnmanagedProcess",
 			"process %d (%s) uses device %s and belongs to no tenant", (int)s.pid,
 			s.name, node->agent->devices->devices[s.device].info.uuid);
 }

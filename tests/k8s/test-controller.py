@@ -265,7 +265,7 @@ def a_share_pod_becomes_a_pod():
     assert got["metadata"]["ownerReferences"][0]["controller"] is True
     wait_for(lambda: status_of("s1").get("podUID") == got["metadata"]["uid"], "its status names the pod", 30)
     status = status_of("s1")
-    assert status["phase"] == "Pending" and status["asked"] == "0.3-0.6", status
+    assert status["phase"] == "Pending" and status["requested"] == "0.3-0.6", status
     assert condition(status, "Accepted")["status"] == "True" and condition(status, "PodCreated")["status"] == "True", status
 
 
@@ -402,7 +402,7 @@ def what_the_node_has_measured_is_shown():
         "name": status["nodeName"], "annotations": {"divvy.gpu/measured": f"{key}=312:1024"}}, "spec": {"holderIdentity": "x"}}
     who = daemon_of(status["nodeName"])
     who.create(leases, lease)
-    wait_for(lambda: status_of("s1").get("got") == "0.312", "it is shown", 60)
+    wait_for(lambda: status_of("s1").get("used") == "0.312", "it is shown", 60)
     table = cluster.kubectl("get", "dsp", "-n", cluster.namespace, "--cache-dir", os.path.join(cluster.dir, "fresh"))
     assert "0.312" in table, table
     version = cluster.get(share_pods() + "/s1")["metadata"]["resourceVersion"]
@@ -413,7 +413,7 @@ def what_the_node_has_measured_is_shown():
         while not seen or seen[-1] != "0.45":
             event = next(events)
             if event["type"] == "MODIFIED":
-                seen.append(event["object"]["status"]["got"])
+                seen.append(event["object"]["status"]["used"])
     assert set(seen) <= {"0.312", "0.45"}, seen
 
 
@@ -423,7 +423,7 @@ def a_change_reaches_the_running_pod():
     wait_for(lambda: annotations_of(cluster.pod("s1")).get("divvy.gpu/limit") == "0.8", "the pod has the new limit", 30)
     assert cluster.pod("s1")["metadata"]["uid"] == before
     cluster.patch(share_pods() + "/s1", {"spec": {"count": 2}})
-    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "WishNotGranted", "what cannot be is told", 30)
+    wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected", "what cannot be is told", 30)
     assert "count" in condition(status_of("s1"), "Granted")["message"], status_of("s1")
     cluster.patch(share_pods() + "/s1", {"spec": {"count": None}})
     wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "Granted", "... and is taken back", 30)
@@ -465,7 +465,7 @@ def a_refused_change_gives_the_reason_alone():
     try:
         wait_for(denied, "the webhook is asked")
         cluster.patch(share_pods() + "/s1", {"spec": {"limit": "0.9"}})
-        wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "WishNotGranted", "it is told")
+        wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "ResizeRejected", "it is told")
         assert condition(status_of("s1"), "Granted")["message"] == "limits change on Mondays", status_of("s1")
     finally:
         cluster.delete(f"{configurations}/denies")

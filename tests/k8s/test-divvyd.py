@@ -233,7 +233,7 @@ def a_killed_daemon_finds_its_tenants_again():
 def accounted():
     """What the namespace has had, by the day: time asked, granted and used."""
     rows = [a for a in daemon.status().get("accounts") or [] if a["namespace"] == cluster.namespace]
-    return tuple(sum(a[f"{k}Milliseconds"] for a in rows) for k in ("asked", "granted", "used"))
+    return tuple(sum(a[f"{k}Milliseconds"] for a in rows) for k in ("requested", "granted", "used"))
 
 
 def accounts_go_on_after_a_restart():
@@ -804,9 +804,9 @@ def a_stranger_is_told():
     wait_for(lambda: daemon.condition("Audited").get("status") == "True", "it is clean", 90)
     with daemon.stranger() as process:
         wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} and belongs to no tenant" in m
-                             for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "an Event says so", 90)
+                             for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])), "an Event says so", 90)
         wait_for(lambda: "1 process of no tenant" in daemon.condition("Audited").get("message", ""), "a condition, too", 90)
-        assert daemon.condition("Audited")["reason"] == "Strangers", daemon.condition("Audited")
+        assert daemon.condition("Audited")["reason"] == "UnmanagedProcesses", daemon.condition("Audited")
     wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
 
 
@@ -849,11 +849,11 @@ def a_lost_device_is_told():
     run_pod(cluster, "hurt", ("--kernel-us=500",), given(device(), epoch="7"))
     wait_for_pod(cluster, "hurt", "Running")
     fail_device("lost device=0 after=1")
-    wait_for(lambda: daemon.status()["devices"][0]["health"] == "Gone", "the device is gone", 60)
+    wait_for(lambda: daemon.status()["devices"][0]["health"] == "Lost", "the device is gone", 60)
     wait_for(lambda: daemon.slots_offered() <= SLOTS - 127, "its slots are not offered")
     assert [d["health"] for d in daemon.status()["devices"]][2:] == ["Healthy"] * (DEVICES - 2), daemon.status()
     for name in (cluster.node_name, "hurt"):
-        wait_for(lambda n=name: any(device()[0] in m for m in events_of(cluster, n).get("DeviceGone", [])),
+        wait_for(lambda n=name: any(device()[0] in m for m in events_of(cluster, n).get("DeviceLost", [])),
                  f"{name} is told", 30)
     wait_for_pod(cluster, "hurt", "Failed")
     assert "CUDA_ERROR_" in cluster.log_of("hurt"), cluster.log_of("hurt")

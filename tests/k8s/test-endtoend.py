@@ -143,8 +143,8 @@ def a_share_pod_is_pinned_to_its_gpu():
         row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
         assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
         # Alone on its device it gets all of it, as soon as it gets a processor, and the column says so.
-        wait_for(lambda: float(share_pod("pinned")["status"].get("got", 0)) > 0.8, "it says what it got", 300)
-        wait_for(lambda: share_pod("pinned")["status"]["got"] in cluster.kubectl(
+        wait_for(lambda: float(share_pod("pinned")["status"].get("used", 0)) > 0.8, "it says what it got", 300)
+        wait_for(lambda: share_pod("pinned")["status"]["used"] in cluster.kubectl(
             "-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split(), "the column says so")
         drop_share_pod("pinned")
 

@@ -463,7 +463,7 @@ def nodes_write_of_themselves_alone():
 def who_goes_past_the_libraries_is_told():
     def told():
         events = cluster.get("/api/v1/namespaces/default/events")["items"]
-        text = "\n".join(e["message"] for e in events if e["reason"] == "Stranger")
+        text = "\n".join(e["message"] for e in events if e["reason"] == "UnmanagedProcess")
         return all(registered(name) or any(f"process {pid} (spin) uses" in text for pid in pids_of(name)) for name in PAST)
     wait_for(told, "who is no tenant's process is told of", 120)
 

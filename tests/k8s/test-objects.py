@@ -160,6 +160,13 @@ STATUS = [
                  "conditions": [{"type": "Ready", "status": "True", "reason": "Serving", "message": "2 devices",
                                  "lastTransitionTime": "2026-01-02T03:04:05Z"}]}, ""),
     ("GPUNode", {"devices": [{**DEVICE, "health": "fine"}]}, "status.devices.health"),
+    # As this release and the one before write them.
+    *(("GPUNode", {"devices": [{**DEVICE, "health": health}],
+                   "accounts": [{"day": "2026-01-01", "namespace": "a", "grantedMilliseconds": 1, "usedMilliseconds": 1,
+                                 **{name: 1 for name in names}}]}, "") for health, names in
+      (("Lost", ("requestedMilliseconds", "askedMilliseconds")), ("Gone", ("askedMilliseconds",)))),
+    ("GPUNode", {"accounts": [{"day": "2026-01-01", "namespace": "a", "grantedMilliseconds": 1, "usedMilliseconds": 1,
+                               "requestedMilliseconds": -1}]}, "status.accounts.requestedMilliseconds"),
     ("GPUNode", {"devices": [{**DEVICE, "memoryBytes": -1}]}, "status.devices.memoryBytes"),
     ("GPUNode", {"tenants": [{k: v for k, v in TENANT.items() if k != "slot"}]}, "status.tenants.slot"),
     *(("GPUNode", {"tenants": [{**TENANT, f: v}]}, f"status.tenants.{f}") for f, v in
@@ -181,7 +188,7 @@ STATUS = [
        ("roundTripMicroseconds", "fast"), ("bitsPerSecond", 0), ("bitsPerSecond", 10**15 + 1), ("measuredAt", "noon"))),
     ("GPUNode", {"network": {"peers": [{"name": "a", "roundTripMicroseconds": 1}]}}, "status.network.peers.measuredAt"),
     ("GPUNode", {"remote": {}}, "status.remote.address"),
-    ("SharePod", {"phase": "Running", "device": UUID, "asked": "0.3-0.6", "got": "0.29", "podName": "p",
+    ("SharePod", {"phase": "Running", "device": UUID, "requested": "0.3-0.6", "asked": "0.3-0.6", "used": "0.29", "got": "0.29", "podName": "p",
                   "devices": [UUID], "granted": {"share": "0.3-0.6", "memory": "4Gi", "request": 300, "limit": 600,
                                                  "memoryBytes": 4 << 30}}, ""),
     ("SharePod", {"phase": "Sleeping"}, "status.phase"),
@@ -279,7 +286,7 @@ def what_is_unknown_is_kept_in_templates_alone():
 
 
 COLUMNS = {
-    "SharePod": (["Name", "Device", "Asked", "Granted", "Got", "Memory", "Phase", "Age"], ["Node", "Pod"]),
+    "SharePod": (["Name", "Device", "Requested", "Granted", "Used", "Memory", "Phase", "Age"], ["Node", "Pod"]),
     "GPUNode": (["Name", "Owner", "Devices", "Model", "Slots", "Used", "Ready", "Age"], ["Version", "Driver", "Remote"]),
     "GPUPolicy": (["Name", "Share", "Memory", "Priority", "Namespaces", "Valid", "Age"], []),
 }
@@ -301,7 +308,7 @@ def tables_have_their_columns():
         cells = table["rows"][0]["cells"]
         assert cells[:len(wanted[kind])] == wanted[kind], cells
     out = cluster.kubectl("get", "dsp", "-n", cluster.namespace).split("\n")
-    assert out[0].split() == ["NAME", "DEVICE", "ASKED", "GRANTED", "GOT", "MEMORY", "PHASE", "AGE"], out
+    assert out[0].split() == ["NAME", "DEVICE", "REQUESTED", "GRANTED", "USED", "MEMORY", "PHASE", "AGE"], out
     assert out[1].split()[:7] == wanted["SharePod"], out
     assert "NODE" in cluster.kubectl("get", "sharepod", "-n", cluster.namespace, "-o", "wide")
     assert "shown" in cluster.kubectl("get", "dgn") and "shown" in cluster.kubectl("get", "dgp")

@@ -144,8 +144,8 @@ def who_runs_on_a_native_device_is_no_stranger():
     native_device = next(u for u in daemon.devices() if u != ours)
     with daemon.stranger(native_device) as allowed, daemon.stranger(ours) as stranger:
         wait_for(lambda: any(f"process {stranger.pid} (spin) uses device {ours}" in m
-                             for m in events_of(cluster, cluster.node_name).get("Stranger", [])), "one is told", KUBELET_S)
-        told = events_of(cluster, cluster.node_name)["Stranger"]
+                             for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])), "one is told", KUBELET_S)
+        told = events_of(cluster, cluster.node_name)["UnmanagedProcess"]
         assert allowed.poll() is None and not any(native_device in m for m in told), told
         wait_for(lambda: "1 process of no tenant" in daemon.condition("Audited").get("message", ""), "a condition, too")
     wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", KUBELET_S)

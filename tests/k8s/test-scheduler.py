@@ -261,7 +261,7 @@ def a_running_pod_is_changed():
     rig.pod("beside2", {"request": "1"})
     rig.bound("beside"), rig.bound("beside2")
     cluster.patch(rig.path("live"), {"metadata": {"annotations": {"divvy.gpu/request": "0.4"}}})
-    wait_for(lambda: rig.condition("live", "divvy.gpu/Granted")["reason"] == "WishNotGranted", "a refusal")
+    wait_for(lambda: rig.condition("live", "divvy.gpu/Granted")["reason"] == "ResizeRejected", "a refusal")
     assert rig.given("live", "granted-request") == "main=0.3"
     rig.gone("live", "beside", "beside2")
 

@@ -87,5 +87,24 @@ static void survive_being_written_down(void **state)
 	accounts_done(&b);
 }
 
+static void old_names_are_written_and_read(void **state)
+{
+	struct accounts a = {.n = 0}, b = {.n = 0};
+	json_t *list, *row;
+
+	accounts_add(&a, NOON, "x", &one);
+	list = accounts_json(&a);
+	row = json_array_get(list, 0);
+	assert_int_equal(json_integer_value(json_object_get(row, "requestedMilliseconds")), 3000);
+	assert_int_equal(json_integer_value(json_object_get(row, "askedMilliseconds")), 3000);
+	json_object_del(row, "requestedMilliseconds");
+	assert_ok(accounts_load(&b, list));
+	assert_int_equal(b.v[0].asked_ns, 3 * NSEC_PER_SEC);
+	json_decref(list);
+	accounts_done(&a);
+	accounts_done(&b);
+}
+
 UNIT_MAIN(UNIT(sums_by_day_and_namespace), UNIT(drops_what_is_old),
-	UNIT(a_clock_set_back_makes_an_older_row), UNIT(survive_being_written_down))
+	UNIT(a_clock_set_back_makes_an_older_row), UNIT(survive_being_written_down),
+	UNIT(old_names_are_written_and_read))
