@@ -19,7 +19,7 @@ def run(world):
     for seed in range(world.seeds):
         order = random.Random(seed).sample(DEMANDS, len(DEMANDS))
         for policy, runs in asked.items():
-            runs.append(world.place.one(policy, spec(order), "--mode", "drop")["asked_most_of_devices"])
+            runs.append(world.place.one(policy, spec(order), "--mode", "drop")["requested_most_of_devices"])
     world.measure(
         most_asked=max(max(run) for run in asked["default"]),
         replicas_most_asked=[max(run) for run in asked["replicas"]],

@@ -492,7 +492,9 @@ json_t *audit_json(struct agent *agent)
 						(json_int_t)td->says_bytes, "counted_bytes",
 						(json_int_t)td->counted_bytes));
 		}
-	return json_pack("{s:o, s:o}", "strangers", strangers, "over", over);
+	/* `strangers` is the old name, for one release. */
+	return json_pack("{s:O, s:o, s:o}", "unmanaged_processes", strangers, "strangers",
+		strangers, "over", over);
 }
 
 static void found(json_t *list, const char *level, const char *what, const char *advice)

@@ -257,19 +257,22 @@ static json_t *tenant_device_json(
 	struct agent *a, struct tenant_device *td, struct arbiter_usage *ret_usage)
 {
 	uint64_t now = clock_now_ns();
+	const int used_1s = (int)usage_permille(td, NSEC_PER_SEC, now),
+		  used_10s = (int)usage_permille(td, 10 * NSEC_PER_SEC, now);
 	struct arbiter_usage u = {0};
 	json_t *json;
 
 	arbiter_usage_get(a->arbiter, td->tenant->id, td->device->index, now, &u);
 	*ret_usage = u;
 	json = json_pack("{s:i, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:i}",
-		"index", (int)td->device->index, "uuid", td->device->info.uuid, "got_permille",
-		(int)usage_permille(td, NSEC_PER_SEC, now), "got_10s_permille",
-		(int)usage_permille(td, 10 * NSEC_PER_SEC, now), "entitlement_permille",
-		(int)u.entitlement, "used_ns", (json_int_t)u.used_ns, "waited_ns",
-		(json_int_t)u.waited_ns, "lag_ns", (json_int_t)u.lag_ns, "wants",
-		(int)td->does_want, "holds", (int)td->is_open, "corun", (int)u.corun, "why",
-		why_names[u.why], "why_tenant", (int)u.why_tenant);
+		"index", (int)td->device->index, "uuid", td->device->info.uuid, "used_permille",
+		used_1s, "used_10s_permille", used_10s, "entitlement_permille", (int)u.entitlement,
+		"used_ns", (json_int_t)u.used_ns, "waited_ns", (json_int_t)u.waited_ns, "lag_ns",
+		(json_int_t)u.lag_ns, "wants", (int)td->does_want, "holds", (int)td->is_open,
+		"corun", (int)u.corun, "why", why_names[u.why], "why_tenant", (int)u.why_tenant);
+	/* The names before used_*, for one release. */
+	json_object_set_new(json, "got_permille", json_integer(used_1s));
+	json_object_set_new(json, "got_10s_permille", json_integer(used_10s));
 	json_object_set_new(json, "memory_used_bytes", number(memory_used(td)));
 	json_object_set_new(json, "memory_quota_bytes", number(td->quota_bytes));
 	json_object_set_new(json, "device_memory_used_bytes", number(device_says(a, td)));

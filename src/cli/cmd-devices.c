@@ -21,7 +21,7 @@ static const struct table_column columns[] = {
 	{"MEMORY", true},
 	{"USED", true},
 	{"FREE", true},
-	{"ASKED", true},
+	{"REQUESTED", true},
 	{"LEFT", true},
 	{"BUSY", true},
 	{"TENANTS", true},

@@ -27,8 +27,8 @@ static const struct table_column columns[] = {
 	{"NAME", false},
 	{"USER", false},
 	{"CLASS", false},
-	{"ASKED", true},
-	{"GOT", true},
+	{"REQUESTED", true},
+	{"USED", true},
 	{"LIMIT", true},
 	{"MEMORY", true},
 	{"QUOTA", true},
@@ -70,7 +70,8 @@ static void add_tenant(struct table *t, const json_t *tenant, const json_t *devi
 	table_add(t, jtext(tenant, "user"));
 	table_add(t, jtext(spec, "class"));
 	table_addf(t, "%s", format_percent((uint32_t)juint(spec, "request_permille")).s);
-	table_addf(t, "%s", format_percent((uint32_t)juint(device, "got_permille")).s);
+	table_addf(t, "%s",
+		format_percent((uint32_t)juint_renamed(device, "used_permille", "got_permille")).s);
 	table_addf(t, "%s", format_percent((uint32_t)juint(spec, "limit_permille")).s);
 	table_addf(t, "%s", format_bytes(juint(device, "memory_used_bytes")).s);
 	table_addf(t, "%s", format_bytes(juint(device, "memory_quota_bytes")).s);

@@ -32,7 +32,7 @@ static const struct table_column columns[] = {
 	{"GPU-SECONDS", true},
 	{"GIB-SECONDS", true},
 	{"WAITED", true},
-	{"ASKED", true},
+	{"REQUESTED", true},
 	{"LIMIT", true},
 	{"FIRST", false},
 	{"LAST", false},

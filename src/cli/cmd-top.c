@@ -25,7 +25,7 @@ static const struct option_row options[] = {
 	{"every", "TIME", "time between frames (default 1s)", .letter = 'e'},
 	{"time", "TIME", "end after so long", .letter = 't'},
 	{"sort", "FIELD", "order of the tenants (default id)", .letter = 's',
-		.choices = "id got asked memory"},
+		.choices = "id used requested memory", .old_choices = "got asked"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -251,16 +251,13 @@ static int run_screen(struct top *t, struct error *err)
 static int read_options(const struct cli_args *args, struct top *t, struct error *err)
 {
 	static const uint64_t every[2] = {50 * NSEC_PER_MSEC, 3600 * NSEC_PER_SEC};
-	const char *sort = cli_get(args, "sort");
 	uint64_t time = 0;
 	int r = cli_get_duration_within(args, "every", NSEC_PER_SEC, every, &t->every_ns, err);
 
 	r = r < 0 ? r : cli_get_duration(args, "time", 0, &time, err);
 	if (r < 0)
 		return r;
-	for (int i = 0; sort && i < FRAME_SORTS; i++)
-		if (!strcmp(frame_sort_name((enum frame_sort)i), sort))
-			t->frame.sort = (enum frame_sort)i;
+	t->frame.sort = frame_sort_find(cli_get(args, "sort"));
 	t->end_ns = time ? clock_now_ns() + time : 0;
 	t->frame.width = terminal_width();
 	t->frame.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;

@@ -2,7 +2,7 @@
 /*
  * This file draws in two passes: draw() writes whole lines, and frame_draw() then cuts each line at
  * the width. A character counts as one column, whatever its width on the terminal. A narrow screen
- * drops the columns of tenants by rank, the highest first; NAME and GOT always stay. Names of
+ * drops the columns of tenants by rank, the highest first; NAME and USED always stay. Names of
  * tenants, models and notes pass add_cell(), which replaces control bytes, so no name forges a
  * mark. A static array holds the rows, so only one thread may draw.
  */
@@ -61,21 +61,43 @@ static void repeat(struct buf *out, const char *what, int n)
 		buf_add_text(out, what);
 }
 
+static uint64_t used_permille(const json_t *device)
+{
+	return juint_renamed(device, "used_permille", "got_permille");
+}
+
 static int64_t sort_key(const struct row *r, enum frame_sort sort)
 {
 	switch (sort) {
-	case FRAME_BY_GOT: return -jint(r->device, "got_permille");
-	case FRAME_BY_ASKED: return -jint(json_object_get(r->tenant, "spec"), "request_permille");
+	case FRAME_BY_USED: return -(int64_t)used_permille(r->device);
+	case FRAME_BY_REQUESTED:
+		return -jint(json_object_get(r->tenant, "spec"), "request_permille");
 	case FRAME_BY_MEMORY: return -jint(r->device, "memory_used_bytes");
 	default: return jint(r->tenant, "id");
 	}
 }
 
+static const struct {
+	const char *name, *old_name; /* NULL: it has always had this name */
+} sorts[FRAME_SORTS] = {
+	[FRAME_BY_ID] = {"id", NULL},
+	[FRAME_BY_USED] = {"used", "got"},
+	[FRAME_BY_REQUESTED] = {"requested", "asked"},
+	[FRAME_BY_MEMORY] = {"memory", NULL},
+};
+
 const char *frame_sort_name(enum frame_sort sort)
 {
-	static const char *const name[] = {"id", "got", "asked", "memory"};
+	return sorts[sort % FRAME_SORTS].name;
+}
 
-	return name[sort % FRAME_SORTS];
+enum frame_sort frame_sort_find(const char *name)
+{
+	for (int i = 0; name && i < FRAME_SORTS; i++)
+		if (!strcmp(sorts[i].name, name) ||
+			(sorts[i].old_name && !strcmp(sorts[i].old_name, name)))
+			return (enum frame_sort)i;
+	return FRAME_BY_ID;
 }
 
 /* Insertion sort keeps the order of equal rows, and rows are few. */
@@ -140,7 +162,7 @@ static void draw_bar(const struct frame *f, int64_t device, const struct row *ro
 
 		if (jint(rows[i].device, "index") != device)
 			continue;
-		total += jint(rows[i].device, "got_permille");
+		total += (int64_t)used_permille(rows[i].device);
 		upto = (int)((total * width + 500) / 1000);
 		upto = upto > width ? width : upto;
 		style(out, colour_of(rows[i].colour));
@@ -259,8 +281,8 @@ enum column {
 	COLUMN_NAME,
 	COLUMN_DEVICE,
 	COLUMN_CLASS,
-	COLUMN_ASKED,
-	COLUMN_GOT,
+	COLUMN_REQUESTED,
+	COLUMN_USED,
 	COLUMN_LIMIT,
 	COLUMN_MEMORY,
 	COLUMN_WAITED,
@@ -278,8 +300,8 @@ static const struct {
 	[COLUMN_NAME] = {"NAME", 15, false, 0},
 	[COLUMN_DEVICE] = {"DEV", 4, true, 7},
 	[COLUMN_CLASS] = {"CLASS", 14, false, 8},
-	[COLUMN_ASKED] = {"ASKED", 6, true, 2},
-	[COLUMN_GOT] = {"GOT", 7, true, 1},
+	[COLUMN_REQUESTED] = {"REQUESTED", 9, true, 2},
+	[COLUMN_USED] = {"USED", 7, true, 1},
 	[COLUMN_LIMIT] = {"LIMIT", 7, true, 5},
 	[COLUMN_MEMORY] = {"MEMORY", 16, true, 4},
 	[COLUMN_WAITED] = {"WAITED", 8, true, 9},
@@ -368,10 +390,9 @@ static void draw_tenant(
 	add_column(out, l, COLUMN_NAME, colour_of(row->colour), jtext(row->tenant, "name"));
 	add_column(out, l, COLUMN_DEVICE, FRAME_NORMAL, device);
 	add_column(out, l, COLUMN_CLASS, FRAME_NORMAL, jtext(spec, "class"));
-	add_column(out, l, COLUMN_ASKED, FRAME_NORMAL,
+	add_column(out, l, COLUMN_REQUESTED, FRAME_NORMAL,
 		format_percent((uint32_t)juint(spec, "request_permille")).s);
-	add_column(out, l, COLUMN_GOT, FRAME_BOLD,
-		format_percent((uint32_t)juint(on, "got_permille")).s);
+	add_column(out, l, COLUMN_USED, FRAME_BOLD, format_percent((uint32_t)used_permille(on)).s);
 	add_column(out, l, COLUMN_LIMIT, FRAME_NORMAL,
 		format_percent((uint32_t)juint(spec, "limit_permille")).s);
 	add_column(out, l, COLUMN_MEMORY, FRAME_NORMAL, memory);

@@ -23,7 +23,7 @@ enum frame_style {
 	FRAME_COLOUR, /* the first of FRAME_COLOURS colours, which tenants use in turn */
 };
 
-enum frame_sort { FRAME_BY_ID, FRAME_BY_GOT, FRAME_BY_ASKED, FRAME_BY_MEMORY, FRAME_SORTS };
+enum frame_sort { FRAME_BY_ID, FRAME_BY_USED, FRAME_BY_REQUESTED, FRAME_BY_MEMORY, FRAME_SORTS };
 
 struct frame {
 	const json_t *ping, *devices, *list, *usage; /* the daemon's answers; usage may be NULL */
@@ -37,11 +37,13 @@ struct frame {
 
 /*
  * Draws lines of at most `width` columns. Leaves out less important parts that do not fit; of a
- * tenant's line, the name, GOT and ASKED stay longest.
+ * tenant's line, the name, USED and REQUESTED stay longest.
  */
 void frame_draw(const struct frame *frame, struct buf *out);
 
 const char *frame_sort_name(enum frame_sort sort);
+/* Accepts old names, too. FRAME_BY_ID if the name is NULL or unknown. */
+enum frame_sort frame_sort_find(const char *name);
 
 /*
  * frame_plain() removes the marks. frame_ansi() replaces them by ANSI sequences, and ends each line

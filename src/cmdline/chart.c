@@ -190,7 +190,7 @@ static void add_labels(const struct chart *c, double *y, struct buf *out)
 		buf_addf(out,
 			"</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" SVG_PALE
 			"\">"
-			"got %.1f%%, asked %s</text>\n",
+			"used %.1f%%, requested %s</text>\n",
 			x + 12, y[i] + 14, got * 100, format_percent(s->asked_permille).s);
 	}
 }
@@ -269,7 +269,7 @@ int chart_svg(const struct chart *c, struct buf *out, struct error *err)
 	add_labels(c, y, out);
 	buf_addf(out,
 		"<text x=\"%.1f\" y=\"%.1f\" font-size=\"11.5\" fill=\"" SVG_PALE
-		"\">dashed: asked</text>\n",
+		"\">dashed: requested</text>\n",
 		LEFT + PLOT_WIDTH + 16, HEIGHT - 16);
 	buf_add_text(out, "</svg>\n");
 	return buf_error(out) < 0 ? fail(err, -buf_error(out), "picture") : 0;

@@ -22,6 +22,12 @@ static inline uint64_t juint(const json_t *object, const char *name)
 	return v > 0 ? (uint64_t)v : 0;
 }
 
+/* A member that has a new name: the old name's value where an older version left out the new. */
+static inline uint64_t juint_renamed(const json_t *object, const char *name, const char *old_name)
+{
+	return juint(object, json_object_get(object, name) ? name : old_name);
+}
+
 static inline double jreal(const json_t *object, const char *name)
 {
 	return json_number_value(json_object_get(object, name));

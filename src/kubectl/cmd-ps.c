@@ -26,24 +26,24 @@ static const struct option_row options[] = {
 };
 
 static const struct table_column columns[] = {{"NAMESPACE", false}, {"POD", false},
-	{"CONTAINER", false}, {"NODE", false}, {"CLASS", false}, {"ASKED", true}, {"GRANTED", true},
-	{"GOT", true}, {"MEMORY", true}, {"QUOTA", true}, {"STATE", false}, {"DEVICES", false},
-	{"NOTE", false}};
+	{"CONTAINER", false}, {"NODE", false}, {"CLASS", false}, {"REQUESTED", true},
+	{"GRANTED", true}, {"USED", true}, {"MEMORY", true}, {"QUOTA", true}, {"STATE", false},
+	{"DEVICES", false}, {"NOTE", false}};
 
 #define NARROW 11
 
 static void add_row(struct table *t, const json_t *row, bool is_wide)
 {
 	static const char *const texts[] = {
-		"namespace", "pod", "container", "node", "class", "asked", "granted"};
+		"namespace", "pod", "container", "node", "class", "requested", "granted"};
 	const json_t *devices = json_object_get(row, "devices");
 	_cleanup_buf_ struct buf list = BUF_INIT(4096);
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		table_add(t, jtext(row, texts[i]));
 	table_add(t,
-		json_object_get(row, "got_permille")
-			? format_share((uint32_t)juint(row, "got_permille")).s
+		json_object_get(row, "used_permille")
+			? format_share((uint32_t)juint(row, "used_permille")).s
 			: "");
 	table_add(t,
 		json_object_get(row, "used_bytes") ? format_bytes(juint(row, "used_bytes")).s : "");
@@ -124,10 +124,10 @@ static int check(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_ps = {
 	.name = "ps",
 	.operands = "",
-	.summary = "List the tenants: asked, granted, got, memory, state",
+	.summary = "List the tenants: requested, granted, used, memory, state",
 	.text = TEXT_PS_TEXT,
 	.examples =
-		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].got_permille'",
+		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].used_permille'",
 	.options = options,
 	.check = check,
 	.run = run,

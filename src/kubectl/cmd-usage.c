@@ -28,7 +28,7 @@ static const struct option_row options[] = {
 	{0},
 };
 
-static const struct table_column columns[] = {{"NAMESPACE", false}, {"ASKED", true},
+static const struct table_column columns[] = {{"NAMESPACE", false}, {"REQUESTED", true},
 	{"GRANTED", true}, {"USED", true}, {"USED/GRANTED", true}};
 
 /* Days are UTC days. */
@@ -60,13 +60,15 @@ static int read_since(const struct cli_args *args, char day[static DAY], struct 
 
 static void print_csv(const json_t *rows)
 {
-	puts("namespace,asked_gpu_seconds,granted_gpu_seconds,used_gpu_seconds");
+	/* The last column has the old name of requested_gpu_seconds, for one release. */
+	puts("namespace,requested_gpu_seconds,granted_gpu_seconds,used_gpu_seconds,"
+	     "asked_gpu_seconds");
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		const json_t *row = json_array_get(rows, i);
 
-		printf("%s,%.3f,%.3f,%.3f\n", jtext(row, "namespace"),
-			jreal(row, "asked_gpu_seconds"), jreal(row, "granted_gpu_seconds"),
-			jreal(row, "used_gpu_seconds"));
+		printf("%s,%.3f,%.3f,%.3f,%.3f\n", jtext(row, "namespace"),
+			jreal(row, "requested_gpu_seconds"), jreal(row, "granted_gpu_seconds"),
+			jreal(row, "used_gpu_seconds"), jreal(row, "asked_gpu_seconds"));
 	}
 }
 
@@ -81,7 +83,7 @@ static int print(const json_t *rows, struct error *err)
 			     used = jreal(row, "used_gpu_seconds");
 
 		table_add(&t, jtext(row, "namespace"));
-		table_addf(&t, "%.1f", jreal(row, "asked_gpu_seconds"));
+		table_addf(&t, "%.1f", jreal(row, "requested_gpu_seconds"));
 		table_addf(&t, "%.1f", granted);
 		table_addf(&t, "%.1f", used);
 		if (granted > 0)
@@ -125,7 +127,7 @@ static int check(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_usage = {
 	.name = "usage",
 	.operands = "",
-	.summary = "Accounts of the namespaces: GPU-seconds asked, granted, used",
+	.summary = "Accounts of the namespaces: GPU-seconds requested, granted, used",
 	.text = TEXT_USAGE_TEXT,
 	.examples = TEXT_USAGE_EXAMPLES,
 	.options = options,

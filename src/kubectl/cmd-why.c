@@ -185,9 +185,10 @@ static int print(const json_t *answer, struct error *err)
 		const json_t *why = json_object_get(c, "why");
 
 		printf("%s: asked %s, granted %s, got %s\n", jtext(c, "container"),
-			jtext(c, "asked"), jtext(c, "granted")[0] ? jtext(c, "granted") : "nothing",
-			json_object_get(c, "got_permille")
-				? format_share((uint32_t)juint(c, "got_permille")).s
+			jtext(c, "requested"),
+			jtext(c, "granted")[0] ? jtext(c, "granted") : "nothing",
+			json_object_get(c, "used_permille")
+				? format_share((uint32_t)juint(c, "used_permille")).s
 				: "?");
 		for (size_t k = 0; k < json_array_size(why); k++)
 			printf("  %s\n", json_string_value(json_array_get(why, k)));

@@ -52,7 +52,7 @@ static void draw_tenant(const json_t *t, struct buf *out)
 {
 	buf_addf(out, "    %s/%s/%s  %s  asked %s, got ", jtext(t, "namespace"), jtext(t, "pod"),
 		jtext(t, "container"), jtext(t, "class"), jtext(t, "granted"));
-	share_at(t, "got_permille", out);
+	share_at(t, "used_permille", out);
 	buf_add_text(out, ", memory ");
 	bytes_at(t, "used_bytes", out);
 	buf_add_text(out, " of ");
@@ -74,12 +74,12 @@ static bool is_anothers(const json_t *device)
 static void draw_shares(const json_t *d, bool is_ascii, struct buf *out)
 {
 	buf_add_byte(out, '[');
-	draw_bar((uint32_t)juint(d, "granted_permille"), (uint32_t)juint(d, "got_permille"),
+	draw_bar((uint32_t)juint(d, "granted_permille"), (uint32_t)juint(d, "used_permille"),
 		is_ascii, out);
 	buf_add_text(out, "]  granted ");
 	share_at(d, "granted_permille", out);
 	buf_add_text(out, ", got ");
-	share_at(d, "got_permille", out);
+	share_at(d, "used_permille", out);
 	buf_add_text(out, ", memory ");
 	bytes_at(d, "granted_bytes", out);
 	buf_add_text(out, " of ");

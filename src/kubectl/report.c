@@ -3,7 +3,7 @@
  * Joins GPUNodes, node Leases and pods into the rows that the commands print. GPUNode.status holds
  * what divvyd has confirmed; an annotation of the node's Lease holds what divvyd measured.
  * measured_of() ignores the measured values of a Lease that has expired. The state of a container
- * is the first one in add_container() that applies, from Leaving down to Pending.
+ * is the first one in add_container() that applies, from Terminating down to Pending.
  */
 #include "kubectl/report.h"
 
@@ -34,6 +34,13 @@ static void set_text(json_t *object, const char *key, const char *text)
 {
 	if (text && text[0])
 		json_object_set_new(object, key, json_string(text));
+}
+
+/* A member that has a new name (taken), under its old name too, for one release. */
+static void set_renamed(json_t *object, const char *key, const char *old_key, json_t *value)
+{
+	json_object_set(object, old_key, value);
+	json_object_set_new(object, key, value);
 }
 
 static void copy(json_t *to, const char *key, const json_t *from, const char *its_key)
@@ -172,7 +179,7 @@ static json_t *tenant_on(
 	copy(made, "limit_permille", tenant, "limit");
 	json_object_set_new(made, "memory_bytes", json_integer(item(tenant, "memoryBytes", at)));
 	if (at < (int)m.n) {
-		json_object_set_new(made, "got_permille",
+		set_renamed(made, "used_permille", "got_permille",
 			json_integer((json_int_t)m.device[at].share_permille));
 		json_object_set_new(
 			made, "used_bytes", json_integer((json_int_t)m.device[at].memory_bytes));
@@ -237,7 +244,8 @@ static json_t *device_of(const struct report_facts *f, const json_t *gpunode, co
 	}
 	add_sum(made, "granted_permille", tenants, "request_permille");
 	add_sum(made, "granted_bytes", tenants, "memory_bytes");
-	add_sum(made, "got_permille", tenants, "got_permille");
+	add_sum(made, "used_permille", tenants, "used_permille");
+	copy(made, "got_permille", made, "used_permille");
 	add_sum(made, "used_bytes", tenants, "used_bytes");
 	json_object_set_new(made, "tenants", tenants);
 	if (silent)
@@ -385,7 +393,8 @@ static void add_measured(json_t *made, const struct measured *m)
 	}
 	if (!m->n)
 		return;
-	json_object_set_new(made, "got_permille", json_integer((json_int_t)(share / m->n)));
+	set_renamed(
+		made, "used_permille", "got_permille", json_integer((json_int_t)(share / m->n)));
 	json_object_set_new(made, "used_bytes", json_integer((json_int_t)bytes));
 }
 
@@ -460,7 +469,7 @@ static void add_container(json_t *rows, const struct report_facts *f, const json
 	const struct given_container *g = given_find(given, asked->name);
 	const json_t *tenant = confirmed(f->gpunodes, uid ? uid : "", asked->name, &node);
 	json_t *row = row_of(pod, asked->name,
-		kube_json_at(pod, "metadata", "deletionTimestamp", NULL) ? "Leaving"
+		kube_json_at(pod, "metadata", "deletionTimestamp", NULL) ? "Terminating"
 			: tenant                                         ? "Running"
 			: has_ended(pod, asked->name)                    ? "Ended"
 			: g                                              ? "Placed"
@@ -468,7 +477,8 @@ static void add_container(json_t *rows, const struct report_facts *f, const json
 									 : "Pending");
 	char shares[SPEC_SHARES];
 
-	set_text(row, "asked", spec_shares_format(&asked->spec, shares));
+	set_text(row, "requested", spec_shares_format(&asked->spec, shares));
+	copy(row, "asked", row, "requested");
 	set_text(row, "class", spec_class_name(asked->spec.class));
 	if (tenant) {
 		const struct measured m = measured_of(f, node, uid, asked->name);
@@ -566,17 +576,15 @@ static json_t *account_of(json_t *sums, const char *space)
 
 	if (sum)
 		return sum;
-	sum = json_pack("{s:s, s:f, s:f, s:f}", "namespace", space, "asked_gpu_seconds", 0.0,
+	sum = json_pack("{s:s, s:f, s:f, s:f}", "namespace", space, "requested_gpu_seconds", 0.0,
 		"granted_gpu_seconds", 0.0, "used_gpu_seconds", 0.0);
 	json_object_set_new(sums, space, sum);
 	return sum;
 }
 
-static void add_to(json_t *sum, const char *key, const json_t *row, const char *of)
+static void add_to(json_t *sum, const char *key, uint64_t ms)
 {
-	const double ms = (double)juint(row, of);
-
-	json_object_set_new(sum, key, json_real(jreal(sum, key) + ms / 1000));
+	json_object_set_new(sum, key, json_real(jreal(sum, key) + (double)ms / 1000));
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -602,9 +610,11 @@ json_t *report_usage(const json_t *gpunodes, const char *since_day)
 			if (strcmp(jtext(row, "day"), since_day) < 0)
 				continue;
 			sum = account_of(sums, jtext(row, "namespace"));
-			add_to(sum, "asked_gpu_seconds", row, "askedMilliseconds");
-			add_to(sum, "granted_gpu_seconds", row, "grantedMilliseconds");
-			add_to(sum, "used_gpu_seconds", row, "usedMilliseconds");
+			add_to(sum, "requested_gpu_seconds",
+				juint_renamed(row, "requestedMilliseconds", "askedMilliseconds"));
+			copy(sum, "asked_gpu_seconds", sum, "requested_gpu_seconds");
+			add_to(sum, "granted_gpu_seconds", juint(row, "grantedMilliseconds"));
+			add_to(sum, "used_gpu_seconds", juint(row, "usedMilliseconds"));
 		}
 	}
 	names = calloc(json_object_size(sums) + 1, sizeof(*names));

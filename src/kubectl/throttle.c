@@ -61,13 +61,13 @@ static void explain_device(json_t *why, const json_t *device, const json_t *tena
 			continue;
 		}
 		n++;
-		others += juint(one, "got_permille");
+		others += juint(one, "used_permille");
 		if (!strcmp(jtext(one, "class"), "latency"))
-			latency += juint(one, "got_permille");
+			latency += juint(one, "used_permille");
 	}
-	if (!self || !json_object_get(self, "got_permille"))
+	if (!self || !json_object_get(self, "used_permille"))
 		return;
-	got = juint(self, "got_permille");
+	got = juint(self, "used_permille");
 	limit = juint(self, "limit_permille");
 	if (limit < SPEC_SHARE_ONE && got + NEAR_PERMILLE >= limit)
 		say(why, "%s: it is at its limit of %s", jtext(device, "uuid"),
@@ -123,7 +123,7 @@ static json_t *explain(const json_t *devices, const json_t *tenant)
 	}
 	if (jtext(tenant, "idle_since")[0])
 		say(why, "it has used nothing since %s", jtext(tenant, "idle_since"));
-	if (json_array_size(its) && !json_object_get(tenant, "got_permille") &&
+	if (json_array_size(its) && !json_object_get(tenant, "used_permille") &&
 		!strcmp(jtext(tenant, "state"), "Running"))
 		say(why,
 			"what it uses is not known: the node's daemon has not said, or you may "

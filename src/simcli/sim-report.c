@@ -513,7 +513,7 @@ void sim_print_event(FILE *f, const struct sim *sim, uint32_t scheme, uint64_t s
 	static const char *const events[] = {[REPLAY_PLACED] = "placed",
 		[REPLAY_WAITS] = "waits",
 		[REPLAY_DROPPED] = "dropped",
-		[REPLAY_LEAVING] = "leaving",
+		[REPLAY_LEAVING] = "terminating",
 		[REPLAY_EVICTED] = "evicted",
 		[REPLAY_MOVED] = "moved",
 		[REPLAY_ENDED] = "ended"};
@@ -562,7 +562,10 @@ static json_t *json_run(const struct sim *sim, uint32_t scheme, uint32_t i)
 		"tasks", (json_int_t)result->n_tasks, "placed", (json_int_t)result->n_placed,
 		"curves", json_curves(&result->curves));
 
-	json_object_set_new(run, "asked_most_of_devices", json_asked(result));
+	json_object_set_new(run, "requested_most_of_devices", json_asked(result));
+	/* The old name, for one release. */
+	json_object_set(
+		run, "asked_most_of_devices", json_object_get(run, "requested_most_of_devices"));
 	json_object_set_new(
 		run, "decisions", result->decisions ? json_decisions(sim, result) : json_null());
 	FOR_EACH_FIGURE(f, sim)

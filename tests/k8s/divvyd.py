@@ -181,7 +181,7 @@ class Daemon:
         return self.listed()[pod]["devices"][0]["used_ns"]
 
     def got(self, pod):
-        return self.listed().get(pod, {"devices": [{"got_permille": -1}]})["devices"][0]["got_permille"]
+        return self.listed().get(pod, {"devices": [{"used_permille": -1}]})["devices"][0]["used_permille"]
 
     def door(self, slot):
         return os.path.join(self.dir, "state/slots", slot, "divvyd.sock")

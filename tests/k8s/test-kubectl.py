@@ -161,8 +161,8 @@ def ps_lists_tenants():
     rows = {r["pod"]: r for r in as_json("ps")}
     assert set(rows) == {"share", "waits"}, rows
     share, waits = rows["share"], rows["waits"]
-    assert (share["asked"], share["granted"], share["got_permille"], share["state"]) == ("0.5-0.75", "0.5-0.75", 250, "Running")
-    assert (waits["asked"], waits["state"], "node" in waits) == ("0.5-1", "Pending", False), waits
+    assert (share["requested"], share["granted"], share["used_permille"], share["state"]) == ("0.5-0.75", "0.5-0.75", 250, "Running")
+    assert (waits["requested"], waits["state"], "node" in waits) == ("0.5-1", "Pending", False), waits
     assert as_json("ps", "-n", "default") == []
     assert {r["pod"] for r in as_json("ps", "-A")} == {"share", "waits"}
     assert "share" in well("ps", "--wide") and "GPU-n1-" in well("ps", "-w")
@@ -448,11 +448,12 @@ def devices_are_made_whole():
 
 def usage_and_idle_are_told():
     nothing_is_left()
-    account = {"askedMilliseconds": 5000, "grantedMilliseconds": 4000, "usedMilliseconds": 1500}
+    account = {"requestedMilliseconds": 5000, "askedMilliseconds": 5000, "grantedMilliseconds": 4000, "usedMilliseconds": 1500}
     rig.status("n1", accounts=[{"day": "2026-01-01", "namespace": "a", **account}, {"day": "2026-01-02", "namespace": "a", **account},
                                {"day": "2026-01-02", "namespace": "b", **account}])
     assert well("usage", "--csv").splitlines() == [
-        "namespace,asked_gpu_seconds,granted_gpu_seconds,used_gpu_seconds", "a,10.000,8.000,3.000", "b,5.000,4.000,1.500"]
+        "namespace,requested_gpu_seconds,granted_gpu_seconds,used_gpu_seconds,asked_gpu_seconds",
+        "a,10.000,8.000,3.000,10.000", "b,5.000,4.000,1.500,5.000"]
     rows = as_json("usage", "--since", "2026-01-02")
     assert [(r["namespace"], r["used_gpu_seconds"]) for r in rows] == [("a", 1.5), ("b", 1.5)], rows
     assert as_json("usage", "--since", "1d") == []

@@ -188,7 +188,11 @@ static void tenants_are_listed_changed_and_removed(void **state)
 	assert_int_equal(rig_number(a, "step_ms"), 100);
 	json_decref(a);
 	json_decref(rig_do(&rig, "{s:s}", "cmd", "doctor"));
-	json_decref(rig_do(&rig, "{s:s}", "cmd", "audit"));
+	a = rig_do(&rig, "{s:s}", "cmd", "audit");
+	assert_true(json_is_array(rig_get(a, "unmanaged_processes")));
+	/* The old name. */
+	assert_true(json_equal(rig_get(a, "unmanaged_processes"), rig_get(a, "strangers")));
+	json_decref(a);
 	rig_stop(&rig);
 }
 

@@ -354,7 +354,7 @@ static void nonsense_ends_only_its_connection(void **state)
 
 static void strangers_get_the_default_tenant(void **state)
 {
-	static const char *const refuse[] = {"--refuse-strangers", NULL};
+	static const char *const refuse[] = {"--refuse-unmanaged", NULL};
 	struct fake_client c;
 	struct rig rig;
 	json_t *a;

@@ -138,7 +138,7 @@ class Rig:
         return {}
 
     def got(self, name):
-        return self.tenant(name)["devices"][0]["got_permille"]
+        return self.tenant(name)["devices"][0]["used_permille"]
 
 
 def refused(done, code, *parts):

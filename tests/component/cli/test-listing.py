@@ -133,7 +133,7 @@ def top_is_a_live_screen():
             screen.await_text("shown")
             screen.await_text("q quit")
             screen.send(b"s")
-            screen.await_text("got)")  # only what changed is drawn anew
+            screen.await_text("used)")  # only what changed is drawn anew
             screen.send(b"p")
             screen.await_text("paused")
             screen.send(b"p")
@@ -206,7 +206,7 @@ def plot_knows_those_that_have_ended():
         assert done.returncode == 0, done
         for name in "first", "second":
             assert re.search(rf"{name}[^<]*</text>", done.stdout), done.stdout
-        assert "asked 25%" in done.stdout, done.stdout
+        assert "requested 25%" in done.stdout, done.stdout
         # one that lives beside them, and a time in which they were gone
         rig.spin("third", "--request", "0.5")
         wait_for(lambda: rig.got("third") > 0, "it is used")

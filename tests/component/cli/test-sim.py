@@ -550,7 +550,7 @@ def chooses_modes_and_networks():
     with Files(c_yaml=WAYS) as f:
         run = sim_json("--spec", "c.yaml", "--policy", "default", "--mode", "drop",
                        folder=f.folder.name)["policies"][0]["runs"][0]
-        assert run["placed"] == 3 and run["asked_most_of_devices"] == [0.9], run
+        assert run["placed"] == 3 and run["requested_most_of_devices"] == [0.9], run
         here, there, queued, over = run["decisions"]
         nothing = {"network": None, "mbit": None, "latency_us": None}
         assert here == {"outcome": "local", "why": "local: 0.5 of 1 device on a", **nothing}, here
@@ -650,12 +650,12 @@ def slows_tasks_of_a_kind_and_keeps_them_apart():
         return sim_json(*args, *more)["policies"][0]["runs"][0]
 
     alone, slow = run(), run("--kinds", "1", "--slowdown", "1.5")
-    assert alone["completion_s_hundredths"][-1] == 100 and max(alone["asked_most_of_devices"]) == 1
+    assert alone["completion_s_hundredths"][-1] == 100 and max(alone["requested_most_of_devices"]) == 1
     assert round(slow["completion_s_hundredths"][0], 1) == 150
     preferred = run("--kinds", "1", "--slowdown", "1.5", "--prefer-apart")
-    assert preferred["completion_s_hundredths"][-1] == 100 and preferred["asked_most_of_devices"] == [0.5] * 4
+    assert preferred["completion_s_hundredths"][-1] == 100 and preferred["requested_most_of_devices"] == [0.5] * 4
     apart = run("--kinds", "1", "--slowdown", "1.5", "--apart")
-    assert apart["completion_s_hundredths"][-1] == 100 and apart["asked_most_of_devices"] == [0.5] * 4
+    assert apart["completion_s_hundredths"][-1] == 100 and apart["requested_most_of_devices"] == [0.5] * 4
 
 
 def tells_nothing_of_what_has_not_arrived():
@@ -670,7 +670,7 @@ def tells_nothing_of_what_has_not_arrived():
     assert [row[9] for row in rows] == ["8.00±0.00", "8.5±6.4"], rows
     answer = sim_json(*few)
     for run in answer["policies"][0]["runs"]:  # none has left
-        asked = run["asked_most_of_devices"]
+        asked = run["requested_most_of_devices"]
         assert abs(run["allocated_at_end"] - 100 * sum(asked) / len(asked)) < 1e-6, run
         assert run["devices_in_use_at_end"] == sum(one > 0 for one in asked), run
     assert all(figures(answer, "best-fit")[name]["mean"] is None for name in (
@@ -867,7 +867,7 @@ TURNS = {
 0 2 placed a the only node
 0 1 placed a the only node
 50 3 waits 1 that nobody is on asked
-60 1 leaving within 60 s for task 4 of priority 90
+60 1 terminating within 60 s for task 4 of priority 90
 60 4 waits its place on a is kept until 1 task has gone
 70 3 placed a the only node
 120 1 evicted for task 4 of priority 90
@@ -967,8 +967,8 @@ queues:
 0 3 placed n the only node
 0 1 placed n the only node
 0 2 placed n the only node
-20 1 leaving within 30 s for task 4 of priority 50
-20 2 leaving within 30 s for task 4 of priority 50
+20 1 terminating within 30 s for task 4 of priority 50
+20 2 terminating within 30 s for task 4 of priority 50
 20 4 waits its place on n is kept until 2 tasks have gone
 20 5 waits its place on n is kept until 2 tasks have gone
 20 6 waits its gang's places are kept until 2 tasks have gone

@@ -29,7 +29,7 @@ def shares_hold_beside_a_local_tenant():
         rig.spin("c", "--request", "0.4", "--memory", "10%", args=args)
 
         def got():
-            return {t["name"]: t["devices"][0]["got_permille"] for t in rig.json("ps", "-o", "json")}
+            return {t["name"]: t["devices"][0]["used_permille"] for t in rig.json("ps", "-o", "json")}
         wait_for(lambda: all(abs(share - asked[name]) <= 20 for name, share in got().items()),
                  "each gets what it asked for, within 2 points")
 

@@ -11,7 +11,7 @@ static const char list[] =
 	"{\"tenants\": [{\"id\": 4711, \"name\": \"tenant-with-a-rather-long-name-1\","
 	"  \"spec\": {\"class\": \"opportunistic\", \"request_permille\": 125,"
 	"             \"limit_permille\": 1000},"
-	"  \"devices\": [{\"index\": 0, \"got_permille\": 487, \"why\": \"holds\","
+	"  \"devices\": [{\"index\": 0, \"used_permille\": 487, \"why\": \"holds\","
 	"                \"memory_used_bytes\": 107374182400, \"memory_quota_bytes\": 151397597184,"
 	"                \"waited_ns\": 123456789000}]}]}";
 static const char devices[] =
@@ -101,5 +101,32 @@ static void a_wide_screen_shows_whole_names(void **state)
 	assert_non_null(strstr(buf_text(&wide), "WAITED"));
 }
 
+static void a_daemon_of_the_release_before_is_shown(void **state)
+{
+	_cleanup_(answers_done) struct answers a = {json_loads(list, 0, NULL),
+		json_loads(devices, 0, NULL), json_pack("{s:s}", "version", "0.1.0")};
+	json_t *on = json_array_get(
+		json_object_get(json_array_get(json_object_get(a.list, "tenants"), 0), "devices"),
+		0);
+	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
+
+	json_object_set(on, "got_permille", json_object_get(on, "used_permille"));
+	json_object_del(on, "used_permille");
+	draw(&a, 100, &out);
+	assert_non_null(strstr(buf_text(&out), "48.7%"));
+	assert_non_null(strstr(buf_text(&out), "REQUESTED"));
+}
+
+static void an_order_has_its_old_name_too(void **state)
+{
+	assert_int_equal(frame_sort_find("used"), FRAME_BY_USED);
+	assert_int_equal(frame_sort_find("got"), FRAME_BY_USED);
+	assert_int_equal(frame_sort_find("requested"), FRAME_BY_REQUESTED);
+	assert_int_equal(frame_sort_find("asked"), FRAME_BY_REQUESTED);
+	assert_int_equal(frame_sort_find("memory"), FRAME_BY_MEMORY);
+	assert_int_equal(frame_sort_find(NULL), FRAME_BY_ID);
+}
+
 UNIT_MAIN(UNIT(no_line_is_wider_than_the_screen), UNIT(a_narrow_screen_keeps_what_matters_most),
-	UNIT(a_wide_screen_shows_whole_names))
+	UNIT(a_wide_screen_shows_whole_names), UNIT(a_daemon_of_the_release_before_is_shown),
+	UNIT(an_order_has_its_old_name_too))

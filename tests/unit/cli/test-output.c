@@ -43,11 +43,11 @@ static const char devices_text[] =
 static const char list_text[] = "{\"tenants\": [{\"id\": 1, \"name\": \"one\", \"spec\": "
 				"{\"request_permille\": 500, \"limit_permille\": 1000,"
 				" \"class\": \"standard\"}, \"devices\": [{\"index\": 0, "
-				"\"got_permille\": 300, \"why\": \"turn\"}]},"
+				"\"used_permille\": 300, \"why\": \"turn\"}]},"
 				"{\"id\": 2, \"name\": \"t\\u0001wo\", \"spec\": "
 				"{\"request_permille\": 300, \"limit_permille\": 1000, "
 				"\"class\": \"latency\"}, \"devices\": [{\"index\": 0, "
-				"\"got_permille\": 600, \"why\": \"holds\"}]}]}";
+				"\"used_permille\": 600, \"why\": \"holds\"}]}]}";
 static const char usage_text[] =
 	"{\"series\": [{\"tenant\": 1, \"index\": 0, \"permille\": [0, 0, 1000, 1000]}]}";
 
@@ -89,7 +89,7 @@ static void draws_a_frame(void **state)
 static void sorts_and_fits(void **state)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1 << 20), narrow = BUF_INIT(1 << 20);
-	struct frame f = {.width = 110, .ascii = true, .sort = FRAME_BY_GOT};
+	struct frame f = {.width = 110, .ascii = true, .sort = FRAME_BY_USED};
 	size_t lines = 0;
 
 	draw(&f, &out);

@@ -72,7 +72,7 @@ static void draws_lines(void **state)
 	assert_well_formed(buf_text(&svg));
 	assert_int_equal(unit_count(buf_text(&svg), "stroke-dasharray"), 3);
 	assert_int_equal(unit_count(buf_text(&svg), "fill=\"none\" stroke="), 3);
-	assert_contains(buf_text(&svg), "got 50.0%, asked 50%");
+	assert_contains(buf_text(&svg), "used 50.0%, requested 50%");
 	assert_contains(buf_text(&svg), "&lt;b&amp;&quot;");
 	assert_null(strstr(buf_text(&svg), "simulated"));
 }
@@ -104,7 +104,7 @@ static void leaves_gaps(void **state)
 	assert_ok(chart_svg(&c, &svg, NULL));
 	assert_well_formed(buf_text(&svg));
 	assert_int_equal(unit_count(buf_text(&svg), "fill=\"none\" stroke="), 3);
-	assert_contains(buf_text(&svg), "got 50.0%, asked 50%");
+	assert_contains(buf_text(&svg), "used 50.0%, requested 50%");
 }
 
 static void draws_one_point_and_a_long_time(void **state)

@@ -18,7 +18,8 @@ static const char nodes_text[] =
 	"status:\n  devices:\n  - {uuid: GPU-c, index: 0, model: T4, memoryBytes: 100, health: "
 	"Healthy}\n"
 	"  - {uuid: GPU-d, index: 1, model: T4, memoryBytes: 100, health: Healthy, owner: native}\n"
-	"  accounts:\n  - {day: '2026-01-02', namespace: z, askedMilliseconds: 1500, "
+	"  accounts:\n  - {day: '2026-01-02', namespace: z, requestedMilliseconds: 1500, "
+	"askedMilliseconds: 1500, "
 	"grantedMilliseconds: 1000, usedMilliseconds: 250}\n"
 	"---\nmetadata: {name: n1}\nstatus:\n  devices:\n"
 	"  - {uuid: GPU-a, index: 0, model: A100, memoryBytes: 1000, health: Healthy}\n"
@@ -67,6 +68,7 @@ static void lists_devices_with_tenants(void **state)
 	assert_int_equal(json_array_size(devices), 4);
 	assert_string_equal(jtext(json_array_get(devices, 0), "uuid"), "GPU-a");
 	assert_int_equal(jint(b, "granted_permille"), 800);
+	assert_int_equal(jint(b, "used_permille"), 990);
 	assert_int_equal(jint(b, "got_permille"), 990);
 	assert_int_equal(jint(b, "granted_bytes"), 500);
 	assert_int_equal(jint(b, "used_bytes"), 350);
@@ -81,6 +83,7 @@ static void says_nothing_of_what_is_not_known(void **state)
 	_cleanup_json_ json_t *nodes = of(nodes_text);
 	_cleanup_json_ json_t *devices = report_devices(&(struct report_facts){nodes, NULL});
 
+	assert_null(json_object_get(json_array_get(devices, 0), "used_permille"));
 	assert_null(json_object_get(json_array_get(devices, 0), "got_permille"));
 	assert_int_equal(jint(json_array_get(devices, 0), "granted_permille"), 300);
 }
@@ -95,12 +98,14 @@ static void lists_tenants(void **state)
 		     *bad = json_array_get(rows, 2);
 
 	assert_int_equal(json_array_size(rows), 3);
+	assert_string_equal(jtext(p, "requested"), "2x0.3-0.7");
 	assert_string_equal(jtext(p, "asked"), "2x0.3-0.7");
 	assert_string_equal(jtext(p, "granted"), "2x0.3-0.6");
+	assert_int_equal(jint(p, "used_permille"), 345);
 	assert_int_equal(jint(p, "got_permille"), 345);
 	assert_int_equal(jint(p, "memory_bytes"), 300);
 	assert_string_equal(jtext(p, "state"), "Running");
-	assert_string_equal(jtext(w, "asked"), "2 GPUs");
+	assert_string_equal(jtext(w, "requested"), "2 GPUs");
 	assert_string_equal(jtext(w, "state"), "Pending");
 	assert_string_equal(jtext(bad, "state"), "Refused");
 	assert_contains(jtext(bad, "note"), "7.5");
@@ -167,6 +172,8 @@ static void adds_up_accounts(void **state)
 
 	assert_int_equal(json_array_size(all), 2);
 	assert_string_equal(jtext(json_array_get(all, 0), "namespace"), "a");
+	/* A divvyd of the release before wrote one of the two. */
+	assert_true(jreal(json_array_get(all, 1), "requested_gpu_seconds") == 2.5);
 	assert_true(jreal(json_array_get(all, 1), "asked_gpu_seconds") == 2.5);
 	assert_true(jreal(json_array_get(all, 1), "used_gpu_seconds") == 1.25);
 	assert_true(jreal(json_array_get(late, 1), "used_gpu_seconds") == 0.25);
@@ -278,7 +285,7 @@ static void a_silent_daemon_is_said_to_be(void **state)
 
 		assert_string_equal(jtext(of_n1, "node"), "n1");
 		assert_int_equal(jint(of_n1, "silent_seconds"), is_silent ? 41 : 0);
-		assert_int_equal(json_object_get(of_n1, "got_permille") != NULL, !is_silent);
+		assert_int_equal(json_object_get(of_n1, "used_permille") != NULL, !is_silent);
 		buf_clear(&out);
 		draw_devices(devices, true, &out);
 		assert_int_equal(
