@@ -188,8 +188,8 @@ struct daemon_sample {
 static const struct prom_metric daemon_metrics[] = {
 	{"divvy_tenants", PROM_GAUGE, "Tenants.", FIELD(n_tenants)},
 	{"divvy_processes", PROM_GAUGE, "Registered processes.", FIELD(n_processes)},
-	{"divvy_strangers", PROM_GAUGE, "Processes on devices that belong to no tenant.",
-		FIELD(n_strangers)},
+	{"divvy_unmanaged_processes", PROM_GAUGE, "Processes on devices that belong to no tenant.",
+		FIELD(n_strangers), .old_name = "divvy_strangers"},
 	{"divvy_devices_missing", PROM_GAUGE,
 		"Devices that this node had before and that the driver does not list any more.",
 		FIELD(n_missing_devices)},

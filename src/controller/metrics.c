@@ -48,8 +48,8 @@ static const struct prom_metric metrics[] = {
 		FIELD(web.n_silent)},
 	{"divvy_controller_pods_waiting", PROM_GAUGE, "Pods that wait for a place or their start.",
 		FIELD(web.n_waiting)},
-	{"divvy_controller_page_viewers", PROM_GAUGE, "Who looks at the page.",
-		FIELD(web.n_viewers)},
+	{"divvy_controller_dashboard_viewers", PROM_GAUGE, "Connections that show the dashboard.",
+		FIELD(web.n_viewers), .old_name = "divvy_controller_page_viewers"},
 	{"divvy_controller_certificates_issued_total", PROM_COUNTER,
 		"Certificates given to nodes' daemons.", FIELD(n_certificates[1])},
 	{"divvy_controller_certificates_refused_total", PROM_COUNTER,
@@ -91,8 +91,9 @@ struct pod_sample {
 };
 
 static const struct prom_metric pod_metrics[] = {
-	{"divvy_pod_asked_share", PROM_GAUGE, "Devices that a pod asks for, of those not ended.",
-		PROM_FIELD(struct pod_sample, milli), 1000},
+	{"divvy_pod_requested_share", PROM_GAUGE,
+		"Devices that a pod requests, of those not ended.",
+		PROM_FIELD(struct pod_sample, milli), 1000, .old_name = "divvy_pod_asked_share"},
 };
 
 static void label_pod(struct buf *out, const void *of)

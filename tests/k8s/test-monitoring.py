@@ -110,13 +110,13 @@ def everything_has_a_sample():
     """But for those of pods, of which there is none here."""
     for who, text in exported.items():
         empty = {f for f in re.findall(r"^# TYPE (\S+)", text, re.M) if not any(s.startswith(f) for s in samples(text))}
-        assert empty <= {"divvy_pod_asked_share"}, f"{who}: {empty}"
+        assert empty <= {"divvy_pod_requested_share", "divvy_pod_asked_share"}, f"{who}: {empty}"
 
 
 def pods_are_asked_of():
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {
         "name": "asks", "annotations": {"divvy.gpu/request": "0.3"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}})
-    line = f'divvy_pod_asked_share{{namespace="{cluster.namespace}",pod="asks"}} 0.3\n'
+    line = f'divvy_pod_requested_share{{namespace="{cluster.namespace}",pod="asks"}} 0.3\n'
     wait_for(lambda: line in of_controller(), "what the pod asks for is exported")
     wait_for(lambda: "divvy_controller_pods_waiting 1\n" in of_controller(), "it waits")
 
@@ -158,14 +158,30 @@ def the_alerts_name_what_there_is():
     assert listed == {r["alert"] for r in rules}, f"docs/monitoring.md: {listed ^ {r['alert'] for r in rules}}"
 
 
+def deprecated():
+    """{old name: new name}"""
+    return {old: new for text in exported.values()
+            for old, new in re.findall(r"^# HELP (\S+) Deprecated: use (\S+)\.$", text, re.M)}
+
+
+def old_names_are_exported_beside_the_new_ones():
+    listed = dict(re.findall(r"^\| `(divvy_\w+)` \| `(divvy_\w+)` \|", text_of("docs/upgrading.md"), re.M))
+    assert deprecated() == listed, f"docs/upgrading.md: {deprecated()} {listed}"
+    for text in exported.values():
+        for old, new in deprecated().items():
+            of_old, of_new = (re.findall(rf"^{name}([{{ ].*)$", text, re.M) for name in (old, new))
+            assert of_old == of_new, (old, of_old, of_new)
+
+
 def the_page_of_metrics_lists_all():
     families = {f for text in exported.values() for f in re.findall(r"^# TYPE (\S+)", text, re.M)}
+    families -= set(deprecated())
     listed = set(re.findall(r"^\| `(divvy_\w+)` \|", text_of("docs/reference/metrics.md"), re.M))
     assert listed == families, f"docs/reference/metrics.md: only there {listed - families}, not there {families - listed}"
 
 
 TESTS = [all_is_as_prometheus_reads_it, everything_has_a_sample, pods_are_asked_of, the_dashboard_names_what_there_is,
-         the_alerts_name_what_there_is, the_page_of_metrics_lists_all]
+         the_alerts_name_what_there_is, old_names_are_exported_beside_the_new_ones, the_page_of_metrics_lists_all]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
