@@ -127,7 +127,7 @@ static bool measure(struct job *job)
 static void print_table(const struct job *job)
 {
 	static const struct table_column columns[] = {
-		{"TENANT", false}, {"ASKED", true}, {"GOT", true}, {"OFF BY", true}};
+		{"TENANT", false}, {"REQUESTED", true}, {"USED", true}, {"OFF BY", true}};
 	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
 	_cleanup_table_ struct table table;
 
