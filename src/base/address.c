@@ -66,15 +66,15 @@ int address_parse_host(
 		at = str_find(rest, ']');
 		host = (struct str){rest.p, at};
 		if (at == rest.n)
-			return fail(err, EINVAL, "'%.*s': a ] is missing", STR_ARG(text));
+			return fail(err, EINVAL, "'%.*s': no ']' ends the address", STR_ARG(text));
 		if (address_family(host) != AF_INET6)
 			return fail(err, EINVAL,
-				"'%.*s': '%.*s' is no address of IPv6, which alone stands in "
-				"brackets, such as [2001:db8::7] or [fe80::7%%eth0]",
+				"'%.*s': '%.*s' is not an IPv6 address; brackets take one, such "
+				"as [2001:db8::7] or [fe80::7%%eth0]",
 				STR_ARG(text), STR_ARG(host));
 		rest = str_behind(rest, at + 1);
 		if (rest.n && rest.p[0] != ':')
-			return fail(err, EINVAL, "'%.*s': expected ':' or nothing behind the ]",
+			return fail(err, EINVAL, "'%.*s': expected ':' or nothing after ']'",
 				STR_ARG(text));
 	} else {
 		at = str_find(text, ':');
@@ -82,14 +82,16 @@ int address_parse_host(
 		rest = str_behind(text, at);
 		if (rest.n && str_find(str_behind(rest, 1), ':') + 1 < rest.n)
 			return fail(err, EINVAL,
-				"'%.*s': an address of IPv6 stands in brackets, such as "
-				"[2001:db8::7]",
+				"'%.*s': put an IPv6 address in brackets, such as [2001:db8::7]",
 				STR_ARG(text));
 		if (host.n >= ADDRESS_HOST)
-			return fail(err, EINVAL, "'%.16s...': a name of %zu characters; at most %u",
+			return fail(err, EINVAL,
+				"'%.16s...': the host name has %zu characters; at most %u are "
+				"allowed",
 				host.p, host.n, ADDRESS_HOST - 1);
 		if (!is_name(host, ADDRESS_HOST))
-			return fail(err, EINVAL, "'%.*s': '%.*s' is no name and no address",
+			return fail(err, EINVAL,
+				"'%.*s': '%.*s' is neither a host name nor an address",
 				STR_ARG(text), STR_ARG(host));
 	}
 	*ret_host = host;
@@ -142,18 +144,18 @@ int address_parse(
 		return fail(err, EINVAL, "%s; expected %s", why.msg, expected(forms));
 	a.family = address_family(host);
 	if (host.n && forms & ADDRESS_IS_NUMERIC && a.family == AF_UNSPEC)
-		return fail(err, EINVAL, "'%.*s': '%.*s' is a name; expected %s", STR_ARG(text),
-			STR_ARG(host), expected(forms));
+		return fail(err, EINVAL, "'%.*s': '%.*s' is a host name; expected %s",
+			STR_ARG(text), STR_ARG(host), expected(forms));
 	if (!rest.n)
 		return fail(err, EINVAL, "'%.*s': the port is missing; expected %s", STR_ARG(text),
 			expected(forms));
 	if (!str_skip_prefix(&rest, STR(":")) ||
 		parse_uint(rest, least, UINT16_MAX, &number, NULL) < 0 ||
 		str_copy(a.port, sizeof(a.port), rest) < 0)
-		return fail(err, EINVAL, "'%.*s': '%.*s' is no port from %d to %u; expected %s",
+		return fail(err, EINVAL, "'%.*s': '%.*s' is not a port from %d to %u; expected %s",
 			STR_ARG(text), STR_ARG(rest), (int)least, UINT16_MAX, expected(forms));
 	if (str_copy(a.host, sizeof(a.host), host) < 0)
-		return fail(err, EINVAL, "'%.*s': too long a name", STR_ARG(text));
+		return fail(err, EINVAL, "'%.*s': the host name is too long", STR_ARG(text));
 	a.number = (uint16_t)number;
 	*ret_address = a;
 	return 0;
@@ -185,7 +187,8 @@ int address_check_scope(struct str host, struct error *err)
 
 	if (!scope.n || (str_copy(name, sizeof(name), scope) == 0 && if_nametoindex(name)))
 		return 0;
-	return fail(err, EINVAL, "'%.*s': no interface '%.*s'", STR_ARG(host), STR_ARG(scope));
+	return fail(err, EINVAL, "'%.*s': this machine has no network interface '%.*s'",
+		STR_ARG(host), STR_ARG(scope));
 }
 
 /* ---- sockets ---- */
@@ -234,8 +237,8 @@ int address_listen(const struct address *address, int flags, int backlog, struct
 				fd = listen_at(a, is_all, flags, backlog);
 	freeaddrinfo(all);
 	if (fd == -EADDRNOTAVAIL)
-		return fail(err, EADDRNOTAVAIL, "'%s': no address of this machine", text);
-	return fd < 0 ? fail_errno(err, -fd, "listening on '%s'", text) : fd;
+		return fail(err, EADDRNOTAVAIL, "'%s': this machine has no such address", text);
+	return fd < 0 ? fail_errno(err, -fd, "listen on '%s'", text) : fd;
 }
 
 uint16_t address_port_of(int fd)

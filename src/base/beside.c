@@ -60,6 +60,6 @@ int beside_find_program(const char *name, char *ret_path, size_t size, struct er
 	const int r = beside_find(folders, name, X_OK, ret_path, size);
 
 	if (r == -ENOENT)
-		return fail(err, ENOENT, "%s is not where divvy is installed", name);
+		return fail(err, ENOENT, "%s is not in divvy's install path", name);
 	return r < 0 ? fail_errno(err, -r, "%s", name) : r;
 }

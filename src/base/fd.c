@@ -199,7 +199,8 @@ int file_read(const char *path, struct buf *b, struct error *err)
 		return fail_errno(err, errno, "open '%s'", path);
 	r = fd_read_all(fd, b);
 	if (r == -EMSGSIZE)
-		return fail(err, EMSGSIZE, "'%s' is too long: at most %zu bytes", path, b->max);
+		return fail(err, EMSGSIZE, "'%s' is too large: at most %zu bytes are allowed", path,
+			b->max);
 	return r < 0 ? fail_errno(err, -r, "read '%s'", path) : 0;
 }
 
@@ -294,7 +295,7 @@ int folder_make(const char *path, mode_t mode, struct error *err)
 	size_t i;
 
 	if (!*path || str_copy(part, sizeof(part), str_from(path)) < 0)
-		return fail(err, EINVAL, "'%.64s' is no path of a folder", path);
+		return fail(err, EINVAL, "'%.64s' is not the path of a folder", path);
 	for (i = 1; part[i - 1]; i++) {
 		if (part[i] != '/' && part[i])
 			continue;

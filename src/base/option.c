@@ -135,7 +135,7 @@ int option_check(const struct option_row *row, const char *value, struct error *
 		if (str_is(word, value))
 			return 0;
 	if (row->choices)
-		return fail(err, EINVAL, "--%s '%s': one of these is needed: %s", row->name, value,
+		return fail(err, EINVAL, "--%s '%s': expected one of: %s", row->name, value,
 			row->choices);
 	r = row->check ? row->check(value, err) : 0;
 	return r < 0 ? fail_within(err, r, "--%s", row->name) : 0;

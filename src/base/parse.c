@@ -47,10 +47,10 @@ int parse_uint(struct str text, uint64_t min, uint64_t max, uint64_t *ret_value,
 		too_large |= __builtin_add_overflow(value, (uint64_t)(text.p[i] - '0'), &value);
 	}
 	if (!text.n || i < text.n)
-		return fail(err, EINVAL, SHOW_FMT " is not a whole number: write %llu to %llu",
+		return fail(err, EINVAL, SHOW_FMT " is not a whole number; expected %llu to %llu",
 			SHOW_ARG(text), (unsigned long long)min, (unsigned long long)max);
 	if (too_large || value < min || value > max)
-		return fail(err, ERANGE, SHOW_FMT " is out of range: %llu to %llu is possible",
+		return fail(err, ERANGE, SHOW_FMT " is out of range; expected %llu to %llu",
 			SHOW_ARG(text), (unsigned long long)min, (unsigned long long)max);
 	*ret_value = value;
 	return 0;
@@ -126,16 +126,17 @@ int parse_share(struct str text, uint32_t *ret_permille, struct error *err)
 	else if (r == -ERANGE)
 		r = -EDOM;
 	if (r == -EINVAL)
-		return fail(err, EINVAL, SHOW_FMT " is not a share of a GPU: write 0.3, or 1",
+		return fail(err, EINVAL,
+			SHOW_FMT " is not a share of a GPU; expected a number such as 0.3 or 1",
 			SHOW_ARG(text));
 	if (r == -EDOM)
 		return fail(err, ERANGE,
 			SHOW_FMT
-			" is too fine or too long: a share is a multiple of 0.001, as 0.125",
+			" has too many digits; expected a multiple of 0.001, such as 0.125",
 			SHOW_ARG(text));
 	if (r < 0)
-		return fail(err, ERANGE, SHOW_FMT " is too much: at most %d GPUs", SHOW_ARG(text),
-			SHARE_MAX / SHARE_ONE);
+		return fail(err, ERANGE, SHOW_FMT " is out of range; expected at most %d GPUs",
+			SHOW_ARG(text), SHARE_MAX / SHARE_ONE);
 	*ret_permille = (uint32_t)permille;
 	return 0;
 }
@@ -150,11 +151,12 @@ int parse_percent(struct str text, uint32_t *ret_permille, struct error *err)
 	if (r == 0)
 		r = str_eq(rest, STR("%")) ? scale(d, 10, 1000, &permille) : -EINVAL;
 	if (r == -EINVAL)
-		return fail(
-			err, EINVAL, SHOW_FMT " is not a percentage: write 25%%", SHOW_ARG(text));
+		return fail(err, EINVAL,
+			SHOW_FMT " is not a percentage; expected a number and %%, such as 25%%",
+			SHOW_ARG(text));
 	if (r < 0)
 		return fail(err, ERANGE,
-			SHOW_FMT " is out of range: 0%% to 100%% in steps of 0.1%%",
+			SHOW_FMT " is out of range; expected 0%% to 100%% in steps of 0.1%%",
 			SHOW_ARG(text));
 	*ret_permille = (uint32_t)permille;
 	return 0;
@@ -200,12 +202,15 @@ int parse_bytes(struct str text, uint64_t *ret_bytes, struct error *err)
 	if (r == -EINVAL)
 		return fail(err, EINVAL,
 			SHOW_FMT
-			" is not an amount of memory: write 4Gi, 500M or a number of bytes",
+			" is not an amount of memory; expected bytes, or a number with a unit, "
+			"such as 4Gi or 500M",
 			SHOW_ARG(text));
 	if (r == -EDOM)
-		return fail(err, ERANGE, SHOW_FMT " is no whole number of bytes", SHOW_ARG(text));
+		return fail(err, ERANGE,
+			SHOW_FMT " is not a whole number of bytes; write fewer decimals",
+			SHOW_ARG(text));
 	if (r < 0)
-		return fail(err, ERANGE, SHOW_FMT " is out of range: it must be less than 8192Pi",
+		return fail(err, ERANGE, SHOW_FMT " is out of range; expected less than 8192Pi",
 			SHOW_ARG(text));
 	*ret_bytes = bytes;
 	return 0;
@@ -244,14 +249,16 @@ int parse_duration_up_to(struct str text, uint64_t most_ns, uint64_t *ret_ns, st
 	}
 	if (r == -EINVAL)
 		return fail(err, EINVAL,
-			SHOW_FMT " is not a duration: write a number and ns, us, ms, s, m, h or d",
+			SHOW_FMT " is not a duration; expected a number and ns, us, ms, s, m, h "
+				 "or d, such as 10m",
 			SHOW_ARG(text));
 	if (r == -EDOM)
-		return fail(
-			err, ERANGE, SHOW_FMT " is no whole number of nanoseconds", SHOW_ARG(text));
+		return fail(err, ERANGE,
+			SHOW_FMT " is not a whole number of nanoseconds; write fewer decimals",
+			SHOW_ARG(text));
 	if (r < 0)
-		return fail(err, ERANGE, SHOW_FMT " is out of range: at most %s", SHOW_ARG(text),
-			format_duration(most_ns).s);
+		return fail(err, ERANGE, SHOW_FMT " is out of range; expected at most %s",
+			SHOW_ARG(text), format_duration(most_ns).s);
 	*ret_ns = ns;
 	return 0;
 }
@@ -268,7 +275,9 @@ int parse_bool(struct str text, bool *ret_value, struct error *err)
 			return 0;
 		}
 	}
-	return fail(err, EINVAL, SHOW_FMT " is neither yes nor no", SHOW_ARG(text));
+	return fail(err, EINVAL,
+		SHOW_FMT " is neither yes nor no; expected yes, true, on, 1, no, false, off or 0",
+		SHOW_ARG(text));
 }
 
 static int hex_digit(char c)
@@ -288,11 +297,15 @@ int parse_hex(struct str text, uint8_t *ret_bytes, size_t n, struct error *err)
 
 	/* The value may be a secret: the message does not quote it. */
 	if (text.n != 2 * n)
-		return fail(err, EINVAL, "%zu characters where %zu hexadecimal digits are wanted",
-			text.n, 2 * n);
+		return fail(err, EINVAL,
+			"the value has %zu characters; expected %zu hexadecimal digits", text.n,
+			2 * n);
 	for (i = 0; i < text.n; i++)
 		if (hex_digit(text.p[i]) < 0)
-			return fail(err, EINVAL, "character %zu is no hexadecimal digit", i + 1);
+			return fail(err, EINVAL,
+				"character %zu is not a hexadecimal digit; expected 0-9, a-f or "
+				"A-F",
+				i + 1);
 	for (i = 0; i < n; i++)
 		ret_bytes[i] = (uint8_t)(hex_digit(text.p[2 * i]) << 4 |
 			hex_digit(text.p[2 * i + 1]));

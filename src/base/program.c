@@ -38,12 +38,12 @@ struct program_signals {
 static const struct option_row daemon_common[] = {
 	{"log", "LEVEL", "error, warn, info (default) or debug"},
 	{"version", NULL, "print the version"},
-	{"help", NULL, "print this"},
+	{"help", NULL, "print this help"},
 	{0},
 };
 
 static const struct option_row tool_common[] = {
-	{"help", NULL, "says what there is", .letter = 'h'},
+	{"help", NULL, "print this help", .letter = 'h'},
 	{0},
 };
 
@@ -128,8 +128,8 @@ static int check_needs(const struct option_row *rows, uint64_t given, struct err
 
 		for (size_t k = 0; needs && given >> i & 1 && rows[k].name; k++)
 			if (!strcmp(rows[k].name, needs) && !(given >> k & 1))
-				return fail(
-					err, EINVAL, "--%s: with --%s only", rows[i].name, needs);
+				return fail(err, EINVAL, "--%s works only together with --%s",
+					rows[i].name, needs);
 	}
 	return 0;
 }
@@ -162,12 +162,15 @@ static int take_event(struct parsed *parsed, const struct option_scan *scan,
 {
 	switch (event) {
 	case OPTION_NO_VALUE:
-		return fail(err, EINVAL, "%s: its value is missing (--help lists all)", scan->word);
+		return fail(err, EINVAL, "%s: the value is missing; --help lists all options",
+			scan->word);
 	case OPTION_EMPTY_VALUE:
-		return fail(err, EINVAL, "--%s is empty (--help lists all)", scan->row->name);
+		return fail(err, EINVAL, "--%s: the value is empty; --help lists all options",
+			scan->row->name);
 	case OPTION_UNKNOWN:
 	case OPTION_EXTRA_VALUE:
-		return fail(err, EINVAL, "%s: unknown, or it takes no value (--help lists all)",
+		return fail(err, EINVAL,
+			"%s: unknown option, or one that takes no value; --help lists all options",
 			scan->word);
 	default: return take_option(parsed, scan, err);
 	}
@@ -195,7 +198,7 @@ int program_parse(
 	if (n < argc)
 		argv[n] = NULL;
 	if (n > 1 && !program->operands)
-		return fail(err, EINVAL, "'%s': %s takes options only (--help lists them)", argv[1],
+		return fail(err, EINVAL, "'%s': %s takes options only; --help lists them", argv[1],
 			program->name);
 	if (parsed.is_done)
 		return 1;
@@ -287,7 +290,7 @@ static void on_signal(struct loop_io *io, uint32_t events)
 	while (read(s->fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo != SIGHUP) {
 			name_sender(info.ssi_pid, sender, sizeof(sender));
-			log_info("signal %u of pid %s: ending", info.ssi_signo, sender);
+			log_info("stopping after signal %u from pid %s", info.ssi_signo, sender);
 		}
 		s->fn(s->data, info.ssi_signo == SIGHUP);
 	}

@@ -121,7 +121,7 @@ int spawn_run(const struct spawn *spawn, pid_t *ret_pid, struct error *err)
 	if (spawn->env) {
 		merged = merge_env((char *const *)spawn->env);
 		if (!merged)
-			return fail(err, ENOMEM, "out of memory for an environment");
+			return fail(err, ENOMEM, "out of memory for the environment");
 	}
 	r = start(spawn, merged ? merged : environ, &pid);
 	if (r < 0)

@@ -79,34 +79,50 @@ json_t *wish_json(const struct cli_args *args)
 	return spec;
 }
 
+/* Turns the field at the beginning of a message of spec.h into its option. */
+static int fail_field(int r, const struct error *why, struct error *err)
+{
+	return fail(err, -r, "--%.250s", why->msg);
+}
+
 static int read_fields(const struct cli_args *args, struct spec *spec, struct error *err)
 {
 	const char *name = cli_get(args, "name");
 	char spelled[32], amount[AMOUNT_MAX];
+	struct error why;
+	int r;
 
 	spec_init(spec);
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
 		const char *value = given(args, field[i], spelled);
-		int r = value ? spec_set(spec, spelled, plain_amount(spelled, value, amount), err)
-			      : 0;
 
+		r = value ? spec_set(spec, spelled, plain_amount(spelled, value, amount), &why) : 0;
 		if (r < 0)
-			return r;
+			return fail_field(r, &why, err);
 	}
 	if (spec->memory_bytes && spec->memory_bytes < MEMORY_LEAST) {
 		const char *memory = cli_get(args, "memory");
 
 		if (memory[strspn(memory, "0123456789.")])
 			return fail(err, EINVAL,
-				"memory '%.40s': a CUDA context alone takes hundreds of MiB; write "
-				"more, such as 4Gi",
+				"--memory '%.40s': a CUDA context alone takes hundreds of MiB; "
+				"write more, such as 4Gi",
 				memory);
 		return fail(err, EINVAL,
-			"memory '%.40s': without a unit it is bytes, and a CUDA context alone "
-			"takes hundreds of MiB; write %.40sMi or %.40sGi",
+			"--memory '%.40s': a number without a unit is bytes, and a CUDA context "
+			"alone takes hundreds of MiB; write %.40sMi or %.40sGi",
 			memory, memory, memory);
 	}
-	return name ? spec_name_check(name, err) : 0;
+	r = name ? spec_name_check(name, &why) : 0;
+	return r < 0 ? fail_field(r, &why, err) : 0;
+}
+
+static int finish(struct spec *spec, struct error *err)
+{
+	struct error why;
+	int r = spec_finish(spec, &why);
+
+	return r < 0 ? fail_field(r, &why, err) : 0;
 }
 
 int wish_check(const struct cli_args *args, struct error *err)
@@ -114,7 +130,7 @@ int wish_check(const struct cli_args *args, struct error *err)
 	struct spec spec;
 	int r = read_fields(args, &spec, err);
 
-	return r < 0 ? r : spec_finish(&spec, err);
+	return r < 0 ? r : finish(&spec, err);
 }
 
 int wish_check_change(const struct cli_args *args, struct error *err)
@@ -122,5 +138,5 @@ int wish_check_change(const struct cli_args *args, struct error *err)
 	struct spec spec;
 	int r = read_fields(args, &spec, err);
 
-	return r < 0 || !spec.request ? r : spec_finish(&spec, err);
+	return r < 0 || !spec.request ? r : finish(&spec, err);
 }

@@ -83,13 +83,13 @@ static int refuse_unknown(struct str key, struct str field, struct error *err)
 	if (str_distance(field, STR("container")) < nearest)
 		memcpy(best, "container", sizeof("container"));
 	if (best[0])
-		return fail(err, EINVAL, "'" SHOW "': there is no such field; did you mean %s?",
-			SHOWN(key), best);
+		return fail(err, EINVAL, "'" SHOW "': unknown field; did you mean %s?", SHOWN(key),
+			best);
 	return fail(err, EINVAL,
-		"'" SHOW "': there is no such field; there are request, limit, count, memory, "
-		"memory-policy, class, priority, mode, model, device, preferred-anti-affinity, "
-		"affinity, anti-affinity, exclusion, group, group-size, group-threshold and "
-		"network",
+		"'" SHOW "': unknown field; expected request, limit, count, memory, "
+		"memory-policy, class, priority, mode, model, device, "
+		"preferred-anti-affinity, affinity, anti-affinity, exclusion, group, "
+		"group-size, group-threshold or network",
 		SHOWN(key));
 }
 
@@ -154,8 +154,8 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 	}
 	if (is_there && !group.group[0])
 		return fail(err, EINVAL,
-			"divvy.gpu/group-size and group-threshold: of which group? "
-			"divvy.gpu/group names it");
+			"divvy.gpu/group-size or group-threshold: the group has no name; set "
+			"divvy.gpu/group");
 	if (!is_there)
 		return 0;
 	return draft_group(draft, PREFIX "group", str_from(group.group), group.group_size,
@@ -178,7 +178,8 @@ static int check_owners(const struct dialect_draft *draft, struct error *err)
 				SHOWN(key), SHOWN(container));
 		if (is_group(field))
 			return fail(err, EINVAL,
-				"'" SHOW "': a group is the whole pod's: write divvy.gpu/" SHOW,
+				"'" SHOW
+				"': a group applies to the whole pod; write divvy.gpu/" SHOW,
 				SHOWN(key), SHOWN(field));
 	}
 	return 0;
@@ -197,7 +198,7 @@ static void note_labels(struct dialect_draft *draft)
 			continue;
 		for (size_t k = 0; spec_field_name(k, name); k++)
 			if (str_is(field, name))
-				draft_note(draft, SHOW ": is read as an annotation only",
+				draft_note(draft, SHOW " is read as an annotation only",
 					SHOWN(list.entry[i].key));
 	}
 }

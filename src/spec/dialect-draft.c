@@ -34,10 +34,10 @@ int draft_text(
 	const char *key, struct str value, char ret[static DIALECT_VALUE_MAX], struct error *err)
 {
 	if (value.n >= DIALECT_VALUE_MAX)
-		return fail(err, EINVAL, "%s: %zu characters, at most %u are possible", key,
-			value.n, DIALECT_VALUE_MAX - 1);
+		return fail(err, EINVAL, "%s: the value has %zu characters; at most %u are allowed",
+			key, value.n, DIALECT_VALUE_MAX - 1);
 	if (str_find(value, '\0') != value.n)
-		return fail(err, EINVAL, "%s: a character 0 is not allowed", key);
+		return fail(err, EINVAL, "%s: the value has a zero byte", key);
 	return str_copy(ret, DIALECT_VALUE_MAX, value);
 }
 
@@ -102,8 +102,9 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 			return fail_within(err, -EINVAL, DIALECT_RECORD_KEY);
 		if (r > 0 && value != recorded)
 			return fail(err, EINVAL,
-				"container " SHOW ": %s %llu: it was %llu when the pod was made; "
-				"make another pod instead",
+				"container " SHOW
+				": %s %llu: the pod was created with %llu, which cannot "
+				"change; create another pod",
 				SHOWN(name), resource, (unsigned long long)value,
 				(unsigned long long)recorded);
 		value = recorded;
@@ -112,7 +113,7 @@ int draft_resource(struct dialect_draft *draft, uint32_t container, const char *
 	if (r == 0)
 		return 0;
 	if (value > max)
-		return fail(err, EINVAL, "container " SHOW ": %s %llu: allowed is 0 to %llu",
+		return fail(err, EINVAL, "container " SHOW ": %s %llu: expected 0 to %llu",
 			SHOWN(name), resource, (unsigned long long)value, (unsigned long long)max);
 	r = add_foreign(draft->result, container, resource, value, err);
 	if (r < 0)
@@ -138,7 +139,7 @@ int draft_share(
 	int r = is_plain(value) ? quantity_parse(value, SPEC_SHARE_ONE, &permille, NULL) : -EINVAL;
 
 	if (r < 0 || permille > max)
-		return fail(err, EINVAL, "%s '" SHOW "': allowed is 0 to %u in steps of 0.001", key,
+		return fail(err, EINVAL, "%s '" SHOW "': expected 0 to %u in steps of 0.001", key,
 			SHOWN(value), max / SPEC_SHARE_ONE);
 	*ret_permille = (uint32_t)permille;
 	return 0;
@@ -152,7 +153,7 @@ int draft_bytes(
 	if (quantity_parse(value, 1, &bytes, NULL) < 0 || (!bytes && !may_be_zero))
 		return fail(err, EINVAL,
 			"%s '" SHOW
-			"': allowed is a whole number of bytes%s, such as 1073741824 or 1Gi",
+			"': expected a whole number of bytes%s, such as 1073741824 or 1Gi",
 			key, SHOWN(value), may_be_zero ? "" : " above 0");
 	*ret_bytes = bytes;
 	return 0;
@@ -174,8 +175,9 @@ int draft_spec_label(const struct dialect_draft *draft, const char *key,
 	spec_init(&scratch);
 	if (spec_set_cluster(&scratch, "affinity", text, NULL) < 0)
 		return fail(err, EINVAL,
-			"%s: %zu characters; allowed is 1 to %u printable ones of ASCII", key,
-			value->n, SPEC_LABEL - 1);
+			"%s: the value has %zu characters; expected 1 to %u printable ASCII "
+			"characters",
+			key, value->n, SPEC_LABEL - 1);
 	memcpy(ret, scratch.affinity, SPEC_LABEL);
 	return 0;
 }
@@ -193,17 +195,18 @@ int draft_vgpu(struct dialect_draft *draft, const char *key, struct error *err)
 		return r;
 	if (!draft->pod->node.n)
 		return fail(err, EINVAL,
-			"%s '%s': spec.nodeName is missing: a vGPU is one of a node's", key, name);
+			"%s '%s': spec.nodeName is missing; set it to the node of the vGPU", key,
+			name);
 	if (draft->result->vgpu.n && !str_eq(draft->result->vgpu, *id))
-		return fail(err, EINVAL, "%s '%s': the pod names vGPU '" SHOW "' already", key,
-			name, SHOWN(draft->result->vgpu));
+		return fail(err, EINVAL, "%s '%s': the pod names vGPU '" SHOW "' already; keep one",
+			key, name, SHOWN(draft->result->vgpu));
 	draft->result->vgpu = *id;
 	return 0;
 }
 
 static int missing(const char *key, const char *other, const char *allowed, struct error *err)
 {
-	return fail(err, EINVAL, "%s is missing: with %s there has to be %s", key, other, allowed);
+	return fail(err, EINVAL, "%s is missing; %s requires %s", key, other, allowed);
 }
 
 int draft_fraction(const struct dialect_draft *draft, const struct dialect_fraction *keys,
@@ -228,13 +231,12 @@ int draft_fraction(const struct dialect_draft *draft, const struct dialect_fract
 	if (r < 0)
 		return r;
 	if (ret_spec->limit == 0)
-		return fail(err, EINVAL, "%s '" SHOW "': allowed is 0.001 to 1", keys->limit,
+		return fail(err, EINVAL, "%s '" SHOW "': expected 0.001 to 1", keys->limit,
 			SHOWN(*limit));
 	if (ret_spec->limit < ret_spec->request)
 		return fail(err, EINVAL,
-			"%s '" SHOW "': is below %s '" SHOW "'; allowed is " SHOW " to 1",
-			keys->limit, SHOWN(*limit), keys->request, SHOWN(*request),
-			SHOWN(*request));
+			"%s '" SHOW "': below %s '" SHOW "'; expected " SHOW " to 1", keys->limit,
+			SHOWN(*limit), keys->request, SHOWN(*request), SHOWN(*request));
 	if (ret_spec->request == 0) {
 		ret_spec->request = 1;
 		ret_spec->class = SPEC_OPPORTUNISTIC;
@@ -294,7 +296,7 @@ int draft_add(struct dialect_draft *draft, uint32_t container, struct spec *spec
 		if (t->container != container || spec_is_same(&t->spec, spec))
 			continue;
 		return fail(err, EINVAL,
-			"container %.*s: %s says %s, %s says %s: keep one of the two",
+			"container %.*s: %s says %s, %s says %s; keep one of the two",
 			(int)MIN(name.n, (size_t)24), name.p, t->dialect->name, show(&t->spec, one),
 			draft->dialect->name, show(spec, other));
 	}
@@ -302,7 +304,8 @@ int draft_add(struct dialect_draft *draft, uint32_t container, struct spec *spec
 		if (result->tenant[i].container == container)
 			return 0;
 	if (result->n_tenants == DIALECT_TENANTS_MAX)
-		return fail(err, EINVAL, "more than %u containers with a share of a GPU",
+		return fail(err, EINVAL,
+			"the pod has more than %u containers with a share of a GPU",
 			DIALECT_TENANTS_MAX);
 	if (array_grow(&result->tenant, &result->tenants_room, result->n_tenants + 1ull,
 		    sizeof(*result->tenant)) < 0)
@@ -321,7 +324,7 @@ int draft_container(
 
 	if (!names) {
 		if (container == MANIFEST_NONE)
-			return fail(err, EINVAL, "the pod has no container that could have a GPU");
+			return fail(err, EINVAL, "the pod has no container that can get a GPU");
 		draft->result->has_default = true;
 		draft->result->default_container = container;
 		*ret_container = container;
@@ -333,12 +336,13 @@ int draft_container(
 		if (!str_split(&rest, ',', &name))
 			return 0;
 	if (i == MANIFEST_CONTAINERS_MAX)
-		return fail(
-			err, EINVAL, CONTAINER_KEY ": more than %u names", MANIFEST_CONTAINERS_MAX);
+		return fail(err, EINVAL, CONTAINER_KEY ": the list has more than %u names",
+			MANIFEST_CONTAINERS_MAX);
 	name = str_trim(name);
 	container = manifest_container_find(draft->pod, name);
 	if (container == MANIFEST_NONE)
-		return fail(err, EINVAL, CONTAINER_KEY " '" SHOW "': the pod has no such container",
+		return fail(err, EINVAL,
+			CONTAINER_KEY " '" SHOW "': the pod has no container of that name",
 			SHOWN(name));
 	*ret_container = container;
 	return 1;
@@ -362,7 +366,7 @@ int draft_add_pod(struct dialect_draft *draft, struct spec *spec, struct error *
 	if (r == 0 && n_main > 1 && !draft_annotation(draft, CONTAINER_KEY))
 		draft_note(draft,
 			"only container " SHOW " gets a share of a GPU; " CONTAINER_KEY
-			" names others",
+			" names more containers",
 			SHOWN(pod->container[manifest_main(pod)].name));
 	return r;
 }
@@ -388,7 +392,8 @@ int draft_group(struct dialect_draft *draft, const char *key, struct str name, u
 	if (result->group_size && size &&
 		(result->group_size != size || result->group_threshold != threshold))
 		return fail(err, EINVAL,
-			"%s '%.48s': %u members of which %s start, and %u of which %s: keep one",
+			"%s '%.48s': the pod has %u members with threshold %s, and %u with %s; "
+			"keep one",
 			key, scratch.group, result->group_size,
 			format_percent(result->group_threshold).s, size,
 			format_percent(threshold).s);

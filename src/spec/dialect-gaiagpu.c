@@ -26,7 +26,7 @@ static int read_limit(const struct dialect_draft *draft, uint64_t *ret_limit, st
 	*ret_limit = 0;
 	if (text && parse_uint(*text, 1, CORE_ONE, ret_limit, NULL) < 0)
 		return fail(err, EINVAL,
-			P "vcuda-core-limit '" SHOW "': allowed is vcuda-core to 100 (percent)",
+			P "vcuda-core-limit '" SHOW "': expected vcuda-core to 100 (percent)",
 			SHOWN(*text));
 	return 0;
 }
@@ -36,12 +36,13 @@ static int set_share(
 {
 	if (!memory)
 		return fail(err, EINVAL,
-			P "vcuda-memory is missing: with " P "vcuda-core %llu, below 100, there "
-			  "has to be a number of 256 MiB",
+			P "vcuda-memory is missing; " P
+			  "vcuda-core %llu, which is below 100, requires it; set memory "
+			  "in units of 256 MiB",
 			(unsigned long long)core);
 	if (limit && limit < core)
 		return fail(err, EINVAL,
-			P "vcuda-core-limit '%llu': is below " P "vcuda-core %llu; allowed is %llu "
+			P "vcuda-core-limit '%llu': below " P "vcuda-core %llu; expected %llu "
 			  "to 100",
 			(unsigned long long)limit, (unsigned long long)core,
 			(unsigned long long)core);
@@ -64,8 +65,8 @@ static int add(struct dialect_draft *draft, uint32_t container, uint64_t limit, 
 		return MIN(r, 0);
 	if (!core)
 		return fail(err, EINVAL,
-			P "vcuda-core is missing: with " P "vcuda-memory there has to be 1 to 99, "
-			  "or a multiple of 100");
+			P "vcuda-core is missing; " P
+			  "vcuda-memory requires it; set 1 to 99, or a multiple of 100");
 	spec_init(&spec);
 	if (core < CORE_ONE) {
 		r = set_share(&spec, core, memory, limit, err);
@@ -73,8 +74,8 @@ static int add(struct dialect_draft *draft, uint32_t container, uint64_t limit, 
 	}
 	if (core % CORE_ONE)
 		return fail(err, EINVAL,
-			P "vcuda-core %llu: above 100 it has to be a multiple of 100, as whole "
-			  "devices; allowed is 1 to 99, or 100, 200 ... %u",
+			P "vcuda-core %llu: values above 100 are whole devices; expected "
+			  "1 to 99, or 100, 200 ... %u",
 			(unsigned long long)core, CORES_MAX);
 	spec.request = (uint32_t)(core / CORE_ONE) * SPEC_SHARE_ONE;
 	return draft_add(draft, container, &spec, err);

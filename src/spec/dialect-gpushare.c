@@ -25,8 +25,8 @@ static int check_count(struct dialect_draft *draft, uint32_t container, struct e
 
 	if (r >= 0 && count != 1)
 		return fail(err, EINVAL,
-			P "gpu-count %llu: gpu-mem is of one device, so it can only be 1; "
-			  "divvy.gpu/count says several",
+			P "gpu-count %llu: gpu-mem counts one device; set gpu-count 1, or "
+			  "use divvy.gpu/count for several devices",
 			(unsigned long long)count);
 	return r < 0 ? r : 0;
 }

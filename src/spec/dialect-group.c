@@ -52,11 +52,12 @@ static int read_one(
 	if (!name || !name->n)
 		return 0;
 	if (k->least && !least) {
-		draft_note(draft, "%s: without %s it is no group", k->key, k->least);
+		draft_note(draft, "%s has no effect without %s; set both for a group", k->key,
+			k->least);
 		return 0;
 	}
 	if (least && parse_uint(*least, 1, SPEC_GROUP_SIZE_MAX, &n, NULL) < 0)
-		return fail(err, EINVAL, "%s '" SHOW "': allowed is 1 to %u members", k->least,
+		return fail(err, EINVAL, "%s '" SHOW "': expected 1 to %u members", k->least,
 			SHOWN(*least), SPEC_GROUP_SIZE_MAX);
 	return draft_group(draft, k->key, *name, (uint32_t)n, SPEC_SHARE_ONE, k->object, err);
 }

@@ -74,7 +74,7 @@ static int read_policy(const struct dialect_draft *draft, uint32_t container, bo
 	*ret_unlimited = policy->n == 7 && !strncasecmp(policy->p, "disable", 7);
 	if (!*ret_unlimited && (policy->n != 7 || strncasecmp(policy->p, "default", 7)) &&
 		(policy->n != 5 || strncasecmp(policy->p, "force", 5)))
-		return fail(err, EINVAL, POLICY " '" SHOW "': allowed is default, force or disable",
+		return fail(err, EINVAL, POLICY " '" SHOW "': expected default, force or disable",
 			SHOWN(*policy));
 	return 0;
 }
@@ -86,10 +86,10 @@ static int set_numbers(
 
 	if (a->mem != NONE && a->mem && a->percentage != NONE)
 		return fail(err, EINVAL,
-			P "gpumem %llu and " P "gpumem-percentage %llu: keep one of the two",
+			P "gpumem %llu and " P "gpumem-percentage %llu; keep one of the two",
 			(unsigned long long)a->mem, (unsigned long long)a->percentage);
 	if (a->percentage == 0)
-		return fail(err, EINVAL, P "gpumem-percentage 0: allowed is 1 to 100");
+		return fail(err, EINVAL, P "gpumem-percentage 0: expected 1 to 100");
 	if (a->mem != NONE && a->mem)
 		spec->memory_bytes = a->mem * DIALECT_MIB;
 	else
@@ -132,7 +132,7 @@ static int read_lists(
 			continue;
 		key = lists[i].key;
 		if (str_find(*value, '\0') != value->n)
-			return fail(err, EINVAL, "%s: a character 0 is not allowed", key);
+			return fail(err, EINVAL, "%s: the value has a zero byte", key);
 		while (str_split(&rest, ',', &item))
 			if (str_trim(item).n)
 				buf_addf(&pattern, "%s%s%" STR_FMT, pattern.n ? "," : "",
@@ -143,7 +143,8 @@ static int read_lists(
 	if (buf_error(&pattern) == -ENOMEM)
 		return fail(err, ENOMEM, "out of memory");
 	if (buf_error(&pattern) < 0)
-		return fail(err, EINVAL, "%s: more than %u characters", key, SPEC_PATTERN - 1);
+		return fail(err, EINVAL, "%s: the list has more than %u characters", key,
+			SPEC_PATTERN - 1);
 	r = pattern.n ? spec_set(spec, field, buf_text(&pattern), err) : 0;
 	return r < 0 ? fail_within(err, r, "%s", key) : 0;
 }
@@ -154,8 +155,8 @@ static int check_mode(const struct dialect_draft *draft, struct error *err)
 
 	if (mode && mode->n && !str_is(*mode, "hami-core"))
 		return fail(err, EINVAL,
-			P "vgpu-mode '" SHOW "': allowed is hami-core; MIG and MPS are not "
-			  "divided up by pods here",
+			P "vgpu-mode '" SHOW
+			  "': expected hami-core; pods cannot choose MIG or MPS here",
 			SHOWN(*mode));
 	return 0;
 }

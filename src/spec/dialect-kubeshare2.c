@@ -24,13 +24,13 @@ static int read_devices(struct str limit, const struct str *request, uint32_t li
 {
 	if (!request)
 		return fail(err, EINVAL,
-			P "gpu_request is missing: with " P "gpu_limit '" SHOW
-			  "', above 1, it is the same number",
+			P "gpu_request is missing; " P "gpu_limit '" SHOW
+			  "', which is above 1, requires the same number",
 			SHOWN(limit));
 	if (limit_permille % SPEC_SHARE_ONE || limit_permille != request_permille)
 		return fail(err, EINVAL,
 			P "gpu_limit '" SHOW "' and " P "gpu_request '" SHOW
-			  "': above 1 both are the same whole number of devices",
+			  "': above 1, both must be the same whole number of devices",
 			SHOWN(limit), SHOWN(*request));
 	return 0;
 }
@@ -45,8 +45,8 @@ static int read_shares(
 
 	if (!limit)
 		return fail(err, EINVAL,
-			P "gpu_limit is missing: a pod with a GPU has to have it; allowed is 0.001 "
-			  "to 1, or a whole number up to %u",
+			P "gpu_limit is missing; a pod with a GPU requires 0.001 to 1, or "
+			  "a whole number up to %u",
 			SPEC_DEVICES_MAX);
 	r = draft_share(P "gpu_limit", *limit, SHARES_MAX, &limit_permille, err);
 	if (r == 0 && request)
@@ -57,8 +57,8 @@ static int read_shares(
 		return r;
 	if (request_permille > limit_permille)
 		return fail(err, EINVAL,
-			P "gpu_limit '" SHOW "': is below " P "gpu_request '" SHOW
-			  "'; allowed is " SHOW " to 1",
+			P "gpu_limit '" SHOW "': below " P "gpu_request '" SHOW "'; expected " SHOW
+			  " to 1",
 			SHOWN(*limit), SHOWN(*request), SHOWN(*request));
 	*ret_none = limit_permille == 0;
 	spec->request = MAX(request_permille, 1u);
@@ -72,7 +72,8 @@ static int read_memory(struct dialect_draft *draft, struct spec *spec, struct er
 	int r = memory ? draft_bytes(P "gpu_mem", *memory, true, &spec->memory_bytes, err) : 0;
 
 	if (r == 0 && spec->memory_bytes && spec->request > SPEC_SHARE_ONE) {
-		draft_note(draft, P "gpu_mem: whole devices come with all of their memory");
+		draft_note(draft,
+			P "gpu_mem has no effect: whole devices include all of their memory");
 		spec->memory_bytes = 0;
 	}
 	return r;
@@ -87,7 +88,7 @@ static int read_priority(const struct dialect_draft *draft, struct spec *spec, s
 		parse_uint(*text, 0, 100, &priority, NULL) < 0)
 		return fail(err, EINVAL,
 			P "priority '" SHOW
-			  "': allowed is -1 or 0 (opportunistic), or 1 to 100 (guarantee)",
+			  "': expected -1 or 0 (opportunistic), or 1 to 100 (guarantee)",
 			SHOWN(*text));
 	spec->priority = (uint32_t)priority;
 	return 0;
@@ -114,7 +115,7 @@ static int read_least(
 	uint64_t n;
 
 	if (parse_uint(least, 1, SPEC_GROUP_SIZE_MAX, &n, NULL) < 0)
-		return fail(err, EINVAL, P "min_available '" SHOW "': allowed is 1 to %u members",
+		return fail(err, EINVAL, P "min_available '" SHOW "': expected 1 to %u members",
 			SHOWN(least), SPEC_GROUP_SIZE_MAX);
 	return draft_group(draft, P "group_name", name, (uint32_t)n, SPEC_SHARE_ONE, NULL, err);
 }
@@ -134,12 +135,12 @@ static int read_group(struct dialect_draft *draft, struct error *err)
 	if (!name || !size || !threshold) {
 		if (name || size || threshold)
 			draft_note(draft,
-				P "group_name, group_headcount and group_threshold: without all "
-				  "three the pod is in no group");
+				P "group_name, group_headcount and group_threshold: the "
+				  "pod joins a group only with all three");
 		return 0;
 	}
 	if (parse_uint(*size, 1, SPEC_GROUP_SIZE_MAX, &n, NULL) < 0)
-		return fail(err, EINVAL, P "group_headcount '" SHOW "': allowed is 1 to %u members",
+		return fail(err, EINVAL, P "group_headcount '" SHOW "': expected 1 to %u members",
 			SHOWN(*size), SPEC_GROUP_SIZE_MAX);
 	if (draft_share(P "group_threshold", *threshold, SPEC_SHARE_ONE, &permille, err) < 0)
 		return -EINVAL;

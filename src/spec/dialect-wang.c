@@ -22,12 +22,12 @@ static int read_class(const struct dialect_draft *draft, struct spec *spec, stru
 
 	if (!text)
 		return fail(err, EINVAL,
-			P "resource_priority is missing: allowed is 0 (guaranteed), 1 (burstable) "
-			  "or 2 (best effort)");
+			P "resource_priority is missing; expected 0 (guaranteed), 1 "
+			  "(burstable) or 2 (best effort)");
 	if (text->n != 1 || text->p[0] < '0' || text->p[0] > '2')
 		return fail(err, EINVAL,
-			P "resource_priority '%.*s': allowed is 0 (guaranteed), 1 (burstable) or 2 "
-			  "(best effort)",
+			P "resource_priority '%.*s': expected 0 (guaranteed), 1 "
+			  "(burstable) or 2 (best effort)",
 			(int)MIN(text->n, (size_t)48), text->p);
 	spec->class = classes[text->p[0] - '0'];
 	return 0;

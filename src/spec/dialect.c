@@ -59,17 +59,19 @@ static int set_option(struct dialect_config *config, const struct dialect *diale
 		config->gpushare_is_mib = str_is(option, "MiB");
 		if (!config->gpushare_is_mib && !str_is(option, "GiB"))
 			return fail(err, EINVAL,
-				DIALECT_LIST_KEY " gpushare=" SHOW ": allowed is GiB or MiB",
+				DIALECT_LIST_KEY " gpushare=" SHOW ": expected GiB or MiB",
 				SHOWN(option));
 		return 0;
 	}
 	if (dialect != &dialect_deepomatic)
-		return fail(err, EINVAL, DIALECT_LIST_KEY " %s=" SHOW ": it takes no value",
+		return fail(err, EINVAL,
+			DIALECT_LIST_KEY " %s=" SHOW
+					 ": the dialect takes no value; write its name alone",
 			dialect->name, SHOWN(option));
 	if (parse_uint(option, 1, SPEC_SHARE_ONE, &n, NULL) < 0)
 		return fail(err, EINVAL,
 			DIALECT_LIST_KEY " deepomatic=" SHOW
-					 ": allowed is 1 to %u containers on a device",
+					 ": expected 1 to %u containers on a device",
 			SHOWN(option), SPEC_SHARE_ONE);
 	config->deepomatic_per_device = (uint32_t)n;
 	return 0;
@@ -91,8 +93,9 @@ static int enable(struct dialect_config *config, struct str item, struct error *
 	}
 	return fail(err, EINVAL,
 		DIALECT_LIST_KEY
-		" '" SHOW "': there are kubeshare, kubeshare2, gemini, gpushare (or gpushare=MiB), "
-		"gaiagpu, deepomatic (or deepomatic=N), hami, wang and nvidia",
+		" '" SHOW "': unknown dialect; expected kubeshare, kubeshare2, gemini, gpushare "
+		"(or gpushare=MiB), gaiagpu, deepomatic (or deepomatic=N), hami, wang "
+		"or nvidia",
 		SHOWN(item));
 }
 
@@ -192,8 +195,8 @@ static int check_unknown(
 	const char *near = near_key(draft->dialect, where, name);
 
 	if (near)
-		return fail(err, EINVAL, "'" SHOW "': there is no such field; did you mean %s?",
-			SHOWN(name), near);
+		return fail(err, EINVAL, "'" SHOW "': unknown field; did you mean %s?", SHOWN(name),
+			near);
 	draft_note(draft, "'" SHOW "' is unknown in dialect %s and has no effect", SHOWN(name),
 		draft->dialect->name);
 	return 0;
@@ -211,7 +214,7 @@ static int check_keys(struct dialect_draft *draft, enum dialect_where where,
 		if (k && k->use == DIALECT_IGNORES)
 			draft_note(draft, "%s: %s", k->key, k->about);
 		else if (k && k->use != DIALECT_GIVES && k->where != where)
-			draft_note(draft, "%s: is read as %s only", k->key,
+			draft_note(draft, "%s is read as %s only", k->key,
 				k->where == DIALECT_LABEL ? "a label" : "an annotation");
 		if (!k && dialect->prefix &&
 			str_has_prefix(list.entry[i].key, str_from(dialect->prefix)))
@@ -237,7 +240,7 @@ static int check_resources(struct dialect_draft *draft, struct error *err)
 				near = near_key(dialect, DIALECT_RESOURCE, list.entry[i].key);
 			if (near)
 				return fail(err, EINVAL,
-					"'" SHOW "': there is no such resource; did you mean %s?",
+					"'" SHOW "': unknown resource; did you mean %s?",
 					SHOWN(list.entry[i].key), near);
 		}
 	}
@@ -274,8 +277,9 @@ static void note_off(struct dialect_draft *draft)
 	const char *key = is_asked(draft);
 
 	if (key && strcmp(key, "nvidia.com/gpu"))
-		draft_note(draft, "%s: dialect %s is not switched on in this namespace (%s)", key,
-			draft->dialect->name, DIALECT_LIST_KEY);
+		draft_note(draft,
+			"%s has no effect: dialect %s is off in this namespace; enable it with %s",
+			key, draft->dialect->name, DIALECT_LIST_KEY);
 }
 
 static int translate_one(struct dialect_draft *draft, struct error *err)
@@ -314,8 +318,8 @@ static int complete(struct dialect_draft *draft, struct error *err)
 
 	if (result->group[0] && !result->group_size && !result->group_object)
 		return fail(err, EINVAL,
-			"divvy.gpu/group '%.63s': divvy.gpu/group-size is missing: allowed is 1 to "
-			"%u members",
+			"divvy.gpu/group '%.63s': divvy.gpu/group-size is missing; expected 1 "
+			"to %u members",
 			result->group, SPEC_GROUP_SIZE_MAX);
 	if (result->n_tenants)
 		qsort(result->tenant, result->n_tenants, sizeof(*result->tenant), by_container);
@@ -346,7 +350,7 @@ static int choose_config(
 	draft->record = record ? *record : STR_NONE;
 	if (draft->record.n > DIALECT_RECORD_MAX)
 		return fail(err, EINVAL,
-			DIALECT_RECORD_KEY ": %zu characters, at most %u are possible",
+			DIALECT_RECORD_KEY ": the value has %zu characters; at most %u are allowed",
 			draft->record.n, DIALECT_RECORD_MAX);
 	return list ? dialect_config_parse(*list, &draft->config, err) : 0;
 }

@@ -42,14 +42,14 @@ static int add_client(struct draft *draft, struct str name)
 	for (size_t i = 0; i < name.n; i++)
 		if (!isgraph((unsigned char)name.p[i]))
 			return wrong(draft, "name", STR("?"),
-				"printable characters without blanks are allowed");
+				"expected printable characters without blanks");
 	if (name.n == 0 || name.n >= GEMINI_NAME)
-		return wrong(draft, "name", name, "1 to 63 characters are allowed");
+		return wrong(draft, "name", name, "expected 1 to 63 characters");
 	for (size_t i = 0; i < gemini->n; i++)
 		if (str_is(name, gemini->client[i].name))
-			return wrong(draft, "name", name, "is there twice");
+			return wrong(draft, "name", name, "the name occurs twice");
 	if (gemini->n == GEMINI_CLIENTS)
-		return wrong(draft, "name", name, "at most 1024 clients are allowed");
+		return wrong(draft, "name", name, "the file has more than 1024 clients");
 	if ((gemini->n & (gemini->n - 1)) == 0) { /* the room is 0 or full: doubles it */
 		void *grown = realloc(
 			gemini->client, (gemini->n ? 2 * gemini->n : 1) * sizeof(*gemini->client));
@@ -71,7 +71,7 @@ static int set_share(struct draft *draft, const char *what, struct str text, uin
 	uint32_t share;
 
 	if (parse_share(text, &share, NULL) < 0 || share > SPEC_SHARE_ONE)
-		return wrong(draft, what, text, "0 to 1 in steps of 0.001 is allowed");
+		return wrong(draft, what, text, "expected 0 to 1 in steps of 0.001");
 	*ret_share = share;
 	return 0;
 }
@@ -95,7 +95,7 @@ static int set_limit(struct draft *draft, struct str text)
 	int r = set_share(draft, "limit", text, &spec->limit);
 
 	if (r == 0 && spec->limit == 0)
-		return wrong(draft, "limit", text, "0.001 to 1 is allowed");
+		return wrong(draft, "limit", text, "expected 0.001 to 1");
 	draft->has_limit = true;
 	return r;
 }
@@ -105,8 +105,7 @@ static int set_memory(struct draft *draft, struct str text)
 	struct spec *spec = &draft->gemini.client[draft->gemini.n - 1].spec;
 
 	if (parse_bytes(text, &spec->memory_bytes, NULL) < 0 || spec->memory_bytes == 0)
-		return wrong(
-			draft, "memory", text, "bytes, or a quantity such as 4GiB, are allowed");
+		return wrong(draft, "memory", text, "expected bytes, or a quantity such as 4GiB");
 	draft->has_memory = true;
 	return 0;
 }
@@ -129,10 +128,10 @@ static int finish_client(struct draft *draft)
 		spec->limit = SPEC_SHARE_ONE;
 	if (spec->limit < spec->request)
 		return wrong(draft, "client", str_from(client->name),
-			"its limit is below its request; request, then limit, then memory is "
-			"right");
+			"the limit is below the request; expected request, limit, memory in "
+			"this order");
 	if (!draft->has_memory)
-		return wrong(draft, "client", str_from(client->name), "its memory is missing");
+		return wrong(draft, "client", str_from(client->name), "the memory is missing");
 	spec->priority = spec->class == SPEC_OPPORTUNISTIC ? 0 : 50;
 	return 0;
 }
@@ -146,11 +145,11 @@ static int parse_row(struct draft *draft, struct str line)
 	for (size_t i = 0; i < ARRAY_SIZE(word); i++)
 		if (!str_word(&line, &word[i]))
 			return fail(draft->err, EINVAL,
-				"line %zu: has %zu words: name, request, limit and bytes of memory "
-				"are right",
+				"line %zu: the line has %zu words; expected name, request, "
+				"limit and bytes of memory",
 				draft->line, i);
 	if (str_word(&line, &more))
-		return wrong(draft, "word", more, "nothing may follow the memory");
+		return wrong(draft, "word", more, "unexpected word after the memory");
 	r = add_client(draft, word[0]);
 	if (r == 0)
 		r = set_request(draft, word[1]);
@@ -172,11 +171,11 @@ static int parse_setting(struct draft *draft, struct str line)
 		if (r < 0)
 			return r;
 		if (!str_skip_suffix(&line, STR("]")))
-			return wrong(draft, "section", line, "a ']' is missing at the end");
+			return wrong(draft, "section", line, "no ']' ends the section");
 		return add_client(draft, str_trim(line));
 	}
 	if (key.n == line.n)
-		return wrong(draft, "setting", line, "Key=value is right");
+		return wrong(draft, "setting", line, "expected Key=value");
 	value = str_trim((struct str){line.p + key.n + 1, line.n - key.n - 1});
 	key = str_trim(key);
 	if (str_is(key, "MinUtil"))
@@ -185,7 +184,7 @@ static int parse_setting(struct draft *draft, struct str line)
 		return set_limit(draft, value);
 	if (str_is(key, "MemoryLimit"))
 		return set_memory(draft, value);
-	return wrong(draft, "setting", key, "there are MinUtil, MaxUtil and MemoryLimit");
+	return wrong(draft, "setting", key, "expected MinUtil, MaxUtil or MemoryLimit");
 }
 
 /* The next line that is not empty. */
@@ -213,19 +212,18 @@ static int parse_rows(struct draft *draft, struct str first, struct str text)
 
 	if (parse_uint(first, 0, GEMINI_CLIENTS, &n, NULL) < 0)
 		return wrong(
-			draft, "first line", first, "the number of clients is right, 0 to 1024");
+			draft, "first line", first, "expected the number of clients, 0 to 1024");
 	while (next_line(draft, &text, &line)) {
 		if (draft->gemini.n == n)
-			return wrong(draft, "client", line,
-				"there are more clients than the first line says");
+			return wrong(draft, "client", line, "the first line says fewer clients");
 		r = parse_row(draft, line);
 		if (r < 0)
 			return r;
 	}
 	if (draft->gemini.n < n)
 		return fail(draft->err, EINVAL,
-			"line %zu: ends after %zu clients, the first line says %llu", draft->line,
-			draft->gemini.n, (unsigned long long)n);
+			"line %zu: the file ends after %zu clients; the first line says %llu",
+			draft->line, draft->gemini.n, (unsigned long long)n);
 	return 0;
 }
 

@@ -49,17 +49,17 @@ static int read_devices(struct given_container *c, struct str value, struct erro
 
 	while (str_split(&value, ',', &piece)) {
 		if (c->n == SPEC_DEVICES_MAX)
-			return fail(err, EINVAL, "more than %u devices", SPEC_DEVICES_MAX);
+			return fail(
+				err, EINVAL, "more than %u devices are assigned", SPEC_DEVICES_MAX);
 		if (!is_uuid(piece))
-			return fail(err, EINVAL, SHOW " is no device's UUID", SHOWN(piece));
+			return fail(err, EINVAL, SHOW " is not the UUID of a device", SHOWN(piece));
 		str_copy(c->device[c->n], SPEC_LABEL, piece);
 		for (uint32_t i = 0; i < c->n; i++)
 			if (!strcmp(c->device[i], c->device[c->n]))
-				return fail(
-					err, EINVAL, "device %s stands there twice", c->device[i]);
+				return fail(err, EINVAL, "device '%s' occurs twice", c->device[i]);
 		c->n++;
 	}
-	return c->n ? 0 : fail(err, EINVAL, "no device");
+	return c->n ? 0 : fail(err, EINVAL, "no device is assigned");
 }
 
 /* Whole devices are written as 1, or as their number. */
@@ -73,7 +73,7 @@ static int read_share(const struct given_container *c, struct str value, uint32_
 	if (*ret_permille == c->n * SPEC_SHARE_ONE)
 		*ret_permille = SPEC_SHARE_ONE;
 	if (*ret_permille < 1 || *ret_permille > SPEC_SHARE_ONE)
-		return fail(err, EINVAL, SHOW " with %u device%s: allowed is 0.001 to 1",
+		return fail(err, EINVAL, SHOW " with %u device%s: expected 0.001 to 1",
 			SHOWN(value), c->n, c->n == 1 ? "" : "s");
 	return 0;
 }
@@ -95,7 +95,7 @@ static int read_memory(struct given_container *c, struct str value, struct error
 
 	for (; str_split(&value, ',', &piece); n++) {
 		int r = n < c->n ? quantity_parse(piece, 1, &c->memory_bytes[n], err)
-				 : fail(err, EINVAL, "more values than %u devices", c->n);
+				 : fail(err, EINVAL, "there are more values than %u devices", c->n);
 
 		if (r < 0)
 			return r;
@@ -111,7 +111,7 @@ static int read_word(struct str value, const char *(*name)(int), int n, struct e
 	for (int i = 0; i < n; i++)
 		if (str_is(value, name(i)))
 			return i;
-	return fail(err, EINVAL, SHOW " is not known", SHOWN(value));
+	return fail(err, EINVAL, SHOW " is unknown", SHOWN(value));
 }
 
 static const char *class_name(int i)
@@ -174,7 +174,7 @@ static int read_remote_node(struct given_container *c, struct str value, struct 
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
 
 	if (!is_made_of(value, allowed) || str_copy(c->remote_node, GIVEN_NODE, value) < 0)
-		return fail(err, EINVAL, SHOW " is no node", SHOWN(value));
+		return fail(err, EINVAL, SHOW " is not the name of a node", SHOWN(value));
 	return 0;
 }
 
@@ -194,9 +194,9 @@ static int read_network(struct given_container *c, struct str value, struct erro
 
 	for (int i = 0; i < 2; i++) {
 		if (!str_split(&value, ',', &name))
-			return fail(err, EINVAL, "both ends' network devices are needed");
+			return fail(err, EINVAL, "expected the network devices of both nodes");
 		if (!given_is_network(name))
-			return fail(err, EINVAL, SHOW " is no network device", SHOWN(name));
+			return fail(err, EINVAL, SHOW " is not a network device", SHOWN(name));
 		str_copy(c->network[i], GIVEN_NETWORK, name);
 	}
 	if (!value.p)
@@ -205,7 +205,7 @@ static int read_network(struct given_container *c, struct str value, struct erro
 	if (str_copy(rate, sizeof(rate), value) < 0 ||
 		spec_set_cluster(&spec, "network", rate, NULL) < 0 || !spec.network_mbit ||
 		spec.network_latency_us)
-		return fail(err, EINVAL, SHOW " is no bandwidth", SHOWN(value));
+		return fail(err, EINVAL, SHOW " is not a bandwidth", SHOWN(value));
 	c->network_mbit = spec.network_mbit;
 	return 0;
 }
@@ -303,9 +303,10 @@ static int add_container(struct given *g, struct str name, struct error *err)
 	struct spec defaults;
 
 	if (g->n == GIVEN_CONTAINERS_MAX)
-		return fail(err, EINVAL, "more than %u containers", GIVEN_CONTAINERS_MAX);
+		return fail(
+			err, EINVAL, "more than %u containers have devices", GIVEN_CONTAINERS_MAX);
 	if (str_copy(c->name, sizeof(c->name), name) < 0)
-		return fail(err, EINVAL, SHOW " is no container", SHOWN(name));
+		return fail(err, EINVAL, SHOW " is not the name of a container", SHOWN(name));
 	spec_init(&defaults);
 	c->memory_policy = defaults.memory_policy;
 	c->class = defaults.class;
@@ -319,7 +320,7 @@ static int check_needed(const struct given *g, uint64_t seen, struct error *err)
 {
 	for (uint32_t i = 0; i < g->n; i++)
 		if (!(seen & UINT64_C(1) << i))
-			return fail(err, EINVAL, "is missing for container '%s', which has devices",
+			return fail(err, EINVAL, "container '%s' has devices and no value here",
 				g->v[i].name);
 	return 0;
 }
@@ -337,10 +338,9 @@ static int parse_key(struct given *g, const struct key *key, struct str text, st
 		const uint32_t i = index_of(g, name);
 
 		if (at == 0 || at == word.n)
-			return fail(err, EINVAL, SHOW " is not CONTAINER=VALUE", SHOWN(word));
+			return fail(err, EINVAL, SHOW ": expected CONTAINER=VALUE", SHOWN(word));
 		if (i < g->n && seen & UINT64_C(1) << i)
-			return fail(
-				err, EINVAL, "container " SHOW " stands there twice", SHOWN(name));
+			return fail(err, EINVAL, "container " SHOW " occurs twice", SHOWN(name));
 		if (i == g->n)
 			r = key == keys ? add_container(g, name, err)
 					: fail(err, EINVAL, "container " SHOW " has no devices",
@@ -357,7 +357,7 @@ static int parse_epoch(struct manifest_list annotations, uint64_t *ret_epoch, st
 {
 	const struct str *text = manifest_find(annotations, STR(GIVEN_EPOCH_KEY));
 	int r = text ? parse_uint(*text, 0, INT64_MAX, ret_epoch, err)
-		     : fail(err, EINVAL, "is missing");
+		     : fail(err, EINVAL, "the annotation is missing");
 
 	return r < 0 ? fail_within(err, -EINVAL, GIVEN_EPOCH_KEY) : 0;
 }
@@ -373,11 +373,11 @@ static int parse_group(struct str text, struct given_group *ret, struct error *e
 	while (at > 0 && text.p[at - 1] != '=')
 		at--;
 	if (at < 2)
-		return fail(err, EINVAL, SHOW " is not GROUP=NUMBER", SHOWN(text));
+		return fail(err, EINVAL, SHOW ": expected GROUP=NUMBER", SHOWN(text));
 	if (memchr(text.p, '\0', at - 1) ||
 		str_copy(group.name, sizeof(group.name), (struct str){text.p, at - 1}) < 0)
-		return fail(err, EINVAL, SHOW "...: a name of more than %u bytes", SHOWN(text),
-			SPEC_GROUP - 1);
+		return fail(err, EINVAL, SHOW "...: the group's name has more than %u bytes",
+			SHOWN(text), SPEC_GROUP - 1);
 	r = parse_uint((struct str){text.p + at, text.n - at}, 1, SPEC_GROUP_SIZE_MAX, &least, err);
 	if (r < 0)
 		return r;
@@ -437,9 +437,10 @@ int given_parse(struct manifest_list annotations, struct given *ret, struct erro
 		const struct str *text = manifest_find(annotations, str_from(keys[i].name));
 
 		if (text && text->n > GIVEN_TEXT_MAX)
-			r = fail(err, EINVAL, "%zu bytes, more than %u", text->n, GIVEN_TEXT_MAX);
+			r = fail(err, EINVAL, "the value has %zu bytes; at most %u are allowed",
+				text->n, GIVEN_TEXT_MAX);
 		else if (text && memchr(text->p, '\0', text->n))
-			r = fail(err, EINVAL, "a NUL is in it");
+			r = fail(err, EINVAL, "the value has a zero byte");
 		else
 			r = parse_key(ret, &keys[i], text ? *text : STR(""), err);
 		if (r < 0)

@@ -140,8 +140,8 @@ uint32_t manifest_main(const struct manifest *pod)
 static int check_list(struct manifest_list list, const char *what, struct error *err)
 {
 	if (list.n > MANIFEST_ENTRIES_MAX)
-		return fail(err, EINVAL, "%s: %u of them, at most %u are possible", what, list.n,
-			MANIFEST_ENTRIES_MAX);
+		return fail(err, EINVAL, "%s: the list has %u entries; at most %u are allowed",
+			what, list.n, MANIFEST_ENTRIES_MAX);
 	return 0;
 }
 
@@ -151,7 +151,7 @@ static int check_container(const struct manifest_container *c, struct error *err
 
 	if (!c->name.n || c->name.n > MANIFEST_CONTAINER_NAME_MAX)
 		return fail(err, EINVAL,
-			"container '" SHOW "': a name of 1 to %u characters is needed",
+			"container '" SHOW "': expected a name of 1 to %u characters",
 			SHOWN(c->name), MANIFEST_CONTAINER_NAME_MAX);
 	r = check_list(c->requests, "requests", err);
 	r = r < 0 ? r : check_list(c->limits, "limits", err);
@@ -167,11 +167,11 @@ int manifest_check(const struct manifest *pod, struct error *err)
 	if (r < 0)
 		return r;
 	if (pod->n_containers > MANIFEST_CONTAINERS_MAX)
-		return fail(err, EINVAL, "containers: %u of them, at most %u are possible",
+		return fail(err, EINVAL, "containers: the pod has %u; at most %u are allowed",
 			pod->n_containers, MANIFEST_CONTAINERS_MAX);
 	if (pod->ns.n > MANIFEST_NAME_MAX || pod->name.n > MANIFEST_NAME_MAX ||
 		pod->node.n > MANIFEST_NAME_MAX)
-		return fail(err, EINVAL, "a name of %zu characters: at most %u are possible",
+		return fail(err, EINVAL, "a name has %zu characters; at most %u are allowed",
 			MAX(MAX(pod->ns.n, pod->name.n), pod->node.n), MANIFEST_NAME_MAX);
 	for (uint32_t i = 0; r == 0 && i < pod->n_containers; i++)
 		r = check_container(&pod->container[i], err);
@@ -197,7 +197,7 @@ int manifest_resource(const struct manifest *pod, uint32_t container, const char
 		return fail_within(err, -EINVAL, "%s", resource);
 	if (limit && request && value != requested)
 		return fail(err, EINVAL,
-			"%s: request '" SHOW "' and limit '" SHOW "' have to be equal", resource,
+			"%s: request '" SHOW "' and limit '" SHOW "' must be equal", resource,
 			SHOWN(*request), SHOWN(*limit));
 	*ret_value = value;
 	return 1;

@@ -184,7 +184,7 @@ static int parse(struct str text, uint64_t per_unit, uint64_t *ret_value, bool *
 	if (r == 0)
 		r = take_unit(rest, &number);
 	if (r == 0 && is_negative && number.digits)
-		return fail(err, ERANGE, SHOW " is negative", SHOWN(text));
+		return fail(err, ERANGE, SHOW " is negative; expected 0 or more", SHOWN(text));
 	for (; r == 0 && per_unit > 1; per_unit /= 10) {
 		assert(per_unit % 10 == 0);
 		number.exponent++;
@@ -192,7 +192,8 @@ static int parse(struct str text, uint64_t per_unit, uint64_t *ret_value, bool *
 	if (r == 0)
 		r = multiply(number, ret_value, ret_is_rounded);
 	if (r == -EINVAL)
-		return fail(err, EINVAL, SHOW " is no quantity: write 2, 0.5, 500m or 4Gi",
+		return fail(err, EINVAL,
+			SHOW " is not a quantity; expected a number such as 2, 0.5, 500m or 4Gi",
 			SHOWN(text));
 	return r < 0 ? fail(err, ERANGE, SHOW " is out of range", SHOWN(text)) : 0;
 }
@@ -206,9 +207,9 @@ int quantity_parse(struct str text, uint64_t per_unit, uint64_t *ret_value, stru
 	if (r < 0)
 		return r;
 	if (is_rounded && per_unit == 1)
-		return fail(err, ERANGE, SHOW " is no whole number", SHOWN(text));
+		return fail(err, ERANGE, SHOW " is not a whole number", SHOWN(text));
 	if (is_rounded)
-		return fail(err, ERANGE, SHOW " is too fine: steps of 1/%llu are possible",
+		return fail(err, ERANGE, SHOW " has too many digits; expected steps of 1/%llu",
 			SHOWN(text), (unsigned long long)per_unit);
 	*ret_value = value;
 	return 0;

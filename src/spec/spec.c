@@ -24,7 +24,7 @@
 #define PRIORITY_DEFAULT 50u
 
 /* Quotes at most 48 bytes of a value, so that the message has room for the allowed range. */
-#define SHOW "%.48s"
+#define SHOW "'%.48s'"
 
 #define SHARE_RANGE "0.001 to 1 in steps of 0.001"
 
@@ -62,16 +62,14 @@ static int set_request(struct spec *spec, const char *value, struct error *err)
 
 	if (parse_share(str_from(value), &request, NULL) < 0 || request == 0)
 		return fail(err, EINVAL,
-			"gpu request " SHOW ": allowed is " SHARE_RANGE
+			"request " SHOW ": expected " SHARE_RANGE
 			", or a whole number of GPUs up to %u",
 			value, SPEC_DEVICES_MAX);
 	if (request > SPEC_SHARE_ONE && request % SPEC_SHARE_ONE)
 		return fail(err, EINVAL,
-			"gpu request " SHOW ": a request above 1 must be a whole number of GPUs",
-			value);
+			"request " SHOW ": above 1, expected a whole number of GPUs", value);
 	if (request > SPEC_DEVICES_MAX * SPEC_SHARE_ONE)
-		return fail(err, EINVAL,
-			"gpu request " SHOW ": at most %u GPUs are possible for one tenant", value,
+		return fail(err, EINVAL, "request " SHOW ": one tenant gets at most %u GPUs", value,
 			SPEC_DEVICES_MAX);
 	if (spec->exclusive) { /* they came from the old request */
 		spec->count = UNSET;
@@ -89,7 +87,7 @@ static int set_limit(struct spec *spec, const char *value, struct error *err)
 	if (parse_share(str_from(value), &limit, NULL) < 0 || limit == 0 ||
 		(limit > SPEC_SHARE_ONE && limit % SPEC_SHARE_ONE))
 		return fail(err, EINVAL,
-			"gpu limit " SHOW ": allowed is " SHARE_RANGE ", and not below the request",
+			"limit " SHOW ": expected " SHARE_RANGE ", and not below the request",
 			value);
 	spec->limit = limit;
 	return 0;
@@ -100,7 +98,7 @@ static int set_count(struct spec *spec, const char *value, struct error *err)
 	uint64_t count;
 
 	if (parse_uint(str_from(value), 1, SPEC_DEVICES_MAX, &count, NULL) < 0)
-		return fail(err, EINVAL, "count " SHOW ": allowed is 1 to %u devices", value,
+		return fail(err, EINVAL, "count " SHOW ": expected 1 to %u devices", value,
 			SPEC_DEVICES_MAX);
 	spec->count = (uint32_t)count;
 	return 0;
@@ -118,8 +116,8 @@ static int set_memory(struct spec *spec, const char *value, struct error *err)
 	if (r < 0 || (bytes == 0 && permille == 0))
 		return fail(err, EINVAL,
 			"memory " SHOW
-			": allowed is a number of bytes, a quantity such as 4Gi, less than "
-			"8192Pi, or a percentage of the device from 0.1%% to 100%%",
+			": expected bytes or a quantity such as 4Gi, less than 8192Pi, or 0.1%% "
+			"to 100%% of the device",
 			value);
 	spec->memory_bytes = bytes;
 	spec->memory_permille = permille;
@@ -131,8 +129,8 @@ static int set_memory_policy(struct spec *spec, const char *value, struct error 
 	int policy = find_name(memory_policy_names, ARRAY_SIZE(memory_policy_names), value);
 
 	if (policy < 0)
-		return fail(err, EINVAL, "memory-policy " SHOW ": allowed is fail, wait or swap",
-			value);
+		return fail(
+			err, EINVAL, "memory-policy " SHOW ": expected fail, wait or swap", value);
 	spec->memory_policy = (enum spec_memory_policy)policy;
 	return 0;
 }
@@ -143,7 +141,7 @@ static int set_class(struct spec *spec, const char *value, struct error *err)
 
 	if (class < 0)
 		return fail(err, EINVAL,
-			"class " SHOW ": allowed is latency, standard or opportunistic", value);
+			"class " SHOW ": expected latency, standard or opportunistic", value);
 	/* A priority of 0 made it opportunistic; the last setting counts. */
 	if (spec->class == SPEC_OPPORTUNISTIC && class != SPEC_OPPORTUNISTIC && spec->priority == 0)
 		spec->priority = PRIORITY_UNSET;
@@ -156,7 +154,7 @@ static int set_priority(struct spec *spec, const char *value, struct error *err)
 	uint64_t priority;
 
 	if (parse_uint(str_from(value), 0, SPEC_PRIORITY_MAX, &priority, NULL) < 0)
-		return fail(err, EINVAL, "priority " SHOW ": allowed is 0 (opportunistic) to %u",
+		return fail(err, EINVAL, "priority " SHOW ": expected 0 (opportunistic) to %u",
 			value, SPEC_PRIORITY_MAX);
 	spec->priority = (uint32_t)priority;
 	return 0;
@@ -167,8 +165,8 @@ static int set_mode(struct spec *spec, const char *value, struct error *err)
 	int mode = find_name(mode_names, ARRAY_SIZE(mode_names), value);
 
 	if (mode < 0)
-		return fail(err, EINVAL,
-			"mode " SHOW ": allowed is auto, exclusive, local or remote", value);
+		return fail(err, EINVAL, "mode " SHOW ": expected auto, exclusive, local or remote",
+			value);
 	spec->mode = (enum spec_mode)mode;
 	return 0;
 }
@@ -182,10 +180,11 @@ static int set_text(
 	for (size_t i = 0; i < n; i++)
 		if (!isprint((unsigned char)value[i]))
 			return fail(err, EINVAL,
-				"%s: character %zu is not a printable one of ASCII", field, i + 1);
+				"%s: character %zu is not a printable ASCII character", field,
+				i + 1);
 	if (n >= size)
-		return fail(err, EINVAL, "%s '" SHOW "': allowed is 1 to %zu characters", field,
-			value, size - 1);
+		return fail(err, EINVAL, "%s " SHOW ": expected 1 to %zu characters", field, value,
+			size - 1);
 	memset(text, 0, size);
 	memcpy(text, value, n);
 	return 0;
@@ -195,7 +194,7 @@ static int set_label(
 	char *label, size_t size, const char *field, const char *value, struct error *err)
 {
 	if (!value[0])
-		return fail(err, EINVAL, "%s '': allowed is 1 to %zu characters", field, size - 1);
+		return fail(err, EINVAL, "%s '': expected 1 to %zu characters", field, size - 1);
 	return set_text(label, size, field, value, err);
 }
 
@@ -219,8 +218,8 @@ static int set_pattern(char *pattern, const char *field, const char *value, stru
 	while (next_item(&rest, &name, &is_not, &is_whole))
 		if (!name.n)
 			return fail(err, EINVAL,
-				"%s '" SHOW "': allowed is 1 to %u characters: names with commas "
-				"between, !NAME for not that one",
+				"%s " SHOW ": expected 1 to %u characters: names separated by "
+				"commas, !NAME to exclude a name",
 				field, value, SPEC_PATTERN - 1);
 	return set_text(pattern, SPEC_PATTERN, field, value, err);
 }
@@ -269,7 +268,7 @@ static int set_group_size(struct spec *spec, const char *value, struct error *er
 	uint64_t size;
 
 	if (parse_uint(str_from(value), 1, SPEC_GROUP_SIZE_MAX, &size, NULL) < 0)
-		return fail(err, EINVAL, "group-size " SHOW ": allowed is 1 to %u members", value,
+		return fail(err, EINVAL, "group-size " SHOW ": expected 1 to %u members", value,
 			SPEC_GROUP_SIZE_MAX);
 	spec->group_size = (uint32_t)size;
 	return 0;
@@ -282,7 +281,7 @@ static int set_group_threshold(struct spec *spec, const char *value, struct erro
 	if (parse_share(str_from(value), &permille, NULL) < 0 || permille == 0 ||
 		permille > SPEC_SHARE_ONE)
 		return fail(err, EINVAL,
-			"group-threshold " SHOW ": allowed is a part of the group, " SHARE_RANGE,
+			"group-threshold " SHOW ": expected a part of the group, " SHARE_RANGE,
 			value);
 	spec->group_threshold = permille;
 	return 0;
@@ -335,8 +334,8 @@ static int set_network(struct spec *spec, const char *value, struct error *err)
 			continue;
 		return fail(err, EINVAL,
 			"network " SHOW
-			": allowed is a bandwidth of 1Mbps to 1000Tbps, a latency of 1us to 1000s, "
-			"or both with a comma between, such as 10Gbps,50us",
+			": expected a bandwidth of 1Mbps to 1000Tbps, a latency of 1us to "
+			"1000s, or both with a comma between, such as 10Gbps,50us",
 			value);
 	}
 	spec->network_mbit = mbit;
@@ -378,17 +377,18 @@ static int set_field(
 			continue;
 		if (fields[i].is_cluster && !is_cluster)
 			return fail(err, EINVAL,
-				"%s '" SHOW "': is for pods in a cluster; for one machine there "
-				"are model and device",
+				"%s " SHOW ": only a pod in a cluster has this field; on one "
+				"machine use model or device",
 				field, value);
 		return fields[i].set(spec, value, err);
 	}
 	return fail(err, ENOENT,
-		"unknown field '" SHOW "': there are request, limit, count, memory, memory-policy, "
-		"class, priority, mode, model, device and preferred-anti-affinity%s",
+		"unknown field " SHOW
+		": expected request, limit, count, memory, memory-policy, class, "
+		"priority, mode, model, device or preferred-anti-affinity%s",
 		field,
 		is_cluster ? ", affinity, anti-affinity, exclusion, group, group-size, "
-			     "group-threshold and network"
+			     "group-threshold or network"
 			   : "");
 }
 
@@ -426,12 +426,13 @@ static int finish_exclusive(struct spec *spec, struct error *err)
 
 	if (spec->count > 1)
 		return fail(err, EINVAL,
-			"count %u: gpu request %u already says how many devices; leave count out, "
-			"or request less than 1 of each",
+			"count %u: request %u already is the number of devices; leave count "
+			"out, or request less than 1 of each device",
 			spec->count, devices);
 	if (spec->limit != UNSET && spec->limit != spec->request)
 		return fail(err, EINVAL,
-			"gpu limit %s: with gpu request %u the limit is %u, or leave it out",
+			"limit %s: with request %u the limit is %u; set that limit, or leave it "
+			"out",
 			format_share(spec->limit).s, devices, devices);
 	spec->exclusive = true;
 	spec->count = devices;
@@ -446,11 +447,10 @@ static int finish_share(struct spec *spec, struct error *err)
 		spec->limit = SPEC_SHARE_ONE;
 	if (spec->limit > SPEC_SHARE_ONE)
 		return fail(err, EINVAL,
-			"gpu limit %s: with gpu request %s the limit is at most 1 of each device",
+			"limit %s: with request %s the limit is at most 1 of each device",
 			format_share(spec->limit).s, format_share(spec->request).s);
 	if (spec->limit < spec->request)
-		return fail(err, EINVAL,
-			"gpu limit %s: is below gpu request %s; allowed is %s to 1",
+		return fail(err, EINVAL, "limit %s: below request %s; expected %s to 1",
 			format_share(spec->limit).s, format_share(spec->request).s,
 			format_share(spec->request).s);
 	if (spec->count == UNSET)
@@ -462,10 +462,10 @@ static int finish_share(struct spec *spec, struct error *err)
 static int finish_cluster(struct spec *spec, struct error *err)
 {
 	if (!spec->group[0] && spec->group_size)
-		return fail(err, EINVAL, "group-size %u: of which group? group names it",
+		return fail(err, EINVAL, "group-size %u: the group has no name; set group",
 			spec->group_size);
 	if (!spec->group[0] && spec->group_threshold)
-		return fail(err, EINVAL, "group-threshold %s: of which group? group names it",
+		return fail(err, EINVAL, "group-threshold %s: the group has no name; set group",
 			format_share(spec->group_threshold).s);
 	if (spec->group[0] && !spec->group_threshold)
 		spec->group_threshold = SPEC_SHARE_ONE;
@@ -474,8 +474,7 @@ static int finish_cluster(struct spec *spec, struct error *err)
 		char network[SPEC_NETWORK];
 
 		return fail(err, EINVAL,
-			"network %s: with mode %s no network is between; allowed is mode auto or "
-			"remote",
+			"network %s: mode %s uses no network; set mode auto or remote",
 			spec_network_format(spec, network), mode_names[spec->mode]);
 	}
 	return 0;
@@ -488,13 +487,13 @@ int spec_finish(struct spec *spec, struct error *err)
 
 	if (done.request == UNSET)
 		return fail(err, EINVAL,
-			"gpu request is missing: write " SHARE_RANGE
+			"request is missing; expected " SHARE_RANGE
 			", or a whole number of GPUs up to %u",
 			SPEC_DEVICES_MAX);
 	if (done.exclusive) {
 		if (done.limit != SPEC_SHARE_ONE)
 			return fail(err, EINVAL,
-				"gpu limit %s: with gpu request %u the limit is %u",
+				"limit %s: with request %u the limit is %u; set that limit",
 				format_share(done.limit).s, done.count, done.count);
 	} else {
 		r = done.request % SPEC_SHARE_ONE ? finish_share(&done, err)
@@ -506,15 +505,15 @@ int spec_finish(struct spec *spec, struct error *err)
 		done.priority = done.class == SPEC_OPPORTUNISTIC ? 0 : PRIORITY_DEFAULT;
 	if (done.priority == 0 && done.class == SPEC_LATENCY)
 		return fail(err, EINVAL,
-			"priority 0: means opportunistic, which class latency is not; allowed is 1 "
-			"to %u",
+			"priority 0: class latency cannot have the opportunistic priority; "
+			"expected 1 to %u",
 			SPEC_PRIORITY_MAX);
 	if (done.priority == 0)
 		done.class = SPEC_OPPORTUNISTIC;
 	if (done.mode == SPEC_MODE_EXCLUSIVE && !done.exclusive)
 		return fail(err, EINVAL,
-			"mode exclusive: gpu request %s is part of a GPU; request a whole number "
-			"of GPUs",
+			"mode exclusive: request %s is part of a GPU; request a whole number of "
+			"GPUs",
 			format_share(done.request).s);
 	r = finish_cluster(&done, err);
 	if (r < 0)
@@ -632,8 +631,9 @@ int spec_name_check(const char *name, struct error *err)
 		name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
 
 	if (!n || name[n] || n >= SPEC_NAME)
-		return fail(err, EINVAL, "name '%.80s': expected 1 to %u of A-Z a-z 0-9 . _ -",
-			name, SPEC_NAME - 1);
+		return fail(err, EINVAL,
+			"name '%.80s': expected 1 to %u characters of A-Z a-z 0-9 . _ -", name,
+			SPEC_NAME - 1);
 	return 0;
 }
 

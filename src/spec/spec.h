@@ -104,8 +104,9 @@ struct spec {
 void spec_init(struct spec *ret_spec);
 
 /*
- * Sets one field from text. `field` is spelled with '-' or '_'. Returns 0; -EINVAL, with field,
- * value and allowed range in the message; -ENOENT for an unknown field. Changes nothing on failure.
+ * Sets one field from text. `field` is spelled with '-' or '_'. Returns 0; -EINVAL, with a message
+ * that begins with the field and gives value and allowed range; -ENOENT for an unknown field.
+ * Changes nothing on failure.
  */
 int spec_set(struct spec *spec, const char *field, const char *value, struct error *err);
 

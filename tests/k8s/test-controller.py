@@ -95,7 +95,7 @@ def a_made_pod_may_be_made_again():
 
 def kubectl_shows_the_sentence():
     code, text = kubectl_apply(pod("bad", {"divvy.gpu/request": "1.5"}))
-    assert code and "a request above 1 must be a whole number" in text, text
+    assert code and "above 1, expected a whole number" in text, text
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {"divvy.gpu/reqest": "0.5"}},
                 "spec": {"containers": [{"name": "main", "image": "none"}]}}
     selector = {"matchLabels": {"a": "b"}}

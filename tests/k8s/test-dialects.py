@@ -110,7 +110,7 @@ def kubeshare_at_admission():
     refused("kubeshare", pod(annotations=pinned), "kubeshare/GPUID 'abcde': spec.nodeName is missing")
     refused("kubeshare", pod(annotations={"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0"}),
             "kubeshare/gpu_mem is missing")
-    refused("kubeshare", pod(annotations=fraction("kubeshare", "0.5", "0.4", "1")), "allowed is 0.5 to 1")
+    refused("kubeshare", pod(annotations=fraction("kubeshare", "0.5", "0.4", "1")), "expected 0.5 to 1")
 
 
 def kubeshare2_at_admission():
@@ -122,7 +122,7 @@ def kubeshare2_at_admission():
     becomes("kubeshare2", asked(gpu_request="2.0", gpu_limit="2.0", priority="100", group_name="imagenet50-1",
                                 min_available="2"), asks(2000))
     refused("kubeshare2", asked(gpu_request="0.5"), "sharedgpu/gpu_limit is missing")
-    refused("kubeshare2", asked(gpu_request="1.5", gpu_limit="1.5"), "above 1 both are the same whole number")
+    refused("kubeshare2", asked(gpu_request="1.5", gpu_limit="1.5"), "above 1, both must be the same whole number")
 
 
 def gemini_at_admission():
@@ -135,7 +135,7 @@ def gpushare_at_admission():
     becomes("gpushare", pod({"aliyun.com/gpu-mem": "2", "aliyun.com/gpu-count": "1"}, {"aliyun.com/gpu-mem": "1"}),
             asks(1, 2048), asks(1, 1024),
             translated="c0/aliyun.com/gpu-mem=2,c0/aliyun.com/gpu-count=1,c1/aliyun.com/gpu-mem=1")
-    refused("gpushare", pod({"aliyun.com/gpu-mem": "2", "aliyun.com/gpu-count": "2"}), "gpu-mem is of one device")
+    refused("gpushare", pod({"aliyun.com/gpu-mem": "2", "aliyun.com/gpu-count": "2"}), "gpu-mem counts one device")
 
 
 def gaiagpu_at_admission():
@@ -143,7 +143,7 @@ def gaiagpu_at_admission():
     becomes("gaiagpu", pod({core: "50", memory: "30"}, annotations={core + "-limit": "50"}), asks(500, 7680),
             translated=f"c0/{core}=50,c0/{memory}=30")
     becomes("gaiagpu", pod({core: "200", memory: "60"}), asks(2000), translated=f"c0/{core}=200,c0/{memory}=60")
-    refused("gaiagpu", pod({core: "150", memory: "1"}), "it has to be a multiple of 100")
+    refused("gaiagpu", pod({core: "150", memory: "1"}), "values above 100 are whole devices")
     refused("gaiagpu", pod({core: "20"}), f"{memory} is missing")
 
 
@@ -151,7 +151,7 @@ def deepomatic_at_admission():
     shared = "deepomatic.com/shared-gpu"
     becomes("deepomatic", pod({shared: "1"}), asks(10), translated=f"c0/{shared}=1")
     becomes("deepomatic=4", pod({shared: "1"}), asks(250), translated=f"c0/{shared}=1")
-    refused("deepomatic=4", pod({shared: "5"}), "allowed is 0 to 4")
+    refused("deepomatic=4", pod({shared: "5"}), "expected 0 to 4")
 
 
 def hami_at_admission():
@@ -167,7 +167,7 @@ def hami_at_admission():
     becomes("hami", pod(of(gpu="1", gpumem="100"), {}, init=(of(gpu="1", gpumem="50"),)), asks(1, 100), None,
             init=[asks(1, 50)], translated="i0/nvidia.com/gpu=1,i0/nvidia.com/gpumem=50,c0/nvidia.com/gpu=1,c0/nvidia.com/gpumem=100")
     refused("hami", pod(of(gpu="1", gpumem="1", gpumem_percentage="50")), "keep one of the two")
-    refused("hami", pod(of(gpu="1", gpucores="101")), "nvidia.com/gpucores 101: allowed is 0 to 100")
+    refused("hami", pod(of(gpu="1", gpucores="101")), "nvidia.com/gpucores 101: expected 0 to 100")
 
 
 def wang_at_admission():
@@ -179,7 +179,7 @@ def wang_at_admission():
 def nvidia_at_admission():
     becomes("nvidia", pod({"nvidia.com/gpu": "1"}), asks(1000), translated="c0/nvidia.com/gpu=1")
     becomes("nvidia", pod({"nvidia.com/gpu": "8"}), asks(8000), translated="c0/nvidia.com/gpu=8")
-    refused("nvidia", pod({"nvidia.com/gpu": "17"}), "allowed is 0 to 16")
+    refused("nvidia", pod({"nvidia.com/gpu": "17"}), "expected 0 to 16")
 
 
 def mixed_and_contradictory_at_admission():

@@ -66,7 +66,7 @@ static void impossible_wishes_are_refused_in_words(void **state)
 	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100,!Test\"}", "EINVAL",
 		"model A100,!Test");
 	refused(&rig, "{\"request\": \"0.5\", \"affinity\": \"red\"}", "EINVAL",
-		"affinity 'red': is for pods in a cluster");
+		"affinity 'red': only a pod in a cluster has this field");
 	refused(&rig, "{\"reqest\": \"0.5\"}", "ENOENT", "reqest");
 	rig_tenant(&rig, "{\"request\": \"0.4\", \"model\": \"A100,test\"}", secret);
 	rig_tenant(&rig, "{\"request\": \"0.3\"}", secret);

@@ -226,7 +226,7 @@ def lines_of_tenants_conf():
         field = os.path.join(rig.dir, "field.conf")
         with open(field, "w", encoding="utf-8") as f:
             f.write("uid 0 requests=0.5\n")
-        for path, part in ((path, "too long"), (rig.dir, "Is a directory"), (field, "requests"),
+        for path, part in ((path, "too large"), (rig.dir, "Is a directory"), (field, "requests"),
                            (os.path.join(rig.dir, "gone.conf"), "No such file")):
             done = subprocess.run([DIVVYD, "--simulate", "1xTest-1Gi", "--tenants", path], env=rig.env,
                                   capture_output=True, text=True, timeout=patience(), check=False)

@@ -622,9 +622,9 @@ def a_wish_beside_an_invitation_is_refused():
             port = listener.getsockname()[1]
             refused(rig.divvy("serve", "--request", "0.2", "--listen", f"127.0.0.1:{port}"), 1,
                     f"--listen: another program listens to port {port}", "HOST:0")
-        refused(rig.divvy("serve", "--request", "0.2", "--listen", f"{300 * 'a'}:7007"), 2, "a name of 300 characters", "HOST:PORT")
-        for where, why in (("here", "port is missing"), ("2001:db8::7:7007", "stands in brackets"), ("[::1:7007", "] is missing"),
-                           ("[gpu7]:7007", "no address of IPv6"), ("[fe80::7%]:7007", "no address of IPv6")):
+        refused(rig.divvy("serve", "--request", "0.2", "--listen", f"{300 * 'a'}:7007"), 2, "the host name has 300 characters", "HOST:PORT")
+        for where, why in (("here", "port is missing"), ("2001:db8::7:7007", "IPv6 address in brackets"), ("[::1:7007", "no ']' ends the address"),
+                           ("[gpu7]:7007", "is not an IPv6 address"), ("[fe80::7%]:7007", "is not an IPv6 address")):
             refused(rig.divvy("serve", "--request", "0.2", "--listen", where), 2, f"--listen: '{where}'", why,
                     "HOST:PORT")
 
@@ -635,9 +635,9 @@ def another_place_is_refused_in_words():
             (("--remote", "far.example/x"), ("--remote 'far.example': the port is missing", "local", "HOST[:DEVICE]")),
             (("--remote", "far.example:7/abc"), ("'far.example:7': the key behind it has 3 characters, expected 64",)),
             (("--remote", "far.example:7007"), ("'7007' is no device", "0 to 15")),
-            (("--remote", "2001:db8::7"), ("--remote '2001:db8::7'", "stands in brackets", "[2001:db8::7]")),
+            (("--remote", "2001:db8::7"), ("--remote '2001:db8::7'", "IPv6 address in brackets", "[2001:db8::7]")),
             (("--remote", "[2001:db8::7]:7007"), ("'7007' is no device", "0 to 15")),
-            (("--remote", "[far.example]"), ("'far.example' is no address of IPv6", "HOST[:DEVICE]")),
+            (("--remote", "[far.example]"), ("'far.example' is not an IPv6 address", "HOST[:DEVICE]")),
             (("--remote", "far.example"), ("--remote far.example", "divvy serve --invite", "DIVVY_INVITATION")),
             (("--remote", "far", "--invitation", "/nowhere/at/all"), ("/nowhere/at/all", "No such file")),
             (("--remote", "far", "--invitation", "/dev/null"), ("/dev/null", "empty")),

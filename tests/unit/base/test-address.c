@@ -53,35 +53,35 @@ static void others_are_refused_in_words(void **state)
 		unsigned int forms;
 		const char *why;
 	} wrong[] = {
-		{"", 0, "no name and no address"},
-		{":7007", 0, "no name and no address"},
-		{"gpu 7:7007", 0, "no name and no address"},
-		{"gpu7/x:7007", 0, "no name and no address"},
+		{"", 0, "neither a host name nor an address"},
+		{":7007", 0, "neither a host name nor an address"},
+		{"gpu 7:7007", 0, "neither a host name nor an address"},
+		{"gpu7/x:7007", 0, "neither a host name nor an address"},
 		{"gpu7", 0, "'gpu7': the port is missing; expected HOST:PORT"},
-		{"gpu7:", 0, "no port"},
-		{"gpu7:https", 0, "no port"},
-		{"gpu7:+1", 0, "no port"},
-		{"gpu7:0", 0, "no port from 1 to 65535"},
-		{"gpu7:65536", 0, "no port"},
-		{"gpu7:000000007007", 0, "no port"},
-		{":65536", LISTENER, "no port from 0"},
-		{"gpu7:7007", NUMERIC, "'gpu7' is a name"},
-		{"2001:db8::7:7007", 0, "stands in brackets"},
-		{"::1", ADDRESS_BARE, "stands in brackets"},
-		{"2001:db8::x:7007", ADDRESS_BARE, "stands in brackets"},
-		{"[2001:db8::7:7007", 0, "a ] is missing"},
+		{"gpu7:", 0, "not a port"},
+		{"gpu7:https", 0, "not a port"},
+		{"gpu7:+1", 0, "not a port"},
+		{"gpu7:0", 0, "not a port from 1 to 65535"},
+		{"gpu7:65536", 0, "not a port"},
+		{"gpu7:000000007007", 0, "not a port"},
+		{":65536", LISTENER, "not a port from 0"},
+		{"gpu7:7007", NUMERIC, "'gpu7' is a host name"},
+		{"2001:db8::7:7007", 0, "IPv6 address in brackets"},
+		{"::1", ADDRESS_BARE, "IPv6 address in brackets"},
+		{"2001:db8::x:7007", ADDRESS_BARE, "IPv6 address in brackets"},
+		{"[2001:db8::7:7007", 0, "no ']' ends the address"},
 		{"[2001:db8::7]", 0, "port is missing"},
-		{"[2001:db8::7]7007", 0, "behind the ]"},
-		{"[]:7007", 0, "no address of IPv6"},
-		{"[gpu7]:7007", 0, "'gpu7' is no address of IPv6"},
-		{"[192.0.2.7]:7007", 0, "no address of IPv6"},
-		{"[192.0.2.7%eth0]:7007", 0, "no address of IPv6"},
-		{"192.0.2.7%eth0:7007", 0, "no name and no address"},
-		{"[fe80::7%]:7007", 0, "no address of IPv6"},
-		{"[fe80::7%eth/0]:7007", 0, "no address of IPv6"},
-		{"[fe80::7%eth0%1]:7007", 0, "no address of IPv6"},
-		{"[fe80::7%sixteenletters00]:7007", 0, "no address of IPv6"},
-		{"[2001:db8::7::8]:7007", 0, "no address of IPv6"},
+		{"[2001:db8::7]7007", 0, "nothing after ']'"},
+		{"[]:7007", 0, "not an IPv6 address"},
+		{"[gpu7]:7007", 0, "'gpu7' is not an IPv6 address"},
+		{"[192.0.2.7]:7007", 0, "not an IPv6 address"},
+		{"[192.0.2.7%eth0]:7007", 0, "not an IPv6 address"},
+		{"192.0.2.7%eth0:7007", 0, "neither a host name nor an address"},
+		{"[fe80::7%]:7007", 0, "not an IPv6 address"},
+		{"[fe80::7%eth/0]:7007", 0, "not an IPv6 address"},
+		{"[fe80::7%eth0%1]:7007", 0, "not an IPv6 address"},
+		{"[fe80::7%sixteenletters00]:7007", 0, "not an IPv6 address"},
+		{"[2001:db8::7::8]:7007", 0, "not an IPv6 address"},
 	};
 	struct address a = {.host = "as before"};
 	struct error err;
@@ -239,10 +239,11 @@ static void what_cannot_be_listened_to(void **state)
 	struct error err;
 
 	assert_int_equal(address_listen(&a, SOCK_CLOEXEC, 4, &err), -EADDRNOTAVAIL);
-	assert_string_equal(err.msg, "'192.0.2.7:0': no address of this machine");
+	assert_string_equal(err.msg, "'192.0.2.7:0': this machine has no such address");
 	assert_int_equal(address_parse(STR("[fe80::7%nosuch0]:7007"), 0, &a, &err), 0);
 	assert_int_equal(address_listen(&a, SOCK_CLOEXEC, 4, &err), -EINVAL);
-	assert_string_equal(err.msg, "'fe80::7%nosuch0': no interface 'nosuch0'");
+	assert_string_equal(
+		err.msg, "'fe80::7%nosuch0': this machine has no network interface 'nosuch0'");
 }
 
 static void what_has_no_peer(void **state)

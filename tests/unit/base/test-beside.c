@@ -108,7 +108,7 @@ static void what_is_nowhere_or_too_long(void **state)
 	assert_int_equal(beside_find(folders, name, R_OK, path, sizeof(path)), -ENOENT);
 	assert_int_equal(beside_find(folders, "both", R_OK, path, strlen(real)), -ENAMETOOLONG);
 	assert_int_equal(beside_find_program("no-such", path, sizeof(path), &err), -ENOENT);
-	assert_string_equal(err.msg, "no-such is not where divvy is installed");
+	assert_string_equal(err.msg, "no-such is not in divvy's install path");
 }
 
 int main(void)

@@ -126,7 +126,7 @@ static void values_are_checked(void **state)
 	assert_ok(option_check(&own[0], "anything", &err));
 	assert_ok(option_check(&own[4], "json", &err));
 	assert_int_equal(option_check(&own[4], "xml", &err), -EINVAL);
-	assert_string_equal(err.msg, "--output 'xml': one of these is needed: table json");
+	assert_string_equal(err.msg, "--output 'xml': expected one of: table json");
 	assert_ok(option_check(&own[1], "ab", &err));
 	assert_int_equal(option_check(&own[1], "abc", &err), -EINVAL);
 	assert_string_equal(err.msg, "--limit-time: 'abc': expected an even one");

@@ -258,7 +258,7 @@ static void sentences_say_what_would_be_right(void **state)
 	uint32_t permille;
 
 	parse_uint(STR("101"), 0, 100, &value, &err);
-	assert_string_equal(err.msg, "'101' is out of range: 0 to 100 is possible");
+	assert_string_equal(err.msg, "'101' is out of range; expected 0 to 100");
 	parse_share(STR("0.3001"), &permille, &err);
 	assert_contains(err.msg, "'0.3001'");
 	assert_contains(err.msg, "multiple of 0.001");

@@ -93,14 +93,14 @@ static void what_is_wrong_is_named(void **state)
 	} cases[] = {
 		{"--nonsense", NULL, "--nonsense", "--help"},
 		{"--name", NULL, "--name", "value is missing"},
-		{"--name=", NULL, "--name is empty", "--help"},
+		{"--name=", NULL, "--name: the value is empty", "--help"},
 		{"--loud=1", NULL, "--loud=1", "takes no value"},
 		{"--color", "green", "--color: 'green'", "expected red"},
 		{"--number=10", NULL, "--number: ", "9"},
 		{"word", NULL, "'word'", "options only"},
 		{"--log", "loud", "--log loud", "error, warn"},
 		{"--loud", NULL, "--loud", "needs --name"},
-		{"--echo", "--name=a", "--echo", "with --loud only"},
+		{"--echo", "--name=a", "--echo", "works only together with --loud"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

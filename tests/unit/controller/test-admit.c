@@ -400,7 +400,7 @@ static const struct {
 		POD("'divvy.gpu/request':'0.5','divvy.gpu/preferred-anti-affinity':'a/x'", MAIN),
 		"preferred-anti-affinity 'a/x'"},
 	{NULL, NULL, POD("'divvy.gpu/request':'0.5','divvy.gpu/preferred-anti-affinity':''", MAIN),
-		"preferred-anti-affinity '': allowed is 1 to 63"},
+		"preferred-anti-affinity '': expected 1 to 63"},
 };
 
 static void what_cannot_be_is_said_in_words(void **state)

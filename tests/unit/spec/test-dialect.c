@@ -100,32 +100,31 @@ static const struct row own[] = {
 		"main request=0.3 limit=1"},
 	{"a xdivvy.gpu/request=0.3\na divvy.gpu=1\na divvy.gpux/request=1", ""},
 
-	{"a divvy.gpu/limit=0.5", "!gpu request is missing"},
-	{"a divvy.gpu/request=1.5", "!divvy.gpu/request: gpu request 1.5: a request above 1 must"},
+	{"a divvy.gpu/limit=0.5", "!request is missing"},
+	{"a divvy.gpu/request=1.5", "!divvy.gpu/request: request '1.5': above 1, expected a whole"},
 	{"a divvy.gpu/request=0.0005", "!steps of 0.001"},
 	{"a divvy.gpu/request=0.5\na divvy.gpu/limit=0.4", "!0.5 to 1"},
 	{"a divvy.gpu/request=0.5\na divvy.gpu/class=latency\na divvy.gpu/priority=0",
-		"!priority 0: means opportunistic"},
-	{"a divvy.gpu/reqest=0.5",
-		"!'divvy.gpu/reqest': there is no such field; did you mean request?"},
+		"!priority 0: class latency cannot"},
+	{"a divvy.gpu/reqest=0.5", "!'divvy.gpu/reqest': unknown field; did you mean request?"},
 	{"a divvy.gpu/group_size=3", "!did you mean group-size?"},
 	{"a divvy.gpu/contaner=a", "!did you mean container?"},
-	{"a divvy.gpu/colour=red", "!there are request, limit"},
-	{"a divvy.gpu/=red", "!there are request, limit"},
+	{"a divvy.gpu/colour=red", "!expected request, limit"},
+	{"a divvy.gpu/=red", "!expected request, limit"},
 	{"a x.divvy.gpu/request=0.5", "!the pod has no container 'x'"},
 	{"a divvy.gpu/request=0.5\na divvy.gpu/container=x", "!divvy.gpu/container 'x'"},
 	{"a divvy.gpu/request=0.5\na divvy.gpu/container=", "!divvy.gpu/container ''"},
-	{"a main.divvy.gpu/group=g", "!a group is the whole pod's: write divvy.gpu/group"},
-	{"a main.divvy.gpu/container=g", "!there is no such field"},
+	{"a main.divvy.gpu/group=g", "!a group applies to the whole pod; write divvy.gpu/group"},
+	{"a main.divvy.gpu/container=g", "!unknown field"},
 	{"a divvy.gpu/request=0.5\na divvy.gpu/group=g", "!divvy.gpu/group-size is missing"},
-	{"a divvy.gpu/request=0.5\na divvy.gpu/group-size=3", "!of which group?"},
+	{"a divvy.gpu/request=0.5\na divvy.gpu/group-size=3", "!the group has no name"},
 	{"a divvy.gpu/group=g\na divvy.gpu/group-size=0", "!1 to 65536"},
 	{"a divvy.gpu/request=0.5\na divvy.gpu/group=g\na divvy.gpu/group-size=3\n"
 	 "a divvy.gpu/group-threshold=1.1",
-		"!group-threshold 1.1"},
+		"!group-threshold '1.1'"},
 	{"a divvy.gpu/request=0.5\na divvy.gpu/mode=local\na divvy.gpu/network=1Gbps",
-		"!network 1Gbps: with mode local"},
-	{"c p init\na divvy.gpu/request=0.5", "!no container that could have a GPU"},
+		"!network 1Gbps: mode local"},
+	{"c p init\na divvy.gpu/request=0.5", "!no container that can get a GPU"},
 };
 
 static void divvys_own(void **state)
@@ -168,19 +167,19 @@ static const struct row kubeshare[] = {
 	{"d kubeshare\na kubeshare/gpu_request=\na kubeshare/gpu_mem=", ""},
 
 	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0",
-		"!kubeshare/gpu_mem is missing: with kubeshare/gpu_request"},
+		"!kubeshare/gpu_mem is missing; kubeshare/gpu_request requires"},
 	{"d kubeshare\na kubeshare/gpu_mem=1", "!kubeshare/gpu_request is missing"},
 	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_mem=1",
 		"!kubeshare/gpu_limit is missing"},
 	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.5\n"
 	 "a kubeshare/gpu_mem=1",
-		"!kubeshare/gpu_limit '1.5': allowed is 0 to 1 in steps of 0.001"},
+		"!kubeshare/gpu_limit '1.5': expected 0 to 1 in steps of 0.001"},
 	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=0.4\n"
 	 "a kubeshare/gpu_mem=1",
-		"!kubeshare/gpu_limit '0.4': is below kubeshare/gpu_request '0.5'; allowed is 0.5 "
+		"!kubeshare/gpu_limit '0.4': below kubeshare/gpu_request '0.5'; expected 0.5 "
 		"to 1"},
 	{"d kubeshare\na kubeshare/gpu_request=0\na kubeshare/gpu_limit=0\na kubeshare/gpu_mem=1",
-		"!kubeshare/gpu_limit '0': allowed is 0.001 to 1"},
+		"!kubeshare/gpu_limit '0': expected 0.001 to 1"},
 	{"d kubeshare\na kubeshare/gpu_request=0.3333\na kubeshare/gpu_limit=1\n"
 	 "a kubeshare/gpu_mem=1",
 		"!kubeshare/gpu_request '0.3333'"},
@@ -189,13 +188,13 @@ static const struct row kubeshare[] = {
 		"!kubeshare/gpu_request '500m'"},
 	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\n"
 	 "a kubeshare/gpu_mem=0",
-		"!kubeshare/gpu_mem '0': allowed is a whole number of bytes above 0"},
+		"!kubeshare/gpu_mem '0': expected a whole number of bytes above 0"},
 	{"d kubeshare\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\n"
 	 "a kubeshare/gpu_mem=1\na kubeshare/GPUID=abcde",
 		"!spec.nodeName is missing"},
 	{"d kubeshare\nn n\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\n"
 	 "a kubeshare/gpu_mem=1\na kubeshare/GPUID=a\tb",
-		"!kubeshare/GPUID: 3 characters; allowed is 1 to 63 printable ones of ASCII"},
+		"!kubeshare/GPUID: the value has 3 characters; expected 1 to 63 printable ASCII"},
 	{"d kubeshare\na kubeshare/gpu_reqest=0.5", "!did you mean kubeshare/gpu_request?"},
 };
 
@@ -247,14 +246,14 @@ static const struct row kubeshare2[] = {
 	{"d kubeshare2\nl sharedgpu/gpu_mem=5", "!sharedgpu/gpu_limit is missing"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=2.0", "!sharedgpu/gpu_request is missing"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=3.0\nl sharedgpu/gpu_request=2.0",
-		"!above 1 both are the same whole number"},
+		"!above 1, both must be the same whole number"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=1.5\nl sharedgpu/gpu_request=1.5",
-		"!above 1 both are the same whole number"},
+		"!above 1, both must be the same whole number"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=17\nl sharedgpu/gpu_request=17",
-		"!sharedgpu/gpu_limit '17': allowed is 0 to 16"},
+		"!sharedgpu/gpu_limit '17': expected 0 to 16"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=0.5\nl sharedgpu/gpu_request=1.0", "!0.5"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/priority=101",
-		"!sharedgpu/priority '101': allowed is -1 or 0"},
+		"!sharedgpu/priority '101': expected -1 or 0"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/priority=-2",
 		"!sharedgpu/priority '-2'"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\n"
@@ -328,9 +327,9 @@ static const struct row gpushare[] = {
 		"-a/aliyun.com/gpu-mem=2; -a/aliyun.com/gpu-count=1; -b/aliyun.com/gpu-mem=1"},
 	{"d gpushare\nr aliyun.com/gpu-mem=0", "-main/aliyun.com/gpu-mem=0"},
 	{"d gpushare\nr aliyun.com/gpu-mem=2\nr aliyun.com/gpu-count=2",
-		"!aliyun.com/gpu-count 2: gpu-mem is of one device"},
-	{"d gpushare\nr aliyun.com/gpu-mem=1.5", "!no whole number"},
-	{"d gpushare\nr aliyun.com/gpu-mem=9223372036854775807", "!allowed is 0 to 8589934591"},
+		"!aliyun.com/gpu-count 2: gpu-mem counts one device"},
+	{"d gpushare\nr aliyun.com/gpu-mem=1.5", "!not a whole number"},
+	{"d gpushare\nr aliyun.com/gpu-mem=9223372036854775807", "!expected 0 to 8589934591"},
 	{"d gpushare\nr aliyun.com/gpu-memm=5", "!did you mean aliyun.com/gpu-mem?"},
 };
 
@@ -353,15 +352,15 @@ static const struct row gaiagpu[] = {
 	{"d gaiagpu\nr tencent.com/vcuda-core=100",
 		"main request=1 limit=1 exclusive; -main/tencent.com/vcuda-core=100"},
 	{"d gaiagpu\nr tencent.com/vcuda-core=150\nr tencent.com/vcuda-memory=1",
-		"!tencent.com/vcuda-core 150: above 100 it has to be a multiple of 100"},
+		"!tencent.com/vcuda-core 150: values above 100 are whole devices"},
 	{"d gaiagpu\nr tencent.com/vcuda-core=250\nr tencent.com/vcuda-memory=1",
-		"!multiple of 100"},
-	{"d gaiagpu\nr tencent.com/vcuda-core=1700", "!allowed is 0 to 1600"},
+		"!values above 100 are whole devices"},
+	{"d gaiagpu\nr tencent.com/vcuda-core=1700", "!expected 0 to 1600"},
 	{"d gaiagpu\nr tencent.com/vcuda-core=20", "!tencent.com/vcuda-memory is missing"},
 	{"d gaiagpu\nr tencent.com/vcuda-memory=20", "!tencent.com/vcuda-core is missing"},
 	{"d gaiagpu\na tencent.com/vcuda-core-limit=10\nr tencent.com/vcuda-core=20\n"
 	 "r tencent.com/vcuda-memory=4",
-		"!is below tencent.com/vcuda-core 20; allowed is 20 to 100"},
+		"!below tencent.com/vcuda-core 20; expected 20 to 100"},
 	{"d gaiagpu\na tencent.com/vcuda-core-limit=101\nr tencent.com/vcuda-core=20",
 		"!vcuda-core-limit '101'"},
 };
@@ -375,7 +374,7 @@ static const struct row deepomatic[] = {
 		"main request=0.666 limit=1; -main/deepomatic.com/shared-gpu=2"},
 	{"d deepomatic=4\nr deepomatic.com/shared-gpu=4",
 		"main request=1 limit=1 exclusive; -main/deepomatic.com/shared-gpu=4"},
-	{"d deepomatic=4\nr deepomatic.com/shared-gpu=5", "!allowed is 0 to 4"},
+	{"d deepomatic=4\nr deepomatic.com/shared-gpu=5", "!expected 0 to 4"},
 	{"d deepomatic=1000\nr deepomatic.com/shared-gpu=1",
 		"main request=0.001 limit=1; -main/deepomatic.com/shared-gpu=1"},
 };
@@ -428,17 +427,17 @@ static const struct row hami[] = {
 	{"m nvidia.com/gpu=1\nm nvidia.com/gpumem=100", ""},
 
 	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpucores=101",
-		"!nvidia.com/gpucores 101: allowed is 0 to 100"},
-	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=0", "!allowed is 1 to 100"},
-	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=101", "!allowed is 0 to 100"},
+		"!nvidia.com/gpucores 101: expected 0 to 100"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=0", "!expected 1 to 100"},
+	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=101", "!expected 0 to 100"},
 	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/gpumem-percentage=50\nm nvidia.com/gpumem=50",
 		"!keep one of the two"},
 	{"d hami\nm nvidia.com/gpu=1\nm nvidia.com/priority=2", "!nvidia.com/priority 2"},
 	{"d hami\nm nvidia.com/gpu=17\nm nvidia.com/gpumem=1",
-		"!nvidia.com/gpu 17: allowed is 0 to 16"},
+		"!nvidia.com/gpu 17: expected 0 to 16"},
 	{"d hami\na nvidia.com/vgpu-mode=mig\nm nvidia.com/gpu=1", "!nvidia.com/vgpu-mode 'mig'"},
 	{"d hami\nm nvidia.com/gpumem=1\ne GPU_CORE_UTILIZATION_POLICY=never",
-		"!allowed is default, force or disable"},
+		"!expected default, force or disable"},
 	{"d hami\nm nvidia.com/gpumem=1\nm nvidia.com/gpucore=1",
 		"!did you mean nvidia.com/gpucores?"},
 };
@@ -457,7 +456,7 @@ static const struct row wang[] = {
 		"main request=0.4 limit=0.5 memory=1; vgpu=abcde"},
 	{"d wang\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\na gpushare/gpu_memory=1\n"
 	 "a gpushare/resource_priority=3",
-		"!gpushare/resource_priority '3': allowed is 0 (guaranteed)"},
+		"!gpushare/resource_priority '3': expected 0 (guaranteed)"},
 	{"d wang\na gpushare/gpu_request=0.4\na gpushare/gpu_limit=0.5\na gpushare/gpu_memory=1",
 		"!gpushare/resource_priority is missing"},
 	{"d wang\na gpushare/resource_priority=1", "!gpushare/gpu_request is missing"},
@@ -470,7 +469,7 @@ static const struct row nvidia[] = {
 		"main request=8 limit=1 exclusive; -main/nvidia.com/gpu=8"},
 	{"m nvidia.com/gpu=1", ""},
 	{"d nvidia\nm nvidia.com/gpu.shared=1\nm nvidia.com/mig-1g.5gb=1", ""},
-	{"d nvidia\nm nvidia.com/gpu=17", "!allowed is 0 to 16"},
+	{"d nvidia\nm nvidia.com/gpu=17", "!expected 0 to 16"},
 	/* beside HAMi: what says more is its */
 	{"d nvidia,hami\nc a\nm nvidia.com/gpu=1\nc b\nm nvidia.com/gpu=1\nm nvidia.com/gpumem=5",
 		"a request=1 limit=1 exclusive; b request=0.001 limit=1 memory=5Mi; "
@@ -496,7 +495,7 @@ static const struct row mixed[] = {
 	{ALL "a divvy.gpu/request=0.4\na divvy.gpu/memory=1Gi\na kubeshare/gpu_request=0.5\n"
 	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1073741824",
 		"!container main: divvy says 1 x 0.4 limit 1 memory 1Gi standard priority 50, "
-		"kubeshare says 1 x 0.5 limit 1 memory 1Gi standard priority 50: keep one of the "
+		"kubeshare says 1 x 0.5 limit 1 memory 1Gi standard priority 50; keep one of the "
 		"two"},
 	{ALL "m tencent.com/vcuda-core=30\nm tencent.com/vcuda-memory=1\nm aliyun.com/gpu-mem=256",
 		"!container main: gpushare says"},
@@ -528,7 +527,7 @@ static const struct row mixed[] = {
 		"main request=0.5 limit=1"},
 	{"l pod-group.scheduling.sigs.k8s.io/name=nginx\n"
 	 "l pod-group.scheduling.sigs.k8s.io/min-available=x",
-		"!min-available 'x': allowed is 1 to 65536"},
+		"!min-available 'x': expected 1 to 65536"},
 	{"l scheduling.x-k8s.io/pod-group=g\na divvy.gpu/group=g\na divvy.gpu/group-size=3\n"
 	 "a divvy.gpu/group-threshold=0.5",
 		"group=g 3 0.5"},
@@ -538,23 +537,23 @@ static const struct row mixed[] = {
 		"!scheduling.x-k8s.io/pod-group 'g': the pod is in group 'h' already"},
 	{ALL "l sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\nl sharedgpu/group_headcount=3\n"
 	     "l sharedgpu/group_threshold=0.5\na divvy.gpu/group=g\na divvy.gpu/group-size=4",
-		"!sharedgpu/group_name 'g': 4 members of which 100% start, and 3 of which 50%"},
+		"!sharedgpu/group_name 'g': the pod has 4 members with threshold 100%, and 3 with 50%"},
 	/* what was written when the pod was made counts */
 	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100",
 		"main request=0.001 limit=1 memory=100Mi; -main/nvidia.com/gpumem=100"},
 	{"d hami\na divvy.gpu/dialects=\nm nvidia.com/gpumem=100", ""},
 	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100\n"
 	 "m nvidia.com/gpumem=200",
-		"!nvidia.com/gpumem 200: it was 100 when the pod was made"},
+		"!nvidia.com/gpumem 200: the pod was created with 100"},
 	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=many",
-		"!divvy.gpu/translated-from: 'many' is no quantity"},
+		"!divvy.gpu/translated-from: 'many' is not a quantity"},
 	{"a divvy.gpu/dialects=kubeshar", "!divvy.gpu/dialects 'kubeshar'"},
 	{ALL "n n1\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1\na kubeshare/gpu_mem=1\n"
 	     "a kubeshare/GPUID=abcde\na gpushare/gpu_request=0.5\na gpushare/gpu_limit=1\n"
 	     "a gpushare/gpu_memory=1\na gpushare/resource_priority=1\na gpushare/GPUID=fghij",
 		"!gpushare/GPUID 'fghij': the pod names vGPU 'abcde' already"},
-	{ALL "q nvidia.com/gpumem=1\nm nvidia.com/gpumem=2", "!have to be equal"},
-	{ALL "q nvidia.com/gpumem=x", "!no quantity"},
+	{ALL "q nvidia.com/gpumem=1\nm nvidia.com/gpumem=2", "!must be equal"},
+	{ALL "q nvidia.com/gpumem=x", "!not a quantity"},
 };
 
 static void mixed_and_contradictory(void **state)
@@ -567,12 +566,12 @@ static void lists_of_dialects(void **state)
 	static const char *const fine[] = {"", "hami", "gpushare", "gpushare=MiB", "deepomatic=100",
 		"kubeshare,kubeshare2,gemini,gpushare=MiB,gaiagpu,deepomatic=4,hami,wang,nvidia"};
 	static const struct row wrong[] = {
-		{"kubernetes", "there are kubeshare, kubeshare2"},
-		{"hami=3", "it takes no value"},
-		{"gpushare=KiB", "allowed is GiB or MiB"},
-		{"deepomatic=0", "allowed is 1 to 1000"},
-		{"deepomatic=1001", "allowed is 1 to 1000"},
-		{"=", "there are kubeshare"},
+		{"kubernetes", "expected kubeshare, kubeshare2"},
+		{"hami=3", "takes no value"},
+		{"gpushare=KiB", "expected GiB or MiB"},
+		{"deepomatic=0", "expected 1 to 1000"},
+		{"deepomatic=1001", "expected 1 to 1000"},
+		{"=", "expected kubeshare"},
 	};
 	struct dialect_config config, again;
 
@@ -599,20 +598,21 @@ static void lists_of_dialects(void **state)
 static void notes(void **state)
 {
 	static const struct row rows[] = {
-		{"m nvidia.com/gpumem=5", "dialect hami is not switched on"},
-		{"a kubeshare/gpu_request=0.5", "dialect kubeshare is not switched on"},
+		{"m nvidia.com/gpumem=5", "dialect hami is off"},
+		{"a kubeshare/gpu_request=0.5", "dialect kubeshare is off"},
 		{"d hami\nm nvidia.com/gpu=1\na hami.io/gpu-scheduler-policy=spread",
 			"the cluster's placement policy decides"},
 		{"c a\nc b\nd gemini\na gemini/gpu_request=0.1\na gemini/gpu_limit=1\n"
 		 "a gemini/gpu_mem=1",
 			"only container a gets a share"},
-		{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g", "in no group"},
+		{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g",
+			"joins a group only with all three"},
 		{"d kubeshare2\na sharedgpu/gpu_limit=1", "is read as a label only"},
 		{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/colour=red",
 			"'sharedgpu/colour' is unknown in dialect kubeshare2"},
 		{"d wang\na gpushare/taskid=a/b", "the pod's own name"},
-		{"l pod-group.scheduling.sigs.k8s.io/name=g", "it is no group"},
-		{"l divvy.gpu/request=0.5", "divvy.gpu/request: is read as an annotation only"},
+		{"l pod-group.scheduling.sigs.k8s.io/name=g", "has no effect without"},
+		{"l divvy.gpu/request=0.5", "divvy.gpu/request is read as an annotation only"},
 	};
 	_cleanup_dialect_ struct dialect_result quiet;
 	_cleanup_free_ char *none = translate("m nvidia.com/gpu=1", &quiet);
@@ -646,13 +646,13 @@ static void limits(void **state)
 	free(shown);
 	snprintf(pod + n, sizeof(pod) - n, "c more\nm nvidia.com/gpumem=1\nd hami");
 	shown = translate(pod, &above);
-	assert_contains(shown, "!more than 64 containers");
+	assert_contains(shown, "!the pod has more than 64 containers");
 	free(shown);
 	n = (size_t)snprintf(pod, sizeof(pod), "a divvy.gpu/request=");
 	memset(pod + n, '1', DIALECT_VALUE_MAX);
 	pod[n + DIALECT_VALUE_MAX] = '\0';
 	shown = translate(pod, &text);
-	assert_contains(shown, "!divvy.gpu/request: 512 characters, at most 511");
+	assert_contains(shown, "!divvy.gpu/request: the value has 512 characters; at most 511");
 	free(shown);
 	n = (size_t)snprintf(pod, sizeof(pod), "a divvy.gpu/translated-from=");
 	memset(pod + n, ',', sizeof(pod) - n - 1);
@@ -664,7 +664,8 @@ static void limits(void **state)
 		memcpy(huge, pod, n);
 		shown = translate(huge, &record);
 	}
-	assert_contains(shown, "!divvy.gpu/translated-from: 16385 characters, at most 16384");
+	assert_contains(
+		shown, "!divvy.gpu/translated-from: the value has 16385 characters; at most 16384");
 	free(shown);
 }
 
@@ -681,7 +682,7 @@ static void names_of_containers_are_counted(void **state)
 	assert_string_equal(fits, "main request=0.5 limit=1");
 	buf_add_text(&pod, ",main");
 	does_not = translate(buf_text(&pod), &above);
-	assert_string_equal(does_not, "!divvy.gpu/container: more than 256 names");
+	assert_string_equal(does_not, "!divvy.gpu/container: the list has more than 256 names");
 }
 
 /* Quotas count a pod as Kubernetes counts one. */

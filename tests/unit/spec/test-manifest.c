@@ -54,9 +54,9 @@ static void resources_are_requests_and_limits(void **state)
 	assert_int_equal(value, 4);
 	assert_int_equal(manifest_resource(&t.pod, 0, "a/x", &value, NULL), 0);
 	assert_int_equal(manifest_resource(&t.pod, 0, "a/e", &value, &err), -EINVAL);
-	assert_contains(err.msg, "a/e: request '1' and limit '2' have to be equal");
+	assert_contains(err.msg, "a/e: request '1' and limit '2' must be equal");
 	assert_int_equal(manifest_resource(&t.pod, 0, "a/f", &value, &err), -EINVAL);
-	assert_contains(err.msg, "a/f: 'x' is no quantity");
+	assert_contains(err.msg, "a/f: 'x' is not a quantity");
 	assert_int_equal(manifest_resource(&t.pod, 0, "a/g", &value, &err), -EINVAL);
 	assert_int_equal(value, 4);
 }
@@ -78,15 +78,15 @@ static void has_limits(void **state)
 	assert_string_equal(err.msg, "");
 	pod.n_containers++;
 	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
-	assert_contains(err.msg, "containers: 257 of them, at most 256");
+	assert_contains(err.msg, "containers: the pod has 257; at most 256");
 	pod.n_containers = 1;
 	pod.annotations.n++;
 	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
-	assert_contains(err.msg, "annotations: 1025");
+	assert_contains(err.msg, "annotations: the list has 1025");
 	pod.annotations.n = 0;
 	many[0].env = (struct manifest_list){entries, MANIFEST_ENTRIES_MAX + 1};
 	assert_int_equal(manifest_check(&pod, &err), -EINVAL);
-	assert_contains(err.msg, "container c: env: 1025");
+	assert_contains(err.msg, "container c: env: the list has 1025");
 	many[0].env.n = 0;
 	many[0].name = STR("");
 	assert_int_equal(manifest_check(&pod, &err), -EINVAL);

@@ -129,16 +129,16 @@ static void memory_in_three_forms(void **state)
 static const struct {
 	const char *fields, *field, *value, *right;
 } wrong[] = {
-	{"request=1.5", "gpu request", "1.5", "a request above 1 must be a whole number of GPUs"},
-	{"request=0", "gpu request", "0", "0.001 to 1"},
-	{"request=0.0001", "gpu request", "0.0001", "steps of 0.001"},
-	{"request=-0.1", "gpu request", "-0.1", "0.001 to 1"},
-	{"request=17", "gpu request", "17", "at most 16"},
-	{"request=half", "gpu request", "half", "0.001 to 1"},
-	{"request=0.5 limit=0.4", "gpu limit", "0.4", "0.5 to 1"},
-	{"request=0.5 limit=1.2", "gpu limit", "1.2", "0.001 to 1"},
-	{"request=0.5 limit=2", "gpu limit", "2", "at most 1"},
-	{"request=2 limit=1", "gpu limit", "1", "2"},
+	{"request=1.5", "request", "1.5", "above 1, expected a whole number of GPUs"},
+	{"request=0", "request", "0", "0.001 to 1"},
+	{"request=0.0001", "request", "0.0001", "steps of 0.001"},
+	{"request=-0.1", "request", "-0.1", "0.001 to 1"},
+	{"request=17", "request", "17", "at most 16"},
+	{"request=half", "request", "half", "0.001 to 1"},
+	{"request=0.5 limit=0.4", "limit", "0.4", "0.5 to 1"},
+	{"request=0.5 limit=1.2", "limit", "1.2", "0.001 to 1"},
+	{"request=0.5 limit=2", "limit", "2", "at most 1"},
+	{"request=2 limit=1", "limit", "1", "2"},
 	{"request=2 count=2", "count", "2", "leave count out"},
 	{"request=0.5 count=0", "count", "0", "1 to 16"},
 	{"request=0.5 count=17", "count", "17", "1 to 16"},
@@ -151,10 +151,10 @@ static const struct {
 	{"request=0.5 priority=0 class=latency", "priority", "0", "1 to 100"},
 	{"request=0.5 mode=magic", "mode", "magic", "exclusive"},
 	{"request=0.5 mode=exclusive", "mode exclusive", "0.5", "whole number"},
-	{"limit=0.5", "gpu request", "missing", "0.001 to 1"},
+	{"limit=0.5", "request", "missing", "0.001 to 1"},
 	{"request=0.5 model=", "model", "''", "1 to 255"},
 	{"request=0.5 device=\x01", "device", "character 1", "printable"},
-	{"request=0.5 model=A100,", "model", "'A100,'", "names with commas"},
+	{"request=0.5 model=A100,", "model", "'A100,'", "names separated by commas"},
 	{"request=0.5 model=!", "model", "'!'", "!NAME"},
 	{"request=0.5 affinity=", "affinity", "''", "1 to 63"},
 	{"request=0.5 preferred-anti-affinity=", "preferred-anti-affinity", "''", "1 to 63"},
@@ -163,8 +163,8 @@ static const struct {
 	 "0123456789012345678901234567890123456789012345678901234567890123",
 		"exclusion", "'0123", "1 to 63"},
 	{"request=0.5 group=", "group", "''", "1 to 253"},
-	{"request=0.5 group-size=3", "group-size", "3", "group names it"},
-	{"request=0.5 group-threshold=0.5", "group-threshold", "0.5", "group names it"},
+	{"request=0.5 group-size=3", "group-size", "3", "the group has no name"},
+	{"request=0.5 group-threshold=0.5", "group-threshold", "0.5", "the group has no name"},
 	{"request=0.5 group=g group-size=0", "group-size", "0", "1 to 65536"},
 	{"request=0.5 group=g group-size=65537", "group-size", "65537", "1 to 65536"},
 	{"request=0.5 group=g group-threshold=0", "group-threshold", "0", "0.001 to 1"},
@@ -271,8 +271,8 @@ static void fields_of_a_cluster(void **state)
 	assert_ok(spec_set(&spec, "preferred-anti-affinity", "x", NULL));
 	assert_int_equal(spec_set(&spec, "anti-affinity", "x", &err), -EINVAL);
 	assert_string_equal(err.msg,
-		"anti-affinity 'x': is for pods in a cluster; for one machine there are model and "
-		"device");
+		"anti-affinity 'x': only a pod in a cluster has this field; on one machine use "
+		"model or device");
 }
 
 static void networks_come_back(void **state)
@@ -422,7 +422,7 @@ static void names_of_tenants(void **state)
 	assert_int_equal(spec_name_check(name, &err), -EINVAL);
 	assert_int_equal(spec_name_check("", &err), -EINVAL);
 	assert_int_equal(spec_name_check("a b", &err), -EINVAL);
-	assert_contains(err.msg, "'a b': expected 1 to 63 of A-Z");
+	assert_contains(err.msg, "'a b': expected 1 to 63 characters of A-Z");
 }
 
 UNIT_MAIN(UNIT(defaults), UNIT(shares_are_exact), UNIT(every_share_comes_back),
