@@ -123,7 +123,8 @@ static void add_logs(struct bundle *b, struct kube_client *client, const json_t 
 
 	json_array_foreach(pods, i, pod) {
 		if (n++ == LOGS_MAX) {
-			bundle_miss(b, "cluster/logs", "there are more pods than those");
+			bundle_miss(b, "cluster/logs",
+				"the cluster has more pods; their logs are not in the archive");
 			return;
 		}
 		if (add_log(b, client, pod, false) == -EPERM)
@@ -193,7 +194,7 @@ void bundle_cluster(struct bundle *b, const char *kubeconfig)
 		return;
 	}
 	if (loop_new(&loop) < 0 || kube_client_new(loop, config, NULL, &client, &err) < 0) {
-		bundle_miss(b, "cluster", "the client could not be started");
+		bundle_miss(b, "cluster", "cannot start the client of the API server");
 		return;
 	}
 	add_all(b, client);

@@ -239,7 +239,7 @@ static void add_readme(struct bundle *b)
 
 	buf_add_text(&text, TEXT_BUNDLE_README "\n");
 	if (b->left.n)
-		buf_addf(&text, "\nCould not be had:\n%s", buf_text(&b->left));
+		buf_addf(&text, "\nNot available:\n%s", buf_text(&b->left));
 	bundle_add(b, "README.txt", buf_str(&text));
 }
 

@@ -29,7 +29,8 @@ static int try_connect(struct client *c, const char *path, struct error *err)
 	_cleanup_close_ int fd = -1;
 
 	if (str_copy(addr.sun_path, sizeof(addr.sun_path), str_from(path)) < 0)
-		return fail(err, ENAMETOOLONG, "socket '%.60s...': at most %zu bytes are possible",
+		return fail(err, ENAMETOOLONG,
+			"socket '%.60s...': the path is too long; at most %zu bytes are allowed",
 			path, sizeof(addr.sun_path) - 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -56,8 +57,8 @@ static int check_owner(struct client *c, struct error *err)
 		return 0;
 	client_done(c);
 	return fail(err, EACCES,
-		"the daemon at '%s' is user %u's: only root's and your own are taken "
-		"unasked (--socket names another)",
+		"the daemon at '%s' belongs to user %u, neither root nor you; to use it, name "
+		"it with --socket",
 		c->socket, peer.uid);
 }
 
@@ -83,8 +84,8 @@ int client_connect(struct client *c, const char *socket, struct error *err)
 			worst = r;
 	}
 	return fail(err, -worst,
-		"no daemon runs here: `divvy run` starts one, or start divvyd "
-		"(DIVVY_SOCKET names its socket when that is elsewhere)");
+		"no daemon runs here; `divvy run` starts one, or start divvyd "
+		"(DIVVY_SOCKET names a socket elsewhere)");
 }
 
 void client_done(struct client *c)
@@ -108,8 +109,8 @@ int client_send(struct client *c, json_t *request, struct error *err)
 	if (!text)
 		return fail(err, ENOMEM, "request");
 	if (size > MSG_MAX)
-		return fail(err, EMSGSIZE, "a request of %zu bytes: at most %u are possible", size,
-			MSG_MAX);
+		return fail(err, EMSGSIZE, "the request has %zu bytes; at most %u are allowed",
+			size, MSG_MAX);
 	packet = calloc(1, size);
 	if (!packet)
 		return fail(err, ENOMEM, "request");
@@ -144,7 +145,9 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 		return fail_errno(err, errno, "receive from the daemon at '%s'", c->socket);
 	if (n == 0)
 		return fail(err, ECONNRESET,
-			"the daemon at '%s' has gone in the middle of an answer", c->socket);
+			"the daemon at '%s' closed the connection before its answer was "
+			"complete; try again",
+			c->socket);
 	if ((size_t)n >= sizeof(packet->head) && packet->head.type == MSG_REFUSED &&
 		packet->head.abi >= msg_oldest() && packet->head.abi < msg_newest() && !c->abi) {
 		c->abi = packet->head.abi;
@@ -152,13 +155,15 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 	}
 	if ((size_t)n < sizeof(*packet) || packet->head.type != MSG_CONTROL_REPLY ||
 		packet->head.abi != spoken(c))
-		return fail(err, EPROTO, "what answers at '%s' is no divvyd of this version",
+		return fail(err, EPROTO,
+			"the program at '%s' is not a divvyd of this version; restart the daemon",
 			c->socket);
 	if (packet->head.request != c->request)
 		return 1; /* the rest of an earlier answer that this client stopped reading */
 	buf_add(text, (struct str){packet->text, (size_t)n - sizeof(*packet)});
 	if (buf_error(text) < 0)
-		return fail(err, -buf_error(text), "an answer above %u bytes", CLIENT_ANSWER_MAX);
+		return fail(err, -buf_error(text), "the daemon's answer has more than %u bytes",
+			CLIENT_ANSWER_MAX);
 	return packet->more != 0;
 }
 
@@ -191,15 +196,16 @@ int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, struct
 	while (r == 1) {
 		r = receive_part(c, CLIENT_TIMEOUT_S * 1000, &text, err);
 		if (r == -EAGAIN)
-			return fail(err, ETIMEDOUT, "the daemon at '%s' stopped within an answer",
+			return fail(err, ETIMEDOUT,
+				"the daemon at '%s' stopped before its answer was complete; try "
+				"again",
 				c->socket);
 	}
 	if (r < 0)
 		return r;
 	answer = json_loadb(buf_text(&text), text.n, JSON_REJECT_DUPLICATES, &why);
 	if (!json_is_object(answer))
-		return fail(err, EPROTO, "an answer of the daemon that is no JSON object: %s",
-			why.text);
+		return fail(err, EPROTO, "the daemon's answer is not a JSON object: %s", why.text);
 	r = check_answer(answer, err);
 	if (r == 0)
 		*ret_answer = TAKE_PTR(answer);
@@ -226,7 +232,8 @@ int client_call(struct client *c, json_t *request, json_t **ret_answer, struct e
 		r = r < 0 ? r : call(c, owned, ret_answer, err);
 	}
 	if (r == -EAGAIN)
-		return fail(err, ETIMEDOUT, "the daemon at '%s' has not answered for %d s",
+		return fail(err, ETIMEDOUT,
+			"the daemon at '%s' did not answer within %d s; see its log, or restart it",
 			c->socket, CLIENT_TIMEOUT_S);
 	return r;
 }

@@ -19,9 +19,9 @@
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {
-	{"file", "FILE", "the resource configuration", .letter = 'f'},
-	{"once", NULL, "read it once and do not follow it"},
-	{"stop", NULL, "remove its tenants, and follow it no longer"},
+	{"file", "FILE", "the Gemini resource configuration to apply", .letter = 'f'},
+	{"once", NULL, "read the file once and do not follow its changes"},
+	{"stop", NULL, "remove the file's tenants and stop following the file"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
@@ -78,9 +78,10 @@ static char *absolute(const char *path, bool may_be_gone)
 static int check(const struct cli_args *args, struct error *err)
 {
 	if (!cli_has(args, "file"))
-		return fail(err, EINVAL, "--file is missing: divvy apply -f resource-config.txt");
+		return fail(
+			err, EINVAL, "--file is missing; write divvy apply -f resource-config.txt");
 	if (cli_has(args, "once") && cli_has(args, "stop"))
-		return fail(err, EINVAL, "--once and --stop: only one of them is possible");
+		return fail(err, EINVAL, "--once and --stop exclude each other; keep one");
 	return 0;
 }
 
@@ -111,10 +112,10 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_apply = {
 	.name = "apply",
 	.operands = "-f FILE",
-	.summary = "Take tenants from a Gemini resource configuration, and follow it",
+	.summary = "Create tenants from a Gemini resource configuration and follow its changes",
 	.text = TEXT_APPLY_TEXT,
 	.examples = "divvy apply -f resource-config.txt\ndivvy apply -f resource-config.txt --stop",
-	.exit_status = "0 on success, 1 on failure or when a line was refused, 2 on bad usage.",
+	.exit_status = "0 on success, 1 on failure or when a line was refused, 2 on wrong usage.",
 	.options = options,
 	.check = check,
 	.run = run,

@@ -27,7 +27,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_completion = {
 	.name = "completion",
 	.operands = "bash|zsh|fish",
-	.summary = "Print a shell's completion of divvy",
+	.summary = "Print the completion script of a shell",
 	.text = TEXT_COMPLETION_TEXT,
 	.examples = TEXT_COMPLETION_EXAMPLES,
 	.options = options,

@@ -79,7 +79,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_devices = {
 	.name = "devices",
 	.operands = "",
-	.summary = "List the devices: memory, what is asked for, what is left",
+	.summary = "List the devices with their memory, requests and free capacity",
 	.text = TEXT_DEVICES_TEXT,
 	.examples = "divvy devices\ndivvy devices -o yaml",
 	.options = options,

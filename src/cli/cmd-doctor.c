@@ -33,10 +33,11 @@
 #define ENGINE_NS (10 * NSEC_PER_SEC)
 
 static const struct option_row options[] = {
-	{"fix", NULL, "print only what to do"},
+	{"fix", NULL, "print the next steps only"},
 	{"bundle", "FILE", TEXT_DOCTOR_BUNDLE},
 	{"kubeconfig", "FILE",
-		"with --bundle: the cluster to ask (default $KUBECONFIG, or ~/.kube/config)"},
+		"with --bundle: the kubeconfig of the cluster (default $KUBECONFIG, or "
+		"~/.kube/config)"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
@@ -81,8 +82,8 @@ static void check_membarrier(struct doctor *d)
 		add(d, OK, "kernel: membarrier, expedited and global", "");
 	else
 		add(d, WARNING,
-			"kernel: no expedited membarrier: one launch per thread may slip through a "
-			"closing gate (it is charged)",
+			"kernel: no expedited membarrier; one launch per thread may pass a "
+			"closing gate, and is charged",
 			"use Linux 4.16 or newer, or allow membarrier in seccomp");
 }
 
@@ -94,8 +95,7 @@ static void check_memfd(struct doctor *d)
 		add(d, OK, "kernel: memfd with F_SEAL_FUTURE_WRITE", "");
 	else
 		add(d, PROBLEM,
-			"kernel: no memfd with F_SEAL_FUTURE_WRITE, which the shared pages are "
-			"made of",
+			"kernel: no memfd with F_SEAL_FUTURE_WRITE; the shared pages need it",
 			"use Linux 5.1 or newer, or allow memfd_create and fcntl seals in seccomp");
 }
 
@@ -106,7 +106,7 @@ static void check_pidfd(struct doctor *d)
 	if (fd >= 0)
 		add(d, OK, "kernel: pidfd", "");
 	else
-		add(d, PROBLEM, "kernel: no pidfd: the end of a program would go unseen",
+		add(d, PROBLEM, "kernel: no pidfd; divvy would not notice when a program exits",
 			"use Linux 5.3 or newer");
 }
 
@@ -119,7 +119,7 @@ static void check_driver(struct doctor *d)
 	int n = 0, r;
 
 	if (!lib) {
-		add(d, NOTE, "driver: there is no libcuda.so.1: divvy offers a simulated GPU",
+		add(d, NOTE, "driver: no libcuda.so.1; divvy offers a simulated GPU",
 			"install the NVIDIA driver for real devices");
 		return;
 	}
@@ -135,8 +135,8 @@ static void check_driver(struct doctor *d)
 			n == 1 ? "" : "s");
 	else
 		addf(d, WARNING,
-			"look at `nvidia-smi` and the kernel's log; is /dev/nvidia* there and "
-			"readable?",
+			"see `nvidia-smi` and the kernel's log, and check that you can read "
+			"/dev/nvidia*",
 			"driver: %s finds no device (CUDA error %d)",
 			map ? map->l_name : "libcuda.so.1", r);
 }
@@ -148,12 +148,12 @@ static void check_device_files(struct doctor *d)
 	for (size_t i = 0; i < ARRAY_SIZE(path); i++)
 		if (access(path[i], F_OK) == 0 && access(path[i], R_OK | W_OK) < 0)
 			addf(d, PROBLEM,
-				"let this user read and write it (often: the group 'video')",
+				"give this user read and write access (often by the group 'video')",
 				"device file %s: %s", path[i], strerror(errno));
 	if (getenv("CUDA_MPS_PIPE_DIRECTORY") || access("/tmp/nvidia-mps/control", F_OK) == 0)
 		add(d, WARNING,
-			"MPS runs here: its clients run side by side on the device, and shares are "
-			"then of what divvy lets submit, not of the device",
+			"MPS runs: its clients use the device at once, so divvy shares "
+			"submissions and not device time",
 			"stop it with `echo quit | nvidia-cuda-mps-control`");
 }
 
@@ -181,11 +181,12 @@ static void compare_exports(
 	}
 	if (missing)
 		addf(d, NOTE,
-			"they are passed to the driver as they are; a newer divvy may know them",
-			"%s: %zu of the driver's functions are not in our list (%s, ...)", library,
+			"divvy passes their calls to the driver unchanged; a newer divvy may "
+			"know them",
+			"%s: divvy does not know %zu of the driver's functions (%s, ...)", library,
 			missing, first);
 	else
-		addf(d, OK, "", "%s: all of its functions are in our list", library);
+		addf(d, OK, "", "%s: divvy knows all of the driver's functions", library);
 }
 
 static void check_hook(struct doctor *d, const char *name, char *ret_path)
@@ -197,7 +198,7 @@ static void check_hook(struct doctor *d, const char *name, char *ret_path)
 	if (places_hook(name, ret_path, PLACES_PATH, &err) < 0 ||
 		elf_file_open(ret_path, &file, &err) < 0) {
 		add(d, PROBLEM, err.msg,
-			"install divvy's libraries, or name their folder with DIVVY_HOOKS");
+			"install divvy's libraries, or set DIVVY_HOOKS to their folder");
 		return;
 	}
 	addf(d, OK, "", "library: %s (build-id %.12s)", ret_path,
@@ -223,8 +224,8 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 		return;
 	if (places_check_preload(cuda, &err) < 0 || places_check_preload(nvml, &err) < 0) {
 		addf(d, PROBLEM,
-			"link that folder under a path without spaces and colons, and name it with "
-			"DIVVY_HOOKS",
+			"link the folder (ln -s) under a path without spaces and colons, and "
+			"set DIVVY_HOOKS to the link",
 			"preload: %s", err.msg);
 		return;
 	}
@@ -242,8 +243,10 @@ static void check_preload(struct doctor *d, const char *cuda, const char *nvml)
 	fd_close(out[0]);
 	fd_close(out[1]);
 	if (said.n || !WIFEXITED(status) || WEXITSTATUS(status))
-		addf(d, PROBLEM, "is it the same architecture, and can everybody read it?",
-			"preload: the loader says: %.200s",
+		addf(d, PROBLEM,
+			"check that the libraries have the program's architecture and that "
+			"every user can read them",
+			"preload: the loader reports: %.200s",
 			said.n ? buf_text(&said) : "(the program failed)");
 	else
 		add(d, OK, "preload: works", "");
@@ -323,9 +326,9 @@ static void check_simulated_driver(struct doctor *d, const json_t *ping)
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		addf(d, OK, "", "simulated driver: %s answers", driver);
 	else
-		addf(d, PROBLEM, "restart the daemon; see its log when that does not help",
-			"simulated driver: programs cannot reach it: %.200s",
-			why.n ? buf_text(&why) : "no answer in time");
+		addf(d, PROBLEM, "restart the daemon; if that does not help, see its log",
+			"simulated driver: programs cannot use it: %.200s",
+			why.n ? buf_text(&why) : "no answer within 20 s");
 }
 
 static void add_daemon_findings(struct doctor *d, struct client *c)
@@ -351,11 +354,10 @@ static void check_socket_file(struct doctor *d, const char *path)
 	if (stat(path, &st) < 0)
 		return;
 	if (!S_ISSOCK(st.st_mode))
-		addf(d, PROBLEM, "remove it", "socket: '%s' is no socket", path);
+		addf(d, PROBLEM, "remove the file", "socket: '%s' is not a socket", path);
 	else if (access(path, W_OK) < 0)
-		addf(d, PROBLEM,
-			"the daemon's socket has mode 0666 as a rule; look at the folder too",
-			"socket: '%s' cannot be used by this user (%s)", path, strerror(errno));
+		addf(d, PROBLEM, "set the socket's mode to 0666, and check the folder's mode",
+			"socket: this user cannot use '%s' (%s)", path, strerror(errno));
 }
 
 /* The remedy that starts the daemon at boot; "" where systemd has no unit of divvyd. */
@@ -367,7 +369,8 @@ static const char *start_with_machine(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(unit); i++)
 		if (access(unit[i], F_OK) == 0)
-			return "systemctl enable --now divvyd: one for all users, see divvyd(8)";
+			return "`systemctl enable --now divvyd` starts one for all users, see "
+			       "divvyd(8)";
 	return "";
 }
 
@@ -383,14 +386,14 @@ static void check_daemon(struct doctor *d)
 	if (client_connect(&c, d->socket, &err) < 0) {
 		if (places_daemon(path, sizeof(path), &err) == 0)
 			addf(d, NOTE, start_with_machine(),
-				"daemon: none runs; `divvy run` starts %s", path);
+				"daemon: no daemon runs; `divvy run` starts %s", path);
 		else
 			add(d, PROBLEM, err.msg,
-				"install divvyd beside divvy, or name it with DIVVYD");
+				"install divvyd beside divvy, or set DIVVYD to its path");
 		return;
 	}
 	if (client_ask(&c, "ping", NULL, &ping, &err) < 0) {
-		addf(d, PROBLEM, "end that process and start it anew", "daemon: %s", err.msg);
+		addf(d, PROBLEM, "stop that process and start it again", "daemon: %s", err.msg);
 		return;
 	}
 	d->is_simulated = jbool(ping, "simulated");
@@ -402,12 +405,12 @@ static void check_daemon(struct doctor *d)
 	if (start_check_owner(&c, ping, &err) < 0)
 		add(d, PROBLEM, err.msg, "");
 	if (jint(ping, "abi") != MSG_ABI)
-		addf(d, WARNING, "restart the daemon: running programs stay",
-			"daemon: it speaks version %d of the wire and this divvy %u",
+		addf(d, WARNING, "restart the daemon; running programs continue",
+			"daemon: divvyd has protocol version %d, this divvy %u",
 			(int)jint(ping, "abi"), MSG_ABI);
 	if (json_is_false(json_object_get(ping, "gate")))
-		add(d, WARNING, "daemon: the gate is off (DIVVY_GATE=off): nothing is enforced",
-			"restart it without DIVVY_GATE");
+		add(d, WARNING, "daemon: DIVVY_GATE=off opens all gates; no share is enforced",
+			"restart the daemon without DIVVY_GATE");
 	add_daemon_findings(d, &c);
 }
 
@@ -448,7 +451,8 @@ static void check_engine(struct doctor *d, const char *engine, const char *path,
 	}
 	why = str_last_line(buf_str(&said));
 	addf(d, NOTE,
-		"start its daemon, or let this user use it, where containers are to share a GPU",
+		"to share a GPU with containers, start the engine's daemon or give this user "
+		"access to it",
 		"containers: %s is installed, but `%s version` fails%s%.*s", engine, engine,
 		why.n ? ": " : "", (int)MIN(why.n, (size_t)200), why.n ? why.p : "");
 }
@@ -473,12 +477,12 @@ static void check_containers(struct doctor *d)
 		}
 	}
 	if (!has_any)
-		add(d, NOTE, "containers: no docker, podman or nerdctl here", "");
+		add(d, NOTE, "containers: docker, podman and nerdctl are not installed", "");
 	else if (found.n && (container_has_cdi() || !d->has_driver))
 		addf(d, OK, "", "containers: %s", buf_text(&found));
 	else if (found.n)
 		addf(d, NOTE, "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-			"containers: %s, without CDI names of the devices: --gpus is used",
+			"containers: %s; the devices have no CDI names, so divvy uses --gpus",
 			buf_text(&found));
 }
 
@@ -523,7 +527,7 @@ static int write_bundle(const struct cli_args *args, const json_t *findings, str
 	const int r = bundle_write(&bundle, &n, err);
 
 	if (r >= 0)
-		fprintf(stderr, "%s: %zu files; its README.txt says what was left out\n",
+		fprintf(stderr, "%s: %zu files; README.txt in it lists what is left out\n",
 			strcmp(bundle.path, "-") ? bundle.path : "the archive", n);
 	return r;
 }
@@ -536,7 +540,7 @@ static bool is_bundle_printed(const struct cli_args *args)
 static int check(const struct cli_args *args, struct error *err)
 {
 	if (cli_has(args, "kubeconfig") && !cli_has(args, "bundle"))
-		return fail(err, EINVAL, "--kubeconfig %.100s: with --bundle only",
+		return fail(err, EINVAL, "--kubeconfig '%.100s' works only together with --bundle",
 			cli_get(args, "kubeconfig"));
 	return 0;
 }
@@ -563,7 +567,7 @@ static int run(const struct cli_args *args, struct error *err)
 		print_findings(findings, cli_has(args, "fix"));
 		if (!cli_has(args, "fix"))
 			puts(works ? "Sharing works here."
-				   : "Sharing does not work here until the problems are solved.");
+				   : "Sharing does not work here; solve the problems above.");
 	}
 	return works ? 0 : CLI_EXIT_FAILED;
 }
@@ -571,7 +575,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_doctor = {
 	.name = "doctor",
 	.operands = "",
-	.summary = "Check what sharing needs here, and say what to do",
+	.summary = "Check this machine for all that sharing needs, with next steps",
 	.text = TEXT_DOCTOR_TEXT,
 	.examples = TEXT_DOCTOR_EXAMPLES,
 	.exit_status = TEXT_DOCTOR_EXIT_STATUS,

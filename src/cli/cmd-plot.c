@@ -21,12 +21,11 @@
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {
-	{"out", "FILE", "where to write it, - for stdout (default out/usage.svg)", .letter = 'o'},
-	{"last", "TIME", "the last so long: 100ms to 15m (default 1m)"},
+	{"out", "FILE", "file of the picture, - for stdout (default out/usage.svg)", .letter = 'o'},
+	{"last", "TIME", "period up to now: 100ms to 15m (default 1m)"},
 	{"step", "TIME", TEXT_PLOT_STEP},
-	{"device", "N", "the device, as `divvy devices` counts (default 0)", .letter = 'd'},
-	{"style", "STYLE", "lines, or stacked: areas on one another (default lines)",
-		.choices = "lines stacked"},
+	{"device", "N", "number of the device in `divvy devices` (default 0)", .letter = 'd'},
+	{"style", "STYLE", "lines, or stacked areas (default lines)", .choices = "lines stacked"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -128,8 +127,10 @@ static int collect(const struct answers *a, int64_t device, struct plot *p, stru
 			return fail(err, ENOMEM, "picture");
 	}
 	if (!p->n_series)
-		return fail(
-			err, ENOENT, "device %d: no tenant has used it in that time", (int)device);
+		return fail(err, ENOENT,
+			"device %d: no tenant used the device in this period; try a "
+			"longer --last",
+			(int)device);
 	return 0;
 }
 
@@ -140,10 +141,11 @@ static int check_device(const json_t *devices, uint64_t device, struct error *er
 	if (device < n)
 		return 0;
 	if (n == 1)
-		return fail(err, ENOENT, "--device %u: there is one device here, 0",
+		return fail(err, ENOENT,
+			"--device %u: no such device; this machine has device 0 only",
 			(unsigned int)device);
-	return fail(err, ENOENT, "--device %u: there are %zu devices here, from 0 on",
-		(unsigned int)device, n);
+	return fail(err, ENOENT, "--device %u: no such device; this machine has devices 0 to %zu",
+		(unsigned int)device, n - 1);
 }
 
 /* path: NULL selects the default file, and then the function creates its folder. */
@@ -240,7 +242,8 @@ static int run(const struct cli_args *args, struct error *err)
 	r = r < 0 ? r : collect(&a, (int64_t)wanted.device, &plot, err);
 	if (r < 0)
 		return r;
-	snprintf(subtitle, sizeof(subtitle), "%s, device %d: charged by the daemon, %s at a time",
+	snprintf(subtitle, sizeof(subtitle),
+		"%s, device %d: time charged by the daemon, one point for each %s",
 		jtext(json_array_get(json_object_get(a.devices, "devices"), wanted.device),
 			"model"),
 		(int)wanted.device, format_duration(juint(a.usage, "step_ms") * NSEC_PER_MSEC).s);

@@ -16,8 +16,8 @@
 
 static const struct option_row options[] = {
 	CLI_OUTPUT_OPTION,
-	{"quiet", NULL, "names only, one a line", .letter = 'q'},
-	{"processes", NULL, "a line for each process", .letter = 'P'},
+	{"quiet", NULL, "print names only, one on each line", .letter = 'q'},
+	{"processes", NULL, "print one line for each process", .letter = 'P'},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -112,8 +112,8 @@ static void print_excesses(const json_t *tenants)
 
 		json_array_foreach(json_object_get(tenant, "devices"), j, device)
 			if (juint(device, "excess_bytes"))
-				printf("%s (%d) uses %s more of device %d than is counted: see "
-				       "divvy doctor\n",
+				printf("%s (%d) uses %s of device %d that divvy does not "
+				       "count; see divvy doctor\n",
 					jtext(tenant, "name"), (int)jint(tenant, "id"),
 					format_bytes(juint(device, "excess_bytes")).s,
 					(int)jint(device, "index"));
@@ -138,7 +138,7 @@ static int print_processes(const json_t *tenants, struct error *err)
 			table_addf(&t, "%d", (int)jint(tenant, "id"));
 			table_add(&t, jtext(tenant, "name"));
 			table_add(&t, jtext(p, "command"));
-			table_add(&t, jbool(p, "orphan") ? "not yet back" : "registered");
+			table_add(&t, jbool(p, "orphan") ? "not reconnected" : "registered");
 		}
 	}
 	return output_table(&t, err);
@@ -147,7 +147,7 @@ static int print_processes(const json_t *tenants, struct error *err)
 static int check(const struct cli_args *args, struct error *err)
 {
 	if (cli_has(args, "quiet") && (cli_has(args, "output") || cli_has(args, "processes")))
-		return fail(err, EINVAL, "--quiet and --%s: only one of them is possible",
+		return fail(err, EINVAL, "--quiet and --%s exclude each other; keep one",
 			cli_has(args, "output") ? "output" : "processes");
 	return 0;
 }
@@ -182,7 +182,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_ps = {
 	.name = "ps",
 	.operands = "",
-	.summary = "List the tenants: asked, got, memory, state",
+	.summary = "List the tenants with their shares, memory and state",
 	.text = TEXT_PS_TEXT,
 	.examples = "divvy ps\ndivvy ps -o json | jq '.[].name'",
 	.options = options,

@@ -28,7 +28,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_remove = {
 	.name = "remove",
 	.operands = "TENANT",
-	.summary = "Take a tenant's share and memory away for good",
+	.summary = "Remove a tenant and free its share and memory",
 	.text = TEXT_REMOVE_TEXT,
 	.examples = "divvy remove ns/pod\ndivvy remove 12",
 	.options = options,

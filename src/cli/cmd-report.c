@@ -19,8 +19,7 @@
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {
-	{"since", "TIME", "of the last so long, such as 1h or 7d (default: since ever)",
-		.letter = 's'},
+	{"since", "TIME", "period up to now, such as 1h or 7d (default: all)", .letter = 's'},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
@@ -87,8 +86,8 @@ static int connect_daemon(struct client *c, const char *socket, struct error *er
 	snprintf(log, sizeof(log), "%s-log", path); /* a killed daemon leaves only this file */
 	if (access(path, F_OK) == 0 || access(log, F_OK) == 0)
 		return fail(err, -r,
-			"no daemon runs here to tell of what '%s' has kept: `divvy run` starts "
-			"one, or start divvyd",
+			"no daemon runs here; '%s' keeps the usage: `divvy run` starts a daemon "
+			"that reports it, or start divvyd",
 			path);
 	return r;
 }
@@ -125,7 +124,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_report = {
 	.name = "report",
 	.operands = "",
-	.summary = "Show what each tenant has used: GPU-seconds and memory-seconds",
+	.summary = "Show the GPU time and the memory time that each tenant has used",
 	.text = TEXT_REPORT_TEXT,
 	.examples = "divvy report --since 1h\ndivvy report -o json",
 	.options = options,

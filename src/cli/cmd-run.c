@@ -30,15 +30,15 @@ static const struct option_row options[] = {
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
 	{"name", "NAME",
-		"name shown and used by the other commands (default: the program's or the "
-		"image's)"},
+		"name of the tenant in other commands (default: the name of the program or image)"},
 	{"wait", "TIME", TEXT_RUN_WAIT, .letter = 'w', .is_maybe = true},
 	{"simulate", "SPEC", TEXT_RUN_SIMULATE},
 	{"container", "ENGINE", TEXT_RUN_CONTAINER, .choices = "docker podman nerdctl"},
 	{"remote", "PLACE", TEXT_RUN_REMOTE},
 	{"invitation", "FILE", TEXT_RUN_INVITATION},
-	{"dry-run", NULL, "print what would be run, and run nothing"},
-	{"quiet", NULL, "no line about simulated devices, waiting or preferences", .letter = 'q'},
+	{"dry-run", NULL, "print the command and environment, and run nothing"},
+	{"quiet", NULL, "print no line about simulated devices, waiting or preferences",
+		.letter = 'q'},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -67,8 +67,8 @@ static int check_program(const char *name, struct error *err)
 		denied = 1;
 	}
 	if (denied)
-		return fail(err, EACCES, "'%s' in PATH: not executable", name);
-	return fail(err, ENOENT, "'%s': no such program in PATH", name);
+		return fail(err, EACCES, "'%s' in PATH is not executable", name);
+	return fail(err, ENOENT, "no program '%s' in PATH", name);
 }
 
 /* Makes a valid tenant name from the name of the program or image. */
@@ -136,7 +136,8 @@ static int await_room(struct client *c, const struct cli_args *args, json_t *req
 	if (is_tty && !cli_has(args, "quiet"))
 		fputs("\r\033[K", stderr);
 	if (r == -ETIMEDOUT)
-		return fail(err, ETIMEDOUT, "no room within %s: %s", cli_get(args, "wait"), reason);
+		return fail(err, ETIMEDOUT, "no free capacity within %s: %s", cli_get(args, "wait"),
+			reason);
 	return r;
 }
 
@@ -204,7 +205,8 @@ static int rewrite(const struct cli_args *args, const struct client *c, const js
 
 	if (!plan.programs_folder)
 		return fail(err, EPROTO,
-			"the daemon at '%s' is an older one, without a socket for containers",
+			"the daemon at '%s' is too old for containers; restart it with this "
+			"version of divvyd",
 			c->socket);
 	for (size_t i = 0; i < json_array_size(devices) && i < CONTAINER_DEVICES_MAX; i++)
 		plan.uuid[plan.n_uuids++] = jtext(json_array_get(devices, i), "uuid");
@@ -266,8 +268,8 @@ static void hint_visible(size_t n_devices)
 	if (n_devices > 1)
 		snprintf(last, sizeof(last), "s 0 to %zu", n_devices - 1);
 	fprintf(stderr,
-		"%s: CUDA_VISIBLE_DEVICES=%.60s shows the program no device: it counts this "
-		"tenant's alone, with number%s; unset it, and choose with --device\n",
+		"%s: CUDA_VISIBLE_DEVICES=%.60s hides all devices from the program: this tenant "
+		"has device%s only; unset the variable, and choose devices with --device\n",
 		called, setting, n_devices > 1 ? last : " 0");
 }
 
@@ -317,7 +319,8 @@ static int check_wait(const struct cli_args *args, struct error *err)
 
 	if (wait && !wait[0] && parse_duration(str_from(program), &ns, NULL) == 0 &&
 		check_program(program, NULL) < 0)
-		return fail(err, EINVAL, "--wait %s: write --wait=%s; '%s' is no program", program,
+		return fail(err, EINVAL,
+			"--wait %s: no program '%s'; write a time limit as --wait=%s", program,
 			program, program);
 	return cli_get_duration(args, "wait", 0, &ns, err);
 }
@@ -330,11 +333,13 @@ static int check_invited(const struct cli_args *args, struct error *err)
 
 	if (json_object_size(wish))
 		return fail(err, EINVAL,
-			"--%s: the machine of --remote has said what there is, in divvy serve",
+			"--%s has no effect with --remote HOST; set it for divvy serve on that "
+			"machine",
 			json_object_iter_key(json_object_iter(wish)));
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (cli_has(args, others[i]))
-			return fail(err, EINVAL, "--%s: not with a --remote on another machine",
+			return fail(err, EINVAL,
+				"--%s does not work with --remote HOST; leave one of the two out",
 				others[i]);
 	return 0;
 }
@@ -353,7 +358,8 @@ static int check(const struct cli_args *args, struct error *err)
 	if (r >= 0 && engine)
 		r = container_check(engine, args->operand, err);
 	if (r >= 0 && engine && cli_has(args, "remote"))
-		r = fail(err, EINVAL, "--remote and --container: not together yet");
+		r = fail(err, EINVAL,
+			"--remote and --container do not work together; leave one of the two out");
 	return r < 0 || !simulate ? r : start_check_simulated(simulate, &config, err);
 }
 

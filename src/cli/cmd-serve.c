@@ -32,7 +32,7 @@ static const struct option_row options[] = {
 	{"allow-host-access", NULL, TEXT_SERVE_ALLOW_HOST_ACCESS},
 	WISH_OPTIONS_LIVE,
 	WISH_OPTIONS_PLACE,
-	{"name", "NAME", "name shown and used by the other commands; guest where none is given"},
+	{"name", "NAME", "name of the tenant in other commands (default guest)"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -52,8 +52,8 @@ static int listen_on(struct address *at, struct error *err)
 
 	if (sock == -EADDRINUSE)
 		return fail(err, EADDRINUSE,
-			"--listen: another program listens to port %s: name another one, or "
-			"HOST:0 for one that is free",
+			"--listen: another program uses port %s; name another port, or HOST:0 "
+			"for a free one",
 			at->port);
 	if (sock < 0)
 		return fail_within(err, sock, "--listen");
@@ -73,7 +73,7 @@ static int invite(const struct address *at, struct error *err)
 	if (getrandom(key, sizeof(key), 0) != sizeof(key))
 		return fail_errno(err, errno, "make a key");
 	if (address_format(at->host, at->port, text, ADDRESS_TEXT) < 0)
-		return fail(err, ENAMETOOLONG, "'%s': too long a name", at->host);
+		return fail(err, ENAMETOOLONG, "'%s': the host name is too long", at->host);
 	n = strlen(text);
 	text[n++] = '/';
 	for (size_t i = 0; i < sizeof(key); i++)
@@ -149,8 +149,8 @@ static int check(const struct cli_args *args, struct error *err)
 
 	if (r >= 0 && invitation && access(invitation, F_OK) == 0)
 		r = fail(err, EEXIST,
-			"--invite '%s': there is such a file already; an old invitation is of no "
-			"use: remove it, or name another file",
+			"--invite '%s': the file exists; an old invitation does not work again: "
+			"remove the file, or name another",
 			invitation);
 	return r < 0 ? r : wish_check(args, err);
 }
@@ -158,7 +158,7 @@ static int check(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_serve = {
 	.name = "serve",
 	.operands = "",
-	.summary = "Let a program on another machine use a share of a GPU of this one",
+	.summary = "Let a program on another machine use a share of a GPU of this machine",
 	.text = TEXT_SERVE_TEXT,
 	.examples = TEXT_SERVE_EXAMPLES,
 	.options = options,

@@ -16,7 +16,7 @@
 
 static const struct option_row options[] = {
 	WISH_OPTIONS_LIVE,
-	{"name", "NAME", "a new name"},
+	{"name", "NAME", "the tenant's new name"},
 	CLI_OUTPUT_OPTION,
 	CLI_SOCKET_OPTION,
 	{0},
@@ -30,8 +30,8 @@ static int check(const struct cli_args *args, struct error *err)
 	json_decref(spec);
 	if (is_empty)
 		return fail(err, EINVAL,
-			"nothing to set: give --limit, --request, --memory, --class,"
-			" --priority or --name");
+			"no change requested; use --limit, --request, --memory, --class, "
+			"--priority or --name");
 	return wish_check_change(args, err);
 }
 

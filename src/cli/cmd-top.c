@@ -19,13 +19,14 @@
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {
-	{"once", NULL, "print one plain frame and end", .letter = '1'},
-	{"json", NULL, "print devices, tenants and the last minute once, as JSON", .letter = 'j'},
-	{"inline", NULL, "refresh in place, without taking the whole screen", .letter = 'i'},
+	{"once", NULL, "print one plain frame and exit", .letter = '1'},
+	{"json", NULL, "print devices, tenants and the last minute as JSON, and exit",
+		.letter = 'j'},
+	{"inline", NULL, "refresh in place, without using the whole screen", .letter = 'i'},
 	{"every", "TIME", "time between frames (default 1s)", .letter = 'e'},
-	{"time", "TIME", "end after so long", .letter = 't'},
-	{"sort", "FIELD", "order of the tenants (default id)", .letter = 's',
-		.choices = "id used requested memory", .old_choices = "got asked"},
+	{"time", "TIME", "exit after this time", .letter = 't'},
+	{"sort", "FIELD", "sort key of the tenants (default id)", .letter = 's',
+		.choices = "id got asked memory"},
 	CLI_SOCKET_OPTION,
 	{0},
 };
@@ -95,7 +96,8 @@ static int print_json(struct top *t, struct error *err)
 		json_object_get(t->usage, "step_ms"));
 
 	if (!all)
-		return fail(err, EPROTO, "the daemon's answer lacks devices, tenants or usage");
+		return fail(err, EPROTO,
+			"the daemon's answer has no devices, tenants or usage; restart the daemon");
 	return output_json(all, err);
 }
 
@@ -175,7 +177,7 @@ static int screen_open(struct error *err)
 	/* initscr() would end the program if it failed. */
 	if (!newterm(NULL, stdout, stdin))
 		return fail(err, ENOTTY,
-			"TERM '%s': this terminal is not known here; --inline and --once need none",
+			"TERM '%s': unknown terminal; set TERM, or use --inline or --once",
 			getenv("TERM") ? getenv("TERM") : "");
 	cbreak();
 	noecho();
@@ -287,7 +289,8 @@ static int run(const struct cli_args *args, struct error *err)
 		return print_once(&t, err);
 	if (!isatty(STDOUT_FILENO) && !cli_has(args, "inline"))
 		return fail(err, ENOTTY,
-			"stdout is no terminal; --once prints one frame, --json the numbers");
+			"stdout is not a terminal; use --once for one frame, --json for the "
+			"numbers");
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	return cli_has(args, "inline") ? run_inline(&t, err) : run_screen(&t, err);
@@ -296,7 +299,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_top = {
 	.name = "top",
 	.operands = "",
-	.summary = "Watch devices and tenants: asked, got, limit, memory, the last minute",
+	.summary = "Watch devices and tenants: shares, memory and the last minute",
 	.text = TEXT_TOP_TEXT,
 	.examples = "divvy top\ndivvy top --once\ndivvy top --json | jq '.tenants[0]'",
 	.options = options,

@@ -34,7 +34,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_version = {
 	.name = "version",
 	.operands = "",
-	.summary = "Show the versions of divvy and of the daemon that runs",
+	.summary = "Show the versions of divvy and of the running daemon",
 	.text = TEXT_VERSION_TEXT,
 	.options = options,
 	.run = run,

@@ -24,22 +24,21 @@ static void print_device(const json_t *tenant, const json_t *w)
 
 	printf("%s (%d) on device %d: %s%s\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
 		(int)jint(w, "index"), sentence, end && !end[1] ? "" : ".");
-	printf("  asked %s, limit %s, class %s; entitled to %s now\n",
+	printf("  request %s, limit %s, class %s; entitled to %s now\n",
 		format_percent((uint32_t)juint(spec, "request_permille")).s,
 		format_percent((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
 		format_percent((uint32_t)juint(w, "entitlement_permille")).s);
-	printf("  got %s of the last second, %s of the last 10 s; %s in all, %s waited\n",
-		format_percent((uint32_t)juint_renamed(w, "used_permille", "got_permille")).s,
-		format_percent((uint32_t)juint_renamed(w, "used_10s_permille", "got_10s_permille"))
-			.s,
+	printf("  used %s of the last second, %s of the last 10 s; %s in total, waited %s\n",
+		format_percent((uint32_t)juint(w, "got_permille")).s,
+		format_percent((uint32_t)juint(w, "got_10s_permille")).s,
 		format_duration(juint(w, "used_ns")).s, format_duration(juint(w, "waited_ns")).s);
 	printf("  %s %s; memory %s of %s\n", lag < 0 ? "in debt by" : "behind by",
 		format_duration((uint64_t)(lag < 0 ? -lag : lag)).s,
 		format_bytes(juint(w, "memory_used_bytes")).s,
 		format_bytes(juint(w, "memory_quota_bytes")).s);
 	if (juint(w, "excess_bytes"))
-		printf("  the device says %s more: memory that divvy does not count (divvy "
-		       "doctor)\n",
+		printf("  the device reports %s more, which divvy does not count; see divvy "
+		       "doctor\n",
 			format_bytes(juint(w, "excess_bytes")).s);
 }
 
@@ -71,7 +70,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_why = {
 	.name = "why",
 	.operands = "TENANT",
-	.summary = "Say what holds a tenant back right now",
+	.summary = "Show why a tenant gets less device time than it wants now",
 	.text = TEXT_WHY_TEXT,
 	.examples = "divvy why train",
 	.options = options,

@@ -241,5 +241,6 @@ int cli_completion(const char *shell, struct buf *out, struct error *err)
 			return buf_error(out);
 		}
 	}
-	return fail(err, EINVAL, "shell '%s': completions are there for bash, zsh and fish", shell);
+	return fail(err, EINVAL,
+		"shell '%s': no completion for this shell; expected bash, zsh or fish", shell);
 }

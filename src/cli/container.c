@@ -184,11 +184,11 @@ int container_check(const char *engine, char *const *given, struct error *err)
 
 	if (!o.verb)
 		return fail(err, EINVAL,
-			"%s %s: expected 'run' or 'create': only they make a container that can "
-			"be a tenant (run --container %s -- run IMAGE)",
+			"%s %s: expected 'run' or 'create', which create a container; write "
+			"divvy run --container %s -- run IMAGE",
 			engine, o.rest[0] ? o.rest[0] : "without a command", engine);
 	if (!o.rest[0])
-		return fail(err, EINVAL, "%s %s: an image is missing", engine, *o.verb);
+		return fail(err, EINVAL, "%s %s: the image is missing", engine, *o.verb);
 	return 0;
 }
 
@@ -305,8 +305,8 @@ static int add_option(struct container_args *a, char *const *given, size_t n, st
 		env = NULL;
 	if (env && !env[at])
 		return fail(err, EINVAL,
-			"--env %s: give its value, which is put behind divvy's own libraries: "
-			"--env %s=FILE",
+			"--env %s has no value; write --env %s=FILE, and divvy adds FILE after "
+			"its own libraries",
 			name, name);
 	if (!env) {
 		for (size_t i = 0; r == 0 && i < n; i++)
@@ -343,8 +343,8 @@ static int check_mounts(const struct container_plan *plan, struct error *err)
 
 		if (cut)
 			return fail(err, EINVAL,
-				"'%s' has a %s, at which %s would cut its --mount; use a folder "
-				"without one",
+				"'%s' has a %s, which %s does not accept in --mount; use a "
+				"folder without it",
 				source[i],
 				*cut == ','           ? "comma"
 					: *cut == '"' ? "quote"
@@ -371,7 +371,8 @@ int container_rewrite(const struct container_plan *plan, char *const *given,
 	r = r < 0 ? r : add_ours(&a, plan, o.rest);
 	r = r < 0 ? r : add_given(&a, o.rest, err);
 	if (r == -E2BIG)
-		fail(err, E2BIG, "%s: more than %d arguments", plan->engine, CONTAINER_ARGS_MAX);
+		fail(err, E2BIG, "%s: the command has more than %d arguments", plan->engine,
+			CONTAINER_ARGS_MAX);
 	if (r < 0) {
 		container_args_done(&a);
 		return r;

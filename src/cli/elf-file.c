@@ -83,7 +83,7 @@ int elf_file_open(const char *path, struct elf_file *ret_file, struct error *err
 		return fail_errno(err, -r, "map '%s'", path);
 	if (!get(&f, 0, &head, sizeof(head)) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
 		head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_shentsize != sizeof(Elf64_Shdr))
-		return fail(err, ENOEXEC, "'%s' is no 64-bit ELF library", path);
+		return fail(err, ENOEXEC, "'%s' is not a 64-bit ELF library", path);
 	for (uint64_t i = 0; i < head.e_shnum; i++) {
 		Elf64_Shdr section;
 

@@ -137,7 +137,7 @@ static void draw_title(const struct frame *f, size_t rows, struct buf *out)
 	}
 	if (json_is_false(json_object_get(f->ping, "gate"))) {
 		style(out, FRAME_WARN);
-		buf_add_text(out, "  gate off: nothing is enforced");
+		buf_add_text(out, "  gates off: no share is enforced");
 		style(out, FRAME_NORMAL);
 	}
 	if (f->paused) {
@@ -458,7 +458,7 @@ static void draw(const struct frame *frame, struct buf *out)
 	if (shown < n)
 		buf_addf(out, "%zu more tenant%s  ", n - shown, n - shown == 1 ? "" : "s");
 	buf_addf(out, "q quit  s sort (%s)  p %s", frame_sort_name(f.sort),
-		f.paused ? "go on" : "pause");
+		f.paused ? "resume" : "pause");
 	style(out, FRAME_NORMAL);
 	buf_add_byte(out, '\n');
 }

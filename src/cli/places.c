@@ -65,7 +65,9 @@ int places_runtime(char *ret_path, size_t size, struct error *err)
 	const size_t mine = (set && set[0]) || geteuid() == 0 ? 0 : 1;
 
 	if (!runtime_folder(mine, ret_path, size))
-		return fail(err, ENAMETOOLONG, "the runtime folder's name is too long");
+		return fail(err, ENAMETOOLONG,
+			"the path of the runtime folder is too long; set DIVVY_RUNTIME_DIR to "
+			"a shorter one");
 	if (ret_path[0] != '/')
 		return fail(
 			err, EINVAL, "runtime folder '%s': expected an absolute path", ret_path);
@@ -85,7 +87,7 @@ int places_daemon(char *ret_path, size_t size, struct error *err)
 	}
 	if (beside_find(folders, "divvyd", R_OK, ret_path, size) >= 0)
 		return 0;
-	return fail(err, ENOENT, "divvyd is not beside divvy; DIVVYD may name it");
+	return fail(err, ENOENT, "divvyd is not in divvy's install path; set DIVVYD to its path");
 }
 
 int places_hook(const char *library, char *ret_path, size_t size, struct error *err)
@@ -102,8 +104,8 @@ int places_hook(const char *library, char *ret_path, size_t size, struct error *
 	}
 	if (beside_find(folders, library, R_OK, ret_path, size) >= 0)
 		return 0;
-	return fail(err, ENOENT,
-		"%s is not where divvy is installed; DIVVY_HOOKS may name its folder", library);
+	return fail(err, ENOENT, "%s is not in divvy's install path; set DIVVY_HOOKS to its folder",
+		library);
 }
 
 static bool is_hook(struct str path)
@@ -128,7 +130,7 @@ int places_check_preload(const char *path, struct error *err)
 	if (!cut)
 		return 0;
 	return fail(err, EINVAL,
-		"LD_PRELOAD cannot name a path with a %s; link its folder (ln -s), and set "
+		"LD_PRELOAD cannot name a path with a %s; link its folder (ln -s) and set "
 		"DIVVY_HOOKS=/the/link: '%s'",
 		*cut == ' ' ? "space" : "colon", path);
 }

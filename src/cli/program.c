@@ -19,7 +19,8 @@ const struct cli_program cli_program = {
 	.page = "divvy",
 	.summary = "share GPUs in fractions",
 	.text = TEXT_DIVVY_TEXT,
-	.overview = "Shares GPUs in fractions: each program is held to its share and its memory.",
+	.overview = "Shares GPUs in fractions: each program gets its share of time and memory, and "
+		    "no more.",
 	.examples = "divvy run --request 0.3 --memory 4Gi -- python3 train.py",
 	.exit_status = TEXT_DIVVY_EXIT_STATUS,
 	.environment = environment,

@@ -67,8 +67,8 @@ static int fail_invitation(const char *text, struct error *why)
 	if (r < 0)
 		return r;
 	return fail(why, EINVAL,
-		"'%.*s': the key behind it has %zu characters, expected 64 of 0-9a-f, as divvy "
-		"serve prints it",
+		"'%.*s': the key after it has %zu characters; expected 64 of 0-9a-f, as divvy "
+		"serve prints",
 		STR_ARG(at), strlen(key));
 }
 
@@ -87,18 +87,20 @@ static int split_place(
 	if (r < 0)
 		return fail(err, EINVAL,
 			strchr(place, '/')
-				? "--remote %s; or else 'local', or HOST[:DEVICE] with --invitation"
-				: "--remote %s; expected 'local', HOST[:DEVICE] with --invitation, "
-				  "or the invitation that divvy serve prints, HOST:PORT/KEY",
+				? "--remote %s; other places are 'local', or HOST[:DEVICE] "
+				  "with --invitation"
+				: "--remote %s; expected 'local', HOST[:DEVICE] with "
+				  "--invitation, or an invitation of divvy serve, "
+				  "HOST:PORT/KEY",
 			why.msg);
 	if (str_skip_prefix(&rest, STR(":")) && parse_uint(rest, 0, DEVICE_MAX, &number, NULL) < 0)
 		return fail(err, EINVAL,
-			"--remote '%s': '%.*s' is no device, expected 0 to %u; the port stands in "
-			"the invitation",
+			"--remote '%s': '%.*s' is not a device; expected 0 to %u (the "
+			"invitation has the port)",
 			place, STR_ARG(rest), DEVICE_MAX);
 	if (str_is(host, "local") && rest.n)
 		return fail(err, EINVAL,
-			"--remote '%s': on this machine it is --device that names one", place);
+			"--remote '%s': on this machine, choose the device with --device", place);
 	*ret_host = host;
 	*ret_device = rest;
 	return 0;
@@ -109,9 +111,12 @@ int remote_check(const char *place, const char *file, struct error *err)
 	struct str host, device;
 
 	if (!place)
-		return file ? fail(err, EINVAL, "--invitation: is for --remote HOST") : 0;
+		return file
+			? fail(err, EINVAL, "--invitation works only together with --remote HOST")
+			: 0;
 	if (remote_is_local(place) || is_invitation(place, NULL))
-		return file ? fail(err, EINVAL, "--invitation: not with --remote %s",
+		return file ? fail(err, EINVAL,
+				      "--invitation does not work with --remote %s; leave it out",
 				      remote_is_local(place) ? place : "HOST:PORT/KEY")
 			    : 0;
 	return split_place(place, &host, &device, err);
@@ -130,23 +135,26 @@ static int read_file(const char *path, char *ret_text, size_t size, struct error
 		return fail_errno(err, errno, "--invitation '%s'", path);
 	if (S_ISREG(st.st_mode) && st.st_mode & 077)
 		return fail(err, EPERM,
-			"--invitation '%s': others may read it (mode %04o); chmod 600 it, or ask "
-			"for another invitation",
+			"--invitation '%s': other users can read the file (mode %04o); chmod "
+			"600 it, or ask for a new invitation",
 			path, st.st_mode & 07777u);
 	if (S_ISDIR(st.st_mode))
-		return fail(err, EISDIR, "--invitation '%s': is a folder", path);
+		return fail(err, EISDIR, "--invitation '%s' is a folder; expected a file", path);
 	/*
 	 * The lines behind the first belong to the program's stdin, so the stream must not buffer.
 	 */
 	setvbuf(f, NULL, _IONBF, 0);
 	if (!fgets(ret_text, (int)size, f))
-		return fail(err, EINVAL, "--invitation '%s': is empty", path);
+		return fail(err, EINVAL, "--invitation '%s' is empty; expected an invitation in it",
+			path);
 	/* Editors and mailers of other systems leave \r and spaces at the end. */
 	ret_text[strcspn(ret_text, "\r\n")] = '\0';
 	for (size_t n = strlen(ret_text); n && ret_text[n - 1] == ' '; n--)
 		ret_text[n - 1] = '\0';
 	if (!ret_text[0])
-		return fail(err, EINVAL, "--invitation '%s': its first line is empty", path);
+		return fail(err, EINVAL,
+			"--invitation '%s' has an empty first line; expected an invitation there",
+			path);
 	return 0;
 }
 
@@ -176,20 +184,21 @@ static int find_invitation(const char *place, const char *file,
 		return r;
 	if (!text[0])
 		return fail(err, EINVAL,
-			"--remote %s: needs what 'divvy serve --invite' has printed there, in a "
-			"file "
-			"(--invitation FILE) or in " REMOTE_ENV,
+			"--remote %s: no invitation; pass the one of 'divvy serve --invite' "
+			"there by --invitation FILE or " REMOTE_ENV,
 			place);
 	if (!is_invitation(text, &there))
-		return fail(err, EINVAL, "%s: expected HOST:PORT/KEY, as divvy serve prints it",
+		return fail(err, EINVAL,
+			"%s has no invitation; expected HOST:PORT/KEY, as divvy serve prints",
 			file ? file : REMOTE_ENV);
 	if (str_copy(host, sizeof(host), name) < 0 ||
 		address_format(host, there.port, ret_text, ADDRESS_TEXT) < 0)
-		return fail(err, ENAMETOOLONG, "--remote '%s': too long a name", place);
+		return fail(err, ENAMETOOLONG, "--remote '%s': the host name is too long", place);
 	memcpy(ret_text + strlen(ret_text), strrchr(text, '/'), KEY_DIGITS + 2);
 	explicit_bzero(text, sizeof(text));
 	if (str_copy(ret_device, DEVICE_TEXT, device) < 0)
-		return fail(err, EINVAL, "--remote '%s': too many digits", place);
+		return fail(
+			err, EINVAL, "--remote '%s': the device number has too many digits", place);
 	return 0;
 }
 
@@ -202,8 +211,10 @@ static int name_socket(const char *folder, struct sockaddr_un *ret_address, stru
 
 	*ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
 	if (snprintf(path, size, "%s/remote-%d.sock", folder, (int)getpid()) >= (int)size)
-		return fail(
-			err, ENAMETOOLONG, "runtime folder '%s': too long for a socket", folder);
+		return fail(err, ENAMETOOLONG,
+			"runtime folder '%s': the path is too long for a socket; set "
+			"DIVVY_RUNTIME_DIR to a shorter one",
+			folder);
 	return 0;
 }
 
@@ -228,7 +239,7 @@ static int listen_at(struct sockaddr_un *ret_address, struct error *err)
 		: 0;
 	umask(before);
 	if (r < 0)
-		return fail_errno(err, -r, "listen at '%s'", a->sun_path);
+		return fail_errno(err, -r, "listen on '%s'", a->sun_path);
 	return TAKE_FD(sock);
 }
 
@@ -286,7 +297,7 @@ static int start_helper(
 		return r;
 	sock = r;
 	if (pipe2(out, O_CLOEXEC) < 0) {
-		r = fail_errno(err, errno, "start %s", path);
+		r = fail_errno(err, errno, "start '%s'", path);
 		unlink(ret_address->sun_path);
 		return r;
 	}
@@ -295,7 +306,7 @@ static int start_helper(
 		become_helper(h, path, sock, program, out[1]);
 	close(out[1]);
 	if (pid < 0) {
-		r = fail_errno(err, errno, "start %s", path);
+		r = fail_errno(err, errno, "start '%s'", path);
 		unlink(ret_address->sun_path);
 		close(out[0]);
 		return r;
@@ -375,8 +386,8 @@ int remote_begin(const char *hooks, struct error *err)
 	if (has_begun(out, &address, said, sizeof(said)))
 		return set_program(&address, err);
 	return fail(err, ECHILD,
-		"--remote local: divvy-remote-server could not begin; a limit of this shell's may "
-		"be too low for it (ulimit -a)");
+		"--remote local: divvy-remote-server did not start; check this shell's limits "
+		"(ulimit -a)");
 }
 
 int remote_join(const char *place, const char *file, struct error *err)
@@ -402,5 +413,5 @@ int remote_join(const char *place, const char *file, struct error *err)
 	if (has_begun(out, &address, said, sizeof(said)))
 		return set_program(&address, err);
 	return fail(
-		err, EACCES, "--remote %s: %s", invitation, said[0] ? said : "the link has ended");
+		err, EACCES, "--remote %s: %s", invitation, said[0] ? said : "the link has exited");
 }

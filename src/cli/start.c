@@ -86,7 +86,9 @@ static int spawn_detached(
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (read(in, &daemon, sizeof(daemon)) != sizeof(daemon))
-		return fail(err, EAGAIN, "the daemon could not be started: fork has failed");
+		return fail(err, EAGAIN,
+			"cannot start divvyd: fork failed; check the limit of processes "
+			"(ulimit -u)");
 	*ret_pid = daemon;
 	return 0;
 }
@@ -101,14 +103,15 @@ static int daemon_failed(const char *log_path, size_t from, struct error *err)
 	if (file_read(log_path, &text, NULL) < 0 || text.n <= from) {
 		if (statvfs(log_path, &fs) == 0 && fs.f_bavail == 0)
 			return fail(err, ENOSPC,
-				"divvyd ended at once: there is no space left where '%s' is",
+				"divvyd exited at once: no space is left on the file system of "
+				"'%s'",
 				log_path);
-		return fail(err, EIO, "divvyd ended at once and said nothing ('%s')", log_path);
+		return fail(err, EIO, "divvyd exited at once without a message in '%s'", log_path);
 	}
 	last = str_last_line((struct str){text.p + from, text.n - from});
 	str_skip_prefix(&last, STR("divvyd: "));
 	str_skip_prefix(&last, STR("error: "));
-	return fail(err, EIO, "divvyd ended at once: %.*s", (int)MIN(last.n, (size_t)200), last.p);
+	return fail(err, EIO, "divvyd exited at once: %.*s", (int)MIN(last.n, (size_t)200), last.p);
 }
 
 static int await_daemon(struct client *c, const char *socket, pid_t pid, const char *log_path,
@@ -124,7 +127,8 @@ static int await_daemon(struct client *c, const char *socket, pid_t pid, const c
 		if (clock_now_ns() > deadline)
 			return has_died
 				? daemon_failed(log_path, log_from, err)
-				: fail(err, ETIMEDOUT, "divvyd (pid %d) does not listen yet: '%s'",
+				: fail(err, ETIMEDOUT,
+					  "divvyd (pid %d) does not listen after 20 s; see '%s'",
 					  (int)pid, log_path);
 		if (poll(&end, 1, 10) > 0) {
 			has_died = true;
@@ -170,8 +174,8 @@ int start_check_owner(const struct client *c, const json_t *ping, struct error *
 	if (!jbool(ping, "simulated") || user == geteuid())
 		return 0;
 	return fail(err, EPERM,
-		"the daemon at '%s' is user %u's and simulates its GPU for that user alone; "
-		"DIVVY_RUNTIME_DIR=/some/folder gives a daemon, and a simulated GPU, of your own",
+		"the daemon at '%s' simulates a GPU for user %u only; set "
+		"DIVVY_RUNTIME_DIR=/some/folder for a daemon and a simulated GPU of your own",
 		c->socket, (unsigned int)user);
 }
 
@@ -203,13 +207,13 @@ static int check_simulated(struct client *c, const char *simulate, struct error 
 	devices = json_object_get(answer, "devices");
 	if (!jbool(answer, "simulated"))
 		return fail(err, EBUSY,
-			"--simulate %s: the daemon at '%s' has real devices; "
-			"DIVVY_RUNTIME_DIR=/some/folder gives a daemon of your own",
+			"--simulate %s: the daemon at '%s' has real devices; set "
+			"DIVVY_RUNTIME_DIR=/some/folder for a daemon of your own",
 			simulate, c->socket);
 	if (!is_like(devices, &wanted))
 		return fail(err, EBUSY,
 			"--simulate %s: the daemon at '%s' already simulates %zu x %s-%s; leave "
-			"--simulate away, or set DIVVY_RUNTIME_DIR for a daemon of your own",
+			"--simulate out, or set DIVVY_RUNTIME_DIR for a daemon of your own",
 			simulate, c->socket, json_array_size(devices),
 			jtext(json_array_get(devices, 0), "model"),
 			format_bytes(juint(json_array_get(devices, 0), "memory_bytes")).s);

@@ -45,13 +45,14 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	const size_t n = strlen(name), before = out->n;
 
 	if (!n || name[0] == '/')
-		return fail(err, EINVAL, "'%.80s': a name within the archive is needed", name);
+		return fail(err, EINVAL, "'%.80s': expected the path of a file within the archive",
+			name);
 	if (n >= TAR_NAME_MAX)
 		return fail(err, ENAMETOOLONG,
-			"'%.80s...' has %zu bytes: less than %u are possible", name, n,
+			"name '%.80s...' has %zu bytes; fewer than %u are allowed", name, n,
 			TAR_NAME_MAX);
 	if (data.n > TAR_FILE_MAX)
-		return fail(err, EFBIG, "'%s' has %zu bytes: %u are possible", name, data.n,
+		return fail(err, EFBIG, "'%s' has %zu bytes; at most %u are allowed", name, data.n,
 			TAR_FILE_MAX);
 	memcpy(h.name, name, n);
 	snprintf(h.mode, sizeof(h.mode), "%07o", 0600u);
@@ -66,7 +67,7 @@ int tar_add(struct buf *out, const char *name, struct str data, uint64_t mtime_s
 	add_zeros(out, (BLOCK - data.n % BLOCK) % BLOCK);
 	if (buf_error(out) < 0) {
 		buf_truncate(out, before);
-		return fail(err, -buf_error(out), "the archive is too large with '%s'", name);
+		return fail(err, -buf_error(out), "'%s' makes the archive too large", name);
 	}
 	return 0;
 }

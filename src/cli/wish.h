@@ -17,13 +17,13 @@
 		{"class", "CLASS", TEXT_SPEC_OPTIONS_CLASS, .letter = 'c', \
 			.choices = "latency standard opportunistic"}, \
 	{ \
-		"priority", "N", "0 to 100; 0 is opportunistic (default 50)", .letter = 'p' \
+		"priority", "N", "0 to 100; 0 is class opportunistic (default 50)", .letter = 'p' \
 	}
 
 /* The options that choose devices and behaviour, and that cannot change. */
 #define WISH_OPTIONS_PLACE \
 	{"memory-policy", "POLICY", \
-		"when memory runs out: fail (out of memory), wait (until it fits) or swap", \
+		"when memory runs out: fail, wait until it fits, or swap to host memory", \
 		.choices = "fail wait swap"}, \
 		{"count", "N", TEXT_SPEC_OPTIONS_COUNT, .letter = 'n'}, \
 		{"model", "MODEL", "device model, such as H200"}, \

@@ -189,8 +189,7 @@ static void add_labels(const struct chart *c, double *y, struct buf *out)
 		svg_add_text(out, s->name);
 		buf_addf(out,
 			"</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" SVG_PALE
-			"\">"
-			"used %.1f%%, requested %s</text>\n",
+			"\">got %.1f%%, asked %s</text>\n",
 			x + 12, y[i] + 14, got * 100, format_percent(s->asked_permille).s);
 	}
 }
@@ -248,11 +247,13 @@ int chart_svg(const struct chart *c, struct buf *out, struct error *err)
 	double y[CHART_SERIES_MAX] = {0};
 
 	if (!c->n_points || !c->n_series || !(c->step_s > 0))
-		return fail(
-			err, EINVAL, "a picture needs at least one tenant and one point in time");
+		return fail(err, EINVAL,
+			"no tenant or no point in time to draw; expected at least one "
+			"of each");
 	if (c->n_points > CHART_POINTS_MAX || c->n_series > CHART_SERIES_MAX)
 		return fail(err, E2BIG,
-			"a picture of %zu tenants and %zu points: at most %d and %d are possible",
+			"%zu tenants and %zu points are too many for a picture; at most %d and "
+			"%d are allowed",
 			c->n_series, c->n_points, CHART_SERIES_MAX, CHART_POINTS_MAX);
 	svg_begin(&(struct svg_frame){.title = c->title,
 			  .subtitle = c->subtitle,

@@ -31,8 +31,8 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_help = {
 	.name = "help",
 	.operands = "[COMMAND]",
-	.summary = "Show the commands, or the options of one",
-	.text = "Without an operand lists the commands, otherwise the options of that one.",
+	.summary = "Show all commands, or the options of one command",
+	.text = "Lists all commands, or the options of COMMAND.",
 	.options = options,
 	.operand = CLI_COMMAND_NAME,
 	.operands_max = 1,

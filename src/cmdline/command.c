@@ -70,12 +70,12 @@ static int unknown_option(
 	if (near)
 		return fail(err, EINVAL, "unknown option '--%.*s'; did you mean '--%s'?",
 			STR_ARG(scan->name), near);
-	return fail(err, EINVAL, "unknown option '-%s%.*s'; '%s %s --help' lists the known ones",
+	return fail(err, EINVAL, "unknown option '-%s%.*s'; '%s %s --help' lists the options",
 		scan->is_letter ? "" : "-", STR_ARG(scan->name), cli_program.name, command->name);
 }
 
 const struct option_row cli_help_row[] = {
-	{"help", NULL, "show this text", .letter = 'h'},
+	{"help", NULL, "print this help", .letter = 'h'},
 	{0},
 };
 
@@ -92,7 +92,7 @@ static int set_option(struct cli_args *args, const struct option_row *option, co
 	int r;
 
 	if (*at)
-		return fail(err, EINVAL, "--%s is given twice", option->name);
+		return fail(err, EINVAL, "--%s occurs twice; keep one", option->name);
 	r = value ? option_check(option, value, err) : 0;
 	if (r < 0)
 		return r;
@@ -105,9 +105,9 @@ static int fail_value(const struct option_scan *scan, const char *fault, struct 
 	const struct option_row *row = scan->row;
 
 	if (scan->is_letter)
-		return fail(
-			err, EINVAL, "-%c %s: -%c %s", row->letter, fault, row->letter, row->value);
-	return fail(err, EINVAL, "--%s %s: --%s=%s", row->name, fault, row->name, row->value);
+		return fail(err, EINVAL, "-%c %s; write -%c %s", row->letter, fault, row->letter,
+			row->value);
+	return fail(err, EINVAL, "--%s %s; write --%s=%s", row->name, fault, row->name, row->value);
 }
 
 static int take_event(
@@ -122,9 +122,9 @@ static int take_event(
 	switch (event) {
 	case OPTION_UNKNOWN: return unknown_option(args->command, scan, err);
 	case OPTION_NO_VALUE: return fail_value(scan, "needs a value", err);
-	case OPTION_EMPTY_VALUE: return fail_value(scan, "is empty", err);
+	case OPTION_EMPTY_VALUE: return fail_value(scan, "has an empty value", err);
 	case OPTION_EXTRA_VALUE:
-		return fail(err, EINVAL, "--%s takes no value, and '%s' is given", scan->row->name,
+		return fail(err, EINVAL, "--%s takes no value; remove '%s'", scan->row->name,
 			scan->value);
 	default: return set_option(args, scan->row, scan->value, err);
 	}
@@ -146,11 +146,11 @@ static int check_operands(const struct cli_args *args, struct error *err)
 	const struct cli_command *c = args->command;
 
 	if (args->n_operands < c->operands_min)
-		return fail(err, EINVAL, "%.*s is missing: %s %s %s",
+		return fail(err, EINVAL, "%.*s is missing; usage: %s %s %s",
 			STR_ARG(operand_name(c, args->n_operands)), cli_program.name, c->name,
 			c->operands);
 	if (c->operands_max >= 0 && args->n_operands > c->operands_max)
-		return fail(err, EINVAL, "'%s' is too much: %s %s%s%s",
+		return fail(err, EINVAL, "unexpected argument '%s'; usage: %s %s%s%s",
 			args->operand[c->operands_max], cli_program.name, c->name,
 			c->operands[0] ? " " : "", c->operands);
 	return 0;
@@ -226,7 +226,7 @@ int cli_get_duration_within(const struct cli_args *args, const char *name, uint6
 	if (r < 0)
 		return r;
 	if (cli_has(args, name) && (ns < bounds_ns[0] || ns > bounds_ns[1]))
-		return fail(err, ERANGE, "--%s %s: %s to %s are possible", name,
+		return fail(err, ERANGE, "--%s '%s': out of range; expected %s to %s", name,
 			cli_get(args, name), format_duration(bounds_ns[0]).s,
 			format_duration(bounds_ns[1]).s);
 	*ret_ns = ns;

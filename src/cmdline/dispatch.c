@@ -34,11 +34,12 @@ int cli_unknown_command(const char *name, struct error *err)
 
 	if (name[0] == '-')
 		return fail(err, EINVAL,
-			"unknown option '%.40s'; %s COMMAND --help lists those of a command", name,
-			cli_program.name);
+			"unknown option '%.40s'; '%s COMMAND --help' lists the options of a "
+			"command",
+			name, cli_program.name);
 	if (near)
 		return fail(err, EINVAL, "unknown command '%.40s'; did you mean '%s'?", name, near);
-	return fail(err, EINVAL, "unknown command '%.40s'; '%s help' lists the known ones", name,
+	return fail(err, EINVAL, "unknown command '%.40s'; '%s help' lists the commands", name,
 		cli_program.name);
 }
 

@@ -11,7 +11,7 @@
 #include "cmdline/command.h"
 
 static const struct option_row help_row[] = {
-	{"help", NULL, "show a short description and end", .letter = 'h'},
+	{"help", NULL, "print a short help and exit", .letter = 'h'},
 	{0},
 };
 
@@ -107,7 +107,7 @@ void cli_man(const struct cli_command *c, struct buf *out)
 		add_list(out, c->list);
 	buf_add_text(out, ".SH EXIT STATUS\n");
 	man_add_paragraphs(out,
-		c->exit_status ? c->exit_status : "0 on success, 1 on failure, 2 on bad usage.");
+		c->exit_status ? c->exit_status : "0 on success, 1 on failure, 2 on wrong usage.");
 	if (c->examples) {
 		buf_add_text(out, ".SH EXAMPLES\n.nf\n");
 		man_add_text(out, c->examples);

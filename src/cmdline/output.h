@@ -16,11 +16,11 @@
 
 #define CLI_SOCKET_OPTION \
 	{ \
-		"socket", "PATH", "the daemon's socket, instead of looking for it" \
+		"socket", "PATH", "the daemon's socket (default: see divvy(1))" \
 	}
 #define CLI_OUTPUT_OPTION \
 	{ \
-		"output", "FORMAT", "what to print: table, json or yaml (default table)", \
+		"output", "FORMAT", "output format: table, json or yaml (default table)", \
 			.letter = 'o', .choices = "table json yaml" \
 	}
 

@@ -315,8 +315,8 @@ static int check_axis(const struct plot_axis *axis, struct error *err)
 {
 	if (!(axis->max > axis->min) || !isfinite(axis->max - axis->min) ||
 		(axis->is_log && !(axis->min > 0)))
-		return fail(err, EINVAL, "the axis '%s' from %g to %g: there is nothing between",
-			axis->label, axis->min, axis->max);
+		return fail(err, EINVAL, "axis '%s' from %g to %g: the range is empty", axis->label,
+			axis->min, axis->max);
 	return 0;
 }
 
@@ -340,16 +340,17 @@ int plot_svg(const struct plot *p, struct buf *out, struct error *err)
 	if (r < 0)
 		return r;
 	if (!p->n_series)
-		return fail(err, EINVAL, "a picture needs at least one curve");
+		return fail(err, EINVAL, "no curve to draw; expected at least one");
 	if (p->n_series > PLOT_SERIES_MAX)
-		return fail(err, E2BIG, "a picture of %zu curves: at most %d are possible",
+		return fail(err, E2BIG,
+			"%zu curves are too many for a picture; at most %d are allowed",
 			p->n_series, PLOT_SERIES_MAX);
 	for (size_t i = 0; i < p->n_series; i++)
 		if (!p->series[i].n || p->series[i].n > PLOT_POINTS_MAX ||
 			(p->is_stacked && p->series[i].n != p->series[0].n))
 			return fail(err, p->series[i].n > PLOT_POINTS_MAX ? E2BIG : EINVAL,
-				"a curve of %zu points: 1 to %d are possible, in a stack as many "
-				"in each",
+				"a curve has %zu points; expected 1 to %d, and in a stack the "
+				"same number in each curve",
 				p->series[i].n, PLOT_POINTS_MAX);
 	begin(p->title, p->subtitle, p->simulated, out);
 	add_y_axis(&p->y, out);
@@ -453,9 +454,12 @@ int plot_heat_svg(const struct plot_heat *h, struct buf *out, struct error *err)
 	if (r < 0)
 		return r;
 	if (!h->n_rows || !h->n_columns)
-		return fail(err, EINVAL, "a picture needs at least one row and one column");
+		return fail(
+			err, EINVAL, "no cell to draw; expected at least one row and one column");
 	if (h->n_rows > PLOT_POINTS_MAX || h->n_columns > PLOT_POINTS_MAX)
-		return fail(err, E2BIG, "a picture of %zu by %zu cells: at most %d each way",
+		return fail(err, E2BIG,
+			"%zu by %zu cells are too many for a picture; at most %d by row and "
+			"column are allowed",
 			h->n_rows, h->n_columns, PLOT_POINTS_MAX);
 	begin(h->title, h->subtitle, h->simulated, out);
 	add_cells(h, out);

@@ -84,13 +84,13 @@ def nonsense_ends_in_a_sentence():
 def what_is_no_divvyd_is_named_so():
     with Rig(daemon=False) as rig:
         with Fake(rig, lambda request, _: [part(request, "{}", kind=3)]):
-            refused(rig.divvy("ps"), 1, "no divvyd of this version")
+            refused(rig.divvy("ps"), 1, "not a divvyd of this version")
     with Rig(daemon=False) as rig:
         with Fake(rig, lambda request, _: [part(request, "{}", abi=99)]):
-            refused(rig.divvy("ps"), 1, "no divvyd of this version")
+            refused(rig.divvy("ps"), 1, "not a divvyd of this version")
     with Rig(daemon=False) as rig:
         with Fake(rig, lambda request, _: [b""]):
-            refused(rig.divvy("ps"), 1, "gone")
+            refused(rig.divvy("ps"), 1, "closed the connection")
 
 
 def members_may_be_missing_or_of_another_kind():
@@ -113,7 +113,7 @@ def a_socket_that_is_none():
             pass
         assert rig.divvy("ps").returncode == 1
         assert rig.divvy("doctor").returncode == 1
-        assert "is no socket" in rig.divvy("doctor").stdout
+        assert "is not a socket" in rig.divvy("doctor").stdout
         os.unlink(path)
         refused(rig.divvy("ps", "--socket", "/x" * 80), 1, "at most 107 bytes")
 

@@ -90,30 +90,30 @@ def values_that_no_machine_would_take():
     with Rig(daemon=False) as rig:
         for args, parts in [
             (("top", "--every", "x"), ("--every", "'x'")),
-            (("top", "--every", "1ms"), ("--every 1ms", "50ms to 1h")),
+            (("top", "--every", "1ms"), ("--every '1ms'", "50ms to 1h")),
             (("top", "--time", "-1s"), ("--time", "-1s")),
             (("top", "--sort", "size"), ("--sort", "size", "memory")),
             (("report", "--since", "yesterday"), ("--since", "yesterday")),
-            (("report", "--since", "0"), ("--since 0", "1s to")),
+            (("report", "--since", "0"), ("--since '0'", "1s to")),
             (("plot", "--last", "soon"), ("--last", "soon")),
-            (("plot", "--last", "1h"), ("--last 1h", "100ms to 15m")),
+            (("plot", "--last", "1h"), ("--last '1h'", "100ms to 15m")),
             (("plot", "--step", "1"), ("--step", "'1'")),
-            (("plot", "--step", "1ms"), ("--step 1ms", "10ms to 30s")),
-            (("plot", "--last", "10s", "--step", "1m"), ("--step 1m", "10ms to 5s")),
+            (("plot", "--step", "1ms"), ("--step '1ms'", "10ms to 30s")),
+            (("plot", "--last", "10s", "--step", "1m"), ("--step '1m'", "10ms to 5s")),
             (("plot", "--device", "GPU-0"), ("--device", "GPU-0")),
-            (("set", "x", "--request", "1.5"), ("request 1.5", "whole number")),
-            (("set", "x", "--request", "0.5", "--limit", "0.3"), ("limit 0.3", "0.5 to 1")),
-            (("set", "x", "--memory", "lots"), ("memory lots", "4Gi")),
+            (("set", "x", "--request", "1.5"), ("--request '1.5'", "whole number")),
+            (("set", "x", "--request", "0.5", "--limit", "0.3"), ("--limit 0.3", "0.5 to 1")),
+            (("set", "x", "--memory", "lots"), ("--memory 'lots'", "4Gi")),
             (("set", "x", "--memory", "1"), ("memory '1'", "bytes", "1Mi or 1Gi")),
             (("set", "x", "--memory", "1Mi"), ("memory '1Mi'", "context", "4Gi")),
-            (("set", "x", "--memory", "4gx"), ("memory 4gx", "4Gi")),
-            (("set", "x", "--memory", "4Gb"), ("memory 4Gb", "4Gi")),
-            (("set", "x", "--memory", "g"), ("memory g", "4Gi")),
-            (("set", "x", "--request", "."), ("request .",)),
-            (("set", "x", "--priority", "high"), ("priority high", "100")),
+            (("set", "x", "--memory", "4gx"), ("--memory '4gx'", "4Gi")),
+            (("set", "x", "--memory", "4Gb"), ("--memory '4Gb'", "4Gi")),
+            (("set", "x", "--memory", "g"), ("--memory 'g'", "4Gi")),
+            (("set", "x", "--request", "."), ("--request '.'",)),
+            (("set", "x", "--priority", "high"), ("--priority 'high'", "100")),
             (("set", "x", "--name", "a b"), ("name 'a b'", "A-Z")),
-            (("set", "4711"), ("nothing to set",)),
-            (("completion", "csh"), ("csh", "bash, zsh and fish")),
+            (("set", "4711"), ("no change requested",)),
+            (("completion", "csh"), ("csh", "bash, zsh or fish")),
             (("help", "reprot"), ("reprot", "did you mean 'report'")),
             (("ps", "-q", "-o", "json"), ("--quiet and --output",)),
             (("ps", "-q", "-P"), ("--quiet and --processes",)),
@@ -132,7 +132,7 @@ def values_that_no_machine_would_take():
             done = subprocess.run([DIVVYD, "--simulate", spec], env=rig.env, capture_output=True, text=True,
                                   timeout=patience(), check=False)
             refused(done, 2, "--simulate: ", part)
-        for args, parts in [(("--listen", ":99"), ("--listen: with --cluster only",)),
+        for args, parts in [(("--listen", ":99"), ("--listen works only together with --cluster",)),
                             (("--oversubscribe", "0.5"), ("--oversubscribe: '0.5'", "1 or more")),
                             (("--oversubscribe", "far"), ("--oversubscribe: 'far'", "1 or more"))]:
             done = subprocess.run([DIVVYD, *args], env=rig.env, capture_output=True, text=True, timeout=patience(), check=False)
@@ -163,11 +163,11 @@ def what_the_simulated_device_cannot_read():
                            ("ecc device=9\n", "fault ecc: device=9: the devices are 0 to 0")]:
             with open(faults, "w", encoding="utf-8") as f:
                 f.write(text)
-            refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd ended at once", part)
+            refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd exited at once", part)
         os.unlink(faults)
         obstacle = os.path.join(rig.dir, "sim", ".trace.new")
         os.mkdir(obstacle)
-        refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd ended at once",
+        refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd exited at once",
                 f"simulated device: create '{obstacle}'")
         os.rmdir(obstacle)
         refused(rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
@@ -210,7 +210,7 @@ def lines_of_tenants_conf():
             ("cgroup batch.slice request=0.5", ("cgroup 'batch.slice'", "begins with /")),
             ("cgroup /a request", ("'request'", "field=value")),
             ("user 0 request=0.5", ("'user'", "uid, gid, cgroup or default")),
-            ("uid 0 request=1.5", ("request 1.5",)),
+            ("uid 0 request=1.5", ("request '1.5'",)),
             ("uid 0 request=0.5 memory-policy=wait request=0.6", ("request", "twice")),
             ("uid 0 request=0.5 memory-policy=wait memory_policy=wait", ("memory_policy", "twice")),
             ("default allow\ndefault refuse", ("line 3", "default refuse", "another default")),
@@ -247,8 +247,8 @@ def a_gpu_that_is_simulated_for_somebody_else():
         def divvy(*args):
             return subprocess.run([DIVVY, *args], user=other, env=rig.env, capture_output=True, text=True, cwd="/",
                                   timeout=patience(), check=False)
-        refused(divvy("run", "--request", "0.2", "--", "true"), 125, "user 0's", "simulates", "DIVVY_RUNTIME_DIR")
-        assert "simulates its GPU for that user alone" in divvy("doctor").stdout
+        refused(divvy("run", "--request", "0.2", "--", "true"), 125, "user 0 only", "simulates", "DIVVY_RUNTIME_DIR")
+        assert "simulates a GPU for user 0 only" in divvy("doctor").stdout
         assert rig.divvy("run", "--request", "0.2", "--memory", "10%", "-q", "--", "true").returncode == 0
 
 
@@ -261,8 +261,8 @@ def values_of_a_daemon_that_is_to_take_over():
         for option, code, *parts in [
             ("--policy=foo", 2, "foo", "share"), ("--metrics=unix:", 2, "unix:", "1 to 107"),
             ("--metrics=0.0.0.0:80", 2, "loopback"), ("--metrics=:0", 2, "1 to 65535"),
-            ("--simulate=", 2, "--simulate is empty"), ("--runtime-dir=", 2, "--runtime-dir is empty"),
-            ("--usage-dir=", 2, "--usage-dir is empty"), ("--simulate=3xNothing", 2, "3xNothing"),
+            ("--simulate=", 2, "--simulate: the value is empty"), ("--runtime-dir=", 2, "--runtime-dir: the value is empty"),
+            ("--usage-dir=", 2, "--usage-dir: the value is empty"), ("--simulate=3xNothing", 2, "3xNothing"),
             ("--tenants=" + bad, 2, "nonsense"), ("--tenants=" + bad + "2", 2, "bad.conf2"),
             ("--apply=" + bad + "2", 1, "bad.conf2"),
         ]:
@@ -285,8 +285,8 @@ def tenants_that_are_not_there():
     with Rig() as rig:
         refused(rig.divvy("why", "nobody"), 1, "nobody")
         refused(rig.divvy("set", "nobody", "--limit", "0.5"), 1, "nobody")
-        refused(rig.divvy("plot"), 1, "no tenant has used it")
-        refused(rig.divvy("plot", "-d", "7"), 1, "--device 7", "one device")
+        refused(rig.divvy("plot"), 1, "no tenant used the device")
+        refused(rig.divvy("plot", "-d", "7"), 1, "--device 7", "device 0 only")
         refused(rig.divvy("apply", "-f", os.path.join(rig.dir, "none")), 1, "none")
 
 

@@ -180,7 +180,7 @@ def waits_no_longer_than_told():
     with Rig() as rig:
         rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
         done = rig.divvy("run", "--request", "0.5", "--memory", "10%", "--quiet", "--wait=300ms", "--", "true")
-        refused(done, 125, "no room within 300ms", "request 0.5", "0.2 left")
+        refused(done, 125, "no free capacity within 300ms", "request 0.5", "0.2 left")
 
 
 def wait_can_be_given_up():
@@ -252,13 +252,13 @@ def a_setting_that_shows_no_device_is_said():
     with Rig(simulate="2xH200-141Gi") as rig:
         env = {"CUDA_VISIBLE_DEVICES": "1"}
         done = rig.divvy("run", *WISH[:-1], "--", SPIN, "--duration=0.1", env=env)
-        assert done.returncode == 1 and "CUDA_VISIBLE_DEVICES=1 shows the program no device" in done.stderr, done
-        assert "number 0;" in done.stderr and "--device" in done.stderr, done
+        assert done.returncode == 1 and "CUDA_VISIBLE_DEVICES=1 hides all devices" in done.stderr, done
+        assert "has device 0 only" in done.stderr and "--device" in done.stderr, done
         for options, value in (("--count=2",), "1"), ((), "0"), ((), ""), ((), "GPU-0"), (("-q",), "3"):
             done = rig.divvy("run", *WISH[:-1], *options, "--", "true", env={"CUDA_VISIBLE_DEVICES": value})
             assert done.returncode == 0 and "CUDA_VISIBLE" not in done.stderr, (options, value, done)
         done = rig.divvy("run", *WISH[:-1], "--count=2", "--", "true", env={"CUDA_VISIBLE_DEVICES": "2,0"})
-        assert "numbers 0 to 1;" in done.stderr, done
+        assert "devices 0 to 1 only" in done.stderr, done
 
 
 def too_few_descriptors_are_said():
@@ -357,7 +357,7 @@ def an_idle_daemon_leaves():
 def a_daemon_that_cannot_start_says_why():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", *WISH, "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
-                "divvyd ended at once: ", "DIVVY_SIM_COSTS", "garbage")
+                "divvyd exited at once: ", "DIVVY_SIM_COSTS", "garbage")
         with open(os.path.join(rig.dir, "sim", "faults"), "w", encoding="utf-8") as f:
             f.write("nonsense\n")
         refused(rig.divvy("run", *WISH, "--", "true"), 125, "sim/faults: line 1", "nonsense")

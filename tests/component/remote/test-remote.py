@@ -294,7 +294,7 @@ def a_server_that_cannot_begin_is_said():
         done = subprocess.run(["sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", DIVVY, "run", "--request", "0.2", "--memory", "4Gi",
                                "--quiet", "--remote", "local", "--", "true"], env=rig.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=patience(), check=False)
-        refused(done, 125, "divvy-remote-server could not begin", "ulimit")
+        refused(done, 125, "divvy-remote-server did not start", "ulimit")
         assert not [f for f in os.listdir(rig.dir) if f.startswith("remote-")]
         wait_for(lambda: not rig.json("ps", "-o", "json"), "its tenant is gone")
 
@@ -476,7 +476,7 @@ def an_invitation_in_a_file_or_in_the_environment():
         server = invited()
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
         refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.1"), 2,
-                "--invite", "there is such a file already")
+                "--invite", "the file exists")
         os.chmod(path, 0o640)
         refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, "0640", "chmod 600")
         os.chmod(path, 0o600)
@@ -495,7 +495,7 @@ def an_invitation_in_a_file_or_in_the_environment():
         server = invited()
         server.terminate()
         assert server.wait(patience()) and not os.path.exists(path)
-        for text, why in ((invitation, "nobody listens"), (invitation + " \r", "nobody listens"), ("", "first line is empty"),
+        for text, why in ((invitation, "nobody listens"), (invitation + " \r", "nobody listens"), ("", "empty first line"),
                           (invitation.upper(), "expected HOST:PORT/KEY")):
             write_private(path, text)
             refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, why)
@@ -621,7 +621,7 @@ def a_wish_beside_an_invitation_is_refused():
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
             refused(rig.divvy("serve", "--request", "0.2", "--listen", f"127.0.0.1:{port}"), 1,
-                    f"--listen: another program listens to port {port}", "HOST:0")
+                    f"--listen: another program uses port {port}", "HOST:0")
         refused(rig.divvy("serve", "--request", "0.2", "--listen", f"{300 * 'a'}:7007"), 2, "the host name has 300 characters", "HOST:PORT")
         for where, why in (("here", "port is missing"), ("2001:db8::7:7007", "IPv6 address in brackets"), ("[::1:7007", "no ']' ends the address"),
                            ("[gpu7]:7007", "is not an IPv6 address"), ("[fe80::7%]:7007", "is not an IPv6 address")):
@@ -633,10 +633,10 @@ def another_place_is_refused_in_words():
     with Rig(daemon=False) as rig:
         for args, parts in [
             (("--remote", "far.example/x"), ("--remote 'far.example': the port is missing", "local", "HOST[:DEVICE]")),
-            (("--remote", "far.example:7/abc"), ("'far.example:7': the key behind it has 3 characters, expected 64",)),
-            (("--remote", "far.example:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "far.example:7/abc"), ("'far.example:7': the key after it has 3 characters; expected 64",)),
+            (("--remote", "far.example:7007"), ("'7007' is not a device", "0 to 15")),
             (("--remote", "2001:db8::7"), ("--remote '2001:db8::7'", "IPv6 address in brackets", "[2001:db8::7]")),
-            (("--remote", "[2001:db8::7]:7007"), ("'7007' is no device", "0 to 15")),
+            (("--remote", "[2001:db8::7]:7007"), ("'7007' is not a device", "0 to 15")),
             (("--remote", "[far.example]"), ("'far.example' is not an IPv6 address", "HOST[:DEVICE]")),
             (("--remote", "far.example"), ("--remote far.example", "divvy serve --invite", "DIVVY_INVITATION")),
             (("--remote", "far", "--invitation", "/nowhere/at/all"), ("/nowhere/at/all", "No such file")),

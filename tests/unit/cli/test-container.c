@@ -148,7 +148,7 @@ static void keeps_the_users_preload_behind_ours(void **state)
 	assert_contains(cluster, " -it --env " OURS ":/a.so --rm img\n");
 	assert_contains(empty, " --env " OURS " img\n");
 	assert_contains(other, " -e LD_PRELOADS=x -l LD_PRELOAD=x img\n");
-	assert_contains(bare, "--env LD_PRELOAD: give its value");
+	assert_contains(bare, "--env LD_PRELOAD has no value");
 }
 
 static void refuses_other_commands(void **state)
