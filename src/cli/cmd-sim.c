@@ -26,53 +26,58 @@
 
 static const struct option_row options[] = {
 	{"nodes", "FILE",
-		"nodes, as CSV in the OpenB trace's format: sn, cpu_milli, memory_mib, gpu, model",
+		"CSV file of nodes in the format of the OpenB trace: sn, cpu_milli, memory_mib, "
+		"gpu, model",
 		.letter = 'n'},
 	{"pods", "FILE", TEXT_SIM_PODS, .letter = 'p'},
-	{"spec", "FILE", "nodes and tasks, as YAML", .letter = 'f'},
-	{"generate", "SHAPE", "tasks of that shape, made from the seeds", .letter = 'g',
+	{"spec", "FILE", "YAML file of nodes and tasks", .letter = 'f'},
+	{"generate", "SHAPE", "generate tasks of this shape from the seeds", .letter = 'g',
 		.choices = "kubeshare trace-like wang"},
 	{"policy", "NAMES", TEXT_SIM_POLICY},
-	{"seeds", "N", "so many runs of each, from seed 42 on; or a range such as 1-5 (default 5)",
+	{"seeds", "N",
+		"number of runs of each policy, from seed 42 on; or a range such as 1-5 "
+		"(default 5)",
 		.letter = 's'},
 	{"orders", "FILE", TEXT_SIM_ORDERS},
 	{"mode", "MODE", TEXT_SIM_MODE, .choices = "drop queue"},
 	{"queue", "ORDER", TEXT_SIM_QUEUE, .choices = "priority fifo"},
 	{"faster", "N",
-		"let the tasks of a file arrive N times as fast as it says, each as long as it is"},
+		"let the tasks of a file arrive N times as fast, with their durations unchanged"},
 	{"draw", "N", TEXT_SIM_DRAW},
 	{"load", "SHARE",
-		"how much of all devices the tasks of --draw ask for together (default 1)"},
+		"sum of the requests of --draw's tasks, as a part of all devices (default 1)"},
 	{"defrag", "EVERY,MOVES,COST", TEXT_SIM_DEFRAG},
 	{"preempt", "HOW", TEXT_SIM_PREEMPT, .choices = "restart resume"},
 	{"grace", "TIME", TEXT_SIM_GRACE},
 	{"cells", "FILE", TEXT_SIM_CELLS},
 	{"json", "FILE", TEXT_SIM_JSON},
 	{"events", "FILE", TEXT_SIM_EVENTS},
-	{"svg", "FOLDER", "pictures"},
-	{"nodes-like", "NxD", "N nodes of D devices for --generate (default the shape's)"},
-	{"tasks", "N", "generate so many tasks"},
+	{"svg", "FOLDER", "folder for pictures"},
+	{"nodes-like", "NxD", "N nodes with D devices each for --generate (default: of the shape)"},
+	{"tasks", "N", "number of tasks to generate"},
 	{"hours", "N", TEXT_SIM_HOURS},
-	{"rate", "N", "arrivals per hour, by Poisson"},
+	{"rate", "N", "arrivals per hour, as a Poisson process"},
 	{"demand", "MEAN,SIGMA", TEXT_SIM_DEMAND},
-	{"limit", "SHARE", "what a task can make use of, where that is above its demand"},
-	{"memory", "MEAN,SIGMA", "part of a device's memory, likewise (default as the demand)"},
+	{"limit", "SHARE", "largest share that a task can use, where that is above its demand"},
+	{"memory", "MEAN,SIGMA",
+		"part of a device's memory, in the same form (default: as --demand)"},
 	{"duration", "TIME", TEXT_SIM_DURATION},
 	{"whole", "LIST",
-		"whole devices by weight such as 0:8,1:2; 0 is a share of one, as --demand says"},
-	{"gangs", "LIST", "tasks that start together by weight, such as 1:9,4:1"},
+		"numbers of whole devices by weight, such as 0:8,1:2; 0 is a share by --demand"},
+	{"gangs", "LIST", "sizes of gangs by weight, such as 1:9,4:1"},
 	{"threshold", "SHARE", TEXT_SIM_THRESHOLD},
 	{"priorities", "LIST", "priorities by weight, such as 50:9,90:1"},
 	{"affinity", "LIST", TEXT_SIM_AFFINITY},
-	{"anti-affinity", "LIST", "labels likewise: tasks with the same never share a device"},
+	{"anti-affinity", "LIST",
+		"labels by weight: tasks with the same label never share a device"},
 	{"preferred-anti-affinity", "LIST",
-		"labels likewise: tasks with the same share a device where nothing else has room"},
+		"labels by weight: tasks with the same label share a device only if no other fits"},
 	{"exclusion", "LIST",
-		"labels likewise: only tasks with the same, or all without, share a device"},
+		"labels by weight: only tasks with the same label, or without one, share a device"},
 	{"kinds", "LIST", TEXT_SIM_KINDS},
 	{"slowdown", "FACTOR", TEXT_SIM_SLOWDOWN},
-	{"apart", NULL, "tasks of a kind never share a device"},
-	{"prefer-apart", NULL, "tasks of a kind share a device where nothing else has room"},
+	{"apart", NULL, "tasks of one kind never share a device"},
+	{"prefer-apart", NULL, "tasks of one kind share a device only if no other fits"},
 	{0},
 };
 
@@ -161,7 +166,7 @@ static int check_json(const char *path, struct error *err)
 	int r = 0;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		return fail(err, EISDIR, "--json '%s': it is a folder, a file is expected", path);
+		return fail(err, EISDIR, "--json '%s' is a folder; expected a file", path);
 	if (!target || S_ISREG(st.st_mode))
 		r = probe(slash ? file : ".", slash ? (int)(slash - file) : 1);
 	return r < 0 ? fail_errno(err, -r, "--json '%s'", path) : 0;
@@ -190,8 +195,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r == 0 && svg)
 		r = make_folder(svg, err);
 	if (r == 0 && cli_has(args, "events") && !strcmp(cli_get(args, "events"), "-"))
-		r = fail(err, EINVAL,
-			"--events -: a file is expected, since the table goes to stdout");
+		r = fail(err, EINVAL, "--events -: stdout has the table; name a file");
 	if (r == 0 && cli_has(args, "events")) {
 		events = fopen(cli_get(args, "events"), "we");
 		r = events ? 0 : fail_errno(err, errno, "--events '%s'", cli_get(args, "events"));

@@ -26,7 +26,7 @@ static const struct option_row options[] = {
 	{"every", "TIME", "time between frames (default 1s)", .letter = 'e'},
 	{"time", "TIME", "exit after this time", .letter = 't'},
 	{"sort", "FIELD", "sort key of the tenants (default id)", .letter = 's',
-		.choices = "id got asked memory"},
+		.choices = "id used requested memory", .old_choices = "got asked"},
 	CLI_SOCKET_OPTION,
 	{0},
 };

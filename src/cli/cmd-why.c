@@ -29,8 +29,9 @@ static void print_device(const json_t *tenant, const json_t *w)
 		format_percent((uint32_t)juint(spec, "limit_permille")).s, jtext(spec, "class"),
 		format_percent((uint32_t)juint(w, "entitlement_permille")).s);
 	printf("  used %s of the last second, %s of the last 10 s; %s in total, waited %s\n",
-		format_percent((uint32_t)juint(w, "got_permille")).s,
-		format_percent((uint32_t)juint(w, "got_10s_permille")).s,
+		format_percent((uint32_t)juint_renamed(w, "used_permille", "got_permille")).s,
+		format_percent((uint32_t)juint_renamed(w, "used_10s_permille", "got_10s_permille"))
+			.s,
 		format_duration(juint(w, "used_ns")).s, format_duration(juint(w, "waited_ns")).s);
 	printf("  %s %s; memory %s of %s\n", lag < 0 ? "in debt by" : "behind by",
 		format_duration((uint64_t)(lag < 0 ? -lag : lag)).s,

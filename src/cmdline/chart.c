@@ -189,7 +189,7 @@ static void add_labels(const struct chart *c, double *y, struct buf *out)
 		svg_add_text(out, s->name);
 		buf_addf(out,
 			"</text>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"" SVG_PALE
-			"\">got %.1f%%, asked %s</text>\n",
+			"\">used %.1f%%, requested %s</text>\n",
 			x + 12, y[i] + 14, got * 100, format_percent(s->asked_permille).s);
 	}
 }

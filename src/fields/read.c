@@ -31,7 +31,7 @@ static int read_object(struct arena *arena, json_t *object, const struct read_fi
 	int first = 0;
 
 	if (!json_is_object(object))
-		return fail(err, EINVAL, "is no object");
+		return fail(err, EINVAL, "is not an object");
 	json_object_foreach(object, name, value) {
 		int r = 0;
 
@@ -118,12 +118,12 @@ static int read_one(const struct yaml_file *file, json_t *object, const struct r
 
 	if (strlen(key) > READ_NAME_MAX)
 		return fail(err, EINVAL,
-			"line %u: a field's name: a text of up to %d characters is expected", line,
-			READ_NAME_MAX);
+			"line %u: the field's name is too long; expected at most %d characters",
+			line, READ_NAME_MAX);
 	copy_name(table, key, name);
 	if (twice || was_there(table, object, key, name))
 		return fail_name(table, twice ? twice : line, name,
-			fail(err, EEXIST, "it is there twice"), err);
+			fail(err, EEXIST, "the field occurs twice"), err);
 	field = find_field(table->fields, table->n, name);
 	if (!field) {
 		r = table->other(table, name, value, into, err);
@@ -159,9 +159,9 @@ int read_list(struct arena *arena, json_t *value, size_t item, read_fn *read, vo
 	char *items;
 
 	if (!json_is_array(value))
-		return fail(err, EINVAL, "is no list");
+		return fail(err, EINVAL, "is not a list");
 	if (n > READ_LIST_MAX)
-		return fail(err, E2BIG, "has %zu items: at most %d", n, READ_LIST_MAX);
+		return fail(err, E2BIG, "has %zu items; at most %d are allowed", n, READ_LIST_MAX);
 	items = arena_take_array(arena, n, item);
 	if (!items)
 		return fail(err, ENOMEM, "out of memory");
@@ -182,9 +182,10 @@ int read_text(struct arena *arena, json_t *value, void *into, struct error *err)
 	char *copy;
 
 	if (!s.p)
-		return fail(err, EINVAL, "is no text");
+		return fail(err, EINVAL, "is not a text");
 	if (s.n > READ_TEXT_MAX)
-		return fail(err, E2BIG, "has %zu bytes: at most %d", s.n, READ_TEXT_MAX);
+		return fail(
+			err, E2BIG, "has %zu bytes; at most %d are allowed", s.n, READ_TEXT_MAX);
 	if (str_find(s, '\0') < s.n)
 		return fail(err, EINVAL, "has a zero byte");
 	copy = arena_dup(arena, s);
@@ -225,7 +226,7 @@ int read_true(struct arena *arena, json_t *value, void *into, struct error *err)
 int read_number(struct arena *arena, json_t *value, void *into, struct error *err)
 {
 	if (!json_is_integer(value))
-		return fail(err, EINVAL, "is no whole number");
+		return fail(err, EINVAL, "is not a whole number");
 	*(int64_t *)into = json_integer_value(value);
 	return 0;
 }
@@ -243,7 +244,7 @@ int read_word(json_t *value, const char *const *words, size_t n, int *ret_word, 
 	const char *text = json_string_value(value);
 
 	if (!text)
-		return fail(err, EINVAL, "is no text");
+		return fail(err, EINVAL, "is not a text");
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(words[i], text)) {
 			*ret_word = (int)i;

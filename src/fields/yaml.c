@@ -205,7 +205,7 @@ static int from_scalar(struct conversion *c, struct fy_node *node, json_t **ret_
 	json = !c->file && fy_node_get_style(node) == FYNS_PLAIN ? plain(text)
 								 : json_stringn(text.p, text.n);
 	if (!json)
-		return fail(c->err, EINVAL, "line %u: no UTF-8", line_of(node));
+		return fail(c->err, EINVAL, "line %u: the text is not UTF-8", line_of(node));
 	r = note_line(c, json, line_of(node), false);
 	if (r < 0)
 		json_decref(json);
@@ -233,7 +233,7 @@ static int key_of(struct conversion *c, struct fy_node_pair *pair, char **ret_ke
 	char *key;
 
 	if (!name || !fy_node_is_scalar(name) || fy_node_is_alias(name))
-		return fail(c->err, EINVAL, "line %u: a key must be a text",
+		return fail(c->err, EINVAL, "line %u: a key is not a text",
 			first_line_of(name ? name : fy_node_pair_value(pair)));
 	text.p = fy_node_get_scalar(name, &text.n);
 	key = str_dup(text.p ? text : STR(""));
@@ -241,7 +241,7 @@ static int key_of(struct conversion *c, struct fy_node_pair *pair, char **ret_ke
 		return fail(c->err, ENOMEM, "out of memory for YAML");
 	if (strlen(key) != text.n) {
 		free(key);
-		return fail(c->err, EINVAL, "line %u: a key has a NUL in it", line_of(name));
+		return fail(c->err, EINVAL, "line %u: a key has a zero byte", line_of(name));
 	}
 	*ret_key = key;
 	return 0;
@@ -258,14 +258,15 @@ static int from_pair(
 	if (r < 0)
 		return r;
 	if (json_object_get(object, key))
-		return c->file ? note_line(c, key_at(object, key), line_of(name), true)
-			       : fail(c->err, EINVAL, "line %u: '%s': it is there twice",
-					 line_of(name), key);
+		return c->file
+			? note_line(c, key_at(object, key), line_of(name), true)
+			: fail(c->err, EINVAL, "line %u: '%s' occurs twice", line_of(name), key);
 	r = from_node(c, fy_node_pair_value(pair), depth + 1, &value);
 	if (r < 0)
 		return r;
 	if (json_object_set_new(object, key, value) < 0)
-		return fail(c->err, EINVAL, "line %u: no UTF-8, or out of memory", line_of(name));
+		return fail(c->err, EINVAL, "line %u: the text is not UTF-8, or out of memory",
+			line_of(name));
 	return note_line(c, key_at(object, key), line_of(name), false);
 }
 
@@ -313,7 +314,8 @@ static int from_node(
 	size_t n;
 
 	if (depth > YAML_DEPTH_MAX)
-		return fail(c->err, EMSGSIZE, "nested deeper than %u", YAML_DEPTH_MAX);
+		return fail(c->err, EMSGSIZE, "the file is nested deeper than %u levels",
+			YAML_DEPTH_MAX);
 	if (!node) {
 		*ret_json = json_null();
 		return 0;
@@ -321,7 +323,7 @@ static int from_node(
 	is_alias = fy_node_is_alias(node) || (!c->ignores_tags && fy_node_get_tag(node, &n));
 	if (is_alias && !c->file)
 		return fail(
-			c->err, EINVAL, "line %u: aliases and tags are not read", line_of(node));
+			c->err, EINVAL, "line %u: aliases and tags are not allowed", line_of(node));
 	if (is_alias)
 		return from_alias(c, node, ret_json);
 	if (fy_node_is_mapping(node))
@@ -340,7 +342,7 @@ static int fail_yaml(struct fy_diag *diag, struct error *err)
 	const struct fy_diag_error *first = fy_diag_errors_iterate(diag, &at);
 
 	if (!first)
-		return fail(err, EINVAL, "this is no YAML");
+		return fail(err, EINVAL, "the file is not YAML");
 	return fail(err, EINVAL, "line %d, column %d: %s", first->line, first->column, first->msg);
 }
 
@@ -373,10 +375,10 @@ static int check_text(struct str text, struct error *err)
 
 		n = str_utf8((struct str){text.p + i, text.n - i});
 		if (n == 0 || !byte || (byte < ' ' && !strchr("\t\n\r", byte)))
-			return fail(err, EINVAL, "line %u: byte 0x%02x: text in UTF-8 is right",
+			return fail(err, EINVAL, "line %u: byte 0x%02x: expected text in UTF-8",
 				line, byte);
 		if (byte == '%' && may_begin_line((struct str){text.p, i}))
-			return fail(err, EINVAL, "line %u: '%%': there are no directives", line);
+			return fail(err, EINVAL, "line %u: '%%': directives are not allowed", line);
 		line += byte == '\n';
 	}
 	return 0;
@@ -402,7 +404,7 @@ static int stream_init(struct stream *stream, struct str text, size_t max_bytes,
 	int r;
 
 	if (text.n > max_bytes)
-		return fail(err, EMSGSIZE, "more than %zu bytes of YAML", max_bytes);
+		return fail(err, EMSGSIZE, "the file has more than %zu bytes", max_bytes);
 	r = check_text(text, err);
 	if (r < 0)
 		return r;
@@ -458,7 +460,7 @@ static int fail_second(struct fy_document *document, struct error *err)
 	const struct fy_mark *mark = fy_document_state_start_mark(
 		fy_document_get_document_state(document));
 
-	return fail(err, EINVAL, "line %d: a second document begins: there can be one only",
+	return fail(err, EINVAL, "line %d: a second document begins; expected one only",
 		mark ? mark->line + 1 : 0);
 }
 

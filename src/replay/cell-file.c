@@ -50,7 +50,7 @@ static int plain(json_t *value, struct str *ret_text, struct error *err)
 		: (struct str){json_string_value(value), json_string_length(value)};
 
 	if (!text.p)
-		return fail(err, EINVAL, "one plain value is right");
+		return fail(err, EINVAL, "expected one plain value");
 	*ret_text = text;
 	return 0;
 }
@@ -59,9 +59,9 @@ static int parse_name(struct str text, struct str *ret_name, struct error *err)
 {
 	for (size_t i = 0; i < text.n; i++)
 		if (iscntrl((unsigned char)text.p[i]))
-			return fail(err, EINVAL, "it has control characters in it");
+			return fail(err, EINVAL, "the name has control characters");
 	if (text.n == 0 || text.n >= CELL_NAME)
-		return fail(err, EINVAL, " " SHOW ": 1 to %u characters are possible", text.p,
+		return fail(err, EINVAL, " " SHOW ": expected 1 to %u characters", text.p,
 			CELL_NAME - 1);
 	*ret_name = text;
 	return 0;
@@ -106,7 +106,7 @@ static int parse_level(struct str text, bool *ret_is_node, struct error *err)
 	for (size_t i = 0; i < text.n && i < sizeof(word) - 1; i++)
 		word[i] = (char)tolower((unsigned char)text.p[i]);
 	if (text.n >= sizeof(word) || parse_bool(str_from(word), ret_is_node, NULL) < 0)
-		return fail(err, EINVAL, " " SHOW ": true or false is right", text.p);
+		return fail(err, EINVAL, " " SHOW ": expected true or false", text.p);
 	return 0;
 }
 
@@ -148,7 +148,7 @@ static int other_field(const struct read_table *table, const char *name, json_t 
 
 	for (size_t i = 0; i < table->n; i++)
 		buf_addf(&names, " %s", table->fields[i].name);
-	return fail(err, EINVAL, "there are only:%s", buf_text(&names));
+	return fail(err, EINVAL, "unknown field; expected one of:%s", buf_text(&names));
 }
 
 static const struct read_table type_table = {
@@ -175,8 +175,8 @@ static int type_new(struct reader *r, struct str name, unsigned int line, struct
 
 	if (cells->n_types == CELL_TYPES_MAX)
 		return fail(r->err, E2BIG,
-			"line %u: " SHOW ": up to %u types and models are possible", line, name.p,
-			CELL_TYPES_MAX);
+			"line %u: " SHOW ": the file has more than %u types and models", line,
+			name.p, CELL_TYPES_MAX);
 	type = &cells->types[cells->n_types++];
 	memcpy(type->name, name.p, name.n);
 	type->line = line;
@@ -195,11 +195,10 @@ static int read_type(struct reader *r, const char *key, json_t *value)
 	int e;
 
 	if (name.n == 0 || name.n >= CELL_NAME)
-		return fail(r->err, EINVAL,
-			"line %u: type " SHOW ": 1 to %u characters are possible", line, key,
-			CELL_NAME - 1);
+		return fail(r->err, EINVAL, "line %u: type " SHOW ": expected 1 to %u characters",
+			line, key, CELL_NAME - 1);
 	if (yaml_line_twice(r->file, key))
-		return fail(r->err, EINVAL, "line %u: type " SHOW ": it is there twice",
+		return fail(r->err, EINVAL, "line %u: type " SHOW " occurs twice",
 			yaml_line_twice(r->file, key), key);
 	e = type_new(r, name, line, &type);
 	if (e == 0 && json_is_object(value))
@@ -216,7 +215,7 @@ static int read_types(struct reader *r, json_t *map)
 	json_t *value;
 
 	if (!json_is_object(map))
-		return fail(r->err, EINVAL, "line %u: cellTypes: names of types are right",
+		return fail(r->err, EINVAL, "line %u: cellTypes: expected names of types",
 			yaml_line_of(r->file, r->file->root, "cellTypes"));
 	json_object_foreach(map, key, value) {
 		int e = read_type(r, key, value);
@@ -243,8 +242,8 @@ static int link_type(struct reader *r, struct cell_type *type)
 		return 0;
 	if (type->child->has_priority && type->child->priority != type->priority)
 		return fail(r->err, EINVAL,
-			"line %u: type '%s': childCellPriority %u: '%s' has %u already, a model "
-			"has one",
+			"line %u: type '%s': childCellPriority %u: '%s' has %u already; a model "
+			"has one priority",
 			type->line, type->name, type->priority, type->child->name,
 			type->child->priority);
 	type->child->has_priority = true;
@@ -259,13 +258,13 @@ static int check_type(struct reader *r, struct cell_type *type)
 	for (const struct cell_type *t = type->child; t; t = t->child) {
 		type->is_above |= t->says_node;
 		if (t == type || ++depth > CELL_TYPES_MAX)
-			return fail(r->err, EINVAL, "line %u: type '%s': it contains itself",
+			return fail(r->err, EINVAL, "line %u: type '%s': the type contains itself",
 				type->line, type->name);
 	}
 	type->is_node = type->says_node && !type->is_above;
 	if (depth > CELL_DEPTH_MAX)
 		return fail(r->err, E2BIG,
-			"line %u: type '%s': %u cells within each other, up to %u are possible",
+			"line %u: type '%s': %u cells are nested; at most %u are allowed",
 			type->line, type->name, depth, CELL_DEPTH_MAX);
 	return 0;
 }
@@ -299,7 +298,7 @@ static int check_list(struct reader *r, const json_t *value, unsigned int line)
 {
 	return json_is_array(value)
 		? 0
-		: fail(r->err, EINVAL, "line %u: a list of cells is right", line);
+		: fail(r->err, EINVAL, "line %u: expected a list of cells", line);
 }
 
 static int read_spec(struct reader *r, json_t *json, unsigned int line, struct cell_spec *ret_spec)
@@ -312,7 +311,7 @@ static int read_spec(struct reader *r, json_t *json, unsigned int line, struct c
 			spec.line = yaml_line(r->file, json);
 		if (!json_is_object(json))
 			return fail(r->err, EINVAL,
-				"line %u: a cell: cellType, cellId or cellChildren are right",
+				"line %u: expected a cell with cellType, cellId or cellChildren",
 				spec.line);
 		spec.json = json;
 		e = read_lined(r->file, json, &spec_table, &spec, r->err);
@@ -331,8 +330,9 @@ static int cell_new(struct reader *r, const struct cell_type *type, uint32_t par
 	int e;
 
 	if (cells->n == CELLS_MAX)
-		return fail(r->err, E2BIG, "line %u: cell of type '%s': up to %u are possible",
-			line, type->name, CELLS_MAX);
+		return fail(r->err, E2BIG,
+			"line %u: cell of type '%s': the file has more than %u cells", line,
+			type->name, CELLS_MAX);
 	e = array_grow(&cells->cells, &cells->size, cells->n + 1, sizeof(*cells->cells));
 	if (e == 0)
 		e = array_grow(&r->spec, &r->spec_size, cells->n + 1, sizeof(*r->spec));
@@ -355,13 +355,15 @@ static int set_id(struct reader *r, uint32_t at, const struct cell_spec *spec, u
 			/* No part may be empty, because the last part is a node's name. */
 			if (i == 0 || i + 1 == spec->id.n || spec->id.p[i - 1] == '/')
 				return fail(r->err, EINVAL,
-					"line %u: cellId " SHOW ": names between '/' are right",
+					"line %u: cellId " SHOW
+					": expected names with '/' between them",
 					line_of(r, spec, "cellId"), spec->id.p);
 			parts++;
 		}
 	if (parts > (cell->parent == PLACE_NONE ? CELL_ROOT_PARTS : 1))
 		return fail(r->err, EINVAL,
-			"line %u: cellId " SHOW ": up to %u parts at the top, and one in a cell",
+			"line %u: cellId " SHOW
+			": expected at most %u parts at the top, and one within a cell",
 			line_of(r, spec, "cellId"), spec->id.p, CELL_ROOT_PARTS);
 	if (!spec->id.n)
 		return 0;
@@ -406,12 +408,11 @@ static int add_leaf(struct reader *r, uint32_t at, const struct cell_spec *spec)
 	struct cell_node *node = cells[at].node;
 
 	if (spec->children)
-		return fail(r->err, EINVAL, "line %u: '%s' is a model: it has no cells in it",
+		return fail(r->err, EINVAL, "line %u: '%s' is a model, which contains no cells",
 			line_of(r, spec, "cellChildren"), cells[at].type->name);
 	if (node->n == PLACE_NODE_DEVICES_MAX)
-		return fail(r->err, E2BIG,
-			"line %u: node '%s': up to %u devices of a node are possible", spec->line,
-			node->name, PLACE_NODE_DEVICES_MAX);
+		return fail(r->err, E2BIG, "line %u: node '%s' has more than %u devices",
+			spec->line, node->name, PLACE_NODE_DEVICES_MAX);
 	if (node->n++)
 		cells[node->last].next = at;
 	else
@@ -433,8 +434,8 @@ static int add_children(struct reader *r, uint32_t at, const struct cell_spec *s
 			e = cell_new(r, type->child, at, NULL, spec->line);
 	if (e == 0 && r->cells->n == first)
 		e = fail(r->err, EINVAL,
-			"line %u: type '%s': childCellNumber is missing, and no cellChildren are "
-			"listed",
+			"line %u: type '%s': childCellNumber is missing; set it, or list "
+			"cellChildren",
 			type->line, type->name);
 	r->cells->cells[at].first_child = first;
 	r->cells->cells[at].n_children = r->cells->n - first;
@@ -452,7 +453,8 @@ static int build_cell(struct reader *r, uint32_t at, uint32_t number, unsigned i
 	if (e < 0)
 		return e;
 	if (spec.type.n && !str_is(spec.type, type->name))
-		return fail(r->err, EINVAL, "line %u: cellType " SHOW ": '%s' consists of '%s'",
+		return fail(r->err, EINVAL,
+			"line %u: cellType " SHOW ": expected the child type of '%s', '%s'",
 			line_of(r, &spec, "cellType"), spec.type.p,
 			r->cells->cells[cell->parent].type->name, type->name);
 	e = set_id(r, at, &spec, number);
@@ -481,12 +483,13 @@ static int build_root(struct reader *r, json_t *json, uint32_t number, unsigned 
 			r->err, EINVAL, "line %u: cell %u: cellType is missing", spec.line, number);
 	type = type_find(r->cells, spec.type);
 	if (!type || !type->child)
-		return fail(r->err, EINVAL, "line %u: cellType " SHOW ": cellTypes has none such",
+		return fail(r->err, EINVAL,
+			"line %u: cellType " SHOW ": 'cellTypes' has no such type",
 			line_of(r, &spec, "cellType"), spec.type.p);
 	if (!type->is_node && !type->is_above)
 		return fail(r->err, EINVAL,
-			"line %u: cellType '%s': neither it nor what it consists of, down to the "
-			"model '%s', has isNodeLevel: true",
+			"line %u: cellType '%s': no type from it down to the model '%s' has "
+			"isNodeLevel: true",
 			line_of(r, &spec, "cellType"), type->name, type->child->name);
 	e = cell_new(r, type, PLACE_NONE, json, spec.line);
 	if (e == 0)
@@ -510,7 +513,7 @@ static int read_cells(struct reader *r, json_t *list)
 		e = build_root(r, json_array_get(list, i), (uint32_t)i + 1, line);
 	if (e == 0 && !json_array_size(list))
 		e = fail(r->err, EINVAL,
-			"line %u: cells: the list is empty: at least one is needed", line);
+			"line %u: cells: the list is empty; expected at least one cell", line);
 	return e;
 }
 
@@ -520,9 +523,9 @@ static int read_root(struct reader *r)
 	int e;
 
 	if (!r->file->root)
-		return fail(r->err, EINVAL, "the file is empty: cellTypes and cells are right");
+		return fail(r->err, EINVAL, "the file is empty; expected cellTypes and cells");
 	if (!json_is_object(r->file->root))
-		return fail(r->err, EINVAL, "line 1: cellTypes and cells are right");
+		return fail(r->err, EINVAL, "line 1: expected cellTypes and cells");
 	e = read_lined(r->file, r->file->root, &root_table, &root, r->err);
 	if (e < 0)
 		return e;
@@ -545,7 +548,8 @@ int place_cells_parse(struct str text, struct place_cells **ret_cells, struct er
 	int r;
 
 	if (text.n > CELL_FILE_MAX)
-		return fail(err, E2BIG, "%zu bytes: up to %u are possible", text.n, CELL_FILE_MAX);
+		return fail(err, E2BIG, "the file has %zu bytes; at most %u are allowed", text.n,
+			CELL_FILE_MAX);
 	cells = calloc(1, sizeof(*cells));
 	if (cells)
 		cells->types = calloc(CELL_TYPES_MAX, sizeof(*cells->types));

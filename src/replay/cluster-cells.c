@@ -124,8 +124,8 @@ int cluster_read_cells(struct cluster *c, struct str text, struct error *err)
 	r = cluster_cells_compare(c, &met, err);
 	if (r == 0 && met.n_unknown == met.n_nodes)
 		r = fail(err, EINVAL,
-			"no cell is a node of the cluster: the id of one has to end in a node's "
-			"name, such as '%s'",
+			"no cell is a node of the cluster; expected a cell with the name of a "
+			"node as the last part of its id, such as '%s'",
 			c->n ? c->nodes[0].name : "");
 	if (r < 0)
 		c->cells = before;

@@ -44,13 +44,13 @@ int cluster_add(struct cluster *c, const struct cluster_node *node, struct error
 		n_devices += node->kinds[i].n_devices;
 	if (n_devices > PLACE_NODE_DEVICES_MAX)
 		return fail(err, EINVAL,
-			"node '%s' with %" PRIu64 " devices: up to %u are possible", node->name,
+			"node '%s' with %" PRIu64 " devices: at most %u are allowed", node->name,
 			n_devices, PLACE_NODE_DEVICES_MAX);
 	if (c->n == PLACE_NODES_MAX)
-		return fail(err, ENOSPC, "more than %u nodes", PLACE_NODES_MAX);
+		return fail(err, ENOSPC, "the cluster has more than %u nodes", PLACE_NODES_MAX);
 	if (n_devices > CLUSTER_DEVICES_MAX - c->n_devices)
-		return fail(err, ENOSPC, "node '%s': more than %u devices in all", node->name,
-			CLUSTER_DEVICES_MAX);
+		return fail(err, ENOSPC, "node '%s': the cluster has more than %u devices",
+			node->name, CLUSTER_DEVICES_MAX);
 	if (array_grow(&c->nodes, &c->room, c->n + 1, sizeof(*c->nodes)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u nodes", c->n + 1);
 	c->nodes[c->n] = *node;
@@ -85,8 +85,8 @@ int cluster_check_names(const struct cluster *c, struct error *err)
 		const struct cluster_node *node = &c->nodes[order[i]];
 
 		if (!strcmp(c->nodes[order[i - 1]].name, node->name))
-			return fail(err, EINVAL, "line %u: there are two nodes '%s'", node->line,
-				node->name);
+			return fail(err, EINVAL, "line %u: two nodes have the name '%s'",
+				node->line, node->name);
 	}
 	return 0;
 }
@@ -99,21 +99,21 @@ int cluster_model(struct cluster *c, struct str name, uint32_t *ret_model, struc
 			return 0;
 		}
 	if (!name.n)
-		return fail(err, EINVAL, "model '': a name of 1 to %u characters is expected",
+		return fail(err, EINVAL, "model '': expected a name of 1 to %u characters",
 			SPEC_LABEL - 1);
 	/*
 	 * '|' separates alternative models, so no task could request a model with '|' in its name.
 	 */
 	if (str_find(name, '|') < name.n)
-		return fail(err, EINVAL, "model '%" STR_FMT "': one model is expected, without '|'",
+		return fail(err, EINVAL, "model '%" STR_FMT "': expected one model, without '|'",
 			STR_ARG(name));
 	if (c->n_models == PLACE_MODELS_MAX)
-		return fail(err, ENOSPC, "model '%" STR_FMT "' is one more than %u", STR_ARG(name),
+		return fail(err, ENOSPC,
+			"model '%" STR_FMT "': the cluster has more than %u models", STR_ARG(name),
 			PLACE_MODELS_MAX);
 	if (str_copy(c->models[c->n_models], SPEC_LABEL, name) < 0)
-		return fail(err, EINVAL,
-			"model '%.*s...': names of up to %u characters are possible", 32, name.p,
-			SPEC_LABEL - 1);
+		return fail(err, EINVAL, "model '%.*s...': the name has more than %u characters",
+			32, name.p, SPEC_LABEL - 1);
 	*ret_model = c->n_models++;
 	return 0;
 }
@@ -172,12 +172,12 @@ int cluster_like(struct cluster *c, struct str text, struct error *err)
 	if (parse_uint((struct str){text.p, at}, 1, PLACE_NODES_MAX, &nodes, NULL) < 0 ||
 		parse_uint(behind, 1, PLACE_NODE_DEVICES_MAX, &devices, NULL) < 0)
 		return fail(err, EINVAL,
-			"'%" STR_FMT "': NODESxDEVICES such as 8x4 is expected, up to %ux%u",
+			"'%" STR_FMT "': expected NODESxDEVICES such as 8x4, up to %ux%u",
 			STR_ARG(text), PLACE_NODES_MAX, PLACE_NODE_DEVICES_MAX);
 	if (nodes * devices > CLUSTER_DEVICES_MAX)
 		return fail(err, EINVAL,
-			"'%" STR_FMT "': %" PRIu64 " devices would take more than %s of memory; up "
-			"to %u are possible",
+			"'%" STR_FMT "': %" PRIu64
+			" devices need more than %s of memory; at most %u are allowed",
 			STR_ARG(text), nodes * devices,
 			format_bytes(nodes * devices * CLUSTER_DEVICE_COST).s, CLUSTER_DEVICES_MAX);
 	r = cluster_model(c, STR("any"), &kind->model, err);
@@ -197,9 +197,9 @@ int cluster_like(struct cluster *c, struct str text, struct error *err)
 int cluster_queue_add(struct cluster *c, const struct cluster_queue *queue, struct error *err)
 {
 	if (cluster_queue_find(c, str_from(queue->name)))
-		return fail(err, EEXIST, "there are two queues '%s'", queue->name);
+		return fail(err, EEXIST, "two queues have the name '%s'", queue->name);
 	if (c->n_queues == PLACE_QUEUES_MAX)
-		return fail(err, ENOSPC, "more than %u queues", PLACE_QUEUES_MAX);
+		return fail(err, ENOSPC, "the cluster has more than %u queues", PLACE_QUEUES_MAX);
 	if (array_grow(&c->queues, &c->queues_room, c->n_queues + 1ull, sizeof(*queue)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u queues", c->n_queues + 1);
 	c->queues[c->n_queues++] = *queue;
@@ -217,10 +217,11 @@ uint32_t cluster_queue_find(const struct cluster *c, struct str name)
 int cluster_network_add(struct cluster *c, const struct cluster_network *network, struct error *err)
 {
 	if (network->node >= c->n)
-		return fail(
-			err, EINVAL, "network of node %u: there are %u nodes", network->node, c->n);
+		return fail(err, EINVAL, "network of node %u: the cluster has %u nodes",
+			network->node, c->n);
 	if (c->n_networks == PLACE_NETWORKS_MAX)
-		return fail(err, ENOSPC, "more than %u networks", PLACE_NETWORKS_MAX);
+		return fail(
+			err, ENOSPC, "the cluster has more than %u networks", PLACE_NETWORKS_MAX);
 	if (array_grow(&c->networks, &c->networks_room, c->n_networks + 1ull,
 		    sizeof(*c->networks)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u networks", c->n_networks + 1);

@@ -22,15 +22,15 @@
  * it has too little for the original request.
  */
 #define METRICS_SERIES(X) \
-	X(ALLOCATED, "allocated", "asked for by those that have a place") \
-	X(USED, "used", "worked on; without time: allocated, at most all of each device") \
-	X(IN_USE, "in_use", "with somebody on them") \
-	X(FRAGMENTED, "fragmentation", "free, and too little for what the typical task asks") \
+	X(ALLOCATED, "allocated", "requested by tasks that have a place") \
+	X(USED, "used", "busy; without times: allocated, at most all of each device") \
+	X(IN_USE, "in_use", "with at least one task") \
+	X(FRAGMENTED, "fragmentation", "free, but too small for the typical task") \
 	X(NO_CPU, "idle_no_cpu", "free, on nodes without CPU or memory for the task") \
 	X(TOO_SMALL, "idle_too_small", "free, with a share left that is too small for the task") \
-	X(OTHER, "idle_other", "free, and it is for another reason: model, device memory, number") \
-	X(OPEN, "idle_open", "free, and the task could have them") \
-	X(WAITING, "waiting", "tasks that have come and have no place")
+	X(OTHER, "idle_other", "free, for another reason: model, device memory, number") \
+	X(OPEN, "idle_open", "free, and the task fits there") \
+	X(WAITING, "waiting", "tasks that have arrived and have no place")
 
 #define X(id, name, about) METRICS_##id,
 enum metrics_series { METRICS_SERIES(X) METRICS_N };

@@ -49,20 +49,19 @@ static int split(struct str line, uint32_t number, struct row *ret, struct error
 
 	for (size_t i = 0; i < line.n; i++)
 		if ((unsigned char)line.p[i] < ' ' && line.p[i] != '\t')
-			return fail(err, EINVAL, "line %u: byte 0x%02x: text is expected", number,
+			return fail(err, EINVAL, "line %u: byte 0x%02x: expected text", number,
 				(unsigned int)line.p[i]);
 	ret->n = 0;
 	ret->line = number;
 	while (str_split(&line, ',', &cell)) {
 		if (ret->n == COLUMNS_MAX)
-			return fail(
-				err, EINVAL, "line %u: more than %u columns", number, COLUMNS_MAX);
+			return fail(err, EINVAL, "line %u: the line has more than %u columns",
+				number, COLUMNS_MAX);
 		cell = str_trim(cell);
 		if (is_cut(cell))
 			return fail(err, EINVAL,
-				"line %u: column %u: '%.*s' begins with a quote that is not closed "
-				"before the next comma: cells without quotes and commas are "
-				"expected",
+				"line %u: column %u: '%.*s' has a quote; expected cells without "
+				"quotes and commas",
 				number, ret->n + 1, (int)MIN(cell.n, 32u), cell.p);
 		ret->cell[ret->n++] = cell;
 	}
@@ -83,8 +82,7 @@ static int read_titles(const struct row *row, struct titles *t, struct error *er
 			t->at[w] = c;
 		}
 		if (w < t->n_required && t->at[w] == COLUMNS_MAX)
-			return fail(
-				err, EINVAL, "the first line names no column '%s'", t->wanted[w]);
+			return fail(err, EINVAL, "the first line has no column '%s'", t->wanted[w]);
 	}
 	return 0;
 }
@@ -105,8 +103,7 @@ static int number(const struct row *row, const struct titles *t, uint32_t wanted
 	}
 	if (parse_uint(text, 0, max, ret, NULL) < 0)
 		return fail(err, EINVAL,
-			"line %u: %s '%" STR_FMT "': a whole number from 0 to %" PRIu64
-			" is expected",
+			"line %u: %s '%" STR_FMT "': expected a whole number from 0 to %" PRIu64,
 			row->line, t->wanted[wanted], STR_ARG(text), max);
 	return 0;
 }
@@ -141,7 +138,8 @@ static int read_rows(struct str text, struct titles *t, size_t size,
 			continue;
 		}
 		if (n == OPENB_ROWS_MAX) {
-			r = fail(err, EINVAL, "line %u: more than %u rows", line_number, n);
+			r = fail(err, EINVAL, "line %u: the file has more than %u rows",
+				line_number, n);
 			break;
 		}
 		if (array_grow(&items, &room, n + 1, size) < 0) {
@@ -149,13 +147,14 @@ static int read_rows(struct str text, struct titles *t, size_t size,
 			break;
 		}
 		if (row.n != t->n)
-			r = fail(err, EINVAL, "line %u: %u columns, the first line has %u",
+			r = fail(err, EINVAL,
+				"line %u: the line has %u columns; the first line has %u",
 				line_number, row.n, t->n);
 		else
 			r = one(&row, t, items + n++ * size, err);
 	}
 	if (r == 0 && n == 0)
-		r = fail(err, EINVAL, "there is no row");
+		r = fail(err, EINVAL, "the file has no row after the first line");
 	if (r < 0) {
 		free(items);
 		return r;
@@ -189,11 +188,11 @@ static int read_node(const struct row *row, const struct titles *t, void *item, 
 		.n_devices = (uint32_t)n,
 		.memory_bytes = memory * MIB};
 	if (!node->name.n || node->name.n >= SPEC_LABEL)
-		return fail(err, EINVAL, "line %u: sn '%.*s': 1 to %u characters are expected",
+		return fail(err, EINVAL, "line %u: sn '%.*s': expected 1 to %u characters",
 			row->line, (int)MIN(node->name.n, SPEC_LABEL), node->name.p,
 			SPEC_LABEL - 1);
 	if (node->model.n >= SPEC_LABEL)
-		return fail(err, EINVAL, "line %u: model '%.*s': up to %u characters are expected",
+		return fail(err, EINVAL, "line %u: model '%.*s': expected at most %u characters",
 			row->line, (int)SPEC_LABEL, node->model.p, SPEC_LABEL - 1);
 	return 0;
 }
@@ -233,14 +232,14 @@ static int read_pod(const struct row *row, const struct titles *t, void *item, s
 	if (!count != !share)
 		return fail(err, EINVAL,
 			"line %u: num_gpu %" PRIu64 " with gpu_milli %" PRIu64
-			": both are 0, or neither is",
+			": one of the two is 0; expected both 0 or none",
 			row->line, count, share);
 	if (cell(row, t, POD_DELETED).n && deleted < created)
 		return fail(err, EINVAL,
 			"line %u: deletion_time %" PRIu64 " is before creation_time %" PRIu64,
 			row->line, deleted, created);
 	if (!cell(row, t, POD_NAME).n)
-		return fail(err, EINVAL, "line %u: name '': a pod's name is expected", row->line);
+		return fail(err, EINVAL, "line %u: name '': expected the name of a pod", row->line);
 	*pod = (struct openb_pod){.name = cell(row, t, POD_NAME),
 		.models = cell(row, t, POD_MODELS),
 		.line = row->line,
@@ -281,7 +280,7 @@ int openb_order(struct str text, uint32_t n_rows, uint32_t **ret, struct error *
 			parse_uint(line, 0, n_rows - 1, &row, NULL) < 0) {
 			free(items);
 			return fail(err, EINVAL,
-				"line %u: '%.*s': the index of one of %u rows is expected",
+				"line %u: '%.*s': expected the index of one of %u rows",
 				line_number, (int)MIN(line.n, 32u), line.p, n_rows);
 		}
 		if (array_grow(&items, &room, n + 1, sizeof(*items)) < 0) {

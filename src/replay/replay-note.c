@@ -93,8 +93,7 @@ void run_note_refused(const struct run *run, enum replay_event event, uint64_t a
 		return;
 	if (n > 1)
 		snprintf(why, sizeof(why),
-			"%u of its gang of %u have to start together, and fewer have room", least,
-			n);
+			"%u of %u tasks of the gang must start together, and fewer fit", least, n);
 	else
 		explain(run, &run->specs[task], why);
 	run_note(run, event, at_ns, task, NULL, why);

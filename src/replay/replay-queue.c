@@ -52,7 +52,7 @@ void note_for(const struct queue *q, enum replay_event event, uint32_t task, uin
 	if (event == REPLAY_LEAVING)
 		snprintf(within, sizeof(within), "within %.6g s ", seconds(q->run->in->grace_ns));
 	if (goes->queue && comes->queue && goes->queue != comes->queue)
-		snprintf(why, sizeof(why), "%sfor task %u, whose queue is guaranteed it", within,
+		snprintf(why, sizeof(why), "%sfor task %u, whose queue reclaims its quota", within,
 			comer + 1);
 	else
 		snprintf(why, sizeof(why), "%sfor task %u of priority %u", within, comer + 1,
@@ -91,9 +91,9 @@ static int claim(struct queue *q, uint32_t at, const struct place_member *member
 		const bool has_place = member->tenant != PLACE_NONE &&
 			place_node_get(q->run->place, member->choice.node, &node);
 
-		snprintf(why, sizeof(why), "%s%s %s until %u %s gone",
-			has_place ? "its place on " : "its gang's places",
-			has_place ? node.name : "", has_place ? "is kept" : "are kept", n_going,
+		snprintf(why, sizeof(why), "%s%s %s reserved until %u %s terminated",
+			has_place ? "the place on " : "the places of the gang",
+			has_place ? node.name : "", has_place ? "is" : "are", n_going,
 			n_going == 1 ? "task has" : "tasks have");
 		run_note(q->run, REPLAY_WAITS, q->tasks.now_ns, q->arrivals[at], NULL, why);
 	}
@@ -325,7 +325,7 @@ static int step(struct queue *q, struct error *err)
 	if (MIN(end_ns, arrival_ns) > REPLAY_TIME_MAX_NS)
 		return fail(err, ERANGE,
 			"after %u of %u tasks the next one ends in more than %" PRIu64
-			" days: more devices, or fewer or shorter tasks, are needed",
+			" days; use more devices, or fewer or shorter tasks",
 			q->n_ended, w->n, REPLAY_TIME_MAX_NS / (86400 * NSEC_PER_SEC));
 	if (defrag_is_due(q, MIN(end_ns, arrival_ns))) {
 		advance(q, q->defrag_ns);

@@ -395,11 +395,14 @@ static int check_networks(const struct replay_input *in, struct error *err)
 {
 	if (in->mode == REPLAY_QUEUE || in->order)
 		return fail(err, EINVAL,
-			"networks: with times or an order tasks are on the node of their devices");
+			"networks: a replay with times or an order runs each task on the node "
+			"of its devices; use neither");
 	for (uint32_t i = 0; i < in->workload->n; i++)
 		if (in->workload->tasks[i].gang)
 			return fail(err, EINVAL,
-				"task %u of a gang: with networks each has its place by itself", i);
+				"task %u of a gang: a replay with networks places each task by "
+				"itself; leave gangs out",
+				i);
 	return 0;
 }
 
@@ -407,13 +410,13 @@ int replay_defrag_check(const struct replay_defrag *defrag, struct error *err)
 {
 	if (defrag->period_ns > WORKLOAD_TIME_MAX_NS || defrag->cost_ns > REPLAY_COST_MAX_NS)
 		return fail(err, EINVAL,
-			"every %" PRIu64 "s at a cost of %" PRIu64 "s: up to %" PRIu64
-			"s and %" PRIu64 "s are possible",
+			"period %" PRIu64 "s with cost %" PRIu64 "s: expected at most %" PRIu64
+			"s and %" PRIu64 "s",
 			defrag->period_ns / NSEC_PER_SEC, defrag->cost_ns / NSEC_PER_SEC,
 			WORKLOAD_TIME_MAX_NS / NSEC_PER_SEC, REPLAY_COST_MAX_NS / NSEC_PER_SEC);
 	if (defrag->n_moves > PLACE_MOVES_MAX)
-		return fail(err, EINVAL, "%u moves: up to %u are possible", defrag->n_moves,
-			PLACE_MOVES_MAX);
+		return fail(err, EINVAL, "%u moves are too many; at most %u are allowed",
+			defrag->n_moves, PLACE_MOVES_MAX);
 	return 0;
 }
 
@@ -455,8 +458,8 @@ static void explain(struct run *run, uint32_t first, uint32_t n, struct place_me
 	place_members(run, first, refused, members, NULL);
 	if (n > 1)
 		at = (size_t)snprintf(ret, REPLAY_WHY - PLACE_WHY,
-			"%u of its gang of %u have to start together, and when %u have room, task "
-			"%u has none: ",
+			"%u of %u tasks of the gang must start together; %u fit, and task %u "
+			"does not: ",
 			unit_least(run->in->workload, first, n), n, refused, first + refused + 1);
 	spec = &run->specs[first + refused];
 	place_explain(run->place, spec, &why);
@@ -561,7 +564,7 @@ int replay_find_hopeless(
 		replay_free(trials[i].run.result);
 	}
 	if (r < 0)
-		return fail(err, -r, "%u tasks cannot be judged", w->n);
+		return fail(err, -r, "cannot check %u tasks", w->n);
 	*ret_hopeless = found;
 	return 0;
 }
@@ -601,14 +604,15 @@ int replay_run(
 	int r;
 
 	if (!input->cluster->n_devices || !input->workload->n)
-		return fail(err, EINVAL, "a replay needs at least one device and one task");
+		return fail(err, EINVAL,
+			"nothing to replay; expected at least one device and one task");
 	if (input->mode == REPLAY_QUEUE && !input->workload->has_times)
-		return fail(err, EINVAL, "the tasks do not say when they come and end");
+		return fail(err, EINVAL, "the tasks have no arrival times and durations");
 	if (input->slowdown_permille > REPLAY_SLOWDOWN_MAX)
-		return fail(err, EINVAL, "%u permille longer: up to %u are possible",
+		return fail(err, EINVAL, "slowdown by %u permille: expected at most %u",
 			input->slowdown_permille, REPLAY_SLOWDOWN_MAX);
 	if (input->grace_ns > REPLAY_GRACE_MAX_NS)
-		return fail(err, EINVAL, "grace %" PRIu64 "s: up to %" PRIu64 "s are possible",
+		return fail(err, EINVAL, "grace %" PRIu64 "s: expected at most %" PRIu64 "s",
 			input->grace_ns / NSEC_PER_SEC, REPLAY_GRACE_MAX_NS / NSEC_PER_SEC);
 	r = replay_defrag_check(&input->defrag, err);
 	if (r == 0 && input->cluster->n_networks)

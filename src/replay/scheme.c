@@ -53,13 +53,14 @@ static void as_memory(const struct cluster *cluster, struct place_spec *spec)
 }
 
 static const struct replay_scheme schemes[] = {
-	{"whole", "whole devices, shared with nobody, as Kubernetes gives them", &place_best_fit,
-		as_whole, true, false},
-	{"replicas", "a device counted a hundred times, in turn and without limits", &place_in_turn,
-		as_replica, false, false},
-	{"memory-only", "best fit by device memory, time without limits", &place_by_memory,
+	{"whole", "each task gets whole devices, as with Kubernetes", &place_best_fit, as_whole,
+		true, false},
+	{"replicas", "a device counts as 100 devices, assigned in turn and without limits",
+		&place_in_turn, as_replica, false, false},
+	{"memory-only", "best fit by device memory, without limits on time", &place_by_memory,
 		as_memory, false, false},
-	{"random", "any node with room, and on it any device", &place_random, NULL, true, false},
+	{"random", "any node and device with enough free capacity", &place_random, NULL, true,
+		false},
 };
 
 static size_t n_policies(void)
@@ -107,5 +108,6 @@ int replay_scheme_find(const char *name, struct replay_scheme *ret_scheme, struc
 		}
 	for (size_t i = 0; replay_scheme_name(i); i++)
 		buf_addf(&known, " %s", replay_scheme_name(i));
-	return fail(err, EINVAL, "'%s': one of these is needed: default%s", name, buf_text(&known));
+	return fail(err, EINVAL, "'%s': unknown policy; expected one of: default%s", name,
+		buf_text(&known));
 }

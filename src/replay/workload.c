@@ -36,16 +36,16 @@ int workload_add(struct workload *w, const struct task *task, struct error *err)
 		task->spec.anti_affinity > WORKLOAD_LABELS_MAX ||
 		task->spec.preferred_anti_affinity > WORKLOAD_LABELS_MAX ||
 		task->spec.exclusion > WORKLOAD_LABELS_MAX)
-		return fail(err, EINVAL, "more than %u labels", WORKLOAD_LABELS_MAX);
+		return fail(
+			err, EINVAL, "the workload has more than %u labels", WORKLOAD_LABELS_MAX);
 	if (task->threshold > 1000)
-		return fail(err, EINVAL,
-			"threshold %u permille: 1 to 1000, or 0 for all, is possible",
+		return fail(err, EINVAL, "threshold %u permille: expected 1 to 1000, or 0 for all",
 			task->threshold);
 	if (task->arrives_ns > WORKLOAD_TIME_MAX_NS || task->work_ns > WORKLOAD_TIME_MAX_NS)
-		return fail(err, EINVAL, "a task of more than %u days",
+		return fail(err, EINVAL, "a task takes more than %u days",
 			(unsigned int)(WORKLOAD_TIME_MAX_NS / (86400 * NSEC_PER_SEC)));
 	if (w->n == WORKLOAD_TASKS_MAX)
-		return fail(err, EINVAL, "more than %u tasks", WORKLOAD_TASKS_MAX);
+		return fail(err, EINVAL, "the workload has more than %u tasks", WORKLOAD_TASKS_MAX);
 	if (array_grow(&w->tasks, &w->room, w->n + 1, sizeof(*w->tasks)) < 0)
 		return fail(err, ENOMEM, "out of memory for %u tasks", w->n + 1);
 	w->tasks[w->n] = *task;
@@ -127,7 +127,7 @@ static int asked_by_all(const struct workload *w, uint64_t *ret_sum, struct erro
 	for (uint32_t i = 0; i < w->n; i++)
 		sum += asked_by(&w->tasks[i]);
 	if (!sum)
-		return fail(err, EINVAL, "no task asks for a device");
+		return fail(err, EINVAL, "no task requests a device");
 	*ret_sum = sum;
 	return 0;
 }
@@ -150,8 +150,8 @@ int workload_draw(const struct workload *w, uint32_t n_devices, uint32_t permill
 			if (n < OPENB_ROWS_MAX)
 				return fail(err, ENOMEM, "out of memory for %u tasks", n);
 			return fail(err, EINVAL,
-				"%u tasks ask for less than %u permille of %u devices: larger "
-				"tasks or fewer devices are needed",
+				"%u tasks request less than %u permille of %u devices; use "
+				"larger tasks or fewer devices",
 				n, permille, n_devices);
 		}
 		order[n++] = i;
@@ -181,7 +181,8 @@ void workload_shuffle(uint32_t *items, uint32_t n, struct rand *rand)
 static const struct workload_shape shapes[] = {
 	{
 		.name = "kubeshare",
-		.about = "jobs that use part of a device, three times what whole devices can take",
+		.about = "jobs that use a part of a device, with three times the load that whole "
+			 "devices can take",
 		.nodes = "8x4",
 		.gap_ns = 1875 * NSEC_PER_MSEC, /* 3 x 32 devices / 180 s */
 		.n_tasks = 1000,
@@ -198,7 +199,8 @@ static const struct workload_shape shapes[] = {
 	{
 		/* KubeShare 2.0's trace: 989 jobs in 86,217 s, 51 minutes in the mean. */
 		.name = "trace-like",
-		.about = "a day of jobs as KubeShare 2.0 replays: whole devices, a third shares",
+		.about = "a day of jobs as KubeShare 2.0 replays: two thirds whole devices, one "
+			 "third shares",
 		.nodes = "8x4",
 		.gap_ns = 87176 * NSEC_PER_MSEC,
 		.n_tasks = 989,
@@ -249,15 +251,16 @@ int workload_choices_parse(
 
 		if (c.n == WORKLOAD_CHOICES_MAX)
 			return fail(err, EINVAL,
-				"up to %u values are possible, '%" STR_FMT "' is one more",
+				"the list has more than %u values, '%" STR_FMT
+				"' is the first above",
 				WORKLOAD_CHOICES_MAX, STR_ARG(piece));
 		if (parse_uint((struct str){piece.p, at}, 0, max, &value, NULL) < 0 ||
 			(at < piece.n &&
 				parse_uint((struct str){piece.p + at + 1, piece.n - at - 1}, 1,
 					1000000, &weight, NULL) < 0))
 			return fail(err, EINVAL,
-				"'%" STR_FMT "': VALUE:WEIGHT with values up to %u and weights "
-				"from 1 to 1000000 is expected, such as 1:9,4:1",
+				"'%" STR_FMT "': expected VALUE:WEIGHT with values up to %u and "
+				"weights from 1 to 1000000, such as 1:9,4:1",
 				STR_ARG(piece), max);
 		c.of[c.n++] = (struct workload_choice){(uint32_t)value, (uint32_t)weight};
 	}
@@ -340,11 +343,11 @@ static int check_choices(const struct workload_choices *c, const char *name, uin
 	uint32_t max, struct error *err)
 {
 	if (!c->n)
-		return fail(err, EINVAL, "%s: at least one is needed", name);
+		return fail(err, EINVAL, "%s: expected at least one value", name);
 	for (uint32_t i = 0; i < c->n; i++)
 		if (c->of[i].value < min || c->of[i].value > max || !c->of[i].weight)
-			return fail(err, EINVAL, "%s %u: %u to %u is possible", name,
-				c->of[i].value, min, max);
+			return fail(err, EINVAL, "%s %u: expected %u to %u", name, c->of[i].value,
+				min, max);
 	return 0;
 }
 
@@ -357,8 +360,8 @@ static int check_part(const char *name, uint32_t mean, uint32_t sigma, struct er
 {
 	if ((mean && mean < WORKLOAD_PART_MIN) || mean > SPEC_SHARE_ONE || sigma > SPEC_SHARE_ONE)
 		return fail(err, EINVAL,
-			"%s with mean %u and deviation %u permille: a mean from %u to %u and a "
-			"deviation up to %u are possible",
+			"%s with mean %u and deviation %u permille: expected a mean from %u to "
+			"%u and a deviation up to %u",
 			name, mean, sigma, WORKLOAD_PART_MIN, SPEC_SHARE_ONE, SPEC_SHARE_ONE);
 	return 0;
 }
@@ -370,10 +373,10 @@ int workload_work_check(uint64_t min_ns, uint64_t max_ns, struct error *err)
 	if (max_ns && min_ns <= max_ns && max_ns <= WORKLOAD_WORK_MAX_NS)
 		return 0;
 	if (!min_ns)
-		return fail(err, EINVAL, "a mean of %s: above 0 and up to %s is possible",
+		return fail(err, EINVAL, "mean %s: expected above 0 and up to %s",
 			format_duration(max_ns).s, most.s);
 	return fail(err, EINVAL,
-		"from %s to %s: the shortest before the longest, up to %s, is possible",
+		"from %s to %s: expected the shortest before the longest, up to %s",
 		format_duration(min_ns).s, format_duration(max_ns).s, most.s);
 }
 
@@ -382,13 +385,13 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	int r;
 
 	if (!s->gap_ns || s->gap_ns > WORKLOAD_TIME_MAX_NS / 64)
-		return fail(err, EINVAL, "time between arrivals: 1ns to %" PRIu64 "h is possible",
+		return fail(err, EINVAL, "time between arrivals: expected 1ns to %" PRIu64 "h",
 			WORKLOAD_TIME_MAX_NS / 64 / (3600 * NSEC_PER_SEC));
 	if (!s->n_tasks || s->n_tasks > WORKLOAD_TASKS_MAX)
-		return fail(err, EINVAL, "%u tasks: 1 to %u are possible", s->n_tasks,
-			WORKLOAD_TASKS_MAX);
+		return fail(
+			err, EINVAL, "%u tasks: expected 1 to %u", s->n_tasks, WORKLOAD_TASKS_MAX);
 	if (s->limit > SPEC_SHARE_ONE)
-		return fail(err, EINVAL, "limit %u permille: up to %u is possible", s->limit,
+		return fail(err, EINVAL, "limit %u permille: expected at most %u", s->limit,
 			SPEC_SHARE_ONE);
 	r = workload_work_check(s->work_min_ns, s->work_max_ns, err);
 	if (r < 0)
@@ -399,7 +402,7 @@ int workload_shape_check(const struct workload_shape *s, struct error *err)
 	r = r < 0 ? r : check_choices(&s->gangs, "gangs", 1, WORKLOAD_GANG_MAX, err);
 	for (uint32_t i = 0; r == 0 && i < s->gangs.n; i++)
 		if (s->gangs.of[i].value > s->n_tasks)
-			r = fail(err, EINVAL, "gangs %u: of %u tasks one has up to %u",
+			r = fail(err, EINVAL, "gangs %u: with %u tasks, expected at most %u",
 				s->gangs.of[i].value, s->n_tasks, s->n_tasks);
 	r = r < 0 ? r : check_choices(&s->priorities, "priorities", 0, 100, err);
 	r = r < 0 ? r : check_labels(&s->affinity, "affinity", err);
@@ -482,10 +485,13 @@ int workload_generate(
 	w->has_times = true;
 	if (r == 0 && shape->span_ns && !is_over && shape->n_tasks == WORKLOAD_TASKS_MAX)
 		return fail(err, EINVAL,
-			"more than %u tasks arrive in that time: a shorter one, or fewer an hour, "
-			"are possible",
+			"more than %u tasks arrive in this time; use a shorter time or a lower "
+			"rate",
 			WORKLOAD_TASKS_MAX);
-	return r < 0 || w->n ? r : fail(err, EINVAL, "no task arrives in that time");
+	return r < 0 || w->n
+		? r
+		: fail(err, EINVAL,
+			  "no task arrives in this time; use a longer time or a higher rate");
 }
 
 /* Mean time between arrivals for the requested load, at least 1 ns. */
@@ -512,7 +518,8 @@ int workload_redraw(struct workload *w, const struct workload *from,
 	if (r < 0)
 		return fail_within(err, r, "duration");
 	if (!how->n_devices || !how->load)
-		return fail(err, EINVAL, "a load above 0 of at least one device is needed");
+		return fail(err, EINVAL,
+			"the load or the number of devices is 0; expected more of each");
 	gap_ns = gap_of(from, how, sum);
 	for (uint32_t i = 0; r == 0 && i < how->n; i++) {
 		struct task task = from->tasks[rand_below(&which, from->n)];

@@ -51,10 +51,13 @@ static int read_schemes(const struct cli_args *args, struct sim *sim, struct err
 		int r;
 
 		if (sim->n_schemes == SIM_SCHEMES_MAX)
-			return fail(err, EINVAL, "--policy: up to %d are possible at once",
+			return fail(err, EINVAL,
+				"--policy has more than %d policies; compare fewer at once",
 				SIM_SCHEMES_MAX);
 		if (str_copy(word, sizeof(word), name) < 0)
-			return fail(err, EINVAL, "--policy '%.40s...': there is none of that name",
+			return fail(err, EINVAL,
+				"--policy '%.40s...': unknown policy; 'divvy sim --help' lists "
+				"the policies",
 				name.p);
 		r = replay_scheme_find(word, scheme, err);
 		if (r < 0)
@@ -63,7 +66,8 @@ static int read_schemes(const struct cli_args *args, struct sim *sim, struct err
 			scheme->name = !strcmp(word, "default") ? "default" : scheme->policy->name;
 		for (uint32_t i = 0; i < sim->n_schemes; i++)
 			if (!strcmp(sim->schemes[i].name, scheme->name))
-				return fail(err, EINVAL, "--policy: %s is there twice", word);
+				return fail(
+					err, EINVAL, "--policy names '%s' twice; keep one", word);
 		sim->n_schemes++;
 	}
 	return 0;
@@ -93,8 +97,8 @@ static int read_seeds(const struct cli_args *args, struct sim *sim, struct error
 	return 0;
 bad:
 	return fail(err, EINVAL,
-		"--seeds '%s': a number such as 10, which is %d-%d, or a range such as 1-5 is "
-		"expected, up to %d seeds",
+		"--seeds '%s': expected a number such as 10, which is %d-%d, or a range such as "
+		"1-5, with up to %d seeds",
 		text, SIM_FIRST_SEED, SIM_FIRST_SEED + 9, SIM_SEEDS_MAX);
 }
 
@@ -114,8 +118,8 @@ static int read_part(const struct cli_args *args, const char *name, uint32_t *me
 			m > SPEC_SHARE_ONE ||
 			(text.p && (parse_share(text, &s, NULL) < 0 || s > SPEC_SHARE_ONE)))
 			return fail(err, EINVAL,
-				"--%s '%s': MEAN,SIGMA with MEAN from %s to 1 and SIGMA up to 1, "
-				"in steps of 0.001, MEAN alone, or 'uniform' is expected",
+				"--%s '%s': expected MEAN,SIGMA with MEAN from %s to 1 and "
+				"SIGMA up to 1 in steps of 0.001, MEAN alone, or 'uniform'",
 				name, cli_get(args, name),
 				spec_share_format(WORKLOAD_PART_MIN, least));
 	}
@@ -140,7 +144,7 @@ static int read_duration(
 		min = max;
 		r = parse_duration_up_to(text, WORKLOAD_WORK_MAX_NS, &max, err);
 		if (r == 0 && (!min || min > max))
-			r = fail(err, EINVAL, "'%s': SHORTEST,LONGEST above 0 is expected",
+			r = fail(err, EINVAL, "'%s': expected SHORTEST,LONGEST above 0",
 				cli_get(args, "duration"));
 	}
 	r = r < 0 ? r : workload_work_check(min, max, err);
@@ -178,9 +182,8 @@ static int read_number(const struct cli_args *args, const char *name, uint32_t m
 		return 0;
 	if (parse_share(str_from(text), &value, NULL) < 0 || value < min || value > max)
 		return fail(err, EINVAL,
-			"--%s '%s': a number %s and up to %u, in steps of 0.001, is expected", name,
-			text, min < SPEC_SHARE_ONE ? "above 0" : "of 1 and more",
-			max / SPEC_SHARE_ONE);
+			"--%s '%s': expected a number %s up to %u, in steps of 0.001", name, text,
+			min < SPEC_SHARE_ONE ? "above 0 and" : "from 1", max / SPEC_SHARE_ONE);
 	*permille = value;
 	return 0;
 }
@@ -208,7 +211,7 @@ static int find_shape(const char *name, struct workload_shape *ret_shape, struct
 	for (size_t i = 0; workload_shape_at(i); i++)
 		buf_addf(&known, " %s", workload_shape_at(i)->name);
 	if (!shape)
-		return fail(err, EINVAL, "--generate '%s': one of these is needed:%s", name,
+		return fail(err, EINVAL, "--generate '%s': unknown shape; expected one of:%s", name,
 			buf_text(&known));
 	*ret_shape = *shape;
 	return 0;
@@ -236,7 +239,7 @@ static int read_shape(const struct cli_args *args, struct sim *sim, struct error
 	r = r < 0 ? r : read_number(args, "limit", 1, SPEC_SHARE_ONE, &shape->limit, err);
 	r = r < 0 ? r : read_number(args, "threshold", 1, SPEC_SHARE_ONE, &shape->threshold, err);
 	if (r == 0 && cli_has(args, "threshold") && !cli_has(args, "gangs"))
-		r = fail(err, EINVAL, "--threshold is for --gangs: without it each is by itself");
+		r = fail(err, EINVAL, "--threshold works only together with --gangs");
 	if (rate)
 		shape->gap_ns = 3600 * NSEC_PER_SEC / rate;
 	if (hours) {
@@ -283,7 +286,7 @@ static int read_defrag(
 	}
 	defrag.n_moves = (uint32_t)n_moves;
 	if (r == 0 && !defrag.period_ns)
-		r = fail(err, EINVAL, "every 0: a time above 0 such as 10m is expected");
+		r = fail(err, EINVAL, "period 0: expected a time above 0, such as 10m");
 	r = r < 0 ? r : replay_defrag_check(&defrag, err);
 	if (r < 0)
 		return fail_within(err, r, "--defrag");
@@ -344,53 +347,59 @@ static int check_together(const struct cli_args *args, struct error *err)
 
 	if (pods + spec + shape != 1)
 		return fail(err, EINVAL,
-			"%s of these is %s: --pods FILE with --nodes FILE, --spec FILE, "
+			"%s: expected one of --pods FILE with --nodes FILE, --spec FILE, "
 			"--generate SHAPE",
-			pods || spec || shape ? "only one" : "one",
-			pods || spec || shape ? "possible" : "needed");
+			pods || spec || shape ? "too many inputs" : "no input");
 	if (pods && !cli_has(args, "nodes"))
-		return fail(err, EINVAL, "--pods needs --nodes FILE");
+		return fail(err, EINVAL, "--pods works only together with --nodes FILE");
 	if (spec && cli_has(args, "nodes"))
-		return fail(err, EINVAL, "--nodes: the file of --spec has its own");
+		return fail(err, EINVAL,
+			"--nodes does not work with --spec, whose file lists the nodes; leave "
+			"--nodes out");
 	if (cli_has(args, "nodes") && cli_has(args, "nodes-like"))
-		return fail(err, EINVAL, "--nodes and --nodes-like: only one of them is possible");
+		return fail(err, EINVAL, "--nodes and --nodes-like exclude each other; keep one");
 	if (is_drawn && (!pods || (mode && !is_queue) || cli_has(args, "faster")))
 		return fail(err, EINVAL,
-			"--draw is for --pods, without --mode drop and without --faster");
+			"--draw works only together with --pods, and not with --mode drop or "
+			"--faster");
 	if (cli_has(args, "load") && !is_drawn)
-		return fail(err, EINVAL, "--load is for --draw");
+		return fail(err, EINVAL, "--load works only together with --draw");
 	for (size_t i = 0; i < ARRAY_SIZE(timed) && mode_of(args) == REPLAY_DROP; i++)
 		if (cli_has(args, timed[i]))
 			return fail(err, EINVAL,
-				"--%s is for tasks with times, which --mode drop has not",
+				"--%s needs tasks with times, which --mode drop ignores; use "
+				"--mode queue",
 				timed[i]);
 	if (cli_has(args, "grace") && !cli_has(args, "preempt"))
-		return fail(err, EINVAL,
-			"--grace is for --preempt: without it nobody has to go for another");
+		return fail(err, EINVAL, "--grace works only together with --preempt");
 	if ((cli_has(args, "slowdown") || cli_has(args, "apart") ||
 		    cli_has(args, "prefer-apart")) &&
 		!cli_has(args, "kinds"))
-		return fail(err, EINVAL, "--slowdown, --apart and --prefer-apart are for --kinds");
+		return fail(err, EINVAL,
+			"--slowdown, --apart and --prefer-apart work only together with --kinds");
 	if (cli_has(args, "prefer-apart") && cli_has(args, "preferred-anti-affinity"))
 		return fail(err, EINVAL,
-			"--prefer-apart and --preferred-anti-affinity: only one of them is "
-			"possible");
+			"--prefer-apart and --preferred-anti-affinity exclude each other; keep "
+			"one");
 	if (cli_has(args, "apart") && cli_has(args, "prefer-apart"))
-		return fail(
-			err, EINVAL, "--apart and --prefer-apart: only one of them is possible");
+		return fail(err, EINVAL, "--apart and --prefer-apart exclude each other; keep one");
 	if (cli_has(args, "apart") && cli_has(args, "anti-affinity"))
 		return fail(
-			err, EINVAL, "--apart and --anti-affinity: only one of them is possible");
+			err, EINVAL, "--apart and --anti-affinity exclude each other; keep one");
 	if (cli_has(args, "faster") && (shape || (pods && !is_queue)))
-		return fail(
-			err, EINVAL, "--faster is for --spec, and for --pods with --mode queue");
+		return fail(err, EINVAL,
+			"--faster works only together with --spec, or with --pods and "
+			"--mode queue");
 	if (cli_has(args, "orders") && (!pods || mode || is_drawn))
-		return fail(err, EINVAL, "--orders is for --pods without --mode and --draw");
+		return fail(err, EINVAL,
+			"--orders works only together with --pods, and not with --mode or --draw");
 	for (size_t i = 0; i < ARRAY_SIZE(generated) && !shape; i++)
 		if (cli_has(args, generated[i]))
-			return fail(err, EINVAL, "--%s is for --generate", generated[i]);
+			return fail(err, EINVAL, "--%s works only together with --generate",
+				generated[i]);
 	if (cli_has(args, "duration") && !shape && !is_drawn)
-		return fail(err, EINVAL, "--duration is for --generate and --draw");
+		return fail(
+			err, EINVAL, "--duration works only together with --generate or --draw");
 	return 0;
 }
 
@@ -459,10 +468,12 @@ static int take_pods(struct sim *sim, struct str text, struct error *err)
 	while (r == 0 && i < w->n && !w->tasks[i].spec.count)
 		i++;
 	if (r == 0 && i == w->n)
-		r = fail(err, EINVAL, "no pod asks for a device: num_gpu above 0 is expected");
+		r = fail(err, EINVAL,
+			"no pod requests a device; expected a pod with num_gpu above 0");
 	if (r == 0 && sim->mode == REPLAY_QUEUE && !sim->draws && !sim->workload.has_times)
 		r = fail(err, EINVAL,
-			"--mode queue needs creation_time and deletion_time of each pod");
+			"--mode queue needs the columns creation_time and deletion_time; add "
+			"them, or use --mode drop");
 	return r;
 }
 
@@ -471,8 +482,8 @@ static int check_durations(const struct workload *w, struct error *err)
 	for (uint32_t i = 0; i < w->n; i++)
 		if (!w->tasks[i].work_ns)
 			return fail(err, EINVAL,
-				"line %u: a duration above 0 and up to 200d is needed, or --mode "
-				"drop, where nobody leaves",
+				"line %u: the task has no duration; expected one above 0 and up "
+				"to 200d, or --mode drop",
 				w->tasks[i].line);
 	return 0;
 }
@@ -486,11 +497,11 @@ static int take_spec(struct sim *sim, struct str text, struct error *err)
 	else if (r == 0)
 		r = workload_sort(&sim->workload, err);
 	if (r == 0 && !sim->workload.n)
-		r = fail(err, EINVAL, "there is no task under 'tasks:'");
+		r = fail(err, EINVAL, "'tasks:' has no task; expected at least one");
 	if (r == 0 && sim->mode == REPLAY_QUEUE && sim->cluster.n_networks)
 		r = fail(err, EINVAL,
-			"networks: with times tasks are on the node of their devices: --mode drop "
-			"is needed");
+			"networks: --mode queue runs each task on the node of its devices; use "
+			"--mode drop");
 	return r;
 }
 
@@ -569,7 +580,7 @@ static int read_order(const char *path, uint32_t n_rows, uint32_t **ret, struct 
 		return fail_within(err, r, "--orders");
 	r = openb_order(buf_str(&text), n_rows, ret, err);
 	if (r == 0)
-		r = fail(err, EINVAL, "there is no row");
+		r = fail(err, EINVAL, "the file has no row; expected one for each task");
 	return r < 0 ? fail_within(err, r, "%s", path) : r;
 }
 
@@ -596,12 +607,11 @@ static int read_ranks(const struct sim *sim, const char *order, uint32_t **ret, 
 	if (!seen)
 		return fail(err, ENOMEM, "out of memory for ranks");
 	if ((uint32_t)n != n_nodes)
-		return fail(err, EINVAL, "%s: %d rank%s, and there %s %u node%s", path, n,
-			n == 1 ? "" : "s", n_nodes == 1 ? "is" : "are", n_nodes,
-			n_nodes == 1 ? "" : "s");
+		return fail(err, EINVAL, "%s: %d rank%s for %u node%s; expected one for each node",
+			path, n, n == 1 ? "" : "s", n_nodes, n_nodes == 1 ? "" : "s");
 	for (uint32_t i = 0; i < n_nodes; i++) {
 		if (seen[ranks[i]])
-			return fail(err, EINVAL, "%s: rank %u is there twice", path, ranks[i]);
+			return fail(err, EINVAL, "%s: rank %u occurs twice", path, ranks[i]);
 		seen[ranks[i]] = true;
 	}
 	*ret = TAKE_PTR(ranks);
@@ -647,8 +657,9 @@ static int make_tasks(
 	if (!sim->draws)
 		return 0;
 	if (sim->draws > WORKLOAD_TASKS_MAX / sim->workload.n)
-		return fail(err, EINVAL, "--draw %u: up to %u times the %u tasks are possible",
-			sim->draws, WORKLOAD_TASKS_MAX / sim->workload.n, sim->workload.n);
+		return fail(err, EINVAL,
+			"--draw %u: too large; expected at most %u times the %u tasks", sim->draws,
+			WORKLOAD_TASKS_MAX / sim->workload.n, sim->workload.n);
 	return workload_redraw(made, &sim->workload, &how, seed, err);
 }
 
@@ -737,7 +748,7 @@ int sim_read(const struct cli_args *args, struct sim *ret_sim, struct error *err
 	if (r < 0)
 		return r;
 	if (!sim.cluster.n_devices)
-		return fail(err, EINVAL, "%s: no node has a device",
+		return fail(err, EINVAL, "%s: no node has a device; expected at least one",
 			spec ? spec : cli_get(args, "nodes"));
 	for (uint32_t i = 0; i < sim.workload.n; i++)
 		sim.workload.tasks[i].arrives_ns /= sim.faster;

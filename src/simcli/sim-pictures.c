@@ -53,7 +53,7 @@ static bool is_drop(const struct picture *p)
 
 static struct plot_axis x_axis(const struct picture *p)
 {
-	return is_drop(p) ? (struct plot_axis){"arrived: devices asked for, % of the cluster's",
+	return is_drop(p) ? (struct plot_axis){"arrived: requested devices, % of the cluster's",
 				    PLOT_PERCENT, 0, p->end, false}
 			  : (struct plot_axis){
 				    "time since the first arrival", PLOT_SECONDS, 0, p->end, false};
@@ -189,8 +189,8 @@ static int draw_idle(struct picture *p, uint32_t scheme, struct error *err)
 	static const struct {
 		enum metrics_series series;
 		const char *name;
-	} reason[] = {{METRICS_NO_CPU, "no CPU left"}, {METRICS_TOO_SMALL, "share too small"},
-		{METRICS_OTHER, "anything else"}, {METRICS_OPEN, "open to tasks"}};
+	} reason[] = {{METRICS_NO_CPU, "no CPU free"}, {METRICS_TOO_SMALL, "free share too small"},
+		{METRICS_OTHER, "other reasons"}, {METRICS_OPEN, "open to tasks"}};
 	_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
 	const struct plot_axis x = x_axis_full(p);
 	_cleanup_free_ struct curve *curves = calloc(ARRAY_SIZE(reason), sizeof(*curves));
@@ -258,7 +258,7 @@ static int draw_cluster(struct picture *p, uint32_t scheme, struct error *err)
 				  .simulated = true,
 				  .x = x_axis(p),
 				  .y_label = label,
-				  .scale_label = is_drop(p) ? "allocated" : "worked on",
+				  .scale_label = is_drop(p) ? "allocated" : "busy",
 				  .value = value,
 				  .n_rows = m->n_rows,
 				  .n_columns = n},
@@ -324,7 +324,7 @@ static int draw_distribution(
 		p->curve[s].x[HUNDREDTHS] = most * 1.1;
 	set_subtitle(p, "quantiles, mean over runs");
 	if (placed <= 0)
-		snprintf(p->subtitle, sizeof(p->subtitle), "%s; no task had a place", sim->title);
+		snprintf(p->subtitle, sizeof(p->subtitle), "%s; no task got a place", sim->title);
 	r = plot_svg(&(struct plot){.title = title,
 			     .subtitle = p->subtitle,
 			     .simulated = true,
@@ -356,8 +356,8 @@ static double end_of(const struct sim *sim)
 static int draw_times(struct picture *p, struct error *err)
 {
 	const struct plot_axis share = {"devices, % of the cluster's", PLOT_PERCENT, 0, 100, false};
-	int r = draw_series(p, METRICS_USED, "utilisation",
-		"Utilisation: devices that are worked on", share, err);
+	int r = draw_series(
+		p, METRICS_USED, "utilisation", "Utilisation: busy devices", share, err);
 
 	r = r < 0
 		? r
@@ -381,11 +381,11 @@ int sim_draw(const struct sim *sim, const char *folder, struct error *err)
 	r = draw_series(p, METRICS_ALLOCATED, "allocated",
 		is_drop(p) ? "Allocated against arrived" : "Allocated devices",
 		(struct plot_axis){
-			"asked for by placed tasks, % of all devices", PLOT_PERCENT, 0, 100, false},
+			"requested by placed tasks, % of all devices", PLOT_PERCENT, 0, 100, false},
 		err);
 	r = r < 0 ? r
 		  : draw_series(p, METRICS_FRAGMENTED, "fragmentation",
-			    "Fragmentation: free, and too little for what the typical task asks",
+			    "Fragmentation: free, but too small for the typical task",
 			    (struct plot_axis){
 				    "devices, % of the cluster's", PLOT_PERCENT, 0, 0, false},
 			    err);

@@ -359,8 +359,8 @@ static bool is_compared(const struct sim *sim, const struct figure *f)
 static const char *legend(const struct sim *sim)
 {
 	if (sim->mode == REPLAY_DROP)
-		return "AT: what placed tasks asked for, in % of all devices";
-	return is_drawn(sim) ? "times are virtual; ALLOCATED: what running tasks asked for"
+		return "AT: requests of placed tasks, in % of all devices";
+	return is_drawn(sim) ? "times are virtual; ALLOCATED: requests of running tasks"
 			     : "times are virtual";
 }
 

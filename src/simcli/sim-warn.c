@@ -53,7 +53,7 @@ static void warn_of_model(const struct cluster *c, uint32_t model, uint64_t have
 	for (uint32_t i = 0; i < c->n_models; i++)
 		if (have & 1ull << i)
 			buf_addf(&names, "%s%s", there++ ? ", " : "", model_text(c, i));
-	fprintf(stderr, "divvy sim: model '%s': no node has it, and %s; nodes have %s\n",
+	fprintf(stderr, "divvy sim: model '%s': no node has this model, and %s; nodes have %s\n",
 		c->models[model], who, buf_text(&names));
 }
 
@@ -69,7 +69,7 @@ static void warn_of_tasks(const struct sim *sim, uint32_t model, uint64_t have)
 			line = task->line;
 	}
 	snprintf(who, sizeof(who),
-		"%" PRIu32 " task%s can be nowhere else, the first in line %" PRIu32, n, plural(n),
+		"%" PRIu32 " task%s can run nowhere else, the first in line %" PRIu32, n, plural(n),
 		line);
 	if (n)
 		warn_of_model(&sim->cluster, model, have, who);
@@ -85,7 +85,7 @@ static void warn_of_queues(const struct cluster *c, uint32_t model, uint64_t hav
 		for (uint32_t m = 0; m < c->queues[i].n_models; m++)
 			if (c->queues[i].models[m].model == model && !n++)
 				first = c->queues[i].name;
-	snprintf(who, sizeof(who), "%" PRIu32 " queue%s %s a share of it, the first '%s'", n,
+	snprintf(who, sizeof(who), "%" PRIu32 " queue%s %s a quota of it, the first '%s'", n,
 		plural(n), n == 1 ? "has" : "have", first);
 	if (n)
 		warn_of_model(c, model, have, who);
@@ -134,9 +134,10 @@ void sim_warn_of_quotas(const struct sim *sim, const char *path)
 		if (!there || quota <= there * SPEC_SHARE_ONE)
 			continue;
 		fprintf(stderr,
-			"divvy sim: %s: queues are guaranteed %g %s%s, and there %s %" PRIu64 "\n",
+			"divvy sim: %s: the queues' quotas sum to %g %s%s, and the cluster has %" PRIu64
+			"\n",
 			path, (double)quota / SPEC_SHARE_ONE, is_named ? "devices of " : "", name,
-			there == 1 ? "is" : "are", there);
+			there);
 	}
 }
 
@@ -150,15 +151,15 @@ void sim_warn_of_cells(const struct sim *sim, const char *path)
 	if (met.n_unknown)
 		fprintf(stderr,
 			"divvy sim: %s: %" PRIu32 " of %" PRIu32
-			" cells that are nodes %s a name that no node has, the first '%s'; there "
-			"%s %" PRIu32 " node%s, such as '%s'\n",
-			path, met.n_unknown, met.n_nodes, met.n_unknown == 1 ? "has" : "have",
-			met.unknown, c->n == 1 ? "is" : "are", c->n, plural(c->n),
+			" cells of nodes have the name of no node, the first '%s'; the cluster "
+			"has %" PRIu32 " node%s, such as '%s'\n",
+			path, met.n_unknown, met.n_nodes, met.unknown, c->n, plural(c->n),
 			c->nodes[0].name);
 	if (met.n_other)
 		fprintf(stderr,
-			"divvy sim: %s: %" PRIu32 " node%s %s other devices than the cells say; "
-			"the first, '%s', has %s, and its cells are %s\n",
+			"divvy sim: %s: %" PRIu32
+			" node%s %s other devices than the file of cells says; the "
+			"first, '%s', has %s, and its cells are %s\n",
 			path, met.n_other, plural(met.n_other), met.n_other == 1 ? "has" : "have",
 			met.other, met.has, met.said);
 }
@@ -193,7 +194,7 @@ static void tell_hopeless(const struct sim *sim, const struct workload *w,
 	fprintf(stderr, "%u of %u tasks ", here->n, w->n);
 	if (sim->is_generated)
 		fprintf(stderr, "of seed %" PRIu64 " ", sim->first_seed);
-	fprintf(stderr, "%s no room even where nobody else is; the first, task %u",
+	fprintf(stderr, "%s no place even in an empty cluster; the first, task %u",
 		here->n == 1 ? "has" : "have", here->first + 1);
 	if (!sim->is_generated)
 		fprintf(stderr, " (line %" PRIu32 ")", w->tasks[here->first].line);
@@ -240,7 +241,7 @@ void sim_warn_of_unplaced(const struct sim *sim)
 		if (placed_of < n)
 			fprintf(stderr,
 				"divvy sim: %s: %" PRIu64 " of %" PRIu64
-				" tasks never had room, and figures but PLACED are without them\n",
+				" tasks never got a place; only PLACED counts them\n",
 				sim->schemes[s].name, n - placed_of, n);
 	}
 }

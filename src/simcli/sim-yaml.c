@@ -83,10 +83,9 @@ static int plain(json_t *value, struct str *ret_text, struct error *err)
 		: (struct str){json_string_value(value), json_string_length(value)};
 
 	if (!text.p)
-		return fail(err, EINVAL, "a plain value is expected");
+		return fail(err, EINVAL, "expected a plain value");
 	if (text.n >= VALUE_MAX || str_find(text, '\0') < text.n)
-		return fail(
-			err, EINVAL, "a text of up to %d characters is expected", VALUE_MAX - 1);
+		return fail(err, EINVAL, "expected a text of up to %d characters", VALUE_MAX - 1);
 	*ret_text = text;
 	return 0;
 }
@@ -98,7 +97,7 @@ static int parse_cores(struct str text, uint32_t *ret_milli, struct error *err)
 {
 	int r = parse_share(text, ret_milli, NULL);
 
-	return r < 0 ? fail(err, -r, "'%s': cores such as 36 or 0.5 are expected, up to %d", text.p,
+	return r < 0 ? fail(err, -r, "'%s': expected cores such as 36 or 0.5, up to %d", text.p,
 			       SHARE_MAX / SHARE_ONE)
 		     : 0;
 }
@@ -106,8 +105,7 @@ static int parse_cores(struct str text, uint32_t *ret_milli, struct error *err)
 static int parse_name_up_to(struct str text, char *ret, size_t size, struct error *err)
 {
 	if (!text.n || str_copy(ret, size, text) < 0)
-		return fail(
-			err, EINVAL, "'%s': 1 to %zu characters are expected", text.p, size - 1);
+		return fail(err, EINVAL, "'%s': expected 1 to %zu characters", text.p, size - 1);
 	return 0;
 }
 
@@ -139,7 +137,7 @@ static int parse_device_bytes(struct str text, uint64_t *ret_bytes, struct error
 
 	if (r == -ERANGE || bytes > PLACE_DEVICE_BYTES_MAX)
 		return fail(err, ERANGE,
-			"'%" STR_FMT "': a whole number of bytes, up to 279Ti, is possible",
+			"'%" STR_FMT "': expected a whole number of bytes, up to 279Ti",
 			STR_ARG(text));
 	*ret_bytes = bytes;
 	return r;
@@ -155,7 +153,7 @@ static int split_model(struct reader *reader, struct str text, const char *form,
 
 	str_split(&text, ':', &name);
 	if (!name.n || !text.p)
-		return fail(err, EINVAL, "%s, with '|' between several", form);
+		return fail(err, EINVAL, "expected %s, with '|' between several", form);
 	str_split(&text, ':', ret_first);
 	*ret_rest = text;
 	return cluster_model(reader->cluster, name, ret_model, err);
@@ -174,8 +172,9 @@ static int set_kinds(
 		int r;
 
 		if (node->n_kinds == CLUSTER_KINDS)
-			return fail(err, ENOSPC, "up to %u kinds are possible", CLUSTER_KINDS);
-		r = split_model(reader, one, "MODEL:COUNT:MEMORY is expected, such as V100:2:16Gi",
+			return fail(err, ENOSPC, "the node has more than %u kinds of devices",
+				CLUSTER_KINDS);
+		r = split_model(reader, one, "MODEL:COUNT:MEMORY, such as V100:2:16Gi",
 			&kind->model, &count, &memory, err);
 		r = r < 0 ? r : parse_uint(count, 0, PLACE_NODE_DEVICES_MAX, &n, err);
 		if (r < 0)
@@ -226,8 +225,8 @@ static int parse_devices(struct str text, uint64_t *ret_permille, struct error *
 	if (parse_uint((struct str){text.p, point}, 0, UINT32_MAX, &whole, NULL) < 0 ||
 		parse_share(str_from(fraction), &permille, NULL) < 0)
 		return fail(err, EINVAL,
-			"'%" STR_FMT "': devices such as 4 or 1.5 are expected, 0 to %u in steps "
-			"of 0.001",
+			"'%" STR_FMT
+			"': expected devices such as 4 or 1.5, 0 to %u in steps of 0.001",
 			STR_ARG(text), UINT32_MAX);
 	*ret_permille = whole * SPEC_SHARE_ONE + permille;
 	return 0;
@@ -245,10 +244,10 @@ static int set_queue_models(struct str text, struct queue_entry *e, struct error
 		int r;
 
 		if (at == CLUSTER_QUEUE_MODELS)
-			return fail(
-				err, ENOSPC, "up to %u models are possible", CLUSTER_QUEUE_MODELS);
+			return fail(err, ENOSPC, "the queue has more than %u models",
+				CLUSTER_QUEUE_MODELS);
 		q->models[at].limit = PLACE_UNLIMITED;
-		r = split_model(e->reader, one, "MODEL:QUOTA:LIMIT is expected, such as V100:1.5:4",
+		r = split_model(e->reader, one, "MODEL:QUOTA:LIMIT, such as V100:1.5:4",
 			&q->models[at].model, &quota, &limit, err);
 		r = r < 0 ? r : parse_devices(quota, &q->models[at].quota, err);
 		if (r == 0 && limit.p)
@@ -277,7 +276,7 @@ static int set_network_node(struct str text, struct network_entry *e, struct err
 			e->network.node = i;
 			return 0;
 		}
-	return fail(err, EINVAL, "'%s': there is no node of that name under 'nodes:'", text.p);
+	return fail(err, EINVAL, "'%s': 'nodes:' has no node of that name", text.p);
 }
 
 static int parse_network_kind(struct str text, enum place_network_kind *ret_kind, struct error *err)
@@ -287,7 +286,7 @@ static int parse_network_kind(struct str text, enum place_network_kind *ret_kind
 			*ret_kind = (enum place_network_kind)i;
 			return 0;
 		}
-	return fail(err, EINVAL, "'%s': direct, host or overlay is expected", text.p);
+	return fail(err, EINVAL, "'%s': expected direct, host or overlay", text.p);
 }
 
 /* Parses a bandwidth or a latency, but not both, with the parser of the spec's `network`. */
@@ -304,7 +303,7 @@ static int parse_network(struct str text, bool is_latency, uint32_t *ret, struct
 	wanted = is_latency ? spec.network_latency_us : spec.network_mbit;
 	other = is_latency ? spec.network_mbit : spec.network_latency_us;
 	if (!wanted || other)
-		return fail(err, EINVAL, "'%s': a %s is expected", text.p,
+		return fail(err, EINVAL, "'%s': expected a %s", text.p,
 			is_latency ? "latency such as 50us" : "bandwidth such as 9Gbps");
 	*ret = wanted;
 	return 0;
@@ -336,8 +335,8 @@ static int label_of(struct reader *reader, struct str text, bool may_be_empty, u
 	if (r < 0)
 		return r;
 	if (w->n_labels == WORKLOAD_LABELS_MAX)
-		return fail(
-			err, ENOSPC, "'%s' is one label more than %u", text.p, WORKLOAD_LABELS_MAX);
+		return fail(err, ENOSPC, "'%s': the file has more than %u labels", text.p,
+			WORKLOAD_LABELS_MAX);
 	if (array_grow(&w->labels, &reader->labels_room, w->n_labels + 1ull, sizeof(*w->labels)) <
 		0)
 		return fail(err, ENOMEM, "out of memory for labels");
@@ -372,12 +371,12 @@ static int set_task_queue(struct str text, struct task_entry *e, struct error *e
 
 	e->queue = cluster_queue_find(cluster, text);
 	if (!e->queue)
-		return fail(err, EINVAL, "'%s': there is no queue of that name under 'queues:'",
-			text.p);
+		return fail(err, EINVAL, "'%s': 'queues:' has no queue of that name", text.p);
 	for (uint32_t i = 0; i < cluster->n_queues; i++)
 		if (str_is(text, cluster->queues[i].parent))
 			return fail(err, EINVAL,
-				"'%s': it has queues below it, such as '%s': tasks belong to those",
+				"'%s': the queue has child queues, such as '%s'; put the task "
+				"into one of them",
 				text.p, cluster->queues[i].name);
 	return 0;
 }
@@ -388,8 +387,7 @@ static int parse_threshold(struct str text, uint32_t *ret_permille, struct error
 	int r = parse_share(text, &permille, err);
 
 	if (r == 0 && (!permille || permille > 1000))
-		r = fail(err, EINVAL, "'%s': a part of the gang from 0.001 to 1 is expected",
-			text.p);
+		r = fail(err, EINVAL, "'%s': expected a part of the gang, 0.001 to 1", text.p);
 	*ret_permille = permille;
 	return r;
 }
@@ -432,7 +430,8 @@ static int add_network(void *entry, struct error *err)
 
 	if (network->node == PLACE_NONE || network->kind == PLACE_NETWORK_KINDS || !network->mbit ||
 		!network->latency_us)
-		return fail(err, EINVAL, "a network needs node, kind, bandwidth and latency");
+		return fail(err, EINVAL,
+			"the network is incomplete; expected node, kind, bandwidth and latency");
 	return cluster_network_add(e->reader->cluster, network, err);
 }
 
@@ -460,8 +459,8 @@ static int add_node(void *entry, struct error *err)
 		snprintf(e->node.name, sizeof(e->node.name), "node%u", cluster->n);
 	if (e->has_kinds && (e->has_model || e->has_memory))
 		return fail(err, EINVAL,
-			"%s: 'devices' names it already, as V100:2:16Gi does; the node's own "
-			"memory is host-memory",
+			"%s: 'devices' gives it already, as in V100:2:16Gi; host-memory is the "
+			"memory of the node",
 			e->has_model ? "model" : "memory");
 	if (!e->has_kinds && !e->has_model &&
 		cluster_model(cluster, STR("any"), &e->node.kinds[0].model, err) < 0)
@@ -474,7 +473,7 @@ static int add_queue(void *entry, struct error *err)
 	const struct queue_entry *e = entry;
 
 	if (!e->queue.name[0])
-		return fail(err, EINVAL, "a queue needs a name");
+		return fail(err, EINVAL, "the queue has no name");
 	return cluster_queue_add(e->reader->cluster, &e->queue, err);
 }
 
@@ -484,14 +483,14 @@ static int check_simulated(
 {
 	if (spec->mode == SPEC_MODE_REMOTE && !cluster->n_networks)
 		return fail(err, EINVAL,
-			"mode remote: without 'networks:' tasks are on the node of their devices: "
-			"auto, local or exclusive is possible");
+			"mode remote: the file has no 'networks:'; expected auto, local or "
+			"exclusive");
 	if ((spec->network_mbit || spec->network_latency_us) && !cluster->n_networks)
-		return fail(err, EINVAL, "network: it is for where there are 'networks:'");
+		return fail(err, EINVAL,
+			"network: the file has no 'networks:'; add them, or leave network out");
 	if (spec->memory_policy == SPEC_MEMORY_SWAP)
 		return fail(err, EINVAL,
-			"memory-policy swap: no device has more memory than it has here: fail or "
-			"wait is possible");
+			"memory-policy swap: the simulation has no swap; expected fail or wait");
 	return 0;
 }
 
@@ -506,22 +505,27 @@ static int add_task(void *entry, struct error *err)
 	if (r < 0)
 		return r;
 	if (e->every_ns > WORKLOAD_TIME_MAX_NS / e->copies)
-		return fail(err, EINVAL, "the last of them comes after more than 200d");
+		return fail(err, EINVAL,
+			"the last copy arrives after more than 200d; expected fewer copies or "
+			"a shorter 'every'");
 	if (e->spec.device[0])
-		return fail(err, EINVAL, "device '%s': devices have no names here", e->spec.device);
+		return fail(err, EINVAL, "device '%s': simulated devices have no names; use model",
+			e->spec.device);
 	if (e->is_gang && reader->cluster->n_networks)
-		return fail(err, EINVAL, "gang: with 'networks:' each has its place by itself");
+		return fail(err, EINVAL,
+			"gang: a simulation with 'networks:' places each task by itself; leave "
+			"gang out");
 	if (e->is_gang && e->copies > PLACE_GANG_MAX)
-		return fail(err, EINVAL, "copies %" PRIu64 ": up to %u start together", e->copies,
-			PLACE_GANG_MAX);
+		return fail(err, EINVAL, "copies %" PRIu64 ": a gang has at most %u tasks",
+			e->copies, PLACE_GANG_MAX);
 	if (e->has_every && e->copies == 1)
 		return fail(err, EINVAL,
-			"every: it is the time from one copy to the next, and there is one: "
-			"'copies' of 2 or more is expected, or 'at' for when it comes");
+			"every: the time between copies, but the task has one copy; set copies "
+			"to 2 or more, or use 'at'");
 	if (e->has_every && e->is_gang)
-		return fail(err, EINVAL, "every: those of a gang come together, by 'at'");
+		return fail(err, EINVAL, "every: the tasks of a gang arrive together; use 'at'");
 	if (e->threshold && !e->is_gang)
-		return fail(err, EINVAL, "threshold: it is for a gang, with 'gang: yes'");
+		return fail(err, EINVAL, "threshold: the task has no gang; set 'gang: yes'");
 	task.line = e->line;
 	task.spec.share = e->spec.request;
 	task.spec.count = e->spec.count;
@@ -646,14 +650,14 @@ static int fail_unknown(const struct known_fields *known, const char *field, str
 	const char *near = cli_suggest(field, next_field, known);
 
 	if (near)
-		return fail(err, EINVAL, "there is no such field; did you mean '%s'?", near);
+		return fail(err, EINVAL, "unknown field; did you mean '%s'?", near);
 	for (size_t i = 0; known->name[i]; i++)
 		buf_addf(&names, "%s%s",
 			i == 0                       ? ""
 				: known->name[i + 1] ? ", "
 						     : " and ",
 			known->name[i]);
-	return fail(err, EINVAL, "there are %s", buf_text(&names));
+	return fail(err, EINVAL, "expected %s", buf_text(&names));
 }
 
 static size_t add_own_fields(const struct read_table *table, struct known_fields *known)
@@ -740,7 +744,7 @@ static int read_entry(
 
 	if (!json_is_object(item))
 		return fail_in_entry(line, list, number,
-			fail(err, EINVAL, "fields are expected, such as {copies: 2}"), err);
+			fail(err, EINVAL, "expected fields, such as {copies: 2}"), err);
 	spec_init(&task.spec);
 	r = read_lined(reader->file, item, &lists[list].table, entries[list], err);
 	if (r == 0) {
@@ -760,7 +764,7 @@ static int read_list_of(struct reader *reader, json_t *value, enum list list, st
 	if (!value && (list == QUEUES || list == NETWORKS))
 		return 0;
 	if (!json_is_array(value))
-		return fail(err, EINVAL, "a list of %s is expected: '%s:' and entries with '-'",
+		return fail(err, EINVAL, "expected a list of %s: '%s:' and entries with '-'",
 			lists[list].name, lists[list].name);
 	json_array_foreach(value, i, item) {
 		r = read_entry(reader, item, list, (uint32_t)i + 1, err);
@@ -776,7 +780,7 @@ static int check_lists(const struct yaml_file *file, struct error *err)
 	json_t *value;
 
 	if (!json_is_object(file->root))
-		return fail(err, EINVAL, "'nodes:' and 'tasks:' are expected");
+		return fail(err, EINVAL, "expected 'nodes:' and 'tasks:'");
 	json_object_foreach(file->root, key, value) {
 		int list = 0;
 
@@ -784,10 +788,11 @@ static int check_lists(const struct yaml_file *file, struct error *err)
 			list++;
 		if (list == LISTS)
 			return fail(err, EINVAL,
-				"line %u: '%s': there are nodes, queues, networks and tasks",
+				"line %u: '%s': unknown list; expected nodes, queues, networks "
+				"or tasks",
 				yaml_line(file, key), key);
 		if (yaml_line_twice(file, key))
-			return fail(err, EINVAL, "line %u: %s: it is there twice",
+			return fail(err, EINVAL, "line %u: '%s' occurs twice",
 				yaml_line_twice(file, key), key);
 	}
 	return 0;
@@ -817,7 +822,7 @@ int sim_yaml(struct str text, struct cluster *cluster, struct workload *workload
 	int r = yaml_file_parse(text, &params, &file, err);
 
 	if (r == 0 && !file.root)
-		r = fail(err, EINVAL, "the file is empty: 'nodes:' and 'tasks:' are expected");
+		r = fail(err, EINVAL, "the file is empty; expected 'nodes:' and 'tasks:'");
 	workload->has_times = true;
 	if (r == 0)
 		r = read_root(&reader, err);

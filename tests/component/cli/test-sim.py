@@ -105,7 +105,7 @@ def takes_orders_and_ranks():
         f.write("o.1.perm", "0\n1\n1\n2\n")
         refused(f.sim(*TRACE, "--orders", "o.1.txt", "--seeds", "1"), 1, "o.1.perm", "rank 1", "twice")
         f.write("o.1.perm", "0\n")
-        refused(f.sim(*TRACE, "--orders", "o.1.txt", "--seeds", "1"), 1, "o.1.perm", "1 rank, and there are 4 nodes")
+        refused(f.sim(*TRACE, "--orders", "o.1.txt", "--seeds", "1"), 1, "o.1.perm", "1 rank for 4 nodes")
 
 
 def follows_a_trace_in_time():
@@ -153,7 +153,7 @@ def reads_yaml():
             "nodes:\n- {devices: 1}\ntasks:\n- {request: 1.5, duration: 1s}\n": ("line 4", "1.5"),
             "nodes:\n- {devices: 1}\ntasks:\n- {request: 1}\n": ("line 4", "duration"),
             "nodes:\n- &a {devices: 1}\n- *a\ntasks:\n- {request: 1, duration: 1s}\n": (),
-            "nodes:\n- {name: x, devices: 1}\n- {name: x}\ntasks: []\n": ("line 3", "two nodes 'x'"),
+            "nodes:\n- {name: x, devices: 1}\n- {name: x}\ntasks: []\n": ("line 3", "two nodes have the name 'x'"),
             "nodes:\n- {name: x, devices: 0}\ntasks:\n- {request: 1, duration: 1s}\n": ("no node",),
             "nodes:\n- {devices: T4:1:16Gi:2}\ntasks: []\n": ("line 2", "devices", "16Gi:2"),
             "nodes:\n- {devices: 'T4:'}\ntasks: []\n": ("line 2", "devices", "''"),
@@ -168,8 +168,8 @@ def reads_yaml():
             "nodes:\n- {devices: 1, memory: 9999999Ti}\n": ("line 2", "memory", "'9999999Ti'", "up to 279Ti"),
             "nodes:\n- {device: 1}\n": ("line 2", "device", "did you mean 'devices'?"),
             "nodes:\n- {devices: 1}\ntasks:\n- {}\n": ("tasks: entry 1", "request is missing"),
-            "nodes:\n- {devices: 1}\ntasks:\n- []\n": ("tasks: entry 1", "fields are expected"),
-            "nodes:\n- {devices: 1}\ntasks: []\n": ("no task under 'tasks:'",),
+            "nodes:\n- {devices: 1}\ntasks:\n- []\n": ("tasks: entry 1", "expected fields"),
+            "nodes:\n- {devices: 1}\ntasks: []\n": ("'tasks:' has no task",),
             "": ("the file is empty", "'nodes:' and 'tasks:'"),
             "# nothing\n": ("the file is empty", "'nodes:' and 'tasks:'"),
             SPEC + "  - {requst: 1}\n": ("line 6", "requst", "did you mean 'request'?"),
@@ -183,15 +183,15 @@ def reads_yaml():
             "other: 1\n": ("line 1", "other"),
             "nodes:\n- devices: 1\n  cpu: 1\n  devices: 2\ntasks: []\n": ("line 4", "devices", "twice"),
             "nodes: []\ntasks: []\nnodes: []\n": ("line 3", "nodes", "twice"),
-            "nodes:\n- {name: x-1, devices: 1}\n- {name: x, copies: 2}\ntasks: []\n": ("line 3", "two nodes 'x-1'"),
+            "nodes:\n- {name: x-1, devices: 1}\n- {name: x, copies: 2}\ntasks: []\n": ("line 3", "two nodes have the name 'x-1'"),
             "nodes:\n- {devices: 1, cpu: 1001}\n": ("line 2", "cpu", "'1001'", "cores", "up to 1000"),
             "nodes:\n- {devices: 1, cpu: x}\n": ("line 2", "cpu", "'x'", "cores such as 36 or 0.5"),
             "nodes:\n- {devices: 1, model: ''}\n": ("line 2", "model ''", "1 to 63"),
             SPEC + "  - {request: 1, duration: 5s, mode: remote}\n": ("line 6", "mode remote", "local"),
             SPEC + "  - {request: 1, duration: 5s, network: 1Gbps}\n": ("line 6", "network", "'networks:'"),
             SPEC + "  - {request: 1, duration: 5s, memory-policy: swap}\n": ("line 6", "memory-policy swap", "wait"),
-            SPEC + "  - {request: 1, duration: 5s, every: 5s}\n": ("line 6", "every", "'copies' of 2 or more", "'at'"),
-            SPEC + "  - {request: 1, duration: 5s, copies: 1, every: 0}\n": ("line 6", "every", "'copies' of 2 or more"),
+            SPEC + "  - {request: 1, duration: 5s, every: 5s}\n": ("line 6", "every", "copies to 2 or more", "'at'"),
+            SPEC + "  - {request: 1, duration: 5s, copies: 1, every: 0}\n": ("line 6", "every", "copies to 2 or more"),
             SPEC + "  - {request: 1, duration: 5s, copies: 2, gang: yes, every: 5s}\n": ("line 6", "every", "gang", "together"),
             SPEC + "---\n" + SPEC: ("line 6", "second document"),
             SPEC + "...\n---\n": ("line 7", "second document",),
@@ -215,7 +215,7 @@ def has_devices_of_several_kinds_in_a_node():
     """Whole instances are taken two at a time; what needs 20Gi shares the one device that has them, at half speed."""
     with Files(c_yaml=MIXED) as f:
         done = f.sim("--spec", "c.yaml", "--policy", "best-fit")
-        assert "1 of 7 tasks never had room" in done.stderr and "no node has it" not in done.stderr, done.stderr
+        assert "1 of 7 tasks never got a place" in done.stderr and "no node has this model" not in done.stderr, done.stderr
         run = sim_json("--spec", "c.yaml", "--policy", "best-fit", folder=f.folder.name)["policies"][0]["runs"][0]
         assert run["end_s"] == 20 and run["devices_in_use"] == 3 and run["queued_p99_s"] == 10, run
 
@@ -283,8 +283,8 @@ def shares_by_queues_labels_and_thresholds():
                 ("limit: 2}", "limit: 0.5}", ("c.yaml", "line 3", "queue a", "above the limit")),
                 ("parent: all, quota: 1", "parent: some, quota: 1", ("c.yaml", "line 3", "'some' is unknown")),
                 ("name: all, quota", "name: all, parent: a, quota", ("c.yaml", "line 2", "lead back")),
-                ("name: b", "name: a", ("line 4", "two queues 'a'")),
-                ("name: b, ", "", ("line 4", "needs a name")),
+                ("name: b", "name: a", ("line 4", "two queues have the name 'a'")),
+                ("name: b, ", "", ("line 4", "has no name")),
                 ("weight: 3", "weight: 0", ("line 4", "weight", "0")),
                 ("quota: 0.5", "quota: much", ("line 4", "quota", "much")),
                 ("quota: 0.5", "quota: -1", ("line 4", "quota", "'-1'", "devices such as 4 or 1.5", "0 to 4294967295")),
@@ -298,11 +298,11 @@ def shares_by_queues_labels_and_thresholds():
                 ("weight: 3", "models: any:1:1", ("line 4", "queue b, model any: quota 1 is above that of all models, 0.5")),
                 ("weight: 3", "models: any:0.2|any:0.2", ("c.yaml", "model any is named twice")),
                 ("weight: 3", "models: " + "|".join(f"m{i}:1" for i in range(9)), ("line 4", "models", "8 models")),
-                ("queue: a", "queue: c", ("line 9", "'c'", "no queue")),
-                ("queue: a", "queue: all", ("line 9", "queue: 'all'", "queues below it", "'a'")),
+                ("queue: a", "queue: c", ("line 9", "'c'", "has no queue")),
+                ("queue: a", "queue: all", ("line 9", "queue: 'all'", "child queues", "'a'")),
                 ("queue: a", "threshold: 0.5", ("line 9", "threshold", "gang")),
                 ("queue: a", "gang: yes, threshold: 2", ("line 9", "threshold", "'2'")),
-                ("queue: a", "gang: yes, copies: 65537", ("line 9", "65537", "up to 65536")),
+                ("queue: a", "gang: yes, copies: 65537", ("line 9", "65537", "at most 65536")),
                 ("memory: 16Gi", "memory: 280Ti", ("line 6", "memory", "'280Ti'", "279Ti")),
                 ("queue: a", "affinity: ''", ("line 9", "affinity", "1 to 63")),
                 ("queue: a", "preferred-anti-affinity: ''", ("line 9", "preferred-anti-affinity", "1 to 63"))):
@@ -332,9 +332,9 @@ def says_what_never_had_room():
             ("default", "3.85"), ("best-fit", "3.85"), ("replicas", "100.00")], done.stdout
         assert table[3][2] == "x1.00" and table[4][2] == "-", done.stdout
         assert done.stderr.splitlines() == [
-            "divvy sim: default, best-fit: 100 of 104 tasks have no room even where nobody else is; the first, task 5 "
+            "divvy sim: default, best-fit: 100 of 104 tasks have no place even in an empty cluster; the first, task 5 "
             "(line 5): 0 of 1 nodes have room: 1 has too little device memory"] + [
-            f"divvy sim: {policy}: 100 of 104 tasks never had room, and figures but PLACED are without them"
+            f"divvy sim: {policy}: 100 of 104 tasks never got a place; only PLACED counts them"
             for policy in ("default", "best-fit")], done.stderr
         replicas = figures(sim_json(*args, folder=f.folder.name), "replicas")
         assert replicas["end_s"]["ratio_to_first"]["mean"] is None and replicas["end_s"]["mean"] > 0
@@ -347,9 +347,9 @@ def says_what_never_had_room():
         assert [round(100 * (bottom - y) / (bottom - highest[2]), 1) for y in highest] == [3.8, 3.8, 100], highest
         f.write("c.yaml", CROWDED.replace("copies: 4}", "copies: 4, model: v100}").replace("memory: 17Gi, copies: 100", "copies: 1"))
         done = f.sim(*args)
-        assert "divvy sim: model 'v100': no node has it, and 4 tasks can be nowhere else, the first in line 4; " \
+        assert "divvy sim: model 'v100': no node has this model, and 4 tasks can run nowhere else, the first in line 4; " \
             "nodes have V100\n" in done.stderr, done.stderr
-        assert "default: 4 of 5 tasks never had room" in done.stderr, done.stderr
+        assert "default: 4 of 5 tasks never got a place" in done.stderr, done.stderr
         f.write("c.yaml", CROWDED.replace("memory: 17Gi", "count: 3").replace("copies: 4}", "count: 3}"))
         nobody = figures(sim_json("--spec", "c.yaml", "--policy", "default", folder=f.folder.name), "default")
         assert nobody["completion_mean_s"]["mean"] is None and nobody["placed_percent"]["mean"] == 0
@@ -358,10 +358,10 @@ def says_what_never_had_room():
         assert table[2][table[1].index("DONE") - len(table[1])] == "-", table
         f.write("c.yaml", SHARED.replace("weight: 3", "models: T4:0.5:1|any:0.5:1"))
         assert f.sim("--spec", "c.yaml").stderr == \
-            "divvy sim: model 'T4': no node has it, and 1 queue has a share of it, the first 'b'; nodes have devices without a model\n"
+            "divvy sim: model 'T4': no node has this model, and 1 queue has a quota of it, the first 'b'; nodes have devices without a model\n"
         f.write("pods.csv", PODS.replace(",T4,", ',"T4",') + "e,1,1,1,500,T4|A10,0,9\n")
         assert f.sim(*TRACE, "--seeds", "1").stderr.splitlines(True)[0] == \
-            "divvy sim: model '\"T4\"': no node has it, and 1 task can be nowhere else, the first in line 3; " \
+            "divvy sim: model '\"T4\"': no node has this model, and 1 task can run nowhere else, the first in line 3; " \
             "nodes have V100, T4\n"
 
 
@@ -406,16 +406,16 @@ def reads_cells():
         assert done.returncode == 0 and not done.stderr, done.stderr
         for text, words in (
                 (CELLS.replace("node-0001", "node-9"),
-                 "1 of 2 cells that are nodes has a name that no node has, the first 'node-9'; there are 2 nodes, "
+                 "1 of 2 cells of nodes have the name of no node, the first 'node-9'; the cluster has 2 nodes, "
                  "such as 'node-0000'"),
                 (CELLS.replace("childCellType: any", "childCellType: T4"),
-                 "2 nodes have other devices than the cells say; the first, 'node-0000', has 2 of 'any', and its "
+                 "2 nodes have other devices than the file of cells says; the first, 'node-0000', has 2 of 'any', and its "
                  "cells are 2 of 'T4'"),
                 (CELLS.replace("    childCellNumber: 2\n    childCellPriority", "    childCellNumber: 3\n    childCellPriority"),
-                 "2 nodes have other devices than the cells say; the first, 'node-0000', has 2 of 'any', and its "
+                 "2 nodes have other devices than the file of cells says; the first, 'node-0000', has 2 of 'any', and its "
                  "cells are 3 of 'any'"),
                 (CELLS + "    cellChildren: [{}]\n",
-                 "1 node has other devices than the cells say; the first, 'node-0001', has 2 of 'any', and its "
+                 "1 node has other devices than the file of cells says; the first, 'node-0001', has 2 of 'any', and its "
                  "cells are 1 of 'any'")):
             f.write("cells.yaml", text)
             done = f.sim(*args, "--cells", "cells.yaml")
@@ -454,7 +454,7 @@ def tells_of_tasks_that_no_node_could_have():
         f.write("pods.csv", PODS + "\nhuge,999999999,1,1,500,,0,9\nmore,999999999,1,1,500,,0,9\n")
         done = f.sim(*TRACE, "--seeds", "1")
         assert done.returncode == 0
-        assert "2 of 6 tasks have no room even where nobody else is; the first, task 5 (line 7): " \
+        assert "2 of 6 tasks have no place even in an empty cluster; the first, task 5 (line 7): " \
             "0 of 4 nodes have room: 4 have too little CPU" in done.stderr, done.stderr
 
 
@@ -462,7 +462,7 @@ def tells_of_generated_tasks_that_never_fit():
     made = ("--generate", "kubeshare", "--tasks", "20", "--nodes-like", "1x1", "--whole", "2", "--seeds", "2", "--policy")
     with Files() as f:
         assert f.sim(*made, "default,replicas").stderr.splitlines()[0] == \
-            "divvy sim: 20 of 20 tasks of seed 42 have no room even where nobody else is; the first, task 1: " \
+            "divvy sim: 20 of 20 tasks of seed 42 have no place even in an empty cluster; the first, task 1: " \
             "0 of 1 nodes have room: 1 has too few devices"
         half = f.sim(*made[:-3], "--demand", "0.5", "--gangs", "2", "--seeds", "1", "--policy", "whole,default,fgd")
         assert half.returncode == 0, half.stderr
@@ -482,12 +482,12 @@ tasks:
         assert not f.sim("--spec", "c.yaml").stderr
         f.write("c.yaml", text.replace("T4:0.5", "V100:0.5").replace("b, quota: 1", "b, quota: 1.5"))
         assert f.sim("--spec", "c.yaml").stderr.splitlines() == [
-            "divvy sim: c.yaml: queues are guaranteed 2.5 devices of V100, and there are 2",
-            "divvy sim: c.yaml: queues are guaranteed 3.5 devices, and there are 3"]
+            "divvy sim: c.yaml: the queues' quotas sum to 2.5 devices of V100, and the cluster has 2",
+            "divvy sim: c.yaml: the queues' quotas sum to 3.5 devices, and the cluster has 3"]
         f.write("c.yaml", text.replace("V100:2|T4:1", "3").replace("V100:2", "any:4").replace("a, quota: 2", "a, quota: 4").replace("T4:0.5", "any:0.5"))
         assert f.sim("--spec", "c.yaml").stderr == \
-            "divvy sim: c.yaml: queues are guaranteed 4.5 devices without a model, and there are 3\n" \
-            "divvy sim: c.yaml: queues are guaranteed 5 devices, and there are 3\n"
+            "divvy sim: c.yaml: the queues' quotas sum to 4.5 devices without a model, and the cluster has 3\n" \
+            "divvy sim: c.yaml: the queues' quotas sum to 5 devices, and the cluster has 3\n"
 
 
 def tells_which_limit_nobody_gets_past():
@@ -520,15 +520,15 @@ tasks:
         with open(os.path.join(f.folder.name, "c.yaml"), encoding="utf-8") as made:
             text = made.read()
         for labels, reason in (
-                ("affinity: x", "2 have room, task 4 has none: 0 of 1 nodes have room: 1 has too little of its devices"),
-                ("anti-affinity: x", "2 have room, task 4 has none: 0 of 1 nodes have room: 1 is kept off by labels"),
-                ("count: 2, model: any", "2 have room, task 4 has none: 0 of 1 nodes have room: 1 has too little")):
+                ("affinity: x", "2 fit, and task 4 does not: 0 of 1 nodes have room: 1 has too little of its devices"),
+                ("anti-affinity: x", "2 fit, and task 4 does not: 0 of 1 nodes have room: 1 is kept off by labels"),
+                ("count: 2, model: any", "2 fit, and task 4 does not: 0 of 1 nodes have room: 1 has too little")):
             f.write("c.yaml", text.replace("LABELS", labels))
             done = f.sim("--spec", "c.yaml")
             assert done.stderr.startswith(
-                "divvy sim: 3 of 4 tasks have no room even where nobody else is; the first, task 2 (line 5): "
-                "3 of its gang of 3 have to start together, and when " + reason), done.stderr
-            assert "divvy sim: default: 3 of 4 tasks never had room" in done.stderr, done.stderr
+                "divvy sim: 3 of 4 tasks have no place even in an empty cluster; the first, task 2 (line 5): "
+                "3 of 3 tasks of the gang must start together; " + reason), done.stderr
+            assert "divvy sim: default: 3 of 4 tasks never got a place" in done.stderr, done.stderr
         f.write("c.yaml", text.replace("LABELS", "threshold: 0.5"))
         assert not f.sim("--spec", "c.yaml").stderr
 
@@ -567,11 +567,11 @@ def chooses_modes_and_networks():
         for was, now, words in (
                 ("node: b, kind: host", "node: c, kind: host", ("line 8", "'c'", "no node")),
                 ("kind: host, bandwidth: 9", "kind: fast, bandwidth: 9", ("line 7", "'fast'", "direct, host or overlay")),
-                ("9Gbps", "9", ("line 7", "bandwidth", "network 9:")),
+                ("9Gbps", "9", ("line 7", "bandwidth", "network '9':")),
                 ("9Gbps", "9us", ("line 7", "'9us'", "a bandwidth such as 9Gbps")),
                 ("latency: 40us", "latency: 4Gbps", ("line 7", "'4Gbps'", "a latency such as 50us")),
                 (", latency: 40us", "", ("line 7", "node, kind, bandwidth and latency")),
-                ("latency: 40us", "colour: red", ("line 7", "colour", "there are node, kind")),
+                ("latency: 40us", "colour: red", ("line 7", "colour", "expected node, kind")),
                 ("rack: r}\n  - {name: b", "rack: ''}\n  - {name: b", ("line 2", "rack", "1 to 63")),
                 ("mode: local", "gang: yes", ("line 12", "gang", "networks"))):
             f.write("c.yaml", WAYS.replace(was, now))
@@ -699,7 +699,7 @@ def columns_have_names_of_their_own():
         for line in lines[2:]:
             cells = [cell.strip() for cell in line.split("  ") if cell.strip()][1:]
             assert len(cells) == len(names) - 1 and all("±" in cell or cell == "-" for cell in cells), cells
-        assert ("asked for" in lines[0]) == ("drop" in args), lines[0]
+        assert ("requests of placed" in lines[0]) == ("drop" in args), lines[0]
         assert "±" not in sim("--generate", "kubeshare", "--policy", "default", "--seeds", "1", *args).stdout
 
 
@@ -727,7 +727,7 @@ def who_comes_first_is_placed_first():
             done = f.sim("--spec", name, "--mode", "drop", "--policy", "default", "--json", "-")
             assert json.loads(done.stdout)["policies"][0]["runs"][0]["placed"] == placed, done
         for option in (("--queue", "fifo"), ("--faster", "2")):
-            refused(f.sim("--spec", "w.yaml", "--mode", "drop", *option), 2, option[0], "--mode drop has not")
+            refused(f.sim("--spec", "w.yaml", "--mode", "drop", *option), 2, option[0], "--mode drop ignores")
 
 
 def whole_devices_need_the_memory():
@@ -752,17 +752,17 @@ def files_are_named_with_what_is_wrong():
         f.write("bare.yaml", "nodes:\n- {cpu: 4}\ntasks:\n- {request: 1, duration: 1s}\n")
         refused(f.sim("--spec", "bare.yaml"), 1, "bare.yaml", "no node has a device")
         f.write("idle.csv", PODS.splitlines()[0] + "\na,1,1,0,0,,0,1\n")
-        refused(f.sim("--nodes", "nodes.csv", "--pods", "idle.csv"), 1, "idle.csv", "no pod asks for a device", "num_gpu")
+        refused(f.sim("--nodes", "nodes.csv", "--pods", "idle.csv"), 1, "idle.csv", "no pod requests a device", "num_gpu")
         f.write("odd.csv", PODS + '"e,1000,1024,1,500,,0,1\n')
-        refused(f.sim("--nodes", "nodes.csv", "--pods", "odd.csv"), 1, "odd.csv: line 6", "quote", "not closed")
+        refused(f.sim("--nodes", "nodes.csv", "--pods", "odd.csv"), 1, "odd.csv: line 6", "quote")
         f.write("odd.csv", NODES + '"e,1000,1024,1,T4\n')
-        refused(f.sim("--nodes", "odd.csv", "--pods", "pods.csv"), 1, f"odd.csv: line {NODES.count(chr(10)) + 1}", "quote", "not closed")
+        refused(f.sim("--nodes", "odd.csv", "--pods", "pods.csv"), 1, f"odd.csv: line {NODES.count(chr(10)) + 1}", "quote")
         for row, words in ((",1,1,1,T4", ("sn ''", "1 to 63")), ("x" * 64 + ",1,1,1,T4", ("sn 'xxx", "1 to 63")),
-                           ("a,1,1,1," + "y" * 64, ("model 'yyy", "up to 63"))):
+                           ("a,1,1,1," + "y" * 64, ("model 'yyy", "at most 63"))):
             f.write("odd.csv", "sn,cpu_milli,memory_mib,gpu,model\n" + row + "\n")
             refused(f.sim("--nodes", "odd.csv", "--pods", "pods.csv"), 1, "odd.csv: line 2", *words)
         f.write("none.yaml", "nodes:\n- {devices: 1}\ntasks:\n- {request: 1, memory: 0, duration: 1s}\n")
-        refused(f.sim("--spec", "none.yaml"), 1, "line 4: memory: 0: allowed is")
+        refused(f.sim("--spec", "none.yaml"), 1, "line 4: memory: '0': expected")
 
 
 def tables_round_and_json_is_one_text():
@@ -806,7 +806,7 @@ def tells_what_becomes_of_each_task():
         files.write("spec.yaml", SPEC)
         refused(files.sim("--spec", "spec.yaml", "--events", "/dev/full"), 1, "--events '/dev/full'", "No space")
         refused(files.sim("--spec", "spec.yaml", "--events", "none/such"), 1, "--events 'none/such'")
-        refused(files.sim("--spec", "spec.yaml", "--events", "-"), 1, "--events -", "a file is expected")
+        refused(files.sim("--spec", "spec.yaml", "--events", "-"), 1, "--events -", "name a file")
 
 
 # {what of it: (nodes, tasks, options, what becomes of them: what is said of each time but the ends)}
@@ -868,7 +868,7 @@ TURNS = {
 0 1 placed a the only node
 50 3 waits 1 that nobody is on asked
 60 1 terminating within 60 s for task 4 of priority 90
-60 4 waits its place on a is kept until 1 task has gone
+60 4 waits the place on a is reserved until 1 task has terminated
 70 3 placed a the only node
 120 1 evicted for task 4 of priority 90
 120 4 placed a the only node
@@ -892,7 +892,7 @@ queues:
 50 1 evicted for task 3 of priority 90
 50 3 placed n the only node
 50 1 waits queue a has 2 devices, 1 of them borrowed
-60 2 evicted for task 4, whose queue is guaranteed it
+60 2 evicted for task 4, whose queue reclaims its quota
 60 4 placed n the only node
 60 2 waits queue a has 1 of its guaranteed 1 devices
 70 5 waits queue b has 1 of its guaranteed 1 devices
@@ -930,7 +930,7 @@ queues:
 """, (), """
 0 1 placed n the only node
 10 2 waits 1 that nobody is on asked
-20 1 evicted for task 3, whose queue is guaranteed it
+20 1 evicted for task 3, whose queue reclaims its quota
 20 3 placed n the only node
 20 1 waits queue b has 0 of its guaranteed 0 devices
 120 2 placed n the only node
@@ -952,7 +952,7 @@ queues:
 0 1 placed n best of 2 nodes
 10 3 waits queue b has 0.6 of the 1 devices that it may have
 20 4 waits 2 that nobody is on asked
-100 1 evicted for task 4, whose queue is guaranteed it
+100 1 evicted for task 4, whose queue reclaims its quota
 100 4 placed n the only node
 100 1 placed m the only node
 1000 3 placed m the only node
@@ -969,10 +969,10 @@ queues:
 0 2 placed n the only node
 20 1 terminating within 30 s for task 4 of priority 50
 20 2 terminating within 30 s for task 4 of priority 50
-20 4 waits its place on n is kept until 2 tasks have gone
-20 5 waits its place on n is kept until 2 tasks have gone
-20 6 waits its gang's places are kept until 2 tasks have gone
-20 7 waits its gang's places are kept until 2 tasks have gone
+20 4 waits the place on n is reserved until 2 tasks have terminated
+20 5 waits the place on n is reserved until 2 tasks have terminated
+20 6 waits the places of the gang are reserved until 2 tasks have terminated
+20 7 waits the places of the gang are reserved until 2 tasks have terminated
 50 1 evicted for task 4 of priority 50
 50 2 evicted for task 4 of priority 50
 50 4 placed n the only node
@@ -1033,7 +1033,7 @@ queues:
 0 1 placed n the only node
 10 2 waits (2 that nobody is on asked)
 20 3 placed m the only node
-20 1 evicted for task 2, whose queue is guaranteed it
+20 1 evicted for task 2, whose queue reclaims its quota
 20 2 placed n the only node
 20 1 waits 0 of model A are idle to borrow
 120 1 placed n the only node
@@ -1189,13 +1189,13 @@ def bad_usage_is_said():
         ("--generate", "wang", "--duration", "5m,1m"): ("duration", "5m,1m"),
         ("--generate", "wang", "--duration", "90h"): ("--duration", "'90h'", "at most 3d3h"),
         ("--generate", "wang", "--duration", "1m,90h"): ("duration", "'90h'", "at most 3d3h"),
-        ("--generate", "wang", "--duration", "0"): ("duration", "mean of 0", "above 0"),
+        ("--generate", "wang", "--duration", "0"): ("duration", "mean 0", "above 0"),
         ("--nodes", "n", "--pods", "p", "--draw", "2", "--duration", "90h"): ("--duration", "at most 3d3h"),
         ("--generate", "wang", "--limit", "0"): ("--limit", "'0'", "above 0"),
         ("--generate", "wang", "--gangs", "1:3,1024", "--tasks", "20"): ("--generate wang: gangs 1024", "20 tasks"),
         ("--generate", "wang", "--gangs", "4:0"): ("gangs", "4:0"),
         ("--generate", "wang", "--nodes-like", "8"): ("nodes-like", "8x4"),
-        ("--generate", "wang", "--nodes-like", "1048576x64"): ("nodes-like", "67108864", "12.5Gi", "up to 4194304"),
+        ("--generate", "wang", "--nodes-like", "1048576x64"): ("nodes-like", "67108864", "12.5Gi", "at most 4194304"),
         ("--generate", "wang", "--whole", "17"): ("whole", "17"),
         ("--generate", "wang", "--orders", "o"): ("--orders",),
         ("--generate", "wang", "--faster", "2"): ("--faster",),
@@ -1217,12 +1217,12 @@ def bad_usage_is_said():
         ("--generate", "wang", "--threshold", "0"): ("--threshold", "above 0"),
         ("--generate", "wang", "--threshold", "1.5"): ("--threshold", "1.5", "up to 1"),
         ("--generate", "wang", "--threshold", "0.5"): ("--threshold", "--gangs"),
-        ("--generate", "wang", "--spec", "s"): ("only one", "possible", "--spec FILE"),
+        ("--generate", "wang", "--spec", "s"): ("too many inputs", "--spec FILE"),
         ("--generate", "wang", "--affinity", "5000"): ("--affinity", "5000", "4096"),
-        ("--generate", "wang", "--affinity", ",".join(map(str, range(200)))): ("--affinity", "up to", "one more"),
+        ("--generate", "wang", "--affinity", ",".join(map(str, range(200)))): ("--affinity", "more than", "first above"),
         ("--generate", "wang", "--slowdown", "1.5"): ("--slowdown", "--kinds"),
-        ("--generate", "wang", "--kinds", "0:1,1:1", "--slowdown", "0.5"): ("--slowdown", "0.5", "1 and more"),
-        ("--generate", "wang", "--kinds", "1", "--slowdown", "nan"): ("--slowdown 'nan'", "1 and more", "up to 10"),
+        ("--generate", "wang", "--kinds", "0:1,1:1", "--slowdown", "0.5"): ("--slowdown", "0.5", "from 1 up to 10"),
+        ("--generate", "wang", "--kinds", "1", "--slowdown", "nan"): ("--slowdown 'nan'", "from 1 up to 10", "up to 10"),
         ("--generate", "wang", "--kinds", "0:1,1:1", "--slowdown", "11"): ("--slowdown", "11", "up to 10"),
         ("--generate", "wang", "--kinds", "1", "--apart", "--anti-affinity", "1"): ("--apart", "--anti-affinity"),
         ("--generate", "wang", "--prefer-apart"): ("--prefer-apart", "--kinds"),

@@ -62,11 +62,11 @@ static void errors_say_where_and_the_rest_is_read(void **state)
 		const char *json, *says;
 		int code;
 	} wrong[] = {
-		{"[]", "is no object", -EINVAL},
+		{"[]", "is not an object", -EINVAL},
 		{"{'wheel':1,'name':'a'}", "wheel: this scheduler does not know", -ENOTSUP},
 		{"{'wheels':[{},{'inches':1.5}],'name':'a'}",
-			"wheels: 1: inches: is no whole number", -EINVAL},
-		{"{'load':'x','brake':1,'name':'a'}", "load: is no list", -EINVAL},
+			"wheels: 1: inches: is not a whole number", -EINVAL},
+		{"{'load':'x','brake':1,'name':'a'}", "load: is not a list", -EINVAL},
 		{"{'load':['x\\u0000'],'name':'a'}", "load: 0: has a zero byte", -EINVAL},
 	};
 
@@ -109,14 +109,14 @@ static void lists_and_texts_have_limits(void **state)
 	json_object_set(json, "load", list);
 	assert_int_equal(
 		read_some(&arena, json, cart_fields, ARRAY_SIZE(cart_fields), &cart, &err), -E2BIG);
-	assert_contains(err.msg, "load: has 4097 items: at most 4096");
+	assert_contains(err.msg, "load: has 4097 items; at most 4096");
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	json_object_clear(json);
 	json_object_set_new(json, "name", json_string(text));
 	assert_int_equal(
 		read_some(&arena, json, cart_fields, ARRAY_SIZE(cart_fields), &cart, &err), -E2BIG);
-	assert_contains(err.msg, "name: has 4097 bytes: at most 4096");
+	assert_contains(err.msg, "name: has 4097 bytes; at most 4096");
 }
 
 /* ---- files ---- */
@@ -189,8 +189,10 @@ static void errors_in_a_file_begin_with_the_line(void **state)
 		{"x: 1\n\ntool-name: hammers-and-saws\n",
 			"line 3: tool-name 'hammers-and-saws': too long", -EINVAL},
 		{"x: 1\ny: 2\n", "line 2: 'y': no tool has it", -ENOENT},
-		{"sharp: no\nx: 1\nsharp: no\n", "line 3: 'sharp': it is there twice", -EEXIST},
-		{"tool-name: a\ntool_name: b\n", "line 2: 'tool-name': it is there twice", -EEXIST},
+		{"sharp: no\nx: 1\nsharp: no\n", "line 3: 'sharp': the field occurs twice",
+			-EEXIST},
+		{"tool-name: a\ntool_name: b\n", "line 2: 'tool-name': the field occurs twice",
+			-EEXIST},
 	};
 	char name[READ_NAME_MAX + 8];
 

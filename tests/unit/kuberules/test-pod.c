@@ -148,14 +148,14 @@ static void what_is_not_understood_is_said(void **state)
 	static const struct {
 		const char *spec, *said;
 	} cases[] = {
-		{"'x':1", "spec: is no object"},
-		{"'spec':[]", "spec: is no object"},
-		{"'spec':{'containers':{}}", "spec: containers: is no list"},
-		{"'spec':{'containers':[1]}", "spec: containers: 0: is no object"},
+		{"'x':1", "spec: is not an object"},
+		{"'spec':[]", "spec: is not an object"},
+		{"'spec':{'containers':{}}", "spec: containers: is not a list"},
+		{"'spec':{'containers':[1]}", "spec: containers: 0: is not an object"},
 		{"'spec':{'containers':[{'name':'c','resources':{'requests':{'cpu':'x'}}}]}",
 			"spec: containers: 0: resources: requests: cpu: 'x' is not a quantity"},
 		{"'spec':{'containers':[{'name':'c','resources':{'requests':{'cpu':true}}}]}",
-			"requests: cpu: is not a quantity"},
+			"requests: cpu: is no quantity"},
 		{"'spec':{'containers':[{'name':'c','resources':{'requests':{'cpu':'-1'}}}]}",
 			"'-1' is negative"},
 		{"'spec':{'containers':[{'name':'c','resources':{'shares':{}}}]}",
@@ -163,7 +163,7 @@ static void what_is_not_understood_is_said(void **state)
 		{"'spec':{'containers':[{'name':'c','gpu':1}]}",
 			"containers: 0: gpu: this scheduler does not know"},
 		{"'spec':{'containers':[{'name':'c','ports':[{'hostPort':'80'}]}]}",
-			"ports: 0: hostPort: is no whole number"},
+			"ports: 0: hostPort: is not a whole number"},
 		{"'spec':{'containers':[{'name':'c','ports':[{'protocol':'QUIC'}]}]}",
 			"'QUIC' is not known"},
 		{"'spec':{'initContainers':[{'name':'c','restartPolicy':'Sometimes'}]}",
@@ -171,7 +171,7 @@ static void what_is_not_understood_is_said(void **state)
 		{"'spec':{'overhead':{'gpu':'1'}}", "overhead: gpu: is no resource"},
 		{"'spec':{'resources':{'requests':{'example.com/x':'1'}}}",
 			"resources: example.com/x: a pod as a whole"},
-		{"'spec':{'nodeSelector':{'a':1}}", "nodeSelector: a: is no text"},
+		{"'spec':{'nodeSelector':{'a':1}}", "nodeSelector: a: is not a text"},
 		{"'spec':{'nodeSelector':[]}", "nodeSelector: is no map"},
 		{"'spec':{'tolerations':[{'effect':'Sometimes'}]}",
 			"tolerations: 0: effect: 'Sometimes'"},
@@ -198,13 +198,13 @@ static void what_is_not_understood_is_said(void **state)
 		 "'minDomains':0}]}",
 			"minDomains: must be 1"},
 		{"'spec':{'preemptionPolicy':'Maybe'}", "preemptionPolicy: 'Maybe' is not known"},
-		{"'spec':{'priority':'high'}", "priority: is no whole number"},
+		{"'spec':{'priority':'high'}", "priority: is not a whole number"},
 		{"'spec':{'nodeName':'a\\u0000b'}", "nodeName: has a zero byte"},
 		{"'spec':{'volumes':[{'name':'x','persistentVolumeClaim':{'claimName':1}}]}",
-			"volumes: 0: persistentVolumeClaim: claimName: is no text"},
+			"volumes: 0: persistentVolumeClaim: claimName: is not a text"},
 		{"'spec':{'workloadRef':{}}", "spec: workloadRef: this scheduler does not know"},
 		{"'spec':{},'status':{'nominatedNodeName':1}",
-			"status: nominatedNodeName: is no text"},
+			"status: nominatedNodeName: is not a text"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -267,7 +267,7 @@ static void every_limit_holds(void **state)
 	} cases[] = {
 		{"containers", "{'name':'c'}", POD_CONTAINERS_MAX, "containers: at most 1024"},
 		{"initContainers", "{'name':'c'}", POD_CONTAINERS_MAX, "at most 1024"},
-		{"tolerations", "{'operator':'Exists'}", READ_LIST_MAX, "4097 items: at most 4096"},
+		{"tolerations", "{'operator':'Exists'}", READ_LIST_MAX, "4097 items; at most 4096"},
 		{"volumes", "{'name':'x','emptyDir':{}}", READ_LIST_MAX, "at most 4096"},
 		{"containers",
 			"{'name':'c','ports':[{'hostPort':1},{'hostPort':2},{'hostPort':3},"

@@ -93,23 +93,23 @@ static const struct {
 	{"", "the file is empty"},
 	{"cellTypes: {N: [}", "line 1, column 17: "},
 	{"cellTypes:\n  A: {childCellType: V}\n  A: {childCellType: V}\ncells: []\n",
-		"line 3: type 'A': it is there twice"},
-	{"cells: []\ncells: []\n", "line 2: 'cells': it is there twice"},
+		"line 3: type 'A' occurs twice"},
+	{"cells: []\ncells: []\n", "line 2: 'cells': the field occurs twice"},
 	{"cellTypes:\n  A:\n    childCellType: V\n    childCellType: W\ncells: []\n",
-		"line 4: 'childCellType': it is there twice"},
+		"line 4: 'childCellType': the field occurs twice"},
 	{"cellTypes:\n\tA: 1\n", "line 2, column 1: "},
 	{"a: 1\n%YAML 1.2\n", "line 2: '%'"},
-	{"a: 1\nb: \xff\n", "line 2: byte 0xff: text in UTF-8"},
+	{"a: 1\nb: \xff\n", "line 2: byte 0xff: expected text in UTF-8"},
 	{"a: \xc0\x80\n", "byte 0xc0"},
 	{"a: \xed\xa0\x80\n", "byte 0xed"},
 	{"a: \xe2\x82", "byte 0xe2"},
 	{"a: \x01", "byte 0x01"},
-	{"x", "line 1: cellTypes and cells"},
+	{"x", "line 1: expected cellTypes and cells"},
 	{"cells: []\n", "cellTypes: missing"},
 	{"cellTypes: {}\n", "cells: missing"},
-	{TYPE "cells: 5\n", "line 2: a list"},
+	{TYPE "cells: 5\n", "line 2: expected a list"},
 	{TYPE "cells: []\nmore: 1\n", "line 3: 'more'"},
-	{"cellTypes: 3\ncells: []\n", "line 1: cellTypes: names"},
+	{"cellTypes: 3\ncells: []\n", "line 1: cellTypes: expected names"},
 	{"cellTypes:\n  N:\n    childCellNumber: 1\ncells: []\n",
 		"line 2: type 'N': childCellType"},
 	{"cellTypes:\n  N:\ncells: []\n", "line 2: type 'N': childCellType is missing"},
@@ -119,35 +119,35 @@ static const struct {
 	{"cellTypes:\n  N:\n    childCellPriority: 1001\ncells: []\n", "0 to 1000"},
 	{"cellTypes:\n  N:\n    isNodeLevel: maybe\ncells: []\n", "line 3: isNodeLevel 'maybe'"},
 	{"cellTypes:\n  N:\n    childCellType: [a]\ncells: []\n",
-		"line 3: childCellType: one plain"},
+		"line 3: childCellType: expected one plain"},
 	{"cellTypes:\n  A: {childCellType: B}\n  B: {childCellType: A}\ncells: []\n",
-		"line 2: type 'A': it contains itself"},
+		"line 2: type 'A': the type contains itself"},
 	{"cellTypes:\n  A: {childCellType: A}\ncells: []\n", "contains itself"},
 	{"cellTypes:\n  A: {childCellType: V, childCellPriority: 1}\n"
 	 "  B: {childCellType: V, childCellPriority: 2}\ncells: []\n",
 		"line 3: type 'B': childCellPriority 2: 'V' has 1"},
 	{"cellTypes:\n  A: {childCellType: V, childCellNumber: 1}\ncells:\n- cellType: A\n",
-		"line 4: cellType 'A': neither it"},
+		"line 4: cellType 'A': no type from it"},
 	{TYPE "cells:\n- cellType: M\n", "line 3: cellType 'M'"},
-	{TYPE "cells:\n- cellType: V\n", "line 3: cellType 'V': cellTypes has none such"},
+	{TYPE "cells:\n- cellType: V\n", "line 3: cellType 'V': 'cellTypes' has no such type"},
 	{TYPE "cells:\n- cellId: a\n", "cell 1: cellType is missing"},
-	{TYPE "cells:\n- 7\n", "line 3: a cell"},
+	{TYPE "cells:\n- 7\n", "line 3: expected a cell"},
 	{TYPE "cells:\n- cellType: N\n  speed: 2\n", "line 4: 'speed'"},
-	{TYPE "cells:\n- cellType: N\n  cellChildren: 2\n", "line 4: a list"},
+	{TYPE "cells:\n- cellType: N\n  cellChildren: 2\n", "line 4: expected a list"},
 	{TYPE "cells:\n- cellType: N\n  cellId: a/\n", "line 4: cellId 'a/'"},
-	{TYPE "cells:\n- cellType: N\n  cellId: 1/2/3/4/5/6/7/8/9\n", "up to 8 parts"},
+	{TYPE "cells:\n- cellType: N\n  cellId: 1/2/3/4/5/6/7/8/9\n", "at most 8 parts"},
 	{TYPE "cells:\n- cellType: N\n  cellChildren:\n  - cellId: a/b\n", "line 5: cellId 'a/b'"},
 	{TYPE "cells:\n- cellType: N\n  cellChildren:\n  - cellType: N\n",
-		"line 5: cellType 'N': 'N' consists of 'V'"},
+		"line 5: cellType 'N': expected the child type of 'N', 'V'"},
 	{TYPE "cells:\n- cellType: N\n  cellChildren:\n  - cellChildren: [{}]\n", "'V' is a model"},
 	{"cellTypes: {N: {childCellType: V, isNodeLevel: true}}\ncells:\n- cellType: N\n",
 		"type 'N': childCellNumber is missing"},
 	{"cellTypes: {N: {childCellType: V, childCellNumber: 65, isNodeLevel: true}}\n"
 	 "cells:\n- cellType: N\n  cellId: a\n",
-		"node 'a': up to 64 devices"},
+		"node 'a' has more than 64 devices"},
 	{"cellTypes: {N: {childCellType: V, childCellNumber: 1, isNodeLevel: true},\n"
 	 "  M: {childCellType: N, childCellNumber: 1048576}}\ncells:\n- cellType: M\n",
-		"up to 1048576 are possible"},
+		"more than 1048576 cells"},
 	{"cellTypes: {N: &a {childCellType: V, isNodeLevel: true}, M: *a}\ncells: []\n",
 		"type 'M': childCellType is missing"},
 };
@@ -179,14 +179,14 @@ static void depth_and_types_have_limits(void **state)
 			i + 1);
 	buf_add_text(&deep, "cells:\n- cellType: T1\n  cellId: n\n");
 	assert_int_equal(place_cells_parse(buf_str(&deep), &cells, &err), -E2BIG);
-	assert_contains(err.msg, "type 'T0': 17 cells within each other, up to 16");
+	assert_contains(err.msg, "type 'T0': 17 cells are nested; at most 16");
 
 	buf_add_text(&many, "cellTypes:\n");
 	for (unsigned int i = 0; i < CELL_TYPES_MAX; i++)
 		buf_addf(&many, "  T%u: {childCellType: V}\n", i);
 	buf_add_text(&many, "cells: []\n");
 	assert_int_equal(place_cells_parse(buf_str(&many), &cells, &err), -E2BIG);
-	assert_contains(err.msg, "up to 1024 types and models");
+	assert_contains(err.msg, "more than 1024 types and models");
 	assert_null(cells);
 }
 

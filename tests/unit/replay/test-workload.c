@@ -68,29 +68,29 @@ static void says_where_a_file_is_wrong(void **state)
 	static const struct {
 		const char *nodes, *pods, *words;
 	} bad[] = {
-		{TITLES "a,1,1,1\nb,1,1,1\n\na,1,1,1\n", "", "line 5: there are two nodes 'a'"},
+		{TITLES "a,1,1,1\nb,1,1,1\n\na,1,1,1\n", "", "line 5: two nodes have the name 'a'"},
 		{"sn,cpu_milli,memory_mib,gpu,gpu\na,1,1,1,2\n", "", "column 'gpu' twice"},
 		{TITLES "a,1,1,65\n", "", "line 2"},
 		{NODES, POD_TITLES "p,1,1,1,500,|,0,1\n", "line 2: pod 'p': model ''"},
 		{NODES, POD_TITLES "p,1,1,1,500,T4|,0,1\n", "line 2: pod 'p': model ''"},
 		{NODES, POD_TITLES "p,1,1,1,500,|T4,0,1\n", "line 2: pod 'p': model ''"},
 		{NODES, POD_TITLES "p,1,1,1,500,T4,0,1\n ,1,1,1,500,T4,0,1\n",
-			"line 3: name '': a pod's name"},
+			"line 3: name '': expected the name of a pod"},
 		{"sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,T4|A10\n", "",
-			"line 2: model 'T4|A10': one model"},
+			"line 2: model 'T4|A10': expected one model"},
 		{TITLES "a,1,1,1\nb\x1b,1,1,1\n", "", "line 3: byte 0x1b"},
 		{NODES, POD_TITLES "p,1,1,1,500,T4||A10,0,1\n", "line 2: pod 'p': model ''"},
 		{NODES, POD_TITLES "p,1,1,1,500,,0,1\nq,1,1,1,500,,10,5\n",
 			"line 3: deletion_time 5 is before creation_time 10"},
 		{NODES, "name,name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,q,1,1,1,500\n",
 			"column 'name' twice"},
-		{TITLES "a,1,1,1\n\"b,1,1,1\n", "",
-			"line 3: column 1: '\"b' begins with a quote that is not closed"},
-		{TITLES "\"a, b\",1,1,1\n", "", "line 2: column 1: '\"a' begins with a quote"},
-		{TITLES "a,1,1,\"\n", "", "line 2: column 4: '\"' begins with a quote"},
-		{"\"sn,cpu_milli,memory_mib,gpu\na,1,1,1\n", "", "line 1: column 1: '\"sn' begins"},
+		{TITLES "a,1,1,1\n\"b,1,1,1\n", "", "line 3: column 1: '\"b' has a quote"},
+		{TITLES "\"a, b\",1,1,1\n", "", "line 2: column 1: '\"a' has a quote"},
+		{TITLES "a,1,1,\"\n", "", "line 2: column 4: '\"' has a quote"},
+		{"\"sn,cpu_milli,memory_mib,gpu\na,1,1,1\n", "",
+			"line 1: column 1: '\"sn' has a quote"},
 		{NODES, POD_TITLES "p,1,1,1,500,T4,0,1\n\"q,1,1,1,500,T4,0,1\n",
-			"line 3: column 1: '\"q' begins with a quote"},
+			"line 3: column 1: '\"q' has a quote"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -116,11 +116,11 @@ static void takes_no_zero_byte_but_names_twice(void **state)
 	struct error err = {0};
 
 	assert_int_equal(cluster_read_openb(&c, STR(TITLES "a,1,1,1\nb\0,1,1,1\n"), &err), -EINVAL);
-	assert_string_equal(err.msg, "line 3: byte 0x00: text is expected");
+	assert_string_equal(err.msg, "line 3: byte 0x00: expected text");
 	assert_int_equal(
 		workload_read_openb(&w, &c, STR(POD_TITLES "p,1,1,1,500,T4\0,0,1\n"), &err),
 		-EINVAL);
-	assert_string_equal(err.msg, "line 2: byte 0x00: text is expected");
+	assert_string_equal(err.msg, "line 2: byte 0x00: expected text");
 	assert_ok(workload_read_openb(
 		&w, &c, STR(POD_TITLES "p,1,1,1,500,T4 | A10,0,1\np,1,1,1,500,T4,0,1\n"), NULL));
 	assert_int_equal(w.n, 2);
@@ -151,13 +151,13 @@ static void has_a_limit_of_devices(void **state)
 
 	/* Before any of them is made. */
 	assert_int_equal(cluster_like(&c, STR("1048576x64"), &err), -EINVAL);
-	assert_contains(err.msg, "'1048576x64': 67108864 devices would take more than 12.5Gi");
-	assert_contains(err.msg, "up to 4194304 are possible");
+	assert_contains(err.msg, "'1048576x64': 67108864 devices need more than 12.5Gi");
+	assert_contains(err.msg, "at most 4194304 are allowed");
 	assert_int_equal(c.n, 0);
 	assert_ok(cluster_like(&c, STR("65536x64"), &err));
 	assert_int_equal(c.n_devices, CLUSTER_DEVICES_MAX);
 	assert_int_equal(cluster_add(&c, &node, &err), -ENOSPC);
-	assert_contains(err.msg, "'last': more than 4194304 devices");
+	assert_contains(err.msg, "'last': the cluster has more than 4194304 devices");
 	node.n_kinds = 0;
 	assert_ok(cluster_add(&c, &node, &err));
 }
@@ -245,7 +245,7 @@ static void takes_queues_up_to_a_limit(void **state)
 
 	assert_ok(cluster_queue_add(&c, &queue, NULL));
 	assert_int_equal(cluster_queue_add(&c, &queue, &err), -EEXIST);
-	assert_contains(err.msg, "two queues '0'");
+	assert_contains(err.msg, "two queues have the name '0'");
 	for (uint32_t i = 1; i < PLACE_QUEUES_MAX; i++) {
 		snprintf(queue.name, sizeof(queue.name), "%u", i);
 		assert_ok(cluster_queue_add(&c, &queue, NULL));
@@ -394,7 +394,7 @@ static void more_than_there_may_be_is_refused(void **state)
 	s.gap_ns = NSEC_PER_MSEC;
 	s.n_tasks = WORKLOAD_TASKS_MAX;
 	assert_int_equal(workload_generate(&w, &s, 1, &err), -EINVAL);
-	assert_contains(err.msg, "more than 1048576 tasks arrive in that time");
+	assert_contains(err.msg, "more than 1048576 tasks arrive in this time");
 	s.n_tasks = 1000; /* so many were asked for */
 	assert_ok(workload_generate(&few, &s, 1, NULL));
 	assert_int_equal(few.n, 1000);
@@ -430,7 +430,7 @@ static void draws_tasks_that_come_and_go(void **state)
 	assert_memory_equal(w.tasks, again.tasks, w.n * sizeof(*w.tasks));
 	how.load = 0;
 	assert_int_equal(workload_redraw(&w, &from, &how, 7, &err), -EINVAL);
-	assert_contains(err.msg, "load above 0");
+	assert_contains(err.msg, "the load or the number of devices is 0");
 	how.load = 800;
 	how.work_min_ns = how.work_max_ns + 1;
 	assert_int_equal(workload_redraw(&w, &from, &how, 7, &err), -EINVAL);
