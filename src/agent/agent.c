@@ -65,7 +65,9 @@ int agent_runtime_dir(const char *wished, char *ret_dir, size_t size, struct err
 	else
 		n = snprintf(ret_dir, size, "/tmp/divvy-%u", (unsigned int)getuid());
 	if (n < 0 || (size_t)n >= size)
-		return fail(err, ENAMETOOLONG, "the runtime folder's path is too long");
+		return fail(err, ENAMETOOLONG,
+			"the path of the runtime folder is too long; choose a shorter one with "
+			"--runtime-dir");
 	if (ret_dir[0] != '/')
 		return fail(err, EINVAL, "runtime folder '%s': expected an absolute path", ret_dir);
 	return 0;
@@ -88,8 +90,8 @@ static int make_runtime(struct agent *agent, struct error *err)
 			agent->runtime_dir);
 	if (agent->is_system && st.st_mode & S_IWOTH)
 		return fail(err, EPERM,
-			"runtime folder '%s': every user can write to it; expected a folder of "
-			"root's alone (chmod o-w)",
+			"runtime folder '%s': other users can write to it; make it root's alone "
+			"(chmod o-w)",
 			agent->runtime_dir);
 	snprintf(agent->socket_path, sizeof(agent->socket_path), "%s" SOCKET_NAME,
 		agent->runtime_dir);
@@ -97,7 +99,8 @@ static int make_runtime(struct agent *agent, struct error *err)
 		agent->runtime_dir);
 	if (strlen(agent->programs_dir) + strlen(SOCKET_NAME) >= sizeof(address.sun_path))
 		return fail(err, ENAMETOOLONG,
-			"socket '%s" SOCKET_NAME "': the path has more than %zu characters",
+			"socket '%s" SOCKET_NAME
+			"': the path is too long; at most %zu characters are allowed",
 			agent->programs_dir, sizeof(address.sun_path) - 1);
 	return 0;
 }
@@ -114,7 +117,9 @@ static int make_usage(struct agent *agent, struct error *err)
 	if (dir[0] != '/')
 		return fail(err, EINVAL, "usage folder '%s': expected an absolute path", dir);
 	if (str_copy(agent->usage_dir, sizeof(agent->usage_dir), str_from(dir)) < 0)
-		return fail(err, ENAMETOOLONG, "the usage folder's path is too long");
+		return fail(err, ENAMETOOLONG,
+			"the path of the usage folder is too long; choose a shorter one with "
+			"--usage-dir");
 	r = folder_make(dir, agent->is_system ? 0755 : 0700, err);
 	return r < 0 ? fail_within(err, r, "usage folder") : 0;
 }
@@ -180,7 +185,8 @@ static bool end_without_socket(pid_t pid)
 {
 	if (!end_daemon(pid))
 		return false;
-	log_info("pid %d, which holds the lock, has no socket: SIGTERM sent", (int)pid);
+	log_info("sent SIGTERM to divvyd (pid %d), which holds the lock and has no socket",
+		(int)pid);
 	return true;
 }
 
@@ -208,16 +214,16 @@ static int lock_runtime(struct agent *agent, struct error *err)
 	snprintf(path, sizeof(path), "%s/lock", agent->runtime_dir);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return fail_errno(err, errno, "open %s", path);
+		return fail_errno(err, errno, "open '%s'", path);
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		pid_t pid;
 
 		if (errno != EWOULDBLOCK)
-			return fail_errno(err, errno, "lock %s", path);
+			return fail_errno(err, errno, "lock '%s'", path);
 		pid = runtime_owner(fd);
 		if (!agent->options.replace)
 			return fail(err, EBUSY,
-				"a daemon (pid %d) serves %s already; --replace takes over from it",
+				"divvyd (pid %d) serves '%s' already; use --replace to take over",
 				(int)pid, agent->socket_path);
 		if (!has_asked)
 			has_asked = ask_to_leave(agent->socket_path, &agent->listen_fd) >= 0;
@@ -226,13 +232,15 @@ static int lock_runtime(struct agent *agent, struct error *err)
 			clock_now_ns() > began + NO_SOCKET_NS)
 			has_asked = end_without_socket(pid);
 		if (clock_now_ns() > deadline)
-			return fail(err, ETIMEDOUT, "the daemon (pid %d) at %s does not leave",
+			return fail(err, ETIMEDOUT,
+				"divvyd (pid %d) at '%s' did not exit in time; stop it, then "
+				"start again",
 				(int)pid, agent->socket_path);
 		clock_sleep_until_ns(clock_now_ns() + NSEC_PER_MSEC);
 	}
 	snprintf(text, sizeof(text), "%d\n", (int)getpid());
 	if (ftruncate(fd, 0) < 0 || pwrite(fd, text, strlen(text), 0) < 0)
-		return fail_errno(err, errno, "write %s", path);
+		return fail_errno(err, errno, "write '%s'", path);
 	agent->lock_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -252,8 +260,8 @@ static int lock_devices(struct agent *agent, struct error *err)
 			return r;
 		if (owner.pid != told && end_daemon(owner.pid)) {
 			told = owner.pid;
-			log_info("user %u's daemon (pid %d) gives way to the machine's: SIGTERM "
-				 "sent",
+			log_info("sent SIGTERM to user %u's divvyd (pid %d), since this one "
+				 "serves the machine",
 				(unsigned int)owner.uid, (int)owner.pid);
 		}
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
@@ -303,9 +311,9 @@ static int start_listening(struct agent *agent, struct error *err)
 	programs_path(agent, path, sizeof(path));
 	r = listen_at(agent, path, &agent->programs_fd, &agent->programs, client_knock_program);
 	if (r < 0)
-		return fail_errno(err, -r, "listen on %s", path);
+		return fail_errno(err, -r, "listen on '%s'", path);
 	r = listen_at(agent, agent->socket_path, &agent->listen_fd, &agent->listen, client_knock);
-	return r < 0 ? fail_errno(err, -r, "listen on %s", agent->socket_path) : 0;
+	return r < 0 ? fail_errno(err, -r, "listen on '%s'", agent->socket_path) : 0;
 }
 
 /* The folder stays: running containers mount it, and find the next daemon's socket there. */
@@ -379,7 +387,7 @@ static void on_tick(struct loop_timer *timer, uint64_t now)
 		agent->idle_since_ns = now;
 	if (agent->options.exit_idle_ns &&
 		now >= agent->idle_since_ns + agent->options.exit_idle_ns) {
-		log_info("nothing to do for a while: ending");
+		log_info("stopping: no tenant and no client within the idle time");
 		agent_leave(agent);
 	}
 	if (agent->n_tenants || agent->n_conns || agent->options.exit_idle_ns ||
@@ -509,7 +517,7 @@ int agent_new(const struct agent_options *options, struct agent **ret_agent, str
 	int r;
 
 	if (!agent)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	agent->options = *options;
 	agent->devices = options->devices;
 	agent->is_system = getuid() == 0;
@@ -522,7 +530,7 @@ int agent_new(const struct agent_options *options, struct agent **ret_agent, str
 	TAILQ_INIT(&agent->turns);
 	r = random_bytes(&agent->epoch, sizeof(agent->epoch));
 	agent->epoch &= INT64_MAX;
-	r = r < 0 ? fail_errno(err, -r, "random numbers") : start(agent, err);
+	r = r < 0 ? fail_errno(err, -r, "read random numbers") : start(agent, err);
 	if (r < 0) {
 		agent_free(agent);
 		return r;
@@ -613,7 +621,7 @@ static void reload_done(struct worker_job *job)
 	struct agent *agent = reload->agent;
 
 	if (reload->r < 0) {
-		log_warn("%s (the rules stay as they are)", reload->err.msg);
+		log_warn("%s; the rules stay as they are", reload->err.msg);
 	} else if (agent->is_leaving) {
 		conf_free(reload->conf);
 	} else {
@@ -629,7 +637,7 @@ void agent_reload(struct agent *agent)
 	struct reload *reload = worker ? calloc(1, sizeof(*reload)) : NULL;
 
 	if (!reload) {
-		log_warn("no memory: the rules stay as they are");
+		log_warn("out of memory; the rules stay as they are");
 		return;
 	}
 	reload->job = (struct worker_job){.run = run_reload, .done = reload_done};
@@ -682,7 +690,7 @@ void agent_free(struct agent *agent)
 		snprintf(path, sizeof(path), "%s/lock", agent->runtime_dir);
 		/* Empties the file instead of removing it: another daemon may wait for its lock. */
 		if (ftruncate(agent->lock_fd, 0) < 0)
-			log_debug("cannot empty %s", path);
+			log_debug("cannot truncate '%s'", path);
 		fd_close(agent->lock_fd);
 	}
 	free(agent);

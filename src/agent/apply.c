@@ -164,16 +164,19 @@ static int follow(struct apply *apply, const char *path, struct error *err)
 	if (f)
 		return 0;
 	if (apply->n == APPLY_FILES_MAX)
-		return fail(err, EUSERS, "%u files are followed already", APPLY_FILES_MAX);
+		return fail(err, EUSERS,
+			"the daemon follows %u files already, the maximum; stop one with divvy "
+			"apply --stop",
+			APPLY_FILES_MAX);
 	if (strlen(path) >= sizeof(f->path))
-		return fail(err, ENAMETOOLONG, "%.80s...: the path is too long", path);
+		return fail(err, ENAMETOOLONG, "'%.80s...': the path is too long", path);
 	snprintf(folder, sizeof(folder), "%s", path);
 	slash = strrchr(folder, '/');
 	slash[slash == folder] = '\0';
 	f = &apply->files[apply->n];
 	f->watch = inotify_add_watch(apply->fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO);
 	if (f->watch < 0)
-		return fail_errno(err, errno, "follow %s", path);
+		return fail_errno(err, errno, "follow '%s'", path);
 	snprintf(f->path, sizeof(f->path), "%s", path);
 	apply->n++;
 	return 0;
@@ -197,7 +200,7 @@ static void on_change(struct loop_io *io, uint32_t events)
 			if (apply->files[i].watch != e->wd || !e->len || strcmp(e->name, base))
 				continue;
 			if (read_and_apply(apply->agent, path, &list, &err) < 0)
-				log_warn("%s (its tenants stay as they are)", err.msg);
+				log_warn("%s; the file's tenants stay as they are", err.msg);
 			json_decref(list);
 		}
 	}
@@ -228,7 +231,8 @@ int apply_stop(struct agent *agent, const char *path, json_t **ret_tenants, stru
 	remove_missing(agent, path, NULL, 0, removed);
 	if (!f && !json_array_size(removed)) {
 		json_decref(removed);
-		return fail(err, ENOENT, "%s is not followed, and no tenant is of it", path);
+		return fail(err, ENOENT, "the daemon does not follow '%s' and has no tenant of it",
+			path);
 	}
 	*ret_tenants = removed;
 	return 0;
@@ -240,7 +244,7 @@ int apply_new(struct agent *agent, struct error *err)
 	int r;
 
 	if (!apply)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	agent->apply = apply;
 	apply->agent = agent;
 	apply->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);

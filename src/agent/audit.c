@@ -174,8 +174,8 @@ static int parse_user(struct str entry, uid_t *ret, struct error *err)
 		return 0;
 	if (parse_uint(entry, 0, UINT32_MAX - 1, &uid, NULL) < 0)
 		return fail(err, EINVAL,
-			"--police-allow 'uid:%" STR_FMT "': expected a user's number, for "
-			"example uid:1000",
+			"--police-allow 'uid:%" STR_FMT
+			"': expected the number of a user, such as uid:1000",
 			STR_ARG(entry));
 	*ret = (uid_t)uid;
 	return 1;
@@ -226,12 +226,11 @@ static void send_signal(struct stranger *s, int sig, const char *why)
 		return; /* it has just ended */
 	r = pidfd_kill(pidfd, sig);
 	if (r < 0)
-		log_warn("pid %d (%s) uses device %u and belongs to no tenant: it cannot get a "
-			 "signal (--police): %s",
+		log_warn("unmanaged process %d (%s) on device %u: --police cannot signal it: %s",
 			(int)s->pid, s->name, s->device, strerror(-r));
 	else
-		log_warn("pid %d (%s) uses device %u and belongs to no tenant: %s (--police)",
-			(int)s->pid, s->name, s->device, why);
+		log_warn("unmanaged process %d (%s) on device %u: --police %s", (int)s->pid,
+			s->name, s->device, why);
 	fd_close(pidfd);
 }
 
@@ -244,10 +243,10 @@ static void police(struct agent *agent, struct stranger *s)
 		return;
 	if (!s->term_ns) {
 		s->term_ns = now;
-		send_signal(s, SIGTERM, "SIGTERM sent");
+		send_signal(s, SIGTERM, "sent SIGTERM");
 	} else if (clock_since_ns(now, s->term_ns) >= ROUND_NS) {
 		s->has_got_kill = true;
-		send_signal(s, SIGKILL, "SIGKILL sent, since it went on after SIGTERM");
+		send_signal(s, SIGKILL, "sent SIGKILL, since it ignored SIGTERM");
 	}
 }
 
@@ -258,7 +257,8 @@ static void note_ends(const struct audit *audit, const struct stranger *now, uin
 		const struct stranger *s = &audit->strangers[i];
 
 		if (s->term_ns && !find(now, n, s) && !process_is_alive(s->pid, s->start))
-			log_info("pid %d (%s) has ended (--police)", (int)s->pid, s->name);
+			log_info("unmanaged process %d (%s) has exited after --police", (int)s->pid,
+				s->name);
 	}
 }
 
@@ -277,7 +277,7 @@ static void note_episode(struct tenant_device *td)
 	const struct tenant *t = td->tenant;
 
 	if (td->excess_rounds == AUDIT_TOLD)
-		log_warn("tenant %u (%s) of user %u uses %s of device %u, of which %s were counted",
+		log_warn("tenant %u (%s) of user %u uses %s of device %u, but divvy counts %s",
 			t->id, t->name, (unsigned int)t->uid, format_bytes(td->says_bytes).s,
 			td->device->index, format_bytes(td->counted_bytes).s);
 }
@@ -294,7 +294,7 @@ static void note_device(struct tenant_device *td)
 		return;
 	}
 	if (td->excess_rounds >= AUDIT_TOLD)
-		log_info("tenant %u (%s) uses no more of device %u than was counted",
+		log_info("tenant %u (%s) uses only counted memory of device %u again",
 			td->tenant->id, td->tenant->name, td->device->index);
 	td->excess_rounds = 0;
 }
@@ -373,8 +373,7 @@ static bool look_at_stranger(
 	if (before) {
 		stranger_carry_over(&s, before);
 	} else {
-		log_info("pid %d (%s) uses device %u and belongs to no tenant", (int)s.pid, s.name,
-			s.device);
+		log_info("unmanaged process %d (%s) on device %u", (int)s.pid, s.name, s.device);
 	}
 	police(agent, &s);
 	*ret = s;
@@ -526,12 +525,12 @@ static void find_devices(struct agent *agent, json_t *list)
 			text,
 			!device_is_ill(d) ? ""
 				: set->is_simulated
-				? "end its programs and restart the daemon"
-				: "look at `nvidia-smi` and the kernel's log (Xid); "
-				  "reset the device and restart the daemon");
+				? "stop the device's programs and restart the daemon"
+				: "see `nvidia-smi` and the kernel's log (Xid); reset "
+				  "the device and restart the daemon");
 	}
 	if (set->is_simulated)
-		found(list, "note", "the devices are simulated: nothing here was computed by a GPU",
+		found(list, "note", "the devices are simulated: no GPU computes here",
 			"on a machine with an NVIDIA driver, start the daemon without --simulate");
 }
 
@@ -546,12 +545,12 @@ static void find_host_access(const struct agent *agent, json_t *list)
 		if (!how)
 			continue;
 		snprintf(text, sizeof(text),
-			"kernels on device %u reach ordinary memory of their process (%s): workers "
-			"of remote programs serve no other users there",
+			"kernels on device %u can access all memory of their process (%s), so "
+			"remote workers serve no other user there",
 			i, how);
 		found(list, "note", text,
-			"for programs that you trust: divvy serve --allow-host-access, or divvyd "
-			"--remote-host-access");
+			"for programs that you trust, use divvy serve --allow-host-access or "
+			"divvyd --remote-host-access");
 	}
 }
 
@@ -572,13 +571,12 @@ static void find_excesses(struct agent *agent, uid_t uid, json_t *list)
 			if (tenant_may_see(agent, t, uid))
 				snprintf(name, sizeof(name), " (%s)", t->name);
 			snprintf(text, sizeof(text),
-				"tenant %u%s of user %u uses %s of device %u, of which divvy has "
-				"counted %s",
+				"tenant %u%s of user %u uses %s of device %u, but divvy counts %s",
 				t->id, name, (unsigned int)t->uid, format_bytes(td->says_bytes).s,
 				td->device->index, format_bytes(td->counted_bytes).s);
 			snprintf(advice, sizeof(advice),
-				"memory of OptiX, Vulkan or OpenGL is not counted, nor what a "
-				"program takes past the libraries; `divvy remove %u` ends the "
+				"divvy does not count memory of OptiX, Vulkan or OpenGL, or "
+				"memory taken past its libraries; `divvy remove %u` removes the "
 				"tenant",
 				t->id);
 			found(list, "warning", text, advice);
@@ -595,27 +593,28 @@ json_t *audit_findings(struct agent *agent, uid_t uid)
 	find_devices(agent, list);
 	find_host_access(agent, list);
 	if (agent->options.is_gate_off)
-		found(list, "warning", "DIVVY_GATE=off: every gate is open, no share is enforced",
+		found(list, "warning", "DIVVY_GATE=off opens all gates; no share is enforced",
 			"unset DIVVY_GATE and restart the daemon");
 	for (uint32_t i = 0; i < audit->n && i < 16; i++) {
 		const struct stranger *s = &audit->strangers[i];
 
 		snprintf(text, sizeof(text),
-			"pid %d (%s) uses device %u and belongs to no tenant%s", (int)s->pid,
-			s->name, s->device, s->is_graphics ? " (graphics)" : "");
+			"unmanaged process: pid %d (%s) uses device %u and belongs to no tenant%s",
+			(int)s->pid, s->name, s->device, s->is_graphics ? " (graphics)" : "");
 		found(list, s->is_graphics ? "note" : "warning", text,
 			"start it with `divvy run`, or add a rule to tenants.conf");
 	}
 	find_excesses(agent, uid, list);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		snprintf(text, sizeof(text), "%llu open files: room for about %llu processes",
+		snprintf(text, sizeof(text),
+			"limit of %llu open files: enough for about %llu processes",
 			(unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_cur / 2);
 		found(list, files.rlim_cur < 4096 ? "warning" : "ok", text,
 			files.rlim_cur < 4096 ? "raise the daemon's LimitNOFILE" : "");
 	}
 	if (!agent->is_system)
-		found(list, "note", "the daemon runs as an ordinary user: it serves this user only",
-			"run divvyd as root to share among users");
+		found(list, "note", "the daemon runs as an ordinary user and serves this user only",
+			"run divvyd as root to serve several users");
 	return list;
 }
 
@@ -626,7 +625,7 @@ int audit_new(struct agent *agent, struct error *err)
 	if (r < 0)
 		return r;
 	agent->audit = calloc(1, sizeof(*agent->audit));
-	return agent->audit ? 0 : fail(err, ENOMEM, "no memory");
+	return agent->audit ? 0 : fail(err, ENOMEM, "out of memory");
 }
 
 void audit_free(struct agent *agent)

@@ -465,7 +465,7 @@ static void on_received(struct closer_job *job)
 		c->agent->has_dead = true;
 		let_close(c);
 	} else if (job->result <= 0) {
-		log_debug("pid %d passed descriptors that are no pages", (int)c->pid);
+		log_debug("pid %d sent descriptors that are not pages of divvy", (int)c->pid);
 		conn_close(c);
 	} else if (is_costly(job->packet, (size_t)job->result)) {
 		take_request(c, job->packet, (size_t)job->result);

@@ -80,9 +80,10 @@ static int parse_fields(struct str words, struct spec *spec, struct error *err)
 		if (str_copy(field, sizeof(field), (struct str){word.p, at}) < 0 ||
 			str_copy(value, sizeof(value),
 				(struct str){word.p + at + 1, word.n - at - 1}) < 0)
-			return fail(err, EINVAL, "'%" STR_FMT "': too long", STR_ARG(word));
+			return fail(
+				err, EINVAL, "'%" STR_FMT "': the word is too long", STR_ARG(word));
 		if (is_set_before(words, word.p, (struct str){word.p, at}))
-			return fail(err, EINVAL, "%s: is given twice", field);
+			return fail(err, EINVAL, "field %s occurs twice", field);
 		r = spec_set(spec, field, value, err);
 		if (r < 0)
 			return r;
@@ -108,7 +109,8 @@ static int find_user(struct str key, bool is_group, uint32_t *ret, struct error 
 			return 0;
 		}
 	}
-	return fail(err, EINVAL, "%s '%" STR_FMT "': there is none of that name",
+	return fail(err, EINVAL,
+		"%s '%" STR_FMT "': no such name; expected a known name or a number",
 		is_group ? "gid" : "uid", STR_ARG(key));
 }
 
@@ -120,7 +122,8 @@ static int parse_default(struct conf *conf, struct str rest, struct error *err)
 		return fail(err, EINVAL, "default '%" STR_FMT "': expected allow or refuse",
 			STR_ARG(word));
 	if (conf->has_default)
-		return fail(err, EINVAL, "default %" STR_FMT ": there is another default above it",
+		return fail(err, EINVAL,
+			"default %" STR_FMT ": a line above sets the default already",
 			STR_ARG(word));
 	conf->has_default = true;
 	conf->refuses = str_is(word, "refuse");
@@ -141,18 +144,20 @@ static int parse_line(struct conf *conf, struct str line, struct error *err)
 		return fail(err, EINVAL, "'%" STR_FMT "': expected uid, gid, cgroup or default",
 			STR_ARG(kind));
 	if (!str_word(&rest, &key))
-		return fail(err, EINVAL, "%" STR_FMT " is alone: expected %s behind it",
-			STR_ARG(kind),
+		return fail(err, EINVAL, "%" STR_FMT " has no value; expected %s", STR_ARG(kind),
 			str_is(kind, "cgroup") ? "a pattern of cgroups" : "a name or a number");
 	rule.kind = str_is(kind, "uid") ? RULE_UID : str_is(kind, "gid") ? RULE_GID : RULE_CGROUP;
 	if (rule.kind != RULE_CGROUP)
 		r = find_user(key, rule.kind == RULE_GID, &rule.number, err);
 	else if (str_copy(rule.pattern, sizeof(rule.pattern), key) < 0)
-		r = fail(err, EINVAL, "cgroup '%.40s...': %zu characters, expected at most %zu",
+		r = fail(err, EINVAL,
+			"cgroup '%.40s...': the pattern has %zu characters; at most %zu are "
+			"allowed",
 			key.p, key.n, sizeof(rule.pattern) - 1);
 	else if (!strchr("/*?[", rule.pattern[0]))
 		r = fail(err, EINVAL,
-			"cgroup '%s': a cgroup's path begins with /, and its pattern with / or *",
+			"cgroup '%s': expected a pattern that begins with / or *, as paths of "
+			"cgroups begin with /",
 			rule.pattern);
 	if (r < 0)
 		return r;
@@ -161,10 +166,10 @@ static int parse_line(struct conf *conf, struct str line, struct error *err)
 	if (r < 0)
 		return r;
 	if (conf->n >= RULES_MAX)
-		return fail(err, EINVAL, "more than %u rules", RULES_MAX);
+		return fail(err, EINVAL, "the file has more than %u rules", RULES_MAX);
 	grown = reallocarray(conf->rules, conf->n + 1, sizeof(*grown));
 	if (!grown)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	conf->rules = grown;
 	conf->rules[conf->n++] = rule;
 	return 0;
@@ -178,7 +183,7 @@ int conf_parse(struct str text, struct conf **ret_conf, struct error *err)
 	int r = 0;
 
 	if (!conf)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	spec_init(&conf->default_spec);
 	r = spec_set(&conf->default_spec, "request", "0.001", err);
 	if (r >= 0)
@@ -238,8 +243,8 @@ int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct erro
 	}
 	if (str_copy(ret, CONF_CGROUP, best) < 0)
 		return fail(err, ENAMETOOLONG,
-			"its cgroup %.60s... has %zu characters, up to %d are possible", best.p,
-			best.n, CONF_CGROUP - 1);
+			"the path of cgroup '%.60s...' has %zu characters; at most %d are allowed",
+			best.p, best.n, CONF_CGROUP - 1);
 	return 0;
 }
 
@@ -328,19 +333,20 @@ int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct ten
 	if (r < 0)
 		return r;
 	if (names_is_awaited(agent, uid))
-		return fail(err, EAGAIN, "user %u: the name service has not answered yet",
+		return fail(err, EAGAIN,
+			"user %u: the name service has not answered yet; try again",
 			(unsigned int)uid);
 	rule = match(agent, uid, gid, cgroup);
 	user_name(agent, uid, user, sizeof(user));
 	if (!rule && agent->has_pods && cgroup_read_pod(pid, agent->pod_cgroups, &pod, &why) >= 0)
 		return fail(err, EACCES,
-			"process %d is pod %s's: pods have shares by the sockets of their slots, "
-			"and this is none",
+			"process %d belongs to pod %s; pods get their share by the socket in "
+			"their container, and this is the machine's",
 			(int)pid, pod.uid);
 	if (!rule && (conf->has_default ? conf->refuses : agent->options.refuse_strangers))
 		return fail(err, EACCES,
 			"this process belongs to no tenant (no DIVVY_TENANT, no rule for user "
-			"%s), and the daemon refuses those: start it with `divvy run`",
+			"%s); start it with `divvy run`",
 			user);
 	if (!rule) {
 		wish.source = TENANT_DEFAULT;

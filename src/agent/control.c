@@ -127,14 +127,16 @@ static int get_tenant(struct call *call, struct tenant **ret, struct error *err)
 		snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(value));
 	else if (json_is_string(value) &&
 		str_copy(text, sizeof(text), str_from(json_string_value(value))) < 0)
-		return fail(err, EINVAL, "tenant %s: a name has at most %u characters",
+		return fail(err, EINVAL,
+			"tenant %s: the name is too long; at most %u characters are allowed",
 			spec_json_show(value, shown), TENANT_NAME - 1);
 	if (!text[0])
 		return fail(err, EINVAL, "tenant %s: expected an id or a name",
 			value ? spec_json_show(value, shown) : "is missing");
 	*ret = tenant_by_text(call->agent, text, call->conn->uid);
 	if (!*ret)
-		return fail(err, ENOENT, "tenant %s: there is none of that id or name", text);
+		return fail(err, ENOENT, "tenant %s: no such tenant; `divvy ps` lists the tenants",
+			text);
 	return 0;
 }
 
@@ -353,10 +355,9 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 	switch (u->why) {
 	case ARBITER_WHY_IDLE:
 		snprintf(ret, size,
-			t->n_processes
-				? "does not want the device now"
-				: "no process of it has registered: does the program use CUDA "
-				  "through the preloaded library?");
+			t->n_processes ? "has no work for the device now"
+				       : "has no registered process; check that its program "
+					 "uses CUDA and loads libdivvy-cuda.so");
 		break;
 	case ARBITER_WHY_HOLDS:
 		snprintf(ret, size, "holds the device%s",
@@ -364,24 +365,23 @@ static void explain(struct agent *a, const struct tenant_device *td, const struc
 		break;
 	case ARBITER_WHY_TURN:
 		snprintf(ret, size,
-			"waits for its turn: %s is before it (it got %s of the last second, "
-			"entitled to %s)",
+			"waits for its turn: %s goes first (this tenant used %s of the last "
+			"second, entitled to %s)",
 			before, format_share(got).s, format_share(u->entitlement).s);
 		break;
 	case ARBITER_WHY_LIMIT:
-		snprintf(ret, size, "at its limit: %s of the last second, limit %s",
+		snprintf(ret, size, "is at its limit: used %s of the last second, limit %s",
 			format_share(got).s, format_share(t->spec.limit).s);
 		break;
 	case ARBITER_WHY_CLASS:
-		snprintf(ret, size, "%s is of class latency and is active", before);
+		snprintf(ret, size, "waits: %s of class latency is active", before);
 		break;
 	case ARBITER_WHY_DRAIN:
-		snprintf(ret, size, "is next: waits for %s%s on the device to end",
-			other == t ? "its own work" : "the work of ", other == t ? "" : before);
+		snprintf(ret, size, "is next, when %s%s on the device completes",
+			other == t ? "its own earlier work" : "work of ", other == t ? "" : before);
 		break;
 	case ARBITER_WHY_RESERVED:
-		snprintf(ret, size,
-			"is on %u devices and waits until all of them are free together", t->n);
+		snprintf(ret, size, "waits until its %u devices are free at the same time", t->n);
 		break;
 	}
 }
@@ -397,8 +397,8 @@ static void add_note(struct call *call, const struct tenant *t)
 		left_bytes += share_left_bytes(&t->devices[i]);
 	if (left_bytes) {
 		snprintf(text, sizeof(text),
-			"%s of its memory is held by exported descriptors alone: it stays charged "
-			"until they are closed",
+			"only exported descriptors still hold %s of its memory; divvy charges "
+			"it until they are closed",
 			format_bytes(left_bytes).s);
 		add(call, "note", json_string(text));
 		return;
@@ -409,8 +409,8 @@ static void add_note(struct call *call, const struct tenant *t)
 		if (td->quota_bytes >= td->device->context_bytes)
 			continue;
 		snprintf(text, sizeof(text),
-			"memory %s: a CUDA context alone is expected to take %s, so the program "
-			"may get CUDA_ERROR_OUT_OF_MEMORY from its first call",
+			"memory %s: a CUDA context alone takes about %s, so the first call may "
+			"fail with CUDA_ERROR_OUT_OF_MEMORY; request more",
 			format_bytes(td->quota_bytes).s, format_bytes(td->device->context_bytes).s);
 		add(call, "note", json_string(text));
 		return;
@@ -497,13 +497,13 @@ static int check_owner(const struct conn *c, pid_t pid, struct error *err)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	if (file_read(path, &text, NULL) < 0)
-		return fail(err, ESRCH, "pid %d: there is no such process", (int)pid);
+		return fail(err, ESRCH, "pid %d: no such process", (int)pid);
 	rest = buf_str(&text);
 	while (str_split(&rest, '\n', &line))
 		if (str_skip_prefix(&line, STR("Uid:")) && str_word(&line, &word))
 			parse_uint(word, 0, UINT32_MAX, &uid, NULL);
 	if (uid != c->uid)
-		return fail(err, EPERM, "pid %d: belongs to another user", (int)pid);
+		return fail(err, EPERM, "pid %d belongs to another user", (int)pid);
 	return 0;
 }
 
@@ -591,11 +591,11 @@ static int check_waiting(const struct call *call, struct error *err)
 		n += w->conn && w->conn->uid == uid;
 	if (!call->conn->user->is_trusted && n >= CONTROL_WAITING_PER_USER)
 		return fail(err, EUSERS,
-			"%u requests of user %u wait for room already, the most that one user may "
-			"have; cancel one, or ask again later",
+			"%u requests of user %u wait already, the maximum for one user; cancel "
+			"one, or try again later",
 			n, (unsigned int)uid);
 	if (control->n_wishes >= WISHES_MAX)
-		return fail(err, EUSERS, "%u requests wait for room already; ask again later",
+		return fail(err, EUSERS, "%u requests wait already, the maximum; try again later",
 			control->n_wishes);
 	return 0;
 }
@@ -614,7 +614,7 @@ static int do_create(struct call *call, struct error *err)
 		return r;
 	/* Waiting requests come first, unless this one does not wait. */
 	if (wait_ms && !TAILQ_EMPTY(&control->wishes) && !control->is_trying)
-		r = fail(err, ENOSPC, "others wait before it");
+		r = fail(err, ENOSPC, "earlier requests wait for the same free capacity");
 	else
 		r = create(call, &t, err);
 	if (r >= 0)
@@ -630,7 +630,7 @@ static int do_create(struct call *call, struct error *err)
 	wait_ms = does_settle ? SETTLE_MS : wait_ms;
 	w = calloc(1, sizeof(*w));
 	if (!w)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	*w = (struct wish){
 		.conn = call->conn,
 		.request = call->request,
@@ -679,7 +679,7 @@ static int do_set(struct call *call, struct error *err)
 				strcmp(key, "priority") && strcmp(key, "memory-policy") &&
 				strcmp(key, "memory_policy"))
 				return fail(err, EINVAL,
-					"%s: cannot change while the tenant runs; request, "
+					"%s cannot change while the tenant runs; request, "
 					"limit, memory, class and priority can",
 					key);
 		r = spec_set_json(&spec, fields, err);
@@ -735,9 +735,9 @@ static int do_usage(struct call *call, struct error *err)
 		json_is_true(json_object_get(call->json, "ended")), &call->text);
 	if (r == -EMSGSIZE)
 		return fail(err, EMSGSIZE,
-			"the history of all tenants is longer than an answer may be: name a "
-			"tenant, or a larger step_ms");
-	return r < 0 ? fail(err, ENOMEM, "no memory") : 0;
+			"the history of all tenants does not fit into an answer; name a "
+			"tenant, or use a larger step_ms");
+	return r < 0 ? fail(err, ENOMEM, "out of memory") : 0;
 }
 
 static int do_report(struct call *call, struct error *err)
@@ -754,7 +754,8 @@ static int do_report(struct call *call, struct error *err)
 static int check_owner_of_daemon(const struct call *call, const char *what, struct error *err)
 {
 	if (call->conn->uid != 0 && call->conn->uid != getuid())
-		return fail(err, EPERM, "%s: only root and the daemon's own user may", what);
+		return fail(
+			err, EPERM, "%s: only root and the daemon's own user may do this", what);
 	return 0;
 }
 
@@ -829,10 +830,10 @@ static int do_replace(struct call *call, struct error *err)
 	if (r < 0)
 		return r;
 	if (!answer_replace(c, call->request, does_hand_over)) {
-		log_info("pid %d wanted to take over and is gone: going on", (int)c->pid);
+		log_info("pid %d asked to take over and has exited; continuing", (int)c->pid);
 		return -EINPROGRESS;
 	}
-	log_info("pid %d takes over: ending", (int)c->pid);
+	log_info("stopping: pid %d takes over", (int)c->pid);
 	call->agent->is_replaced = does_hand_over;
 	agent_leave(call->agent);
 	return -EINPROGRESS;
@@ -850,7 +851,7 @@ static int do_remote(struct call *call, struct error *err)
 		t = tenant_by_secret(call->agent, secret);
 	explicit_bzero(secret, sizeof(secret));
 	if (!t || !tenant_may_see(call->agent, t, call->conn->uid))
-		return fail(err, ENOENT, "secret: there is no tenant of it");
+		return fail(err, ENOENT, "secret: no tenant has this secret");
 	/* Without a report, the request only asks whether the tenant exists. */
 	return json_object_get(call->json, "peer")
 		? remote_reach_read(&t->remote, call->json, clock_now_ns(), err)
@@ -894,8 +895,8 @@ static int check_socket(const struct conn *c, struct error *err)
 	if (!c->is_program)
 		return 0;
 	return fail(err, EPERM,
-		"this is the socket of programs in containers: divvy's commands are answered "
-		"outside, at %s",
+		"this socket serves programs in containers only; divvy's commands use '%s' "
+		"outside the container",
 		c->agent->socket_path);
 }
 
@@ -914,11 +915,12 @@ static int find_command(const json_t *json, const struct command **ret, struct e
 			*ret = &commands[i];
 	if (!*ret)
 		return fail(err, EOPNOTSUPP,
-			"cmd '%.40s': this daemon (version %s) does not know it", name,
-			DIVVY_VERSION);
+			"cmd '%.40s': unknown to this daemon (version %s); install divvy and "
+			"divvyd of one version",
+			name, DIVVY_VERSION);
 	json_object_foreach((json_t *)json, key, value)
 		if (!is_member_known(*ret, key))
-			return fail(err, EINVAL, "%.40s: unknown member of %s (known: %s)", key,
+			return fail(err, EINVAL, "unknown member '%.40s' of %s; expected: %s", key,
 				name, (*ret)->members[0] ? (*ret)->members : "none");
 	return 0;
 }
@@ -1001,7 +1003,7 @@ void control_request(struct conn *c, uint32_t request, const char *text, size_t 
 		struct error err;
 		json_t *reply = json_object();
 
-		fail(&err, EINVAL, "the request is not JSON: %s", why.text);
+		fail(&err, EINVAL, "the request is not a JSON object: %s", why.text);
 		send_reply(c, request, -EINVAL, reply, &err);
 		json_decref(reply);
 		return;
@@ -1060,7 +1062,7 @@ static void expire(struct control *control, struct wish *w)
 		return;
 	}
 	reply = json_object();
-	fail(&err, ETIMEDOUT, "no room in the time given");
+	fail(&err, ETIMEDOUT, "no free capacity within the waiting time");
 	send_reply(w->conn, w->request, -ETIMEDOUT, reply, &err);
 	json_decref(reply);
 }
@@ -1098,7 +1100,7 @@ int control_new(struct agent *agent, struct error *err)
 	int r;
 
 	if (!control)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	agent->control = control;
 	control->agent = agent;
 	control->timer.data = control;

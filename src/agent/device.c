@@ -106,8 +106,8 @@ static int find_sim_libs(char *ret, size_t size, struct error *err)
 	if (has_sim_libs(DIVVY_SIM_FOLDER))
 		return str_copy(ret, size, str_from(DIVVY_SIM_FOLDER));
 	return fail(err, ENOENT,
-		"the simulated driver is not installed: no libnvidia-ml.so.1 in %s nor beside "
-		"divvyd (DIVVY_SIM_LIBS names another folder)",
+		"the simulated driver is missing: no libnvidia-ml.so.1 in '%s' or beside "
+		"divvyd; set DIVVY_SIM_LIBS to its folder",
 		DIVVY_SIM_FOLDER);
 }
 
@@ -191,8 +191,8 @@ static int open_engine(
 	if (r < 0 || is_as_wished(set->nvml, &config))
 		return r;
 	return fail(err, EBUSY,
-		"--simulate %s: programs still use the other devices that '%s' has simulated "
-		"before: end them, or take another folder (DIVVY_SIM)",
+		"--simulate %s: programs still use other simulated devices of '%s'; stop them, "
+		"or set DIVVY_SIM to another folder",
 		simulate, set->sim_dir);
 }
 
@@ -214,7 +214,7 @@ static int open_simulated(struct device_set *set, const char *simulate, bool is_
 	if (r < 0)
 		return r;
 	if (setenv("DIVVY_SIM", set->sim_dir, 1) || setenv("DIVVY_SIM_DEVICES", simulate, 1))
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	set->is_simulated = true;
 	return open_engine(set, simulate, is_wish, err);
 }
@@ -234,7 +234,7 @@ static int open_driver(struct device_set *set, const struct device_wish *wish, s
 		return r;
 	}
 	if (wish->may_be_none) {
-		log_info("%s; there is no device", why.msg);
+		log_info("%s; no device to share", why.msg);
 		return 0;
 	}
 	log_info("%s; sharing a simulated GPU (%s)", why.msg, DEFAULT_SIMULATION);
@@ -243,7 +243,7 @@ static int open_driver(struct device_set *set, const struct device_wish *wish, s
 
 const char *device_ailment(const struct device *device)
 {
-	return device->is_lost          ? "is lost: the driver no longer has it"
+	return device->is_lost          ? "is lost: the driver cannot reach it any more"
 		: device->xid           ? device->xid_note
 		: device_is_ill(device) ? "does not answer"
 					: NULL;
@@ -287,7 +287,7 @@ uint64_t device_note_xid(struct device_set *set, const struct nvml_xid *xid)
 			continue;
 		d->xid = xid->xid;
 		snprintf(d->xid_note, sizeof(d->xid_note),
-			"has had Xid %" PRIu64 ", which is no program's", xid->xid);
+			"had Xid %" PRIu64 ", which no program causes", xid->xid);
 		ill |= 1ull << i;
 	}
 	return ill;
@@ -306,19 +306,19 @@ static void set_note(struct device *device)
 
 	if (!strcmp(info->compute_mode, "prohibited"))
 		str_copy(device->note, sizeof(device->note),
-			STR("compute mode prohibited: no program can use it "
-			    "(nvidia-smi -c DEFAULT allows it)"));
+			STR("compute mode prohibited: no program can use the device; set "
+			    "nvidia-smi -c DEFAULT"));
 	else if (!strcmp(info->compute_mode, "exclusive"))
 		str_copy(device->note, sizeof(device->note),
-			STR("compute mode exclusive: one process at a time, sharing needs "
-			    "nvidia-smi -c DEFAULT"));
+			STR("compute mode exclusive: one process at a time; to share the "
+			    "device, set nvidia-smi -c DEFAULT"));
 	else if (info->has_mps)
 		str_copy(device->note, sizeof(device->note),
-			STR("MPS is running: its clients run side by side, shares hold between "
-			    "tenants as far as their work ends in time"));
+			STR("MPS runs: its clients use the device at once, so shares hold "
+			    "only as far as their work completes in time"));
 	else if (info->is_mig)
 		str_copy(device->note, sizeof(device->note),
-			STR("a MIG instance, shared like a device"));
+			STR("a MIG instance, which divvy shares like a device"));
 }
 
 /* Asks once, because asking may take long and links never change. */
@@ -351,7 +351,7 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 
 	if (!infos || !set) {
 		free(set);
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	}
 	r = open_driver(set, wish, err);
 	if (r >= 0 && set->nvml)
@@ -360,7 +360,7 @@ int device_set_open(const struct device_wish *wish, struct device_set **ret_set,
 		goto out;
 	set->devices = calloc((size_t)n + 1, sizeof(*set->devices));
 	if (!set->devices) {
-		r = fail(err, ENOMEM, "no memory");
+		r = fail(err, ENOMEM, "out of memory");
 		goto out;
 	}
 	for (int i = 0; i < n; i++) {

@@ -56,7 +56,7 @@ int door_open(struct tenant *t, const char *path, struct door **ret_door, struct
 	int r;
 
 	if (!door)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	door->agent = t->agent;
 	door->tenant = t->id;
 	door->listener.data = door;
@@ -68,7 +68,7 @@ int door_open(struct tenant *t, const char *path, struct door **ret_door, struct
 	}
 	if (r < 0) {
 		door_leave(door);
-		return fail_errno(err, -r, "listen on %s", path);
+		return fail_errno(err, -r, "listen on '%s'", path);
 	}
 	*ret_door = door;
 	return 0;
@@ -107,11 +107,13 @@ static int check_cgroup(const struct conn *c, const struct tenant *t, struct err
 		return 0; /* the condition HostNamespaces reports this */
 	if (r < 0)
 		return fail(err, EACCES,
-			"this socket is pod %s/%s's, and process %d is in no pod's cgroup: %s",
+			"this socket belongs to pod %s/%s, and process %d is in no pod's "
+			"cgroup: %s",
 			t->pod->space, t->pod->name, (int)c->pid, why.msg);
 	if (strcmp(found.uid, t->pod->uid) != 0)
-		return fail(err, EACCES, "this socket is pod %s/%s's, and process %d is pod %s's",
-			t->pod->space, t->pod->name, (int)c->pid, found.uid);
+		return fail(err, EACCES,
+			"this socket belongs to pod %s/%s, and process %d to pod %s", t->pod->space,
+			t->pod->name, (int)c->pid, found.uid);
 	return 0;
 }
 
@@ -121,7 +123,7 @@ int door_tenant(const struct conn *c, struct tenant **ret_tenant, struct error *
 	int r;
 
 	if (!t || t->is_ending)
-		return fail(err, ENOENT, "what was granted to this container has been taken back");
+		return fail(err, ENOENT, "the grant of this container has been revoked");
 	r = check_cgroup(c, t, err);
 	if (r < 0)
 		return r;

@@ -321,12 +321,12 @@ int history_read(
 	if (fd < 0)
 		return fail_errno(err, errno, "open '%s'", path);
 	if (!chunk)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	h->has_lost_record = false;
 	while ((got = read(fd, chunk + held, CHUNK - held)) > 0) {
 		r = read_chunk(h, chunk, held + (size_t)got, is_log, &broken);
 		if (r < 0)
-			return fail(err, ENOMEM, "no memory for '%s'", path);
+			return fail(err, ENOMEM, "out of memory for '%s'", path);
 		held = (size_t)r;
 		if (held > CHUNK / 2) { /* too long for a line of this file */
 			held = 0;
@@ -462,7 +462,7 @@ int history_append(const struct history *changes, const char *log_path, int64_t 
 	if (r >= 0)
 		r = fd_write_all(fd, out.p, out.n);
 	if (r < 0 && ftruncate(fd, (off_t)size) < 0)
-		log_debug("%s: half a line stays, which the next append cuts off", log_path);
+		log_debug("'%s' ends within a line, which the next append removes", log_path);
 	*ret_size = size + (int64_t)out.n;
 	return r;
 }
@@ -517,7 +517,7 @@ int history_compact(const char *path, const char *log_path, uint64_t now_s, stru
 		return r == -ENOENT ? 0 : r;
 	r = write_file(&h, path, now_s);
 	if (r < 0)
-		return fail_errno(err, -r, "write %s", path);
+		return fail_errno(err, -r, "write '%s'", path);
 	/* If unlink() fails, the log is read once more, which changes nothing. */
-	return unlink(log_path) < 0 ? fail_errno(err, errno, "remove %s", log_path) : 0;
+	return unlink(log_path) < 0 ? fail_errno(err, errno, "remove '%s'", log_path) : 0;
 }

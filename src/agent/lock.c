@@ -123,8 +123,8 @@ static int is_busy(const struct taking *t, struct error *err)
 	if (t->owner.pid)
 		snprintf(who, sizeof(who), ": pid %d of user %u", (int)t->owner.pid,
 			(unsigned int)t->owner.uid);
-	return fail(err, EBUSY, "device %s: shared out by another daemon already%s%s%s", t->uuid,
-		who, t->its_socket[0] ? ", socket " : "", t->its_socket);
+	return fail(err, EBUSY, "device %s: another divvyd shares this device already%s%s%s",
+		t->uuid, who, t->its_socket[0] ? ", socket " : "", t->its_socket);
 }
 
 /* Reads the holder's text, only for a message, and only from a file of the holder. */
@@ -152,7 +152,7 @@ static void write_text(int fd, const char *socket)
 
 	n = MIN(n, (int)sizeof(text) - 1);
 	if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) < 0)
-		log_debug("a device's lock file cannot be written: %s", strerror(errno));
+		log_debug("cannot write the lock file of a device: %s", strerror(errno));
 }
 
 /* 1: locked; 0: locked, but the path names another file now; -EBUSY. */
@@ -161,7 +161,7 @@ static int lock_open_file(int fd, const char *path, struct taking *t, struct err
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 		return is_still_named(fd, path);
 	if (errno != EWOULDBLOCK)
-		return fail_errno(err, errno, "device %s: lock %s", t->uuid, path);
+		return fail_errno(err, errno, "device %s: lock '%s'", t->uuid, path);
 	t->owner = (struct lock_owner){0};
 	lock_find_owner(fd, &t->owner);
 	read_socket(fd, t);
@@ -189,7 +189,8 @@ static int take_file(struct lock_file *file, mode_t mode, struct taking *t, stru
 		if (fd == -EEXIST || fd == -ENOENT)
 			continue;
 		if (fd < 0)
-			return fail_errno(err, -fd, "device %s: lock file %s", t->uuid, file->path);
+			return fail_errno(
+				err, -fd, "device %s: lock file '%s'", t->uuid, file->path);
 		r = lock_open_file(fd, file->path, t, err);
 		if (r < 0)
 			return r;
@@ -199,8 +200,8 @@ static int take_file(struct lock_file *file, mode_t mode, struct taking *t, stru
 		file->fd = TAKE_FD(fd);
 		return 0;
 	}
-	return fail(
-		err, EAGAIN, "device %s: lock file %s changes hands too fast", t->uuid, file->path);
+	return fail(err, EAGAIN, "device %s: lock file '%s' changes its owner too fast; try again",
+		t->uuid, file->path);
 }
 
 /* ---- root in a folder that everybody may write to ---- */
@@ -296,7 +297,7 @@ static int try_shared(
 		return is_busy(t, err);
 	r = move_aside(file->path);
 	if (r == 0 || r == -ENOENT)
-		log_info("%s is not root's alone: moved aside", file->path);
+		log_info("moved '%s' aside, since root does not own it alone", file->path);
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -320,8 +321,8 @@ static int take_shared(
 		if (tries)
 			clock_sleep_until_ns(clock_now_ns() + TRY_AGAIN_NS);
 	}
-	log_warn("%s: %s; going on without it", file->path,
-		r < 0 ? strerror(-r) : "others make it again and again");
+	log_warn("'%s': %s; continuing without this lock", file->path,
+		r < 0 ? strerror(-r) : "other processes create it again and again");
 	return 0;
 }
 
@@ -337,7 +338,7 @@ static int check_own_folder(const char *folder, struct error *err)
 	if (lstat(folder, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
 		st.st_mode & S_IWOTH)
 		return fail(err, EPERM,
-			"folder %s: expected a folder of root's to which others cannot write",
+			"folder '%s': expected a folder of root to which no other user can write",
 			folder);
 	return 0;
 }
@@ -365,7 +366,7 @@ static int take_own(const char *folder, struct lock_file *file, struct taking *t
 		return look_at_own(file->path, t, err);
 	r = check_own_folder(folder, &why);
 	if (r == -EROFS || r == -EACCES) {
-		log_warn("%s: device %s is locked in shared folders alone", why.msg, t->uuid);
+		log_warn("%s: only shared folders lock device %s", why.msg, t->uuid);
 		return 0;
 	}
 	if (r < 0) {
@@ -396,8 +397,8 @@ static int take_in(const char *folder, bool is_own, struct lock_file *file, stru
 		return 0;
 	if ((size_t)snprintf(file->path, sizeof(file->path), "%s/divvy-%s.lock", folder, t->uuid) >=
 		sizeof(file->path))
-		return fail(
-			err, ENAMETOOLONG, "device %s: the lock file's path is too long", t->uuid);
+		return fail(err, ENAMETOOLONG, "device %s: the path of the lock file is too long",
+			t->uuid);
 	if (is_own)
 		return take_own(folder, file, t, err);
 	return geteuid() == 0 ? take_shared(folder, file, t, err) : take_file(file, 0644, t, err);

@@ -560,7 +560,7 @@ static void recount_device(struct memory *m, struct tenant_device *td)
 			slots[n++] = (struct ledger_slot){&p->devices[td->at].up->memory, p->index};
 	ledger_counter_recount(td->page, slots, n, &m->daemon_seq, RECOUNT_TRIES, &r);
 	if (r < 0)
-		log_debug("tenant %u: its counter keeps changing, recounted later", t->id);
+		log_debug("tenant %u: its memory counter keeps changing; recounting later", t->id);
 out:
 	free(slots);
 }
@@ -884,7 +884,7 @@ static void note_xids(struct agent *agent, const struct query *q)
 		const uint64_t ill = device_note_xid(set, x);
 
 		log_info("device %s: Xid %" PRIu64 "%s", x->uuid[0] ? x->uuid : "?", x->xid,
-			device_is_xid_of_program(x->xid) ? ", a program's" : "");
+			device_is_xid_of_program(x->xid) ? ", caused by a program" : "");
 		for (uint32_t k = 0; k < set->n; k++)
 			if (ill & 1ull << k)
 				say_ill(agent, &set->devices[k]);
@@ -1006,7 +1006,7 @@ int memory_new(struct agent *agent, struct error *err)
 	int r;
 
 	if (!m)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	agent->memory = m;
 	m->agent = agent;
 	TAILQ_INIT(&m->questions);
@@ -1022,7 +1022,7 @@ int memory_new(struct agent *agent, struct error *err)
 		.scratch = calloc(LISTED_MAX, sizeof(*m->query.scratch)),
 	};
 	if (!m->listed || !m->query.listed || !m->query.scratch)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < agent->devices->n; i++) {
 		const struct nvml_info *info = &agent->devices->devices[i].info;
 
@@ -1030,7 +1030,7 @@ int memory_new(struct agent *agent, struct error *err)
 		/* The instances of one device follow one another. */
 		if ((!i || info->nvml_index != agent->devices->devices[i - 1].info.nvml_index) &&
 			nvml_watch_xids(agent->devices->nvml, info->nvml_index) < 0)
-			log_debug("device %s: its driver tells no Xids", info->uuid);
+			log_debug("device %s: the driver does not report Xids", info->uuid);
 	}
 	m->timer.data = m;
 	r = loop_add_timer(agent->loop, &m->timer, on_timer);

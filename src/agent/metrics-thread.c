@@ -120,7 +120,7 @@ static void answer_waiting(struct metrics_thread *t, const struct text *text)
 			http_answer_buf(t->waiting[i], HTTP_METRICS, &text->buf);
 		else
 			http_answer(t->waiting[i], 503, HTTP_TEXT,
-				STR("the daemon has no text now: ask again later\n"));
+				STR("the daemon has no metrics yet; try again later\n"));
 	t->n_waiting = 0;
 }
 
@@ -145,7 +145,7 @@ void metrics_thread_answer(void *thread, struct http_request *request)
 	struct metrics_thread *t = thread;
 
 	if (t->n_waiting == t->max_waiting) {
-		http_answer(request, 503, HTTP_TEXT, STR("too many requests\n"));
+		http_answer(request, 503, HTTP_TEXT, STR("too many requests; try again later\n"));
 		return;
 	}
 	t->waiting[t->n_waiting++] = request;
@@ -161,7 +161,8 @@ void metrics_thread_answer_health(void *thread, struct http_request *request)
 	const uint64_t silent_ns = clock_since_ns(clock_now_ns(), atomic_load(&t->beat_ns));
 	char text[96];
 
-	snprintf(text, sizeof(text), "not healthy: the daemon's loop has not run for %llu s\n",
+	snprintf(text, sizeof(text),
+		"not healthy: the daemon's event loop has not run for %llu s\n",
 		(unsigned long long)(silent_ns / NSEC_PER_SEC));
 	if (silent_ns > METRICS_BEAT_MAX_NS)
 		http_answer(request, 503, HTTP_TEXT, str_from(text));
@@ -173,8 +174,8 @@ void metrics_thread_answer_ready(void *thread, struct http_request *request)
 {
 	const struct metrics_thread *t = thread;
 
-	http_answer_ready(
-		request, atomic_load(&t->is_ready), "it has not seen the pods of its node yet");
+	http_answer_ready(request, atomic_load(&t->is_ready),
+		"the daemon has not seen the pods of its node yet");
 }
 
 static void *thread_main(void *data)
@@ -233,7 +234,7 @@ static int join_loops(struct metrics_thread *t, struct error *err)
 	r = r < 0 ? r : loop_add_timer(t->agent->loop, &t->beat, on_beat);
 	r = r < 0 ? r : loop_add_io(t->agent->loop, &t->asked, t->to_agent, EPOLLIN, on_asked);
 	r = r < 0 ? r : loop_add_io(t->loop, &t->told, t->to_thread, EPOLLIN, on_told);
-	return r < 0 ? fail_errno(err, -r, "the thread of metrics") : 0;
+	return r < 0 ? fail_errno(err, -r, "start the thread of metrics") : 0;
 }
 
 int metrics_thread_new(struct agent *agent, const struct metrics_thread_options *options,
@@ -260,7 +261,7 @@ int metrics_thread_new(struct agent *agent, const struct metrics_thread_options 
 		on_beat(&t->beat, clock_now_ns());
 		r = start_thread(t);
 		if (r < 0)
-			fail_errno(err, -r, "the thread of metrics");
+			fail_errno(err, -r, "start the thread of metrics");
 	}
 	if (r < 0) {
 		metrics_thread_free(t);

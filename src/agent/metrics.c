@@ -35,23 +35,32 @@ struct tenant_sample {
 #define FIELD(member) PROM_FIELD(struct tenant_sample, member)
 
 static const struct prom_metric tenant_metrics[] = {
-	{"divvy_tenant_gpu_seconds_total", PROM_COUNTER, "Device time charged.",
-		FIELD(usage.used_ns), NSEC_PER_SEC},
-	{"divvy_tenant_waited_seconds_total", PROM_COUNTER,
-		"Time it wanted the device and did not hold it.", FIELD(usage.waited_ns),
+	{"divvy_tenant_gpu_seconds_total", PROM_COUNTER,
+		"Device time charged to the tenant, in seconds.", FIELD(usage.used_ns),
 		NSEC_PER_SEC},
-	{"divvy_tenant_share", PROM_GAUGE, "Share of the device in the last second.", FIELD(share),
+	{"divvy_tenant_waited_seconds_total", PROM_COUNTER,
+		"Time in which the tenant had work for the device and did not hold it, in seconds.",
+		FIELD(usage.waited_ns), NSEC_PER_SEC},
+	{"divvy_tenant_share", PROM_GAUGE,
+		"Share of the device's time that the tenant used in the last second, 0 to 1.",
+		FIELD(share), SPEC_SHARE_ONE},
+	{"divvy_tenant_request", PROM_GAUGE,
+		"Share of the device's time that is guaranteed to the tenant, 0 to 1.",
+		FIELD(request), SPEC_SHARE_ONE},
+	{"divvy_tenant_limit", PROM_GAUGE,
+		"Largest share of the device's time for the tenant, 0 to 1.", FIELD(limit),
 		SPEC_SHARE_ONE},
-	{"divvy_tenant_request", PROM_GAUGE, "Share that is guaranteed.", FIELD(request),
-		SPEC_SHARE_ONE},
-	{"divvy_tenant_limit", PROM_GAUGE, "Most it may take.", FIELD(limit), SPEC_SHARE_ONE},
-	{"divvy_tenant_memory_bytes", PROM_GAUGE, "Device memory in use.", FIELD(memory_bytes)},
-	{"divvy_tenant_memory_quota_bytes", PROM_GAUGE, "Device memory it may use.",
-		FIELD(quota_bytes)},
+	{"divvy_tenant_memory_bytes", PROM_GAUGE, "Device memory that the tenant uses, in bytes.",
+		FIELD(memory_bytes)},
+	{"divvy_tenant_memory_quota_bytes", PROM_GAUGE,
+		"Device memory that the tenant may use, in bytes.", FIELD(quota_bytes)},
 	{"divvy_tenant_memory_denied_total", PROM_COUNTER,
-		"Allocations refused for the quota, as its processes count them.", FIELD(denied)},
-	{"divvy_tenant_holds", PROM_GAUGE, "1 while it holds the device.", FIELD(holds)},
-	{"divvy_tenant_wants", PROM_GAUGE, "1 while it wants the device.", FIELD(wants)},
+		"Allocations that the tenant's processes refused above the memory quota.",
+		FIELD(denied)},
+	{"divvy_tenant_holds", PROM_GAUGE, "1 while the tenant holds the device, else 0.",
+		FIELD(holds)},
+	{"divvy_tenant_wants", PROM_GAUGE, "1 while the tenant has work for the device, else 0.",
+		FIELD(wants)},
 };
 
 #undef FIELD
@@ -124,20 +133,23 @@ struct device_sample {
 #define FIELD(member) PROM_FIELD(struct device_sample, member)
 
 static const struct prom_metric device_metrics[] = {
-	{"divvy_device_memory_bytes", PROM_GAUGE, "Memory of the device.", FIELD(memory_bytes)},
-	{"divvy_device_memory_used_bytes", PROM_GAUGE, "Memory in use on it, as it says.",
+	{"divvy_device_memory_bytes", PROM_GAUGE, "Memory of the device, in bytes.",
+		FIELD(memory_bytes)},
+	{"divvy_device_memory_used_bytes", PROM_GAUGE,
+		"Memory in use on the device as the driver reports it, in bytes.",
 		FIELD(used_bytes)},
-	{"divvy_device_memory_free_bytes", PROM_GAUGE, "Memory that could still be promised.",
+	{"divvy_device_memory_free_bytes", PROM_GAUGE,
+		"Memory of the device that is free for the quota of another tenant, in bytes.",
 		FIELD(free_bytes)},
 	{"divvy_device_healthy", PROM_GAUGE,
-		"0 where the driver does not answer for it, or has told of an error that is no "
-		"program's.",
+		"1 if the device is healthy, 0 after an error that no program causes or while "
+		"the driver does not answer.",
 		FIELD(is_healthy)},
 	{"divvy_device_xids_total", PROM_COUNTER,
-		"Errors (Xids) that the driver has told of since the daemon's start.",
+		"Xid errors of the device that the driver has reported since the daemon's start.",
 		FIELD(n_xids)},
 	{"divvy_device_xid", PROM_GAUGE,
-		"The first Xid that is no program's since the daemon's start; 0: none.",
+		"First Xid error since the daemon's start that no program causes, 0 if none.",
 		FIELD(xid)},
 };
 
@@ -186,17 +198,19 @@ struct daemon_sample {
 #define FIELD(member) PROM_FIELD(struct daemon_sample, member)
 
 static const struct prom_metric daemon_metrics[] = {
-	{"divvy_tenants", PROM_GAUGE, "Tenants.", FIELD(n_tenants)},
-	{"divvy_processes", PROM_GAUGE, "Registered processes.", FIELD(n_processes)},
-	{"divvy_unmanaged_processes", PROM_GAUGE, "Processes on devices that belong to no tenant.",
-		FIELD(n_strangers), .old_name = "divvy_strangers"},
+	{"divvy_tenants", PROM_GAUGE, "Tenants of the daemon.", FIELD(n_tenants)},
+	{"divvy_processes", PROM_GAUGE, "Processes that are registered with the daemon.",
+		FIELD(n_processes)},
+	{"divvy_unmanaged_processes", PROM_GAUGE,
+		"Processes that use a device and belong to no tenant.", FIELD(n_strangers),
+		.old_name = "divvy_strangers"},
 	{"divvy_devices_missing", PROM_GAUGE,
-		"Devices that this node had before and that the driver does not list any more.",
+		"Devices that this node had before and that the driver no longer lists.",
 		FIELD(n_missing_devices)},
-	{"divvy_grants_refused_total", PROM_COUNTER, "Containers of pods that were not let start.",
-		FIELD(n_refused_grants)},
-	{"divvy_uptime_seconds", PROM_GAUGE, "Since the daemon has started.", FIELD(uptime_ns),
-		NSEC_PER_SEC},
+	{"divvy_grants_refused_total", PROM_COUNTER,
+		"Containers of pods whose start the daemon has refused.", FIELD(n_refused_grants)},
+	{"divvy_uptime_seconds", PROM_GAUGE, "Time since the daemon's start, in seconds.",
+		FIELD(uptime_ns), NSEC_PER_SEC},
 };
 
 static void add_daemon(const struct agent *agent, struct buf *out)
@@ -233,8 +247,8 @@ int metrics_check(const char *address, struct error *err)
 	if (!str_skip_prefix(&port, STR("[::1]:")) && !str_skip_prefix(&port, STR("127.0.0.1:")) &&
 		!str_skip_prefix(&port, STR("localhost:")) && !str_skip_prefix(&port, STR(":")))
 		return fail(err, EINVAL,
-			"'%s': expected unix:PATH or a loopback port such as 127.0.0.1:9400 (they "
-			"are not protected, so no other is served)",
+			"'%s': expected unix:PATH or a loopback address such as 127.0.0.1:9400 "
+			"(metrics have no access control)",
 			address);
 	if (parse_uint(port, 1, 65535, &number, NULL) < 0)
 		return fail(err, EINVAL, "'%s': expected a port from 1 to 65535", address);

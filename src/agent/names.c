@@ -211,7 +211,7 @@ bool names_is_awaited(struct agent *agent, uid_t uid)
 int names_new(struct agent *agent, struct error *err)
 {
 	agent->names = calloc(1, sizeof(*agent->names));
-	return agent->names ? 0 : fail(err, ENOMEM, "no memory");
+	return agent->names ? 0 : fail(err, ENOMEM, "out of memory");
 }
 
 void names_free(struct agent *agent)

@@ -174,7 +174,7 @@ static int find_functions(struct nvml *nvml, struct error *err)
 #define X(symbol, required, member, params) \
 	*(void **)&nvml->member = dlsym(nvml->library, symbol); \
 	if (required && !nvml->member) \
-		return fail(err, ENOENT, "libnvidia-ml.so.1 has no %s: the driver is too old", \
+		return fail(err, ENOENT, "libnvidia-ml.so.1 has no %s; install a newer driver", \
 			symbol);
 	NVML_FUNCTIONS(X)
 #undef X
@@ -187,14 +187,15 @@ int nvml_open(const char *folder, struct nvml **ret_nvml, struct error *err)
 	int r;
 
 	if (!nvml)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	nvml->library = open_library(folder);
 	if (!nvml->library)
 		return fail(err, ENOENT, "no libnvidia-ml.so.1%s%s: no NVIDIA driver is installed",
 			folder ? " in " : "", folder ? folder : "");
 	r = find_functions(nvml, err);
 	if (r >= 0 && (r = nvml->init()) != NVML_OK)
-		r = fail(err, ENODEV, "nvmlInit_v2 failed with %d: the driver finds no device", r);
+		r = fail(err, ENODEV,
+			"the NVIDIA driver finds no device (nvmlInit_v2 failed with %d)", r);
 	if (r < 0) {
 		dlclose(nvml->library);
 		return r;
@@ -336,7 +337,7 @@ int nvml_list(struct nvml *nvml, struct nvml_info *ret_infos, size_t max, struct
 		found += instances ? instances : 1;
 	}
 	if (!found)
-		return fail(err, ENODEV, "the driver shows no device");
+		return fail(err, ENODEV, "the NVIDIA driver lists no device");
 	return (int)found;
 }
 

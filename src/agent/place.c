@@ -46,7 +46,7 @@ static enum verdict judge(const struct spec *spec, const struct place_device *d)
 
 static int refuse_share(const struct spec *spec, const struct place_device *d, struct error *err)
 {
-	return fail(err, ENOSPC, "request %s: %s has %s left (%s asked for by %u tenant%s)",
+	return fail(err, ENOSPC, "request %s: %s has %s free (%s requested by %u tenant%s)",
 		format_share(spec->request).s, d->uuid, format_share(left(d)).s,
 		format_share(d->asked).s, d->tenants, d->tenants == 1 ? "" : "s");
 }
@@ -59,27 +59,26 @@ static int refuse(
 	switch (why) {
 	case WRONG_DEVICE:
 		return fail(err, EINVAL,
-			"device %s: this machine has no such device; `divvy devices` lists those "
-			"it has, as %s",
+			"device '%s': this machine has no such device; `divvy devices` lists "
+			"its devices, such as %s",
 			spec->device, d->uuid);
 	case WRONG_MODEL:
-		return fail(err, EINVAL, "model %s: %s is a %s", spec->model, d->uuid, d->model);
+		return fail(err, EINVAL, "model '%s': no such device on this machine; %s is a %s",
+			spec->model, d->uuid, d->model);
 	case TOO_SMALL:
-		return fail(err, EINVAL, "memory %s: the device has %s",
+		return fail(err, EINVAL, "memory %s: larger than the device, which has %s",
 			format_bytes_exact(memory).s, format_bytes(d->memory_bytes).s);
 	case IS_ILL:
-		return fail(err, ENOSPC, "device %s %s; `divvy doctor` says what to do", d->uuid,
-			d->ailment);
+		return fail(err, ENOSPC, "device %s %s; see `divvy doctor`", d->uuid, d->ailment);
 	case IN_USE:
 		if (spec->exclusive)
-			return fail(err, ENOSPC,
-				"request 1 (exclusive): %s is in use by %u tenant%s", d->uuid,
-				d->tenants, d->tenants == 1 ? "" : "s");
-		return fail(err, ENOSPC, "request %s: %s is held exclusively by another tenant",
+			return fail(err, ENOSPC, "request 1 (exclusive): %s has %u tenant%s",
+				d->uuid, d->tenants, d->tenants == 1 ? "" : "s");
+		return fail(err, ENOSPC, "request %s: another tenant has %s exclusively",
 			format_share(spec->request).s, d->uuid);
 	case NO_SHARE: return refuse_share(spec, d, err);
 	default:
-		return fail(err, ENOSPC, "memory %s: %s has %s left to promise of %s",
+		return fail(err, ENOSPC, "memory %s: %s has %s free for quotas of its %s",
 			format_bytes_exact(memory).s, d->uuid, format_bytes(d->room_bytes).s,
 			format_bytes(d->memory_bytes).s);
 	}
@@ -104,13 +103,16 @@ int place_name_devices(
 			used += (size_t)snprintf(named + used, sizeof(named) - used, "%s%s%s",
 				used ? "," : "", is_not ? "!" : "", devices[index].uuid);
 		} else {
-			return fail(err, EINVAL, "device %s: this machine has %u device%s, 0 to %u",
+			return fail(err, EINVAL,
+				"device '%s': no such device; this machine has %u device%s, 0 "
+				"to %u",
 				spec->device, n, n == 1 ? "" : "s", n - 1);
 		}
 		if (used >= sizeof(named))
 			return fail(err, EINVAL,
-				"device %s: their UUIDs are more than %zu characters", spec->device,
-				sizeof(named) - 1);
+				"device '%s': the UUIDs have more than %zu characters; name "
+				"fewer devices",
+				spec->device, sizeof(named) - 1);
 	}
 	memcpy(spec->device, named, sizeof(named));
 	return 0;
@@ -134,16 +136,15 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 
 	if (spec->mode == SPEC_MODE_REMOTE)
 		return fail(err, EINVAL,
-			"mode remote: this machine shares its own devices only; auto, "
-			"exclusive or local would do");
+			"mode remote: this machine shares its own devices only; use auto, "
+			"exclusive or local");
 	if (spec->count > n || spec->count > SPEC_DEVICES_MAX)
 		return fail(err, EINVAL, "%s %u: this machine has %u device%s",
-			spec->exclusive ? "gpu request" : "count", spec->count, n,
-			n == 1 ? "" : "s");
+			spec->exclusive ? "request" : "count", spec->count, n, n == 1 ? "" : "s");
 	if (spec_devices_named(spec) == 1 && spec->count > 1)
-		return fail(err, EINVAL, "%s %u: one device is named, so it can only be %s",
-			spec->exclusive ? "gpu request" : "count", spec->count,
-			spec->exclusive ? "1 or a part" : "1");
+		return fail(err, EINVAL, "%s %u: device names one device; expected %s",
+			spec->exclusive ? "request" : "count", spec->count,
+			spec->exclusive ? "1 or a part of 1" : "1");
 	for (found = 0; found < spec->count; found++) {
 		uint32_t best = n;
 
@@ -173,7 +174,7 @@ int place(const struct spec *spec, const struct place_device *devices, uint32_t 
 	}
 	if (found > 0)
 		return fail(err, ENOSPC,
-			"count %u: %u device%s room for request %s and that memory now",
+			"count %u: %u device%s capacity for request %s and the memory now",
 			spec->count, found, found == 1 ? " has" : "s have",
 			format_share(spec->request).s);
 	return refuse(spec, &devices[nearest], nearest_why, err);

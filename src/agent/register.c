@@ -119,13 +119,13 @@ static int adopt_up(struct process *p, uint32_t at, int handed, int *ret_fd, str
 	/* Checks the seals first: only a memfd has seals, and fstat() of another file may block. */
 	if (!memfd_has_seals(handed, UP_SEALS) || fstat(handed, &st) < 0 ||
 		st.st_size != sizeof(struct page_up))
-		return fail(err, EINVAL, "the page handed back is not one of this daemon's");
+		return fail(err, EINVAL, "the returned page is not a page of divvy");
 	if (st.st_ino != p->devices[at].up_inode)
-		return fail(err, ESTALE, "the page handed back is not the one recorded for pid %d",
-			(int)p->pid);
+		return fail(
+			err, ESTALE, "the returned page is not the page of pid %d", (int)p->pid);
 	fd = fcntl(handed, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
-		return fail_errno(err, errno, "keep the page of pid %d", (int)p->pid);
+		return fail_errno(err, errno, "duplicate the page of pid %d", (int)p->pid);
 	r = map_fd(fd, sizeof(struct page_up), PROT_READ | PROT_WRITE, &map);
 	if (r < 0)
 		return fail_errno(err, -r, "map the page of pid %d", (int)p->pid);
@@ -152,7 +152,7 @@ static int make_pages(struct process *p, struct page_fds *fds, struct error *err
 			r = make_up(p, i, &up);
 		if (r < 0) {
 			fd_close(down);
-			return fail_errno(err, -r, "pages for pid %d", (int)p->pid);
+			return fail_errno(err, -r, "create the pages of pid %d", (int)p->pid);
 		}
 		fds->fd[fds->n++] = down;
 		fds->fd[fds->n++] = up;
@@ -166,7 +166,7 @@ static int adopt_pages(struct process *p, const int *handed, size_t n_handed, st
 	struct error *err)
 {
 	if (n_handed != 2 * p->tenant->n)
-		return fail(err, EINVAL, "%zu pages handed back, expected %u", n_handed,
+		return fail(err, EINVAL, "the program returned %zu pages; expected %u", n_handed,
 			2 * p->tenant->n);
 	for (uint32_t i = 0; i < p->tenant->n; i++) {
 		struct tenant_device *td = &p->tenant->devices[i];
@@ -179,7 +179,7 @@ static int adopt_pages(struct process *p, const int *handed, size_t n_handed, st
 		if (r >= 0) {
 			r = make_down(p, i, &down);
 			if (r < 0)
-				fail_errno(err, -r, "pages for pid %d", (int)p->pid);
+				fail_errno(err, -r, "create the pages of pid %d", (int)p->pid);
 		}
 		if (r < 0) {
 			fd_close(up);
@@ -331,11 +331,11 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 
 	if (c->pid <= 0)
 		return fail(err, EPERM,
-			"the daemon cannot see this process: it needs the host's pid "
+			"the daemon cannot see this process; run the daemon in the host's pid "
 			"namespace (hostPID)");
 	r = process_start_ticks(c->pid, ret_start);
 	if (r < 0)
-		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
+		return fail(err, ESRCH, "pid %d has exited", (int)c->pid);
 	if (c->pidfd >= 0) {
 		/*
 		 * From the socket itself, so it cannot belong to another process with the same pid.
@@ -345,7 +345,7 @@ static int peer_start(struct conn *c, uint64_t *ret_start, int *ret_pidfd, struc
 	}
 	r = process_open(c->pid, *ret_start);
 	if (r < 0)
-		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
+		return fail(err, ESRCH, "pid %d has exited", (int)c->pid);
 	*ret_pidfd = r;
 	return 0;
 }
@@ -379,8 +379,8 @@ static int check_container(struct conn *c, struct tenant *t, bool *ret_is_it, st
 		return *ret_is_it
 			? 0
 			: fail(err, EACCES,
-				  "tenant %u is the container in cgroup '%s', this process "
-				  "is in '%s'",
+				  "tenant %u belongs to the container in cgroup '%s'; this "
+				  "process is in '%s'",
 				  t->id, t->cgroup, cgroup);
 	}
 	if (!cgroup[0] || !cgroup[1] || !t->cgroup[0] || is_within(t->cgroup, cgroup))
@@ -425,13 +425,13 @@ static int choose_tenant(struct conn *c, const struct msg_hello *hello, struct t
 	t = tenant_by_secret(c->agent, hello->secret);
 	if (!t)
 		return fail(err, ENOENT,
-			"its tenant (DIVVY_TENANT) has ended, been removed, or is another "
-			"daemon's");
+			"no tenant has the secret in DIVVY_TENANT: it was removed, or belongs "
+			"to another daemon");
 	r = check_container(c, t, &is_it, err);
 	if (r < 0)
 		return r;
 	if (!is_it && c->uid != t->uid && c->uid != 0)
-		return fail(err, EACCES, "tenant %u belongs to user %u, this process to user %u",
+		return fail(err, EACCES, "tenant %u belongs to user %u and this process to user %u",
 			t->id, (unsigned int)t->uid, (unsigned int)c->uid);
 	*ret_tenant = t;
 	return 0;
@@ -458,7 +458,8 @@ static int settle_former(struct conn *c, uint64_t start, struct tenant *t, struc
 		if (p->is_dead || p->pid != c->pid || p->start != start)
 			continue;
 		if (p->tenant != t)
-			return fail(err, EPERM, "pid %d belongs to tenant %u already, for life",
+			return fail(err, EPERM,
+				"pid %d belongs to tenant %u already and cannot change its tenant",
 				(int)c->pid, p->tenant->id);
 		if (!p->conn || has_hung_up(p->conn))
 			process_kill(p);
@@ -525,14 +526,14 @@ static int register_new(
 	take_command(p, hello);
 	r = tenant_take_slot(t, &p->index);
 	if (r < 0)
-		fail(err, EUSERS, "tenant %u has %u processes, the most there can be", t->id,
+		fail(err, EUSERS, "tenant %u has %u processes, the maximum", t->id,
 			PAGE_PROCESSES - 1);
 	if (r >= 0)
 		r = make_pages(p, &fds, err);
 	if (r >= 0) {
 		r = state_process_added(p);
 		if (r < 0)
-			fail_errno(err, -r, "record pid %d in the state", (int)c->pid);
+			fail_errno(err, -r, "write pid %d to the state file", (int)c->pid);
 	}
 	if (r < 0) {
 		tenant_give_slot(t, p->index);
@@ -580,16 +581,17 @@ static int register_again(struct conn *c, const struct msg_hello *hello, struct 
 
 	r = process_start_ticks(c->pid, &start);
 	if (r < 0)
-		return fail(err, ESRCH, "pid %d is gone", (int)c->pid);
+		return fail(err, ESRCH, "pid %d has exited", (int)c->pid);
 	for (size_t i = 0; i < n_handed; i++)
 		if (!memfd_has_seals(handed[i], UP_SEALS))
-			return fail(err, EINVAL, "a page handed back is not one of this daemon's");
+			return fail(err, EINVAL, "a returned page is not a page of divvy");
 	if (!n_handed || fstat(handed[0], &st) < 0)
-		return fail(err, EINVAL, "no pages were handed back");
+		return fail(err, EINVAL, "the program returned no pages");
 	p = find_former(c, t, start, st.st_ino);
 	if (!p)
-		return fail(err, ESTALE, "this daemon knows no pid %d of tenant %u with that page",
-			(int)c->pid, t->id);
+		return fail(err, ESTALE,
+			"this daemon has no process %d of tenant %u with this page", (int)c->pid,
+			t->id);
 	if (p->is_awaited) /* only the first inode is recorded; the seals check the others */
 		for (uint32_t i = 1; i < t->n && 2 * i < n_handed; i++)
 			if (!fstat(handed[2 * i], &st))
@@ -636,8 +638,8 @@ static void log_refusal(struct conn *c, const char *why)
 	if (!log_may(&c->agent->refusals, clock_now_ns(), &unsaid))
 		return;
 	if (unsaid)
-		log_info("%u more processes were refused than is said here", unsaid);
-	log_info("pid %d refused: %s", (int)c->pid, why);
+		log_info("refused %u more processes, which the log leaves out", unsaid);
+	log_info("refused pid %d: %s", (int)c->pid, why);
 }
 
 void register_hello(struct conn *c, const struct msg_hello *hello, const int *fds, size_t n_fds)
@@ -648,13 +650,13 @@ void register_hello(struct conn *c, const struct msg_hello *hello, const int *fd
 
 	if (c->process) {
 		client_refuse(
-			c, hello->head.request, EEXIST, "this connection has registered already");
+			c, hello->head.request, EEXIST, "this connection is registered already");
 		return;
 	}
 	if (hello->page_abi != PAGE_ABI) {
 		fail(&err, EPROTO,
-			"page ABI %u: this daemon serves %u; the library and the daemon are of "
-			"different versions",
+			"page ABI %u: this daemon has %u; install library and daemon of one "
+			"version",
 			hello->page_abi, PAGE_ABI);
 		client_refuse(c, hello->head.request, EPROTO, err.msg);
 		return;
@@ -668,7 +670,7 @@ void register_hello(struct conn *c, const struct msg_hello *hello, const int *fd
 		return;
 	}
 	if (r == -EAGAIN)
-		r = fail(&err, ESTALE, "this daemon knows no pid %d", (int)c->pid);
+		r = fail(&err, ESTALE, "this daemon has no process %d", (int)c->pid);
 	if (r >= 0 && hello->flags & MSG_HELLO_AGAIN) {
 		r = register_again(c, hello, t, fds, n_fds, &err);
 		if (r >= 0)

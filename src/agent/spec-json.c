@@ -58,7 +58,7 @@ int spec_from_json(const json_t *json, struct spec *ret_spec, struct error *err)
 	if (request < 1 || request > (int)SPEC_SHARE_ONE || limit < request ||
 		limit > (int)SPEC_SHARE_ONE || count < 1 || count > (int)SPEC_DEVICES_MAX ||
 		bytes < 0 || permille < 0 || priority < 0 || priority > 100)
-		return fail(err, EINVAL, "spec: a number is out of its range");
+		return fail(err, EINVAL, "spec: a number is out of range");
 	s.request = (uint32_t)request;
 	s.limit = (uint32_t)limit;
 	s.count = (uint32_t)count;

@@ -235,7 +235,7 @@ static void append_end(struct state *s, const struct buf *line)
 
 	if (r >= 0)
 		return;
-	log_warn("cannot write %s: %s", s->path, strerror(-r));
+	log_warn("cannot write '%s': %s", s->path, strerror(-r));
 	fall_behind(s);
 }
 
@@ -246,7 +246,7 @@ int state_tenant(struct tenant *t, struct error *err)
 
 	add_tenant(&line, t);
 	r = append(t->agent->state, &line);
-	return r < 0 ? fail_errno(err, -r, "write %s", t->agent->state->path) : 0;
+	return r < 0 ? fail_errno(err, -r, "write '%s'", t->agent->state->path) : 0;
 }
 
 void state_tenant_gone(const struct tenant *t)
@@ -314,7 +314,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	int r = s->is_behind ? rewrite(s) : append_used(s);
 
 	if (r < 0) {
-		log_warn("cannot write %s: %s", s->path, strerror(-r));
+		log_warn("cannot write '%s': %s", s->path, strerror(-r));
 		fall_behind(s);
 	}
 	usage_flush(s->agent);
@@ -441,10 +441,10 @@ static int restore_devices(struct agent *agent, const json_t *devices, struct te
 			    &uuid, "quota", &quota, "inode", &inode, "used_ns", &used, "lag_ns",
 			    &lag) < 0 ||
 			quota < 0)
-			return fail(err, EINVAL, "device %u is not readable", i);
+			return fail(err, EINVAL, "cannot read device %u", i);
 		device = device_find(agent->devices, uuid);
 		if (!device)
-			return fail(err, ENODEV, "device %s is no longer there", uuid);
+			return fail(err, ENODEV, "device %s does not exist any more", uuid);
 		saved->devices[i] = device->index;
 		saved->quota[i] = (uint64_t)quota;
 		saved->inode[i] = (uint64_t)inode;
@@ -471,7 +471,7 @@ static int restore_pod(const json_t *json, struct tenant_pod *ret, struct error 
 		copy_text(json, "name", pod.name, sizeof(pod.name)) < 0 ||
 		copy_text(json, "container", pod.container, sizeof(pod.container)) < 0 ||
 		copy_text(json, "slot", pod.slot, sizeof(pod.slot)) < 0 || epoch < 0)
-		return fail(err, EINVAL, "its pod is not readable");
+		return fail(err, EINVAL, "cannot read its pod");
 	pod.epoch = (uint64_t)epoch;
 	pod.overcommit = (uint32_t)json_integer_value(json_object_get(json, "overcommit"));
 	*ret = pod;
@@ -501,7 +501,7 @@ static int restore_tenant(struct agent *agent, const json_t *json, struct error 
 		id >= UINT32_MAX || tenant_source_parse(source, &wish.source) < 0 ||
 		tenant_lifetime_parse(lifetime, &wish.lifetime) < 0 ||
 		parse_hex(str_from(secret), saved.secret, sizeof(saved.secret), NULL) < 0)
-		return fail(err, EINVAL, "its line is not readable");
+		return fail(err, EINVAL, "cannot read its line");
 	r = spec_from_json(spec, &wish.spec, err);
 	if (r >= 0 && of_pod) {
 		r = restore_pod(of_pod, &pod, err);
@@ -558,7 +558,7 @@ static void restore(struct state *s, const struct reading *reading)
 
 	json_object_foreach(reading->tenants, key, json)
 		if (restore_tenant(agent, json, &err) < 0)
-			log_warn("tenant %s of the former daemon is not taken over: %s", key,
+			log_warn("cannot take over tenant %s of the former daemon: %s", key,
 				err.msg);
 	json_object_foreach(reading->processes, key, json)
 		restore_process(agent, json);
@@ -596,10 +596,10 @@ static void set_aside(const struct state *s, const char *why)
 	snprintf(aside, sizeof(aside), "%s.bad", s->path);
 	unlink(aside);
 	if (link(s->path, aside) < 0)
-		log_warn("%s: %s; it cannot be kept as %s: %s", s->path, why, aside,
+		log_warn("'%s': %s; cannot keep the file as '%s': %s", s->path, why, aside,
 			strerror(errno));
 	else
-		log_warn("%s: %s; it is kept as %s", s->path, why, aside);
+		log_warn("'%s': %s; kept the file as '%s'", s->path, why, aside);
 }
 
 static void read_state(struct state *s, struct reading *reading)
@@ -615,8 +615,7 @@ static void read_state(struct state *s, struct reading *reading)
 	if (r < 0)
 		set_aside(s, err.msg);
 	else if (!str_split(&rest, '\n', &line) || (r = read_head(s, reading, line)) < 0)
-		set_aside(
-			s, "its first line is not readable: the former daemon's tenants are lost");
+		set_aside(s, "cannot read the first line, so the former daemon's tenants are lost");
 	if (r <= 0)
 		return;
 	while (rest.p && str_find(rest, '\n') < rest.n && str_split(&rest, '\n', &line)) {
@@ -627,11 +626,11 @@ static void read_state(struct state *s, struct reading *reading)
 	s->agent->next_tenant = MAX(s->agent->next_tenant,
 		(uint32_t)MAX(reading->next_tenant, reading->last_tenant + 1));
 	if (reading->n_broken)
-		set_aside(s, "some of its lines are not readable, the others are taken over");
+		set_aside(s, "cannot read some lines; took over the others");
 	else if (reading->is_torn)
-		set_aside(s, "its last line is cut, the others are taken over");
+		set_aside(s, "the last line is incomplete; took over the others");
 	else if (reading->n_lines < reading->n_least)
-		set_aside(s, "lines are missing at its end, the others are taken over");
+		set_aside(s, "lines are missing at the end; took over the others");
 	restore(s, reading);
 	end_dead(s->agent);
 }
@@ -757,7 +756,7 @@ static void compaction_done(struct worker_job *job)
 	if (c->r >= 0 && is_wanted)
 		c->r = take_over_file(s, c);
 	if (c->r < 0 && is_wanted) {
-		log_warn("%s cannot be written anew: %s", s->path, strerror(-c->r));
+		log_warn("cannot rewrite '%s': %s", s->path, strerror(-c->r));
 		s->appended = 0; /* not again at once */
 		fall_behind(s);
 	}
@@ -801,7 +800,7 @@ int state_load(struct agent *agent, struct error *err)
 		free(s);
 		json_decref(reading.tenants);
 		json_decref(reading.processes);
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	}
 	agent->state = s;
 	s->agent = agent;
@@ -821,7 +820,7 @@ int state_load(struct agent *agent, struct error *err)
 	s->is_loading = false;
 	if (r >= 0)
 		r = rewrite(s);
-	return r < 0 ? fail_errno(err, -r, "write %s", s->path) : 0;
+	return r < 0 ? fail_errno(err, -r, "write '%s'", s->path) : 0;
 }
 
 void state_free(struct agent *agent)

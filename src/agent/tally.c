@@ -76,12 +76,12 @@ int tally_open(const char *runtime_dir, struct tally **ret_tally, struct error *
 	int r;
 
 	if (!t)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	snprintf(path, sizeof(path), "%s/tally", runtime_dir);
 	r = map_file(t, path);
 	if (r < 0) {
 		tally_close(t);
-		return fail_errno(err, -r, "map %s", path);
+		return fail_errno(err, -r, "map '%s'", path);
 	}
 	*ret_tally = t;
 	return 0;

@@ -137,7 +137,7 @@ int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err)
 	/* Checks the seals first: see adopt_up(). */
 	if (!memfd_has_seals(fd, TENANT_SEALS) || fstat(fd, &st) < 0 || st.st_ino != td->inode ||
 		st.st_size != sizeof(struct page_tenant))
-		return fail(err, ESTALE, "the shared page handed back is not tenant %u's",
+		return fail(err, ESTALE, "the returned shared page is not the page of tenant %u",
 			td->tenant->id);
 	if (td->page)
 		return 0;
@@ -146,7 +146,8 @@ int tenant_page_adopt(struct tenant_device *td, int fd, struct error *err)
 		return fail_errno(err, -r, "map the shared page of tenant %u", td->tenant->id);
 	kept = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (kept < 0)
-		return fail_errno(err, errno, "keep the shared page of tenant %u", td->tenant->id);
+		return fail_errno(
+			err, errno, "duplicate the shared page of tenant %u", td->tenant->id);
 	td->fd = kept;
 	td->page = TAKE_PTR(map.p);
 	return 0;
@@ -272,7 +273,7 @@ static int watch_owner(struct tenant *t, pid_t owner, uint64_t start, struct err
 	if (r >= 0)
 		r = process_open(owner, start);
 	if (r < 0)
-		return fail(err, ESRCH, "pid %d: there is no such process", (int)owner);
+		return fail(err, ESRCH, "pid %d: no such process", (int)owner);
 	t->owner = owner;
 	t->owner_start = start;
 	t->owner_fd = r;
@@ -319,7 +320,7 @@ static int join(struct tenant *t, struct error *err)
 	if (r < 0) {
 		arbiter_remove(agent->arbiter, t->id, now);
 		leave_ledger(t, t->n);
-		return fail(err, -r, "no memory for another tenant");
+		return fail(err, -r, "out of memory for another tenant");
 	}
 	LIST_INSERT_HEAD(&agent->tenants, t, link);
 	agent->n_tenants++;
@@ -368,7 +369,7 @@ static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t 
 		if (!places[i].is_exclusive)
 			ret_devices[n++] = i;
 	*ret_n = n;
-	return n ? 0 : fail(err, ENOSPC, "every device is held exclusively by a tenant");
+	return n ? 0 : fail(err, ENOSPC, "tenants have all devices exclusively");
 }
 
 /* A tenant has one descriptor for each device and one for its owner. */
@@ -399,12 +400,12 @@ static int check_user(
 		}
 	if (n_tenants >= TENANTS_PER_USER)
 		return fail(err, EUSERS,
-			"user %u has %u tenants, the most that one user may have; remove some",
+			"user %u has %u tenants, the maximum for one user; remove some",
 			(unsigned int)wish->uid, n_tenants);
 	if (files > users_files_max(agent->users))
 		return fail(err, EUSERS,
-			"user %u has %u tenants, which have the most descriptors that the daemon "
-			"keeps for one user; remove some",
+			"user %u has %u tenants, whose file descriptors are the maximum for one "
+			"user; remove some",
 			(unsigned int)wish->uid, n_tenants);
 	return 0;
 }
@@ -439,8 +440,8 @@ static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
 	int r;
 
 	if (agent->n_tenants >= TENANTS_MAX)
-		return fail(err, EUSERS,
-			"there are %u tenants already, the most this daemon serves", TENANTS_MAX);
+		return fail(err, EUSERS, "the daemon has %u tenants, the maximum; remove some",
+			TENANTS_MAX);
 	r = choose(agent, wish, chosen, &n, err);
 	if (r >= 0)
 		r = check_user(agent, wish, n, err);
@@ -448,12 +449,12 @@ static int make_tenant(struct agent *agent, const struct tenant_wish *wish,
 		return r;
 	t = allocate(agent, wish, n);
 	if (!t)
-		return fail(err, ENOMEM, "no memory for another tenant");
+		return fail(err, ENOMEM, "out of memory for another tenant");
 	t->id = next_id(agent);
 	t->created_s = clock_real_ns() / NSEC_PER_SEC;
 	r = random_bytes(t->secret, sizeof(t->secret));
 	if (r < 0) {
-		r = fail_errno(err, -r, "no random numbers for a secret");
+		r = fail_errno(err, -r, "read random numbers for a secret");
 		goto broken;
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -507,7 +508,7 @@ int tenant_restore(struct agent *agent, const struct tenant_wish *wish,
 	int r;
 
 	if (!t)
-		return fail(err, ENOMEM, "no memory for another tenant");
+		return fail(err, ENOMEM, "out of memory for another tenant");
 	t->id = saved->id;
 	t->created_s = saved->created_s;
 	memcpy(t->secret, saved->secret, sizeof(t->secret));
@@ -549,7 +550,8 @@ int tenant_check_change(const struct tenant *t, const struct spec *spec, struct 
 
 	if (spec->memory_policy != t->spec.memory_policy)
 		return fail(err, EBUSY,
-			"memory-policy %s: is %s, and can only be chosen when the tenant is made",
+			"memory-policy %s: the tenant has %s, which cannot change; create "
+			"another tenant",
 			spec_memory_policy_name(spec->memory_policy),
 			spec_memory_policy_name(t->spec.memory_policy));
 	if (spec->exclusive == t->spec.exclusive && spec->count == t->spec.count)
@@ -557,8 +559,8 @@ int tenant_check_change(const struct tenant *t, const struct spec *spec, struct 
 	describe_share(spec, wanted, sizeof(wanted));
 	describe_share(&t->spec, now, sizeof(now));
 	return fail(err, EBUSY,
-		"request %s: the tenant has %s, and cannot change between a share and whole "
-		"devices, nor their number, while it runs",
+		"request %s: the tenant has %s; a running tenant cannot change its number of "
+		"devices, or between a share and whole devices",
 		wanted, now);
 }
 
@@ -627,7 +629,7 @@ void tenant_kill(struct tenant *t)
 	for (p = LIST_FIRST(&t->processes); p; p = next) {
 		next = LIST_NEXT(p, of_tenant);
 		if (p->conn)
-			client_refuse(p->conn, 0, ENOENT, "this tenant has been removed");
+			client_refuse(p->conn, 0, ENOENT, "the tenant has been removed");
 		process_kill(p);
 	}
 	leave(t);

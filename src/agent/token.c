@@ -716,7 +716,7 @@ int token_new(struct agent *agent, struct error *err)
 	int r;
 
 	if (!token)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	token->agent = agent;
 	token->is_open_for_all = agent->options.is_gate_off;
 	token->next_decision_ns = CLOCK_NEVER;
@@ -729,7 +729,8 @@ int token_new(struct agent *agent, struct error *err)
 	}
 	token->has_membarrier = membarrier_all() == 0;
 	if (!token->has_membarrier)
-		log_warn("membarrier is refused: closing a gate may let one launch a thread slip");
+		log_warn("the kernel refuses membarrier: each thread may submit one launch "
+			 "after its gate closes");
 	agent->token = token;
 	return 0;
 }

@@ -662,7 +662,7 @@ static void run_write(struct worker_job *arg)
 
 	job->r = history_append(&job->changes, job->log_path, &size);
 	if (job->r < 0) {
-		fail_errno(&job->err, -job->r, "write %s", job->log_path);
+		fail_errno(&job->err, -job->r, "write '%s'", job->log_path);
 		return;
 	}
 	job->is_compacted = should_compact(job, size);
@@ -699,9 +699,9 @@ static void write_done(struct worker_job *arg)
 	}
 	/* Logged once until it works again, because each retry is only seconds later. */
 	if (job->r < 0 && !u->has_failed)
-		log_warn("%s: reports of what follows are kept in memory", job->err.msg);
+		log_warn("%s; keeping new usage reports in memory", job->err.msg);
 	else if (job->is_compacted && job->compact_result < 0 && !u->has_failed)
-		log_warn("%s: %s grows", job->compact_err.msg, job->log_path);
+		log_warn("%s; '%s' grows meanwhile", job->compact_err.msg, job->log_path);
 	u->has_failed = job->r < 0 || job->compact_result < 0;
 	history_changes_done(&job->changes);
 	free(job);
@@ -745,9 +745,9 @@ static void set_aside(const char *path, const char *why, bool is_copy)
 	snprintf(aside, sizeof(aside), "%s.bad", path);
 	unlink(aside);
 	if ((is_copy ? link(path, aside) : rename(path, aside)) < 0)
-		log_warn("%s: it cannot be kept as %s: %s", why, aside, strerror(errno));
+		log_warn("%s; cannot keep the file as '%s': %s", why, aside, strerror(errno));
 	else
-		log_warn("%s: it is kept as %s", why, aside);
+		log_warn("%s; kept the file as '%s'", why, aside);
 }
 
 static void load_file(struct usage *u, const char *path, bool is_log)
@@ -763,7 +763,7 @@ static void load_file(struct usage *u, const char *path, bool is_log)
 		set_aside(path, err.msg, false);
 		return;
 	}
-	snprintf(why, sizeof(why), "%s: %u of its lines are not readable, reports lack them", path,
+	snprintf(why, sizeof(why), "'%s': cannot read %u lines, which reports leave out", path,
 		broken);
 	if (broken)
 		set_aside(path, why, true);
@@ -816,14 +816,14 @@ int usage_new(struct agent *agent, struct error *err)
 	int r;
 
 	if (!u)
-		return fail(err, ENOMEM, "no memory");
+		return fail(err, ENOMEM, "out of memory");
 	agent->usage = u;
 	u->agent = agent;
 	u->integrated_ns = clock_now_ns();
 	u->timer.data = u;
 	if (tally_open(agent->runtime_dir, &u->tally, &why) < 0)
-		log_warn("%s: a daemon that is killed loses the last seconds of its reports",
-			why.msg);
+		log_warn(
+			"%s; if the daemon is killed, the last seconds of usage are lost", why.msg);
 	r = loop_add_timer(agent->loop, &u->timer, on_timer);
 	return r < 0 ? fail_errno(err, -r, "timer") : 0;
 }

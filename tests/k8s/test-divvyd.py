@@ -151,8 +151,8 @@ def what_cannot_be_granted_is_refused_in_words():
     refused("old", "older than 7")
     refused("strange", "no device GPU-0")
     refused("other", "nothing was given to container 'main'")
-    refused("much", "0.1 left")
-    refused("large", "left to promise")
+    refused("much", "0.1 free")
+    refused("large", "free for quotas")
     refused("nothing", "nothing was given to this pod")
     assert daemon.status()["epoch"] == 7
     stop_pod("most")
@@ -226,7 +226,7 @@ def a_killed_daemon_finds_its_tenants_again():
     assert cluster.pod("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
     # Nothing is granted twice: what it has is still taken.
     run_pod(cluster, "twice", (), given(uuid, request="0.8", epoch="7"))
-    refused("twice", "0.7 left")
+    refused("twice", "0.7 free")
     stop_pod("stays")
 
 

@@ -355,14 +355,14 @@ def another_tenants_socket_is_not_theirs():
     inner = f"kubepods/besteffort/pod{victim}/{'ab' * 32}"
     for options in ((), ("--uid", str(USER)), ("--below", inner), ("--below", f"pod{victim}"), ("--secret", "cd" * 16)):
         with intruder(socket_of("victim"), process_of("env"), *options) as (_, said):
-            assert f"is pod {bob.space}/victim's, and process " in said["refused"] and f"is pod {env}'s" in said["refused"], said
+            assert f"belongs to pod {bob.space}/victim, and process " in said["refused"] and f"to pod {env}" in said["refused"], said
     with intruder(socket_of("victim"), os.getpid()) as (_, said):
         assert "is in no pod's cgroup" in said["refused"], said
     with intruder(os.path.join(daemon.runtime, "divvyd.sock"), process_of("env"), "--uid", str(USER)) as (_, said):
-        assert f"is pod {env}'s: pods have shares by the sockets of their slots" in said["refused"], said
+        assert f"belongs to pod {env}; pods get their share by the socket in their container" in said["refused"], said
     for command in (["ps"], ["set", str(daemon.listed()["victim"]["id"]), "--request=0.01"], ["remove", "victim"]):
         done = subprocess.run([DIVVY, *command, "--socket", socket_of("env")], capture_output=True, text=True, check=False)
-        assert done.returncode and "divvy's commands are answered outside" in done.stderr, done
+        assert done.returncode and "divvy's commands use" in done.stderr, done
 
 
 def processes_are_who_they_are():

@@ -219,7 +219,7 @@ static bool is_in_findings(struct rig *rig)
 	size_t i;
 
 	json_array_foreach(rig_get(a, "findings"), i, one)
-		is |= strstr(rig_text(one, "what"), "of which divvy has counted") != NULL;
+		is |= strstr(rig_text(one, "what"), "but divvy counts") != NULL;
 	json_decref(a);
 	return is;
 }

@@ -57,21 +57,21 @@ static void impossible_wishes_are_refused_in_words(void **state)
 	rig_start(&rig, "1xTest-80Gi", NULL);
 	refused(&rig, "{\"request\": \"1.5\"}", "EINVAL", "1.5");
 	refused(&rig, "{\"request\": \"0.5\", \"memory\": \"200Gi\"}", "EINVAL",
-		"memory 200Gi: the device has 80Gi");
+		"memory 200Gi: larger than the device, which has 80Gi");
 	refused(&rig, "{\"request\": \"0.5\", \"count\": \"3\"}", "EINVAL",
 		"count 3: this machine has 1 device");
-	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100\"}", "EINVAL", "model A100");
+	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100\"}", "EINVAL", "model 'A100'");
 	refused(&rig, "{\"request\": \"0.5\", \"device\": \"GPU-nowhere\"}", "EINVAL",
-		"device GPU-nowhere");
+		"device 'GPU-nowhere'");
 	refused(&rig, "{\"request\": \"0.5\", \"model\": \"A100,!Test\"}", "EINVAL",
-		"model A100,!Test");
+		"model 'A100,!Test'");
 	refused(&rig, "{\"request\": \"0.5\", \"affinity\": \"red\"}", "EINVAL",
 		"affinity 'red': only a pod in a cluster has this field");
 	refused(&rig, "{\"reqest\": \"0.5\"}", "ENOENT", "reqest");
 	rig_tenant(&rig, "{\"request\": \"0.4\", \"model\": \"A100,test\"}", secret);
 	rig_tenant(&rig, "{\"request\": \"0.3\"}", secret);
 	refused(&rig, "{\"request\": \"0.5\"}", "ENOSPC",
-		"has 0.3 left (0.7 asked for by 2 tenants)");
+		"has 0.3 free (0.7 requested by 2 tenants)");
 	refused(&rig, "{\"request\": \"1\"}", "ENOSPC", "request 1");
 	refused(&rig, "{\"request\": \"0.1\", \"memory\": \"60Gi\"}", "ENOSPC", "memory 60Gi");
 	rig_stop(&rig);
@@ -210,10 +210,10 @@ static void whole_devices_and_several(void **state)
 	json_decref(a);
 	/* The third is left. */
 	refused(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", "ENOSPC",
-		"count 2: 1 device has room");
+		"count 2: 1 device has capacity");
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
 	refused(&rig, "{\"request\": \"1\", \"limit\": \"1\", \"count\": \"1\"}", "ENOSPC",
-		"in use by");
+		"has 1 tenant");
 	json_decref(rig_do(&rig, "{s:s, s:i}", "cmd", "remove", "tenant", id));
 	rig_tenant(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", secret);
 	rig_stop(&rig);
@@ -315,7 +315,7 @@ static void refused_inside(struct rig *inside, json_t *answer)
 {
 	assert_true(json_is_false(rig_get(answer, "ok")));
 	assert_string_equal(rig_text(answer, "code"), "EPERM");
-	assert_non_null(strstr(rig_text(answer, "error"), "commands are answered outside"));
+	assert_non_null(strstr(rig_text(answer, "error"), "divvy's commands use"));
 	json_decref(answer);
 }
 

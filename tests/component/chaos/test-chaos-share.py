@@ -191,7 +191,7 @@ def descriptors_that_outlive_their_exporters_are_charged():
         os.close(fds[0])
         wait_for(lambda: tenant.used() == 1024 * MIB, "a descriptor that is closed keeps nothing")
         note = m.ask(cmd="why", tenant=tenant.id)["note"]
-        assert note.startswith("1Gi of its memory is held by exported descriptors alone"), note
+        assert note.startswith("only exported descriptors still hold 1Gi of its memory"), note
         os.close(fds[1])
         wait_for(lambda: tenant.used() == 0, "nobody holds it any more")
 

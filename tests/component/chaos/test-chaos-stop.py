@@ -115,7 +115,7 @@ def a_stopped_program_of_a_removed_tenant_keeps_its_memory():
         assert held > 6000 * MIB and free(m) <= all_of_it - held, f"{free(m)} are free, {held} are held"
         with m.peer() as peer:
             answer = peer.ask(cmd="create", name="next", spec={"request": "0.1", "memory": str(all_of_it)})
-        assert not answer["ok"] and "left to promise" in answer["error"], answer
+        assert not answer["ok"] and "free for quotas" in answer["error"], answer
         thaw(child)
         assert child.wait(patience()) == 1
         wait_for(lambda: free(m) == all_of_it, "its memory is free")

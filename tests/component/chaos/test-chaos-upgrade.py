@@ -133,7 +133,7 @@ def a_lost_device_is_told_to_who_understands():
                 f.write("lost device=0 after=1\n")
             subprocess.run([SIMCTL, "--dir", m.sim, "faults", faults], check=True)
             said = ""
-            while not said.endswith("is lost: the driver no longer has it"):
+            while not said.endswith("is lost: the driver cannot reach it any more"):
                 kind, _, body, _ = new.receive()
                 said = body[8:].split(b"\0")[0].decode() if kind == "SAY" else ""
                 # An Xid of the driver's may come before.

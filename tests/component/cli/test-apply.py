@@ -61,8 +61,8 @@ def what_was_read_once_can_be_removed():
         assert rig.divvy("apply", "-f", path, "--once").returncode == 0
         assert rig.divvy("remove", "a").returncode == 0
         assert not rig.tenant("a") and rig.tenant("b")
-        refused(rig.divvy("remove", "a"), 1, "tenant a: there is none")
-        assert rig.divvy("why", "b").stdout.splitlines()[1].endswith("library?")
+        refused(rig.divvy("remove", "a"), 1, "tenant a: no such tenant")
+        assert rig.divvy("why", "b").stdout.splitlines()[1].endswith("loads libdivvy-cuda.so.")
         assert "removed" in rig.divvy("apply", "-f", path, "--stop").stdout
         assert rig.json("ps", "-o", "json") == []
         # What followed it has gone.
@@ -102,7 +102,7 @@ def a_file_that_is_none_is_not_followed():
         path = write(rig, "a half")
         assert rig.divvy("apply", "-f", path).returncode == 1
         done = rig.divvy("apply", "-f", path, "--stop")
-        assert done.returncode == 1 and "not followed" in done.stderr, done
+        assert done.returncode == 1 and "does not follow" in done.stderr, done
         write(rig, "a 0.5 0.8 1073741824")
         assert rig.divvy("apply", "-f", path).returncode == 0
         os.unlink(path)

@@ -45,9 +45,9 @@ def wishes_that_this_machine_cannot_grant():
 def requests_that_sum_above_one():
     with Rig() as rig:
         rig.spin("first", "--request", "0.7", "--memory", "10%")
-        refused(rig.divvy("run", "--request", "0.5", "--", SPIN), 125, "request 0.5", "0.3 left", "0.7")
+        refused(rig.divvy("run", "--request", "0.5", "--", SPIN), 125, "request 0.5", "0.3 free", "0.7")
         refused(rig.divvy("run", "--request", "1", "--", SPIN), 125, "request 1")
-        refused(rig.divvy("run", "--request", "0.2", "--memory", "95%", "--", SPIN), 125, "memory", "left")
+        refused(rig.divvy("run", "--request", "0.2", "--memory", "95%", "--", SPIN), 125, "memory", "free")
         refused(rig.divvy("set", "first", "--request", "2"), 1, "request")
         assert len(rig.json("ps", "-o", "json")) == 1
 
@@ -204,16 +204,16 @@ def lines_of_tenants_conf():
         for line, parts in [
             ("default maybe", ("line 2", "default 'maybe'", "allow or refuse")),
             ("default", ("default ''", "allow or refuse")),
-            ("uid", ("uid is alone", "name or a number")),
+            ("uid", ("uid has no value", "name or a number")),
             ("uid nobody-here request=0.5", ("uid 'nobody-here'",)),
             ("cgroup /" + 200 * "x" + " request=0.5", ("cgroup '/xxx", "201 characters", "at most 199")),
-            ("cgroup batch.slice request=0.5", ("cgroup 'batch.slice'", "begins with /")),
+            ("cgroup batch.slice request=0.5", ("cgroup 'batch.slice'", "begins with / or *")),
             ("cgroup /a request", ("'request'", "field=value")),
             ("user 0 request=0.5", ("'user'", "uid, gid, cgroup or default")),
             ("uid 0 request=1.5", ("request '1.5'",)),
             ("uid 0 request=0.5 memory-policy=wait request=0.6", ("request", "twice")),
             ("uid 0 request=0.5 memory-policy=wait memory_policy=wait", ("memory_policy", "twice")),
-            ("default allow\ndefault refuse", ("line 3", "default refuse", "another default")),
+            ("default allow\ndefault refuse", ("line 3", "default refuse", "sets the default already")),
         ]:
             path = os.path.join(rig.dir, "tenants.conf")
             with open(path, "w", encoding="utf-8") as f:

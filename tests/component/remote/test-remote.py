@@ -100,7 +100,7 @@ def a_worker_is_confined_and_keeps_no_secret():
 def devices_that_reach_host_memory_are_for_ones_own_programs():
     """A kernel there could read its worker: who serves others has to allow it."""
     with Rig(env={"DIVVY_SIM_COSTS": "host_access=1"}) as rig:
-        note, = [f for f in rig.json("doctor", "-o", "json") if "ordinary memory" in f["what"]]
+        note, = [f for f in rig.json("doctor", "-o", "json") if "access all memory" in f["what"]]
         assert "device 0" in note["what"] and "HMM" in note["what"], note
         assert "--allow-host-access" in note["do"], note
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", SPIN, "--count=10")
@@ -114,7 +114,7 @@ def devices_that_reach_host_memory_are_for_ones_own_programs():
         child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", SPIN, "--count=10")
         assert child.wait(patience(120)) == 0, child.communicate()
     with Rig() as rig:
-        assert not [f for f in rig.json("doctor", "-o", "json") if "ordinary memory" in f["what"]]
+        assert not [f for f in rig.json("doctor", "-o", "json") if "access all memory" in f["what"]]
 
 
 def a_killed_worker_is_an_error_and_nobody_elses():

@@ -76,8 +76,8 @@ static void one_that_is_too_long_is_refused_in_words(void **state)
 	text[4 + CONF_CGROUP - 2] = 'a';
 	assert_int_equal(conf_cgroup_parse(str_from(text), path, &err), -ENAMETOOLONG);
 	assert_string_equal(err.msg,
-		"its cgroup /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... has "
-		"1024 characters, up to 1023 are possible");
+		"the path of cgroup '/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...' has "
+		"1024 characters; at most 1023 are allowed");
 }
 
 UNIT_MAIN(UNIT(the_longest_path_is_its_own), UNIT(one_that_is_too_long_is_refused_in_words))

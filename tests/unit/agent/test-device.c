@@ -130,7 +130,7 @@ static void the_first_error_is_the_one_that_is_told(void **state)
 	assert_int_equal(device_note_xid(&some_set, &xid), 1);
 	xid.xid = 79;
 	assert_int_equal(device_note_xid(&some_set, &xid), 0);
-	assert_string_equal(device_ailment(&device), "has had Xid 62, which is no program's");
+	assert_string_equal(device_ailment(&device), "had Xid 62, which no program causes");
 	assert_int_equal(device.n_xids, 2);
 }
 

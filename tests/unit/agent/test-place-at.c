@@ -29,14 +29,14 @@ static void there_must_be_room(void **state)
 
 	assert_int_equal(place_at(&spec, &half, 40 * GIB, &err), 0);
 	assert_int_equal(place_at(&spec, &half, 40 * GIB + 1, &err), -ENOSPC);
-	assert_contains(err.msg, "left to promise");
+	assert_contains(err.msg, "free for quotas");
 	assert_int_equal(place_at(&spec, &half, 81 * GIB, &err), -EINVAL);
 	spec = make("0.501");
 	assert_int_equal(place_at(&spec, &half, GIB, &err), -ENOSPC);
-	assert_contains(err.msg, "0.5 left");
+	assert_contains(err.msg, "0.5 free");
 	spec = make("1");
 	assert_int_equal(place_at(&spec, &half, GIB, &err), -ENOSPC);
-	assert_contains(err.msg, "in use by 1 tenant");
+	assert_contains(err.msg, "has 1 tenant");
 }
 
 static void who_has_it_alone_has_it_alone(void **state)
@@ -87,7 +87,8 @@ static void indexes_are_names(void **state)
 	assert_int_equal(chosen[0], 1);
 	assert_int_equal(spec_set(&spec, "device", "0,2", NULL), 0);
 	assert_int_equal(place_name_devices(&spec, two, 2, &err), -EINVAL);
-	assert_contains(err.msg, "device 0,2: this machine has 2 devices, 0 to 1");
+	assert_contains(
+		err.msg, "device '0,2': no such device; this machine has 2 devices, 0 to 1");
 	assert_string_equal(spec.device, "0,2");
 }
 
