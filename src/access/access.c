@@ -198,13 +198,14 @@ static void answer(struct http_request *request, enum verdict verdict)
 		unsigned int status;
 		const char *text;
 	} refusals[] = {
-		[UNKNOWN] = {503, "the API server does not say who may\n"},
-		[NO_TOKEN] = {401, "a token is needed: Authorization: Bearer TOKEN\n"},
-		[NOBODY] = {401, "the token is nobody's\n"},
-		[FORBIDDEN] = {403, "you may not: bind a cluster role that has the path\n"},
+		[UNKNOWN] = {503,
+			"the API server does not answer whether this is allowed; try again "
+			"later\n"},
+		[NO_TOKEN] = {401, "no token; send the header Authorization: Bearer TOKEN\n"},
+		[NOBODY] = {401, "the API server does not know this token\n"},
+		[FORBIDDEN] = {403, "not allowed; bind a cluster role that allows this path\n"},
 		[TOO_MANY] = {429,
-			"too many tokens of this address have failed, or wait for the API server: "
-			"ask again later\n"},
+			"too many failed or pending tokens from this address; try again later\n"},
 	};
 
 	if (verdict == TOO_MANY)

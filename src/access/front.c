@@ -56,8 +56,8 @@ int front_new(const json_t *config_map, struct front **ret_front, struct error *
 
 	if (!pem || !pem[0])
 		return fail(err, ENOENT,
-			"extension-apiserver-authentication: no requestheader-client-ca-file: the "
-			"API server passes no requests on");
+			"extension-apiserver-authentication: no requestheader-client-ca-file; "
+			"enable the API server's aggregation layer");
 	front = calloc(1, sizeof(*front));
 	if (!front || !(front->authorities = str_dup(str_from(pem))))
 		r = fail(err, ENOMEM, "out of memory");

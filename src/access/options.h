@@ -17,7 +17,8 @@
 /* does: "decides", for the text about the Lease's holder. */
 #define ACCESS_OPTION_LEADER_ELECT(does, at) \
 	{ \
-		"leader-elect", NULL, "of several only the one that holds the Lease " does, (at) \
+		"leader-elect", NULL, "of several replicas, only the holder of the Lease " does, \
+			(at) \
 	}
 
 #define ACCESS_OPTION_HEALTH_LISTEN(port, at) \
@@ -28,15 +29,15 @@
 
 #define ACCESS_OPTION_NAMESPACE(at) \
 	{ \
-		"namespace", "NAME", "where divvy's own parts are; default divvy-system", (at), \
+		"namespace", "NAME", "namespace of divvy's own pods; default divvy-system", (at), \
 			.preset = "divvy-system" \
 	}
 
 #define ACCESS_OPTION_LEASE_NAMESPACE(at) \
 	{ \
 		"lease-namespace", "NAME", \
-			"where the nodes' daemons renew their Leases; default divvy-node-lease", \
-			(at), .preset = "divvy-node-lease" \
+			"namespace of the nodes' Leases; default divvy-node-lease", (at), \
+			.preset = "divvy-node-lease" \
 	}
 
 #define ACCESS_EXIT_STATUS \
@@ -45,10 +46,10 @@
 	}
 
 #define ACCESS_ENVIRONMENT \
-	{"POD_NAME", "who it is in the Lease and in Events; default the host's name"}, \
-		{"KUBECONFIG", "how to reach the API server, where --kubeconfig names no file"}, \
+	{"POD_NAME", "name in the Lease and in Events; default the host name"}, \
+		{"KUBECONFIG", "kubeconfig, where --kubeconfig is not given"}, \
 	{ \
-		"DIVVY_LOG", "error, warn, info or debug, where --log says nothing" \
+		"DIVVY_LOG", "error, warn, info or debug, where --log is not given" \
 	}
 
 #endif

@@ -57,7 +57,7 @@ static void tell_ready(const struct options *s, const struct agent *agent)
 
 	sd_notifyf(0, "READY=1\nSTATUS=serving %s", agent->socket_path);
 	if (s->ready_fd >= 0 && write(s->ready_fd, line, sizeof(line) - 1) < 0)
-		log_warn("--ready-fd %d: cannot be written", s->ready_fd);
+		log_warn("--ready-fd %d: cannot write to this descriptor", s->ready_fd);
 	if (s->ready_fd > 2)
 		close(s->ready_fd);
 }
@@ -114,7 +114,7 @@ static int run(void *options, struct program_signals *signals, struct error *err
 	raise_limits();
 	s->agent.is_gate_off = gate && !strcmp(gate, "off");
 	if (gate && *gate && !s->agent.is_gate_off)
-		log_warn("DIVVY_GATE=%s: only off means anything; shares are enforced", gate);
+		log_warn("DIVVY_GATE=%s has no effect; expected off, which opens all gates", gate);
 	r = s->is_cluster ? prepare_cluster(s, &simulate, err) : 0;
 	r = r < 0 ? r : agent_new(&s->agent, &agent, err);
 	r = r < 0 ? r : serve(s, agent, signals, err);

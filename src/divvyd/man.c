@@ -14,7 +14,7 @@
 static const struct man_page conf_page = {
 	.name = "tenants.conf",
 	.section = 5,
-	.summary = "who a program belongs to that was not started with divvy run",
+	.summary = "tenants of programs that divvy run has not started",
 	.made_by = "divvyd",
 };
 
@@ -34,7 +34,7 @@ static void add_fields(struct buf *out)
 #undef X
 	};
 
-	buf_add_text(out, ".SH FIELDS\nrequest is needed, except behind default.\n");
+	buf_add_text(out, ".SH FIELDS\nEach rule needs request, except the rule default.\n");
 	for (size_t i = 0; i < ARRAY_SIZE(field); i++) {
 		char spelled[32];
 

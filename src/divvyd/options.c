@@ -86,8 +86,8 @@ static int set_oversubscribe(void *data, const char *value, struct error *err)
 
 	if (parse_share(str_from(value), &o->oversubscribe_permille, NULL) < 0 ||
 		o->oversubscribe_permille < 1000)
-		return fail(
-			err, EINVAL, "'%s': expected 1 or more in steps of 0.001, as 1.5", value);
+		return fail(err, EINVAL, "'%s': expected 1 or more in steps of 0.001, such as 1.5",
+			value);
 	return 0;
 }
 
@@ -131,45 +131,51 @@ static int set_devices_by(void *data, const char *value, struct error *err)
 static const struct option_row table[] = {
 	{"simulate", "SPEC", TEXT_DIVVYD_SIMULATE, AT(agent.simulate), .check = check_simulate},
 	{"metrics", "ADDRESS", TEXT_DIVVYD_METRICS, AT(agent.metrics), .check = metrics_check},
-	{"policy", "NAME", "of the arbiter: share (default), fifo, bias, gemini", AT(agent.policy),
-		.check = check_policy},
+	{"policy", "NAME", "policy of the arbiter: share (default), fifo, bias or gemini",
+		AT(agent.policy), .check = check_policy},
 	{"tenants", "FILE", TEXT_DIVVYD_TENANTS, AT(agent.tenants_conf)},
 	{"refuse-unmanaged", NULL, TEXT_DIVVYD_REFUSE_UNMANAGED, AT(agent.refuse_strangers),
 		.old_name = "refuse-strangers"},
-	{"apply", "FILE", "follow a resource-config.txt of Gemini", AT(agent.apply)},
+	{"apply", "FILE",
+		"create tenants from a resource-config.txt of Gemini and follow its changes",
+		AT(agent.apply)},
 	{"oversubscribe", "FACTOR", TEXT_DIVVYD_OVERSUBSCRIBE, .set = set_oversubscribe},
 	{"police", NULL, TEXT_DIVVYD_POLICE, AT(agent.police)},
 	{"police-allow", "LIST", TEXT_DIVVYD_POLICE_ALLOW, AT(agent.police_allow)},
 	{"exit-idle", "TIME",
-		"end when nothing has lived for that long; default 30s if no time is given",
+		"exit after TIME without tenants and clients; default 30s if no TIME is given",
 		.set = set_exit_idle, .is_maybe = true},
-	{"replace", NULL, "take over from the running daemon; its clients stay", AT(agent.replace)},
+	{"replace", NULL, "take over from the running daemon and keep its clients",
+		AT(agent.replace)},
 	{"runtime-dir", "FOLDER",
-		"socket and state; default $DIVVY_RUNTIME_DIR, /run/divvy, $XDG_RUNTIME_DIR/divvy",
+		"folder of socket and state; default $DIVVY_RUNTIME_DIR, /run/divvy or "
+		"$XDG_RUNTIME_DIR/divvy",
 		AT(agent.runtime_dir)},
 	{"usage-dir", "FOLDER", TEXT_DIVVYD_USAGE_DIR, AT(agent.usage_dir)},
-	{"ready-fd", "N", "write a line to this descriptor when serving", .set = set_ready_fd},
+	{"ready-fd", "N", "write a line to file descriptor N when the daemon serves",
+		.set = set_ready_fd},
 	{"cluster", NULL, TEXT_DIVVYD_CLUSTER, AT(is_cluster)},
-	{"kubeconfig", "FILE", "how to reach the API server; default the pod's service account",
+	{"kubeconfig", "FILE", "kubeconfig for the API server; default the pod's service account",
 		AT(node.kubeconfig), .needs = "cluster"},
-	{"node-name", "NODE", "the node's name; default $NODE_NAME", AT(node.name),
+	{"node-name", "NODE", "name of the node; default $NODE_NAME", AT(node.name),
 		.needs = "cluster"},
-	{"namespace", "NAME", "that of divvy's own parts; default divvy-system", AT(node.space),
+	{"namespace", "NAME", "namespace of divvy's own pods; default divvy-system", AT(node.space),
 		.needs = "cluster"},
-	{"lease-namespace", "NAME", "where the node's Lease is; default divvy-node-lease",
+	{"lease-namespace", "NAME", "namespace of the node's Lease; default divvy-node-lease",
 		AT(node.lease_space), .needs = "cluster"},
-	{"kubelet-dir", "FOLDER", "the kubelet's; default /var/lib/kubelet", AT(node.kubelet_dir),
-		.needs = "cluster"},
+	{"kubelet-dir", "FOLDER", "folder of the kubelet; default /var/lib/kubelet",
+		AT(node.kubelet_dir), .needs = "cluster"},
 	{"state-dir", "FOLDER", TEXT_DIVVYD_STATE_DIR, AT(node.state_dir), .needs = "cluster"},
-	{"cdi-dir", "FOLDER", "where runtimes look for devices' names; default /var/run/cdi",
+	{"cdi-dir", "FOLDER",
+		"folder in which container runtimes find CDI files; default /var/run/cdi",
 		AT(node.cdi_dir), .needs = "cluster"},
-	{"dev-dir", "FOLDER", "where the host's device files are seen; default /dev",
-		AT(node.dev_dir), .needs = "cluster"},
-	{"sys-dir", "FOLDER", "where the host's sysfs, with its network, is seen; default /sys",
-		AT(node.sys_dir), .needs = "cluster"},
+	{"dev-dir", "FOLDER", "folder of the host's device files; default /dev", AT(node.dev_dir),
+		.needs = "cluster"},
+	{"sys-dir", "FOLDER", "folder of the host's sysfs; default /sys", AT(node.sys_dir),
+		.needs = "cluster"},
 	{"devices-by", "WAY", TEXT_DIVVYD_DEVICES_BY, .set = set_devices_by, .needs = "cluster"},
 	{"cgroup-root", "CGROUP",
-		"below which the kubelet has its pods' cgroups; default that of divvyd's own pod",
+		"parent of the pods' cgroups; default the parent of divvyd's own pod",
 		.set = set_cgroup_root, .needs = "cluster"},
 	{"grant-log", "FILE", TEXT_DIVVYD_GRANT_LOG, AT(node.grant_log), .needs = "cluster"},
 	{"remote-listen", "ADDRESS", TEXT_DIVVYD_REMOTE_LISTEN, AT(node.remote_listen),
@@ -233,7 +239,7 @@ static int finish(void *data, struct error *err)
 	o->is_simulate_fixed = s->agent.simulate != NULL;
 	if (!o->name || !o->name[0])
 		return fail(err, EINVAL,
-			"--cluster: which node is this? --node-name or $NODE_NAME says it");
+			"--cluster needs the name of the node; set --node-name or $NODE_NAME");
 	/* node-serve.c preloads libraries from this folder into workers of remote programs. */
 	if (strpbrk(o->state_dir, " :"))
 		return fail(err, EINVAL,
@@ -254,8 +260,7 @@ const struct program options_program = {
 	.name = "divvyd",
 	.summary = "share the machine's GPUs among tenants",
 	.sentence = "Shares the machine's GPUs among tenants.",
-	.help_end =
-		"DIVVY_GATE=off in the environment leaves every gate open: nothing is enforced.",
+	.help_end = "DIVVY_GATE=off in the environment opens all gates, so no share is enforced.",
 	.text = TEXT_DIVVYD_TEXT,
 	.see_also = "divvy(1) divvy-simctl(1) tenants.conf(5)",
 	.options = table,

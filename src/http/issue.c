@@ -131,7 +131,7 @@ int http_issue(const struct http_issue *issue, char **ret_crt, char **ret_key, s
 	if (key)
 		gnutls_x509_privkey_deinit(key);
 	if (r < 0)
-		return fail(err, EIO, "making the certificate of '%s': %s", issue->name,
+		return fail(err, EIO, "create the certificate of '%s': %s", issue->name,
 			gnutls_strerror(r));
 	*ret_crt = TAKE_PTR(pem);
 	if (ret_key)

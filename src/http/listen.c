@@ -61,7 +61,7 @@ static int listen_unix(const char *path, struct error *err)
 	socket_refuse_rights(fd);
 	unlink(path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, SOMAXCONN) < 0)
-		return fail_errno(err, errno, "listening on '%s'", path);
+		return fail_errno(err, errno, "listen on '%s'", path);
 	return TAKE_FD(fd);
 }
 

@@ -225,12 +225,12 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *mhd, 
 	c->since_ns = clock_now_ns();
 	if (!is_framed(mhd, version))
 		return refuse(s, mhd, MHD_HTTP_BAD_REQUEST,
-			"expected header names without spaces and at most one of one "
-			"Content-Length in digits and Transfer-Encoding: chunked\n");
+			"malformed header; expected names without spaces, and one "
+			"Content-Length in digits or Transfer-Encoding: chunked\n");
 	route = find_route(s, url, method, &is_path);
 	if (route && route->is_certified && !is_certified(c, mhd))
 		return refuse(s, mhd, MHD_HTTP_FORBIDDEN,
-			"a client certificate of the right authority is needed\n");
+			"no client certificate of the right authority\n");
 	max_body = route && route->max_body ? route->max_body : s->options.max_body;
 	if (length && parse_uint(str_from(length), 0, max_body, &n, NULL) < 0)
 		return refuse(s, mhd, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
@@ -584,7 +584,7 @@ static int start(struct http_server *s, struct error *err)
 		on_completed, s, MHD_OPTION_ARRAY, s->options.is_tls ? tls : no_tls,
 		MHD_OPTION_END);
 	if (!s->http)
-		return fail(err, EIO, "'%s': the HTTP server did not start", s->options.address);
+		return fail(err, EIO, "'%s': cannot start the HTTP server", s->options.address);
 	info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_EPOLL_FD);
 	r = loop_add_timer(s->loop, &s->timer, on_timer);
 	r = r < 0 ? r : loop_add_timer(s->loop, &s->sweep, on_sweep);

@@ -136,7 +136,7 @@ static int check_pair(struct http_tls *tls, struct error *err)
 	if (r < 0)
 		return fail(err, EINVAL, "certificate: %s", gnutls_strerror(r));
 	if (n_a != n_b || memcmp(a, b, n_a))
-		return fail(err, EINVAL, "certificate: the key is that of another one");
+		return fail(err, EINVAL, "certificate: the key belongs to another certificate");
 	return 0;
 }
 

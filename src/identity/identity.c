@@ -81,14 +81,14 @@ int identity_from_fd(int fd, struct identity *ret_identity, struct error *err)
 	int r;
 
 	if (size <= 0 || size > (int64_t)TEXTS_MAX)
-		return fail(err, EINVAL, "an identity of %lld bytes: 1 to %u are possible",
+		return fail(err, EINVAL, "the identity has %lld bytes; expected 1 to %u",
 			(long long)size, TEXTS_MAX);
 	all = malloc((size_t)size);
 	if (!all)
 		return fail(err, ENOMEM, "out of memory");
 	r = read_at(fd, all, (size_t)size);
 	if (r < 0)
-		fail_errno(err, -r, "reading an identity");
+		fail_errno(err, -r, "read the identity");
 	rest = (struct str){all, (size_t)size - 1};
 	for (struct str piece; r == 0 && n < TEXTS && str_split(&rest, '\0', &piece); n++) {
 		*text[n] = str_dup(piece);
@@ -97,8 +97,8 @@ int identity_from_fd(int fd, struct identity *ret_identity, struct error *err)
 	}
 	if (r == 0 && (n != TEXTS || rest.p || all[size - 1]))
 		r = fail(err, EINVAL,
-			"an identity: expected certificate, key and authorities, a NUL behind "
-			"each");
+			"the identity is malformed; expected certificate, key and authorities, "
+			"each with a NUL at its end");
 	explicit_bzero(all, (size_t)size);
 	free(all);
 	if (r < 0)
@@ -126,12 +126,12 @@ static int check(gnutls_x509_crt_t crt, const struct identity *identity, uint64_
 	if (r < 0)
 		return r;
 	if (!is_pair)
-		return fail(err, EINVAL, "the certificate's key is missing, or that of another");
+		return fail(err, EINVAL, "the key is missing or belongs to another certificate");
 	if (!crt_holds(crt, real_ns))
-		return fail(err, EKEYEXPIRED, "the certificate does not hold now");
+		return fail(err, EKEYEXPIRED, "the certificate is not valid at this time");
 	if (i == n)
 		return fail(err, EKEYREJECTED,
-			"none of %u authorities has signed the certificate, or it has ended", n);
+			"none of %u authorities that are valid now has signed the certificate", n);
 	*ret_facts = facts;
 	return 0;
 }
@@ -142,7 +142,7 @@ int identity_check(const struct identity *identity, uint64_t real_ns,
 	gnutls_x509_crt_t crt[CRT_LIST_MAX];
 	const unsigned int n = crt_list_read(identity->crt, crt);
 	int r = n == 1 ? check(crt[0], identity, real_ns, ret_facts, err)
-		       : fail(err, EINVAL, "%u certificates: one is needed", n);
+		       : fail(err, EINVAL, "%u certificates; expected one", n);
 
 	crt_list_done(crt, n);
 	return r;

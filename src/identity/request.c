@@ -61,7 +61,7 @@ int request_make(
 	int r;
 
 	if (identity_name_format(name, uri) < 0)
-		return fail(err, EINVAL, "a certificate for '%.200s': no such name is possible",
+		return fail(err, EINVAL, "'%.200s' is not a name that a certificate can have",
 			name->kind == IDENTITY_OF_NODE ? name->node : name->uid);
 	r = gnutls_x509_privkey_init(&key);
 	r = r < 0 ? r
@@ -81,7 +81,7 @@ int request_make(
 		gnutls_x509_privkey_deinit(key);
 	if (r < 0) {
 		str_wipe(&pem_key);
-		return fail(err, EIO, "a request for the certificate of %s: %s", uri,
+		return fail(err, EIO, "create the request for the certificate of %s: %s", uri,
 			gnutls_strerror(r));
 	}
 	*ret_request = TAKE_PTR(request);
@@ -114,15 +114,15 @@ static int check_only(
 	int r = get(crq, 0, oid, &size);
 
 	if (r < 0)
-		return fail(err, EINVAL, "it has no %s %s: it has to name whose it is by a URI",
-			what, only);
+		return fail(err, EINVAL,
+			"the request has no %s %s; expected the owner's name as a URI", what, only);
 	if (strcmp(oid, only))
-		return fail(err, EINVAL, "%s %s: none but %s may be there", what, oid, only);
+		return fail(err, EINVAL, "%s %s is not allowed; expected %s only", what, oid, only);
 	size = sizeof(oid);
 	r = get(crq, 1, oid, &size);
 	if (r != NO_MORE)
-		return fail(err, EINVAL, "a second %s: %s may be there once, and nothing else",
-			what, only);
+		return fail(
+			err, EINVAL, "a second %s is not allowed; expected %s once", what, only);
 	return 0;
 }
 
@@ -134,7 +134,7 @@ static int check_subject(gnutls_x509_crq_t crq, struct error *err)
 
 	if (r != NO_MORE)
 		return fail(err, EINVAL,
-			"it has a subject (%s): it has to be empty, the URI is the name",
+			"the request has a subject (%s); expected none, since the URI is the name",
 			r < 0 ? gnutls_strerror(r) : oid);
 	return 0;
 }
@@ -147,16 +147,18 @@ static int read_name(gnutls_x509_crq_t crq, struct identity_name *ret_name, stru
 	int r = gnutls_x509_crq_get_subject_alt_name(crq, 0, uri, &size, &type, &is_critical);
 
 	if (r < 0)
-		return fail(err, EINVAL, "its alternative name: %s", gnutls_strerror(r));
+		return fail(
+			err, EINVAL, "the alternative name of the request: %s", gnutls_strerror(r));
 	if (type != GNUTLS_SAN_URI)
-		return fail(err, EINVAL, "its alternative name is no URI");
+		return fail(err, EINVAL, "the alternative name of the request is not a URI");
 	r = identity_name_parse((struct str){uri, size}, ret_name, err);
 	if (r < 0)
 		return r;
 	size = sizeof(uri);
 	r = gnutls_x509_crq_get_subject_alt_name(crq, 1, uri, &size, &type, &is_critical);
 	if (r != NO_MORE)
-		return fail(err, EINVAL, "it has a second alternative name: one URI is the name");
+		return fail(
+			err, EINVAL, "the request has a second alternative name; expected one URI");
 	return 0;
 }
 
@@ -168,16 +170,18 @@ static int check_key(gnutls_x509_crq_t crq, gnutls_pubkey_t key, struct error *e
 
 	r = gnutls_pubkey_import_x509_crq(key, crq, 0);
 	if (r < 0)
-		return fail(err, EINVAL, "its key: %s", gnutls_strerror(r));
+		return fail(err, EINVAL, "the key of the request: %s", gnutls_strerror(r));
 	algorithm = gnutls_pubkey_get_pk_algorithm(key, &bits);
 	if (algorithm == GNUTLS_PK_ECDSA)
 		gnutls_pubkey_export_ecc_raw2(key, &curve, NULL, NULL, 0);
 	if (algorithm != GNUTLS_PK_EDDSA_ED25519 && curve != GNUTLS_ECC_CURVE_SECP256R1)
-		return fail(err, EINVAL, "its key is %s of %u bits: P-256 or Ed25519 is needed",
+		return fail(err, EINVAL,
+			"the key of the request is %s of %u bits; expected P-256 or Ed25519",
 			gnutls_pk_get_name((gnutls_pk_algorithm_t)algorithm), bits);
 	r = gnutls_x509_crq_verify(crq, 0);
 	if (r < 0)
-		return fail(err, EINVAL, "it is not signed by its own key: %s", gnutls_strerror(r));
+		return fail(err, EINVAL, "the request is not signed by its own key: %s",
+			gnutls_strerror(r));
 	return 0;
 }
 
@@ -199,12 +203,13 @@ int request_read(struct str pem, struct request *ret_request, struct error *err)
 	int r;
 
 	if (!pem.n || pem.n > REQUEST_PEM_MAX)
-		return fail(err, EINVAL, "a request of %zu bytes: 1 to %u are possible", pem.n,
+		return fail(err, EINVAL, "the request has %zu bytes; expected 1 to %u", pem.n,
 			REQUEST_PEM_MAX);
 	if (gnutls_x509_crq_init(&crq) < 0 || gnutls_pubkey_init(&request.key) < 0)
 		r = fail(err, ENOMEM, "out of memory");
 	else if ((r = gnutls_x509_crq_import(crq, &text, GNUTLS_X509_FMT_PEM)) < 0)
-		r = fail(err, EINVAL, "it is no request in PEM: %s", gnutls_strerror(r));
+		r = fail(err, EINVAL, "the text is not a certificate request in PEM: %s",
+			gnutls_strerror(r));
 	else
 		r = read_request(crq, &request, err);
 	if (crq)

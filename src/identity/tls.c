@@ -32,7 +32,7 @@ int identity_crt_name(gnutls_x509_crt_t crt, struct identity_name *ret_name, str
 	if (r < 0)
 		return fail(err, EINVAL, "the certificate has no name: %s", gnutls_strerror(r));
 	if (r != GNUTLS_SAN_URI)
-		return fail(err, EINVAL, "the certificate's alternative name is no URI");
+		return fail(err, EINVAL, "the certificate's alternative name is not a URI");
 	r = identity_name_parse((struct str){uri, size}, &name, err);
 	if (r < 0)
 		return r;
@@ -54,11 +54,11 @@ static int read_peer(gnutls_session_t tls, struct identity_name *ret_name, struc
 
 	chain = gnutls_certificate_get_peers(tls, &n);
 	if (!chain || !n)
-		return fail(err, EACCES, "it has shown no certificate");
+		return fail(err, EACCES, "the peer has shown no certificate");
 	if (gnutls_x509_crt_init(&crt) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	r = gnutls_x509_crt_import(crt, chain, GNUTLS_X509_FMT_DER);
-	r = r < 0 ? fail(err, EINVAL, "its certificate: %s", gnutls_strerror(r))
+	r = r < 0 ? fail(err, EINVAL, "the peer's certificate: %s", gnutls_strerror(r))
 		  : identity_crt_name(crt, ret_name, err);
 	gnutls_x509_crt_deinit(crt);
 	return r;
@@ -74,13 +74,13 @@ static int check_vouched_for(const struct identity_session *session, struct erro
 	int r = gnutls_certificate_verify_peers(session->tls, &purpose, 1, &wrong);
 
 	if (r < 0)
-		return fail(err, EACCES, "its certificate: %s", gnutls_strerror(r));
+		return fail(err, EACCES, "the peer's certificate: %s", gnutls_strerror(r));
 	if (!wrong)
 		return 0;
 	if (gnutls_certificate_verification_status_print(wrong, GNUTLS_CRT_X509, &text, 0) < 0)
-		return fail(err, EACCES, "its certificate is not to be trusted");
-	r = fail(err, EACCES, "as %s: %.180s", session->node ? "a server" : "a client",
-		(const char *)text.data);
+		return fail(err, EACCES, "the peer's certificate is not trusted");
+	r = fail(err, EACCES, "the peer's certificate as %s: %.150s",
+		session->node ? "a server" : "a client", (const char *)text.data);
 	gnutls_free(text.data);
 	return r;
 }
@@ -96,8 +96,8 @@ static int verify(gnutls_session_t tls)
 	r = r < 0 ? r : read_peer(tls, &peer, &err);
 	if (r == 0 && session->node &&
 		(peer.kind != IDENTITY_OF_NODE || strcmp(peer.node, session->node)))
-		r = fail(&err, EACCES, "it is %s '%.100s', node '%.100s' is wanted",
-			peer.kind == IDENTITY_OF_NODE ? "node" : "a tenant of pod",
+		r = fail(&err, EACCES, "the peer is %s '%.100s'; expected node '%.100s'",
+			peer.kind == IDENTITY_OF_NODE ? "node" : "a container of pod",
 			peer.kind == IDENTITY_OF_NODE ? peer.node : peer.uid, session->node);
 	if (r < 0) {
 		session->why = err;
@@ -112,11 +112,11 @@ int identity_session_check(const struct identity_session *session, int r, struct
 	if (session->why.code)
 		return fail(err, EACCES, "%s", session->why.msg);
 	if (r < 0)
-		return fail(err, EACCES, "no handshake: %s", gnutls_strerror(r));
+		return fail(err, EACCES, "the TLS handshake failed: %s", gnutls_strerror(r));
 	/* In case the library skips the callback: refuses a peer that verify() has not checked. */
 	if (session->peer.kind == IDENTITY_NOBODY ||
 		gnutls_auth_get_type(session->tls) != GNUTLS_CRD_CERTIFICATE)
-		return fail(err, EACCES, "it has shown no certificate");
+		return fail(err, EACCES, "the peer has shown no certificate");
 	return 0;
 }
 
@@ -150,7 +150,7 @@ int identity_tls_new(
 	}
 	if (r < 0) {
 		identity_tls_free(tls);
-		return fail(err, EINVAL, "an identity for TLS: %s", gnutls_strerror(r));
+		return fail(err, EINVAL, "load the identity for TLS: %s", gnutls_strerror(r));
 	}
 	gnutls_certificate_set_verify_function(tls->credentials, verify);
 	*ret_tls = tls;

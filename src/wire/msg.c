@@ -85,13 +85,14 @@ static int check_hello(const void *packet, struct error *err)
 
 	memcpy(&hello, packet, sizeof(hello));
 	if (hello.devices > MSG_DEVICES)
-		return fail(err, EBADMSG, "HELLO names %u devices: at most %u are possible",
+		return fail(err, EBADMSG, "HELLO names %u devices; at most %u are allowed",
 			hello.devices, MSG_DEVICES);
 	if (hello.devices && !(hello.flags & MSG_HELLO_AGAIN))
-		return fail(err, EBADMSG, "HELLO names %u devices but is not a second registration",
+		return fail(err, EBADMSG,
+			"HELLO names %u devices, which only a second registration may do",
 			hello.devices);
 	if (!is_terminated(hello.command, sizeof(hello.command)))
-		return fail(err, EBADMSG, "HELLO has a command name without an end");
+		return fail(err, EBADMSG, "HELLO has a command name without a NUL");
 	return 0;
 }
 
@@ -101,7 +102,7 @@ static int check_welcome(const void *packet, struct error *err)
 
 	memcpy(&welcome, packet, sizeof(welcome));
 	if (welcome.devices == 0 || welcome.devices > MSG_DEVICES)
-		return fail(err, EBADMSG, "WELCOME names %u devices: 1 to %u are possible",
+		return fail(err, EBADMSG, "WELCOME names %u devices; expected 1 to %u",
 			welcome.devices, MSG_DEVICES);
 	return 0;
 }
@@ -112,7 +113,7 @@ static int check_refused(const void *packet, struct error *err)
 
 	memcpy(&refused, packet, sizeof(refused));
 	if (!is_terminated(refused.reason, sizeof(refused.reason)))
-		return fail(err, EBADMSG, "REFUSED has a reason without an end");
+		return fail(err, EBADMSG, "REFUSED has a reason without a NUL");
 	return 0;
 }
 
@@ -122,7 +123,7 @@ static int check_say(const void *packet, struct error *err)
 
 	memcpy(&say, packet, sizeof(say));
 	if (!is_terminated(say.text, sizeof(say.text)))
-		return fail(err, EBADMSG, "SAY has a sentence without an end");
+		return fail(err, EBADMSG, "SAY has a text without a NUL");
 	return 0;
 }
 
@@ -132,12 +133,11 @@ static int check_version(const struct msg_head *head, struct error *err)
 	if (head->type == MSG_REFUSED || (head->abi >= msg_oldest() && head->abi <= msg_newest()))
 		return 0;
 	if (msg_oldest() == msg_newest())
-		return fail(err, EBADMSG,
-			"message of protocol version %u: version %u is spoken here", head->abi,
-			msg_newest());
+		return fail(err, EBADMSG, "message of protocol version %u; expected version %u",
+			head->abi, msg_newest());
 	return fail(err, EBADMSG,
-		"message of protocol version %u: versions %u and %u are spoken here: programs that "
-		"were started with a library older than that have to be started again",
+		"message of protocol version %u; expected version %u or %u: restart programs "
+		"that loaded an older library",
 		head->abi, msg_oldest(), msg_newest());
 }
 
@@ -146,25 +146,25 @@ int msg_check(const void *packet, uint32_t size, struct error *err)
 	struct msg_head head;
 
 	if (size < sizeof(head) || size > MSG_MAX)
-		return fail(err, EBADMSG, "message of %u bytes: %zu to %u are possible", size,
+		return fail(err, EBADMSG, "message of %u bytes; expected %zu to %u", size,
 			sizeof(head), MSG_MAX);
 	memcpy(&head, packet, sizeof(head));
 	if (head.size != size)
-		return fail(
-			err, EBADMSG, "message of %u bytes says that it has %u", size, head.size);
+		return fail(err, EBADMSG, "message of %u bytes has size %u in its header", size,
+			head.size);
 	if (check_version(&head, err) < 0)
 		return -EBADMSG;
 	if (!is_known(head.type))
 		return fail(err, EBADMSG, "message of unknown type %u", head.type);
 	if (head.type != MSG_REFUSED && !msg_is_in(head.type, head.abi))
-		return fail(err, EBADMSG, "%s is in no message of protocol version %u",
+		return fail(err, EBADMSG, "%s does not exist in protocol version %u",
 			types[head.type].name, head.abi);
 	if (types[head.type].has_tail ? size < types[head.type].size
 				      : size != types[head.type].size)
-		return fail(err, EBADMSG, "%s of %u bytes: %s%u is right", types[head.type].name,
+		return fail(err, EBADMSG, "%s of %u bytes; expected %s%u", types[head.type].name,
 			size, types[head.type].has_tail ? "at least " : "", types[head.type].size);
 	if (head.status < 0)
-		return fail(err, EBADMSG, "%s has status %d: 0 or a positive errno is right",
+		return fail(err, EBADMSG, "%s has status %d; expected 0 or a positive errno",
 			types[head.type].name, head.status);
 	switch (head.type) {
 	case MSG_HELLO: return check_hello(packet, err);

@@ -187,7 +187,7 @@ def what_asks_for_more_is_refused():
     uri = "URI:" + node_uri(node)
     denied(ask(who, csr(uri, "URI:divvy://node/another"), BOTH), "second alternative name")
     denied(ask(who, csr(uri, "DNS:divvy-controller.divvy-system.svc"), BOTH), "second alternative name")
-    denied(ask(who, csr(uri, subject="CN = system:admin"), BOTH), "it has a subject")
+    denied(ask(who, csr(uri, subject="CN = system:admin"), BOTH), "the request has a subject")
     denied(ask(who, csr(uri, more="basicConstraints = CA:TRUE"), BOTH), "extension")
     denied(ask(who, csr("URI:divvy://tenant/x"), BOTH), "neither divvy://node/NAME")
     denied(ask(who, csr(uri, key=["-newkey", "rsa:1024"]), BOTH), "RSA of 1024 bits")

@@ -270,7 +270,7 @@ static void nodes_alone_are_answered(void **state)
 	assert_int_equal(said.round_trip_ns, 0);
 	said = probe(rig, &own, "n3", "50");
 	assert_true(said.status < 0);
-	assert_contains(said.text, "it is node 'n1', node 'n3' is wanted");
+	assert_contains(said.text, "the peer is node 'n1'; expected node 'n3'");
 	said = probe(rig, &other, "n1", "50");
 	assert_true(said.status < 0);
 	assert_int_equal(said.round_trip_ns, 0);

@@ -128,7 +128,8 @@ static void what_it_cannot_read_it_names(void **state)
 		int r;
 	} rows[] = {
 		{"{}", "no requestheader-client-ca-file", -ENOENT},
-		{"{'data':{'requestheader-client-ca-file':''}}", "passes no requests on", -ENOENT},
+		{"{'data':{'requestheader-client-ca-file':''}}",
+			"enable the API server's aggregation layer", -ENOENT},
 		{"{'data':{'requestheader-client-ca-file':'x','requestheader-allowed-names':'me'}}",
 			"requestheader-allowed-names", -EINVAL},
 		{"{'data':{'requestheader-client-ca-file':'x','requestheader-group-headers':'{}'}}",

@@ -47,7 +47,7 @@ static void a_certificate_is_shown(void **state)
 	assert_true(tls_meet(&rig, &peer, crt[0]) < 0);
 	tls_part(&peer);
 	assert_int_equal(http_server_set_certificate(rig.server, crt[0], key[1], &err), -EINVAL);
-	assert_contains(err.msg, "the key is that of another");
+	assert_contains(err.msg, "the key belongs to another");
 	assert_ok(http_server_set_certificate(rig.server, crt[0], key[0], &err));
 	assert_ok(tls_meet(&rig, &peer, crt[0]));
 	assert_ok(http_server_set_certificate(rig.server, crt[1], key[1], &err));

@@ -77,11 +77,11 @@ static void what_others_would_not_believe_is_told(void **state)
 	struct error err;
 
 	assert_int_equal(identity_check(&mixed, now, &facts, &err), -EINVAL);
-	assert_contains(err.msg, "that of another");
+	assert_contains(err.msg, "belongs to another");
 	assert_int_equal(identity_check(&strange, now, &facts, &err), -EKEYREJECTED);
 	assert_int_equal(identity_check(&own, now, &facts, &err), -EKEYREJECTED);
 	assert_int_equal(identity_check(&web, now, &facts, &err), -EINVAL);
-	assert_contains(err.msg, "no URI");
+	assert_contains(err.msg, "is not a URI");
 	/* Both of two authorities are believed, in any order. */
 	mixed = (struct identity){a.crt, a.key, NULL};
 	assert_true(asprintf(&mixed.authority, "%s%s", other.crt, ca.crt) > 0);

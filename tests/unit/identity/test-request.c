@@ -114,16 +114,16 @@ static void what_is_more_or_less_than_a_name_is_refused(void **state)
 		{{.uri = TENANT, .algorithm = GNUTLS_PK_RSA, .bits = 2048}, "RSA of 2048 bits"},
 		{{.uri = TENANT, .bits = GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP384R1)},
 			"384 bits"},
-		{{.uri = TENANT, .subject = "system:admin"}, "it has a subject"},
+		{{.uri = TENANT, .subject = "system:admin"}, "the request has a subject"},
 		{{.uri = TENANT, .second_uri = "divvy://node/n1"}, "second alternative name"},
 		{{.uri = TENANT, .dns = "divvy-controller.divvy-system.svc"},
 			"second alternative name"},
-		{{.dns = "divvy-controller.divvy-system.svc"}, "no URI"},
+		{{.dns = "divvy-controller.divvy-system.svc"}, "not a URI"},
 		{{.uri = TENANT, .is_authority = true}, "extension"},
 		{{.is_authority = true}, "extension"},
 		{{.uri = TENANT, .password = "let me in"}, "attribute"},
 		{{.uri = "spiffe://tenant/x"}, "neither divvy://node"},
-		{{.uri = NULL}, "it has no attribute"},
+		{{.uri = NULL}, "the request has no attribute"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

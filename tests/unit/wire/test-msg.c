@@ -84,7 +84,7 @@ static void wrong_sizes(void **state)
 	make(MSG_CONTROL, MSG_MAX + 1);
 	assert_true(check(MSG_MAX + 1, "65536") < 0);
 	make(MSG_BYE, sizeof(struct msg_head) + 1);
-	assert_true(check(sizeof(struct msg_head), "says") < 0);
+	assert_true(check(sizeof(struct msg_head), "in its header") < 0);
 }
 
 static void wrong_types(void **state)
@@ -112,7 +112,7 @@ static void wrong_contents(void **state)
 	assert_true(check(sizeof(*hello), "command") < 0);
 	make(MSG_HELLO, sizeof(*hello));
 	hello->devices = 1;
-	assert_true(check(sizeof(*hello), "not a second registration") < 0);
+	assert_true(check(sizeof(*hello), "only a second registration") < 0);
 	hello->flags = MSG_HELLO_AGAIN;
 	assert_ok(check(sizeof(*hello), NULL));
 	hello->devices = MSG_DEVICES + 1;
@@ -126,7 +126,7 @@ static void wrong_contents(void **state)
 	assert_true(check(sizeof(*refused), "reason") < 0);
 	make(MSG_SAY, sizeof(struct msg_say));
 	memset(((struct msg_say *)packet)->text, 'x', MSG_TEXT);
-	assert_true(check(sizeof(struct msg_say), "sentence") < 0);
+	assert_true(check(sizeof(struct msg_say), "SAY has a text") < 0);
 }
 
 /* A HELLO as programs of version 1 send it: written down, so that no change of ours changes it. */
@@ -242,8 +242,7 @@ static void the_version_before_is_spoken(void **state)
 	make(MSG_SAY, sizeof(struct msg_say));
 	assert_ok(check(sizeof(struct msg_say), NULL));
 	put_version(1);
-	assert_true(
-		check(sizeof(struct msg_say), "SAY is in no message of protocol version 1") < 0);
+	assert_true(check(sizeof(struct msg_say), "SAY does not exist in protocol version 1") < 0);
 	assert_true(msg_is_in(MSG_SAY, 2));
 	assert_false(msg_is_in(MSG_SAY, 1));
 	assert_true(msg_is_in(MSG_YIELD, 1));
@@ -254,10 +253,10 @@ static void others_are_refused_in_words(void **state)
 {
 	memcpy(packet, hello_1, sizeof(hello_1));
 	put_version(0);
-	assert_true(check(sizeof(hello_1), "protocol version 0: versions 1 and 2") < 0);
-	assert_true(check(sizeof(hello_1), "have to be started again") < 0);
+	assert_true(check(sizeof(hello_1), "protocol version 0; expected version 1 or 2") < 0);
+	assert_true(check(sizeof(hello_1), "restart programs that loaded an older library") < 0);
 	put_version(3);
-	assert_true(check(sizeof(hello_1), "protocol version 3: versions 1 and 2") < 0);
+	assert_true(check(sizeof(hello_1), "protocol version 3; expected version 1 or 2") < 0);
 	/* The refusal itself is read whatever its version. */
 	make(MSG_REFUSED, sizeof(struct msg_refused));
 	put_version(7);
