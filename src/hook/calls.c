@@ -53,12 +53,12 @@ static void complain_of_driver(const struct hook *h, CUresult r)
 
 	if (atomic_exchange(&has_said, true))
 		return;
-	hook_complain_no_gpu("the driver's cuInit fails with error %d, although "
-			     "%u device%s granted; %s",
+	hook_complain_no_gpu(
+		"the driver's cuInit failed with error %d, although %u device%s granted; %s",
 		(int)r, h->devices, h->devices == 1 ? " is" : "s are",
 		access("/proc/self/stat", F_OK) < 0
-			? "/proc is not mounted here, and the driver needs it"
-			: "can this program open the device files (/dev/nvidia*)?");
+			? "mount /proc, which the driver needs"
+			: "check that the program can open the device files (/dev/nvidia*)");
 }
 
 static CUresult init_registered(struct hook *h, unsigned int flags)
@@ -81,9 +81,8 @@ static CUresult init_registered(struct hook *h, unsigned int flags)
 		complain_of_driver(h, r);
 	if (r == CUDA_SUCCESS && !devices_match(h)) {
 		hook_complain_no_gpu(
-			"the driver shows devices that are not its "
-			"tenant's "
-			"(was CUDA started before libdivvy-cuda.so came to be loaded?)");
+			"the driver shows devices of other tenants; load libdivvy-cuda.so "
+			"before the first CUDA call");
 		atomic_store(&h->mode, HOOK_CLOSED);
 		r = CUDA_ERROR_NO_DEVICE;
 	}

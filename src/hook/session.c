@@ -471,8 +471,9 @@ static enum hook_mode open_first(struct hook *h)
 		/*
 		 * The variable asks for a tenant's grant, not for what a program without one gets.
 		 */
-		hook_complain_no_gpu("DIVVY_TENANT is no tenant's secret "
-				     "(expected 32 hexadecimal digits)");
+		hook_complain_no_gpu(
+			"DIVVY_TENANT is not the secret of a tenant; expected 32 hexadecimal "
+			"digits");
 		return HOOK_CLOSED;
 	}
 	r = talk_first(h, reason);
@@ -482,10 +483,12 @@ static enum hook_mode open_first(struct hook *h)
 		hook_complain_no_gpu("%s", reason);
 	else if (h->policy_closed && (r == -EMFILE || r == -EMSGSIZE))
 		/* the daemon's packets fit; there was no room for their descriptors */
-		hook_complain_no_gpu("too few file descriptors are free for the "
-				     "daemon divvyd's; raise the limit (ulimit -n) by 64");
+		hook_complain_no_gpu(
+			"too few file descriptors are free for those of divvyd; raise the "
+			"limit (ulimit -n) by 64");
 	else if (r == -EACCES || h->policy_closed)
-		hook_complain_no_gpu("the daemon divvyd does not answer (%s)", strerror(-r));
+		hook_complain_no_gpu(
+			"divvyd does not answer (%s); start it, or see its log", strerror(-r));
 	return r == -EACCES || h->policy_closed ? HOOK_CLOSED : HOOK_OPEN;
 }
 
@@ -660,8 +663,8 @@ static void handle(struct hook *h, const union packet *p)
 {
 	if (p->head.type == MSG_REFUSED && p->head.status == ENOENT && !atomic_load(&h->removed)) {
 		atomic_store(&h->removed, true);
-		hook_complain_at_end("no GPU for this program any more: %.*s", (int)MSG_TEXT - 1,
-			p->refused.reason);
+		hook_complain_at_end("this program has lost its GPU: %.*s; restart the program",
+			(int)MSG_TEXT - 1, p->refused.reason);
 		return;
 	}
 	if (p->head.type == MSG_SAY) {
@@ -717,8 +720,8 @@ static void complain_of_loss(void)
 	static bool has_said;
 
 	if (!has_said)
-		hook_complain("the daemon divvyd has gone: unless one is back within %u s, this "
-			      "program goes on without sharing its GPU",
+		hook_complain("divvyd has exited; unless it is back within %u s, this program uses "
+			      "its GPU without limits",
 			(unsigned int)(GRACE_CLOSED_NS / NSEC_PER_SEC));
 	has_said = true;
 }

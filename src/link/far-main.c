@@ -47,7 +47,7 @@ int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct
 		send(fd, ask, sizeof(*ask), MSG_NOSIGNAL) != sizeof(*ask) ||
 		fd_recv(fd, &answer, sizeof(answer), NULL, 0) != sizeof(answer) ||
 		answer.magic != SERVE_MAGIC)
-		return fail(err, EAGAIN, "divvyd is away there");
+		return fail(err, EAGAIN, "divvyd does not run there; start it and try again");
 	answer.reason[sizeof(answer.reason) - 1] = '\0';
 	if (answer.status < 0)
 		return fail(err, -answer.status, "%s", answer.reason);
@@ -63,8 +63,8 @@ int far_become(const struct serve_answer *answer, struct error *err)
 	if (setgroups(0, NULL) < 0 || setresgid(answer->user, answer->user, answer->user) < 0 ||
 		setresuid(answer->user, answer->user, answer->user) < 0)
 		return fail_errno(err, errno,
-			"a worker becomes user %u, for which divvyd needs the capabilities "
-			"SETUID and SETGID",
+			"the worker cannot become user %u; give divvyd the capabilities SETUID "
+			"and SETGID",
 			answer->user);
 	snprintf(minors, sizeof(minors), "%llu", (unsigned long long)answer->minors);
 	r = setenv("DIVVY_TENANT", answer->secret, 1);

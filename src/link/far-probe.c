@@ -134,7 +134,7 @@ int far_probe(struct identity_tls *tls, const struct far_target *t, unsigned tra
 		if (r == 0 && transfer_ms)
 			measure_bandwidth(session.tls, transfer_ms, &result.bits_per_second);
 		if (r < 0)
-			fail(&err, EAGAIN, "node %.100s has gone", t->node);
+			fail(&err, EAGAIN, "node %.100s closed the connection", t->node);
 		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
 	}
 	result.status = r;

@@ -44,12 +44,15 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 
 	/* A server that rejects a certificate says so only now. */
 	if (stream_receive(stream_tls(tls, FAR_ANSWER_MS), &reply, sizeof(reply)) < 0)
-		return fail(err, EAGAIN, "node %.100s has sent us away: its divvyd's log says why",
-			node);
+		return fail(err, EAGAIN,
+			"node %.100s refused the connection; see the log of its divvyd", node);
 	reply.text[sizeof(reply.text) - 1] = '\0';
 	str_blank_controls(reply.text, strlen(reply.text));
 	if (reply.magic != SERVE_MAGIC)
-		return fail(err, EPROTO, "node %.100s speaks another language", node);
+		return fail(err, EPROTO,
+			"node %.100s answered with another protocol; check the address and port "
+			"of its divvyd",
+			node);
 	return reply.status < 0 ? fail(err, -reply.status, "node %.80s: %.160s", node, reply.text)
 				: 0;
 }
@@ -57,7 +60,7 @@ static int receive_reply(gnutls_session_t tls, const char *node, struct error *e
 static const char *why(int failed)
 {
 	switch (failed) {
-	case ECONNREFUSED: return "nobody listens there";
+	case ECONNREFUSED: return "no program listens there";
 	case ETIMEDOUT: return "no answer within 10 s";
 	default: return strerror(failed);
 	}
@@ -79,7 +82,7 @@ int far_get_in(const struct far_target *t, struct identity_tls *tls, enum far_wh
 			t->port, refused.msg);
 	fill_hello(t, what, &hello);
 	if (gnutls_record_send(session->tls, &hello, sizeof(hello)) != sizeof(hello))
-		return fail(err, EAGAIN, "node %.100s has gone", t->node);
+		return fail(err, EAGAIN, "node %.100s closed the connection", t->node);
 	return receive_reply(session->tls, t->node, err);
 }
 

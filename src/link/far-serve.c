@@ -86,8 +86,8 @@ static int check_hello(const struct far_hello *hello, struct error *err)
 	if (hello->magic == FAR_MAGIC && hello->abi == FAR_ABI)
 		return 0;
 	return fail(err, EPROTO,
-		"the node of the program speaks version %u of links, this one %u: "
-		"divvyd is of another version there",
+		"the program's node has version %u of the link protocol and this node %u; "
+		"install one version of divvyd",
 		hello->abi, FAR_ABI);
 }
 
@@ -103,10 +103,11 @@ static int get_in(const struct identity_name *peer, const struct far_hello *hell
 	if (r < 0)
 		return r;
 	if (peer->kind != IDENTITY_OF_TENANT)
-		return fail(err, EACCES, "the certificate is a node's, and no container's");
+		return fail(err, EACCES,
+			"the certificate belongs to a node; expected one of a container");
 	if (strnlen(hello->space, sizeof(hello->space)) == sizeof(hello->space) ||
 		strnlen(hello->pod, sizeof(hello->pod)) == sizeof(hello->pod))
-		return fail(err, EPROTO, "a name without an end");
+		return fail(err, EPROTO, "a name in the request has no NUL");
 	memcpy(ask.uid, peer->uid, sizeof(ask.uid));
 	memcpy(ask.container, peer->container, sizeof(ask.container));
 	memcpy(ask.space, hello->space, sizeof(ask.space));
@@ -135,7 +136,8 @@ static void serve_probe(
 	int r = check_hello(hello, &err);
 
 	if (r == 0 && peer->kind != IDENTITY_OF_NODE)
-		r = fail(&err, EACCES, "the certificate is a container's, and no node's");
+		r = fail(&err, EACCES,
+			"the certificate belongs to a container; expected one of a node");
 	far_reply_init(&reply, r, r < 0 ? err.msg : "");
 	if (gnutls_record_send(tls, &reply, sizeof(reply)) == sizeof(reply) && r == 0)
 		far_probe_serve(tls);
@@ -158,7 +160,7 @@ static void serve_one(int fd, struct identity_tls *tls, const struct link_place 
 	if (secure_meet(tls, fd, NULL, &session, &err) < 0) {
 		/* A connection without a certificate is not worth a log line. */
 		if (session.why.code)
-			fprintf(stderr, "divvy-remote-far: refused: %s\n", err.msg);
+			fprintf(stderr, "divvy-remote-far: refused a connection: %s\n", err.msg);
 		return;
 	}
 	children_known(children, at->place);

@@ -410,7 +410,7 @@ static int serve_all(int listener_fd, uint8_t devices)
 	is_granted = is_granted && report_ask(&reporting);
 	if (is_granted)
 		return 0;
-	fprintf(stderr, "divvy serve: its tenant has been removed\n");
+	fprintf(stderr, "divvy serve: exiting, since the tenant has been removed\n");
 	/* Meanwhile the workers tell the program so themselves. */
 	poll(NULL, 0, LAST_MS);
 	return -ENOENT;
@@ -480,12 +480,15 @@ static void join_all(int listener, pid_t follow, struct stream joined)
 static const char *why(int failed)
 {
 	switch (failed) {
-	case ENOENT: return "no machine of that name is known";
-	case ECONNREFUSED: return "nobody listens there; divvy serve has ended, or has not begun";
-	case EACCES: return "refused: that key is of no invitation, or of one that has been used";
-	case EPROTO: return "something else answers there, which is no divvy serve";
-	case EPROTONOSUPPORT: return "divvy is of another version there";
-	case ETIMEDOUT: return "no answer within 10 s";
+	case ENOENT: return "no machine has this name";
+	case ECONNREFUSED: return "no program listens there; start divvy serve there";
+	case EACCES:
+		return "refused: the key belongs to no invitation, or to a used one; ask for a new "
+		       "invitation";
+	case EPROTO: return "the program that answers there is not divvy serve; check HOST:PORT";
+	case EPROTONOSUPPORT:
+		return "divvy has another version there; install the same version on both machines";
+	case ETIMEDOUT: return "no answer within 10 s; check the address and the firewall";
 	default: return strerror(failed);
 	}
 }
@@ -495,11 +498,12 @@ static void say_begun(int r, const char *device, unsigned devices)
 {
 	if (r == -ECHRNG && devices == 1)
 		dprintf(STDOUT_FILENO,
-			"device %s: one was granted, which is 0; the invitation is still good\n",
+			"device %s: the tenant has device 0 only; the invitation is still valid\n",
 			device);
 	else if (r == -ECHRNG)
 		dprintf(STDOUT_FILENO,
-			"device %s: %u were granted, 0 to %u; the invitation is still good\n",
+			"device %s: the tenant has %u devices, 0 to %u; the invitation is still "
+			"valid\n",
 			device, devices, devices - 1);
 	else
 		dprintf(STDOUT_FILENO, "%s\n", r == 0 ? "ok" : why(-r));

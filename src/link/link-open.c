@@ -51,7 +51,8 @@ static void refuse(struct remote_note *note, const char *why)
 	snprintf(note->text, sizeof(note->text), "%s", why);
 }
 
-static const char other_version[] = "divvy is of another version on the other machine";
+static const char other_version[] =
+	"divvy has another version on the remote machine; install the same version on both";
 
 /* ---- device side ---- */
 
@@ -158,7 +159,7 @@ static void reach_further(gnutls_session_t first, struct remote_note *note, stru
 	}
 	while (end->n <= (unsigned)wanted) {
 		if (bulk_reach(first, &tls) < 0) {
-			refuse(note, "the other machine takes no further connections");
+			refuse(note, "the remote machine accepts no further connections");
 			return;
 		}
 		end->stream[end->n++] = stream_tls(tls, SECURE_SILENT_MS);

@@ -51,8 +51,8 @@ static void complain(const CUuuid *id)
 	char text[CUDA_UUID_TEXT];
 
 	cuda_uuid_format((const uint8_t *)id, text);
-	session_say("cuGetExportTable %s (%s): not there for a GPU on another machine; programs of "
-		    "the CUDA runtime do not work with --remote, those of the driver API do",
+	session_say("cuGetExportTable %s (%s) is not supported with a remote GPU: programs of the "
+		    "CUDA runtime do not work with --remote; use the driver API",
 		text, name_of(id));
 }
 

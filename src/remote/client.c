@@ -107,8 +107,8 @@ void session_say(const char *fmt, ...)
 /* Prints a message of the peer. It may contain anything, so control characters are removed. */
 static void say_of(struct remote_note *note)
 {
-	const char *whence = note->type == REMOTE_SAY ? note->hub ? "the other machine says: " : ""
-		: note->hub                           ? "no GPU on the other machine: "
+	const char *whence = note->type == REMOTE_SAY ? note->hub ? "remote machine: " : ""
+		: note->hub                           ? "no GPU on the remote machine: "
 						      : WORDS_NO_GPU_TEXT;
 	const size_t n = strnlen(note->text, sizeof(note->text));
 
@@ -163,10 +163,11 @@ static void gone(void)
 	hear();
 	if (session.has_said_end)
 		return;
-	session_say(session.shared->hub ? "the GPU of another machine is gone: what stood for this "
-					  "program there, or the way to it, has ended"
-					: "the GPU is gone: the process that held it for this "
-					  "program has ended");
+	session_say(session.shared->hub
+			? "remote GPU lost: the worker on the remote machine exited, or the connection "
+			  "broke; restart the program"
+			: "GPU lost: divvy's worker of this program has "
+			  "exited; restart the program");
 }
 
 static bool is_alive(void *unused)
@@ -235,15 +236,15 @@ static CUresult say_hello(int sock)
 
 	memcpy(note.program, name, strnlen(name, sizeof(note.program)));
 	if (visible && str_copy(note.text, sizeof(note.text), str_from(visible)) < 0) {
-		session_say("CUDA_VISIBLE_DEVICES has %zu characters: at most %u", strlen(visible),
-			REMOTE_VISIBLE - 1);
+		session_say("CUDA_VISIBLE_DEVICES has %zu characters; at most %u are allowed",
+			strlen(visible), REMOTE_VISIBLE - 1);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL) != sizeof(note))
 		return CUDA_ERROR_GONE;
 	n = fd_recv(sock, &note, sizeof(note), &fds, 0);
 	if (n == -EMSGSIZE) {
-		session_say("no GPU: a file descriptor more than this program may have is needed "
+		session_say("no GPU for this program: no file descriptor is free; raise the limit "
 			    "(ulimit -n)");
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -263,8 +264,8 @@ static CUresult say_hello(int sock)
 	 */
 	if (map_fd(fds.fd[0], REMOTE_BYTES, PROT_NONE, &map) < 0 ||
 		mprotect(map.p, REMOTE_HEAD + LANE_BYTES, PROT_READ | PROT_WRITE) < 0) {
-		session_say(
-			"map the %llu MiB that this program shares with its worker: %s (ulimit -v)",
+		session_say("cannot map %llu MiB to share with the worker: %s; raise the limit of "
+			    "address space (ulimit -v)",
 			REMOTE_BYTES >> 20, strerror(errno));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -283,7 +284,7 @@ static bool read_synchronous(void)
 	if (!text || !strcmp(text, "") || !strcmp(text, "0"))
 		return false;
 	if (strcmp(text, "1") != 0)
-		session_say("DIVVY_REMOTE_SYNC '%.40s': expected 0 or 1; 0 is taken", text);
+		session_say("DIVVY_REMOTE_SYNC '%.40s': expected 0 or 1; using 0", text);
 	return !strcmp(text, "1");
 }
 
@@ -297,17 +298,19 @@ static CUresult connect_once(void)
 	if (!path || !path[0])
 		path = REMOTE_SOCKET;
 	if (str_copy(address.sun_path, sizeof(address.sun_path), str_from(path)) < 0) {
-		session_say("no GPU of another machine: DIVVY_REMOTE is too long for a socket");
+		session_say("no remote GPU: the path in DIVVY_REMOTE is too long for a socket");
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	if (sock < 0 || connect(sock, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		session_say("no GPU of another machine: nobody is at %s, which leads there (%s)",
+		session_say("no remote GPU: no link of divvy listens on '%s' (%s); start the "
+			    "program by divvy run --remote",
 			path, strerror(errno));
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	r = say_hello(sock);
 	if (r == CUDA_ERROR_GONE)
-		session_say("no GPU of another machine: the way there has ended");
+		session_say("no remote GPU: the link to the remote machine has exited; start the "
+			    "program again");
 	if (r)
 		return r;
 	session.cookie = cookie_of(sock);
@@ -398,7 +401,8 @@ static unsigned lane_take(void)
 	}
 	pthread_mutex_unlock(&session.lock);
 	if (is_to_be_told)
-		session_say("more than %u threads at once use the GPU of another machine",
+		session_say(
+			"more than %u threads use the remote GPU at once; further threads cannot",
 			REMOTE_LANES - 1);
 	return lane;
 }

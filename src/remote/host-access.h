@@ -19,9 +19,9 @@
 
 /* The message for the program's user, which says how to permit it. */
 #define HOST_ACCESS_WORDS \
-	"the device reaches ordinary memory of its process (HMM or ATS), also that of divvy's " \
-	"worker: programs of others are not served with it, unless divvy serve " \
-	"--allow-host-access, or divvyd --remote-host-access there"
+	"kernels on the device can access all memory of divvy's worker (HMM or ATS), so it serves " \
+	"no programs of others; to allow it, use divvy serve --allow-host-access or divvyd " \
+	"--remote-host-access there"
 
 /*
  * Whether the worker may serve this program. A device that does not answer counts as one with host

@@ -38,8 +38,8 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 	words_last(said, sizeof(said));
 	if (hello->abi != REMOTE_ABI)
 		snprintf(note.text, sizeof(note.text),
-			"the program's libdivvy-remote.so speaks version %u, divvy's worker "
-			"version %u: start the program again with the libraries of now",
+			"the program has libdivvy-remote.so of version %u and the worker "
+			"version %u; restart the program with the installed library",
 			hello->abi, REMOTE_ABI);
 	else if (why == CUDA_ERROR_NOT_PERMITTED)
 		snprintf(note.text, sizeof(note.text), "%s", HOST_ACCESS_WORDS);
@@ -47,12 +47,11 @@ static void refuse(int sock, CUresult why, const struct remote_note *hello)
 		snprintf(note.text, sizeof(note.text), "%s", said);
 	else if (!strcmp(visible, "!"))
 		snprintf(note.text, sizeof(note.text),
-			"the server's driver has no device for this program; divvyd, or divvy "
-			"serve, says there why");
+			"the driver on the server has no device for this program; see the log "
+			"of divvyd or divvy serve there");
 	else if (visible[0] && strcmp(visible, "-1") != 0)
 		snprintf(note.text, sizeof(note.text),
-			"'%.100s' names none of the devices that were granted, which count from 0, "
-			"or one of them twice",
+			"'%.100s' is not a list of granted devices, which count from 0, each once",
 			visible);
 	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
 }
@@ -246,7 +245,7 @@ int main(int argc, char **argv)
 	go_first();
 	find_store();
 	if (keep_to_devices() < 0) {
-		fprintf(stderr, "divvy-remote-worker: it cannot be kept to its devices\n");
+		fprintf(stderr, "divvy-remote-worker: cannot confine the worker to its devices\n");
 		_exit(1);
 	}
 	/*

@@ -410,7 +410,7 @@ def the_node_starts_again_while_tenants_run():
     daemon.cut_power()
     cluster.node.cut_power()
     cluster.node.boot()
-    wait_for(lambda: "no GPU for this program: the daemon divvyd does not answer" in told("stays"),
+    wait_for(lambda: "no GPU for this program: divvyd does not answer" in told("stays"),
              "the kubelet starts it before there is a divvyd, and it has no device", KUBELET_S)
     daemon.start()
     wait_for(daemon.answers, "divvyd answers again", KUBELET_S)

@@ -78,7 +78,7 @@ def a_removed_program_is_told():
         child = rig.spin("a", "--request", "0.5", "--memory", "10%", "--quiet")
         assert rig.divvy("remove", "a").returncode == 0
         line = child.stderr.readline()
-        assert "no GPU for this program any more" in line and "removed" in line, line
+        assert "this program has lost its GPU" in line and "removed" in line, line
         # Its next launch fails, as that of a program with a remote GPU does; it need not be killed.
         assert child.wait(patience()) == 1
         assert "DEVICE_UNAVAILABLE" in child.stderr.read()

@@ -677,9 +677,9 @@ static void words_of_anybody(void)
 	EXPECT(CUDA_ERROR_DEVICE_UNAVAILABLE, drv.cuCtxSynchronize());
 	dup2(was, STDERR_FILENO);
 	check(pread(kept, said, sizeof(said) - 1, 0) > 0, "something is said");
-	tap_ok(strstr(said, "divvy: the other machine says: red??") && !strchr(said, '\033'),
+	tap_ok(strstr(said, "divvy: remote machine: red??") && !strchr(said, '\033'),
 		"a terminal is not played with");
-	tap_ok(strstr(said, "divvy: over\n") && !strstr(said, "is gone"),
+	tap_ok(strstr(said, "divvy: over\n") && !strstr(said, "GPU lost"),
 		"the end in its own words");
 }
 

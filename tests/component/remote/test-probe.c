@@ -266,7 +266,8 @@ static void nodes_alone_are_answered(void **state)
 	struct serve_probe said = probe(rig, &tenant, "n1", "50");
 
 	assert_int_equal(said.status, -EACCES);
-	assert_contains(said.text, "the certificate is a container's, and no node's");
+	assert_contains(
+		said.text, "the certificate belongs to a container; expected one of a node");
 	assert_int_equal(said.round_trip_ns, 0);
 	said = probe(rig, &own, "n3", "50");
 	assert_true(said.status < 0);

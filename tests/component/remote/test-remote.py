@@ -310,7 +310,7 @@ def an_invitation_is_a_share_somewhere_else():
         wait_for(lambda: 250 < rig.got("far") < 350, "its share is held")
         again = Far(rig).run(invitation, "true")
         error = again.communicate(timeout=patience())[1]
-        assert again.returncode == 125 and "one that has been used" in error and key not in error, error
+        assert again.returncode == 125 and "a used one" in error and key not in error, error
         child.kill()
         child.communicate()
         assert server.wait(patience()) == 0
@@ -318,13 +318,13 @@ def an_invitation_is_a_share_somewhere_else():
 
 
 def what_is_no_divvy_serve_is_said():
-    other = "something else answers there, which is no divvy serve"
+    other = "the program that answers there is not divvy serve"
     with Rig(daemon=False) as rig, socket.create_server(("127.0.0.1", 0)) as listener:
         place = f"127.0.0.1:{listener.getsockname()[1]}"
         for says, why in ((b"SSH-2.0-OpenSSH_9.2\r\n", other), (b"HTTP/1.0 400 Bad Request\r\n\r\n", other),
                           # An alert of a server of TLS 1.2, protocol_version.
                           (bytes((21, 3, 3, 0, 2, 2, 70)), other),
-                          (b"", "refused: that key is of no invitation")):
+                          (b"", "refused: the key belongs to no invitation")):
             child = Far(rig).run(f"{place}/{'0' * 64}", "true")
             sock, _ = listener.accept()
             with sock:
@@ -336,8 +336,8 @@ def what_is_no_divvy_serve_is_said():
 
 def a_device_that_was_not_granted_is_said():
     with Rig(simulate="2xH200-141Gi") as rig:
-        for count, device, says in (("1", "1", "device 1: one was granted, which is 0; the invitation is still good"),
-                                    ("2", "2", "device 2: 2 were granted, 0 to 1; the invitation is still good")):
+        for count, device, says in (("1", "1", "device 1: the tenant has device 0 only; the invitation is still valid"),
+                                    ("2", "2", "device 2: the tenant has 2 devices, 0 to 1; the invitation is still valid")):
             server, invitation = serve(rig, "far", "--request", "0.3", "--count", count)
             far = Far(rig, DIVVY_INVITATION=invitation)
             child = far.run(f"127.0.0.1:{device}", "touch", rig.dir + "/began")
@@ -350,24 +350,24 @@ def a_device_that_was_not_granted_is_said():
         server, invitation = serve(rig, "far", "--request", "0.3")
         child = Far(rig, DIVVY_INVITATION=invitation, CUDA_VISIBLE_DEVICES="2").run("127.0.0.1", SPIN, "--count=1")
         error = child.communicate(timeout=patience())[1]
-        says = "divvy: no GPU on the other machine: '2' names none of the devices that were granted, which count from 0"
+        says = "divvy: no GPU on the remote machine: '2' is not a list of granted devices, which count from 0"
         assert child.returncode == 1 and says in error, (child.returncode, error)
         assert server.wait(patience()) == 0
 
 
 def a_removed_tenant_ends_and_its_program_is_told():
-    removed = "no GPU for this program any more: this tenant has been removed\n"
+    removed = "this program has lost its GPU: the tenant has been removed; restart the program\n"
     with Rig() as rig:
         near = rig.spin("near", "--request", "0.3", "--remote", "local", args=("--duration=120", "--memory=64"))
         server, invitation = serve(rig, "far", "--request", "0.3")
         far = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120", "--memory=64")
         wait_for(lambda: rig.got("far") > 100, "it computes")
-        for name, child, says in (("near", near, f"divvy: {removed}"), ("far", far, f"divvy: the other machine says: {removed}")):
+        for name, child, says in (("near", near, f"divvy: {removed}"), ("far", far, f"divvy: remote machine: {removed}")):
             assert rig.divvy("remove", name).returncode == 0
             error = child.communicate(timeout=patience())[1]
             assert child.returncode == 1 and error.count(says) == 1, (name, error)
-            assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in error and "GPU of another machine is gone" not in error, (name, error)
-        assert server.wait(patience()) == 1 and server.stderr.read().count("divvy serve: its tenant has been removed\n") == 1
+            assert "CUDA_ERROR_DEVICE_UNAVAILABLE" in error and "GPU lost" not in error, (name, error)
+        assert server.wait(patience()) == 1 and server.stderr.read().count("divvy serve: exiting, since the tenant has been removed\n") == 1
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "what they held is free")
 
 
@@ -377,7 +377,7 @@ def a_removed_tenant_waits_for_nobody():
         server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", "--request", "0.3", f"--invite={path}")
         wait_for(lambda: os.path.exists(path), "it invites")
         assert rig.divvy("remove", "far").returncode == 0
-        assert server.wait(patience()) == 1 and "divvy serve: its tenant has been removed" in server.stderr.read()
+        assert server.wait(patience()) == 1 and "divvy serve: exiting, since the tenant has been removed" in server.stderr.read()
         assert not os.path.exists(path)
 
 
@@ -387,14 +387,14 @@ def what_the_server_lacks_is_said_to_the_program():
         rig.stop(signal.SIGKILL)
         child = Far(rig).run(invitation, SPIN, "--count=1")
         error = child.communicate(timeout=patience())[1]
-        assert child.returncode == 1 and "divvy: no GPU on the other machine: the daemon divvyd does not answer" in error, error
+        assert child.returncode == 1 and "divvy: no GPU on the remote machine: divvyd does not answer" in error, error
 
 
 def what_leads_nowhere_is_said():
     with Rig() as rig:
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env", "DIVVY_REMOTE=/no/where", SPIN,
                          "--count=1")
-        assert done.returncode == 1 and "divvy: no GPU of another machine: nobody is at /no/where" in done.stderr, done.stderr
+        assert done.returncode == 1 and "divvy: no remote GPU: no link of divvy listens on '/no/where'" in done.stderr, done.stderr
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env", "DIVVY_REMOTE_SYNC=maybe", SPIN,
                          "--count=1")
         assert done.returncode == 0 and "DIVVY_REMOTE_SYNC 'maybe': expected 0 or 1" in done.stderr, done.stderr
@@ -495,7 +495,7 @@ def an_invitation_in_a_file_or_in_the_environment():
         server = invited()
         server.terminate()
         assert server.wait(patience()) and not os.path.exists(path)
-        for text, why in ((invitation, "nobody listens"), (invitation + " \r", "nobody listens"), ("", "empty first line"),
+        for text, why in ((invitation, "no program listens"), (invitation + " \r", "no program listens"), ("", "empty first line"),
                           (invitation.upper(), "expected HOST:PORT/KEY")):
             write_private(path, text)
             refused(rig.divvy("run", "--remote", "localhost", "--invitation", path, "--", "true"), 125, why)
@@ -508,7 +508,7 @@ def the_folder_is_the_daemons():
         folder = os.path.join(rig.dir, "fresh")
         env = {**os.environ, "DIVVY_RUNTIME_DIR": folder, "DIVVY_INVITATION": "localhost:1/" + 64 * "a"}
         refused(subprocess.run([DIVVY, "run", "--remote", "localhost", "--", "true"], env=env, capture_output=True, text=True,
-                               timeout=patience(), check=False), 125, "nobody listens")
+                               timeout=patience(), check=False), 125, "no program listens")
         assert stat.S_IMODE(os.stat(folder).st_mode) == (0o700 if os.getuid() else 0o755)
 
 
@@ -572,7 +572,7 @@ def an_address_of_ipv6():
             assert server.wait(patience()) == 0
         stranger = Far(rig).run(f"[::1]:1/{'0' * 64}", "true")
         error = stranger.communicate(timeout=patience())[1]
-        assert stranger.returncode == 125 and "--remote [::1]:1: nobody listens there" in error, error
+        assert stranger.returncode == 125 and "--remote [::1]:1: no program listens there" in error, error
 
 
 def all_addresses_are_those_of_both_kinds():

@@ -222,7 +222,7 @@ static void assert_refused(const struct remote_note *note)
 {
 	assert_int_equal(note->type, REMOTE_REFUSED);
 	assert_int_not_equal(note->lane, 0);
-	assert_contains(note->text, "of another version");
+	assert_contains(note->text, "another version");
 }
 
 /* The first versions left `lane` at 0. */
