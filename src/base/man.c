@@ -43,8 +43,12 @@ void man_add_text(struct buf *out, const char *text)
 void man_add_paragraphs(struct buf *out, const char *text)
 {
 	struct str rest = str_from(text), line;
+	bool is_inside = false;
 
 	while (str_split(&rest, '\n', &line)) {
+		if (line.n && is_inside)
+			buf_add_text(out, ".br\n");
+		is_inside = line.n > 0;
 		if (line.n) {
 			add_escaped(out, line);
 			buf_add_byte(out, '\n');
