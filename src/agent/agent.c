@@ -483,7 +483,7 @@ static int start(struct agent *agent, struct error *err)
 		r = start_workers(agent, err);
 	agent->tick.data = agent;
 	if (r >= 0 && (r = loop_add_timer(agent->loop, &agent->tick, on_tick)) < 0)
-		fail_errno(err, -r, "timer");
+		fail_errno(err, -r, "start a timer");
 	if (r >= 0)
 		r = client_new(agent, err);
 	if (r >= 0)

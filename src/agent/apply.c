@@ -249,10 +249,10 @@ int apply_new(struct agent *agent, struct error *err)
 	apply->agent = agent;
 	apply->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (apply->fd < 0)
-		return fail_errno(err, errno, "inotify");
+		return fail_errno(err, errno, "create an inotify instance");
 	apply->io.data = apply;
 	r = loop_add_io(agent->loop, &apply->io, apply->fd, EPOLLIN, on_change);
-	return r < 0 ? fail_errno(err, -r, "inotify") : 0;
+	return r < 0 ? fail_errno(err, -r, "watch the inotify instance") : 0;
 }
 
 void apply_free(struct agent *agent)

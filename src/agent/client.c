@@ -675,7 +675,7 @@ int client_new(struct agent *agent, struct error *err)
 	agent->requests.data = agent;
 	if (r >= 0)
 		r = loop_add_timer(agent->loop, &agent->requests, on_requests);
-	return r < 0 ? fail_errno(err, -r, "connections") : 0;
+	return r < 0 ? fail_errno(err, -r, "watch for connections") : 0;
 }
 
 void client_free(struct agent *agent)

@@ -1106,7 +1106,7 @@ int control_new(struct agent *agent, struct error *err)
 	control->timer.data = control;
 	TAILQ_INIT(&control->wishes);
 	r = loop_add_timer(agent->loop, &control->timer, on_timer);
-	return r < 0 ? fail_errno(err, -r, "timer") : 0;
+	return r < 0 ? fail_errno(err, -r, "start a timer") : 0;
 }
 
 void control_free(struct agent *agent)

@@ -1035,7 +1035,7 @@ int memory_new(struct agent *agent, struct error *err)
 	m->timer.data = m;
 	r = loop_add_timer(agent->loop, &m->timer, on_timer);
 	if (r < 0)
-		return fail_errno(err, -r, "timer");
+		return fail_errno(err, -r, "start a timer");
 	ask(m);
 	return 0;
 }

@@ -725,7 +725,7 @@ int token_new(struct agent *agent, struct error *err)
 	r = loop_add_timer(agent->loop, &token->timer, on_timer);
 	if (r < 0) {
 		free(token);
-		return fail_errno(err, -r, "timer");
+		return fail_errno(err, -r, "start a timer");
 	}
 	token->has_membarrier = membarrier_all() == 0;
 	if (!token->has_membarrier)

@@ -825,7 +825,7 @@ int usage_new(struct agent *agent, struct error *err)
 		log_warn(
 			"%s; if the daemon is killed, the last seconds of usage are lost", why.msg);
 	r = loop_add_timer(agent->loop, &u->timer, on_timer);
-	return r < 0 ? fail_errno(err, -r, "timer") : 0;
+	return r < 0 ? fail_errno(err, -r, "start a timer") : 0;
 }
 
 void usage_free(struct agent *agent)

@@ -335,7 +335,7 @@ static int run_with_signals(
 		sigaddset(&set, SIGHUP);
 	signals.fd = signal_fd_new(&set);
 	if (signals.fd < 0)
-		return fail_errno(err, -signals.fd, "signals");
+		return fail_errno(err, -signals.fd, "watch for signals");
 	r = run(options, &signals, err);
 	fd_close(signals.fd);
 	return r;

@@ -34,7 +34,7 @@ static int try_connect(struct client *c, const char *path, struct error *err)
 			path, sizeof(addr.sun_path) - 1);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return fail_errno(err, errno, "socket");
+		return fail_errno(err, errno, "create a socket");
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
 		return fail_errno(err, errno, "connect to the daemon at '%s'", path);
 	memcpy(c->socket, addr.sun_path, sizeof(c->socket));
@@ -107,13 +107,13 @@ int client_send(struct client *c, json_t *request, struct error *err)
 	const size_t n = text ? strlen(text) : 0, size = sizeof(*packet) + n;
 
 	if (!text)
-		return fail(err, ENOMEM, "request");
+		return fail(err, ENOMEM, "out of memory for the request");
 	if (size > MSG_MAX)
 		return fail(err, EMSGSIZE, "the request has %zu bytes; at most %u are allowed",
 			size, MSG_MAX);
 	packet = calloc(1, size);
 	if (!packet)
-		return fail(err, ENOMEM, "request");
+		return fail(err, ENOMEM, "out of memory for the request");
 	packet->head = (struct msg_head){.size = (uint32_t)size,
 		.type = MSG_CONTROL,
 		.abi = spoken(c),
@@ -136,7 +136,7 @@ static int receive_part(struct client *c, int timeout_ms, struct buf *text, stru
 	int r;
 
 	if (!packet)
-		return fail(err, ENOMEM, "answer");
+		return fail(err, ENOMEM, "out of memory for the answer");
 	r = poll(&poll_fd, 1, timeout_ms);
 	if (r == 0 || (r < 0 && errno == EINTR))
 		return -EAGAIN;

@@ -124,7 +124,7 @@ static int collect(const struct answers *a, int64_t device, struct plot *p, stru
 			continue;
 		if (add_series(p, s, asked < 0 ? asked_before(a->report, id) : (uint32_t)asked,
 			    asked < 0) < 0)
-			return fail(err, ENOMEM, "picture");
+			return fail(err, ENOMEM, "out of memory for the picture");
 	}
 	if (!p->n_series)
 		return fail(err, ENOENT,

@@ -70,12 +70,12 @@ static int spawn_detached(
 	pid_t child, daemon = 0;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return fail_errno(err, errno, "pipe");
+		return fail_errno(err, errno, "create a pipe");
 	in = fds[0];
 	out = fds[1];
 	child = fork();
 	if (child < 0)
-		return fail_errno(err, errno, "fork");
+		return fail_errno(err, errno, "start a process");
 	if (child == 0) {
 		setsid();
 		daemon = fork();

@@ -42,7 +42,7 @@ int output_json(const json_t *value, struct error *err)
 	_cleanup_free_ char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
 
 	if (!text)
-		return fail(err, ENOMEM, "output");
+		return fail(err, ENOMEM, "out of memory for the output");
 	puts(text);
 	return output_end(err);
 }

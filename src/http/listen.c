@@ -57,7 +57,7 @@ static int listen_unix(const char *path, struct error *err)
 		return r;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return fail_errno(err, errno, "socket");
+		return fail_errno(err, errno, "create a socket");
 	socket_refuse_rights(fd);
 	unlink(path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, SOMAXCONN) < 0)

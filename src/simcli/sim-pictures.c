@@ -199,7 +199,7 @@ static int draw_idle(struct picture *p, uint32_t scheme, struct error *err)
 	int r;
 
 	if (!curves)
-		return fail(err, ENOMEM, "picture");
+		return fail(err, ENOMEM, "out of memory for the picture");
 	for (size_t i = 0; i < ARRAY_SIZE(reason); i++) {
 		make_curve(p, scheme, reason[i].series, 100);
 		curves[i] = p->curve[scheme];
@@ -238,7 +238,7 @@ static int draw_cluster(struct picture *p, uint32_t scheme, struct error *err)
 	int r;
 
 	if (!value)
-		return fail(err, ENOMEM, "picture");
+		return fail(err, ENOMEM, "out of memory for the picture");
 	for (uint32_t row = 0; row < m->n_rows; row++)
 		for (size_t i = 0; i < n; i++) {
 			const double x = p->end * (double)i / (double)(n - 1);
@@ -376,7 +376,7 @@ int sim_draw(const struct sim *sim, const char *folder, struct error *err)
 	int r;
 
 	if (!p)
-		return fail(err, ENOMEM, "picture");
+		return fail(err, ENOMEM, "out of memory for the picture");
 	*p = (struct picture){.sim = sim, .folder = folder, .end = end_of(sim)};
 	r = draw_series(p, METRICS_ALLOCATED, "allocated",
 		is_drop(p) ? "Allocated against arrived" : "Allocated devices",

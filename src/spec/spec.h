@@ -72,33 +72,35 @@ struct spec {
 /* The fields by name, for flags (`--memory-policy`), annotations and file keys. */
 #define SPEC_FIELDS(X) \
 	X(request, \
-		"share of a device's time that is guaranteed: 0.001 to 1, or a whole number of " \
-		"exclusive devices") \
-	X(limit, "most of a device's time it may take when others leave time over: request to 1") \
-	X(count, "number of devices, that share and that memory on each: 1 to 16") \
+		"guaranteed share of a device's time: 0.001 to 1, or a whole number of exclusive " \
+		"devices") \
+	X(limit, \
+		"largest share of a device's time when other tenants leave time unused: request " \
+		"to 1") \
+	X(count, "number of devices, with that share and memory on each: 1 to 16") \
 	X(memory, "device memory: bytes, a quantity such as 4Gi, or a percentage such as 25%") \
 	X(memory_policy, "when memory runs out: fail, wait or swap") \
 	X(class, "latency, standard or opportunistic") \
-	X(priority, "0 to 100, 0 is opportunistic") \
+	X(priority, "0 to 100; 0 is class opportunistic") \
 	X(mode, "auto, exclusive, local or remote") \
-	X(model, "device model: a part of its name; several with commas, !MODEL for not that one") \
-	X(device, "device UUID; several with commas, !UUID for not that one") \
+	X(model, "device model: a part of its name; several with commas; !MODEL excludes a model") \
+	X(device, "device UUID; several with commas; !UUID excludes a device") \
 	X(preferred_anti_affinity, \
-		"label: where it has a choice, on the device with the fewest others of the label")
+		"label: if several devices fit, the one with the fewest tenants of the same label")
 
 /*
  * Fields about other pods or the network, as annotations in a cluster (`divvy.gpu/anti-affinity`).
  * spec_set() refuses them, because a single machine cannot honour them.
  */
 #define SPEC_CLUSTER_FIELDS(X) \
-	X(affinity, "label: on the same device as the others with that label") \
-	X(anti_affinity, "label: never on a device with another of the same label") \
-	X(exclusion, "label: only with those that have the same label, which may be empty") \
-	X(group, "name of the group that starts together or not at all") \
-	X(group_size, "members of the group: 1 to 65536") \
+	X(affinity, "label: on the same device as the other tenants with this label") \
+	X(anti_affinity, "label: never on a device with another tenant of this label") \
+	X(exclusion, "label: only with tenants that have the same label, which may be empty") \
+	X(group, "name of the group, whose members start together or not at all") \
+	X(group_size, "number of members of the group: 1 to 65536") \
 	X(group_threshold, \
-		"part of the group that has to have a place before any of it starts: 0.001 to 1") \
-	X(network, "to a remote device: least bandwidth, greatest latency, such as 10Gbps,50us")
+		"part of the group that must have a place before any member starts: 0.001 to 1") \
+	X(network, "to a remote device: least bandwidth and largest latency, such as 10Gbps,50us")
 
 /* Starts a spec: set fields in any order; spec_finish then applies defaults and checks rules. */
 void spec_init(struct spec *ret_spec);
