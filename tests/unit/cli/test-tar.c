@@ -48,7 +48,7 @@ static void names_have_limits(void **state)
 	memset(name, 'x', sizeof(name));
 	name[TAR_NAME_MAX] = '\0';
 	assert_int_equal(tar_add(&tar, name, STR(""), 0, &err), -ENAMETOOLONG);
-	assert_contains(err.msg, "less than 100");
+	assert_contains(err.msg, "fewer than 100");
 	name[TAR_NAME_MAX - 1] = '\0';
 	assert_ok(tar_add(&tar, name, STR(""), 0, &err));
 	assert_int_equal(tar_add(&tar, "/etc/passwd", STR(""), 0, &err), -EINVAL);

@@ -346,7 +346,7 @@ static const struct {
 	{"nvidia", NULL,
 		POD("'divvy.gpu/translated-from':'main/nvidia.com/gpu=2'",
 			LIMITS("'nvidia.com/gpu':'1'")),
-		"it was 2"},
+		"was created with 2"},
 	{NULL, NULL, POD("'divvy.gpu/translated-from':'main/nvidia.com/gpu=2'", MAIN),
 		"divvy writes it"},
 	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", LIMITS("'divvy.gpu/milli':'1'")),

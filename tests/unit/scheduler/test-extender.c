@@ -257,7 +257,7 @@ static void wishes_and_labels_hold_as_for_our_own(void **state)
 
 	add_node("n1", 1);
 	add_guest("bad", SHARE("1.5"), "");
-	is_refused(EXTENDER_BIND, binding("bad", "n1"), ENOSPC, "request 1.5");
+	is_refused(EXTENDER_BIND, binding("bad", "n1"), ENOSPC, "request '1.5'");
 	add_guest("a", SHARE("0.3") ",'divvy.gpu/anti-affinity':'x'", "");
 	pod = binds(binding("a", "n1"));
 	confirm_guest(pod, SHARE("0.3") ",'divvy.gpu/anti-affinity':'x'");
