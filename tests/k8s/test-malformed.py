@@ -102,7 +102,7 @@ def annotations_without_end():
 
 def thousands_of_containers():
     for asked in ({"divvy.gpu/request": "0.1"}, {}):
-        text = refused(cluster.create, pods(), pod("many", asked, [{}] * 3000), says=("containers: 257 of them",))
+        text = refused(cluster.create, pods(), pod("many", asked, [{}] * 3000), says=("containers: the pod has 257",))
         assert "denied the request" in text, text
     name = name_of("many")
     cluster.create(pods(), pod(name, {f"c{i}.divvy.gpu/request": "0.01" for i in range(64)}, [{}] * 64))
