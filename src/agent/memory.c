@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "agent/context-cost.h"
 #include "agent/control.h"
 #include "base/open-locks.h"
 #include "agent/device.h"
@@ -34,11 +35,6 @@
 #define WAITS_MAX 65536u /* waiting requests on all devices */
 #define WAITS_PER_PROCESS 256u
 #define RECOUNT_TRIES 1000
-/*
- * A measured context counts up to this many guesses and this many bytes; large contexts take 1 GiB.
- */
-#define CONTEXT_GUESSES_MAX 4u
-#define CONTEXT_MAX_BYTES (UINT64_C(2) << 30)
 
 struct question { /* a MEASURE message */
 	TAILQ_ENTRY(question) link;
@@ -113,12 +109,6 @@ static void look_at_left(struct memory *m);
 
 /* ---- quotas ---- */
 
-/* Expected memory of one of the tenant's contexts. */
-static uint64_t context_bytes(const struct tenant_device *td)
-{
-	return td->context_bytes ? td->context_bytes : td->device->context_bytes;
-}
-
 void memory_fill_down(struct process *p, uint32_t at)
 {
 	struct tenant_device *td = &p->tenant->devices[at];
@@ -133,7 +123,8 @@ void memory_fill_down(struct process *p, uint32_t at)
 	down->daemon_epoch = p->agent->epoch;
 	down->device_bytes = td->device->info.memory_bytes;
 	atomic_store_explicit(&down->quota_bytes, td->quota_bytes, memory_order_relaxed);
-	atomic_store_explicit(&down->context_bytes, context_bytes(td), memory_order_relaxed);
+	atomic_store_explicit(
+		&down->context_bytes, context_cost_expected(td), memory_order_relaxed);
 }
 
 void memory_set_quota(struct tenant_device *td)
@@ -144,54 +135,6 @@ void memory_set_quota(struct tenant_device *td)
 		if (p->devices[td->at].down)
 			atomic_store_explicit(&p->devices[td->at].down->quota_bytes,
 				td->quota_bytes, memory_order_relaxed);
-}
-
-static void show_context(const struct tenant_device *td)
-{
-	struct process *p;
-
-	LIST_FOREACH(p, &td->tenant->processes, of_tenant)
-		if (p->devices[td->at].down)
-			atomic_store_explicit(&p->devices[td->at].down->context_bytes,
-				context_bytes(td), memory_order_relaxed);
-}
-
-/*
- * Sets the expectation for tenants without a measurement: the smallest of several tenants'
- * measurements, so that no single tenant decides it. `gone` does not count.
- */
-static void expect_context(struct agent *agent, struct device *device, const struct tenant *gone)
-{
-	uint64_t least = UINT64_MAX;
-	struct tenant *t;
-	uint32_t n = 0;
-
-	LIST_FOREACH(t, &agent->tenants, link)
-		for (uint32_t i = 0; i < t->n && t != gone && !t->is_dead; i++)
-			if (t->devices[i].device == device && t->devices[i].context_bytes) {
-				least = MIN(least, t->devices[i].context_bytes);
-				n++;
-			}
-	device->context_bytes = n > 1 ? least : device->context_guess_bytes;
-	LIST_FOREACH(t, &agent->tenants, link)
-		for (uint32_t i = 0; i < t->n; i++)
-			if (t->devices[i].device == device)
-				show_context(&t->devices[i]);
-}
-
-/*
- * A process that claims to hold only its context uses `bytes`. The claim is unproven, and memory of
- * other APIs is uncounted. So the value counts within bounds, and for its tenant only.
- */
-static void learn_context(struct tenant_device *td, uint64_t bytes)
-{
-	struct device *device = td->device;
-
-	if (!bytes ||
-		bytes > MIN(CONTEXT_GUESSES_MAX * device->context_guess_bytes, CONTEXT_MAX_BYTES))
-		return;
-	td->context_bytes = bytes;
-	expect_context(td->tenant->agent, device, NULL);
 }
 
 static uint64_t denied_to(const struct process *p, uint32_t at)
@@ -501,8 +444,8 @@ static void answer_questions(struct memory *m)
 		bytes = memory_device_says(m->agent, td->device, p->pid);
 		if (bytes != NVML_UNKNOWN && p->devices[q->at].up &&
 			ledger_slot_pages(&p->devices[q->at].up->memory) * PAGE_MEM_UNIT <=
-				context_bytes(td))
-			learn_context(td, bytes); /* the process holds only its context */
+				context_cost_expected(td))
+			context_cost_learn(td, bytes); /* the process holds only its context */
 		answer_memory(p, q->at, MSG_MEASURED, q->request,
 			bytes == NVML_UNKNOWN ? ENODATA : 0, bytes == NVML_UNKNOWN ? 0 : bytes);
 		TAILQ_REMOVE(&m->questions, q, link);
@@ -857,8 +800,7 @@ void memory_tenant_gone(struct tenant *t)
 				leave_remains(m, p, i);
 		bury(m, p);
 	}
-	for (uint32_t i = 0; i < t->n; i++)
-		expect_context(t->agent, t->devices[i].device, t);
+	context_cost_tenant_gone(t);
 }
 
 /* ---- the job ---- */
