@@ -1,20 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file learns the memory that one CUDA context takes. A tenant that has measured one expects
- * its own last figure. The others expect the least of several tenants' figures, so that no single
- * tenant decides what the others are charged. Nothing is kept over a restart.
+ * This file learns the memory that one CUDA context takes; context-cost.h has the rule. Two tenants
+ * have different owners and different cgroups exactly if the measured tenants are neither all of
+ * one owner nor all of one cgroup. So one pass over the tenants decides. An unknown cgroup equals
+ * no other.
  */
 #include "agent/context-cost.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "agent/client.h"
 #include "agent/device.h"
 #include "agent/tenant.h"
 
+static bool has_owner_of(const struct tenant *t, const struct tenant *other)
+{
+	if (t->pod || other->pod)
+		return t->pod && other->pod && !strcmp(t->pod->space, other->pod->space);
+	return t->uid == other->uid;
+}
+
 uint64_t context_cost_expected(const struct tenant_device *td)
 {
-	return td->context_bytes ? td->context_bytes : td->device->context_bytes;
+	const struct device *device = td->device;
+
+	if (td->context_bytes)
+		return td->context_bytes;
+	return device->context_owner && has_owner_of(td->tenant, device->context_owner)
+		? device->context_owner_bytes
+		: device->context_bytes;
 }
 
 static void show(const struct tenant_device *td)
@@ -27,27 +42,44 @@ static void show(const struct tenant_device *td)
 				context_cost_expected(td), memory_order_relaxed);
 }
 
+struct figures {
+	const struct tenant_device *first;
+	uint64_t least;
+	uint32_t n;
+	bool has_one_owner, has_one_cgroup;
+};
+
+static void figures_add(struct figures *f, const struct tenant_device *td)
+{
+	if (!f->n++)
+		*f = (struct figures){td, td->context_bytes, 1, true, td->context_cgroup != 0};
+	f->least = MIN(f->least, td->context_bytes);
+	f->has_one_owner &= has_owner_of(td->tenant, f->first->tenant);
+	f->has_one_cgroup &= td->context_cgroup == f->first->context_cgroup;
+}
+
 /* `gone` counts no more. */
 static void expect(struct agent *agent, struct device *device, const struct tenant *gone)
 {
-	uint64_t least = UINT64_MAX;
+	struct figures f = {.n = 0};
 	struct tenant *t;
-	uint32_t n = 0;
 
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n && t != gone && !t->is_dead; i++)
-			if (t->devices[i].device == device && t->devices[i].context_bytes) {
-				least = MIN(least, t->devices[i].context_bytes);
-				n++;
-			}
-	device->context_bytes = n > 1 ? least : device->context_guess_bytes;
+			if (t->devices[i].device == device && t->devices[i].context_bytes)
+				figures_add(&f, &t->devices[i]);
+	device->context_bytes = device->context_guess_bytes;
+	if (f.n > 1 && !f.has_one_owner && !f.has_one_cgroup)
+		device->context_bytes = f.least;
+	device->context_owner = f.n > 1 && f.has_one_owner ? f.first->tenant : NULL;
+	device->context_owner_bytes = f.least;
 	LIST_FOREACH(t, &agent->tenants, link)
 		for (uint32_t i = 0; i < t->n; i++)
 			if (t->devices[i].device == device)
 				show(&t->devices[i]);
 }
 
-void context_cost_learn(struct tenant_device *td, uint64_t bytes)
+void context_cost_learn(struct tenant_device *td, const char *cgroup, uint64_t bytes)
 {
 	struct device *device = td->device;
 
@@ -56,6 +88,7 @@ void context_cost_learn(struct tenant_device *td, uint64_t bytes)
 				CONTEXT_COST_MAX_BYTES))
 		return;
 	td->context_bytes = bytes;
+	td->context_cgroup = cgroup[0] && cgroup[1] ? str_hash(str_from(cgroup)) : 0;
 	expect(td->tenant->agent, device, NULL);
 }
 

@@ -2,7 +2,17 @@
 /*
  * The memory that one CUDA context takes on a device, learnt from what the device says of processes
  * that claim to hold nothing else. A claim is the process's own word, and the device's figure
- * contains memory of other APIs. The loop's thread only; nothing blocks. All sizes are bytes.
+ * contains memory of other APIs. So a tenant's figure counts for other tenants only by this rule:
+ * - A tenant that has measured expects its own last figure.
+ * - Other tenants expect the least figure of the device's tenants, if two owners have measured. An
+ *   owner is the namespace of a pod, or else a uid.
+ * - Tenants of the only owner that has measured expect its least figure, if two of its tenants have
+ *   measured.
+ * - All others expect the device's guess.
+ * Figures of processes in one cgroup count as those of one owner, because a container's root may
+ * take any uid. So only two owners together can raise what a third one expects.
+ *
+ * The loop's thread only; nothing blocks. All sizes are bytes. Nothing is kept over a restart.
  */
 #ifndef AGENT_CONTEXT_COST_H
 #define AGENT_CONTEXT_COST_H
@@ -17,17 +27,18 @@ struct tenant_device;
 #define CONTEXT_COST_GUESSES_MAX 4u
 #define CONTEXT_COST_MAX_BYTES (UINT64_C(2) << 30)
 
-/* What the next context of that tenant is expected to take. */
+/* Returns the bytes that the next context of that tenant is expected to take. */
 uint64_t context_cost_expected(const struct tenant_device *td);
 
 /*
- * A process of the tenant uses `bytes` of the device and claims to hold its context alone. 0 and
- * more than the most above change nothing. Otherwise td expects that from now on, and the pages of
- * all the device's tenants show what they expect.
+ * A process of the tenant, in that cgroup, uses `bytes` of the device and claims to hold its context
+ * alone. 0 and more than the most above change nothing. Otherwise td expects that from now on, and
+ * the pages of all the device's tenants show what they expect. cgroup: as conf_cgroup() reads it;
+ * "" and "/" are no cgroup that processes could share.
  */
-void context_cost_learn(struct tenant_device *td, uint64_t bytes);
+void context_cost_learn(struct tenant_device *td, const char *cgroup, uint64_t bytes);
 
-/* The tenant ends: it counts no more on any of its devices. */
+/* The tenant ends: its figures count no more. */
 void context_cost_tenant_gone(struct tenant *tenant);
 
 #endif

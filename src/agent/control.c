@@ -18,6 +18,7 @@
 #include "agent/audit.h"
 #include "agent/client.h"
 #include "agent/conf.h"
+#include "agent/context-cost.h"
 #include "agent/device.h"
 #include "agent/memory.h"
 #include "agent/names.h"
@@ -405,13 +406,14 @@ static void add_note(struct call *call, const struct tenant *t)
 	}
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct tenant_device *td = &t->devices[i];
+		const uint64_t context_bytes = context_cost_expected(td);
 
-		if (td->quota_bytes >= td->device->context_bytes)
+		if (td->quota_bytes >= context_bytes)
 			continue;
 		snprintf(text, sizeof(text),
 			"memory %s: a CUDA context alone takes about %s, so the first call may "
 			"fail with CUDA_ERROR_OUT_OF_MEMORY; request more",
-			format_bytes(td->quota_bytes).s, format_bytes(td->device->context_bytes).s);
+			format_bytes(td->quota_bytes).s, format_bytes(context_bytes).s);
 		add(call, "note", json_string(text));
 		return;
 	}

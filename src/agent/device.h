@@ -19,19 +19,23 @@
 
 #define PATH_SIZE_MAX 1024
 
+struct tenant;
+
 struct device {
 	uint32_t index;
 	uint8_t uuid[16];
 	struct nvml_info info;
 	struct ledger *ledger; /* quotas and reservations of the device's memory */
 	struct lock lock;
-	uint64_t context_guess_bytes; /* expected memory of one context before any measurement */
-	uint64_t context_bytes;       /* expected memory of a new tenant's context: memory.c */
-	uint64_t used_bytes;          /* last answer of the device, for display */
-	uint32_t n_silent;            /* queries without an answer since the last answer */
-	bool is_lost;                 /* the driver no longer reaches the device */
-	uint64_t xid;    /* the first Xid that no program caused; 0: none since the start */
-	uint64_t n_xids; /* number of all Xids that the driver reported */
+	uint64_t context_guess_bytes; /* what one context takes, before anything was measured */
+	uint64_t context_bytes;       /* what any owner's is expected to take: context-cost.h */
+	uint64_t context_owner_bytes; /* ... of tenants that have the owner of context_owner */
+	const struct tenant *context_owner; /* NULL: no owner has a figure of its own */
+	uint64_t used_bytes;                /* as the device said last, for display */
+	uint32_t n_silent; /* questions without any answer, since the last one with */
+	bool is_lost;      /* the driver says that it is there no more */
+	uint64_t xid;      /* the first that was none of a program's; 0: none since the start */
+	uint64_t n_xids;   /* all that the driver has told */
 	char xid_note[64];
 	bool is_native; /* another device plugin shares it out; the audit ignores its processes */
 	char note[160]; /* a sentence about limits of sharing */

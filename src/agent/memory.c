@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "agent/conf.h"
 #include "agent/context-cost.h"
 #include "agent/control.h"
 #include "base/open-locks.h"
@@ -429,6 +430,13 @@ uint64_t memory_device_says(struct agent *agent, const struct device *device, pi
 	return is_any ? sum : NVML_UNKNOWN;
 }
 
+static void learn_context(const struct process *p, struct tenant_device *td, uint64_t bytes)
+{
+	char cgroup[CONF_CGROUP];
+
+	context_cost_learn(td, conf_cgroup(p->pid, cgroup, NULL) < 0 ? "" : cgroup, bytes);
+}
+
 static void answer_questions(struct memory *m)
 {
 	struct question *q, *next;
@@ -445,7 +453,7 @@ static void answer_questions(struct memory *m)
 		if (bytes != NVML_UNKNOWN && p->devices[q->at].up &&
 			ledger_slot_pages(&p->devices[q->at].up->memory) * PAGE_MEM_UNIT <=
 				context_cost_expected(td))
-			context_cost_learn(td, bytes); /* the process holds only its context */
+			learn_context(p, td, bytes); /* the process holds only its context */
 		answer_memory(p, q->at, MSG_MEASURED, q->request,
 			bytes == NVML_UNKNOWN ? ENODATA : 0, bytes == NVML_UNKNOWN ? 0 : bytes);
 		TAILQ_REMOVE(&m->questions, q, link);

@@ -52,8 +52,8 @@ struct tenant_device {
 	struct device *device;
 	uint32_t at; /* index in tenant->devices and process->devices */
 	uint64_t quota_bytes;
-	/* Memory of one of its contexts at the last measurement; 0: none yet. */
-	uint64_t context_bytes;
+	uint64_t context_bytes;  /* what one of its contexts took when last measured; 0: not yet */
+	uint64_t context_cgroup; /* a hash of the cgroup where that was; 0: not known */
 
 	/*
 	 * The page with the tenant's counter. After a restart there is none until a process hands

@@ -16,7 +16,7 @@ static void make_device(struct device *d, uint32_t index)
 {
 	d->index = index;
 	d->lock = LOCK_NONE;
-	d->context_bytes = 512ull << 20;
+	d->context_bytes = d->context_guess_bytes = 512ull << 20;
 	d->info = (struct nvml_info){.memory_bytes = MEMORY_BYTES,
 		.usable_bytes = MEMORY_BYTES,
 		.compute_mode = "default",
