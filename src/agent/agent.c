@@ -21,6 +21,7 @@
 
 #include "agent/apply.h"
 #include "agent/audit.h"
+#include "agent/carrier.h"
 #include "agent/client.h"
 #include "agent/conf.h"
 #include "agent/control.h"
@@ -663,7 +664,7 @@ void agent_free(struct agent *agent)
 		state_free(agent);
 	worker_free(agent->worker);
 	worker_leave(agent->disk, WORKER_LEAVE_DISK_S);
-	worker_leave(agent->seeker, WORKER_LEAVE_S);
+	carrier_free(agent);
 	names_free(agent);
 	apply_free(agent);
 	control_free(agent);

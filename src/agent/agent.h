@@ -82,8 +82,6 @@ struct agent {
 	bool is_replaced; /* another daemon has the listening socket already */
 
 	struct worker *worker;
-	/* Worker for searches that may never end; NULL until the first one. */
-	struct worker *seeker;
 	struct worker *disk; /* for files that may be on a slow disk */
 	struct device_set *devices;
 	struct arbiter *arbiter;
@@ -97,6 +95,7 @@ struct agent {
 	struct audit *audit;
 	struct apply *apply;
 	struct names *names;
+	struct carrier *carrier; /* NULL until a container is sought */
 
 	struct tenant_list tenants;
 	struct process_list processes;

@@ -197,10 +197,11 @@ static bool is_in_pid_namespace(pid_t pid)
 	return false;
 }
 
-int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks)
+int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks,
+	process_may_read_fn *may_read, void *data)
 {
 	DIR *proc = opendir("/proc");
-	bool is_unknown = false;
+	bool is_unknown = false, is_skipped;
 	uint64_t pid, start;
 	struct dirent *e;
 	int r = 0;
@@ -210,10 +211,11 @@ int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_
 	while (r <= 0 && (e = readdir(proc))) {
 		if (parse_uint(str_from(e->d_name), 1, INT32_MAX, &pid, NULL) < 0)
 			continue;
-		r = has_environ((pid_t)pid, entry);
+		is_skipped = may_read && !may_read(data, (pid_t)pid);
+		r = is_skipped ? -EACCES : has_environ((pid_t)pid, entry);
 		if (r < 0 && !is_unknown && process_start_ticks((pid_t)pid, &start) == 0 &&
 			start >= since_ticks && start <= until_ticks)
-			is_unknown = is_in_pid_namespace((pid_t)pid);
+			is_unknown = is_skipped || is_in_pid_namespace((pid_t)pid);
 	}
 	closedir(proc);
 	return r > 0 ? 1 : is_unknown ? -EACCES : 0;

@@ -64,14 +64,21 @@ void process_await_children(void);
 int pidfd_new(pid_t pid);
 int pidfd_kill(int pidfd, int sig);
 
+/* Called before the read of a process's environment; false skips that process. */
+typedef bool process_may_read_fn(void *data, pid_t pid);
+
 /*
- * Whether any process was started with that entry ("NAME=value") in its environment: 1, 0 or
- * -errno. -EACCES means unknown: a process in a pid namespace below ours, started from since_ticks
- * to until_ticks (as process_start_ticks()), does not let us read its environment. A process in the
- * middle of execve(2) is missed, because it has no environment then. Reads all of /proc, which
- * takes milliseconds, and blocks for as long as a process is stuck.
+ * Whether any process was started with that entry ("NAME=value") in its environment: 1 or 0, or
+ * -errno. -EACCES: it may be a process that was started in that time (as process_start_ticks()
+ * says) and that may_read has skipped, or whose environment cannot be read and that is in a pid
+ * namespace below ours. A process within execve(2) has no environment and is missed.
+ *
+ * Reads all of /proc, which may take milliseconds. The read of one environment blocks, also against
+ * SIGKILL, while its pages are on a file system that does not answer, or while the process is stuck
+ * in a change of its memory. may_read (NULL: reads all) runs in the caller's thread.
  */
-int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks);
+int process_find_environ(struct str entry, uint64_t since_ticks, uint64_t until_ticks,
+	process_may_read_fn *may_read, void *data);
 
 /*
  * Whether any process is in the cgroup `path` ("/a/b") or below it; root is the mount point of the

@@ -192,12 +192,45 @@ static void finds_who_was_started_with_an_entry(void **state)
 	const pid_t pid = start_cat(env);
 	int status;
 
-	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x y"), 0, UINT64_MAX), 1);
-	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x"), 0, UINT64_MAX), 0);
-	assert_int_equal(process_find_environ(STR("EST_ENTRY=x y"), 0, UINT64_MAX), 0);
+	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x y"), 0, UINT64_MAX, NULL, NULL), 1);
+	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x"), 0, UINT64_MAX, NULL, NULL), 0);
+	assert_int_equal(process_find_environ(STR("EST_ENTRY=x y"), 0, UINT64_MAX, NULL, NULL), 0);
 	kill(pid, SIGKILL);
 	assert_ok(spawn_wait(pid, CLOCK_NEVER, &status));
-	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x y"), 0, UINT64_MAX), 0);
+	assert_int_equal(process_find_environ(STR("TEST_ENTRY=x y"), 0, UINT64_MAX, NULL, NULL), 0);
+}
+
+struct reads {
+	pid_t but;
+	uint32_t n;
+};
+
+static bool read_others(void *data, pid_t pid)
+{
+	struct reads *reads = data;
+
+	reads->n++;
+	return pid != reads->but;
+}
+
+/* It may be the one that is looked for, if it was started at that time. */
+static void a_process_can_be_left_unread(void **state)
+{
+	const char *const env[] = {"TEST_ENTRY=unread", NULL};
+	struct reads reads = {.but = start_cat(env)};
+	const struct str entry = STR("TEST_ENTRY=unread");
+	uint64_t start;
+	int status;
+
+	assert_ok(process_start_ticks(reads.but, &start));
+	assert_int_equal(process_find_environ(entry, start, start, read_others, &reads), -EACCES);
+	assert_true(reads.n > 1);
+	assert_int_equal(process_find_environ(entry, 0, start - 1, read_others, &reads), 0);
+	assert_int_equal(
+		process_find_environ(entry, start + 1, UINT64_MAX, read_others, &reads), 0);
+	kill(reads.but, SIGKILL);
+	assert_ok(spawn_wait(reads.but, CLOCK_NEVER, &status));
+	assert_int_equal(process_find_environ(entry, start, start, read_others, &reads), 0);
 }
 
 static void put(const char *folder, const char *name, const char *text)
@@ -236,4 +269,5 @@ UNIT_MAIN(UNIT(reads_a_line_of_proc), UNIT(names_may_hold_anything),
 	UNIT(sees_a_killed_child_as_dead_before_it_is_reaped),
 	UNIT(spawns_with_environment_and_descriptors), UNIT(says_that_a_program_is_missing),
 	UNIT(the_boot_has_an_id), UNIT(finds_who_was_started_with_an_entry),
-	UNIT(a_cgroup_says_whether_it_is_populated), UNIT(signals_are_read_from_a_descriptor))
+	UNIT(a_process_can_be_left_unread), UNIT(a_cgroup_says_whether_it_is_populated),
+	UNIT(signals_are_read_from_a_descriptor))

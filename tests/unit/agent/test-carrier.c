@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process that no one can look into keeps no other container's tenant. */
+#include "unit.h"
+
+#include <unistd.h>
+
+#include "agent/carrier.h"
+#include "base/process.h"
+#include "own-agent.h"
+#include "../../patience.h"
+#include "stuck-process.h"
+
+static struct rig rig;
+
+/* Of a container that is gone; its engine's command lived from tick `since` to tick `until`. */
+static uint32_t make_gone(uint64_t since, uint64_t until)
+{
+	struct tenant *t;
+
+	assert_ok(rig_make_tenant(&rig, 0, &t));
+	t->lifetime = TENANT_PROCESS;
+	t->container = TENANT_CONTAINER_AWAITED;
+	t->owner_start = since;
+	t->owner_end = until;
+	return t->id;
+}
+
+static void run_for(uint64_t ns)
+{
+	const uint64_t until_ns = clock_now_ns() + ns;
+
+	while (clock_now_ns() < until_ns) {
+		assert_true(loop_run_once(rig.agent->loop, until_ns) >= 0);
+		agent_after_batch(rig.agent);
+	}
+}
+
+static void await_end(uint32_t id)
+{
+	const uint64_t until_ns = clock_now_ns() + patience_ns(60 * NSEC_PER_SEC);
+
+	while (tenant_by_id(rig.agent, id)) {
+		assert_true(clock_now_ns() < until_ns);
+		run_for(NSEC_PER_SEC / 10);
+	}
+}
+
+static void the_tenant_of_a_dead_container_ends(void **state)
+{
+	uint32_t id;
+
+	rig_start(&rig);
+	id = make_gone(1, 2);
+	await_end(id);
+	rig_stop(&rig);
+}
+
+static void a_stuck_process_keeps_no_other_tenant(void **state)
+{
+	struct stuck_process stuck;
+	uint32_t before, during;
+	uint64_t start;
+
+	stuck_start(&stuck);
+	assert_ok(process_start_ticks(stuck.pid, &start));
+	rig_start(&rig);
+	before = make_gone(1, start - 1);
+	during = make_gone(start, start);
+	await_end(before);
+	/* The process may be of this one's container. */
+	run_for(8 * NSEC_PER_SEC);
+	assert_non_null(tenant_by_id(rig.agent, during));
+	stuck_end(&stuck);
+	await_end(during);
+	rig_stop(&rig);
+}
+
+UNIT_MAIN(UNIT(the_tenant_of_a_dead_container_ends), UNIT(a_stuck_process_keeps_no_other_tenant))
