@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who decides what a tenant that has measured nothing expects a CUDA context to take. */
+/* The rule by which tenants that have measured nothing expect the cost of a CUDA context. */
 #include "unit.h"
 
 #include "agent/context-cost.h"
@@ -48,7 +48,7 @@ static void two_tenants_of_one_user_decide_for_no_other(void **state)
 	context_cost_learn(first, "", 2048 * MIB);
 	context_cost_learn(second, "", 1900 * MIB);
 	assert_int_equal(context_cost_expected(other), guess());
-	/* Nor for who comes later; for that user's own they do. */
+	/* Later tenants of others expect the guess, too; those of the same user learn. */
 	assert_int_equal(context_cost_expected(make(BOB)), guess());
 	assert_int_equal(context_cost_expected(third), 1900 * MIB);
 	assert_int_equal(context_cost_expected(make(MALLORY)), 1900 * MIB);
