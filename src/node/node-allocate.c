@@ -15,15 +15,30 @@
 #include <string.h>
 
 #include "agent/device.h"
-#include "base/fd.h"
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "manifest/manifest-json.h"
+#include "node/node-files.h"
 #include "node/node-internal.h"
 
 #define ALLOCATE_WAIT_NS NSEC_PER_SEC
 #define ALLOCATE_LOOK_NS (50 * NSEC_PER_MSEC)
+#define ALLOCATE_DISK_NS (30 * NSEC_PER_SEC)
 
-/* Waits for the kubelet's list of pods, and for the API server's object of the pod. */
+struct allocation;
+
+/* A container's slot, and its files while they are written. */
+struct allocated {
+	struct allocation *of;
+	struct slot *slot;
+	struct slot_files *files;
+	char folder[PATH_MAX];
+};
+
+/*
+ * Waits for the kubelet's word on its pods, and for the API server's on the one that it is for; then
+ * for the disk: the answer names files.
+ */
 struct allocation {
 	LIST_ENTRY(allocation) link;
 	struct node *node;
@@ -31,7 +46,12 @@ struct allocation {
 	struct podres_question *question;
 	struct loop_timer timer; /* until the next look, or the end of the wait */
 	uint64_t until_ns;
-	struct error why; /* why the container is not known yet */
+	struct error why; /* it is not known yet, or a file cannot be written */
+	int result;       /* of the files */
+	struct node_env env;
+	struct allocated *slots; /* of each container; NULL: the disk is not asked yet */
+	size_t n_slots;
+	uint32_t n_writing;
 };
 
 /* ---- the container of the slot ---- */
@@ -134,98 +154,167 @@ int allocate_find_taker(const struct node *node, const struct podres_list *list,
 
 /* ---- mounts and variables ---- */
 
-static int prepare(struct node *node, const struct plugin_ids *ids, struct slot_plan *plan,
-	char folder[static PATH_MAX], struct error *err)
-{
-	struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
-	const struct device_set *set = node->agent->devices;
-	int r;
-
-	if (!slot)
-		return fail(err, EINVAL,
-			NODE_RESOURCE ": a container has one of them, and this one asks for %zu",
-			ids->n);
-	r = node_slot_folder(node, slot, folder, PATH_MAX);
-	r = r < 0 ? fail(err, -r, "the slot's path is too long") : folder_make(folder, 0755, err);
-	/* A file to mount. PreStartContainer writes its final content. */
-	r = r < 0 ? r : slot_preload_write(folder, slot->remote != NULL, err);
-	if (r < 0)
-		return r;
-	slot->allocated_ns = clock_now_ns();
-	plan->folder = folder;
-	plan->library = node->library;
-	plan->sim = set->is_simulated ? set->sim_dir : NULL;
-	plan->number = slot->number;
-	plan->is_by_environment = node->options.is_by_environment;
-	return library_note(node->options.state_dir, slot->id, node->library, err);
-}
-
-static void answer(struct node *node, struct plugin_request *request, const struct node_env *env)
-{
-	const size_t n = request->n_containers;
-	struct slot_edits *all = calloc(n, sizeof(*all));
-	struct plugin_edits *edits = calloc(n, sizeof(*edits));
-	char(*folder)[PATH_MAX] = calloc(n, sizeof(*folder));
-	struct plugin_pair pairs[NODE_ENV_MAX];
-	struct error err = {0};
-	int r = all && edits && folder ? 0 : fail(&err, ENOMEM, "no memory");
-
-	for (uint32_t i = 0; i < env->n; i++)
-		pairs[i] = (struct plugin_pair){env->v[i].name, env->v[i].value};
-	for (size_t i = 0; r >= 0 && i < n; i++) {
-		struct slot_plan plan = {.env = pairs, .n_env = env->n};
-
-		r = prepare(node, &request->containers[i].devices, &plan, folder[i], &err);
-		if (r < 0)
-			break;
-		slot_edits_fill(&plan, &all[i]);
-		edits[i] = all[i].edits;
-	}
-	if (r < 0)
-		plugin_refuse(request, GRPC_FAILED_PRECONDITION, "%s", err.msg);
-	else
-		plugin_allocated(request, edits);
-	free(folder);
-	free(edits);
-	free(all);
-}
-
 static void allocation_free(struct allocation *a)
 {
 	LIST_REMOVE(a, link);
+	for (size_t i = 0; i < a->n_slots; i++)
+		if (a->slots[i].files) {
+			a->slots[i].slot->n_writing--;
+			slot_files_forget(a->slots[i].files);
+		}
 	podres_forget(a->question);
 	loop_remove_timer(&a->timer);
+	free(a->slots);
 	free(a);
+}
+
+/* plugin_refuse() and plugin_allocated() free the request: they come last. */
+static void refuse(struct allocation *a, enum grpc_status status, const char *why)
+{
+	struct plugin_request *request = a->request;
+	const struct error err = a->why;
+
+	allocation_free(a);
+	plugin_refuse(request, status, "%s", why ? why : err.msg);
+}
+
+static void plan_fill(const struct node *node, const struct allocated *at,
+	const struct plugin_pair *pairs, size_t n_pairs, struct slot_plan *ret)
+{
+	const struct device_set *set = node->agent->devices;
+
+	*ret = (struct slot_plan){.folder = at->folder,
+		.library = node->library,
+		.sim = set->is_simulated ? set->sim_dir : NULL,
+		.number = at->slot->number,
+		.is_by_environment = node->options.is_by_environment,
+		.env = pairs,
+		.n_env = n_pairs};
+}
+
+/* Its files are there. */
+static void answer(struct allocation *a)
+{
+	const size_t n = a->n_slots;
+	_cleanup_free_ struct slot_edits *all = calloc(n + 1, sizeof(*all));
+	_cleanup_free_ struct plugin_edits *edits = calloc(n + 1, sizeof(*edits));
+	struct plugin_request *request = a->request;
+	struct plugin_pair pairs[NODE_ENV_MAX];
+
+	if (!all || !edits) {
+		refuse(a, GRPC_FAILED_PRECONDITION, "no memory");
+		return;
+	}
+	for (uint32_t i = 0; i < a->env.n; i++)
+		pairs[i] = (struct plugin_pair){a->env.v[i].name, a->env.v[i].value};
+	for (size_t i = 0; i < n; i++) {
+		struct slot_plan plan;
+
+		plan_fill(a->node, &a->slots[i], pairs, a->env.n, &plan);
+		slot_edits_fill(&plan, &all[i]);
+		edits[i] = all[i].edits;
+	}
+	plugin_allocated(request, edits);
+	allocation_free(a);
+}
+
+static void finish(struct allocation *a)
+{
+	if (a->n_writing)
+		return;
+	if (a->result < 0)
+		refuse(a, GRPC_FAILED_PRECONDITION, NULL);
+	else
+		answer(a);
+}
+
+static void on_files(void *data, int result, const struct error *err)
+{
+	struct allocated *at = data;
+	struct allocation *a = at->of;
+
+	at->files = NULL;
+	at->slot->n_writing--;
+	at->slot->allocated_ns = clock_now_ns();
+	a->n_writing--;
+	if (result < 0 && a->result >= 0) {
+		a->result = result;
+		a->why = *err;
+	}
+	finish(a);
+}
+
+static int write_files(struct allocation *a, const struct plugin_ids *ids, struct allocated *at)
+{
+	struct node *node = a->node;
+	struct slot *slot = ids->n == 1 ? node_slot(node, ids->ids[0]) : NULL;
+	struct slot_files_params params = {.folder = at->folder,
+		.state_dir = node->options.state_dir,
+		.library = node->library};
+	int r;
+
+	if (!slot)
+		return fail(&a->why, EINVAL,
+			NODE_RESOURCE ": a container has one of them, and this one asks for %zu",
+			ids->n);
+	r = node_slot_folder(node, slot, at->folder, sizeof(at->folder));
+	if (r < 0)
+		return fail(&a->why, -r, "the slot's path is too long");
+	at->of = a;
+	at->slot = slot;
+	/* Something to mount; which it is to be is known when the container starts. */
+	params.is_remote = slot->is_list_remote = slot->remote != NULL;
+	params.slot = slot->id;
+	r = slot_files_write(node->agent->disk, &params, on_files, at, &at->files);
+	if (r < 0)
+		return fail(&a->why, -r, "no memory");
+	slot->allocated_ns = clock_now_ns();
+	slot->n_writing++;
+	a->n_writing++;
+	return 0;
+}
+
+/* The taker is settled. */
+static void ask_disk(struct allocation *a)
+{
+	const size_t n = a->request->n_containers;
+
+	a->why = (struct error){0};
+	a->slots = calloc(n + 1, sizeof(*a->slots));
+	if (a->slots)
+		a->n_slots = n;
+	else
+		a->result = fail(&a->why, ENOMEM, "no memory");
+	for (size_t i = 0; a->result >= 0 && i < n; i++)
+		a->result = write_files(a, &a->request->containers[i].devices, &a->slots[i]);
+	loop_set_timer(&a->timer, clock_now_ns() + ALLOCATE_DISK_NS);
+	finish(a);
 }
 
 void allocate_free_all(struct node *node)
 {
 	struct allocation *a;
 
-	while ((a = LIST_FIRST(&node->allocations))) {
-		plugin_refuse(a->request, GRPC_UNAVAILABLE, "divvyd is ending");
-		allocation_free(a);
-	}
+	while ((a = LIST_FIRST(&node->allocations)))
+		refuse(a, GRPC_UNAVAILABLE, "divvyd is ending");
 }
 
 /* taker: NULL if the container stays unknown. */
-static void finish(struct allocation *a, const struct node_taker *taker)
+static void settle(struct allocation *a, const struct node_taker *taker)
 {
 	const struct plugin_ids *ids = &a->request->containers[0].devices;
 	struct slot *slot = ids->n == 1 ? node_slot(a->node, ids->ids[0]) : NULL;
-	struct node_env env = {.n = 0};
 
 	if (slot) {
 		snprintf(slot->taker_uid, sizeof(slot->taker_uid), "%s", taker ? taker->uid : "");
 		snprintf(slot->taker, sizeof(slot->taker), "%s", taker ? taker->container : "");
 	}
 	if (taker)
-		node_env_read(a->node, taker->pod, taker->container, &env);
+		node_env_read(a->node, taker->pod, taker->container, &a->env);
 	else
 		log_info("slot %s: allocated without the variables of a dialect: %s",
 			slot ? slot->id : "?", a->why.msg);
-	answer(a->node, a->request, &env);
-	allocation_free(a);
+	ask_disk(a);
 }
 
 static void on_list(void *data, const struct podres_list *list, const struct error *why)
@@ -237,7 +326,7 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 	if (!list)
 		a->why = *why;
 	else if (allocate_find_taker(a->node, list, &taker, &a->why) == 0) {
-		finish(a, &taker);
+		settle(a, &taker);
 		return;
 	}
 	loop_set_timer(&a->timer, MIN(clock_now_ns() + ALLOCATE_LOOK_NS, a->until_ns));
@@ -247,7 +336,7 @@ static void ask(struct allocation *a)
 {
 	if (podres_ask(a->node->podres, on_list, a, &a->question) < 0) {
 		fail(&a->why, EAGAIN, "too many questions to the kubelet at once");
-		finish(a, NULL);
+		settle(a, NULL);
 		return;
 	}
 	loop_set_timer(&a->timer, a->until_ns);
@@ -257,19 +346,21 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 {
 	struct allocation *a = timer->data;
 
-	if (now < a->until_ns)
+	if (a->slots)
+		refuse(a, GRPC_UNAVAILABLE, "the disk has not taken the slot's files in time");
+	else if (now < a->until_ns)
 		ask(a);
 	else
-		finish(a, NULL);
+		settle(a, NULL);
 }
 
 void allocate_slots(struct plugin_request *request)
 {
 	struct node *node = plugin_data(request->plugin);
-	struct allocation *a = request->n_containers == 1 ? calloc(1, sizeof(*a)) : NULL;
+	struct allocation *a = calloc(1, sizeof(*a));
 
 	if (!a) {
-		answer(node, request, &(struct node_env){.n = 0});
+		plugin_refuse(request, GRPC_FAILED_PRECONDITION, "no memory");
 		return;
 	}
 	a->node = node;
@@ -278,10 +369,10 @@ void allocate_slots(struct plugin_request *request)
 	a->timer.data = a;
 	fail(&a->why, ETIMEDOUT, "the kubelet has not said in time what pods it has");
 	LIST_INSERT_HEAD(&node->allocations, a, link);
-	if (loop_add_timer(node->agent->loop, &a->timer, on_timer) < 0) {
-		answer(node, request, &(struct node_env){.n = 0});
-		allocation_free(a);
-		return;
-	}
-	ask(a);
+	if (loop_add_timer(node->agent->loop, &a->timer, on_timer) < 0)
+		refuse(a, GRPC_FAILED_PRECONDITION, "no memory");
+	else if (request->n_containers == 1)
+		ask(a);
+	else
+		ask_disk(a);
 }

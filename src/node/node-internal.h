@@ -68,9 +68,11 @@ struct slot {
 	uint64_t since_ns; /* start of the present tenant */
 	/* time of the kubelet's last Allocate for it; 0: none since the start */
 	uint64_t allocated_ns;
-	char taker_uid[64], taker[64]; /* the container of that Allocate; "": not known */
-	uint64_t denied;               /* refused allocations, as of the last look */
-	uint64_t over_ns;              /* time of the last Event about them; 0: never */
+	uint32_t n_writing;  /* allocations whose files are not on the disk yet */
+	bool is_list_remote; /* the loader's list that was ordered last: slot_preload_write() */
+	char taker_uid[64], taker[64]; /* the container that it was for then; "": not known */
+	uint64_t denied;               /* allocations refused to it, as was seen */
+	uint64_t over_ns;              /* when that was last told; 0: never */
 	char note[NODE_NOTE];
 	struct slot_usage usage;
 	/* The last tenant. A device's loss may become known a moment after the tenant's end. */

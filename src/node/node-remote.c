@@ -17,10 +17,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "kube/json.h"
 #include "node/helper.h"
+#include "node/node-files.h"
 #include "node/node-identity.h"
 #include "node/node-internal.h"
 #include "node/node-serve.h"
@@ -50,6 +52,7 @@ struct remote {
 	struct address at;          /* from that object; host "": it does not serve */
 	struct held_identity *held;
 
+	struct slot_files *files; /* while they are written; no container comes before that */
 	int listen_fd;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct helper *helper;
@@ -164,7 +167,9 @@ static void try(struct remote *remote)
 {
 	const char *why;
 
-	if (!is_local(remote) && !kube_cache_is_synced(remote->gpunode)) {
+	if (remote->listen_fd < 0) {
+		fail(&remote->why, EAGAIN, "the slot's files are not on the disk yet");
+	} else if (!is_local(remote) && !kube_cache_is_synced(remote->gpunode)) {
 		fail(&remote->why, EAGAIN, "where node %s serves is not known yet", remote->server);
 	} else if (!is_local(remote) && !remote->at.host[0]) {
 		fail(&remote->why, EAGAIN, "node %s does not serve its devices to other nodes",
@@ -274,25 +279,52 @@ static int watch_server(struct remote *remote, struct error *err)
 static int listen_at(struct remote *remote, struct error *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	_cleanup_close_ int fd = -1;
+
+	memcpy(address.sun_path, remote->path, sizeof(remote->path));
+	unlink(remote->path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+		chmod(remote->path, 0666) < 0 || listen(fd, BACKLOG) < 0)
+		return fail_errno(err, errno, "listen on %s", remote->path);
+	remote->listen_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static void on_files(void *data, int result, const struct error *err)
+{
+	struct remote *remote = data;
+	struct slot *slot = remote->slot;
+
+	remote->files = NULL;
+	remote->why = *err;
+	if (result >= 0)
+		result = listen_at(remote, &remote->why);
+	if (result >= 0) {
+		try(remote);
+		return;
+	}
+	remote->state = REMOTE_REFUSED;
+	if (remote->was_ready) {
+		log_warn("slot %s: %s", slot->id, remote->why.msg);
+		remote_free(TAKE_PTR(slot->remote));
+	}
+}
+
+/* Then it listens. */
+static int order_files(struct remote *remote, struct error *err)
+{
 	char folder[PATH_MAX];
+	const struct slot_files_params params = {.folder = folder, .is_remote = true};
 	int r = node_slot_folder(remote->node, remote->slot, folder, sizeof(folder));
 
 	if (r < 0 ||
 		(size_t)snprintf(remote->path, sizeof(remote->path), "%s/" SLOT_REMOTE, folder) >=
 			sizeof(remote->path))
 		return fail(err, ENAMETOOLONG, "the slot's path is too long");
-	r = folder_make(folder, 0755, err);
-	r = r < 0 ? r : slot_preload_write(folder, true, err);
-	if (r < 0)
-		return r;
-	memcpy(address.sun_path, remote->path, sizeof(remote->path));
-	unlink(remote->path);
-	remote->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (remote->listen_fd < 0 ||
-		bind(remote->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-		chmod(remote->path, 0666) < 0 || listen(remote->listen_fd, BACKLOG) < 0)
-		return fail_errno(err, errno, "listen on %s", remote->path);
-	return 0;
+	remote->slot->is_list_remote = true;
+	r = slot_files_write(remote->node->agent->disk, &params, on_files, remote, &remote->files);
+	return r < 0 ? fail(err, -r, "no memory") : 0;
 }
 
 static int make(struct node *node, struct slot *slot, const struct tenant_pod *pod,
@@ -315,7 +347,7 @@ static int make(struct node *node, struct slot *slot, const struct tenant_pod *p
 		r = fail(err, EINVAL, "pod UID '%s' is too long", pod->uid);
 	if (r >= 0 && strcmp(server, node->options.name) != 0)
 		r = watch_server(remote, err);
-	r = r < 0 ? r : listen_at(remote, err);
+	r = r < 0 ? r : order_files(remote, err);
 	r = r < 0 ? r : node_need_identities(node, err);
 	r = r < 0 ? r
 		  : identity_hold(node->identities, &name, on_identity, remote, &remote->held, err);
@@ -357,6 +389,7 @@ void remote_leave(struct remote *remote)
 {
 	if (!remote)
 		return;
+	slot_files_forget(remote->files);
 	helper_free(remote->helper);
 	identity_release(remote->held);
 	kube_cache_free(remote->gpunode);

@@ -23,6 +23,7 @@
 #include "kube/json.h"
 #include "kubelet/cdi.h"
 #include "manifest/cordon.h"
+#include "node/node-files.h"
 #include "node/node-internal.h"
 #include "node/node-remote.h"
 #include "node/node-serve.h"
@@ -75,10 +76,6 @@ static int open_door(struct node *node, struct slot *slot, struct tenant *t, str
 
 	if (r < 0)
 		return fail(err, -r, "the slot's path is too long");
-	r = folder_make(folder, 0755, err);
-	r = r < 0 ? r : slot_preload_write(folder, false, err);
-	if (r < 0)
-		return r;
 	snprintf(path, sizeof(path), "%s/divvyd.sock", folder);
 	return door_open(t, path, &slot->door, err);
 }
@@ -294,6 +291,19 @@ void node_drop_kept(struct node *node, const struct podres_list *list)
 		node_offer(node);
 }
 
+/* The loop does not run yet, so this may wait for the disk. */
+static int open_again(struct node *node, struct slot *slot, struct tenant *t, struct error *err)
+{
+	char folder[PATH_MAX];
+	int r = node_slot_folder(node, slot, folder, sizeof(folder));
+
+	if (r < 0)
+		return fail(err, -r, "the slot's path is too long");
+	if (!node_slot_is_served(node, slot))
+		r = slot_files_make(&(struct slot_files_params){.folder = folder}, err);
+	return r < 0 ? r : node_slot_open(node, slot, t, err);
+}
+
 int node_slots_new(struct node *node, struct error *err)
 {
 	_cleanup_free_ struct held *held = calloc(1, sizeof(*held));
@@ -324,7 +334,7 @@ int node_slots_new(struct node *node, struct error *err)
 		if (!slot || slot->tenant)
 			log_warn("%s/%s: its slot %s is no more", t->pod->space, t->pod->name,
 				t->pod->slot);
-		else if (node_slot_open(node, slot, t, &why) < 0)
+		else if (open_again(node, slot, t, &why) < 0)
 			log_warn("%s/%s: %s", t->pod->space, t->pod->name, why.msg);
 		else {
 			slot->is_written = !node_slot_is_served(node, slot);

@@ -17,6 +17,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "kubelet/cdi.h"
+#include "node/node-files.h"
 #include "node/node-internal.h"
 #include "node/node-remote.h"
 #include "node/node-serve.h"
@@ -43,8 +44,12 @@ struct start {
 	 */
 	char name[GIVEN_CONTAINERS_MAX][sizeof(((struct tenant_pod *)0)->container)];
 	size_t n_names;
-	bool has_begun; /* something of the pod has run here */
-	json_t *space;  /* its namespace object, which the policies need; NULL: not known yet */
+	bool has_begun; /* something of its pod has run here */
+	/* The slot's files: while they are written; whether they were, and with what result. */
+	struct slot_files *files;
+	bool has_files;
+	struct error files_err;
+	json_t *space; /* its namespace, at which the webhook looks; NULL: not known yet */
 };
 
 /* ---- the end of a start ---- */
@@ -53,6 +58,7 @@ static void start_free(struct start *s)
 {
 	LIST_REMOVE(s, link);
 	podres_forget(s->question);
+	slot_files_forget(s->files);
 	kube_call_cancel(s->space_call);
 	loop_remove_timer(&s->timer);
 	json_decref(s->space);
@@ -121,6 +127,51 @@ static void wait_or_refuse(struct start *s, const struct error *why)
 		refuse(s, GRPC_FAILED_PRECONDITION, why);
 	else
 		loop_set_timer(&s->timer, now + START_LOOK_NS);
+}
+
+/* ---- the slot's files ---- */
+
+static void on_files(void *data, int result, const struct error *err)
+{
+	struct start *s = data;
+
+	s->files = NULL;
+	s->has_files = true;
+	s->files_err = (struct error){0};
+	if (result < 0)
+		s->files_err = *err;
+	loop_set_timer(&s->timer, 0);
+}
+
+static int order_files(struct start *s, struct error *err)
+{
+	char folder[PATH_MAX];
+	const struct slot_files_params params = {.folder = folder};
+	int r = node_slot_folder(s->node, s->slot, folder, sizeof(folder));
+
+	if (r < 0)
+		return fail(err, -r, "the slot's path is too long");
+	s->slot->is_list_remote = false;
+	r = slot_files_write(s->node->agent->disk, &params, on_files, s, &s->files);
+	return r < 0 ? fail(err, -r, "no memory") : 0;
+}
+
+/* Those of a container whose devices are here. -EAGAIN: they are being written. */
+static int need_files(struct start *s, struct error *err)
+{
+	int r = 0;
+
+	if (node_slot_is_served(s->node, s->slot))
+		return 0;
+	/* Another order for this slot may have come in between. */
+	if (s->has_files && !s->slot->is_list_remote) {
+		if (!s->files_err.code)
+			return 0;
+		return fail(err, s->files_err.code, "%s", s->files_err.msg);
+	}
+	if (!s->files)
+		r = order_files(s, err);
+	return r < 0 ? r : fail(err, EAGAIN, "the slot's files are not on the disk yet");
 }
 
 /* ---- granting ---- */
@@ -302,6 +353,10 @@ static void say_granted(struct node *node, const struct tenant *t)
 /* The container starts again. Its tenant still exists, with its debt. */
 static int go_on(struct start *s, struct tenant *t, const json_t *pod, struct error *err)
 {
+	int r = s->slot->door ? 0 : need_files(s, err);
+
+	if (r < 0)
+		return r;
 	start_apply(s->node, s->slot, t, pod);
 	s->slot->is_over = false;
 	return s->slot->door ? 0 : node_slot_open(s->node, s->slot, t, err);
@@ -339,6 +394,7 @@ static int open_local(struct start *s, const json_t *pod, const struct node_give
 	/* A container of another node is checked by its own node. */
 	if (s->request && !s->has_begun)
 		r = gang_may_start(node, s->pod.space, &g->group, err);
+	r = r < 0 ? r : need_files(s, err);
 	r = r < 0 ? r : make_tenant(s, g, &t, err);
 	if (r < 0)
 		return r;
@@ -383,11 +439,11 @@ static void grant(struct start *s, const json_t *pod)
 			r = open_remote(s, pod, &g, &err);
 		else if (r >= 0)
 			r = open_local(s, pod, &g, &t, &err);
-		/* A tenant that ends now may free room, and a missing member may be bound soon. */
-		if (r == -ENOSPC || r == -EAGAIN) {
-			wait_or_refuse(s, &err);
-			return;
-		}
+	}
+	/* A tenant that ends now may free room, and a missing member may be bound soon. */
+	if (r == -ENOSPC || r == -EAGAIN) {
+		wait_or_refuse(s, &err);
+		return;
 	}
 	node_status_touch(node);
 	if (r < 0) {

@@ -418,7 +418,7 @@ static bool is_slot_held(void *data, const char *id)
 	const struct slot *slot = node_slot(l->node, id);
 
 	return (slot &&
-		       (slot->allocated_ns >= l->node->sweep_asked_ns ||
+		       (slot->n_writing || slot->allocated_ns >= l->node->sweep_asked_ns ||
 			       node_slot_pod(l->node, slot))) ||
 		podres_find(l->list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT;
 }
