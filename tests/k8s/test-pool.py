@@ -173,11 +173,13 @@ def pid_of(placeholder):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 words = f.read().split(b"\0")
+            if b"--placeholder" not in words:
+                continue
             with open(f"/proc/{pid}/environ", "rb") as f:
                 env = f.read().split(b"\0")
         except OSError:
             continue
-        if b"--placeholder" in words and b"POD_NAME=" + placeholder.encode() in env:
+        if b"POD_NAME=" + placeholder.encode() in env:
             return int(pid)
     raise AssertionError(f"{placeholder} has no process")
 
