@@ -830,7 +830,7 @@ void state_free(struct agent *agent)
 	if (!s)
 		return;
 	if (s->fd >= 0 && rewrite(s) < 0)
-		log_warn("cannot write %s", s->path);
+		log_warn("cannot write '%s'", s->path);
 	usage_flush(agent);
 	loop_remove_timer(&s->timer);
 	fd_close(s->fd);

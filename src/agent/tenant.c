@@ -369,7 +369,7 @@ static int choose(struct agent *agent, const struct tenant_wish *wish, uint32_t 
 		if (!places[i].is_exclusive)
 			ret_devices[n++] = i;
 	*ret_n = n;
-	return n ? 0 : fail(err, ENOSPC, "tenants have all devices exclusively");
+	return n ? 0 : fail(err, ENOSPC, "other tenants have all devices exclusively");
 }
 
 /* A tenant has one descriptor for each device and one for its owner. */

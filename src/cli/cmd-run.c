@@ -333,7 +333,7 @@ static int check_invited(const struct cli_args *args, struct error *err)
 
 	if (json_object_size(wish))
 		return fail(err, EINVAL,
-			"--%s has no effect with --remote HOST; set it for divvy serve on that "
+			"--%s does not work with --remote HOST; set it for divvy serve on that "
 			"machine",
 			json_object_iter_key(json_object_iter(wish)));
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)

@@ -63,7 +63,7 @@ static int run(const struct cli_args *args, struct error *err)
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		print_device(tenant, json_array_get(devices, i));
 	if (jtext(why, "note")[0])
-		printf("%s (%d) is %s.\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
+		printf("%s (%d): %s.\n", jtext(tenant, "name"), (int)jint(tenant, "id"),
 			jtext(why, "note"));
 	return 0;
 }

@@ -175,7 +175,7 @@ static const struct option_row table[] = {
 		.needs = "cluster"},
 	{"devices-by", "WAY", TEXT_DIVVYD_DEVICES_BY, .set = set_devices_by, .needs = "cluster"},
 	{"cgroup-root", "CGROUP",
-		"parent of the pods' cgroups; default the parent of divvyd's own pod",
+		"cgroup that contains the pods' cgroups; default: as for divvyd's own pod",
 		.set = set_cgroup_root, .needs = "cluster"},
 	{"grant-log", "FILE", TEXT_DIVVYD_GRANT_LOG, AT(node.grant_log), .needs = "cluster"},
 	{"remote-listen", "ADDRESS", TEXT_DIVVYD_REMOTE_LISTEN, AT(node.remote_listen),

@@ -47,7 +47,7 @@ int far_ask(const struct serve_ask *ask, struct serve_answer *ret_answer, struct
 		send(fd, ask, sizeof(*ask), MSG_NOSIGNAL) != sizeof(*ask) ||
 		fd_recv(fd, &answer, sizeof(answer), NULL, 0) != sizeof(answer) ||
 		answer.magic != SERVE_MAGIC)
-		return fail(err, EAGAIN, "divvyd does not run there; start it and try again");
+		return fail(err, EAGAIN, "divvyd does not answer; start it and try again");
 	answer.reason[sizeof(answer.reason) - 1] = '\0';
 	if (answer.status < 0)
 		return fail(err, -answer.status, "%s", answer.reason);
