@@ -639,7 +639,7 @@ def a_mean_alone_is_without_deviation():
                             for part in ("0.4", "0.4,0", "0.4,0.2"))
         assert one == zero, option
         assert one != other, option
-    assert "MEAN alone, the same for all (SIGMA 0)" in " ".join(sim("--help").stdout.split())
+    assert "MEAN alone: the same for all (SIGMA 0)" in " ".join(sim("--help").stdout.split())
 
 
 def slows_tasks_of_a_kind_and_keeps_them_apart():
