@@ -51,11 +51,11 @@ int arbiter_new(const struct arbiter_config *config, uint32_t devices, struct ar
 		char names[128];
 
 		arbiter_policy_names(names, sizeof(names));
-		return fail(err, EINVAL, "policy '%.48s': there are %s", config->policy, names);
+		return fail(err, EINVAL, "policy '%.48s': unknown policy; expected one of: %s",
+			config->policy, names);
 	}
 	if (devices == 0 || devices > ARBITER_DEVICES)
-		return fail(
-			err, EINVAL, "%u devices: 1 to %u are possible", devices, ARBITER_DEVICES);
+		return fail(err, EINVAL, "%u devices; expected 1 to %u", devices, ARBITER_DEVICES);
 	arbiter = calloc(1, sizeof(*arbiter) + devices * sizeof(arbiter->device[0]));
 	if (!arbiter)
 		return fail(err, ENOMEM, "out of memory for %u devices", devices);
@@ -185,9 +185,9 @@ int arbiter_add(struct arbiter *arbiter, arbiter_id tenant, const struct spec *s
 	struct member *member;
 
 	if (*at)
-		return fail(err, EEXIST, "tenant %u has been added already", tenant);
+		return fail(err, EEXIST, "tenant %u exists already", tenant);
 	if (devices == 0 || devices & ~known)
-		return fail(err, EINVAL, "devices 0x%llx of tenant %u: there are %u",
+		return fail(err, EINVAL, "devices 0x%llx of tenant %u: the machine has %u devices",
 			(unsigned long long)devices, tenant, arbiter->n_devices);
 	if (reserve_room(arbiter, arbiter->n_seats + n) < 0)
 		return fail(err, ENOMEM, "out of memory for tenant %u", tenant);
@@ -220,7 +220,7 @@ int arbiter_change(struct arbiter *arbiter, arbiter_id tenant, const struct spec
 	struct member *member = member_find(arbiter, tenant);
 
 	if (!member)
-		return fail(err, ENOENT, "there is no tenant %u", tenant);
+		return fail(err, ENOENT, "no tenant %u", tenant);
 	for (uint32_t i = 0; i < member->n_seats; i++) {
 		struct seat *seat = &member->seat[i];
 

@@ -191,8 +191,8 @@ static int refuse(const struct ledger *ledger, uint64_t quota, enum spec_memory_
 	uint64_t room, struct error *err)
 {
 	return fail(err, ENOSPC,
-		"memory %s: at most %s is possible now with memory-policy %s on this device (%s "
-		"usable, %s promised)",
+		"memory %s: at most %s is free now with memory-policy %s on this device (%s "
+		"usable, %s in quotas)",
 		format_bytes_exact(quota).s, format_bytes_exact(room).s,
 		spec_memory_policy_name(policy), format_bytes(ledger->usable).s,
 		format_bytes(add_clamped(quotas(ledger, true, NULL), quotas(ledger, false, NULL)))

@@ -136,8 +136,7 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 		name = (struct str){item.p + x + 1, item.n - x - 1};
 		if (!count || count > SIM_MAX_DEVICES)
 			return fail(err, EINVAL,
-				"devices: '%" STR_FMT "': %" PRIu64 " devices, 1 to %d are "
-				"possible",
+				"devices: '%" STR_FMT "': %" PRIu64 " devices; expected 1 to %d",
 				STR_ARG(item), count, SIM_MAX_DEVICES);
 	}
 	for (size_t i = name.n; i-- > 0;) {
@@ -152,8 +151,8 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 	}
 	if (!name.n || name.n >= SIM_NAME_MAX)
 		return fail(err, EINVAL,
-			"devices: '%" STR_FMT "' has no model name; write for example "
-			"2xH200-141Gi",
+			"devices: '%" STR_FMT
+			"' has no model name; expected a form such as 2xH200-141Gi",
 			STR_ARG(item));
 	m = find_model(name);
 	model = m ? m->model : small_model;
@@ -167,10 +166,11 @@ static int parse_device(struct sim_config *c, struct str item, struct error *err
 	model.mem_bytes &= ~(SIM_GRANULE - 1);
 	if (model.mem_bytes < 16 * SIM_GRANULE || model.mem_bytes > SIM_VA_SIZE / 32)
 		return fail(err, EINVAL,
-			"devices: '%" STR_FMT "': memory must be 32Mi to 1Ti%s, as in 2xH200-141Gi",
-			STR_ARG(item), m ? "" : ", and given for a model that is not known");
+			"devices: '%" STR_FMT
+			"': expected a memory of 32Mi to 1Ti%s, such as 2xH200-141Gi",
+			STR_ARG(item), m ? "" : ", which an unknown model requires");
 	if (c->n + count > SIM_MAX_DEVICES)
-		return fail(err, EINVAL, "devices: more than %d", SIM_MAX_DEVICES);
+		return fail(err, EINVAL, "devices: at most %d are allowed", SIM_MAX_DEVICES);
 	while (count--)
 		c->devices[c->n++] = model;
 	return 0;
@@ -209,10 +209,11 @@ static int set_cost(struct sim_costs *c, struct str key, struct str value, struc
 		if (!c->slice_ns || !c->queue_ops || !c->poll_ns || !c->catch_up_ns ||
 			!c->h2d_rate || !c->d2h_rate || !c->pageable_rate || !c->peer_rate ||
 			!c->peer_pci_rate || !c->migrate_rate)
-			return fail(err, ERANGE, "cost %s: must be above 0", cost_entries[i].key);
+			return fail(
+				err, ERANGE, "cost %s: expected more than 0", cost_entries[i].key);
 		return 0;
 	}
-	return fail(err, EINVAL, "cost '%" STR_FMT "' is not known; divvy-simctl(1) lists them",
+	return fail(err, EINVAL, "cost '%" STR_FMT "' is unknown; divvy-simctl(1) lists the costs",
 		STR_ARG(key));
 }
 
@@ -226,8 +227,8 @@ int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *e
 		if (!item.n)
 			continue;
 		if (!str_split(&item, '=', &key) || !item.p)
-			return fail(
-				err, EINVAL, "cost '%" STR_FMT "': write key=value", STR_ARG(key));
+			return fail(err, EINVAL, "cost '%" STR_FMT "': expected key=value",
+				STR_ARG(key));
 		r = set_cost(c, str_trim(key), str_trim(item), err);
 		if (r < 0)
 			return r;
@@ -274,8 +275,8 @@ static int parse_fault_field(
 		f->count = v;
 	else
 		return fail(err, EINVAL,
-			"fault %s: '%" STR_FMT "=%" STR_FMT "' does not fit it; it takes device= "
-			"(0 to %d), %s",
+			"fault %s: '%" STR_FMT "=%" STR_FMT
+			"' is not a field of this fault; expected device= (0 to %d), %s",
 			fault_names[f->kind], STR_ARG(key), STR_ARG(value), SIM_MAX_DEVICES - 1,
 			fault_fields[f->kind]);
 	return 0;
@@ -301,8 +302,8 @@ static int note_fault_key(
 		if (!str_is(key, fault_keys[i]))
 			continue;
 		if (*seen & 1u << i)
-			return fail(err, EINVAL, "fault %s: %s= is there twice",
-				fault_names[f->kind], fault_keys[i]);
+			return fail(err, EINVAL, "fault %s: %s= occurs twice", fault_names[f->kind],
+				fault_keys[i]);
 		*seen |= 1u << i;
 	}
 	return 0;
@@ -312,14 +313,17 @@ static int check_fault_keys(const struct sim_fault *f, uint32_t seen, struct err
 {
 	if (f->kind == SIM_FAULT_OOM && !(seen & 1u << KEY_NTH))
 		return fail(err, EINVAL,
-			"fault oom: nth= is missing: which allocation from now on fails first");
+			"fault oom: nth= is missing; set it to the number of the first "
+			"allocation that fails");
 	if (f->kind == SIM_FAULT_SLOW && !(seen & 1u << KEY_FACTOR))
-		return fail(err, EINVAL, "fault slow: factor= is missing: how many times as long");
+		return fail(err, EINVAL,
+			"fault slow: factor= is missing; set it to the factor by which kernels "
+			"take longer");
 	if (f->kind == SIM_FAULT_XID && !(seen & 1u << KEY_CODE))
-		return fail(err, EINVAL, "fault xid: code= is missing: the Xid that is told");
+		return fail(err, EINVAL, "fault xid: code= is missing; set it to the Xid");
 	if (seen & 1u << KEY_AT && seen & 1u << KEY_AFTER)
-		return fail(
-			err, EINVAL, "fault %s: at= and after=: one of them", fault_names[f->kind]);
+		return fail(err, EINVAL, "fault %s: at= and after= exclude each other; keep one",
+			fault_names[f->kind]);
 	return 0;
 }
 
@@ -327,7 +331,8 @@ int sim_faults_check(const struct sim_faults *f, uint32_t devices, struct error 
 {
 	for (uint32_t i = 0; i < f->n; i++)
 		if (f->v[i].device >= devices)
-			return fail(err, ERANGE, "fault %s: device=%u: the devices are 0 to %u",
+			return fail(err, ERANGE,
+				"fault %s: device=%u: no such device; expected 0 to %u",
 				fault_names[f->v[i].kind], f->v[i].device, devices - 1);
 	return 0;
 }
@@ -345,11 +350,13 @@ static int parse_fault(struct sim_faults *faults, struct str line, struct error 
 		if (str_is(word, fault_names[i]))
 			f.kind = (enum sim_fault_kind)i;
 	if (f.kind == SIM_FAULT_KINDS)
-		return fail(err, EINVAL, "fault '%" STR_FMT "': oom, ecc, lost, hang, slow or xid",
+		return fail(err, EINVAL,
+			"fault '%" STR_FMT
+			"': unknown fault; expected oom, ecc, lost, hang, slow or xid",
 			STR_ARG(word));
 	while (str_word(&line, &word)) {
 		if (!str_split(&word, '=', &key) || !word.p)
-			return fail(err, EINVAL, "fault %s: '%" STR_FMT "': write key=value",
+			return fail(err, EINVAL, "fault %s: '%" STR_FMT "': expected key=value",
 				fault_names[f.kind], STR_ARG(key));
 		r = note_fault_key(&f, key, &seen, err);
 		r = r < 0 ? r : parse_fault_field(&f, key, word, err);
@@ -360,7 +367,7 @@ static int parse_fault(struct sim_faults *faults, struct str line, struct error 
 	if (r < 0)
 		return r;
 	if (faults->n >= SIM_MAX_FAULTS)
-		return fail(err, E2BIG, "more than %d faults", SIM_MAX_FAULTS);
+		return fail(err, E2BIG, "the file has more than %d faults", SIM_MAX_FAULTS);
 	faults->v[faults->n++] = f;
 	return 0;
 }
@@ -397,15 +404,15 @@ static int parse_pair(struct sim_config *c, struct str key, struct str value, st
 		(b.p ? parse_uint(b, 0, c->n - 1, &j, NULL) < 0 : (j = 0, false)) ||
 		parse_uint(value, 0, 64, &v, NULL) < 0)
 		return fail(err, EINVAL,
-			"%" STR_FMT " = %" STR_FMT ": device numbers below %u and a "
-			"value up to 64",
+			"%" STR_FMT " = %" STR_FMT
+			": expected device numbers below %u and a value up to 64",
 			STR_ARG(key), STR_ARG(value), c->n);
 	if (str_has_prefix(key, STR("numa."))) {
 		c->numa[i] = (uint32_t)v;
 	} else {
 		if (i == j || !b.p)
-			return fail(
-				err, EINVAL, "%" STR_FMT ": two different devices", STR_ARG(key));
+			return fail(err, EINVAL, "%" STR_FMT ": expected two different devices",
+				STR_ARG(key));
 		c->links[i][j] = c->links[j][i] = (uint32_t)v;
 	}
 	return 0;
@@ -432,7 +439,7 @@ static int parse_key(struct sim_config *c, struct str key, struct str value, str
 		return parse_bool(value, &c->stay, err);
 	if (str_is(key, "fault"))
 		return parse_fault(&c->faults, value, err);
-	return fail(err, EINVAL, "key '%" STR_FMT "' is not known", STR_ARG(key));
+	return fail(err, EINVAL, "key '%" STR_FMT "' is unknown", STR_ARG(key));
 }
 
 int sim_config_parse(struct sim_config *c, struct str text, struct error *err)
@@ -446,7 +453,7 @@ int sim_config_parse(struct sim_config *c, struct str text, struct error *err)
 		if (!line.n)
 			continue;
 		if (!str_split(&line, '=', &key) || !line.p)
-			return fail(err, EINVAL, "line %d: write key = value", n);
+			return fail(err, EINVAL, "line %d: expected key = value", n);
 		r = parse_key(c, str_trim(key), str_trim(line), err);
 		if (r < 0)
 			return fail_within(err, r, "line %d", n);

@@ -202,8 +202,8 @@ static int open_state(const struct options *o, struct map *ret_map, struct error
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 && errno == ENOENT)
 		return fail(err, ENOENT,
-			"no simulated device runs in '%s'; one starts with the first "
-			"program that uses it, or with divvy-sim-engine --stay",
+			"no simulated device runs in '%s'; start a program that uses one, or "
+			"divvy-sim-engine --stay",
 			o->dir);
 	if (fd < 0)
 		return fail_errno(err, errno, "open '%s'", path);
@@ -212,7 +212,7 @@ static int open_state(const struct options *o, struct map *ret_map, struct error
 		return fail_errno(err, -r, "map '%s'", path);
 	if (((struct sim_state *)ret_map->p)->magic != SIM_MAGIC) {
 		map_done(ret_map);
-		return fail(err, EBADMSG, "'%s' is no state of a simulated device", path);
+		return fail(err, EBADMSG, "'%s' is not the state of a simulated device", path);
 	}
 	return 0;
 }
@@ -276,7 +276,7 @@ static int talk(
 
 	if (fd_send(sock, &q, sizeof(q), &fd, fd >= 0, 0) != sizeof(q) ||
 		fd_recv(sock, &a, sizeof(a), NULL, 0) != sizeof(a))
-		return fail(err, EPIPE, "the engine went away");
+		return fail(err, EPIPE, "the engine exited before it answered");
 	if (a.status)
 		return fail(err, EINVAL, "the engine refused: %s",
 			a.text[0] ? a.text : "no reason given");

@@ -125,7 +125,7 @@ def values_that_no_machine_would_take():
         refused(rig.divvy("run", "--request", "0.1", "--name", "a b", "--", "true"), 125, "name 'a b'")
         refused(rig.divvy("run", "--request", "0.1", "--memory", "100", "--", "true"), 125, "memory '100'", "100Gi")
         refused(rig.divvy("run", "--request", "0.1", "--wait=soon", "--", "true"), 125, "--wait", "soon")
-        for spec, part in [("nonsense", "memory must be"), ("0xH200", "0 devices, 1 to 16"), ("99xH200", "1 to 16"),
+        for spec, part in [("nonsense", "expected a memory of"), ("0xH200", "0 devices; expected 1 to 16"), ("99xH200", "1 to 16"),
                            ("1xTest-9Ti", "32Mi to 1Ti"), ("1xH200,x", "'x'")]:
             refused(rig.divvy("run", "--request", "0.1", "--simulate", spec, "--", "true"), 125,
                     f"--simulate {spec}", part)
@@ -160,7 +160,7 @@ def what_the_simulated_device_cannot_read():
     with Rig(daemon=False) as rig:
         faults = os.path.join(rig.dir, "sim", "faults")
         for text, part in [("oom\n", "line 1: fault oom: nth= is missing"), ("# no\nlost at=x\n", "line 2: "),
-                           ("ecc device=9\n", "fault ecc: device=9: the devices are 0 to 0")]:
+                           ("ecc device=9\n", "fault ecc: device=9: no such device; expected 0 to 0")]:
             with open(faults, "w", encoding="utf-8") as f:
                 f.write(text)
             refused(rig.divvy("run", "--request", "0.1", "--", "true"), 125, "divvyd exited at once", part)
@@ -171,7 +171,7 @@ def what_the_simulated_device_cannot_read():
                 f"simulated device: create '{obstacle}'")
         os.rmdir(obstacle)
         refused(rig.divvy("run", "--request", "0.1", "--", "true", env={"DIVVY_SIM_COSTS": "garbage"}), 125,
-                "DIVVY_SIM_COSTS: cost 'garbage': write key=value")
+                "DIVVY_SIM_COSTS: cost 'garbage': expected key=value")
 
 
 def commands_without_a_daemon():

@@ -38,7 +38,7 @@ static void fail_tenants_sum_to_what_is_usable(void **state)
 	assert_int_equal(ledger_add(ledger, 1, GI, SPEC_MEMORY_FAIL, &err), -EEXIST);
 	assert_int_equal(ledger_add(ledger, 2, 5 * GI, SPEC_MEMORY_FAIL, &err), -ENOSPC);
 	assert_contains(err.msg, "memory 5Gi");
-	assert_contains(err.msg, "at most 4Gi is possible now");
+	assert_contains(err.msg, "at most 4Gi is free now");
 	assert_ok(ledger_add(ledger, 2, 4 * GI, SPEC_MEMORY_FAIL, &err));
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 0);
 	assert_int_equal(ledger_change(ledger, 2, 5 * GI, &err), -ENOSPC);

@@ -126,13 +126,13 @@ static void test_faults(void **state)
 	assert_true(sim_config_parse_faults(&f, STR("oom"), &err) < 0);
 	assert_non_null(strstr(err.msg, "nth= is missing"));
 	assert_true(sim_config_parse_faults(&f, STR("slow factor=3 factor=4"), &err) < 0);
-	assert_non_null(strstr(err.msg, "factor= is there twice"));
+	assert_non_null(strstr(err.msg, "factor= occurs twice"));
 	assert_true(sim_config_parse_faults(&f, STR("oom nth=0"), &err) < 0);
 	assert_non_null(strstr(err.msg, "'nth=0'"));
 	assert_non_null(strstr(err.msg, "nth= and count=, from 1 on"));
 	assert_ok(sim_faults_check(&f, 2, &err));
 	assert_true(sim_faults_check(&f, 1, &err) < 0);
-	assert_non_null(strstr(err.msg, "fault ecc: device=1: the devices are 0 to 0"));
+	assert_non_null(strstr(err.msg, "fault ecc: device=1: no such device; expected 0 to 0"));
 }
 
 UNIT_MAIN(UNIT(test_devices), UNIT(test_devices_refused), UNIT(test_costs), UNIT(test_config),
