@@ -9,12 +9,13 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import threading
 import time
 
 from cluster import Skip, main, open_cluster, skip_all, wait_for
-from divvyd import (GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install, make_image,
-                    run_pod, wait_for_pod)
+from divvyd import (BUILD, DIVVY, GIB, IMAGE, Daemon, bind, create_pod, delete_pod, events_of, given, install,
+                    make_image, run_pod, wait_for_pod)
 from plugin import start_plugin
 from tap import fairly, patience
 
@@ -102,6 +103,24 @@ def two_pods_have_their_shares():
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)
+
+
+def a_slow_disk_keeps_the_container_waiting_and_nobody_else():
+    """The files of a slot are new at its first use: the kubelet is answered when they are on the disk."""
+    with open(DISK, "w", encoding="utf-8"):
+        pass
+    try:
+        run_pod(cluster, "patient", ("--count=1",), given(device()))
+        wait_for(lambda: os.path.exists(DISK + ".waits"), "the disk is to write something")
+        for _ in range(3):
+            subprocess.run([DIVVY, "ps", "--socket", os.path.join(daemon.runtime, "divvyd.sock")], check=True,
+                           capture_output=True, timeout=patience(5))
+        assert "patient/main" not in daemon.tenants(), daemon.tenants()
+        assert cluster.pod("patient")["status"]["phase"] == "Pending", cluster.pod("patient")["status"]
+    finally:
+        os.remove(DISK)
+    wait_for_pod(cluster, "patient", "Succeeded")
+    wait_for(lambda: not daemon.tenants(), "what it had is given back")
 
 
 def memory_is_a_quota():
@@ -869,8 +888,10 @@ try:
         daemon.make_gpu_node()
         SYS = os.path.join(cluster.dir, "sys")
         make_card("10000")
-        daemon.start("--sys-dir", SYS)
-        main(a_node_says_what_it_has, a_node_says_over_what_it_is_reached, two_pods_have_their_shares, memory_is_a_quota,
+        DISK = os.path.join(cluster.dir, "disk")
+        daemon.start("--sys-dir", SYS, LD_PRELOAD=os.path.join(BUILD, "tests/programs/slow-disk.so"), DIVVY_TEST_DISK=DISK)
+        main(a_node_says_what_it_has, a_node_says_over_what_it_is_reached,
+             a_slow_disk_keeps_the_container_waiting_and_nobody_else, two_pods_have_their_shares, memory_is_a_quota,
              the_kubelet_gives_no_slot_to_namespaces_left_alone, a_change_takes_effect_while_it_runs,
              (what_cannot_be_granted_is_refused_in_words, a_container_that_starts_again_keeps_its_tenant,
               no_member_starts_before_enough_are_bound, a_stranger_is_told),
