@@ -123,7 +123,7 @@ static void the_loop_goes_on_while_the_disk_does_not(void **state)
 	loop_remove_timer(&timer);
 }
 
-/* Each file and its folder: when it is said that they are there, no loss of power takes them. */
+/* Each file and its folder are synced before `done` is called: no loss of power takes them. */
 static void all_is_on_the_disk_when_it_is_said(void **state)
 {
 	struct stat st;
