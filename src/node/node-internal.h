@@ -108,7 +108,8 @@ struct node {
 	struct podres_question *sweep;
 	uint64_t sweep_asked_ns;
 
-	bool has_old_libraries; /* older library folders are in use, or may be */
+	bool has_old_libraries;      /* as far as is known */
+	struct sweep_job *sweep_job; /* node-sweep.c: one at a time; NULL: none */
 
 	/* First the n_offered slots for the kubelet, then the slots for pods of other nodes. */
 	struct slot *slots;
@@ -275,6 +276,15 @@ int node_need_identities(struct node *node, struct error *err);
 /* Makes sure that node->identity exists or is requested; it exists only once. */
 int node_need_own_identity(struct node *node, struct error *err);
 void node_saw_epoch(struct node *node, uint64_t epoch);
+
+/* ---- node-sweep.c ---- */
+
+/*
+ * Has the disk worker forget the records of slots that nobody has, by that list of the kubelet's and
+ * our own, and then remove the libraries that no slot has.
+ */
+void node_sweep_libraries(struct node *node, const struct podres_list *list);
+void node_sweep_free(struct node *node);
 
 /* ---- node-dialect.c ---- */
 

@@ -405,53 +405,7 @@ static void look_at_namespaces(struct node *node)
 
 /* ---- the passing of time ---- */
 
-struct listing {
-	struct node *node;
-	const struct podres_list *list;
-};
-
-/* Includes a slot that is being allocated, because the list may be older. */
-static bool is_slot_held(void *data, const char *id)
-{
-	const struct listing *l = data;
-	const struct podres_container *c;
-	const struct slot *slot = node_slot(l->node, id);
-
-	return (slot &&
-		       (slot->n_writing || slot->allocated_ns >= l->node->sweep_asked_ns ||
-			       node_slot_pod(l->node, slot))) ||
-		podres_find(l->list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT;
-}
-
-/* Slots that were allocated before divvyd wrote such records may use any library. */
-static bool is_each_noted(const struct node *node, const struct podres_list *list)
-{
-	for (uint32_t i = 0; i < node->n_offered; i++) {
-		const char *id = node->slots[i].id;
-		const struct podres_container *c;
-
-		if (podres_find(list, STR(NODE_RESOURCE), str_from(id), &c) != -ENOENT &&
-			!library_is_noted(node->options.state_dir, id))
-			return false;
-	}
-	return true;
-}
-
-static void sweep_libraries(struct node *node, const struct podres_list *list)
-{
-	struct listing listing = {node, list};
-	struct error err;
-	int r;
-
-	if (!node->has_old_libraries || !is_each_noted(node, list))
-		return;
-	r = library_sweep(node->options.state_dir, node->library, is_slot_held, &listing, &err);
-	if (r < 0)
-		log_warn("%s", err.msg);
-	node->has_old_libraries = r != 0;
-}
-
-/* Kubelets list an init container's slot under the container that gets the slot next. */
+/* Kubelets list an init container's slot as that of the container that it is handed on to. */
 static bool is_listed_as(
 	const struct node *node, const struct tenant_pod *pod, const struct podres_container *c)
 {
@@ -495,7 +449,7 @@ static void on_sweep(void *data, const struct podres_list *list, const struct er
 		node->has_resumed = true;
 		remote_resume(node, list);
 	}
-	sweep_libraries(node, list);
+	node_sweep_libraries(node, list);
 	node_drop_kept(node, list);
 }
 
@@ -720,6 +674,7 @@ void node_free(struct node *node)
 	plugin_free(node->plugin);
 	podres_free(node->podres);
 	node_usage_free(node);
+	node_sweep_free(node);
 	node_pool_free(node);
 	node_status_free(node);
 	node_lease_free(node);
