@@ -61,7 +61,8 @@ void slot_edits_fill(const struct slot_plan *plan, struct slot_edits *ret);
 
 /*
  * Writes the loader's list beside the slot's folder. It names the interception libraries, or the
- * remote libraries if the devices are elsewhere. Call when the container starts, not later.
+ * remote libraries if the devices are elsewhere. Call when the container starts, not later. Syncs a
+ * new list to the disk before it returns, which may block (node-files.h).
  */
 int slot_preload_write(const char *folder, bool is_remote, struct error *err);
 
