@@ -16,7 +16,7 @@ struct stuck_process {
 
 /* Skips the test where this process may not mount FUSE. */
 void stuck_start(struct stuck_process *ret_stuck);
-/* Ends the file system, so that readers go on, and the process. */
+/* Ends the file system, so that readers go on, and the process. The last one started ends first. */
 void stuck_end(struct stuck_process *stuck);
 
 #endif

@@ -2,9 +2,11 @@
 /* A process that no one can look into keeps no other container's tenant. */
 #include "unit.h"
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include "agent/carrier.h"
+#include "agent/conf.h"
 #include "base/process.h"
 #include "own-agent.h"
 #include "../../patience.h"
@@ -75,4 +77,42 @@ static void a_stuck_process_keeps_no_other_tenant(void **state)
 	rig_stop(&rig);
 }
 
-UNIT_MAIN(UNIT(the_tenant_of_a_dead_container_ends), UNIT(a_stuck_process_keeps_no_other_tenant))
+static uint32_t n_threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	uint32_t n = 0;
+
+	assert_non_null(tasks);
+	while (readdir(tasks))
+		n++;
+	closedir(tasks);
+	return n;
+}
+
+static void stuck_processes_of_one_cgroup_hold_few_threads(void **state)
+{
+	struct stuck_process stuck[CARRIER_STUCK_EACH + 1];
+	char cgroup[CONF_CGROUP];
+	uint32_t before, n, id;
+
+	for (size_t i = 0; i < ARRAY_SIZE(stuck); i++)
+		stuck_start(&stuck[i]);
+	rig_start(&rig);
+	before = n_threads();
+	/* No process starts then, so that it is none of the skipped ones' container. */
+	id = make_gone(UINT64_MAX, UINT64_MAX);
+	await_end(id);
+	/* One more searches. */
+	n = n_threads() - before - 1;
+	for (size_t i = ARRAY_SIZE(stuck); i-- > 0;)
+		stuck_end(&stuck[i]);
+	assert_ok(conf_cgroup(getpid(), cgroup, NULL));
+	if (cgroup[0] && cgroup[1])
+		assert_int_equal(n, CARRIER_STUCK_EACH);
+	else
+		assert_int_equal(n, CARRIER_STUCK_EACH + 1);
+	rig_stop(&rig);
+}
+
+UNIT_MAIN(UNIT(the_tenant_of_a_dead_container_ends), UNIT(a_stuck_process_keeps_no_other_tenant),
+	UNIT(stuck_processes_of_one_cgroup_hold_few_threads))
