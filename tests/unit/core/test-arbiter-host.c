@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A busy host in virtual time: programs that wake up late, as beside an endless loop on each
- * processor. Shares hold over 10 s and the device stays busy; a quiet host and latency tenants
- * see no wider window; a short absence comes back.
+ * The arbiter on a busy host in virtual time: programs wake up late, as beside an endless loop on
+ * each processor. Shares hold over 10 s and the device stays busy. Quiet hosts and latency tenants
+ * see no wider window. A tenant gets back the time of a short absence.
  */
 #include "unit.h"
 
@@ -36,7 +36,7 @@ static struct vm *run(const struct vm_mix *mix, uint64_t kernel_ns, uint64_t hos
 	return vm;
 }
 
-/* Time in which the device neither ran a kernel nor switched. */
+/* Part of the time in which the device neither ran a kernel nor switched. */
 static double idle_part(const struct vm *vm)
 {
 	return 1 - vm_busy(vm, 0, FROM_NS, RUN_NS) -
@@ -89,14 +89,16 @@ static uint32_t widest_us(const char *class, uint64_t host_late_ns)
 	return widest;
 }
 
-static void the_window_is_wider_on_a_busy_host_alone(void **state)
+static void the_window_is_wider_only_on_a_busy_host(void **state)
 {
 	struct arbiter_config config;
 
 	arbiter_config_init(&config);
 	assert_int_equal(widest_us(NULL, 0), config.window_us);
 	assert_true(widest_us(NULL, 6 * MS) > 2 * config.window_us);
-	/* A latency tenant waits for what others have in flight, however rarely it comes. */
+	/*
+	 * A latency tenant waits for what other tenants have in flight, however rarely it submits.
+	 */
 	assert_int_equal(widest_us("latency", 6 * MS), config.window_us);
 }
 
@@ -128,7 +130,7 @@ static int64_t pair_lag_ns(struct pair *pair, arbiter_id id)
 	return usage.lag_ns;
 }
 
-/* How much the lag of tenant 1, which holds 0.6, grows while it has no work for so long. */
+/* How much the lag of tenant 1, which holds 0.6, grows while tenant 1 has no work for away_ns. */
 static int64_t credit_after(uint64_t away_ns)
 {
 	struct pair pair = {.now = SEC};
@@ -149,7 +151,7 @@ static int64_t credit_after(uint64_t away_ns)
 	arbiter_observe(pair.arbiter, 1, 0, true, MS, 0, pair.now);
 	pair_step(&pair, 10 * MS);
 	arbiter_observe(pair.arbiter, 1, 0, false, MS, 0, pair.now);
-	pair_step(&pair, 500 * US); /* idle: tenant 2 comes */
+	pair_step(&pair, 500 * US); /* tenant 1 is idle: tenant 2 gets the token */
 	before = pair_lag_ns(&pair, 1);
 	for (uint64_t gone_ns = 0; gone_ns < away_ns; gone_ns += MS) {
 		arbiter_observe(pair.arbiter, 2, 0, true, MS, 0, pair.now);
@@ -161,8 +163,8 @@ static int64_t credit_after(uint64_t away_ns)
 	return before;
 }
 
-/* Its pauses are its own, and nobody else could use the device meanwhile. */
-static void the_window_of_a_tenant_that_shares_with_nobody_stays(void **state)
+/* The tenant itself causes its pauses, and no other tenant could use the device meanwhile. */
+static void the_window_of_a_lone_tenant_stays(void **state)
 {
 	struct vm *vm = vm_new(1, SWITCH_NS, 3);
 	struct arbiter_config config;
@@ -174,22 +176,22 @@ static void the_window_of_a_tenant_that_shares_with_nobody_stays(void **state)
 	vm->program[0].kernel_ns = vm->program[0].busy_ns = 1 * MS;
 	vm->program[0].period_ns = 2 * MS;
 	vm_run(vm, 5 * SEC);
-	assert_true(vm->grants > 10); /* it reaches its limit */
+	assert_true(vm->grants > 10); /* the tenant reaches its limit */
 	assert_int_equal(vm->program[0].on[0].widest_us, config.window_us);
 	vm_free(vm);
 }
 
-static void a_short_absence_comes_back(void **state)
+static void a_short_absence_gives_credit(void **state)
 {
 	/* 0.6 of the time that tenant 2 had used. */
 	assert_in_range(credit_after(20 * MS), 11 * MS, 13 * MS);
 	assert_in_range(credit_after(90 * MS), 53 * MS, 55 * MS);
-	/* A longer one is the program's own. */
+	/* A longer absence gives no credit. */
 	assert_true(credit_after(150 * MS) <= (int64_t)(2 * MS));
 }
 
-/* Work that comes and goes each few milliseconds, beside work that never ends. */
-static void absences_are_not_paid_for_twice(void **state)
+/* Tenant 1 has work for 25 ms of each 50 ms; tenant 2 always has work. */
+static void absences_give_credit_only_once(void **state)
 {
 	struct pair pair = {.now = SEC};
 	struct arbiter_config config;
@@ -213,13 +215,12 @@ static void absences_are_not_paid_for_twice(void **state)
 			pair_step(&pair, MS);
 		}
 	}
-	/* Nobody is ever further behind than what one absence may bring. */
+	/* No tenant's lag exceeds the credit of one absence. */
 	assert_true(pair_lag_ns(&pair, 1) < (int64_t)(150 * MS));
 	assert_true(pair_lag_ns(&pair, 2) > -(int64_t)(150 * MS));
 	arbiter_free(pair.arbiter);
 }
 
-UNIT_MAIN(UNIT(absences_are_not_paid_for_twice), UNIT(shares_hold_beside_endless_loops),
-	UNIT(the_window_is_wider_on_a_busy_host_alone),
-	UNIT(the_window_of_a_tenant_that_shares_with_nobody_stays),
-	UNIT(a_short_absence_comes_back))
+UNIT_MAIN(UNIT(absences_give_credit_only_once), UNIT(shares_hold_beside_endless_loops),
+	UNIT(the_window_is_wider_only_on_a_busy_host), UNIT(the_window_of_a_lone_tenant_stays),
+	UNIT(a_short_absence_gives_credit))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shares kept by the arbiter on a machine in virtual time, as the device executed them: largest
+ * Shares that the arbiter keeps on a machine in virtual time, as the device executed them: largest
  * errors over sliding windows, use above a limit, busy time at several switch costs, arrivals.
  */
 #include "unit.h"
@@ -42,8 +42,9 @@ static uint64_t longest(uint64_t kernel_ns)
 }
 
 /*
- * Points in a window of 1 s. Mixed lengths are random here, a twelfth of them of 20 ms, and
- * everybody wakes up later than on a real machine: a little more there.
+ * Largest error in a window of 1 s, in percentage points. Mixed lengths are random, and a twelfth
+ * of these kernels takes 20 ms. All programs wake up later than on a real machine. Both reasons
+ * allow mixed lengths a little more.
  */
 static double bound_1s(uint64_t kernel_ns)
 {
@@ -149,13 +150,13 @@ static void arrivals_and_departures(void **state)
 			fail_msg("program %u from %u s: %.2f points", expected[i].program,
 				(unsigned int)expected[i].from, e1);
 	}
-	/* The third is gone: what it had goes to the others at once. */
+	/* The third program has ended: the others get its share at once. */
 	assert_true(vm_error_pp(vm, 0, 500, 100, 61 * SEC, 69 * SEC) <= 3);
 	assert_true(vm_error_pp(vm, 1, 500, 100, 61 * SEC, 69 * SEC) <= 3);
 	vm_free(vm);
 }
 
-/* The same with random requests, limits, kernels, arrivals. */
+/* The same bounds with random requests, limits, kernels and arrivals. */
 static void random_mixes(void **state)
 {
 	for (uint64_t seed = 1; seed <= 12; seed++) {

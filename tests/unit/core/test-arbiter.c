@@ -109,7 +109,7 @@ static void refusals(void **state)
 	assert_int_equal(arbiter_change(hand.arbiter, 8, &spec, 0, &err), -ENOENT);
 	assert_int_equal(arbiter_usage_get(hand.arbiter, 8, 0, 0, &got), -ENOENT);
 	assert_int_equal(arbiter_usage_get(hand.arbiter, 7, 1, 0, &got), -ENOENT);
-	/* Unknown ones are ignored. */
+	/* The arbiter ignores unknown tenants and devices. */
 	arbiter_remove(hand.arbiter, 8, 0);
 	arbiter_want(hand.arbiter, 8, 0, true, 0);
 	arbiter_want(hand.arbiter, 7, 63, true, 0);
@@ -122,7 +122,7 @@ static void refusals(void **state)
 	arbiter_free(NULL);
 }
 
-static void alone_is_open_and_unbounded(void **state)
+static void a_lone_tenant_is_open_and_unbounded(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -144,8 +144,8 @@ static void alone_is_open_and_unbounded(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-/* It co-runs while what was queued ends, and its turns are bounded from then on. */
-static void newcomer_opens_beside_who_was_alone(void **state)
+/* Tenant 2 co-runs while tenant 1's work in flight completes. From then on, turns are bounded. */
+static void newcomer_opens_beside_a_lone_tenant(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -163,7 +163,7 @@ static void newcomer_opens_beside_who_was_alone(void **state)
 	for (size_t i = 0; i < hand.n; i++)
 		if (hand.action[i].type == ARBITER_OPEN)
 			assert_int_equal(hand.action[i].window_us, 2000);
-	/* Both had the device in these 16 ms. */
+	/* Both tenants had the device in these 16 ms. */
 	busy(&hand, 2, MS, 2 * MS);
 	step(&hand, 16 * MS);
 	assert_true(usage(&hand, 2, 0).used_ns == 8 * MS);
@@ -202,10 +202,10 @@ static void quantum_then_drain_then_next(void **state)
 	assert_int_equal(hand.n, 0);
 	arbiter_draining(hand.arbiter, 1, 0, 100 * US, 0, hand.now);
 	step(&hand, 0);
-	assert_true(did(&hand, ARBITER_OPEN, 2)); /* the end is near */
+	assert_true(did(&hand, ARBITER_OPEN, 2)); /* the drain is nearly over */
 	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_TURN);
 	assert_int_equal(usage(&hand, 1, 0).why_tenant, 2);
-	/* The overlap is the drain's. */
+	/* Tenant 1, which drains, pays for the overlap. */
 	step(&hand, 80 * US);
 	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
 	assert_true(usage(&hand, 2, 0).used_ns == 0);
@@ -257,7 +257,7 @@ static void unused_grant_is_taken_back_when_the_next_submits(void **state)
 	arbiter_drained(hand.arbiter, 1, 0, hand.now, hand.now);
 	step(&hand, 0);
 	assert_int_equal(usage(&hand, 1, 0).why, ARBITER_WHY_IDLE);
-	/* Only the millisecond before is charged to it. */
+	/* The arbiter charges tenant 1 only for the millisecond before. */
 	assert_int_equal(usage(&hand, 1, 0).used_ns, used_ns);
 	arbiter_free(hand.arbiter);
 }
@@ -308,7 +308,7 @@ static void yield_passes_at_once(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
-	/* Nobody waits: the turn has no end, and whoever yields goes on. */
+	/* No tenant waits: the turn has no end, and a tenant that yields keeps the token. */
 	add(&hand, 3, "0.1", NULL, NULL, 1);
 	want(&hand, 3);
 	step(&hand, 0);
@@ -335,7 +335,10 @@ static void yield_passes_at_once(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-/* Where a turn ends is known, but for its last submission; by less if its owner can tell. */
+/*
+ * A turn leaves time for its last submission, which may take as long as the longest. A smaller
+ * value of arbiter_late() makes the turn longer.
+ */
 static void known_ends_make_longer_turns(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
@@ -351,7 +354,7 @@ static void known_ends_make_longer_turns(void **state)
 	busy(&hand, 1, 20 * MS, 0);
 	step(&hand, 0);
 	assert_int_equal(arbiter_turn_ends(hand.arbiter, 1, 0), ends + 8 * MS);
-	/* never by more than the longest */
+	/* a value above the longest submission counts as the longest */
 	arbiter_late(hand.arbiter, 1, 0, 90 * MS);
 	busy(&hand, 1, 20 * MS, 0);
 	step(&hand, 0);
@@ -387,7 +390,8 @@ static void latency_closes_and_opens_in_one_step(void **state)
 	assert_int_equal(got.why_tenant, 2);
 	assert_int_equal(got.entitlement, 0);
 	/*
-	 * Between two requests it lingers; who waits in any case sets no bound to what it queues.
+	 * Between two requests the arbiter holds off other tenants. A waiting standard tenant sets
+	 * no window for a latency tenant.
 	 */
 	arbiter_release(hand.arbiter, 2, 0, hand.now);
 	step(&hand, 400 * US);
@@ -395,11 +399,16 @@ static void latency_closes_and_opens_in_one_step(void **state)
 	busy(&hand, 2, MS, MS);
 	step(&hand, MS);
 	assert_false(did(&hand, ARBITER_CLOSE, 2));
-	/* Idle: the other waits half a millisecond at most, and its window is the small one. */
+	/*
+	 * Tenant 2 is idle: tenant 1 waits half a millisecond at most, and gets the small window.
+	 */
 	arbiter_observe(hand.arbiter, 2, 0, false, MS, 0, hand.now);
 	step(&hand, 500 * US);
 	assert_true(did(&hand, ARBITER_CLOSE, 2));
-	/* No bound was told it, and yet nobody opens beside what it may have begun just now. */
+	/*
+	 * Tenant 2 has no window, but the arbiter opens no gate beside work that tenant 2 may just
+	 * have begun.
+	 */
 	assert_false(did(&hand, ARBITER_OPEN, 1));
 	arbiter_drained(hand.arbiter, 2, 0, hand.now, hand.now);
 	step(&hand, 0);
@@ -423,13 +432,13 @@ static void dead_holder_is_passed_at_once(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-/* Two tenants with backlog; what is queued when one is closed ends drain_ns[id] later. */
+/* Two tenants with backlog; work in flight at a close ends drain_ns[id] later. */
 struct both {
 	struct hand hand;
 	uint64_t drain_ns[3], ends[3];
-	bool seems_to_move; /* what drains */
+	bool seems_to_move; /* the work that drains */
 	uint32_t drains[3];
-	uint32_t together; /* how many ms both have it, without a break */
+	uint32_t together; /* how many ms both hold the token, without a break */
 };
 
 static bool holds(const struct both *both, arbiter_id id)
@@ -467,7 +476,9 @@ static struct both both_new(void)
 	return both;
 }
 
-/* A frozen holder never ends its drain: the bound, then both; soon without waiting. */
+/*
+ * A frozen holder never ends its drain: the other waits up to the bound, and soon not at all.
+ */
 static void frozen_holder_is_passed(void **state)
 {
 	struct both both = both_new();
@@ -483,8 +494,8 @@ static void frozen_holder_is_passed(void **state)
 	arbiter_free(both.hand.arbiter);
 }
 
-/* Nor is one waited for that never ends now and then as long again and again as the first time. */
-static void who_is_late_at_times_costs_little(void **state)
+/* A drain that now and then never ends costs the full wait only the first time. */
+static void occasional_late_drains_cost_little(void **state)
 {
 	struct both both = both_new();
 	uint32_t nobody = 0;
@@ -499,7 +510,7 @@ static void who_is_late_at_times_costs_little(void **state)
 	arbiter_free(both.hand.arbiter);
 }
 
-/* A device that stands still for most of a second shows nothing about those who use it. */
+/* A device that stands still for most of a second shows nothing about its tenants. */
 static void standstill_makes_no_pair(void **state)
 {
 	struct both both = both_new();
@@ -515,7 +526,7 @@ static void standstill_makes_no_pair(void **state)
 	arbiter_free(both.hand.arbiter);
 }
 
-/* One drain in eight may pass its bound, for whatever reason: they are no pair. */
+/* One drain in eight may pass its bound, for any reason: the tenants are no co-run pair. */
 static void slow_drains_make_no_pair(void **state)
 {
 	struct both both = both_new();
@@ -535,7 +546,7 @@ static void slow_drains_make_no_pair(void **state)
 	arbiter_free(both.hand.arbiter);
 }
 
-static void charges_from_the_time_at_which_work_began_to_the_one_at_which_it_ended(void **state)
+static void charges_from_the_begin_of_work_to_its_end(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 
@@ -543,7 +554,7 @@ static void charges_from_the_time_at_which_work_began_to_the_one_at_which_it_end
 	want(&hand, 1);
 	step(&hand, 0);
 	assert_true(did(&hand, ARBITER_OPEN, 1));
-	hand.now += 3 * MS; /* its first work is 2 ms late, and seen after another one */
+	hand.now += 3 * MS; /* its first work begins 2 ms late, and the daemon sees it 1 ms later */
 	busy(&hand, 1, MS, 0);
 	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS, hand.now);
 	assert_int_equal(usage(&hand, 1, 0).used_ns, 1 * MS);
@@ -551,11 +562,11 @@ static void charges_from_the_time_at_which_work_began_to_the_one_at_which_it_end
 	arbiter_observe(hand.arbiter, 1, 0, false, MS, 0, hand.now);
 	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS / 2, hand.now);
 	assert_int_equal(usage(&hand, 1, 0).used_ns, 2 * MS + MS / 2);
-	hand.now += 5 * MS; /* it pauses */
+	hand.now += 5 * MS; /* the tenant pauses */
 	busy(&hand, 1, MS, 0);
 	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS / 4, hand.now);
 	assert_int_equal(usage(&hand, 1, 0).used_ns, 2 * MS + 3 * (MS / 4));
-	/* Nothing began or ended since. */
+	/* No work began or ended since. */
 	hand.now += MS;
 	busy(&hand, 1, MS, 0);
 	arbiter_observe_at(hand.arbiter, 1, 0, hand.now - MS / 4, hand.now);
@@ -593,7 +604,7 @@ static void limit_holds_alone(void **state)
 	assert_int_equal(hand.action[0].window_us, 2000);
 	busy(&hand, 1, MS, 0);
 	assert_true(arbiter_watches(hand.arbiter, 0));
-	step(&hand, 57 * MS); /* burst 29 ms, refilled by half of the time */
+	step(&hand, 57 * MS); /* burst 29 ms, refilled at half of the time */
 	assert_int_equal(hand.n, 0);
 	step(&hand, MS + US);
 	assert_true(did(&hand, ARBITER_CLOSE, 1));
@@ -607,7 +618,7 @@ static void limit_holds_alone(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-static void change_takes_effect_while_it_runs(void **state)
+static void change_takes_effect_on_a_running_tenant(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 	struct spec spec;
@@ -630,8 +641,8 @@ static void change_takes_effect_while_it_runs(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-/* What is charged sums to the time that passed, lags sum to nothing, to the nanosecond. */
-static void debts_are_exact(void **state)
+/* Charged times sum to the time that passed and lags to zero, to the nanosecond. */
+static void charges_and_lags_are_exact(void **state)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		struct rand rand = rand_seeded(seed);
@@ -656,7 +667,7 @@ static void debts_are_exact(void **state)
 						arbiter_drained(
 							hand.arbiter, id, 0, hand.now, hand.now);
 			}
-			step(&hand, 0); /* so that the device is held all the time */
+			step(&hand, 0); /* so that some tenant always holds the device */
 			if (hand.n == 0)
 				step(&hand, rand_below(&rand, 3) * 333333 + 1);
 		}
@@ -671,8 +682,8 @@ static void debts_are_exact(void **state)
 	}
 }
 
-/* Past its bound a drain costs nothing, so that a late word of its end gives no more back. */
-static void late_word_takes_back_what_was_charged(void **state)
+/* Past its bound a drain costs nothing, so a late report of its end gives nothing more back. */
+static void late_drain_report_takes_back_the_charge(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 	uint64_t from = hand.now;
@@ -682,7 +693,7 @@ static void late_word_takes_back_what_was_charged(void **state)
 	want(&hand, 1);
 	step(&hand, 0);
 	busy(&hand, 1, MS, 0);
-	while (!did(&hand, ARBITER_CLOSE, 1)) /* at its limit, so that nobody opens it again */
+	while (!did(&hand, ARBITER_CLOSE, 1)) /* at its limit, so that its gate stays closed */
 		step(&hand, MS);
 	want(&hand, 2);
 	while (!did(&hand, ARBITER_OPEN, 2))
@@ -708,7 +719,7 @@ static void usage_survives_a_restart(void **state)
 	want(&hand, 1);
 	want(&hand, 2);
 	step(&hand, 0);
-	assert_true(did(&hand, ARBITER_OPEN, 2)); /* the other is in debt */
+	assert_true(did(&hand, ARBITER_OPEN, 2)); /* tenant 1 is in debt */
 	arbiter_free(hand.arbiter);
 }
 
@@ -845,7 +856,7 @@ static void latency_beside_opportunistic(void **state)
 	struct latency both = run_latency(VM_POISSON, true);
 
 	assert_true(alone.requests > 1000);
-	/* The kernel under way, a switch, and waking up twice. */
+	/* The running kernel, a switch, and two wake-ups. */
 	assert_true(both.p50 <= alone.p50 + alone.p50 / 20 + 2 * MS);
 	assert_true(both.left_used >= 0.85 * (1 - alone.share));
 }
@@ -858,7 +869,7 @@ static void latency_back_to_back_loses_nothing(void **state)
 	assert_true((double)both.requests >= 0.99 * (double)alone.requests);
 }
 
-/* Requests of standard tenants are kept beside a latency tenant that never stops. */
+/* Standard tenants keep their requests beside a latency tenant that never stops. */
 static void standard_is_not_starved(void **state)
 {
 	struct vm *vm = vm_new(1, 150 * US, 2);
@@ -925,7 +936,7 @@ static uint64_t pair_steps(uint32_t n)
 	return sum;
 }
 
-/* Kernels on two devices that spin for each other: all devices of a tenant, or none. */
+/* Kernels on two devices that spin for each other: a tenant gets all its devices, or none. */
 static void gangs_reach_most_of_the_ideal(void **state)
 {
 	uint64_t ideal = pair_steps(1);
@@ -969,22 +980,22 @@ static void ranks_of_two_tenants_co_run(void **state)
 	vm_free(vm);
 }
 
-UNIT_MAIN(UNIT(refusals), UNIT(alone_is_open_and_unbounded),
-	UNIT(newcomer_opens_beside_who_was_alone), UNIT(quantum_then_drain_then_next),
+UNIT_MAIN(UNIT(refusals), UNIT(a_lone_tenant_is_open_and_unbounded),
+	UNIT(newcomer_opens_beside_a_lone_tenant), UNIT(quantum_then_drain_then_next),
 	UNIT(known_ends_make_longer_turns), UNIT(idle_holder_gives_way),
 	UNIT(unused_grant_is_taken_back_when_the_next_submits),
 	UNIT(unused_grant_is_kept_when_its_tenant_submits_first),
 	UNIT(unused_grants_end_with_their_tenants), UNIT(release_passes_at_once),
 	UNIT(yield_passes_at_once), UNIT(latency_closes_and_opens_in_one_step),
 	UNIT(dead_holder_is_passed_at_once), UNIT(frozen_holder_is_passed),
-	UNIT(who_is_late_at_times_costs_little), UNIT(standstill_makes_no_pair),
+	UNIT(occasional_late_drains_cost_little), UNIT(standstill_makes_no_pair),
 	UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
-	UNIT(charges_from_the_time_at_which_work_began_to_the_one_at_which_it_ended),
-	UNIT(charges_a_pause_while_others_wait), UNIT(change_takes_effect_while_it_runs),
-	UNIT(debts_are_exact), UNIT(late_word_takes_back_what_was_charged),
-	UNIT(usage_survives_a_restart), UNIT(leaving_and_coming_back_gives_no_credit),
-	UNIT(idle_tenants_cost_nothing), UNIT(every_policy_serves_everyone),
-	UNIT(gate_off_enforces_nothing), UNIT(latency_beside_opportunistic),
-	UNIT(latency_back_to_back_loses_nothing), UNIT(standard_is_not_starved),
-	UNIT(bursty_tenants_fill_each_others_gaps), UNIT(gangs_reach_most_of_the_ideal),
-	UNIT(gang_beside_single_tenants), UNIT(ranks_of_two_tenants_co_run))
+	UNIT(charges_from_the_begin_of_work_to_its_end), UNIT(charges_a_pause_while_others_wait),
+	UNIT(change_takes_effect_on_a_running_tenant), UNIT(charges_and_lags_are_exact),
+	UNIT(late_drain_report_takes_back_the_charge), UNIT(usage_survives_a_restart),
+	UNIT(leaving_and_coming_back_gives_no_credit), UNIT(idle_tenants_cost_nothing),
+	UNIT(every_policy_serves_everyone), UNIT(gate_off_enforces_nothing),
+	UNIT(latency_beside_opportunistic), UNIT(latency_back_to_back_loses_nothing),
+	UNIT(standard_is_not_starved), UNIT(bursty_tenants_fill_each_others_gaps),
+	UNIT(gangs_reach_most_of_the_ideal), UNIT(gang_beside_single_tenants),
+	UNIT(ranks_of_two_tenants_co_run))

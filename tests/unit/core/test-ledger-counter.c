@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory counter: at every point of its sequence what the slots say is what the counter holds,
- * also with others in between; processes killed at every point; threads, for ThreadSanitizer.
+ * The memory counter equals the sum of the slots at every point of a change, also when other
+ * processes interfere. Processes are killed at every point. Threads run at once, for
+ * ThreadSanitizer.
  */
 #include "unit.h"
 
@@ -19,13 +20,13 @@ static void at_point(int n);
 #define LEDGER_KILLPOINT(n) at_point(n)
 #include "core/ledger-counter.h"
 
-#define POINTS 7 /* of a change; 8 and 9 are the recount's */
+#define POINTS 7 /* of a change; 8 and 9 are points of the recount */
 #define PROCESSES 4u
 #define QUOTA 1000u
 
 struct shared {
 	struct page_tenant tenant;
-	struct page_memory slot[PROCESSES + 1]; /* by process index, 0 unused */
+	struct page_memory slot[PROCESSES + 1]; /* by process index; slot 0 is unused */
 	_Atomic uint32_t go;
 	_Atomic uint64_t rounds[PROCESSES + 1];
 };
@@ -66,14 +67,14 @@ static uint64_t sum_of_slots(uint64_t w)
 	return (uint64_t)sum;
 }
 
-/* ---- one thread, others in between by hand ---- */
+/* ---- one thread, in which the test interleaves other processes ---- */
 
 static struct {
 	void (*visit)(int n);
 	int depth;
 	int die_at, die_after; /* this process kills itself at the die_after-th visit of die_at */
 	uint64_t visits[10];
-	uint32_t seq; /* the recount's */
+	uint32_t seq; /* of the recount */
 	struct rand rand;
 } points;
 
@@ -95,7 +96,7 @@ static void check_sum(int n)
 	assert_int_equal(sum_of_slots(w), page_word_pages(w));
 }
 
-/* While one is in the middle, others change the counter and the daemon counts. */
+/* While one process is inside a change, others change the counter and the daemon recounts. */
 static void check_and_interfere(int n)
 {
 	uint32_t other = 2 + (uint32_t)rand_below(&points.rand, PROCESSES - 1);
@@ -115,7 +116,7 @@ static void check_and_interfere(int n)
 		slots[i] = (struct ledger_slot){&shared->slot[i + 1], i + 1};
 	assert_int_equal(
 		ledger_counter_recount(&shared->tenant, slots, PROCESSES, &points.seq, 3, &r),
-		0); /* nothing to correct, ever */
+		0); /* there is never anything to correct */
 	assert_ok(r);
 }
 
@@ -144,7 +145,7 @@ static void exact_at_every_point(void **state)
 	}
 }
 
-/* Sequence numbers wrap, and an index goes to a new process. */
+/* Sequence numbers wrap, and a new process gets the index of an old one. */
 static void numbers_wrap_and_indexes_are_reused(void **state)
 {
 	struct ledger_counter counter;
@@ -206,7 +207,7 @@ static void change_for_ever(uint32_t process, uint64_t seed)
 			ledger_counter_release(&counter, 1 + rand_below(&rand, 400));
 		atomic_fetch_add(&shared->rounds[process], 1);
 		if (rand_below(&rand, 64) == 0)
-			usleep(1); /* two processors: let the others in at any place */
+			usleep(1); /* lets other processes run at any point */
 	}
 	_exit(0);
 }
@@ -233,7 +234,7 @@ static void recount_without(uint32_t dead)
 	for (uint32_t i = 1; i <= PROCESSES; i++)
 		if (i != dead)
 			slots[n++] = (struct ledger_slot){&shared->slot[i], i};
-	/* The others run on: it may take some looks. */
+	/* The other processes run on: a recount may need several attempts. */
 	for (int i = 0; r < 0 && i < 100000; i++)
 		ledger_counter_recount(&shared->tenant, slots, n, &points.seq, 16, &r);
 	assert_ok(r);
@@ -253,7 +254,7 @@ static void kill_at(int point, int after, uint64_t seed)
 	assert_int_equal(waitpid(pid[1], &status, 0), pid[1]);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	recount_without(1);
-	for (uint32_t i = 2; i <= PROCESSES; i++) { /* they went on meanwhile, and still do */
+	for (uint32_t i = 2; i <= PROCESSES; i++) { /* the others still run */
 		uint64_t before = atomic_load(&shared->rounds[i]);
 
 		for (int k = 0; k < 10000 && atomic_load(&shared->rounds[i]) == before; k++)
@@ -263,7 +264,10 @@ static void kill_at(int point, int after, uint64_t seed)
 	atomic_store(&shared->go, 2);
 	for (uint32_t i = 2; i <= PROCESSES; i++)
 		assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
-	/* The counter is what the living hold; the dead one's part is gone exactly. */
+	/*
+	 * The counter is what the living processes hold; the recount removed the dead one's part
+	 * exactly.
+	 */
 	ledger_slot_init(&shared->tenant, &shared->slot[1], 1);
 	w = atomic_load(&shared->tenant.word);
 	assert_int_equal(sum_of_slots(w), page_word_pages(w));
@@ -277,7 +281,7 @@ static void killed_at_every_point_among_others(void **state)
 			kill_at(point, after, (uint64_t)(point * 1000 + after));
 }
 
-/* The daemon dies in the middle of its recount: the next one finishes it. */
+/* The daemon dies in the middle of its recount: the next recount finishes that work. */
 static void recount_killed(void **state)
 {
 	for (int point = 8; point <= 9; point++) {
@@ -341,7 +345,7 @@ static void threads_at_once(void **state)
 	for (int i = 0; i < 2000; i++) {
 		int r;
 
-		/* Nobody died: there is nothing to take away. */
+		/* No process died: there is nothing to correct. */
 		assert_int_equal(ledger_counter_recount(
 					 &shared->tenant, slots, PROCESSES, &points.seq, 4, &r),
 			0);

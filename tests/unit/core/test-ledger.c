@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The book of a device: admission, waiting, deadlocks, and that nothing is ever lost. */
+/* The ledger of a device: admission, waiting, deadlocks, and that no memory is ever lost. */
 #include "unit.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static int verdict(struct ledger *ledger, ledger_request *ret_request)
 	return got.status;
 }
 
-static void fail_tenants_sum_to_what_is_usable(void **state)
+static void fail_tenants_sum_to_the_usable_memory(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 	struct error err = {0};
@@ -53,8 +53,8 @@ static void fail_tenants_sum_to_what_is_usable(void **state)
 	ledger_free(NULL);
 }
 
-/* A removed tenant's program still runs: what it holds is nobody else's until it has ended. */
-static void removed_ones_leave_what_they_hold(void **state)
+/* A removed tenant's process still runs: its memory stays held until the process has ended. */
+static void removed_tenants_hold_memory_until_their_processes_end(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 
@@ -62,7 +62,7 @@ static void removed_ones_leave_what_they_hold(void **state)
 	assert_ok(ledger_add(ledger, 2, 3 * GI, SPEC_MEMORY_SWAP, NULL));
 	ledger_leave_held(ledger, 1, 1, 2 * GI);
 	ledger_leave_held(ledger, 1, 2, 3 * GI);
-	ledger_leave_held(ledger, 2, 1, 3 * GI); /* moves out of the way */
+	ledger_leave_held(ledger, 2, 1, 3 * GI); /* a swap tenant's memory moves to the host */
 	ledger_remove(ledger, 1);
 	ledger_remove(ledger, 2);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 5 * GI);
@@ -75,18 +75,18 @@ static void removed_ones_leave_what_they_hold(void **state)
 	ledger_free(ledger);
 }
 
-/* Its programs say what they hold: they never hold back more than its quota, nor twice. */
-static void removed_ones_leave_no_more_than_their_quota(void **state)
+/* Processes report what they hold: together they never keep more than the tenant's quota. */
+static void removed_tenants_hold_no_more_than_their_quota(void **state)
 {
 	struct ledger *ledger = book(80 * GI);
 
 	assert_ok(ledger_add(ledger, 1, 4 * GI, SPEC_MEMORY_FAIL, NULL));
 	ledger_leave_held(ledger, 1, 1, 80 * GI);
 	ledger_leave_held(ledger, 1, 2, 3 * GI);
-	ledger_leave_held(ledger, 1, 3, 3 * GI); /* the same memory, shared */
+	ledger_leave_held(ledger, 1, 3, 3 * GI); /* the same memory, shared with process 2 */
 	ledger_remove(ledger, 1);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 76 * GI);
-	/* each of those that live may hold all that it said */
+	/* each living process may hold all that it reported */
 	ledger_process_gone(ledger, 1, 1);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_FAIL), 76 * GI);
 	ledger_process_gone(ledger, 1, 2);
@@ -96,19 +96,19 @@ static void removed_ones_leave_no_more_than_their_quota(void **state)
 	ledger_free(ledger);
 }
 
-static void wait_and_swap_share_what_is_left(void **state)
+static void wait_and_swap_tenants_share_the_rest(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 
 	assert_ok(ledger_add(ledger, 1, 4 * GI, SPEC_MEMORY_FAIL, NULL));
-	/* 6 left, 9 may be promised, none more than is there. */
+	/* 6 GiB are left; 9 GiB may be promised, but no tenant gets more than the 6 GiB. */
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_WAIT), 6 * GI);
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_SWAP), 9 * GI);
 	assert_ok(ledger_add(ledger, 2, 6 * GI, SPEC_MEMORY_WAIT, NULL));
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_WAIT), 3 * GI);
 	assert_ok(ledger_add(ledger, 3, 3 * GI, SPEC_MEMORY_SWAP, NULL));
 	assert_int_equal(ledger_room(ledger, SPEC_MEMORY_SWAP), 0);
-	/* A fail tenant may not take what keeps the promises. */
+	/* A fail tenant may not take memory that keeps the promises. */
 	assert_true(ledger_room(ledger, SPEC_MEMORY_FAIL) < GI);
 	ledger_free(ledger);
 }
@@ -132,13 +132,13 @@ static void waits_until_it_fits(void **state)
 	assert_int_equal(request, 4);
 	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
 	assert_int_equal(ledger_used(ledger, 2), 6 * GI);
-	ledger_release(ledger, 2, 1, 100 * GI); /* at most what it holds */
+	ledger_release(ledger, 2, 1, 100 * GI); /* at most what the process holds */
 	assert_int_equal(ledger_used(ledger, 2), 2 * GI);
 	ledger_free(ledger);
 }
 
-/* What a process takes over from another one of its tenant is free for nobody in between. */
-static void room_moves_past_who_waits(void **state)
+/* No other tenant gets memory that one process takes over from another of the same tenant. */
+static void moved_memory_bypasses_waiting_requests(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 	ledger_request request = 0;
@@ -149,7 +149,7 @@ static void room_moves_past_who_waits(void **state)
 	assert_int_equal(ledger_reserve(ledger, 2, 1, 6 * GI, 2, 0), -EINPROGRESS);
 	ledger_move(ledger, 1, 1, 2, 4 * GI);
 	ledger_move(ledger, 1, 1, 1, GI);
-	ledger_move(ledger, 1, 3, 2, GI); /* it holds nothing */
+	ledger_move(ledger, 1, 3, 2, GI); /* process 3 holds nothing */
 	ledger_move(ledger, 9, 1, 2, GI);
 	assert_int_equal(ledger_used(ledger, 1), 6 * GI);
 	assert_int_equal(verdict(ledger, &request), 1);
@@ -157,7 +157,7 @@ static void room_moves_past_who_waits(void **state)
 	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 2);
-	ledger_move(ledger, 1, 2, 1, 9 * GI); /* all that it holds */
+	ledger_move(ledger, 1, 2, 1, 9 * GI); /* all that process 2 holds */
 	ledger_process_gone(ledger, 1, 2);
 	assert_int_equal(ledger_used(ledger, 1), 4 * GI);
 	ledger_process_gone(ledger, 1, 1);
@@ -165,7 +165,7 @@ static void room_moves_past_who_waits(void **state)
 	ledger_free(ledger);
 }
 
-/* Each holds half and wants more: the younger one is told that there is none. */
+/* Each tenant holds half and wants more: the ledger refuses the younger request. */
 static void deadlock_costs_the_youngest(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
@@ -180,15 +180,18 @@ static void deadlock_costs_the_youngest(void **state)
 	assert_int_equal(verdict(ledger, &request), -ENOMEM);
 	assert_int_equal(request, 4);
 	assert_int_equal(verdict(ledger, &request), 1);
-	/* The other gets on when the refused one gives up. */
+	/* The other request is granted when the refused tenant's process ends. */
 	ledger_process_gone(ledger, 2, 1);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 3);
 	ledger_free(ledger);
 }
 
-/* Each has a half and wants the other: there is room for those of the two small ones. */
-static void who_fits_goes_on_before_anybody_is_refused(void **state)
+/*
+ * Each tenant holds half of its quota and wants the other half: only requests of the small ones
+ * fit.
+ */
+static void a_request_that_fits_is_granted_before_any_is_refused(void **state)
 {
 	struct ledger *ledger;
 	ledger_request request = 0;
@@ -200,11 +203,14 @@ static void who_fits_goes_on_before_anybody_is_refused(void **state)
 	assert_ok(ledger_reserve(ledger, 1, 1, 16 * GI, 1, 0));
 	assert_ok(ledger_reserve(ledger, 2, 1, 4 * GI, 2, 1));
 	assert_ok(ledger_reserve(ledger, 3, 1, 8 * GI, 3, 2));
-	/* The others run on and may give it room: nobody overtakes it. */
+	/* Tenant 3 runs on and may free memory for tenant 1: no request overtakes tenant 1's. */
 	assert_int_equal(ledger_reserve(ledger, 1, 1, 16 * GI, 4, 3), -EINPROGRESS);
 	assert_int_equal(ledger_reserve(ledger, 2, 1, 4 * GI, 5, 4), -EINPROGRESS);
 	assert_int_equal(verdict(ledger, &request), 1);
-	/* Now all wait: the older of the two goes on, the other waits for what that will leave. */
+	/*
+	 * Now all wait: the ledger grants the older of the two small requests, and tenant 1 waits
+	 * for its end.
+	 */
 	assert_int_equal(ledger_reserve(ledger, 3, 1, 8 * GI, 6, 5), -EINPROGRESS);
 	assert_ok(verdict(ledger, &request));
 	assert_int_equal(request, 5);
@@ -219,7 +225,7 @@ static void who_fits_goes_on_before_anybody_is_refused(void **state)
 	ledger_free(ledger);
 }
 
-static void who_is_gone_waits_no_more(void **state)
+static void requests_of_ended_processes_are_canceled(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 	ledger_request request = 0;
@@ -239,8 +245,8 @@ static void who_is_gone_waits_no_more(void **state)
 	ledger_free(ledger);
 }
 
-/* A small one of another tenant does not overtake a large one for ever. */
-static void large_ones_do_not_starve(void **state)
+/* A small request of another tenant does not overtake a large one for ever. */
+static void large_requests_do_not_starve(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 	ledger_request request = 0;
@@ -258,7 +264,7 @@ static void large_ones_do_not_starve(void **state)
 	ledger_free(ledger);
 }
 
-static void swap_takes_no_room(void **state)
+static void swap_tenants_use_no_device_memory(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 
@@ -270,7 +276,7 @@ static void swap_takes_no_room(void **state)
 	ledger_free(ledger);
 }
 
-/* A smaller quota than what is in use: new ones fail until it fits. */
+/* The quota falls below what is in use: new requests fail until they fit. */
 static void quota_below_use(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
@@ -300,7 +306,10 @@ static void requests_are_bounded(void **state)
 	ledger_free(ledger);
 }
 
-/* Any order of events: never more than there is, every request answered, everything given back. */
+/*
+ * Events in any order: never more than the device has, every request answered, all memory given
+ * back.
+ */
 static void random_events(void **state)
 {
 	for (uint64_t seed = 0; seed < 200; seed++) {
@@ -353,9 +362,12 @@ static void random_events(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(fail_tenants_sum_to_what_is_usable), UNIT(removed_ones_leave_what_they_hold),
-	UNIT(removed_ones_leave_no_more_than_their_quota), UNIT(wait_and_swap_share_what_is_left),
-	UNIT(waits_until_it_fits), UNIT(room_moves_past_who_waits),
-	UNIT(deadlock_costs_the_youngest), UNIT(who_fits_goes_on_before_anybody_is_refused),
-	UNIT(who_is_gone_waits_no_more), UNIT(large_ones_do_not_starve), UNIT(swap_takes_no_room),
-	UNIT(quota_below_use), UNIT(requests_are_bounded), UNIT(random_events))
+UNIT_MAIN(UNIT(fail_tenants_sum_to_the_usable_memory),
+	UNIT(removed_tenants_hold_memory_until_their_processes_end),
+	UNIT(removed_tenants_hold_no_more_than_their_quota),
+	UNIT(wait_and_swap_tenants_share_the_rest), UNIT(waits_until_it_fits),
+	UNIT(moved_memory_bypasses_waiting_requests), UNIT(deadlock_costs_the_youngest),
+	UNIT(a_request_that_fits_is_granted_before_any_is_refused),
+	UNIT(requests_of_ended_processes_are_canceled), UNIT(large_requests_do_not_starve),
+	UNIT(swap_tenants_use_no_device_memory), UNIT(quota_below_use), UNIT(requests_are_bounded),
+	UNIT(random_events))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entitlements: examples with known answers, and properties of random ones. */
+/* Entitlements: examples with known answers, and properties of random examples. */
 #include "unit.h"
 
 #include "base/cleanup.h"
@@ -67,7 +67,7 @@ static void properties(void **state)
 		assert_int_equal(sum, requests > capacity ? capacity : MIN(capacity, limits));
 		if (requests > capacity)
 			continue;
-		/* Who is below the level of those that got more than they asked is at its limit. */
+		/* A tenant below the level of those above their request is at its limit. */
 		for (size_t i = 0; i < n; i++)
 			if (share[i].micro + 1 < level)
 				assert_int_equal(share[i].micro, share[i].limit * 1000);

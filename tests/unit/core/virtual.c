@@ -22,7 +22,7 @@ static uint64_t late(struct vm *vm)
 	return 30 * US + rand_below(&vm->rand, 70 * US);
 }
 
-/* When a program that is to run then has a processor. */
+/* When a program that is ready to run at `at` gets a processor. */
 static uint64_t scheduled(struct vm *vm, uint32_t program, uint64_t at)
 {
 	const uint64_t period = 100 * MS, begin = program * 37 * MS;
@@ -70,7 +70,7 @@ static struct vm_kernel *head_of(struct vm *vm, uint32_t device, int program)
 	return &vm->program[program].on[device].queue[vm->program[program].on[device].head];
 }
 
-/* May the running kernel of a spinning pair end? */
+/* Whether the running kernel spins: its partner's kernel of the same step has not begun. */
 static bool is_spinning(struct vm *vm, uint32_t device, int program)
 {
 	const struct vm_kernel *kernel = head_of(vm, device, program);
@@ -202,7 +202,7 @@ static void submit(struct vm *vm, uint32_t program, uint32_t device, uint64_t ns
 	uint32_t at = (p->on[device].head + p->on[device].n) % VM_QUEUE;
 
 	assert_true(p->on[device].n < VM_QUEUE);
-	/* Alone, a context's slice is renewed each time it ends. */
+	/* A context that is alone on the device gets a new slice each time its slice ends. */
 	if (vm->device[device].running >= 0 && vm->device[device].running != (int)program &&
 		!has_other_work(vm, device, vm->device[device].running))
 		while (vm->device[device].slice_end <= vm->now)
@@ -216,7 +216,7 @@ static void submit(struct vm *vm, uint32_t program, uint32_t device, uint64_t ns
 		device_switch(vm, device);
 }
 
-/* False: the gate is closed and the daemon will hear of it. */
+/* False if the gate is closed; the program's message then reaches the daemon later. */
 static bool pass_gate(struct vm *vm, uint32_t program, uint32_t device)
 {
 	struct vm_program *p = &vm->program[program];
@@ -231,14 +231,14 @@ static bool pass_gate(struct vm *vm, uint32_t program, uint32_t device)
 	return false;
 }
 
-/* The hook's window: how long until the next kernel may be queued, 0 now. */
+/* The hook's in-flight window: how long until the next kernel may be submitted; 0 is now. */
 static uint64_t window_wait(const struct vm_program *p, uint32_t device, uint64_t ns)
 {
 	uint64_t queued = p->on[device].queued_ns;
 	uint64_t window = p->on[device].window_us ? p->on[device].window_us * US : QUEUE_ALONE_NS;
 	uint64_t ahead = MIN(window / 2, 300 * US);
 
-	/* A host that is late has a wider window, and a long kernel is let through earlier. */
+	/* A late host has a wider window and submits a long kernel earlier. */
 	if (window > 2 * MS)
 		ahead = MAX(ahead, (window - 2 * MS) / 2);
 	if (p->on[device].n == 0 || queued + ns <= window)
@@ -262,12 +262,12 @@ static bool is_idle(const struct vm_program *p)
 	return p->on[0].n == 0 && p->on[1].n == 0;
 }
 
-/* Begins the next burst or request, or says when. */
+/* Begins the next burst or request, or sets wake_at to its begin. */
 static bool next_request(struct vm *vm, struct vm_program *p)
 {
 	if (p->is_waiting) {
 		if (!is_idle(p)) {
-			p->wake_at = NEVER; /* woken by the last kernel's end */
+			p->wake_at = NEVER; /* the end of the last kernel wakes it */
 			return false;
 		}
 		if (p->latency && p->requests < p->latency_max)
@@ -314,7 +314,7 @@ static void run_stream(struct vm *vm, uint32_t program, uint32_t device)
 			return;
 		}
 		if (p->pattern == VM_RANK) {
-			if (p->step > p->on[device].begun + 2) { /* it looks at results */
+			if (p->step > p->on[device].begun + 2) { /* the program reads results */
 				p->wake_at = vm->now + 50 * US;
 				return;
 			}
@@ -333,7 +333,7 @@ static void run_stream(struct vm *vm, uint32_t program, uint32_t device)
 	}
 }
 
-/* One thread: a kernel on device 0, its partner on device 1. */
+/* One thread: a kernel on device 0, and its partner on device 1. */
 static void run_pair(struct vm *vm, uint32_t program)
 {
 	struct vm_program *p = &vm->program[program];
@@ -442,7 +442,7 @@ static void daemon_event(struct vm *vm)
 		n = arbiter_step(vm->arbiter, vm->now, actions, 16, &next);
 		for (size_t i = 0; i < n; i++)
 			perform(vm, &actions[i]);
-		for (size_t i = 0; i < n; i++) /* what is closed and empty is known at once */
+		for (size_t i = 0; i < n; i++) /* if nothing is in flight, the drain ends at once */
 			if (actions[i].type == ARBITER_CLOSE)
 				observe(vm, actions[i].tenant - 1, actions[i].device);
 	} while (n);
@@ -526,7 +526,7 @@ void vm_run(struct vm *vm, uint64_t until_ns)
 	}
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
 static uint64_t used_in(const struct vm *vm, uint32_t program, uint32_t bin, uint32_t bins)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine in virtual time, to run the arbiter against: devices that slice their time among
- * contexts, programs that submit kernels behind a gate, and the daemon's loop that reports what it
- * sees a little late. Deterministic from the seed. What is measured is what the devices executed.
+ * A machine in virtual time, to run the arbiter against. Devices slice their time among contexts,
+ * and programs submit kernels behind a gate. The daemon's loop reports events a little late.
+ * Results are deterministic from the seed, and measure what the devices executed.
  *
- * Devices run kernels of one context in order, switch among contexts with work every 2 ms in the
- * middle of kernels, at a cost. Programs wake up 30 to 100 us late. The daemon looks every 100 us
- * (while draining) or 250 us, as late as the programs.
+ * Devices run kernels of one context in order. Every 2 ms they switch among contexts with work, in
+ * the middle of kernels, at a cost. Programs wake up 30 to 100 us late. The daemon looks every 100
+ * us (while draining) or 250 us, as late as the programs.
  *
- * A busy host keeps programs, not the daemon, from running: each second wake-up is late by up to
- * host_late_ns more; and with is_throttled a program runs only in the first half of its periods of
- * 100 ms, as under a CPU limit.
+ * A busy host delays programs, not the daemon: each second wake-up is late by up to host_late_ns
+ * more. With is_throttled a program runs only in the first half of its periods of 100 ms, as under
+ * a CPU limit.
  */
 #ifndef TESTS_UNIT_CORE_VIRTUAL_H
 #define TESTS_UNIT_CORE_VIRTUAL_H
@@ -24,7 +24,7 @@
 #define VM_DEVICES 2
 #define VM_PROGRAMS 8
 #define VM_QUEUE 1024
-#define VM_BIN_NS 10000000ull /* usage is kept in bins of 10 ms, */
+#define VM_BIN_NS 10000000ull /* use is kept in bins of 10 ms, */
 #define VM_BINS 7000          /* for 70 s */
 
 #define US 1000ull
@@ -33,17 +33,17 @@
 
 struct vm_kernel {
 	uint64_t rest_ns;
-	uint64_t step; /* 0, or: ends only after the partner's kernel of that step has begun */
+	uint64_t step; /* not 0: ends only after the partner's kernel of this step has begun */
 	bool has_begun;
 };
 
 enum vm_pattern {
-	VM_BACKLOG, /* always has the next kernel */
-	VM_DUTY,    /* bursts of busy_ns of kernels every period_ns, waited for in between */
+	VM_BACKLOG, /* the next kernel is always ready */
+	VM_DUTY,    /* bursts of busy_ns of kernels every period_ns; waits for each burst */
 	VM_POISSON, /* requests of busy_ns of kernels, exponential gaps of period_ns on average */
-	VM_CLOSED,  /* requests of busy_ns one after the other, each waited for */
+	VM_CLOSED,  /* requests of busy_ns one after the other; waits for each */
 	VM_PAIR,    /* one kernel on each of two devices that spin for each other */
-	VM_RANK,    /* kernels that spin for those of program `partner` */
+	VM_RANK,    /* kernels that spin for kernels of program `partner` */
 };
 
 struct vm_program {
@@ -53,7 +53,7 @@ struct vm_program {
 	uint64_t kernel_ns; /* 0: mixed, 20 us to 20 ms */
 	uint64_t busy_ns, period_ns;
 	uint32_t partner;
-	uint64_t from_ns, until_ns; /* until 0: to the end */
+	uint64_t from_ns, until_ns; /* until_ns 0: to the end */
 
 	/* state */
 	struct {
@@ -67,18 +67,18 @@ struct vm_program {
 		bool is_blocked;
 	} on[VM_DEVICES];
 	uint64_t wake_at;
-	uint64_t want_at[VM_DEVICES]; /* the message reaches the daemon then */
+	uint64_t want_at[VM_DEVICES]; /* when the message reaches the daemon */
 	uint64_t step;
 	uint64_t budget_ns;  /* of the burst or request, still to submit */
 	uint64_t arrived_at; /* of the request */
-	bool is_waiting;     /* for the end of what it has submitted */
+	bool is_waiting;     /* for the end of its submitted work */
 	bool has_started;
 
 	/* results */
 	uint64_t bin_ns[VM_DEVICES][VM_BINS];
 	uint64_t total_ns[VM_DEVICES];
 	uint64_t requests, steps;
-	uint64_t *latency; /* per request, if the test gave room */
+	uint64_t *latency; /* of each request; the caller's array, or NULL */
 	uint64_t latency_max;
 };
 
@@ -98,18 +98,18 @@ struct vm {
 	struct {
 		int running; /* program, or -1 */
 		int last;
-		uint64_t from; /* it makes progress from then on (switches end) */
+		uint64_t from; /* when the kernel makes progress, after the switch */
 		uint64_t slice_end;
 		uint64_t switches;
 	} device[VM_DEVICES];
 	uint64_t grants, coruns;
 };
 
-/* A machine with defaults; programs are filled in by the test. */
+/* A machine with defaults; the test fills in programs. Ends with vm_free(). */
 struct vm *vm_new(uint32_t devices, uint64_t switch_ns, uint64_t seed);
 void vm_free(struct vm *vm);
 
-/* Tenants that share a device, by request and limit, and what each is entitled to, in permille. */
+/* Tenants that share a device: request, limit and entitlement, in permille. */
 struct vm_mix {
 	const char *name;
 	uint32_t n;
@@ -119,10 +119,10 @@ struct vm_mix {
 	} program[5];
 };
 
-/* Programs with backlog for a mix; they come 37 ms apart. kernel_ns: 0: mixed lengths. */
+/* Adds programs with backlog for a mix, which start 37 ms apart. kernel_ns 0: mixed lengths. */
 void vm_add_mix(struct vm *vm, const struct vm_mix *mix, uint64_t kernel_ns);
 
-/* Runs from 0 until then. */
+/* Runs from time 0 until until_ns. */
 void vm_run(struct vm *vm, uint64_t until_ns);
 
 /*
@@ -131,10 +131,10 @@ void vm_run(struct vm *vm, uint64_t until_ns);
  */
 double vm_error_pp(const struct vm *vm, uint32_t program, uint32_t permille, uint32_t bins,
 	uint64_t from_ns, uint64_t until_ns);
-/* The most it used in any window of so many bins, in ns. */
+/* Most time, in ns, that the program used in any window of `bins` bins. */
 uint64_t vm_window_max_ns(
 	const struct vm *vm, uint32_t program, uint32_t bins, uint64_t from_ns, uint64_t until_ns);
-/* Part of a device that was used at all. */
+/* Part of the time in [from_ns, until_ns] in which the device was used. */
 double vm_busy(const struct vm *vm, uint32_t device, uint64_t from_ns, uint64_t until_ns);
 double vm_share(const struct vm *vm, uint32_t program, uint32_t device, uint64_t from_ns,
 	uint64_t until_ns);
