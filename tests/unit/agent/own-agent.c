@@ -68,7 +68,7 @@ void rig_stop(struct rig *rig)
 	}
 	snprintf(path, sizeof(path), "%s/programs", rig->folder);
 	rmdir(path);
-	assert_ok(rmdir(rig->folder)); /* a file of the daemon that is not in names stays */
+	assert_ok(rmdir(rig->folder)); /* fails if the daemon left a file that is not in names */
 }
 
 int rig_make_tenant(struct rig *rig, uid_t uid, struct tenant **ret_tenant)

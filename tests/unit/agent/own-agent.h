@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole daemon in the test's own process, in a folder of its own; the test runs its loop. */
+/*
+ * A whole daemon in the test's own process, with its own folder; the test runs the daemon's loop.
+ */
 #ifndef TESTS_UNIT_AGENT_OWN_AGENT_H
 #define TESTS_UNIT_AGENT_OWN_AGENT_H
 
@@ -13,11 +15,11 @@ struct rig {
 	char folder[64];
 };
 
-/* SO_PASSRIGHTS counts for nothing. What fails here fails the test. */
+/* Starts and stops the daemon. It ignores SO_PASSRIGHTS. An error fails the test. */
 void rig_start(struct rig *rig);
 void rig_stop(struct rig *rig);
 
-/* A tenant of a user's own making, with 1/1000 of the device. -errno as tenant_new. */
+/* Makes a tenant of the user, with 1/1000 of the device. -errno as tenant_new(). */
 int rig_make_tenant(struct rig *rig, uid_t uid, struct tenant **ret_tenant);
 
 #endif

@@ -58,7 +58,10 @@ static struct fuse_attr attr_of(uint64_t node)
 		.blksize = FILE_BYTES};
 }
 
-/* The first descriptor of the file goes through the page cache; reads are reported, and that is all. */
+/*
+ * The first open of the file goes through the page cache. The server reports reads and answers
+ * none.
+ */
 static void answer(int fd, const struct fuse_in_header *in, int reads)
 {
 	static uint32_t n_opened;
@@ -87,7 +90,7 @@ static void answer(int fd, const struct fuse_in_header *in, int reads)
 	}
 }
 
-/* Until the test's end of `life` is closed: nobody else can end a stuck process. */
+/* Serves until the test closes its end of `life`: nothing else can end a stuck process. */
 static void serve(int fd, int reads, int life)
 {
 	static _Alignas(8) char request[REQUEST_MAX];
@@ -100,7 +103,7 @@ static void serve(int fd, int reads, int life)
 	_exit(1);
 }
 
-/* Returns the server, or -errno. */
+/* Returns the server's pid, or -errno. */
 static pid_t mount_it(const char *folder, int reads, int life)
 {
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -127,7 +130,7 @@ static void read_it(int fd)
 	_exit(read(fd, &c, 1) < 0);
 }
 
-/* Returns the descriptor to map, when the page is locked, or -errno. */
+/* Returns the descriptor to map once the kernel has locked the page, or -errno. */
 static int lock_page(const char *path, int reads)
 {
 	const int cached = open(path, O_RDONLY | O_CLOEXEC),
@@ -141,7 +144,7 @@ static int lock_page(const char *path, int reads)
 	return read(reads, &c, 1) == 1 ? direct : -EPIPE;
 }
 
-/* ready: gets the server's pid, or -errno. */
+/* Writes the server's pid or -errno to ready. */
 static void become_stuck(const char *folder, int ready, int life)
 {
 	char path[64];

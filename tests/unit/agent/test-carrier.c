@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that no one can look into keeps no other container's tenant. */
+/* A process whose environment cannot be read keeps no other container's tenant. */
 #include "unit.h"
 
 #include <dirent.h>
@@ -14,7 +14,10 @@
 
 static struct rig rig;
 
-/* Of a container that is gone; its engine's command lived from tick `since` to tick `until`. */
+/*
+ * Makes a tenant of a removed container, whose engine's command lived from tick since to tick
+ * until.
+ */
 static uint32_t make_gone(uint64_t since, uint64_t until)
 {
 	struct tenant *t;
@@ -69,7 +72,7 @@ static void a_stuck_process_keeps_no_other_tenant(void **state)
 	before = make_gone(1, start - 1);
 	during = make_gone(start, start);
 	await_end(before);
-	/* The process may be of this one's container. */
+	/* The stuck process may belong to the container of `during`. */
 	run_for(8 * NSEC_PER_SEC);
 	assert_non_null(tenant_by_id(rig.agent, during));
 	stuck_end(&stuck);

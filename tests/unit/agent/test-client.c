@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections of a whole daemon in this process, whose loop the test runs: a loop that waits for
- * somebody's descriptor would hang the test. SO_PASSRIGHTS counts for nothing here, as on a kernel
- * without it, so that every descriptor gets through to the daemon.
+ * Connections of a whole daemon in this process. The test runs the daemon's loop, so a loop that
+ * waits for a client's descriptor would hang the test. The daemon ignores SO_PASSRIGHTS, as on a
+ * kernel without it, so that every descriptor reaches the daemon.
  */
 #include "unit.h"
 
@@ -42,7 +42,7 @@ static bool until(struct rig *rig, bool (*fn)(void *data), void *data)
 	return true;
 }
 
-/* One end of a connection of that kind. */
+/* Returns the client's end of a new connection of this kind. */
 static int join(struct rig *rig, enum user_kind kind, uint32_t tenant, struct conn **ret_conn)
 {
 	int pair[2];
@@ -52,7 +52,7 @@ static int join(struct rig *rig, enum user_kind kind, uint32_t tenant, struct co
 	return pair[1];
 }
 
-/* ---- what is passed ---- */
+/* ---- passed descriptors ---- */
 
 static bool is_hung_up(void *fd)
 {
@@ -76,7 +76,7 @@ static int send_ping(int sock)
 	return send(sock, p.bytes, size, MSG_NOSIGNAL) == (ssize_t)size ? 0 : -errno;
 }
 
-/* Another user is served. */
+/* The daemon serves another user. */
 static void serves(struct rig *rig)
 {
 	int sock = join(rig, USER_UID, 0, NULL);
@@ -108,7 +108,10 @@ static void passed_descriptors_are_closed(void **state)
 			int ends[2];
 
 			assert_ok(pipe(ends));
-			/* At once, or to a connection that has been idle. */
+			/*
+			 * The client passes the descriptor at once, or after the connection was
+			 * idle.
+			 */
 			for (int k = 0; k < 3 * (form & 1); k++)
 				turn(&rig);
 			pass(sock, form & 2, ends[1]);
@@ -121,7 +124,7 @@ static void passed_descriptors_are_closed(void **state)
 	rig_stop(&rig);
 }
 
-static void those_behind_a_closed_connections_end_are_closed_too(void **state)
+static void descriptors_behind_a_connections_end_are_closed(void **state)
 {
 	struct rig rig;
 	int ends[2], sock;
@@ -143,7 +146,7 @@ static bool has_no_conns(void *rig)
 	return LIST_EMPTY(&((struct rig *)rig)->agent->conns);
 }
 
-static void who_is_closed_while_a_closer_receives_is_forgotten(void **state)
+static void a_connection_closed_while_a_closer_receives_is_forgotten(void **state)
 {
 	struct conn *c = NULL;
 	struct rig rig;
@@ -163,7 +166,7 @@ static void who_is_closed_while_a_closer_receives_is_forgotten(void **state)
 	rig_stop(&rig);
 }
 
-/* A TCP socket whose close(2) sleeps, unless it is told not to linger. */
+/* A TCP socket whose close(2) sleeps unless SO_LINGER is turned off before. */
 static int make_lingerer(int *ret_other)
 {
 	struct sockaddr_in address = {
@@ -187,7 +190,7 @@ static int make_lingerer(int *ret_other)
 	return fd;
 }
 
-/* A descriptor whose close(2) sleeps: a socket in whose queue is one that lingers. */
+/* A descriptor whose close(2) sleeps: a socket with a lingering TCP socket in its queue. */
 static int make_sleeper(int *ret_other)
 {
 	int fd = make_lingerer(ret_other), pair[2];
@@ -199,8 +202,8 @@ static int make_sleeper(int *ret_other)
 	return pair[1];
 }
 
-/* Packets without descriptors between those with some hide none from the closer. */
-static void what_lingers_behind_plain_packets_blocks_nobody(void **state)
+/* The closer finds descriptors also behind packets without descriptors. */
+static void a_lingering_socket_behind_plain_packets_blocks_no_loop(void **state)
 {
 	struct rig rig;
 	int sock, far, ends[2];
@@ -220,7 +223,7 @@ static void what_lingers_behind_plain_packets_blocks_nobody(void **state)
 	rig_stop(&rig);
 }
 
-static void who_blocks_a_closer_blocks_his_own_alone(void **state)
+static void a_blocked_closer_delays_only_its_own_tenant(void **state)
 {
 	int first, second, other, far, mine[2], theirs[2];
 	struct rig rig;
@@ -239,12 +242,12 @@ static void who_blocks_a_closer_blocks_his_own_alone(void **state)
 	assert_true(until(&rig, is_hung_up, &theirs[0]));
 	serves(&rig);
 	assert_false(is_hung_up(&mine[0]));
-	/* Without descriptors it is served as ever. */
+	/* Tenant 7 is served as before if it passes no descriptor. */
 	close(first);
 	first = join(&rig, USER_TENANT, 7, NULL);
 	assert_ok(send_ping(first));
 	assert_true(until(&rig, has_answer, &first));
-	/* Who reads the rest ends the sleep. */
+	/* Closing the peer ends the sleep. */
 	close(far);
 	assert_true(until(&rig, is_hung_up, &mine[0]));
 	close(mine[0]);
@@ -255,13 +258,13 @@ static void who_blocks_a_closer_blocks_his_own_alone(void **state)
 	rig_stop(&rig);
 }
 
-static void two_that_pass_at_once_do_not_wait_for_each_other(void **state)
+static void two_tenants_that_pass_at_once_do_not_wait(void **state)
 {
 	int idle, blocked, other, far, ends[2], theirs[2];
 	struct rig rig;
 
 	rig_start(&rig);
-	/* One thread, which waits for a job then. */
+	/* Starts one closer thread, which then waits for a job. */
 	idle = join(&rig, USER_TENANT, 9, NULL);
 	assert_ok(pipe(ends));
 	pass(idle, false, ends[1]);
@@ -284,7 +287,7 @@ static void two_that_pass_at_once_do_not_wait_for_each_other(void **state)
 	rig_stop(&rig);
 }
 
-static void a_tenants_own_socket_stops_nobody(void **state)
+static void descriptors_in_a_tenant_socket_stop_no_loop(void **state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct door *door = NULL;
@@ -314,8 +317,8 @@ static void a_tenants_own_socket_stops_nobody(void **state)
 	rig_stop(&rig);
 }
 
-/* A tenant that ends takes its socket along, with those in it that nobody has accepted. */
-static void a_socket_that_is_closed_stops_nobody(void **state)
+/* Closing a tenant socket also closes connections that the daemon has not accepted. */
+static void closing_a_tenant_socket_stops_no_loop(void **state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int far, sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -340,7 +343,7 @@ static void a_socket_that_is_closed_stops_nobody(void **state)
 
 /* ---- limits ---- */
 
-static void a_tenants_own_socket_has_a_limit(void **state)
+static void a_tenant_socket_has_a_limit_of_connections(void **state)
 {
 	static int socks[DOOR_CONNS_MAX + 1];
 	uint32_t n = 0;
@@ -357,7 +360,7 @@ static void a_tenants_own_socket_has_a_limit(void **state)
 		assert_true(n <= DOOR_CONNS_MAX + 1);
 	} while (r == 0);
 	assert_int_equal(r, -EUSERS);
-	/* The refused one is not the only one: others come in. */
+	/* The limit is the tenant's own: other tenants still connect. */
 	close(join(&rig, USER_TENANT, 8, NULL));
 	serves(&rig);
 	while (n)
@@ -398,13 +401,13 @@ static void unread_answers_of_a_user_have_a_limit(void **state)
 	rig_stop(&rig);
 }
 
-static void requests_are_paid_with_time(void **state)
+static void users_pay_for_requests_with_time(void **state)
 {
 	struct user u = {.kind = USER_TENANT};
 	uint64_t now = 1000 * NSEC_PER_SEC, when;
 
 	assert_true(user_may_spend(&u, now, &when));
-	/* A burst is free; then the thread has the rest of the time for others. */
+	/* A burst is free; then the thread keeps the rest of the time for other users. */
 	user_pay(&u, now, USER_TIME_BURST_NS / USER_TIME_PART);
 	assert_true(user_may_spend(&u, now, &when));
 	user_pay(&u, now, 10 * NSEC_PER_MSEC);
@@ -416,11 +419,12 @@ static void requests_are_paid_with_time(void **state)
 }
 
 UNIT_MAIN(UNIT(passed_descriptors_are_closed),
-	UNIT(those_behind_a_closed_connections_end_are_closed_too),
-	UNIT(who_is_closed_while_a_closer_receives_is_forgotten),
-	UNIT(what_lingers_behind_plain_packets_blocks_nobody),
-	UNIT(who_blocks_a_closer_blocks_his_own_alone),
-	UNIT(two_that_pass_at_once_do_not_wait_for_each_other),
-	UNIT(a_tenants_own_socket_stops_nobody), UNIT(a_socket_that_is_closed_stops_nobody),
-	UNIT(a_tenants_own_socket_has_a_limit), UNIT(unread_answers_of_a_user_have_a_limit),
-	UNIT(requests_are_paid_with_time))
+	UNIT(descriptors_behind_a_connections_end_are_closed),
+	UNIT(a_connection_closed_while_a_closer_receives_is_forgotten),
+	UNIT(a_lingering_socket_behind_plain_packets_blocks_no_loop),
+	UNIT(a_blocked_closer_delays_only_its_own_tenant),
+	UNIT(two_tenants_that_pass_at_once_do_not_wait),
+	UNIT(descriptors_in_a_tenant_socket_stop_no_loop),
+	UNIT(closing_a_tenant_socket_stops_no_loop),
+	UNIT(a_tenant_socket_has_a_limit_of_connections),
+	UNIT(unread_answers_of_a_user_have_a_limit), UNIT(users_pay_for_requests_with_time))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which cgroup a process is in, as rules and containers know it, on hosts of each kind. */
+/* The cgroup of a process, as rules and container engines name it, on hosts of each kind. */
 #include <errno.h>
 
 #include "agent/conf.h"
@@ -54,7 +54,7 @@ static const struct {
 	{"no such line", "memory\n:\n\n", ""},
 };
 
-static void the_longest_path_is_its_own(void **state)
+static void the_longest_path_is_the_processs_cgroup(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char path[CONF_CGROUP];
@@ -65,7 +65,7 @@ static void the_longest_path_is_its_own(void **state)
 	}
 }
 
-static void one_that_is_too_long_is_refused_in_words(void **state)
+static void a_path_that_is_too_long_is_refused(void **state)
 {
 	char text[2 * CONF_CGROUP] = "0::/", path[CONF_CGROUP];
 	struct error err;
@@ -80,4 +80,4 @@ static void one_that_is_too_long_is_refused_in_words(void **state)
 		"1024 characters; at most 1023 are allowed");
 }
 
-UNIT_MAIN(UNIT(the_longest_path_is_its_own), UNIT(one_that_is_too_long_is_refused_in_words))
+UNIT_MAIN(UNIT(the_longest_path_is_the_processs_cgroup), UNIT(a_path_that_is_too_long_is_refused))

@@ -25,7 +25,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* Its tenants and those of others share device 0. */
+/* The state on device 0 of a new tenant of this user; all tenants share device 0. */
 static struct tenant_device *make(uid_t uid)
 {
 	struct tenant *t;
@@ -40,7 +40,7 @@ static uint64_t guess(void)
 	return rig.agent->devices->devices[0].context_guess_bytes;
 }
 
-static void two_tenants_of_one_user_decide_for_no_other(void **state)
+static void two_tenants_of_a_user_decide_for_no_other_user(void **state)
 {
 	struct tenant_device *first = make(MALLORY), *second = make(MALLORY),
 			     *third = make(MALLORY), *other = make(ALICE);
@@ -48,14 +48,17 @@ static void two_tenants_of_one_user_decide_for_no_other(void **state)
 	context_cost_learn(first, "", 2048 * MIB);
 	context_cost_learn(second, "", 1900 * MIB);
 	assert_int_equal(context_cost_expected(other), guess());
-	/* Later tenants of others expect the guess, too; those of the same user learn. */
+	/*
+	 * Later tenants of other users expect the guess, too; tenants of the same user use its
+	 * measurements.
+	 */
 	assert_int_equal(context_cost_expected(make(BOB)), guess());
 	assert_int_equal(context_cost_expected(third), 1900 * MIB);
 	assert_int_equal(context_cost_expected(make(MALLORY)), 1900 * MIB);
 	assert_int_equal(context_cost_expected(first), 2048 * MIB);
 }
 
-static void one_tenant_decides_for_no_other(void **state)
+static void one_tenant_decides_for_no_other_tenant(void **state)
 {
 	struct tenant_device *first = make(MALLORY), *second = make(MALLORY), *other = make(ALICE);
 
@@ -64,7 +67,7 @@ static void one_tenant_decides_for_no_other(void **state)
 	assert_int_equal(context_cost_expected(other), guess());
 }
 
-static void the_least_of_two_users_counts(void **state)
+static void the_smaller_cost_of_two_users_counts(void **state)
 {
 	struct tenant_device *bad = make(MALLORY), *worse = make(MALLORY), *alice = make(ALICE),
 			     *bob = make(BOB);
@@ -75,12 +78,12 @@ static void the_least_of_two_users_counts(void **state)
 	assert_int_equal(context_cost_expected(bob), 300 * MIB);
 	context_cost_learn(alice, "", 400 * MIB);
 	assert_int_equal(context_cost_expected(bob), 400 * MIB);
-	/* It is one user's word again. */
+	/* Only one user's measurements are left. */
 	tenant_kill(alice->tenant);
 	assert_int_equal(context_cost_expected(bob), guess());
 }
 
-/* A container's root takes any uid; who has one uid gets several cgroups. */
+/* Root in a container can use any uid, and a user can have several cgroups. */
 static void one_container_is_one_owner(void **state)
 {
 	struct tenant_device *root = make(0), *any = make(MALLORY), *again = make(MALLORY),
@@ -91,7 +94,10 @@ static void one_container_is_one_owner(void **state)
 	assert_int_equal(context_cost_expected(other), guess());
 	context_cost_learn(root, "/docker/2", 2048 * MIB);
 	assert_int_equal(context_cost_expected(other), 2048 * MIB);
-	/* These two are one user's, and the third is in the cgroup of one of them. */
+	/*
+	 * `any` and `again` have one user, and `again` is in the cgroup of `root`: one owner in
+	 * all.
+	 */
 	context_cost_learn(again, "/docker/2", 300 * MIB);
 	assert_int_equal(context_cost_expected(other), 300 * MIB);
 	tenant_kill(any->tenant);
@@ -110,7 +116,7 @@ static struct tenant_device *make_pod(const char *space, const char *uid)
 	return td;
 }
 
-static void pods_are_their_namespaces(void **state)
+static void pods_of_one_namespace_are_one_owner(void **state)
 {
 	struct tenant_device *first = make_pod("mallory", "1"), *second = make_pod("mallory", "2"),
 			     *alice = make_pod("alice", "3"), *bob = make_pod("bob", "4");
@@ -123,7 +129,7 @@ static void pods_are_their_namespaces(void **state)
 	assert_int_equal(context_cost_expected(bob), 300 * MIB);
 }
 
-static void what_cannot_be_changes_nothing(void **state)
+static void impossible_costs_change_nothing(void **state)
 {
 	struct tenant_device *td = make(ALICE);
 
@@ -136,9 +142,10 @@ static void what_cannot_be_changes_nothing(void **state)
 	assert_int_equal(context_cost_expected(td), 1);
 }
 
-UNIT_MAIN(cmocka_unit_test_setup_teardown(two_tenants_of_one_user_decide_for_no_other, begin, end),
-	cmocka_unit_test_setup_teardown(one_tenant_decides_for_no_other, begin, end),
-	cmocka_unit_test_setup_teardown(the_least_of_two_users_counts, begin, end),
+UNIT_MAIN(
+	cmocka_unit_test_setup_teardown(two_tenants_of_a_user_decide_for_no_other_user, begin, end),
+	cmocka_unit_test_setup_teardown(one_tenant_decides_for_no_other_tenant, begin, end),
+	cmocka_unit_test_setup_teardown(the_smaller_cost_of_two_users_counts, begin, end),
 	cmocka_unit_test_setup_teardown(one_container_is_one_owner, begin, end),
-	cmocka_unit_test_setup_teardown(pods_are_their_namespaces, begin, end),
-	cmocka_unit_test_setup_teardown(what_cannot_be_changes_nothing, begin, end))
+	cmocka_unit_test_setup_teardown(pods_of_one_namespace_are_one_owner, begin, end),
+	cmocka_unit_test_setup_teardown(impossible_costs_change_nothing, begin, end))

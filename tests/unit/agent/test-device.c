@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of a machine's devices, by a management library that simulates them. */
+/* The daemon's view of a machine's devices, through a management library that simulates them. */
 #include "unit.h"
 
 #include <ftw.h>
@@ -16,7 +16,10 @@
 static char folder[] = "/tmp/divvy-test-device-XXXXXX";
 static struct device_set *set;
 
-/* Of more than four half are on each NUMA node; of one model they have NVLinks, if it has any. */
+/*
+ * A machine with more than four simulated devices has half of them on each NUMA node. Devices of
+ * the same model have NVLinks if the model has NVLink.
+ */
 static int open_devices(void **state)
 {
 	const struct device_wish wish = {.simulate = "2xH200-141Gi,6xT4", .runtime_dir = folder};
@@ -50,14 +53,14 @@ static int close_devices(void **state)
 	char path[256];
 
 	device_set_close(set);
-	/* The simulated machine goes with its last user; its socket goes first. */
+	/* The simulated machine ends with its last user, and removes its socket first. */
 	snprintf(path, sizeof(path), "%s/sim/engine.sock", folder);
 	while (access(path, F_OK) == 0 && clock_now_ns() < end)
 		clock_sleep_until_ns(clock_now_ns() + 10 * NSEC_PER_MSEC);
 	return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static void links_are_as_the_driver_says(void **state)
+static void links_match_the_drivers_report(void **state)
 {
 	assert_int_equal(set->n, 8);
 	for (uint32_t a = 0; a < set->n; a++)
@@ -72,7 +75,7 @@ static void links_are_as_the_driver_says(void **state)
 		}
 }
 
-static void each_has_its_numa_node(void **state)
+static void each_device_has_its_numa_node(void **state)
 {
 	for (uint32_t i = 0; i < set->n; i++)
 		assert_int_equal(set->devices[i].info.numa, i / 4);
@@ -87,7 +90,7 @@ static struct device some(const char *uuid, const char *parent, uint32_t gpu_ins
 	return d;
 }
 
-/* Of two devices, and two instances of a third. */
+/* Xid errors of two devices, and of two MIG instances of a third device. */
 static const struct {
 	const char *uuid;
 	uint32_t gpu_instance;
@@ -100,10 +103,10 @@ static const struct {
 	{"GPU-b", NVML_NO_INSTANCE, 68, 0x2, 0}, {"GPU-b", NVML_NO_INSTANCE, 109, 0x2, 0},
 	{"GPU-b", NVML_NO_INSTANCE, 14, 0x2, 0x2}, {"GPU-c", NVML_NO_INSTANCE, 79, 0xc, 0xc},
 	{"GPU-c", 2, 79, 0x8, 0x8}, {"GPU-c", 7, 79, 0, 0}, {"GPU-d", NVML_NO_INSTANCE, 79, 0, 0},
-	{"", NVML_NO_INSTANCE, 79, 0xf, 0xf}, /* which one is not known */
+	{"", NVML_NO_INSTANCE, 79, 0xf, 0xf}, /* the Xid names no device */
 };
 
-static void errors_of_the_device_make_it_ill(void **state)
+static void xid_errors_of_the_hardware_make_a_device_ill(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(xids); i++) {
 		struct device devices[] = {some("GPU-a", NULL, NVML_NO_INSTANCE),
@@ -121,7 +124,7 @@ static void errors_of_the_device_make_it_ill(void **state)
 	}
 }
 
-static void the_first_error_is_the_one_that_is_told(void **state)
+static void the_first_fatal_xid_is_reported(void **state)
 {
 	struct device device = some("GPU-a", NULL, NVML_NO_INSTANCE);
 	struct device_set some_set = {.devices = &device, .n = 1};
@@ -136,9 +139,10 @@ static void the_first_error_is_the_one_that_is_told(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {UNIT(links_are_as_the_driver_says),
-		UNIT(each_has_its_numa_node), UNIT(errors_of_the_device_make_it_ill),
-		UNIT(the_first_error_is_the_one_that_is_told)};
+	const struct CMUnitTest tests[] = {UNIT(links_match_the_drivers_report),
+		UNIT(each_device_has_its_numa_node),
+		UNIT(xid_errors_of_the_hardware_make_a_device_ill),
+		UNIT(the_first_fatal_xid_is_reported)};
 
 	return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sums of reports: what their two files say together, whatever was cut, read twice or old. */
+/*
+ * The sums for reports: what the two files together contain when lines are cut, read twice or old.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -34,7 +36,7 @@ static void files_done(struct files *f)
 {
 	unlink(f->path);
 	unlink(f->log);
-	assert_ok(rmdir(f->top)); /* nothing else was left */
+	assert_ok(rmdir(f->top)); /* fails if any other file was left */
 }
 
 static void read_both(struct files *f, struct history *h)
@@ -100,7 +102,7 @@ static void assert_same(const struct history *a, const struct history *b)
 	}
 }
 
-static void what_was_appended_comes_back(void **state)
+static void appended_records_are_read_back(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 	struct files f;
@@ -128,8 +130,8 @@ static void what_was_appended_comes_back(void **state)
 	files_done(&f);
 }
 
-/* A daemon may be killed between the new file and the end of the log. */
-static void a_log_that_is_read_again_changes_nothing(void **state)
+/* A kill of the daemon may come after the new file is written and before the log is removed. */
+static void reading_a_log_twice_changes_nothing(void **state)
 {
 	_cleanup_(history_done) struct history h = {0}, once = {0}, twice = {0};
 	_cleanup_buf_ struct buf log = BUF_INIT(1 << 20);
@@ -155,7 +157,7 @@ static void a_log_that_is_read_again_changes_nothing(void **state)
 	files_done(&f);
 }
 
-static void a_torn_end_costs_its_line_alone(void **state)
+static void a_torn_end_costs_only_its_line(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 	_cleanup_buf_ struct buf log = BUF_INIT(1 << 20);
@@ -183,8 +185,8 @@ static double gpu_s_of(const struct history *h, uint32_t id)
 	return r ? sum(r) : 0;
 }
 
-/* A daemon was killed while it wrote; the next one goes on behind that. */
-static void what_is_appended_to_a_torn_end_is_its_own(void **state)
+/* A daemon was killed while it wrote; the next daemon appends behind the torn line. */
+static void appending_to_a_torn_end_changes_no_other_tenant(void **state)
 {
 	_cleanup_(history_done) struct history h = {0}, next = {0};
 	_cleanup_buf_ struct buf log = BUF_INIT(1 << 20);
@@ -211,8 +213,8 @@ static void what_is_appended_to_a_torn_end_is_its_own(void **state)
 	files_done(&f);
 }
 
-/* A daemon of before has appended to half a line, wherever that was cut. */
-static void buckets_of_a_swallowed_tenant_are_nobody_elses(void **state)
+/* An older daemon has appended to a torn line, wherever the line was cut. */
+static void buckets_of_a_torn_record_count_for_no_other_tenant(void **state)
 {
 	static const char half[] = "R 2 0 500 1000 1 2 7.000000 0 0.000000 b\nB 60 60 7.000000 0 "
 				   "0.000000";
@@ -239,7 +241,7 @@ static void buckets_of_a_swallowed_tenant_are_nobody_elses(void **state)
 	}
 }
 
-static void lines_that_are_none_are_counted(void **state)
+static void broken_lines_are_counted(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
@@ -259,7 +261,7 @@ static void lines_that_are_none_are_counted(void **state)
 	files_done(&f);
 }
 
-/* As much as 4,000 tenants may leave in weeks: it was lost above 64 MiB. */
+/* As much as 4,000 tenants may leave in weeks; an earlier version lost files above 64 MiB. */
 static void a_long_file_is_read(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
@@ -295,7 +297,7 @@ static void a_long_file_is_read(void **state)
 	files_done(&f);
 }
 
-static void what_cannot_be_read_is_an_error(void **state)
+static void an_unreadable_file_is_an_error(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 	struct error err;
@@ -306,7 +308,7 @@ static void what_cannot_be_read_is_an_error(void **state)
 	assert_ok(mkdir(f.path, 0700));
 	assert_int_equal(history_read(&h, f.path, false, &broken, &err), -EISDIR);
 	assert_contains(err.msg, f.path);
-	/* And nothing is written in its place. */
+	/* The daemon writes nothing in place of the unreadable file. */
 	history_use(add(&h, 1), NOW, 1, 0, 0);
 	append(&f, &h);
 	assert_int_equal(history_compact(f.path, f.log, NOW, &err), -EISDIR);
@@ -332,7 +334,7 @@ static void old_buckets_go_and_sums_stay(void **state)
 	assert_true(fabs(r->gpu_s - 60 * 48) < 1e-6);
 }
 
-/* Somebody who uses every minute of a month. */
+/* A tenant that uses the device in every minute of a month. */
 static void one_tenant_has_a_limit(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
@@ -344,7 +346,7 @@ static void one_tenant_has_a_limit(void **state)
 	assert_true(r->buckets[0].start_s < NOW + 10 * DAY);
 }
 
-static void who_ended_first_makes_room(void **state)
+static void the_tenant_that_ended_first_makes_room(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 
@@ -360,7 +362,7 @@ static void who_ended_first_makes_room(void **state)
 	assert_null(history_find(&h, 2));
 }
 
-static void what_was_not_written_is_new_again(void **state)
+static void changes_that_were_not_written_are_new_again(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 	struct history changes;
@@ -384,9 +386,10 @@ static void what_was_not_written_is_new_again(void **state)
 	history_changes_done(&changes);
 }
 
-UNIT_MAIN(UNIT(what_was_appended_comes_back), UNIT(a_log_that_is_read_again_changes_nothing),
-	UNIT(a_torn_end_costs_its_line_alone), UNIT(what_is_appended_to_a_torn_end_is_its_own),
-	UNIT(buckets_of_a_swallowed_tenant_are_nobody_elses), UNIT(lines_that_are_none_are_counted),
-	UNIT(a_long_file_is_read), UNIT(what_cannot_be_read_is_an_error),
+UNIT_MAIN(UNIT(appended_records_are_read_back), UNIT(reading_a_log_twice_changes_nothing),
+	UNIT(a_torn_end_costs_only_its_line), UNIT(appending_to_a_torn_end_changes_no_other_tenant),
+	UNIT(buckets_of_a_torn_record_count_for_no_other_tenant), UNIT(broken_lines_are_counted),
+	UNIT(a_long_file_is_read), UNIT(an_unreadable_file_is_an_error),
 	UNIT(old_buckets_go_and_sums_stay), UNIT(one_tenant_has_a_limit),
-	UNIT(who_ended_first_makes_room), UNIT(what_was_not_written_is_new_again))
+	UNIT(the_tenant_that_ended_first_makes_room),
+	UNIT(changes_that_were_not_written_are_new_again))

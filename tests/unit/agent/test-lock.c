@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Device locks between root and a user (65534) in folders that everybody may write to: root gets
- * its lock whatever lies there, and a user's daemon sees root's. Without root these tests skip.
+ * Device locks between root and a user (65534) in folders that all users may write to. Root gets
+ * its lock whatever lies there, and a user's daemon sees root's lock. Without root these tests
+ * skip.
  */
 #include "unit.h"
 
@@ -62,10 +63,10 @@ static int take(struct world *w, bool is_forced, struct lock *lock, struct lock_
 	return lock_take(&w->folders, UUID, "/nowhere", is_forced, lock, owner, &err);
 }
 
-/* A child of the user that has done fn, and lives until it is killed. */
+/* A child process of the user, which has called fn and lives until it is killed. */
 struct child {
 	pid_t pid;
-	int status; /* what fn returned */
+	int status; /* return value of fn */
 };
 
 static struct child start_user(int (*fn)(struct world *), struct world *w, const char *name)
@@ -103,7 +104,7 @@ static void end(const struct child *child)
 	waitpid(child->pid, NULL, 0);
 }
 
-/* A lock of the file there, whoever owns it, with a text that names root. */
+/* Locks the shared file, whoever owns it, and writes a text that names root. */
 static int hold_shared(struct world *w)
 {
 	static const char text[] = "1 0 /run/divvy/divvyd.sock\n";
@@ -114,7 +115,7 @@ static int hold_shared(struct world *w)
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return -errno;
 	if (write(fd, text, sizeof(text) - 1) < 0)
-		return 0; /* another's file: only the lock is ours */
+		return 0; /* another user's file: this process only locks it */
 	return 0;
 }
 
@@ -174,7 +175,7 @@ static void root_gets_its_lock_whatever_lies_there(void **state)
 	}
 }
 
-static void root_is_told_of_a_users_daemon_by_the_kernel(void **state)
+static void root_learns_of_a_users_daemon_from_the_kernel(void **state)
 {
 	struct lock_owner owner = {0};
 	struct lock lock = LOCK_NONE;
@@ -185,17 +186,17 @@ static void root_is_told_of_a_users_daemon_by_the_kernel(void **state)
 	child = start_user(hold_shared, &w, "divvyd");
 	assert_ok(child.status);
 	assert_int_equal(take(&w, false, &lock, &owner), -EBUSY);
-	assert_int_equal(owner.pid, child.pid); /* the text says 1, and root */
+	assert_int_equal(owner.pid, child.pid); /* the text names pid 1 and root */
 	assert_int_equal(owner.uid, USER);
-	/* It does not give way. */
+	/* Forced, root takes the lock from the user's daemon. */
 	assert_ok(take(&w, true, &lock, NULL));
 	lock_release(&lock);
 	end(&child);
 	world_done(&w);
 }
 
-/* Everybody can lock what everybody can read: root's own file of before is such a one. */
-static void a_users_lock_of_roots_file_keeps_nobody(void **state)
+/* Any user can lock a file that all users can read, such as root's file of an older version. */
+static void a_users_lock_of_roots_file_does_not_stop_root(void **state)
 {
 	struct lock lock = LOCK_NONE;
 	struct child child;
@@ -214,7 +215,7 @@ static void a_users_lock_of_roots_file_keeps_nobody(void **state)
 	world_done(&w);
 }
 
-static void a_text_that_root_did_not_write_is_left_alone(void **state)
+static void root_leaves_a_text_of_another_user_alone(void **state)
 {
 	struct lock lock = LOCK_NONE;
 	char victim[80], text[16] = "";
@@ -225,7 +226,7 @@ static void a_text_that_root_did_not_write_is_left_alone(void **state)
 	snprintf(victim, sizeof(victim), "%s/victim", w.shared);
 	fd = open(victim, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	assert_int_equal(write(fd, "precious", 8), 8);
-	/* As a user could where hard links are not protected. */
+	/* A user could make this link where the kernel does not protect hard links. */
 	assert_ok(link(victim, w.file));
 	assert_ok(take(&w, false, &lock, NULL));
 	assert_int_equal(pread(fd, text, sizeof(text), 0), 8);
@@ -243,7 +244,7 @@ static void a_user_sees_roots_lock_first(void **state)
 
 	world_init(&w);
 	assert_ok(take(&w, false, &lock, NULL));
-	/* Also where somebody has removed the file in the shared folder. */
+	/* The user's daemon sees root's lock also after someone has removed the shared file. */
 	unlink(w.file);
 	child = start_user(take_as_user_owner, &w, "divvyd");
 	assert_int_equal(child.status, getpid());
@@ -267,7 +268,7 @@ static void root_keeps_root_out(void **state)
 	assert_int_equal(owner.pid, getpid());
 	assert_int_equal(owner.uid, 0);
 	lock_release(&first);
-	/* An older daemon of root's locks in the shared folder alone. */
+	/* An older daemon of root locks only in the shared folder. */
 	w.folders.own = NULL;
 	assert_ok(take(&w, false, &first, NULL));
 	w.folders.own = w.own;
@@ -279,7 +280,7 @@ static void root_keeps_root_out(void **state)
 	world_done(&w);
 }
 
-static void roots_folder_is_roots_alone(void **state)
+static void roots_folder_must_belong_to_root(void **state)
 {
 	struct lock lock = LOCK_NONE;
 	struct error err;
@@ -294,7 +295,7 @@ static void roots_folder_is_roots_alone(void **state)
 }
 
 UNIT_MAIN(UNIT(root_gets_its_lock_whatever_lies_there),
-	UNIT(root_is_told_of_a_users_daemon_by_the_kernel),
-	UNIT(a_users_lock_of_roots_file_keeps_nobody),
-	UNIT(a_text_that_root_did_not_write_is_left_alone), UNIT(a_user_sees_roots_lock_first),
-	UNIT(root_keeps_root_out), UNIT(roots_folder_is_roots_alone))
+	UNIT(root_learns_of_a_users_daemon_from_the_kernel),
+	UNIT(a_users_lock_of_roots_file_does_not_stop_root),
+	UNIT(root_leaves_a_text_of_another_user_alone), UNIT(a_user_sees_roots_lock_first),
+	UNIT(root_keeps_root_out), UNIT(roots_folder_must_belong_to_root))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What somebody else has decided is checked against the device all the same. */
+/* The daemon checks another program's choice of devices against the devices themselves. */
 #include "unit.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ static struct spec make(const char *request)
 
 	spec_init(&spec);
 	assert_int_equal(spec_set(&spec, "request", request, NULL), 0);
-	/* Of the asker's, whose device it need not be by now. */
+	/* The constraints are the requester's; the chosen device need not meet them any more. */
 	assert_int_equal(spec_set(&spec, "device", "GPU-other", NULL), 0);
 	assert_int_equal(spec_set(&spec, "model", "other", NULL), 0);
 	assert_int_equal(spec_finish(&spec, NULL), 0);
@@ -39,7 +39,7 @@ static void there_must_be_room(void **state)
 	assert_contains(err.msg, "has 1 tenant");
 }
 
-static void who_has_it_alone_has_it_alone(void **state)
+static void an_exclusive_device_takes_no_other_tenant(void **state)
 {
 	const struct place_device whole = {"GPU-1", "A100", 80 * GIB, 80 * GIB, 1000, 1, true};
 	struct error err = {0};
@@ -49,7 +49,7 @@ static void who_has_it_alone_has_it_alone(void **state)
 	assert_contains(err.msg, "exclusively");
 }
 
-static void what_is_ill_gets_nobody(void **state)
+static void an_ill_device_gets_no_tenant(void **state)
 {
 	const struct place_device two[] = {
 		{"GPU-a", "A100", 80 * GIB, 80 * GIB, 500, 1, false, "does not answer"},
@@ -68,7 +68,7 @@ static void what_is_ill_gets_nobody(void **state)
 	assert_int_equal(place(&spec, two, 1, chosen, &err), -ENOSPC);
 }
 
-/* As `divvy devices` numbers them. */
+/* The indexes are those of `divvy devices`. */
 static void indexes_are_names(void **state)
 {
 	const struct place_device two[] = {
@@ -92,7 +92,7 @@ static void indexes_are_names(void **state)
 	assert_string_equal(spec.device, "0,2");
 }
 
-static void others_of_its_label_come_last(void **state)
+static void devices_with_tenants_of_the_same_label_come_last(void **state)
 {
 	const struct place_device three[] = {
 		{"GPU-a", "A100", 80 * GIB, 80 * GIB, 500, 2, false, NULL, 2},
@@ -105,7 +105,10 @@ static void others_of_its_label_come_last(void **state)
 	spec.device[0] = spec.model[0] = most.device[0] = most.model[0] = '\0';
 	assert_int_equal(place(&spec, three, 3, chosen, NULL), 0);
 	assert_int_equal(chosen[0], 2);
-	/* Where that has no room: with the fewest, and beside all of them before it is refused. */
+	/*
+	 * Without GPU-c, the device with the fewest such tenants comes first. GPU-a is better than
+	 * a refusal.
+	 */
 	assert_int_equal(place(&spec, three, 2, chosen, NULL), 0);
 	assert_int_equal(chosen[0], 1);
 	assert_int_equal(place(&spec, three, 1, chosen, NULL), 0);
@@ -117,5 +120,6 @@ static void others_of_its_label_come_last(void **state)
 	assert_int_equal(chosen[1], 1);
 }
 
-UNIT_MAIN(UNIT(indexes_are_names), UNIT(there_must_be_room), UNIT(what_is_ill_gets_nobody),
-	UNIT(who_has_it_alone_has_it_alone), UNIT(others_of_its_label_come_last))
+UNIT_MAIN(UNIT(indexes_are_names), UNIT(there_must_be_room), UNIT(an_ill_device_gets_no_tenant),
+	UNIT(an_exclusive_device_takes_no_other_tenant),
+	UNIT(devices_with_tenants_of_the_same_label_come_last))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a link says of itself is shown to people: only what looks like it is taken. */
+/* The daemon shows users what a link reports about itself, and accepts only well-formed reports. */
 #include "agent/remote.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static int read_text(struct remote_reach *reach, const char *text, struct error 
 static const char good[] = "{'peer':'2001:db8::7','processes':2,'rtt_us':210,"
 			   "'received_per_s':5,'sent_per_s':7}";
 
-static void what_a_link_says_is_shown_while_it_is_fresh(void **state)
+static void a_links_report_is_shown_while_it_is_fresh(void **state)
 {
 	struct remote_reach reach = {0};
 	json_t *json;
@@ -38,7 +38,7 @@ static void what_a_link_says_is_shown_while_it_is_fresh(void **state)
 	assert_null(remote_reach_json(&reach, SECOND_NS + REMOTE_FRESH_NS + 1));
 }
 
-static void nonsense_is_refused_and_changes_nothing(void **state)
+static void malformed_reports_are_refused_and_change_nothing(void **state)
 {
 	static const char long_name[] =
 		"{'peer':'1111111111111111111111111111111111111111111111111111111111111111',"
@@ -67,5 +67,5 @@ static void nonsense_is_refused_and_changes_nothing(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(what_a_link_says_is_shown_while_it_is_fresh),
-	UNIT(nonsense_is_refused_and_changes_nothing))
+UNIT_MAIN(UNIT(a_links_report_is_shown_while_it_is_fresh),
+	UNIT(malformed_reports_are_refused_and_change_nothing))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of shared memory: its bounds, and what the numbers of a hostile program cost. */
+/* The table of shared memory: its bounds, and what the ids of a hostile program cost. */
 #include "unit.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* Its chains are looked at. */
+/* The test looks at the hash chains. */
 #include "agent/share.c"
 #include "base/cleanup.h"
 
@@ -89,14 +89,14 @@ static uint32_t longest_chain(const struct share_table *table)
 	return longest;
 }
 
-/* A program chooses its numbers: by what is in this source it cannot choose ones that collide. */
+/* A program chooses its ids. Knowing this source does not let it choose ids that collide. */
 static void numbers_spread(void **state)
 {
 	struct place at;
 	uint32_t n = 0;
 
 	place_init(&at);
-	for (uint64_t id = 1; n < SHARES_MAX; id++) /* all alike to a multiplicative hash */
+	for (uint64_t id = 1; n < SHARES_MAX; id++) /* equal under a multiplicative hash */
 		if ((uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 56) == 7) {
 			assert_int_equal(add(&at, 0, id), 1);
 			n++;
@@ -110,7 +110,7 @@ static void numbers_spread(void **state)
 	place_done(&at);
 }
 
-/* Two tables put the same numbers elsewhere. */
+/* Two tables hash the same ids differently. */
 static void tables_differ(void **state)
 {
 	struct place a, b;
@@ -142,14 +142,14 @@ static void holders_are_bounded(void **state)
 	}
 	assert_int_equal(add(&at, last + 1, 1), -ENOSPC);
 	assert_int_equal(held(&at, last + 1), 0);
-	assert_int_equal(add(&at, last, 1), 0); /* it is one already */
+	assert_int_equal(add(&at, last, 1), 0); /* this process is a holder already */
 	share_remove(&at.td, at.process[0], 1, &at.seq);
 	assert_int_equal(held(&at, 0), SHARES_MAX - 1);
 	assert_int_equal(add(&at, last + 1, 1), 0);
 	assert_int_equal(held(&at, last + 1), 1);
 	assert_int_equal(add(&at, last + 1, 2), -ENOSPC);
 	assert_int_equal(ledger_counter_pages(&at.page), SHARES_MAX * ledger_pages(BYTES));
-	/* what is refused for want of holders is charged to nobody */
+	/* an import that the limit of holders refuses charges no process */
 	share_remove_process(&at.td, at.process[0], 0, &at.seq);
 	assert_int_equal(held(&at, 0), 0);
 	for (uint32_t i = 1; i < PROCESSES; i++)
@@ -160,8 +160,11 @@ static void holders_are_bounded(void **state)
 	place_done(&at);
 }
 
-/* The device's book has it until the last holder lets go, or, once its tenant ends, has ended. */
-static void one_holder_has_it_in_the_book(void **state)
+/*
+ * The ledger charges one holder until the last holder lets go. In an ending tenant, the exit of the
+ * charged process frees the room.
+ */
+static void one_holder_at_a_time_is_charged(void **state)
 {
 	struct place at;
 
@@ -185,7 +188,7 @@ static void one_holder_has_it_in_the_book(void **state)
 	place_done(&at);
 }
 
-/* A holder has ended, and a descriptor that it exported is open somewhere. */
+/* A holder has exited, and a descriptor that it exported is still open somewhere. */
 static void an_open_descriptor_keeps_the_charge(void **state)
 {
 	uint64_t open[] = {3, 7, 9};
@@ -198,17 +201,17 @@ static void an_open_descriptor_keeps_the_charge(void **state)
 		assert_int_equal(add(&at, 0, id), 1);
 	share_remove_process(&at.td, at.process[0], 5, &at.seq);
 	assert_int_equal(moved_bytes, 2 * PAGE_MEM_UNIT); /* to the daemon */
-	share_look(&at.td, &none, 5, &at.seq);            /* it was asked before the end */
+	share_look(&at.td, &none, 5, &at.seq);            /* the query is older than the exit */
 	assert_int_equal(share_left_bytes(&at.td), 2 * PAGE_MEM_UNIT);
 	share_look(&at.td, &some, 6, &at.seq);
 	assert_int_equal(share_left_bytes(&at.td), PAGE_MEM_UNIT);
 	assert_int_equal(ledger_counter_pages(&at.page), 1);
 	assert_int_equal(unbooked_bytes, PAGE_MEM_UNIT);
-	/* An importer is a holder as any other, and charged no second time. */
+	/* An importer is a holder like any other; the memory is not charged twice. */
 	assert_int_equal(add(&at, 1, 7), 0);
 	assert_int_equal(moved_bytes, 3 * PAGE_MEM_UNIT);
 	share_remove(&at.td, at.process[1], 7, &at.seq);
-	assert_int_equal(ledger_counter_pages(&at.page), 1); /* it may be open still */
+	assert_int_equal(ledger_counter_pages(&at.page), 1); /* a descriptor may still be open */
 	share_look(&at.td, &some, 7, &at.seq);
 	assert_int_equal(ledger_counter_pages(&at.page), 1);
 	assert_true(share_is_any(&at.td));
@@ -218,7 +221,7 @@ static void an_open_descriptor_keeps_the_charge(void **state)
 	place_done(&at);
 }
 
-/* What no descriptor is open of goes with its last holder, as if no holder had ever ended. */
+/* Memory without an open descriptor is freed with its last holder, as if no holder had exited. */
 static void without_a_descriptor_the_last_holder_decides(void **state)
 {
 	const struct open_locks none = {0};
@@ -236,5 +239,5 @@ static void without_a_descriptor_the_last_holder_decides(void **state)
 }
 
 UNIT_MAIN(UNIT(numbers_spread), UNIT(tables_differ), UNIT(holders_are_bounded),
-	UNIT(one_holder_has_it_in_the_book), UNIT(an_open_descriptor_keeps_the_charge),
+	UNIT(one_holder_at_a_time_is_charged), UNIT(an_open_descriptor_keeps_the_charge),
 	UNIT(without_a_descriptor_the_last_holder_decides))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state file of a whole daemon in this process: it is written anew, come what may. */
+/* The state file of a whole daemon in this process: the daemon rewrites it despite failures. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static bool shrinks(struct rig *rig)
 	return true;
 }
 
-static void a_compaction_that_fails_is_made_up_for(void **state)
+static void a_failed_compaction_is_repeated(void **state)
 {
 	struct tenant *t;
 	struct rig rig;
@@ -81,7 +81,7 @@ static void hold_done(struct worker_job *job)
 {
 }
 
-static void a_disk_that_hangs_lets_no_file_grow(void **state)
+static void a_file_stays_small_while_the_disk_hangs(void **state)
 {
 	struct hold hold = {.job = {.run = run_hold, .done = hold_done}};
 	struct tenant *t;
@@ -100,4 +100,4 @@ static void a_disk_that_hangs_lets_no_file_grow(void **state)
 	close(ends[0]);
 }
 
-UNIT_MAIN(UNIT(a_compaction_that_fails_is_made_up_for), UNIT(a_disk_that_hangs_lets_no_file_grow))
+UNIT_MAIN(UNIT(a_failed_compaction_is_repeated), UNIT(a_file_stays_small_while_the_disk_hangs))

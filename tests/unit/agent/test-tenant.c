@@ -17,7 +17,7 @@
 #define SOMEBODY 12345u
 #define ANOTHER 12346u
 
-static void ids_are_never_0_nor_in_use(void **state)
+static void ids_are_neither_0_nor_in_use(void **state)
 {
 	struct tenant *t[5];
 	struct rig rig;
@@ -27,7 +27,7 @@ static void ids_are_never_0_nor_in_use(void **state)
 	assert_int_equal(t[0]->id, 1);
 	assert_ok(rig_make_tenant(&rig, 0, &t[1]));
 	assert_int_equal(t[1]->id, 2);
-	/* Gone, and in the reports still. */
+	/* The tenant is removed, but still in the reports. */
 	tenant_kill(t[1]);
 	agent_after_batch(rig.agent);
 	rig.agent->next_tenant = UINT32_MAX;
@@ -51,7 +51,7 @@ static uint32_t make_all(struct rig *rig, uid_t uid)
 	while ((r = rig_make_tenant(rig, uid, &t)) == 0)
 		n++;
 	assert_int_equal(r, -EUSERS);
-	/* Others find place still. */
+	/* Other users can still make tenants. */
 	assert_ok(rig_make_tenant(rig, ANOTHER, &t));
 	assert_ok(rig_make_tenant(rig, 0, &t));
 	return n;
@@ -78,7 +78,7 @@ static void one_user_leaves_descriptors_for_others(void **state)
 	files.rlim_cur = 512;
 	assert_ok(setrlimit(RLIMIT_NOFILE, &files));
 	rig_start(&rig);
-	/* Two for each: the page of its device, and its owner's. */
+	/* Two descriptors for each tenant: the page of its device, and the page of its owner. */
 	assert_int_equal(make_all(&rig, SOMEBODY), users_files_max(rig.agent->users) / 2);
 	assert_in_range(users_files_max(rig.agent->users), 8, 512 / 4);
 	rig_stop(&rig);
@@ -125,8 +125,11 @@ static bool has_no_conns(const struct rig *rig)
 	return LIST_EMPTY(&rig->agent->conns);
 }
 
-/* It reads nothing more, and has several requests that wait: the first answer ends it. */
-static void an_answer_that_nobody_hears_ends_its_connection_alone(void **state)
+/*
+ * The client reads nothing more and has several waiting requests: the first answer closes its
+ * connection.
+ */
+static void an_unread_answer_closes_only_its_connection(void **state)
 {
 	static const char *const texts[] = {
 		"{\"cmd\":\"create\",\"spec\":{\"request\":\"2\"},\"wait_ms\":20}",
@@ -163,7 +166,7 @@ static void an_answer_that_nobody_hears_ends_its_connection_alone(void **state)
 	rig_stop(&rig);
 }
 
-UNIT_MAIN(UNIT(ids_are_never_0_nor_in_use), UNIT(one_user_leaves_room_for_others),
+UNIT_MAIN(UNIT(ids_are_neither_0_nor_in_use), UNIT(one_user_leaves_room_for_others),
 	UNIT(one_user_leaves_descriptors_for_others),
 	UNIT(one_user_leaves_room_for_others_that_wait),
-	UNIT(an_answer_that_nobody_hears_ends_its_connection_alone))
+	UNIT(an_unread_answer_closes_only_its_connection))
