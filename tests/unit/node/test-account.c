@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts by day and namespace: sums, what is kept, and that they survive being written down. */
+/* Accounts by day and namespace: sums, what they drop, and a round trip through JSON. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void sums_by_day_and_namespace(void **state)
 	accounts_done(&a);
 }
 
-static void drops_what_is_old(void **state)
+static void drops_old_rows(void **state)
 {
 	struct accounts a = {.n = 0};
 	char space[64];
@@ -61,7 +61,7 @@ static void a_clock_set_back_makes_an_older_row(void **state)
 	accounts_done(&a);
 }
 
-static void survive_being_written_down(void **state)
+static void rows_survive_a_write_and_a_read(void **state)
 {
 	struct accounts a = {.n = 0}, b = {.n = 0};
 	json_t *list, *again, *bad;
@@ -105,6 +105,6 @@ static void old_names_are_written_and_read(void **state)
 	accounts_done(&b);
 }
 
-UNIT_MAIN(UNIT(sums_by_day_and_namespace), UNIT(drops_what_is_old),
-	UNIT(a_clock_set_back_makes_an_older_row), UNIT(survive_being_written_down),
+UNIT_MAIN(UNIT(sums_by_day_and_namespace), UNIT(drops_old_rows),
+	UNIT(a_clock_set_back_makes_an_older_row), UNIT(rows_survive_a_write_and_a_read),
 	UNIT(old_names_are_written_and_read))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network devices out of recorded trees of sysfs: files with their text, "-> " links. Paths as the
- * kernel has them, without what is not read.
+ * Network devices from recorded trees of sysfs: files with their text, and "-> " links. The paths
+ * are the kernel's; files that network_find() does not read are left out.
  */
 #include "unit.h"
 
@@ -42,7 +42,7 @@ static void make(const char *top, const struct entry *e)
 		assert_ok(file_replace(path, str_from(e->text), 0644, NULL));
 }
 
-/* "eth0 host 10000; mlx5_0 rdma 100000 in eth0; " */
+/* Formats the devices found as "eth0 host 10000; mlx5_0 rdma 100000 in eth0; ". */
 static void find(const struct entry *tree, char ret[static 4096])
 {
 	char top[] = "/tmp/divvy-network-XXXXXX";
@@ -80,21 +80,21 @@ static const struct {
 } cases[] = {
 	{"", {{"class", NULL}}},
 	{"", {{NET, NULL}}},
-	/* A node with one card, docker, a CNI with an overlay over the card, and pods. */
+	/* A node with one network card, docker, a CNI with an overlay over the card, and pods. */
 	{"eth0 host 10000; flannel.1 overlay 10000 in eth0; ",
 		{NIC("eth0", "10000", "up"), {NET "lo/type", "772\n"},
 			{NET "lo/operstate", "unknown\n"}, VIRTUAL("docker0", "bridge"),
 			VIRTUAL("cni0", "bridge"), VIRTUAL("veth0a1b2c", "veth"),
 			VIRTUAL("flannel.1", "vxlan"), {NET "flannel.1/lower_eth0", "-> ../eth0"},
 			VIRTUAL("eth0.100", "vlan"), {NET "eth0.100/lower_eth0", "-> ../eth0"}}},
-	/* What is down, what does not know its speed, and what is no text of a kernel. */
+	/* Interfaces that are down, that report no speed, or whose text no kernel writes. */
 	{"eno3 host 1000; ",
 		{NIC("eno1", "25000", "down"), NIC("eno2", "-1", "up"), NIC("eno3", "1000", "up"),
 			NIC("eno4", "", "up"), NIC("eno5", "fast", "up"),
 			NIC("eno6", "99999999999999999999", "up"), NIC("eno7", "0", "up"),
 			{NET "eno8/device", NULL}, {NET "eno9", "a file\n"},
 			NIC("a,b", "1000", "up")}},
-	/* Two functions of one card, one of them with an RDMA device as the card has. */
+	/* Two virtual functions of one card; one of them has an RDMA device, as the card has. */
 	{"ens1f0 host 100000; ens1f0v0 sriov 100000 in ens1f0; ens1f0v1 sriov 100000 in ens1f0; "
 	 "mlx5_0 rdma 100000 in ens1f0; mlx5_1 rdma 100000 in ens1f0; ",
 		{NIC("ens1f0", "100000", "up"), {NET "ens1f0/device/sriov_numvfs", "2\n"},
@@ -108,18 +108,18 @@ static const struct {
 			{IB "mlx5_1/device", NULL}, {IB "mlx5_1/ports/1/state", "4: ACTIVE\n"},
 			{IB "mlx5_1/ports/1/rate", "100 Gb/sec (4X EDR)\n"},
 			{IB "mlx5_1/ports/1/gid_attrs/ndevs/0", "ens1f0v0\n"}}},
-	/* Two cards bonded; the function of one of them is carried by both. */
+	/* Two bonded cards: both carry the virtual function of one of them. */
 	{"bond0 host 50000; eth1v0 sriov 25000 in bond0; ",
 		{NIC("eth0", "25000", "up"), {NET "eth0/master", "-> ../bond0"},
 			NIC("eth1", "25000", "up"), {NET "eth1/master", "-> ../bond0"},
 			VIRTUAL("bond0", "bond"), {NET "bond0/bonding/mode", "802.3ad 4\n"},
 			{NET "../net/bond0/speed", "50000\n"}, NIC("eth1v0", "25000", "up"),
 			{NET "eth1v0/device/physfn/net/eth1", NULL}}},
-	/* A card that is part of a bridge is a card. */
+	/* A card that is part of a bridge still counts as a card. */
 	{"eth0 host 10000; ",
 		{NIC("eth0", "10000", "up"), VIRTUAL("br0", "bridge"),
 			{NET "eth0/master", "-> ../br0"}}},
-	/* InfiniBand alone, two ports, one of them down; an old one; one of software. */
+	/* InfiniBand alone: two ports, one of them down; an old adapter; a software adapter. */
 	{"ib0 host 40000; ib1 host 40000; mlx4_0 rdma 40000 in ib1; mthca0:2 rdma 2500; ",
 		{{NET "ib0/device", NULL}, {NET "ib0/type", "32\n"}, {NET "ib0/speed", "40000\n"},
 			{NET "ib0/operstate", "up\n"}, {NET "ib0/dev_port", "1\n"},
@@ -135,7 +135,7 @@ static const struct {
 			{IB "mthca0/ports/2/rate", "2.5 Gb/sec (1X SDR)\n"},
 			{IB "rxe0/ports/1/state", "4: ACTIVE\n"},
 			{IB "rxe0/ports/1/rate", "10 Gb/sec (4X SDR)\n"}}},
-	/* Rates that are none. */
+	/* Rates that cannot be read. */
 	{"",
 		{{IB "a/device", NULL}, {IB "a/ports/1/state", "4: ACTIVE\n"},
 			{IB "a/ports/1/rate", "100\n"}, {IB "b/device", NULL},
@@ -146,7 +146,9 @@ static const struct {
 			{IB "d/ports/1/rate", "1e30 Gb/sec\n"}, {IB "e/device", NULL},
 			{IB "e/ports/1/state", "4: ACTIVE\n"},
 			{IB "e/ports/1/rate", "100 Mb/sec\n"}}},
-	/* Overlays over what is down, nothing, another overlay; links that lead nowhere. */
+	/*
+	 * Overlays over an interface that is down, over none, over another overlay; dangling links.
+	 */
 	{"eth1 host 1000; ",
 		{NIC("eth0", "1000", "down"), NIC("eth1", "1000", "up"), VIRTUAL("vx0", "vxlan"),
 			{NET "vx0/lower_eth0", "-> ../eth0"}, VIRTUAL("vx1", "vxlan"),
@@ -155,7 +157,7 @@ static const struct {
 			{NET "loop", "-> loop"}, {NET "eth1/master", "-> ../nobody"}}},
 };
 
-static void what_a_tree_says(void **state)
+static void devices_are_found_in_a_tree(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char found[4096];
@@ -166,7 +168,7 @@ static void what_a_tree_says(void **state)
 	}
 }
 
-static void there_are_only_so_many(void **state)
+static void the_number_of_networks_is_limited(void **state)
 {
 	char top[] = "/tmp/divvy-network-XXXXXX";
 	struct network_set set;
@@ -190,4 +192,4 @@ static void there_are_only_so_many(void **state)
 	assert_int_equal(set.n, 0);
 }
 
-UNIT_MAIN(UNIT(what_a_tree_says), UNIT(there_are_only_so_many))
+UNIT_MAIN(UNIT(devices_are_found_in_a_tree), UNIT(the_number_of_networks_is_limited))

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables that a dialect's users read: of a container, and whose container is meant. */
+/*
+ * The variables that a dialect's users read, and for which container the kubelet allocates a slot.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +57,7 @@ static void end(struct world *w)
 	kube_cache_free(w->node.pods);
 }
 
-/* As the webhook and the scheduler leave it: containers main and side, and more if told. */
+/* A pod as the webhook and the scheduler leave it, with containers main and side. */
 static json_t *make_pod(const char *name, const char *dialects, const char *foreign,
 	const char *devices, const char *memory)
 {
@@ -134,19 +136,22 @@ static const struct {
 	{"gpushare=MiB", "main/aliyun.com/gpu-mem=512", "main=GPU-0", "main=512Mi", "main",
 		{"ALIYUN_COM_GPU_MEM_IDX=0", "ALIYUN_COM_GPU_MEM_POD=512",
 			"ALIYUN_COM_GPU_MEM_CONTAINER=512", "ALIYUN_COM_GPU_MEM_DEV=81920"}},
-	/* Their plugins set no variable of the share. */
+	/* The original plugins of these dialects set no variable of the share. */
 	{"gaiagpu", "main/tencent.com/vcuda-core=30,main/tencent.com/vcuda-memory=8", "main=GPU-0",
 		"main=2Gi", "main", {NULL}},
 	{"deepomatic=4", "main/deepomatic.com/shared-gpu=1", "main=GPU-0", "main=20Gi", "main",
 		{NULL}},
-	/* Of a container without a share, of devices elsewhere, of what cannot be read: nothing. */
+	/*
+	 * No variables for a container without a share, for devices of another node, or for
+	 * unreadable keys.
+	 */
 	{"hami", "main/nvidia.com/gpumem=3000", "main=GPU-0", "main=3000Mi", "side", {NULL}},
 	{"hami", "main/nvidia.com/gpumem=3000", "main=GPU-9", "main=3000Mi", "main", {NULL}},
 	{"hami", "main/nvidia.com/gpumem=3000", "nonsense", "main=3000Mi", "main", {NULL}},
 	{"hami", "main/nvidia.com/gpumem=3000", "side=GPU-0", "side=3000Mi", "main", {NULL}},
 };
 
-static void a_container_gets_what_its_plugin_set(void **state)
+static void a_container_gets_the_variables_of_the_original_plugin(void **state)
 {
 	struct world w;
 
@@ -189,7 +194,7 @@ static void expect_unknown(
 	assert_string_equal(taker.container, "untouched");
 }
 
-/* The kubelet has allocated that slot, and it was prepared for that container. */
+/* The kubelet has allocated this slot, and divvyd has prepared the slot for this container. */
 static void prepare(struct world *w, uint32_t number, const char *uid, const char *container)
 {
 	snprintf(w->slots[number].taker_uid, sizeof(w->slots[0].taker_uid), "%s", uid);
@@ -213,22 +218,22 @@ static void a_slot_is_for_the_pod_that_the_kubelet_admits(void **state)
 	expect_taker(
 		&w, none, 2, "first", "main"); /* the kubelet takes containers in their order */
 	expect_taker(&w, half, 2, "first", "side");
-	/* Whoever else is known here, but not to the kubelet, it cannot be for. */
+	/* The slot cannot be for a pod that divvyd knows and the kubelet does not. */
 	add(&w, make_pod("other", "hami", "main/nvidia.com/gpumem=3000", "main=GPU-0", "main=2Gi"));
 	expect_taker(&w, none, 2, "first", "main");
-	/* One that the kubelet has, and that is not known here yet: not the other's variables. */
+	/* If the kubelet has a pod that divvyd does not know yet, the container is unknown. */
 	expect_unknown(&w, all, 4, "the kubelet has a pod a/second, which is not known here");
 	expect_unknown(&w, none, 4, "the kubelet has a pod a/second, which is not known here");
 	add(&w,
 		make_pod("second", "gpushare", "main/aliyun.com/gpu-mem=2", "main=GPU-0",
 			"main=2Gi"));
 	expect_taker(&w, all, 4, "second", "main");
-	/* It is refusing one of them, and has not said so yet. */
+	/* The kubelet is refusing one of the pods, and has not reported which one yet. */
 	expect_unknown(&w, none, 4, "it may be for container main or, of a/second, for main");
 	end(&w);
 }
 
-static void a_pod_that_was_admitted_takes_no_slot(void **state)
+static void a_pod_that_has_started_or_ended_takes_no_slot(void **state)
 {
 	static const struct {
 		const char *part, *key, *value;
@@ -246,7 +251,10 @@ static void a_pod_that_was_admitted_takes_no_slot(void **state)
 		json_object_set_new(json_object_get(first, table_of[i].part), table_of[i].key,
 			json_string(table_of[i].value));
 		add(&w, first);
-		/* Its successor of the same name may be meant, which is not known yet. */
+		/*
+		 * The slot may be for the pod's successor of the same name, which divvyd does not
+		 * know yet.
+		 */
 		expect_unknown(&w, has, 1, "no pod is known that the kubelet may have it for");
 		add(&w, make_pod("second", "", "", "main=GPU-1", "main=2Gi"));
 		expect_taker(&w, has, 2, "second", "main");
@@ -254,7 +262,7 @@ static void a_pod_that_was_admitted_takes_no_slot(void **state)
 	}
 }
 
-static void init_containers_have_theirs_though_the_kubelet_lists_none(void **state)
+static void init_containers_get_slots_though_the_kubelet_lists_none(void **state)
 {
 	const struct podres_container listed[] = {{"a", "p", "main"}, {"a", "p", "side"}};
 	json_t *pod = make_pod(
@@ -274,14 +282,14 @@ static void init_containers_have_theirs_though_the_kubelet_lists_none(void **sta
 	expect_taker(&w, listed, 2, "p", "first");
 	prepare(&w, 3, "p", "first");
 	expect_taker(&w, listed, 2, "p", "main");
-	prepare(&w, 3, "p", "main"); /* handed on */
+	prepare(&w, 3, "p", "main"); /* reused: first has ended */
 	expect_taker(&w, listed, 2, "p", "side");
 	prepare(&w, 4, "p", "side");
 	expect_unknown(&w, listed, 2, "no pod is known that the kubelet may have it for");
 	end(&w);
 }
 
-UNIT_MAIN(UNIT(a_container_gets_what_its_plugin_set),
+UNIT_MAIN(UNIT(a_container_gets_the_variables_of_the_original_plugin),
 	UNIT(a_slot_is_for_the_pod_that_the_kubelet_admits),
-	UNIT(a_pod_that_was_admitted_takes_no_slot),
-	UNIT(init_containers_have_theirs_though_the_kubelet_lists_none))
+	UNIT(a_pod_that_has_started_or_ended_takes_no_slot),
+	UNIT(init_containers_get_slots_though_the_kubelet_lists_none))

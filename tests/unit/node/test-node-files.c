@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk that does not answer keeps the files of slots waiting, and nothing else. */
+/* A disk that does not answer delays the files of slots, and nothing else. */
 #include "unit.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 
 #define SLOTS 3u
 
-/* The disk: while it is locked, fsync(2) of all programs' files waits. */
+/* The simulated disk: while the test holds this lock, every fsync(2) waits. */
 static pthread_mutex_t disk = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(uint32_t) n_synced;
 static pthread_t loop_thread;
@@ -104,7 +104,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	*(bool *)timer->data = true;
 }
 
-static void the_loop_goes_on_while_the_disk_does_not(void **state)
+static void the_loop_runs_while_the_disk_hangs(void **state)
 {
 	bool has_fired = false;
 	struct loop_timer timer = {.data = &has_fired};
@@ -124,7 +124,7 @@ static void the_loop_goes_on_while_the_disk_does_not(void **state)
 }
 
 /* Each file and its folder are synced before `done` is called: no loss of power takes them. */
-static void all_is_on_the_disk_when_it_is_said(void **state)
+static void files_are_synced_before_the_callback(void **state)
 {
 	struct stat st;
 
@@ -136,13 +136,13 @@ static void all_is_on_the_disk_when_it_is_said(void **state)
 	assert_ok(stat(folder[0], &st));
 	assert_true(is_list(0, "libdivvy-cuda.so"));
 	assert_true(library_is_noted(top, "7"));
-	/* It is there already: nobody waits for the disk. */
+	/* The files exist already: the caller does not wait for the disk. */
 	write_slot(0, false);
 	await_done(2);
 	assert_int_equal(n_synced, 4);
 }
 
-static void the_last_order_counts(void **state)
+static void the_last_request_counts(void **state)
 {
 	write_slot(0, false);
 	write_slot(1, true);
@@ -152,7 +152,7 @@ static void the_last_order_counts(void **state)
 	assert_true(is_list(1, "libdivvy-remote.so"));
 }
 
-static void what_is_forgotten_is_written_and_not_told(void **state)
+static void forgotten_files_are_written_without_a_callback(void **state)
 {
 	slot_files_forget(write_slot(0, false));
 	slot_files_forget(NULL);
@@ -162,7 +162,7 @@ static void what_is_forgotten_is_written_and_not_told(void **state)
 	assert_int_equal(n_done, 1);
 }
 
-static void a_fault_is_told(void **state)
+static void the_callback_gets_the_error(void **state)
 {
 	_cleanup_close_ int fd = open(folder[2], O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	char below[sizeof(folder[2]) + 8];
@@ -176,8 +176,8 @@ static void a_fault_is_told(void **state)
 	assert_int_equal(result, -ENOTDIR);
 }
 
-UNIT_MAIN(cmocka_unit_test_setup_teardown(the_loop_goes_on_while_the_disk_does_not, begin, end),
-	cmocka_unit_test_setup_teardown(all_is_on_the_disk_when_it_is_said, begin, end),
-	cmocka_unit_test_setup_teardown(the_last_order_counts, begin, end),
-	cmocka_unit_test_setup_teardown(what_is_forgotten_is_written_and_not_told, begin, end),
-	cmocka_unit_test_setup_teardown(a_fault_is_told, begin, end))
+UNIT_MAIN(cmocka_unit_test_setup_teardown(the_loop_runs_while_the_disk_hangs, begin, end),
+	cmocka_unit_test_setup_teardown(files_are_synced_before_the_callback, begin, end),
+	cmocka_unit_test_setup_teardown(the_last_request_counts, begin, end),
+	cmocka_unit_test_setup_teardown(forgotten_files_are_written_without_a_callback, begin, end),
+	cmocka_unit_test_setup_teardown(the_callback_gets_the_error, begin, end))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Libraries by version: none is replaced, and none goes while a container has it. */
+/* Libraries by version: an upgrade replaces none, and a version stays while a container uses it. */
 #include "unit.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static void remove_all(const char *folder)
 	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-static void an_upgrade_leaves_the_files_of_before(void **state)
+static void an_upgrade_leaves_the_older_files(void **state)
 {
 	char top[] = "/tmp/divvy-slot-XXXXXX", hooks[64], first[PATH_MAX], again[PATH_MAX],
 	     second[PATH_MAX];
@@ -100,7 +100,7 @@ static bool is_there(const char *folder)
 	return access(folder, F_OK) == 0;
 }
 
-/* data: the slots that somebody has, as "7 9 " */
+/* data: the held slots, as "7 9 " */
 static bool is_held(void *data, const char *slot)
 {
 	char word[16];
@@ -109,7 +109,7 @@ static bool is_held(void *data, const char *slot)
 	return strstr(data, word) != NULL;
 }
 
-static void a_version_goes_with_the_last_container(void **state)
+static void a_version_is_removed_after_its_last_container(void **state)
 {
 	char both[] = "7 9 ", one[] = "9 ", none[] = "";
 	struct error err = {0};
@@ -121,14 +121,14 @@ static void a_version_goes_with_the_last_container(void **state)
 	assert_ok(library_note(m.top, "9", m.version[0], &err));
 	assert_ok(library_note(m.top, "11", m.version[2], &err));
 	assert_true(library_is_noted(m.top, "7"));
-	/* Nobody has the one between. */
+	/* No container uses the middle version. */
 	assert_int_equal(library_sweep(m.top, m.version[2], is_held, both, &err), 1);
 	assert_true(is_there(m.version[0]));
 	assert_false(is_there(m.version[1]));
 	assert_int_equal(library_sweep(m.top, m.version[2], is_held, one, &err), 1);
 	assert_false(library_is_noted(m.top, "7"));
 	assert_true(is_there(m.version[0]));
-	/* Its next container has the newest. */
+	/* The next container of slot 9 uses the newest version. */
 	assert_ok(library_note(m.top, "9", m.version[2], &err));
 	assert_int_equal(library_sweep(m.top, m.version[2], is_held, one, &err), 0);
 	assert_false(is_there(m.version[0]));
@@ -137,7 +137,7 @@ static void a_version_goes_with_the_last_container(void **state)
 	remove_all(m.top);
 }
 
-static void an_empty_note_is_none(void **state)
+static void an_empty_record_does_not_count(void **state)
 {
 	char folder[64];
 	struct error err = {0};
@@ -151,8 +151,8 @@ static void an_empty_note_is_none(void **state)
 	remove_all(m.top);
 }
 
-/* Whoever is admitted to a slot waits for it. */
-static void what_is_noted_already_is_not_written(void **state)
+/* A container that starts in the slot would wait for the write. */
+static void an_unchanged_record_is_not_rewritten(void **state)
 {
 	char folder[64];
 	struct error err = {0};
@@ -170,7 +170,7 @@ static void what_is_noted_already_is_not_written(void **state)
 	remove_all(m.top);
 }
 
-static void what_is_being_made_stays(void **state)
+static void a_version_that_a_live_process_installs_stays(void **state)
 {
 	char mine[PATH_MAX + 16], dead[PATH_MAX + 16], none[] = "";
 	struct error err = {0};
@@ -178,7 +178,7 @@ static void what_is_being_made_stays(void **state)
 
 	make_versions(&m);
 	snprintf(mine, sizeof(mine), "%s.%d", m.version[1], (int)getpid());
-	/* No process has a number that large. */
+	/* Above the largest possible pid. */
 	snprintf(dead, sizeof(dead), "%s.%d", m.version[1], 4194305);
 	assert_ok(folder_make(mine, 0755, &err));
 	assert_ok(folder_make(dead, 0755, &err));
@@ -188,7 +188,7 @@ static void what_is_being_made_stays(void **state)
 	remove_all(m.top);
 }
 
-static void nothing_is_there_yet(void **state)
+static void sweeping_a_missing_folder_succeeds(void **state)
 {
 	char none[] = "", folder[64];
 	struct error err = {0};
@@ -197,6 +197,8 @@ static void nothing_is_there_yet(void **state)
 	assert_int_equal(library_sweep("/nonexistent", folder, is_held, none, &err), 0);
 }
 
-UNIT_MAIN(UNIT(an_upgrade_leaves_the_files_of_before), UNIT(a_version_goes_with_the_last_container),
-	UNIT(an_empty_note_is_none), UNIT(what_is_noted_already_is_not_written),
-	UNIT(what_is_being_made_stays), UNIT(nothing_is_there_yet))
+UNIT_MAIN(UNIT(an_upgrade_leaves_the_older_files),
+	UNIT(a_version_is_removed_after_its_last_container), UNIT(an_empty_record_does_not_count),
+	UNIT(an_unchanged_record_is_not_rewritten),
+	UNIT(a_version_that_a_live_process_installs_stays),
+	UNIT(sweeping_a_missing_folder_succeeds))

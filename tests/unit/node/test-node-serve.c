@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where devices are served to other nodes: an address that others reach, and never a name. */
+/* The address at which a node serves devices: other nodes must reach it, and it is never a name. */
 #include "unit.h"
 
 #include <errno.h>
@@ -8,20 +8,20 @@
 #include "kube/json.h"
 #include "node/node-serve.h"
 
-static void an_address_and_a_port(void **state)
+static void an_address_has_a_host_and_a_port(void **state)
 {
 	static const struct {
 		const char *text, *host, *port;
 	} right[] = {
 		{"192.0.2.7:7007", "192.0.2.7", "7007"},
 		{"[2001:db8::7]:7007", "2001:db8::7", "7007"},
-		/* As a manifest writes it, of a pod's address. */
+		/* As a manifest writes it with a pod's address. */
 		{"2001:db8::7:7007", "2001:db8::7", "7007"},
 	};
 	static const char *const wrong[] = {"", ":7007", "192.0.2.7", "192.0.2.7:", "gpu7:7007",
 		"192.0.2.7:https", "192.0.2.7:70070", "192.0.2.256:7007", "[]:7007", "::1",
 		"$(POD_IP):7007",
-		/* Nobody reaches these from elsewhere. */
+		/* Other nodes cannot reach these addresses. */
 		"0.0.0.0:7007", "[::]:7007", "[fe80::7%eth0]:7007"};
 	struct address at;
 	struct error err;
@@ -48,8 +48,10 @@ static bool is_left(const char *until, uint32_t n_processes, uint64_t s, uint64_
 	return serve_is_left_behind(pod, n_processes, s * NSEC_PER_SEC + ns);
 }
 
-/* Nobody says that a node has vanished: its pods are deleted, and stay where they are. */
-static void a_pod_of_a_node_that_vanished_is_over_30_s_after_its_time(void **state)
+/*
+ * Kubernetes does not announce that a node has vanished: its deleted pods stay on the API server.
+ */
+static void a_pod_of_a_vanished_node_ends_30_s_after_its_grace_period(void **state)
 {
 	static const char until[] = "2026-01-02T03:04:05Z";
 
@@ -58,13 +60,16 @@ static void a_pod_of_a_node_that_vanished_is_over_30_s_after_its_time(void **sta
 	assert_false(is_left(until, 0, UNTIL_S + 30, 0));
 	assert_true(is_left(until, 0, UNTIL_S + 30, 1));
 	assert_true(is_left(until, 0, UNTIL_S + 86400, 0));
-	/* Who is connected lives, whatever was said; so does who was not deleted. */
+	/*
+	 * A pod with a connected process lives, whatever the time; so does a pod that is not
+	 * deleted.
+	 */
 	assert_false(is_left(until, 1, UNTIL_S + 86400, 0));
 	assert_false(is_left(NULL, 0, UNTIL_S + 86400, 0));
-	/* What is no time, or no pod that is known, ends nobody. */
+	/* An unreadable time or an unknown pod ends no tenant. */
 	assert_false(is_left("soon", 0, UNTIL_S + 86400, 0));
 	assert_false(serve_is_left_behind(NULL, 0, UINT64_MAX));
 }
 
-UNIT_MAIN(UNIT(an_address_and_a_port),
-	UNIT(a_pod_of_a_node_that_vanished_is_over_30_s_after_its_time))
+UNIT_MAIN(UNIT(an_address_has_a_host_and_a_port),
+	UNIT(a_pod_of_a_vanished_node_ends_30_s_after_its_grace_period))

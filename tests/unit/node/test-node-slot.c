@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a container with a slot gets: nothing that it could write, and nothing of the host's own. */
+/* The mounts of a container with a slot: none is writable, and none is of another slot. */
 #include "unit.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static const struct plugin_mount *find(const struct slot_edits *e, const char *p
 	return NULL;
 }
 
-static void all_is_read_only_and_its_own(void **state)
+static void mounts_are_read_only_and_the_slots_own(void **state)
 {
 	static const char *const below[] = {SLOT, LIBRARY, SLOT ".preload", SIM};
 	const struct slot_plan plan[] = {
@@ -43,7 +43,7 @@ static void all_is_read_only_and_its_own(void **state)
 			assert_string_equal(e.edits.mounts[i].host_path,
 				below[i]); /* never a folder above, which has everybody's */
 		}
-		/* No device, no annotation: a pod of the restricted profile may have these. */
+		/* No device and no annotation: the restricted profile allows the rest to a pod. */
 		assert_int_equal(e.edits.n_nodes, 0);
 		assert_int_equal(e.edits.n_annotations, 0);
 		assert_string_equal(find(&e, "/run/divvy")->host_path, SLOT);
@@ -52,7 +52,7 @@ static void all_is_read_only_and_its_own(void **state)
 	}
 }
 
-static void the_loader_is_told_as_the_container_starts(void **state)
+static void the_loaders_list_is_written_at_the_start(void **state)
 {
 	char top[] = "/tmp/divvy-slot-XXXXXX", slot[64], list[80];
 	_cleanup_buf_ struct buf text = BUF_INIT(4096);
@@ -67,7 +67,7 @@ static void the_loader_is_told_as_the_container_starts(void **state)
 	assert_int_equal(file_read(list, &text, &err), 0);
 	assert_string_equal(
 		buf_text(&text), "/opt/divvy/libdivvy-cuda.so\n/opt/divvy/libdivvy-nvml.so\n");
-	/* Who runs has the file mounted: it is not touched. */
+	/* A running container has the file mounted: the write leaves it alone. */
 	assert_int_equal(slot_preload_write(slot, false, &err), 0);
 	assert_int_equal(stat(list, &again), 0);
 	assert_int_equal(again.st_ino, first.st_ino);
@@ -78,7 +78,7 @@ static void the_loader_is_told_as_the_container_starts(void **state)
 	assert_int_equal(file_read(list, &text, &err), 0);
 	assert_string_equal(buf_text(&text),
 		"/opt/divvy/libdivvy-remote.so\n/opt/divvy/libdivvy-remote-nvml.so\n");
-	/* A runtime has mounted what was not there. */
+	/* A container runtime has made a folder, because the file to mount was missing. */
 	unlink(list);
 	assert_int_equal(mkdir(list, 0755), 0);
 	assert_int_equal(slot_preload_write(slot, false, &err), 0);
@@ -113,7 +113,7 @@ static void real_devices_come_by_the_slots_name(void **state)
 	assert_int_equal(e.edits.n_cdi, 0);
 }
 
-static void without_cdi_they_come_by_the_environment(void **state)
+static void without_cdi_real_devices_come_by_the_environment(void **state)
 {
 	const struct slot_plan plan = {
 		.folder = SLOT, .library = LIBRARY, .number = 7, .is_by_environment = true};
@@ -176,7 +176,7 @@ static void a_container_gets_the_files_of_its_devices(void **state)
 	for (size_t i = 0; i < nodes.n; i++) {
 		assert_string_equal(nodes.nodes[i].host_path, want[i]);
 		assert_string_equal(nodes.nodes[i].container_path, want[i]);
-		assert_string_equal(nodes.nodes[i].permissions, "rw"); /* none is made */
+		assert_string_equal(nodes.nodes[i].permissions, "rw"); /* no "m": no mknod */
 	}
 	assert_ok(
 		cdi_format(&(struct cdi_slot){.slot = 7, .nodes = nodes.nodes, .n_nodes = nodes.n},
@@ -191,13 +191,13 @@ static void a_container_gets_the_files_of_its_devices(void **state)
 	assert_contains(err.msg, "does not say");
 }
 
-static void a_runtime_that_obeys_a_variable_is_seen(void **state)
+static void a_runtime_that_obeys_a_variable_is_detected(void **state)
 {
 	assert_false(slot_is_runtime_insecure("all", dev));
 	make_file("nvidiactl");
 	assert_true(slot_is_runtime_insecure("all", dev));
 	assert_true(slot_is_runtime_insecure("0,1", dev));
-	/* Then they are there for another reason. */
+	/* With this value the runtime adds no devices, so the files have another reason. */
 	assert_false(slot_is_runtime_insecure(NULL, dev));
 	assert_false(slot_is_runtime_insecure("", dev));
 	assert_false(slot_is_runtime_insecure("void", dev));
@@ -206,8 +206,9 @@ static void a_runtime_that_obeys_a_variable_is_seen(void **state)
 
 #define DEV(fn) cmocka_unit_test_setup_teardown(fn, make_dev, remove_dev)
 
-UNIT_MAIN(UNIT(all_is_read_only_and_its_own), UNIT(the_loader_is_told_as_the_container_starts),
-	UNIT(the_environment_has_no_secret), UNIT(real_devices_come_by_the_slots_name),
-	UNIT(without_cdi_they_come_by_the_environment),
+UNIT_MAIN(UNIT(mounts_are_read_only_and_the_slots_own),
+	UNIT(the_loaders_list_is_written_at_the_start), UNIT(the_environment_has_no_secret),
+	UNIT(real_devices_come_by_the_slots_name),
+	UNIT(without_cdi_real_devices_come_by_the_environment),
 	DEV(a_container_gets_the_files_of_its_devices),
-	DEV(a_runtime_that_obeys_a_variable_is_seen))
+	DEV(a_runtime_that_obeys_a_variable_is_detected))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes are measured, and what of it is told: in virtual time. */
+/* Which nodes a node measures, and which results it reports, in virtual time. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void begin(struct rig *rig, const char *own, uint32_t max)
 	peers_init(&rig->peers, own, max, &rig->rand);
 }
 
-/* n nodes that serve, n0 and so on. */
+/* Offers n nodes that serve devices: n0, n1 and so on. */
 static void list(struct rig *rig, uint32_t n)
 {
 	assert_true(peers_is_due(&rig->peers, rig->now));
@@ -44,7 +44,7 @@ static void list(struct rig *rig, uint32_t n)
 	assert_false(peers_is_due(&rig->peers, rig->now));
 }
 
-/* A round in which everybody answers alike, or (us 0) nobody; whether it is news. */
+/* A round in which all peers answer alike, or none answers (us 0). Returns whether it is news. */
 static bool whole_round(struct rig *rig, uint32_t n, uint64_t us, uint64_t bits)
 {
 	struct peer *peer;
@@ -81,7 +81,7 @@ static void rounds_come_about_every_five_minutes(void **state)
 	}
 	assert_in_range(least, PEERS_ROUND_NS * 3 / 4, PEERS_ROUND_NS * 4 / 5);
 	assert_in_range(most, PEERS_ROUND_NS * 6 / 5, PEERS_ROUND_NS * 5 / 4);
-	/* Sooner where nobody serves yet, or nobody knows. */
+	/* The next round comes sooner if no node serves yet, or the list of nodes fails. */
 	whole_round(&rig, 0, 100, 0);
 	assert_in_range(rig.peers.due_ns - rig.now, PEERS_EMPTY_NS * 3 / 4, PEERS_EMPTY_NS * 5 / 4);
 	wait_for_round(&rig);
@@ -93,7 +93,7 @@ static void rounds_come_about_every_five_minutes(void **state)
 	assert_false(peers_is_due(&rig.peers, rig.now));
 }
 
-static void itself_and_what_is_no_name_are_left_out(void **state)
+static void the_node_itself_and_bad_names_are_left_out(void **state)
 {
 	static struct rig rig;
 	char name[300];
@@ -128,7 +128,7 @@ static uint64_t number_of(const struct peer *peer)
 }
 
 /* 300 nodes, each of which measures 8 of the others. */
-static void of_many_each_is_measured_by_about_as_many(void **state)
+static void many_nodes_are_measured_about_equally_often(void **state)
 {
 	static struct rig rig;
 	static uint32_t by[300];
@@ -149,12 +149,15 @@ static void of_many_each_is_measured_by_about_as_many(void **state)
 		most = MAX(most, by[i]);
 		nobody += by[i] == 0;
 	}
-	/* By chance alone: e^-8 of them by none, and 8 +- 3 times sqrt(8) by most. */
+	/*
+	 * By chance alone, no node measures e^-8 of the nodes, and most are measured 8 +- 3 *
+	 * sqrt(8) times.
+	 */
 	assert_true(nobody <= 3);
 	assert_true(most <= 20);
 }
 
-static void who_was_chosen_stays(void **state)
+static void a_chosen_peer_stays(void **state)
 {
 	static struct rig rig;
 	static struct peers before;
@@ -164,7 +167,7 @@ static void who_was_chosen_stays(void **state)
 	whole_round(&rig, 100, 100, 0);
 	before = rig.peers;
 	wait_for_round(&rig);
-	/* One more comes: at most one is other. */
+	/* With one node more, at most one of the 8 peers changes. */
 	list(&rig, 101);
 	for (uint32_t i = 0; i < 8; i++)
 		n_kept += has(&before, rig.peers.v[i].name);
@@ -174,19 +177,21 @@ static void who_was_chosen_stays(void **state)
 			assert_int_equal(rig.peers.v[i].now.round_trip_us, 100);
 }
 
-static void a_quarter_is_news(void **state)
+static void a_change_of_more_than_a_quarter_is_news(void **state)
 {
 	static struct rig rig;
 
 	begin(&rig, "own", 8);
-	/* The first is, also where nothing was found: what a former daemon has told is over. */
+	/*
+	 * The first round is news even without peers: it replaces the report of an earlier daemon.
+	 */
 	assert_true(whole_round(&rig, 0, 0, 0));
 	wait_for_round(&rig);
 	assert_true(whole_round(&rig, 3, 100, 0));
 	wait_for_round(&rig);
 	assert_false(whole_round(&rig, 3, 125, 0));
 	wait_for_round(&rig);
-	/* Step by step: what counts is what was told. */
+	/* Small steps add up: the change is measured from the last report. */
 	assert_true(whole_round(&rig, 3, 126, 0));
 	assert_int_equal(rig.peers.v[0].told.round_trip_us, 126);
 	wait_for_round(&rig);
@@ -197,18 +202,18 @@ static void a_quarter_is_news(void **state)
 	wait_for_round(&rig);
 	assert_true(whole_round(&rig, 3, 90, 749));
 	wait_for_round(&rig);
-	/* Of some microseconds everything is much. */
+	/* A few microseconds are a large part of a short round trip, and no news. */
 	assert_true(whole_round(&rig, 3, 4, 749));
 	wait_for_round(&rig);
 	assert_false(whole_round(&rig, 3, 14, 749));
 	wait_for_round(&rig);
-	/* One is none any more. */
+	/* The removal of a peer is news. */
 	assert_true(whole_round(&rig, 2, 14, 749));
 	wait_for_round(&rig);
 	assert_false(whole_round(&rig, 2, 14, 749));
 }
 
-static void three_failures_in_a_row_are_too_many(void **state)
+static void three_failures_in_a_row_clear_the_result(void **state)
 {
 	static struct rig rig;
 
@@ -244,7 +249,7 @@ static void bandwidth_is_measured_about_once_an_hour(void **state)
 		list(&rig, 1);
 		peer = peers_next(&rig.peers);
 		if (peers_wants_transfer(peer, rig.now)) {
-			/* A tenth of them is refused: the next round asks again. */
+			/* A tenth of the transfers is refused: the next round asks again. */
 			const bool is_refused = i % 10 == 0;
 
 			if (!is_refused && n++)
@@ -264,7 +269,7 @@ static void bandwidth_is_measured_about_once_an_hour(void **state)
 	assert_in_range(n, 120, 200);
 }
 
-static void what_cannot_be_said_is_bounded(void **state)
+static void measured_values_are_bounded(void **state)
 {
 	static struct rig rig;
 	struct peer *peer;
@@ -281,7 +286,9 @@ static void what_cannot_be_said_is_bounded(void **state)
 	assert_int_equal(peer->now.round_trip_us, 1);
 }
 
-UNIT_MAIN(UNIT(rounds_come_about_every_five_minutes), UNIT(itself_and_what_is_no_name_are_left_out),
-	UNIT(of_many_each_is_measured_by_about_as_many), UNIT(who_was_chosen_stays),
-	UNIT(a_quarter_is_news), UNIT(three_failures_in_a_row_are_too_many),
-	UNIT(bandwidth_is_measured_about_once_an_hour), UNIT(what_cannot_be_said_is_bounded))
+UNIT_MAIN(UNIT(rounds_come_about_every_five_minutes),
+	UNIT(the_node_itself_and_bad_names_are_left_out),
+	UNIT(many_nodes_are_measured_about_equally_often), UNIT(a_chosen_peer_stays),
+	UNIT(a_change_of_more_than_a_quarter_is_news),
+	UNIT(three_failures_in_a_row_clear_the_result),
+	UNIT(bandwidth_is_measured_about_once_an_hour), UNIT(measured_values_are_bounded))
