@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is told of a program's submissions, in virtual time: a device that runs them in order, a
- * program that hands over the next when the estimate lets it, and looks that come late or early.
+ * The estimate of a program's submissions, in virtual time. A device runs the submissions in order,
+ * a program submits the next when the estimate permits, and looks come late or early.
  */
 #include "hook/estimate.h"
 
@@ -19,7 +19,7 @@ struct flight {
 	uint64_t issued, ends, key;
 };
 
-/* One marker behind each submission. */
+/* A device with one marker behind each submission. */
 struct device {
 	struct estimate estimate;
 	struct flight flight[256];
@@ -27,7 +27,7 @@ struct device {
 	uint64_t now, free_at, busy, begun;
 	int long_drains; /* submissions behind more than two windows */
 	uint64_t random;
-	bool is_keyed; /* lengths are told apart */
+	bool is_keyed; /* each length has a key of its own */
 };
 
 static uint64_t random_below(struct device *d, uint64_t n)
@@ -64,7 +64,7 @@ static struct estimate_queue queued(const struct device *d)
 
 static uint64_t key_of(uint64_t ns)
 {
-	return ns << 40 | 1; /* alike in all but few bits */
+	return ns << 40 | 1; /* keys differ in few bits */
 }
 
 static void submit(struct device *d, uint64_t ns)
@@ -76,7 +76,7 @@ static void submit(struct device *d, uint64_t ns)
 	d->busy += ns;
 }
 
-/* The program is held back as in marker.c: sleeps are up to 80 us too long. */
+/* Holds the program back as marker.c does; sleeps are up to 80 us too long. */
 static void hold_back(struct device *d)
 {
 	for (;;) {
@@ -92,7 +92,10 @@ static void hold_back(struct device *d)
 	}
 }
 
-/* Of those after the first 100, one in 20 at most finds `deepest` or more not ended yet. */
+/*
+ * After the first 100 submissions, at most one in 20 may find `deepest` or more in flight. Returns
+ * the busy part.
+ */
 static double busy_fraction(
 	struct device *d, const uint64_t *lengths, uint64_t n, int submissions, uint32_t deepest)
 {
@@ -146,13 +149,13 @@ static void mixed_lengths_keep_the_device_busy(void **state)
 		if (busy < 0.97)
 			fail_msg("seed %d: busy %.4f", (int)seed, busy);
 		assert_true(d.estimate.longest_ns > 10 * MS);
-		assert_true(
-			d.estimate.spread_ns > MS); /* and nobody takes the mean for the truth */
+		/* The estimate knows that the mean is inexact. */
+		assert_true(d.estimate.spread_ns > MS);
 	}
 }
 
-/* As those, but each length is that of another kernel: what is queued stays below the window. */
-static void kinds_are_told_apart(void **state)
+/* The same lengths, but each with a kernel of its own: work in flight stays below the window. */
+static void kernels_are_estimated_separately(void **state)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		struct device alike = device_new(seed), keyed = device_new(seed);
@@ -191,7 +194,7 @@ static void late_looks_do_not_lengthen(void **state)
 	struct estimate e = {0};
 	uint64_t now = NSEC_PER_SEC;
 
-	/* 1 ms each, back to back, two always queued, looked at every 0.7 ms */
+	/* submissions of 1 ms, back to back, two always in flight, a look every 0.7 ms */
 	for (uint64_t i = 1, k = 0; i < 2000; i++) {
 		uint64_t at = now + i * 700 * US;
 		uint64_t n = (at - now) / MS;
@@ -206,8 +209,8 @@ static void late_looks_do_not_lengthen(void **state)
 	assert_true(e.sub_ns > 980 * US && e.sub_ns < 1020 * US);
 }
 
-/* One kernel, then the program computes: when it was over nobody saw. */
-static void nobody_looked(void **state)
+/* One kernel, then the program computes: no look saw the kernel's end. */
+static void an_unseen_end_gives_only_a_guess(void **state)
 {
 	struct estimate e = {0};
 	uint64_t now = NSEC_PER_SEC;
@@ -218,18 +221,18 @@ static void nobody_looked(void **state)
 	now += NSEC_PER_SEC;
 	ended(&e, now, 1, false, false, now + 5 * MS);
 	assert_true(e.is_guess && e.sub_ns == 5 * MS && e.longest_ns == 5 * MS);
-	/* at last something is queued behind: the device has not idled */
+	/* now a second submission follows: the device has not idled in between */
 	now += NSEC_PER_SEC;
 	ended(&e, now, 2, true, false, now + 12 * MS);
 	assert_true(!e.is_guess && e.sub_ns == 6 * MS);
-	/* from then on a late look tells only what was possible */
+	/* after an exact value, a late look gives only an upper bound */
 	now += NSEC_PER_SEC;
 	ended(&e, now, 1, false, false, now + 80 * MS);
 	assert_true(e.sub_ns == 6 * MS && e.longest_ns < 7 * MS);
 }
 
-/* The first of a turn waits for the end of the last one's. */
-static void others_work_is_not_ours(void **state)
+/* The first submission of a turn waits for the end of the other tenant's work. */
+static void work_of_other_tenants_does_not_count(void **state)
 {
 	struct estimate e = {0};
 	uint64_t now = NSEC_PER_SEC;
@@ -245,8 +248,11 @@ static void others_work_is_not_ours(void **state)
 	assert_true(e.sub_ns == MS && e.longest_ns <= MS && e.spread_ns < 50 * US);
 }
 
-/* Opened before the others' work had ended, turn after turn of one kernel: nothing adds up. */
-static void a_turn_begins_when_the_others_have_ended(void **state)
+/*
+ * The gate opens before other tenants' work has ended, in each turn of one kernel: no error adds
+ * up.
+ */
+static void a_turn_begins_when_the_work_of_others_ends(void **state)
 {
 	struct estimate e = {0};
 	uint64_t now = NSEC_PER_SEC;
@@ -280,7 +286,7 @@ static void markers_follow_the_lengths(void **state)
 	for (int i = 0; i < 20; i++)
 		every = estimate_every(&e, every, WINDOW);
 	assert_int_equal(every, 1);
-	/* short on the whole, but not to be relied on */
+	/* short on average, but with a large error */
 	e = (struct estimate){.sub_ns = 20 * US, .rough_ns = 3 * MS};
 	assert_int_equal(estimate_every(&e, 64, WINDOW), 32);
 	e = (struct estimate){.sub_ns = 1};
@@ -290,6 +296,6 @@ static void markers_follow_the_lengths(void **state)
 }
 
 UNIT_MAIN(UNIT(even_lengths_are_found), UNIT(mixed_lengths_keep_the_device_busy),
-	UNIT(kinds_are_told_apart), UNIT(late_looks_do_not_lengthen), UNIT(nobody_looked),
-	UNIT(others_work_is_not_ours), UNIT(a_turn_begins_when_the_others_have_ended),
-	UNIT(markers_follow_the_lengths))
+	UNIT(kernels_are_estimated_separately), UNIT(late_looks_do_not_lengthen),
+	UNIT(an_unseen_end_gives_only_a_guess), UNIT(work_of_other_tenants_does_not_count),
+	UNIT(a_turn_begins_when_the_work_of_others_ends), UNIT(markers_follow_the_lengths))
