@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Further connections: who is let in, by what, and how a listener tells them from others. And what
- * links of two versions say to each other.
+ * Further connections of a session: which key admits one, and how a listener recognises it. Links
+ * of two versions refuse each other with a message.
  */
 #include "unit.h"
 
@@ -44,7 +44,7 @@ static void *server_main(void *argument)
 	struct end *end = argument;
 
 	end->r = secure_meet_key(end->fd, &key, &end->tls);
-	/* Else the other one waits for more. */
+	/* Without the close, the other end would wait for more. */
 	if (end->r < 0)
 		end->fd = fd_close(end->fd);
 	return NULL;
@@ -60,7 +60,10 @@ static void meet(const struct secure_key *key, struct end *server, struct end *c
 	*client = (struct end){.fd = pair[1]};
 	assert_ok(pthread_create(&thread, NULL, server_main, server));
 	client->r = secure_meet_key(client->fd, key, &client->tls);
-	/* A client believes that it is in; who it did not convince says so, or goes. */
+	/*
+	 * A client takes a finished handshake for success; the server's answer or close shows the
+	 * truth.
+	 */
 	if (client->r == 0) {
 		uint8_t byte;
 
@@ -81,7 +84,7 @@ static void end_done(struct end *end)
 	fd_close(end->fd);
 }
 
-static void a_key_lets_in_who_knows_it(void **state)
+static void a_key_admits_only_its_owner(void **state)
 {
 	const struct {
 		struct secure_key key;
@@ -118,11 +121,11 @@ static void both_ends_know_the_sessions_name(void **state)
 		end_done(&server);
 		end_done(&client);
 	}
-	/* Of another session, with the same key, another one. */
+	/* Another session with the same key has another name. */
 	assert_memory_not_equal(&here[0], &here[1], sizeof(here[0]));
 }
 
-static void a_listener_tells_them_from_others(void **state)
+static void a_listener_recognises_further_connections(void **state)
 {
 	static const struct {
 		const char *says;
@@ -149,7 +152,7 @@ static void a_listener_tells_them_from_others(void **state)
 		assert_int_equal(bulk_look(pair[0], &name), cases[i].is);
 		if (cases[i].is == 1)
 			assert_memory_equal(name.bytes, "0123456789abcdef", sizeof(name));
-		/* Nothing of what is no name has been read. */
+		/* bulk_look() consumes no byte of another protocol. */
 		if (cases[i].is == 0)
 			assert_int_equal(recv(pair[0], left, sizeof(left), 0), cases[i].n);
 		fd_close(pair[0]);
@@ -157,7 +160,7 @@ static void a_listener_tells_them_from_others(void **state)
 	}
 }
 
-/* What a child with a connection of that name hands in. */
+/* A child hands in a connection with this name. */
 static void knock(struct door *d, const struct bulk_name *name)
 {
 	int pair[2];
@@ -169,7 +172,7 @@ static void knock(struct door *d, const struct bulk_name *name)
 	door_pass(d);
 }
 
-static void a_door_leads_to_the_session_of_that_name(void **state)
+static void a_connection_goes_to_the_session_of_its_name(void **state)
 {
 	const struct bulk_name one = {"one"}, two = {"two"}, none = {"none"};
 	struct children *children = calloc(1, sizeof(*children));
@@ -184,7 +187,7 @@ static void a_door_leads_to_the_session_of_that_name(void **state)
 		assert_true(own[i] >= 0);
 		children_set(children, i, 1000 + i);
 	}
-	/* Before it is somebody's there is nobody to have it. */
+	/* Before a session has the name, no session gets the connection. */
 	knock(d, &one);
 	assert_int_equal(door_await(own[0], 0), -ETIMEDOUT);
 	door_name(d, 0, &one);
@@ -195,7 +198,10 @@ static void a_door_leads_to_the_session_of_that_name(void **state)
 	fd = door_await(own[1], clock_now_ns() + NSEC_PER_SEC);
 	assert_true(fd >= 0);
 	fd_close(fd);
-	/* Who has all of them, or is gone, gets none; and a place has an old name no longer. */
+	/*
+	 * A session that has all connections, or has ended, gets none; a free place loses its old
+	 * name.
+	 */
 	door_shut(d, 1, own[1]);
 	knock(d, &two);
 	assert_int_equal(children_gone(children, 1000), 0);
@@ -226,7 +232,7 @@ static void assert_refused(const struct remote_note *note)
 }
 
 /* The first versions left `lane` at 0. */
-static void a_program_of_an_older_link_is_refused_in_words(void **state)
+static void a_program_of_an_older_link_is_refused_with_a_message(void **state)
 {
 	struct remote_note note = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
 	struct end server, client;
@@ -241,7 +247,7 @@ static void a_program_of_an_older_link_is_refused_in_words(void **state)
 	end_done(&client);
 }
 
-static void a_worker_of_an_older_link_is_refused_in_words(void **state)
+static void a_worker_of_an_older_link_is_refused_with_a_message(void **state)
 {
 	struct remote_note note = {.type = REMOTE_WELCOME, .abi = REMOTE_ABI},
 			   hello = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
@@ -264,11 +270,11 @@ static void a_worker_of_an_older_link_is_refused_in_words(void **state)
 	end_done(&client);
 }
 
-/* Of the same version, from the time of RDMA: it has said that it has an adapter. */
+/* A link of the same version from the time of RDMA: its note offers an adapter. */
 #define OFFER (1u << 7)
 #define LANE(connections) (LINK_ABI << 8 | (connections))
 
-static void a_link_that_offers_an_adapter_is_understood(void **state)
+static void a_link_that_offers_an_adapter_is_accepted(void **state)
 {
 	struct remote_note note = {.type = REMOTE_WELCOME, .abi = REMOTE_ABI, .lane = LANE(OFFER)};
 	struct remote_note hello = {.type = REMOTE_HELLO, .abi = REMOTE_ABI};
@@ -285,7 +291,7 @@ static void a_link_that_offers_an_adapter_is_understood(void **state)
 	assert_ok(stream_send(stream_tls(server.tls, 0), &note, sizeof(note)));
 	assert_ok(link_open_program(client.tls, &program, &end));
 	assert_int_equal(end.n, 1);
-	/* Our side offers none. */
+	/* This side offers no adapter. */
 	assert_ok(stream_receive(stream_tls(server.tls, 0), &hello, sizeof(hello)));
 	assert_int_equal(hello.lane, LANE(bulk_wish()));
 	assert_int_equal(fd_recv(pair[0], &note, sizeof(note), &fds, 0), sizeof(note));
@@ -298,7 +304,7 @@ static void a_link_that_offers_an_adapter_is_understood(void **state)
 	end_done(&client);
 }
 
-/* ---- read and sent ahead ---- */
+/* ---- reading and sending ahead ---- */
 
 #define MANY (3u << 20)
 
@@ -309,7 +315,7 @@ struct sender {
 	int r;
 };
 
-/* Parts of a few bytes and of more than a stream keeps. */
+/* Parts of a few bytes, and parts larger than a stream's buffer. */
 static size_t part_of(struct rand *rand, size_t left)
 {
 	const size_t n = 1 + rand_below(rand, rand_below(rand, 4) ? 64 : 300u << 10);
@@ -339,7 +345,7 @@ static void receive_as_sent(struct stream stream, const uint8_t *bytes, struct r
 	}
 }
 
-static void what_is_sent_ahead_is_what_comes(void **state)
+static void bytes_sent_ahead_arrive_unchanged(void **state)
 {
 	_cleanup_free_ uint8_t *bytes = malloc(MANY);
 	struct rand rand = rand_seeded(7);
@@ -354,7 +360,7 @@ static void what_is_sent_ahead_is_what_comes(void **state)
 	ahead = stream_ahead(stream_tls(client.tls, 1000));
 	plain = stream_tls(server.tls, 0);
 	assert_ptr_not_equal(ahead.own, client.tls);
-	/* The other side need not do so. */
+	/* Only one side sends and reads ahead. */
 	for (int way = 0; way < 2; way++) {
 		pthread_t thread;
 
@@ -367,7 +373,7 @@ static void what_is_sent_ahead_is_what_comes(void **state)
 	assert_int_equal(stream_receive(ahead, &byte, 1), -ETIMEDOUT);
 	assert_ok(stream_send(plain, "x", 1));
 	server.fd = fd_close(server.fd);
-	/* What has come is there all the same. */
+	/* Bytes that have arrived can still be read. */
 	assert_ok(stream_receive(ahead, &byte, 1));
 	assert_int_equal(byte, 'x');
 	assert_int_equal(stream_receive(ahead, &byte, 1), -EPIPE);
@@ -377,9 +383,9 @@ static void what_is_sent_ahead_is_what_comes(void **state)
 	free(ahead.own);
 }
 
-UNIT_MAIN(UNIT(what_is_sent_ahead_is_what_comes), UNIT(a_key_lets_in_who_knows_it),
-	UNIT(both_ends_know_the_sessions_name), UNIT(a_listener_tells_them_from_others),
-	UNIT(a_door_leads_to_the_session_of_that_name),
-	UNIT(a_program_of_an_older_link_is_refused_in_words),
-	UNIT(a_worker_of_an_older_link_is_refused_in_words),
-	UNIT(a_link_that_offers_an_adapter_is_understood))
+UNIT_MAIN(UNIT(bytes_sent_ahead_arrive_unchanged), UNIT(a_key_admits_only_its_owner),
+	UNIT(both_ends_know_the_sessions_name), UNIT(a_listener_recognises_further_connections),
+	UNIT(a_connection_goes_to_the_session_of_its_name),
+	UNIT(a_program_of_an_older_link_is_refused_with_a_message),
+	UNIT(a_worker_of_an_older_link_is_refused_with_a_message),
+	UNIT(a_link_that_offers_an_adapter_is_accepted))

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places for connections' processes: few for strangers, and none is taken twice. */
+/*
+ * Places for the processes of connections: few for unauthenticated ones, and none is taken twice.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -21,7 +23,7 @@ static pid_t sleeper(void)
 	return pid;
 }
 
-static void the_oldest_stranger_goes(void **state)
+static void the_oldest_unauthenticated_connection_is_ended(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
 	pid_t pid[STRANGERS_MAX], known = sleeper();
@@ -49,7 +51,7 @@ static void the_oldest_stranger_goes(void **state)
 	free(c);
 }
 
-static void there_is_a_place_for_so_many(void **state)
+static void the_number_of_places_is_limited(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
 
@@ -64,13 +66,13 @@ static void there_is_a_place_for_so_many(void **state)
 	assert_int_equal(children_take(c, 1), -EUSERS);
 	children_gone(c, (1 << 22) + 7);
 	assert_true(children_take(c, 1) >= 0);
-	/* One that could not be started takes none. */
+	/* A child that could not be started takes no place. */
 	children_set(c, children_take(c, 1), -1);
 	assert_true(children_take(c, 1) >= 0);
 	free(c);
 }
 
-static void who_has_stopped_is_ended(void **state)
+static void a_stopped_child_is_ended(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
 	pid_t pid[3];
@@ -83,10 +85,12 @@ static void who_has_stopped_is_ended(void **state)
 		pid[i] = sleeper();
 		children_set(c, at, pid[i]);
 		children_known(c, at);
-		/* The first has said nothing yet, and may take as long as it likes. */
+		/*
+		 * The first child has reported no progress yet, and has no time limit before that.
+		 */
 		atomic_store(&c->v[at].alive_ns, (uint64_t)i * 1000000000);
 	}
-	/* A watcher that has not run for so long itself has ended nobody. */
+	/* A watcher that itself did not run for so long ends no child. */
 	children_watch(c, 1000000000, 10000, 10000);
 	children_watch(c, 20000000000, 10000, 10000);
 	assert_int_equal(waitpid(-1, &status, WNOHANG), 0);
@@ -106,8 +110,8 @@ static void who_has_stopped_is_ended(void **state)
 	free(c);
 }
 
-/* The machine stands still right after a child has begun, before its listener has looked at it. */
-static void a_pause_at_the_very_start_ends_nobody(void **state)
+/* The machine stands still right after a child has started, before its listener has looked. */
+static void a_pause_at_the_start_ends_no_child(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
 	const pid_t pid = sleeper();
@@ -119,14 +123,14 @@ static void a_pause_at_the_very_start_ends_nobody(void **state)
 	children_watch(c, 1000000000, 10000, 10000);
 	atomic_store(&c->v[at].alive_ns, 1050000000);
 	children_watch(c, 29000000000, 10000, 10000);
-	/* A SIGKILL that the watcher had sent would have come first. */
+	/* If the watcher had sent a SIGKILL, that signal would have come first. */
 	kill(pid, SIGTERM);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(WTERMSIG(status), SIGTERM);
 	free(c);
 }
 
-static void a_stranger_has_so_long(void **state)
+static void an_unauthenticated_connection_has_a_time_limit(void **state)
 {
 	struct children *c = calloc(1, sizeof(*c));
 	const pid_t pid[] = {sleeper(), sleeper()};
@@ -145,6 +149,7 @@ static void a_stranger_has_so_long(void **state)
 	free(c);
 }
 
-UNIT_MAIN(UNIT(the_oldest_stranger_goes), UNIT(a_stranger_has_so_long),
-	UNIT(a_pause_at_the_very_start_ends_nobody), UNIT(there_is_a_place_for_so_many),
-	UNIT(who_has_stopped_is_ended))
+UNIT_MAIN(UNIT(the_oldest_unauthenticated_connection_is_ended),
+	UNIT(an_unauthenticated_connection_has_a_time_limit),
+	UNIT(a_pause_at_the_start_ends_no_child), UNIT(the_number_of_places_is_limited),
+	UNIT(a_stopped_child_is_ended))

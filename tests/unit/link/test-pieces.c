@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces that overtake each other are one row again; what is no piece of the room is refused. */
+/*
+ * Pieces that overtake each other form one row again; a piece outside the ring's room is refused.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -12,7 +14,7 @@
 #define RING ((uint64_t)REMOTE_RING)
 #define LONG PIECES_BULK_MIN
 
-static void in_order_each_moves_the_tail(void **state)
+static void each_piece_in_order_moves_the_tail(void **state)
 {
 	struct pieces p = {0};
 
@@ -26,7 +28,7 @@ static void in_order_each_moves_the_tail(void **state)
 	assert_int_equal(p.n, 0);
 }
 
-static void a_late_one_brings_all_behind_it(void **state)
+static void a_late_piece_releases_all_behind_it(void **state)
 {
 	struct pieces p = {0};
 
@@ -41,13 +43,13 @@ static void a_late_one_brings_all_behind_it(void **state)
 	assert_int_equal(p.n, 0);
 }
 
-static void what_is_no_room_is_refused(void **state)
+static void pieces_outside_the_room_are_refused(void **state)
 {
 	struct pieces p = {.tail = 2 * RING + 4096};
 	const uint64_t head = 2 * RING + 1024;
 
 	assert_int_equal(pieces_claim(&p, head, p.tail, 0), -EBADMSG);
-	/* Before the tail, also where the consumer has not been yet. */
+	/* Before the tail, even if the consumer has not read there yet. */
 	assert_int_equal(pieces_claim(&p, head, p.tail - 16, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, p.tail - 16, 32), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, head - 16, 16), -EBADMSG);
@@ -57,7 +59,7 @@ static void what_is_no_room_is_refused(void **state)
 	assert_int_equal(pieces_claim(&p, head, head + RING - 16, 32), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, UINT64_MAX - 15, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, head, 3 * RING - 16, 32), -EBADMSG);
-	/* A consumer that says nonsense. */
+	/* An impossible position of the consumer. */
 	assert_int_equal(pieces_claim(&p, p.tail + 16, p.tail + 16, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, p.tail - RING - 1, p.tail, 16), -EBADMSG);
 	assert_int_equal(p.n, 0);
@@ -66,7 +68,7 @@ static void what_is_no_room_is_refused(void **state)
 	assert_ok(pieces_claim(&p, head, p.tail, 16));
 }
 
-static void nobody_writes_where_another_one_does(void **state)
+static void overlapping_pieces_are_refused(void **state)
 {
 	struct pieces p = {0};
 
@@ -76,7 +78,7 @@ static void nobody_writes_where_another_one_does(void **state)
 	assert_int_equal(pieces_claim(&p, 0, 8191, 1), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, 0, 5000, 16), -EBADMSG);
 	assert_int_equal(pieces_claim(&p, 0, 0, 16384), -EBADMSG);
-	/* What is there is not written a second time either. */
+	/* Bytes that have arrived are not written a second time either. */
 	assert_false(pieces_arrived(&p, 4096));
 	assert_int_equal(pieces_claim(&p, 0, 8191, 1), -EBADMSG);
 	assert_false(pieces_arrived(&p, 0));
@@ -85,7 +87,7 @@ static void nobody_writes_where_another_one_does(void **state)
 	assert_int_equal(p.tail, 8192);
 }
 
-static void there_is_an_end_to_what_waits(void **state)
+static void the_number_of_waiting_pieces_is_limited(void **state)
 {
 	struct pieces p = {0};
 
@@ -96,7 +98,7 @@ static void there_is_an_end_to_what_waits(void **state)
 	assert_int_equal(pieces_claim(&p, 0, 0, 16), -EBADMSG);
 }
 
-/* ---- anything that an honest sender does, over connections of any speed ---- */
+/* ---- an honest sender, over connections of any speed ---- */
 
 #define CONNECTIONS 5u
 #define QUEUED 4096u
@@ -119,7 +121,7 @@ static void send_one(struct connection *c, uint64_t position, uint32_t bytes)
 	c->v[(c->first + c->n++) % QUEUED] = (struct sent){position, bytes, false};
 }
 
-/* The next piece: a short one goes over the first connection, a long one over another. */
+/* Sends the next piece: a short one over the first connection, a long one over another. */
 static uint64_t send_some(struct connection *c, struct rand *rand, uint64_t position, uint64_t head)
 {
 	const uint64_t room = head + RING - position, left = RING - position % RING;
@@ -135,7 +137,7 @@ static uint64_t send_some(struct connection *c, struct rand *rand, uint64_t posi
 	return n;
 }
 
-/* The first one of a connection begins to come, or is there. */
+/* The first piece of a connection begins to arrive, or is complete. */
 static void deliver(struct connection *c, struct pieces *p, uint64_t head, uint8_t *is_there)
 {
 	struct sent *s = &c->v[c->first];
@@ -156,7 +158,7 @@ static void deliver(struct connection *c, struct pieces *p, uint64_t head, uint8
 	c->n--;
 }
 
-static void any_overtaking_ends_as_one_row(void **state)
+static void pieces_in_any_order_end_as_one_row(void **state)
 {
 	struct connection *c = calloc(CONNECTIONS, sizeof(*c));
 	uint8_t *is_there = calloc(TOTAL / 16 + REMOTE_RING, 1);
@@ -188,6 +190,6 @@ static void any_overtaking_ends_as_one_row(void **state)
 	free(c);
 }
 
-UNIT_MAIN(UNIT(in_order_each_moves_the_tail), UNIT(a_late_one_brings_all_behind_it),
-	UNIT(what_is_no_room_is_refused), UNIT(nobody_writes_where_another_one_does),
-	UNIT(there_is_an_end_to_what_waits), UNIT(any_overtaking_ends_as_one_row))
+UNIT_MAIN(UNIT(each_piece_in_order_moves_the_tail), UNIT(a_late_piece_releases_all_behind_it),
+	UNIT(pieces_outside_the_room_are_refused), UNIT(overlapping_pieces_are_refused),
+	UNIT(the_number_of_waiting_pieces_is_limited), UNIT(pieces_in_any_order_end_as_one_row))

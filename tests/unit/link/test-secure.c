@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ends of a connection that show certificates to one another: who is let in, and who is not. */
+/*
+ * Two ends of a connection show certificates to each other: which are admitted, and which are not.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -15,17 +17,17 @@
 
 #define WORD "a word"
 
-/* One side: what it has, and what has come of it. */
+/* One side: its identity, and the result of the handshake. */
 struct end {
 	const struct identity *own;
-	const char *node; /* of a client */
+	const char *node; /* the node that a client wants */
 	int fd, r;
 	struct identity_name peer;
 	struct error err;
 	char heard[sizeof(WORD)];
 };
 
-/* Who lets the other in says a word, and hears one. */
+/* An end that admits the other sends WORD and receives it. */
 static void *meet_main(void *argument)
 {
 	struct end *end = argument;
@@ -67,7 +69,7 @@ static void assert_in(const struct end *end)
 	assert_string_equal(end->heard, WORD);
 }
 
-/* In words for the log; the other one has heard nothing. */
+/* The log gets the reason; the other end has received nothing. */
 static void assert_out(const struct end *end, const struct end *other, const char *says)
 {
 	assert_int_equal(end->r, -EACCES);
@@ -75,7 +77,7 @@ static void assert_out(const struct end *end, const struct end *other, const cha
 	assert_string_equal(other->heard, "");
 }
 
-static void a_tenant_comes_to_the_node_that_it_wants(void **state)
+static void a_tenant_connects_to_the_node_that_it_names(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority();
 	_cleanup_identity_ struct identity node = made_node(&ca, "n1"), tenant = made_tenant(&ca);
@@ -90,7 +92,7 @@ static void a_tenant_comes_to_the_node_that_it_wants(void **state)
 	assert_string_equal(client.peer.node, "n1");
 }
 
-static void a_node_may_ask_another(void **state)
+static void a_node_may_connect_to_another(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority();
 	_cleanup_identity_ struct identity n1 = made_node(&ca, "n1"), n2 = made_node(&ca, "n2");
@@ -103,7 +105,7 @@ static void a_node_may_ask_another(void **state)
 	assert_string_equal(server.peer.node, "n2");
 }
 
-static void a_client_shows_nothing_to_another_than_it_wants(void **state)
+static void a_client_shows_nothing_to_a_wrong_server(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority(),
 						       other = made_authority();
@@ -141,13 +143,13 @@ static void a_client_shows_nothing_to_another_than_it_wants(void **state)
 
 		meet(&server, &client);
 		assert_out(&client, &server, cases[i].says);
-		/* It has not been shown who that was. */
+		/* The server has not learned which client that was. */
 		assert_int_equal(server.r, -EACCES);
 		assert_int_equal(server.peer.kind, IDENTITY_NOBODY);
 	}
 }
 
-static void a_server_lets_in_whom_its_authorities_vouch_for(void **state)
+static void a_server_admits_only_certificates_of_its_authorities(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority(),
 						       other = made_authority();
@@ -194,7 +196,7 @@ static void a_server_lets_in_whom_its_authorities_vouch_for(void **state)
 	}
 }
 
-/* What anybody can do with a library of TLS; 0 or the handshake's failure. */
+/* A client without a certificate, with any TLS library. Returns 0 or the handshake's error. */
 static int come_with_nothing(int fd, const char *priority, char *heard, size_t size)
 {
 	gnutls_certificate_credentials_t none;
@@ -217,7 +219,7 @@ static int come_with_nothing(int fd, const char *priority, char *heard, size_t s
 	return r < 0 ? r : (int)n;
 }
 
-static void who_shows_nothing_is_told_nothing(void **state)
+static void a_client_without_a_certificate_learns_nothing(void **state)
 {
 	static const char *const ways[] = {"NORMAL:-VERS-ALL:+VERS-TLS1.3",
 		"NORMAL:-VERS-ALL:+VERS-TLS1.2",
@@ -237,7 +239,7 @@ static void who_shows_nothing_is_told_nothing(void **state)
 		r = come_with_nothing(pair[1], ways[i], heard, sizeof(heard));
 		pthread_join(thread, NULL);
 		close(pair[1]);
-		/* The connection ends, without a reason. */
+		/* The server closes the connection without giving a reason. */
 		if (r != GNUTLS_E_PREMATURE_TERMINATION && r != GNUTLS_E_PULL_ERROR &&
 			r != GNUTLS_E_PUSH_ERROR)
 			fail_msg("%s: %d, %s", ways[i], r, gnutls_strerror(r));
@@ -246,7 +248,7 @@ static void who_shows_nothing_is_told_nothing(void **state)
 	}
 }
 
-static void what_is_no_tls_is_told_nothing(void **state)
+static void a_client_without_tls_learns_nothing(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority();
 	_cleanup_identity_ struct identity node = made_node(&ca, "n1");
@@ -265,7 +267,7 @@ static void what_is_no_tls_is_told_nothing(void **state)
 	assert_int_equal(server.r, -EACCES);
 }
 
-static void while_authorities_change_both_are_believed(void **state)
+static void during_a_change_both_authorities_are_trusted(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority(),
 						       new = made_authority();
@@ -283,7 +285,10 @@ static void while_authorities_change_both_are_believed(void **state)
 		assert_in(&server);
 		assert_in(&client);
 	}
-	/* Who has not heard of the new one does not believe it, nor is it let in by accident. */
+	/*
+	 * A client without the new authority does not believe the server, and is not admitted by
+	 * accident.
+	 */
 	{
 		struct identity a = {n2.crt, n2.key, new.crt};
 		struct end server = {.own = &a}, client = {.own = &late, .node = "n2"};
@@ -294,8 +299,9 @@ static void while_authorities_change_both_are_believed(void **state)
 	free(both);
 }
 
-UNIT_MAIN(UNIT(a_tenant_comes_to_the_node_that_it_wants), UNIT(a_node_may_ask_another),
-	UNIT(a_client_shows_nothing_to_another_than_it_wants),
-	UNIT(a_server_lets_in_whom_its_authorities_vouch_for),
-	UNIT(who_shows_nothing_is_told_nothing), UNIT(what_is_no_tls_is_told_nothing),
-	UNIT(while_authorities_change_both_are_believed))
+UNIT_MAIN(UNIT(a_tenant_connects_to_the_node_that_it_names), UNIT(a_node_may_connect_to_another),
+	UNIT(a_client_shows_nothing_to_a_wrong_server),
+	UNIT(a_server_admits_only_certificates_of_its_authorities),
+	UNIT(a_client_without_a_certificate_learns_nothing),
+	UNIT(a_client_without_tls_learns_nothing),
+	UNIT(during_a_change_both_authorities_are_trusted))
