@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events of the worker's behind streams of the program's: none of a context that has ended is
- * looked at again, none at all while something ends, and each is given back.
+ * Events that the worker records behind the program's streams. The worker queries no event of an
+ * ended context, queries none while a context ends, and destroys each event.
  */
 #include "unit.h"
 
@@ -12,7 +12,7 @@
 #define CONTEXT(i) ((CUcontext)(uintptr_t)(0x100 + (i)))
 #define STREAM(i) ((CUstream)(uintptr_t)(0x1000 + (i)))
 
-/* A driver with one stream in each context, whose stream may be in use, and which may be dead. */
+/* A driver with one stream in each context; a stream may be busy, and a context dead. */
 static struct {
 	unsigned events, queries, pushed;
 	bool is_dead[4], is_busy, is_active;
@@ -124,7 +124,7 @@ static int begin(void **state)
 	return 0;
 }
 
-static void what_is_over_is_given_back(void **state)
+static void completed_events_are_destroyed(void **state)
 {
 	struct behind b = behind_stream(STREAM(1)), c = behind_stream(STREAM(2));
 
@@ -137,7 +137,7 @@ static void what_is_over_is_given_back(void **state)
 	assert_int_equal(fake.queries, 2);
 }
 
-static void nobody_looks_while_something_ends(void **state)
+static void no_event_is_queried_while_a_context_ends(void **state)
 {
 	struct behind b = behind_stream(STREAM(1));
 
@@ -152,7 +152,7 @@ static void nobody_looks_while_something_ends(void **state)
 	assert_true(behind_is_over(&b));
 }
 
-static void nothing_of_an_ended_context_is_looked_at(void **state)
+static void no_event_of_an_ended_context_is_queried(void **state)
 {
 	struct behind b = behind_stream(STREAM(1)), c = behind_stream(STREAM(1)),
 		      other = behind_stream(STREAM(2)), again;
@@ -166,7 +166,7 @@ static void nothing_of_an_ended_context_is_looked_at(void **state)
 	behind_forget(&c);
 	assert_int_equal(fake.events, 3);
 	assert_false(behind_is_over(&other));
-	/* One that has its address is another one. */
+	/* A new context with the same address is another context. */
 	fake.is_dead[1] = false;
 	again = behind_stream(STREAM(1));
 	assert_false(behind_is_over(&again));
@@ -198,9 +198,9 @@ static void a_primary_context_ends_with_its_last_reference(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(what_is_over_is_given_back, begin),
-		cmocka_unit_test_setup(nobody_looks_while_something_ends, begin),
-		cmocka_unit_test_setup(nothing_of_an_ended_context_is_looked_at, begin),
+		cmocka_unit_test_setup(completed_events_are_destroyed, begin),
+		cmocka_unit_test_setup(no_event_is_queried_while_a_context_ends, begin),
+		cmocka_unit_test_setup(no_event_of_an_ended_context_is_queried, begin),
 		cmocka_unit_test_setup(a_primary_context_ends_with_its_last_reference, begin),
 	};
 

@@ -24,7 +24,7 @@
 #include "base/fd.h"
 #include "remote/confine.h"
 
-/* Each step of a child has a number, which is its exit status where it goes wrong. */
+/* Each step of a child has a number. A child whose step fails exits with that number. */
 #define MUST(step, condition) \
 	do { \
 		if (!(condition)) \
@@ -118,7 +118,7 @@ static void try_device_files(void)
 	_exit(0);
 }
 
-/* In a child: it lasts until a process ends. */
+/* Runs `try` in a child, since a confinement lasts until the process ends. */
 static int status_of(void (*try)(void))
 {
 	const pid_t pid = fork();
@@ -132,12 +132,12 @@ static int status_of(void (*try)(void))
 	return WEXITSTATUS(status);
 }
 
-static void what_others_are_harmed_by_is_refused(void **state)
+static void calls_that_could_harm_others_are_refused(void **state)
 {
 	assert_int_equal(status_of(try_what_is_refused), 0);
 }
 
-static void what_a_driver_needs_is_left(void **state)
+static void calls_that_a_driver_needs_are_allowed(void **state)
 {
 	assert_int_equal(status_of(try_what_a_driver_needs), 0);
 }
@@ -153,7 +153,7 @@ static void make(const char *name)
 		assert_ok(file_replace(path, STR("x"), 0600, NULL));
 }
 
-static void only_granted_devices_are_opened(void **state)
+static void only_granted_devices_can_be_opened(void **state)
 {
 	static const char *const names[] = {"dev/", "dev/shm/", "proc/", "dev/nvidia0",
 		"dev/nvidia1", "dev/nvidia12", "dev/nvidia2", "dev/nvidia64", "dev/nvidia76",
@@ -175,8 +175,8 @@ static void only_granted_devices_are_opened(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* The same word for all workers of the tenant, where the secret was. */
-static void the_secret_is_another_word(void **state)
+/* All workers of the tenant have the same word in place of the secret. */
+static void the_secret_is_replaced_by_another_word(void **state)
 {
 	static const char secret[] = "00112233445566778899aabbccddeeff";
 	static char entry[] = "DIVVY_TENANT=00112233445566778899aabbccddeeff";
@@ -194,5 +194,6 @@ static void the_secret_is_another_word(void **state)
 	unsetenv("DIVVY_TENANT");
 }
 
-UNIT_MAIN(UNIT(what_others_are_harmed_by_is_refused), UNIT(what_a_driver_needs_is_left),
-	UNIT(only_granted_devices_are_opened), UNIT(the_secret_is_another_word))
+UNIT_MAIN(UNIT(calls_that_could_harm_others_are_refused),
+	UNIT(calls_that_a_driver_needs_are_allowed), UNIT(only_granted_devices_can_be_opened),
+	UNIT(the_secret_is_replaced_by_another_word))

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names that a worker gives to the driver's objects: how long each stands for which. */
+/*
+ * The names that a worker gives to the driver's objects, and how long a name stands for its object.
+ */
 #include "unit.h"
 
 #include "remote/worker.h"
 
-/* Each is a request of its own: what it names, then what the driver gives for it. */
+/*
+ * Each function is a request of its own: given() names one object, and the driver returns another.
+ */
 
 static uint64_t given(enum kind kind, uint64_t real, enum kind of_kind, uint64_t of)
 {
@@ -30,7 +34,7 @@ static void end(enum kind kind, uint64_t handle)
 	assert_int_equal(real(kind, handle), 0);
 }
 
-static void what_was_given_of_an_object_ends_with_it(void **state)
+static void names_of_an_objects_parts_end_with_it(void **state)
 {
 	const uint64_t library = given(KIND_CUlibrary, 0x100, 0, 0),
 		       kernel = given(KIND_CUkernel, 0x101, KIND_CUlibrary, library),
@@ -47,7 +51,7 @@ static void what_was_given_of_an_object_ends_with_it(void **state)
 	assert_int_equal(real(KIND_CUfunction, function), 0);
 	assert_int_equal(real(KIND_CUmodule, module), 0);
 	assert_int_equal(real(KIND_CUgraphNode, deep), 0x108);
-	/* With a node goes its graph, and not what stands beside it. */
+	/* The node ends together with its child graph, but not with the node beside it. */
 	end(KIND_CUgraphNode, node);
 	assert_int_equal(real(KIND_CUgraph, child), 0);
 	assert_int_equal(real(KIND_CUgraphNode, deep), 0);
@@ -56,7 +60,7 @@ static void what_was_given_of_an_object_ends_with_it(void **state)
 	assert_int_equal(real(KIND_CUgraphNode, beside), 0);
 }
 
-static void who_tells_of_its_whole_is_no_whole_of_it(void **state)
+static void a_part_that_returns_its_whole_is_not_its_parent(void **state)
 {
 	const uint64_t graph = given(KIND_CUgraph, 0x200, 0, 0),
 		       node = given(KIND_CUgraphNode, 0x201, KIND_CUgraph, graph);
@@ -67,7 +71,7 @@ static void who_tells_of_its_whole_is_no_whole_of_it(void **state)
 	end(KIND_CUgraph, graph);
 }
 
-static void a_word_that_comes_again_is_another_object(void **state)
+static void a_reused_handle_is_another_object(void **state)
 {
 	uint64_t first = given(KIND_CUgraph, 0x300, 0, 0), again;
 	const uint64_t other = given(KIND_CUgraph, 0x301, 0, 0),
@@ -76,7 +80,10 @@ static void a_word_that_comes_again_is_another_object(void **state)
 	end(KIND_CUgraph, first);
 	again = given(KIND_CUgraphNode, 0x302, KIND_CUgraph, other);
 	assert_int_not_equal(again, node);
-	/* It ended without our knowing, and the word is that of a node elsewhere. */
+	/*
+	 * The graph ended without the worker's knowledge, and the driver reuses the handle for a
+	 * node elsewhere.
+	 */
 	first = given(KIND_CUgraph, 0x300, 0, 0);
 	assert_int_equal(given(KIND_CUgraphNode, 0x302, KIND_CUgraph, first), again);
 	end(KIND_CUgraph, other);
@@ -85,7 +92,7 @@ static void a_word_that_comes_again_is_another_object(void **state)
 	assert_int_equal(real(KIND_CUgraphNode, again), 0);
 }
 
-static void a_word_that_comes_again_meanwhile_stays(void **state)
+static void a_handle_that_is_reused_during_the_end_stays(void **state)
 {
 	const uint64_t graph = given(KIND_CUgraph, 0x400, 0, 0),
 		       node = given(KIND_CUgraphNode, 0x401, KIND_CUgraph, graph),
@@ -93,13 +100,16 @@ static void a_word_that_comes_again_meanwhile_stays(void **state)
 	struct serve s = {0};
 
 	handle_real(&s, KIND_CUgraph, graph);
-	/* The driver has ended it, and another thread is given the node's word before we know. */
+	/*
+	 * The driver ends the graph, and gives the node's handle to another thread before
+	 * handle_gone().
+	 */
 	assert_int_equal(given(KIND_CUgraphNode, 0x401, 0, 0), node);
 	handle_gone(&s, KIND_CUgraph, graph);
 	assert_int_equal(real(KIND_CUgraph, graph), 0);
 	assert_int_equal(real(KIND_CUgraphNode, old), 0);
 	assert_int_equal(real(KIND_CUgraphNode, node), 0x401);
-	/* ... or the graph's own. */
+	/* The same with the graph's own handle. */
 	handle_real(&s, KIND_CUgraphNode, node);
 	assert_int_equal(given(KIND_CUgraphNode, 0x401, 0, 0), node);
 	handle_gone(&s, KIND_CUgraphNode, node);
@@ -119,7 +129,7 @@ static void references_are_counted(void **state)
 	end(KIND_CUcontext, context);
 }
 
-static void a_program_may_name_by_itself(void **state)
+static void a_program_may_choose_names(void **state)
 {
 	const uint64_t first = handle_make(KIND_CUevent, HANDLE_CLIENT | 1),
 		       second = handle_make(KIND_CUevent, HANDLE_CLIENT | 2);
@@ -129,15 +139,14 @@ static void a_program_may_name_by_itself(void **state)
 	handle_put(&s, KIND_CUevent, second, 0x600);
 	end(KIND_CUevent, first);
 	assert_int_equal(given(KIND_CUevent, 0x600, 0, 0), second);
-	/* Twice the same is the later one. */
+	/* If two objects get the same name, the later object has it. */
 	handle_put(&s, KIND_CUevent, second, 0x601);
 	assert_int_equal(real(KIND_CUevent, second), 0x601);
 	assert_int_not_equal(given(KIND_CUevent, 0x600, 0, 0), second);
 	end(KIND_CUevent, second);
 }
 
-UNIT_MAIN(UNIT(what_was_given_of_an_object_ends_with_it),
-	UNIT(who_tells_of_its_whole_is_no_whole_of_it),
-	UNIT(a_word_that_comes_again_is_another_object),
-	UNIT(a_word_that_comes_again_meanwhile_stays), UNIT(references_are_counted),
-	UNIT(a_program_may_name_by_itself))
+UNIT_MAIN(UNIT(names_of_an_objects_parts_end_with_it),
+	UNIT(a_part_that_returns_its_whole_is_not_its_parent),
+	UNIT(a_reused_handle_is_another_object), UNIT(a_handle_that_is_reused_during_the_end_stays),
+	UNIT(references_are_counted), UNIT(a_program_may_choose_names))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far the driver may reach for a program: not beyond what that was given, whatever offset,
- * pitch or size leads there.
+ * The memory that the driver may reach for a program: never beyond the program's allocations,
+ * whatever offset, pitch or size a request has.
  */
 #include "unit.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- ranges ---- */
 
-static void a_reach_is_covered_by_what_lies_side_by_side(void **state)
+static void adjacent_ranges_cover_a_reach(void **state)
 {
 	struct ranges r = RANGES_INIT;
 
@@ -43,7 +43,7 @@ static bool is_not_at(const struct range *range, void *argument)
 	return range->base != *(const uint64_t *)argument;
 }
 
-static void what_has_gone_is_sifted_out(void **state)
+static void freed_ranges_are_sifted_out(void **state)
 {
 	struct ranges r = RANGES_INIT;
 	uint64_t gone = END;
@@ -84,7 +84,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* Whether the request gets as far as the driver. */
+/* Whether the worker passes the request to the driver. */
 static bool reaches_driver(unsigned op, const void *fields, size_t n)
 {
 	static uint8_t frame[8192];
@@ -109,7 +109,7 @@ static bool words_reach(unsigned op, const uint64_t *words, size_t n)
 #define REACHES(op, ...) \
 	words_reach(op, (const uint64_t[]){__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / 8)
 
-static void lines_end_where_the_memory_does(void **state)
+static void lines_must_end_within_the_memory(void **state)
 {
 	assert_true(REACHES(REMOTE_OP_cuMemsetD8_v2, BASE, 0, SIZE));
 	assert_true(REACHES(REMOTE_OP_cuMemsetD8_v2, BASE, 0, 0));
@@ -128,7 +128,7 @@ static void lines_end_where_the_memory_does(void **state)
 	assert_true(REACHES(REMOTE_OP_cuStreamWriteValue32_v2, 0, END - 4, 1, 0));
 }
 
-static void rows_end_where_the_memory_does(void **state)
+static void rows_must_end_within_the_memory(void **state)
 {
 	assert_true(REACHES(REMOTE_OP_cuMemsetD2D8_v2, BASE, SIZE / 2, 0, 16, 2));
 	assert_true(REACHES(REMOTE_OP_cuMemsetD2D8_v2, BASE, SIZE - 16, 0, 16, 2));
@@ -147,7 +147,7 @@ static bool out_reaches(struct remote_copy c)
 	return reaches_driver(REMOTE_COPY_OUT, &c, sizeof(c));
 }
 
-static void a_copy_is_looked_at_as_a_whole(void **state)
+static void a_copy_is_checked_as_a_whole(void **state)
 {
 	assert_true(out_reaches((struct remote_copy){.width = SIZE}));
 	assert_true(out_reaches((struct remote_copy){.x = SIZE - 16}));
@@ -181,7 +181,7 @@ static bool between_reaches(CUDA_MEMCPY3D copy)
 	return reaches_driver(REMOTE_COPY_DEVICE, fields, sizeof(fields));
 }
 
-static void both_ends_of_a_copy_on_the_device_are(void **state)
+static void both_ends_of_a_device_copy_are_checked(void **state)
 {
 	assert_true(between_reaches((CUDA_MEMCPY3D){.WidthInBytes = SIZE}));
 	assert_false(between_reaches((CUDA_MEMCPY3D){.WidthInBytes = SIZE + 1}));
@@ -191,7 +191,7 @@ static void both_ends_of_a_copy_on_the_device_are(void **state)
 	assert_false(between_reaches((CUDA_MEMCPY3D){.srcY = 1, .srcPitch = SIZE}));
 	assert_false(between_reaches((CUDA_MEMCPY3D){.dstZ = 1, .dstPitch = 64, .dstHeight = 64}));
 	assert_true(between_reaches((CUDA_MEMCPY3D){.dstZ = 1, .dstPitch = 64, .dstHeight = 63}));
-	/* Not given, they are as the copy needs them. */
+	/* A pitch or height of 0 stands for the value that the copy needs. */
 	assert_true(between_reaches((CUDA_MEMCPY3D){.WidthInBytes = 64, .Height = 8, .Depth = 8}));
 	assert_false(between_reaches((CUDA_MEMCPY3D){.WidthInBytes = 64, .Height = 8, .Depth = 9}));
 }
@@ -205,8 +205,8 @@ static CUresult tell_type(void *data, CUpointer_attribute attribute, CUdeviceptr
 	return known_now;
 }
 
-/* Where a context's memory was, something of the worker's may come to lie. */
-static void what_has_gone_with_its_context_is_nobodys(void **state)
+/* After a context has ended, memory of the worker itself may get the same addresses. */
+static void memory_of_an_ended_context_is_out_of_reach(void **state)
 {
 	driver.cuPointerGetAttribute = tell_type;
 	address_given(2 * END, SIZE, RANGE_RESERVED);
@@ -227,13 +227,13 @@ static void what_has_gone_with_its_context_is_nobodys(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_reach_is_covered_by_what_lies_side_by_side),
-		cmocka_unit_test(what_has_gone_is_sifted_out),
-		cmocka_unit_test(lines_end_where_the_memory_does),
-		cmocka_unit_test(rows_end_where_the_memory_does),
-		cmocka_unit_test(a_copy_is_looked_at_as_a_whole),
-		cmocka_unit_test(both_ends_of_a_copy_on_the_device_are),
-		cmocka_unit_test(what_has_gone_with_its_context_is_nobodys),
+		cmocka_unit_test(adjacent_ranges_cover_a_reach),
+		cmocka_unit_test(freed_ranges_are_sifted_out),
+		cmocka_unit_test(lines_must_end_within_the_memory),
+		cmocka_unit_test(rows_must_end_within_the_memory),
+		cmocka_unit_test(a_copy_is_checked_as_a_whole),
+		cmocka_unit_test(both_ends_of_a_device_copy_are_checked),
+		cmocka_unit_test(memory_of_an_ended_context_is_out_of_reach),
 	};
 
 	return cmocka_run_group_tests(tests, begin, NULL);

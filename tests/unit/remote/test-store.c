@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images by their hash: the hash itself, what is kept, and that a worker keeps nothing wrong. */
+/*
+ * Images by their hash: the hash itself, the stored images, and that a worker stores no wrong
+ * image.
+ */
 #include "unit.h"
 
 #include <stdlib.h>
@@ -36,7 +39,7 @@ static void a_hash_is_sha256(void **state)
 	assert_hash(many, 64, "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb");
 }
 
-/* A request with these bytes of fields. */
+/* Sends a request whose fields are these bytes. */
 static CUresult ask(struct serve *s, unsigned op, const void *p, size_t n)
 {
 	static uint8_t frame[4096];
@@ -58,7 +61,7 @@ static CUresult send_bytes(struct serve *s, const char *text)
 	return ask(s, REMOTE_BLOB, fields, sizeof(n) + n);
 }
 
-static void a_worker_keeps_what_it_has_checked(void **state)
+static void a_worker_stores_only_checked_images(void **state)
 {
 	uint8_t right[SHA256_BYTES], wrong[SHA256_BYTES];
 	struct serve s;
@@ -69,7 +72,7 @@ static void a_worker_keeps_what_it_has_checked(void **state)
 	assert_ok(serve_init(&s));
 	sha256("an image", 8, right);
 	sha256("another image", 13, wrong);
-	/* Without a store nothing is known, and nothing kept. */
+	/* Without a store, the worker knows and stores no image. */
 	assert_int_equal(send_bytes(&s, "an image"), CUDA_SUCCESS);
 	assert_int_equal(ask(&s, REMOTE_BLOB_NAMED, right, sizeof(right)), CUDA_SUCCESS);
 	assert_int_equal(ask(&s, REMOTE_BLOB_KNOWN, right, sizeof(right)), CUDA_ERROR_NOT_FOUND);
@@ -85,7 +88,7 @@ static void a_worker_keeps_what_it_has_checked(void **state)
 	assert_int_equal(ask(&s, REMOTE_BLOB_NAMED, right, sizeof(right)), CUDA_SUCCESS);
 	assert_memory_equal(store_find(right, &n), "an image", 8);
 	assert_int_equal(n, 8);
-	/* Half a name is none. */
+	/* Half a hash is invalid. */
 	assert_int_equal(ask(&s, REMOTE_BLOB_KNOWN, right, 16), CUDA_ERROR_INVALID_VALUE);
 	assert_int_equal(ask(&s, REMOTE_BLOB_KNOWN, right, sizeof(right)), CUDA_SUCCESS);
 	assert_int_equal(s.blob_bytes, 8);
@@ -94,7 +97,7 @@ static void a_worker_keeps_what_it_has_checked(void **state)
 	fd_close(fd);
 }
 
-static void processes_share_it_and_it_has_an_end(void **state)
+static void processes_share_the_store_and_it_has_a_limit(void **state)
 {
 	uint8_t hash[SHA256_BYTES] = {1};
 	int fd = store_new(), status;
@@ -110,12 +113,12 @@ static void processes_share_it_and_it_has_an_end(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_memory_equal(store_find(hash, &n), "of another", 10);
-	/* What is there stays as it is. */
+	/* A stored image stays as it is. */
 	store_add(hash, "something else", 14);
 	assert_memory_equal(store_find(hash, &n), "of another", 10);
 	assert_int_equal(n, 10);
 	hash[1] = 1;
-	/* There is no room for it: nothing of it is read. */
+	/* The image does not fit: store_add() reads no byte of it. */
 	store_add(hash, "", STORE_BYTES);
 	assert_null(store_find(hash, &n));
 	store_add(hash, "small", 5);
@@ -123,5 +126,5 @@ static void processes_share_it_and_it_has_an_end(void **state)
 	fd_close(fd);
 }
 
-UNIT_MAIN(UNIT(a_hash_is_sha256), UNIT(a_worker_keeps_what_it_has_checked),
-	UNIT(processes_share_it_and_it_has_an_end))
+UNIT_MAIN(UNIT(a_hash_is_sha256), UNIT(a_worker_stores_only_checked_images),
+	UNIT(processes_share_the_store_and_it_has_a_limit))
