@@ -13,7 +13,7 @@
 #define NUMERIC ADDRESS_IS_NUMERIC
 #define LISTENER (ADDRESS_ANY_HOST | ADDRESS_ANY_PORT | NUMERIC)
 
-static void a_host_and_a_port(void **state)
+static void a_host_and_a_port_are_split(void **state)
 {
 	static const struct {
 		const char *text;
@@ -46,7 +46,7 @@ static void a_host_and_a_port(void **state)
 	}
 }
 
-static void others_are_refused_in_words(void **state)
+static void other_texts_are_refused_with_a_message(void **state)
 {
 	static const struct {
 		const char *text;
@@ -110,7 +110,7 @@ static void names_have_a_limit(void **state)
 	assert_int_equal(address_parse(str_from(text), 0, &a, NULL), -EINVAL);
 }
 
-static void a_host_with_something_behind(void **state)
+static void a_host_may_have_a_suffix(void **state)
 {
 	static const struct {
 		const char *text, *host, *rest;
@@ -132,7 +132,7 @@ static void a_host_with_something_behind(void **state)
 	assert_contains(err.msg, "[2001:db8::7]");
 }
 
-static void written_as_it_was_read(void **state)
+static void addresses_are_written_as_read(void **state)
 {
 	char text[24];
 
@@ -143,7 +143,7 @@ static void written_as_it_was_read(void **state)
 	assert_int_equal(address_format("gpu7", "7007", text, 9), -ENAMETOOLONG);
 }
 
-static void which_are_all(void **state)
+static void addresses_of_all_interfaces_are_recognised(void **state)
 {
 	static const char *const all[] = {"", "::", "0.0.0.0", "0:0::0"},
 				 *const one[] = {"::1", "gpu7", "127.0.0.1", "::ffff:0.0.0.0"};
@@ -188,7 +188,7 @@ static int dial(int family, uint16_t port)
 	return TAKE_FD(fd);
 }
 
-/* Who listens there hears who comes as that. */
+/* A listener at `where` sees a client of this family as `peer`; NULL: the client cannot connect. */
 static void assert_hears(const char *where, int family, const char *peer)
 {
 	_cleanup_close_ int listener = -1, near = -1, far = -1;
@@ -212,7 +212,7 @@ static void assert_hears(const char *where, int family, const char *peer)
 	assert_string_equal(text, peer);
 }
 
-static void one_address_is_listened_to(void **state)
+static void a_listener_accepts_only_at_its_address(void **state)
 {
 	assert_hears("127.0.0.1:0", AF_INET, "127.0.0.1");
 	if (!has_in6())
@@ -222,7 +222,7 @@ static void one_address_is_listened_to(void **state)
 	assert_hears("[::1]:0", AF_INET, NULL);
 }
 
-static void all_are_those_of_both(void **state)
+static void a_listener_on_all_addresses_accepts_both_families(void **state)
 {
 	assert_hears(":0", AF_INET, "127.0.0.1");
 	assert_hears("0.0.0.0:0", AF_INET, "127.0.0.1");
@@ -233,7 +233,7 @@ static void all_are_those_of_both(void **state)
 	assert_hears("[::]:0", AF_INET, "127.0.0.1");
 }
 
-static void what_cannot_be_listened_to(void **state)
+static void an_address_of_another_machine_is_refused(void **state)
 {
 	struct address a = {.host = "192.0.2.7", .port = "0"};
 	struct error err;
@@ -246,7 +246,7 @@ static void what_cannot_be_listened_to(void **state)
 		err.msg, "'fe80::7%nosuch0': this machine has no network interface 'nosuch0'");
 }
 
-static void what_has_no_peer(void **state)
+static void a_socket_without_a_peer_gives_no_text(void **state)
 {
 	_cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	char text[ADDRESS_NUMERIC] = "as before";
@@ -255,7 +255,9 @@ static void what_has_no_peer(void **state)
 	assert_string_equal(text, "");
 }
 
-UNIT_MAIN(UNIT(a_host_and_a_port), UNIT(others_are_refused_in_words), UNIT(names_have_a_limit),
-	UNIT(a_host_with_something_behind), UNIT(written_as_it_was_read), UNIT(which_are_all),
-	UNIT(one_address_is_listened_to), UNIT(all_are_those_of_both),
-	UNIT(what_cannot_be_listened_to), UNIT(what_has_no_peer))
+UNIT_MAIN(UNIT(a_host_and_a_port_are_split), UNIT(other_texts_are_refused_with_a_message),
+	UNIT(names_have_a_limit), UNIT(a_host_may_have_a_suffix),
+	UNIT(addresses_are_written_as_read), UNIT(addresses_of_all_interfaces_are_recognised),
+	UNIT(a_listener_accepts_only_at_its_address),
+	UNIT(a_listener_on_all_addresses_accepts_both_families),
+	UNIT(an_address_of_another_machine_is_refused), UNIT(a_socket_without_a_peer_gives_no_text))

@@ -26,7 +26,7 @@ static void pieces_are_zero_aligned_and_apart(void **state)
 	arena_done(&a);
 }
 
-static void sizes_that_cannot_be_are_refused(void **state)
+static void impossible_sizes_are_refused(void **state)
 {
 	struct arena a = {0};
 
@@ -48,5 +48,5 @@ static void texts_are_terminated(void **state)
 	arena_done(&a);
 }
 
-UNIT_MAIN(UNIT(pieces_are_zero_aligned_and_apart), UNIT(sizes_that_cannot_be_are_refused),
+UNIT_MAIN(UNIT(pieces_are_zero_aligned_and_apart), UNIT(impossible_sizes_are_refused),
 	UNIT(texts_are_terminated))

@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 
-static void grows_and_keeps_what_is_there(void **state)
+static void growing_keeps_the_items(void **state)
 {
 	uint32_t *items = NULL, room = 0;
 
@@ -21,7 +21,7 @@ static void grows_and_keeps_what_is_there(void **state)
 	free(items);
 }
 
-static void what_is_too_much_changes_nothing(void **state)
+static void a_refused_size_changes_nothing(void **state)
 {
 	uint64_t *items = NULL, *before;
 	uint32_t room = 0;
@@ -34,4 +34,4 @@ static void what_is_too_much_changes_nothing(void **state)
 	free(items);
 }
 
-UNIT_MAIN(UNIT(grows_and_keeps_what_is_there), UNIT(what_is_too_much_changes_nothing))
+UNIT_MAIN(UNIT(growing_keeps_the_items), UNIT(a_refused_size_changes_nothing))

@@ -6,7 +6,7 @@
 #include "base/base64.h"
 #include "base/rand.h"
 
-static void reads_and_writes_the_known(void **state)
+static void reads_and_writes_the_published_examples(void **state)
 {
 	static const char *const pairs[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="},
 		{"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="},
@@ -39,7 +39,7 @@ static void reads_back_any_bytes(void **state)
 	}
 }
 
-static void refuses_what_is_none(void **state)
+static void refuses_other_texts(void **state)
 {
 	static const char *const bad[] = {
 		"Z", "Zg", "Zg=", "Zg===", "Zg==Zg==", "Z*==", "=", "Zm9v=", "Zg=v"};
@@ -52,4 +52,5 @@ static void refuses_what_is_none(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(reads_and_writes_the_known), UNIT(reads_back_any_bytes), UNIT(refuses_what_is_none))
+UNIT_MAIN(UNIT(reads_and_writes_the_published_examples), UNIT(reads_back_any_bytes),
+	UNIT(refuses_other_texts))

@@ -12,7 +12,7 @@
 
 static char made[] = "/tmp/divvy-beside-XXXXXX", *real;
 
-/* "/a/first" and "/a/second" as seen from wherever this program is. */
+/* "/a/first" and "/a/second", relative to this program's folder. */
 static char first[PATH_MAX], second[PATH_MAX];
 static const char *const folders[] = {"no/such/folder", first, second, NULL};
 
@@ -65,12 +65,12 @@ static void assert_found(const char *name, int mode, const char *where)
 	assert_string_equal(path, expected);
 }
 
-static void the_first_folder_that_has_it_counts(void **state)
+static void the_first_folder_with_the_file_counts(void **state)
 {
 	assert_found("both", R_OK, "first/both");
 }
 
-static void what_may_not_be_used_is_none(void **state)
+static void a_file_without_permission_does_not_count(void **state)
 {
 	assert_found("one", X_OK, "second/one");
 	assert_found("one", R_OK, "first/one");
@@ -85,7 +85,7 @@ static void a_link_is_followed(void **state)
 	assert_found("link", X_OK, "first/both");
 }
 
-static void from_the_folder_of_this_program(void **state)
+static void folders_are_relative_to_this_program(void **state)
 {
 	static const char *const here[] = {".", NULL};
 	char path[PATH_MAX], own[PATH_MAX];
@@ -97,7 +97,7 @@ static void from_the_folder_of_this_program(void **state)
 	assert_string_equal(path, own);
 }
 
-static void what_is_nowhere_or_too_long(void **state)
+static void missing_files_and_long_paths_are_refused(void **state)
 {
 	char path[PATH_MAX], name[2 * PATH_MAX];
 	struct error err;
@@ -114,11 +114,11 @@ static void what_is_nowhere_or_too_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_folder_that_has_it_counts),
-		cmocka_unit_test(what_may_not_be_used_is_none),
+		cmocka_unit_test(the_first_folder_with_the_file_counts),
+		cmocka_unit_test(a_file_without_permission_does_not_count),
 		cmocka_unit_test(a_link_is_followed),
-		cmocka_unit_test(from_the_folder_of_this_program),
-		cmocka_unit_test(what_is_nowhere_or_too_long),
+		cmocka_unit_test(folders_are_relative_to_this_program),
+		cmocka_unit_test(missing_files_and_long_paths_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

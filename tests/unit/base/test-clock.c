@@ -13,7 +13,7 @@ static void time_goes_forward(void **state)
 
 	assert_true(a > 0 && b >= a);
 	assert_true(clock_boot_ns() >= b);
-	/* 2020 at least: nanoseconds since 1970. */
+	/* 2020 at least, in nanoseconds since 1970. */
 	assert_true(clock_real_ns() > UINT64_C(1577836800) * NSEC_PER_SEC);
 }
 
@@ -43,7 +43,10 @@ static void differences_do_not_wrap(void **state)
 	assert_true(clock_add_ns(10, CLOCK_NEVER - 5) == CLOCK_NEVER);
 }
 
-/* As seconds: looks at `from`, from + 1 and so on below `to`; whether the last one was too late. */
+/*
+ * Looks each second from `from` to before `to`. Returns whether the peer, last heard at `heard`, is
+ * silent for more than 8 s at the last look.
+ */
 static bool gives_up(struct clock_listener *l, uint64_t from, uint64_t to, uint64_t heard)
 {
 	bool is_silent = false;
@@ -55,13 +58,13 @@ static bool gives_up(struct clock_listener *l, uint64_t from, uint64_t to, uint6
 	return is_silent;
 }
 
-static void silence_counts_while_somebody_listens(void **state)
+static void silence_counts_while_the_listener_runs(void **state)
 {
 	struct clock_listener l = {0};
 
 	assert_false(gives_up(&l, 1, 10, 1));
 	assert_true(gives_up(&l, 10, 11, 1));
-	/* It was heard again. */
+	/* The listener heard the peer again. */
 	assert_false(gives_up(&l, 11, 13, 10));
 }
 
@@ -72,14 +75,14 @@ static void a_pause_of_the_listener_is_no_silence(void **state)
 	assert_false(gives_up(&l, 1, 5, 1));
 	assert_false(gives_up(&l, 20, 29, 1));
 	assert_true(gives_up(&l, 29, 30, 1));
-	/* Nor of another one that was not heard since. */
+	/* The pause is no silence of another peer either. */
 	assert_false(gives_up(&l, 40, 41, 30));
-	/* A look that is 2 s after the last one is in time. */
+	/* A look 2 s after the last one is in time. */
 	assert_false(gives_up(&l, 42, 43, 30));
 	assert_false(gives_up(&l, 44, 45, 30));
 	assert_true(gives_up(&l, 45, 50, 30));
 }
 
-UNIT_MAIN(UNIT(silence_counts_while_somebody_listens), UNIT(a_pause_of_the_listener_is_no_silence),
+UNIT_MAIN(UNIT(silence_counts_while_the_listener_runs), UNIT(a_pause_of_the_listener_is_no_silence),
 	UNIT(time_goes_forward), UNIT(sleeps_until_the_deadline),
 	UNIT(slack_is_set_and_zero_refused), UNIT(differences_do_not_wrap))

@@ -73,7 +73,7 @@ static void ends_a_long_sentence_in_dots(void **state)
 	assert_memory_equal(err.msg, "field: aaa", 10);
 }
 
-static void a_sentence_that_just_fits_is_whole(void **state)
+static void a_sentence_that_just_fits_is_not_cut(void **state)
 {
 	struct error err;
 
@@ -128,5 +128,5 @@ static void a_descriptor_is_closed_with_its_block(void **state)
 UNIT_MAIN(UNIT(returns_the_negative_code_and_keeps_the_sentence), UNIT(works_without_an_error),
 	UNIT(never_returns_success), UNIT(preserves_errno), UNIT(adds_the_text_of_the_code),
 	UNIT(puts_the_context_first), UNIT(ends_a_long_sentence_in_dots),
-	UNIT(a_sentence_that_just_fits_is_whole), UNIT(taking_leaves_an_empty_value),
+	UNIT(a_sentence_that_just_fits_is_not_cut), UNIT(taking_leaves_an_empty_value),
 	UNIT(min_and_max_evaluate_once_and_nest), UNIT(a_descriptor_is_closed_with_its_block))

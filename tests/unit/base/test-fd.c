@@ -58,7 +58,7 @@ static void shared_memory_is_zeroed_and_close_on_exec(void **state)
 	assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
 }
 
-static void a_sealed_page_is_written_by_its_maker_alone(void **state)
+static void only_the_maker_writes_a_sealed_page(void **state)
 {
 	_cleanup_close_ int fd = memfd_new("page", 4096);
 	_cleanup_map_ struct map writer = MAP_NONE, reader = MAP_NONE, refused = MAP_NONE;
@@ -87,7 +87,7 @@ static void a_map_longer_than_the_file_is_refused(void **state)
 	assert_false(memfd_has_seals(-1, F_SEAL_SHRINK));
 }
 
-static void reads_what_was_written(void **state)
+static void written_bytes_are_read_back(void **state)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT(4);
 	char got[4];
@@ -152,7 +152,7 @@ static void replaces_a_file_in_one_step(void **state)
 	assert_int_equal(st.st_mode & 07777, 0640);
 	assert_int_equal(file_replace(missing, STR("x"), 0600, &err), -ENOENT);
 
-	/* Nothing is left beside it: only ".", ".." and the file. */
+	/* No temporary file is left: only ".", ".." and the file. */
 	path[strlen(path) - 5] = 0;
 	assert_int_equal(count_entries(path), 3);
 	path[strlen(path)] = '/';
@@ -164,8 +164,8 @@ static void replaces_a_file_in_one_step(void **state)
 	assert_ok(rmdir(folder));
 }
 
-/* A device of the machine's is such a name too: one "-o /dev/full" must not be its end. */
-static void what_is_no_file_is_written_to_and_stays(void **state)
+/* The path may be a device of the machine: "-o /dev/full" must not replace it. */
+static void a_path_that_is_no_regular_file_stays(void **state)
 {
 	char folder[] = "/tmp/divvy-test-fd-XXXXXX", link[64], fifo[64], target[64], text[8] = "";
 	_cleanup_buf_ struct buf b = BUF_INIT(100);
@@ -185,7 +185,7 @@ static void what_is_no_file_is_written_to_and_stays(void **state)
 	assert_ok(lstat(fifo, &st));
 	assert_true(S_ISFIFO(st.st_mode));
 
-	/* The first makes what the link names, the second replaces it. */
+	/* The first write creates the target of the link, the second replaces it. */
 	assert_ok(symlink("target", link));
 	for (int i = 0; i < 2; i++) {
 		assert_ok(file_replace(link, i ? STR("second") : STR("first"), 0644, &err));
@@ -242,7 +242,7 @@ static void passes_descriptors(void **state)
 	assert_int_equal(count_open(), before);
 }
 
-static void descriptors_nobody_wants_are_closed(void **state)
+static void unwanted_descriptors_are_closed(void **state)
 {
 	struct fd_list got = {.n = 0};
 	size_t before;
@@ -252,7 +252,7 @@ static void descriptors_nobody_wants_are_closed(void **state)
 	assert_ok(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s));
 	fd = memfd_new("a", 1);
 	before = count_open();
-	/* A message that is cut, a list nobody asked for. */
+	/* A message that is cut, then descriptors for a caller that takes none. */
 	assert_int_equal(fd_send(s[0], "too long", 8, &fd, 1, 0), 8);
 	assert_int_equal(fd_recv(s[1], text, sizeof(text), &got, 0), -EMSGSIZE);
 	assert_int_equal(got.n, 0);
@@ -264,7 +264,7 @@ static void descriptors_nobody_wants_are_closed(void **state)
 	close(s[1]);
 }
 
-static void as_many_as_may_be_arrive(void **state)
+static void the_largest_list_of_descriptors_arrives(void **state)
 {
 	int s[2], fds[FD_PASS_MAX];
 	struct fd_list got = {.n = 0};
@@ -300,7 +300,10 @@ static void a_socket_can_refuse_descriptors(void **state)
 	close(s[1]);
 }
 
-/* More than FD_PASS_MAX at once, as a hostile peer might: the kernel cuts them, none leaks. */
+/*
+ * More than FD_PASS_MAX at once, as a hostile peer might send: the kernel cuts the list, none
+ * leaks.
+ */
 static void too_many_descriptors_are_refused(void **state)
 {
 	enum { MANY = FD_PASS_MAX + 24 };
@@ -335,11 +338,10 @@ static void too_many_descriptors_are_refused(void **state)
 }
 
 UNIT_MAIN(UNIT(a_socket_can_refuse_descriptors), UNIT(closing_preserves_errno_and_accepts_none),
-	UNIT(shared_memory_is_zeroed_and_close_on_exec),
-	UNIT(a_sealed_page_is_written_by_its_maker_alone),
-	UNIT(a_map_longer_than_the_file_is_refused), UNIT(reads_what_was_written),
+	UNIT(shared_memory_is_zeroed_and_close_on_exec), UNIT(only_the_maker_writes_a_sealed_page),
+	UNIT(a_map_longer_than_the_file_is_refused), UNIT(written_bytes_are_read_back),
 	UNIT(a_closed_socket_is_an_error_and_no_signal),
 	UNIT(reading_more_than_the_maximum_is_refused), UNIT(replaces_a_file_in_one_step),
-	UNIT(what_is_no_file_is_written_to_and_stays), UNIT(a_folder_in_a_file_is_refused),
-	UNIT(passes_descriptors), UNIT(descriptors_nobody_wants_are_closed),
-	UNIT(as_many_as_may_be_arrive), UNIT(too_many_descriptors_are_refused))
+	UNIT(a_path_that_is_no_regular_file_stays), UNIT(a_folder_in_a_file_is_refused),
+	UNIT(passes_descriptors), UNIT(unwanted_descriptors_are_closed),
+	UNIT(the_largest_list_of_descriptors_arrives), UNIT(too_many_descriptors_are_refused))

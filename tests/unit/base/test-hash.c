@@ -16,7 +16,7 @@ struct entry {
 	uint32_t i;
 };
 
-static void a_table_finds_what_is_in_it(void **state)
+static void a_table_finds_its_entries(void **state)
 {
 	struct entry *table = NULL, *e, *next;
 	uint32_t n = 0;
@@ -38,7 +38,7 @@ static void a_table_finds_what_is_in_it(void **state)
 	}
 	HASH_FIND_STR(table, "entry-", e);
 	assert_null(e);
-	/* In the order in which they came, whatever the seed is. */
+	/* Iteration follows the order of insertion, whatever the seed is. */
 	for (e = table; e; e = e->hh.next)
 		assert_int_equal(e->i, n++);
 	HASH_ITER(hh, table, e, next) {
@@ -67,7 +67,7 @@ static uint32_t hash_in_child(void)
 	return hash;
 }
 
-/* Runs first: a child takes over the seed that its parent has drawn. */
+/* Runs first: a child inherits a seed that its parent has already drawn. */
 static void processes_differ_in_their_seed(void **state)
 {
 	assert_int_not_equal(hash_in_child(), hash_in_child());
@@ -83,4 +83,4 @@ static void a_process_keeps_its_seed(void **state)
 }
 
 UNIT_MAIN(UNIT(processes_differ_in_their_seed), UNIT(a_process_keeps_its_seed),
-	UNIT(a_table_finds_what_is_in_it))
+	UNIT(a_table_finds_its_entries))

@@ -59,7 +59,7 @@ static void items_come_out_in_order(void **state)
 	free(h.v);
 }
 
-static void items_that_were_written_are_ordered(void **state)
+static void numbers_order_makes_a_heap(void **state)
 {
 	struct rand rand = rand_seeded(2);
 	struct numbers h = {0};
@@ -73,7 +73,7 @@ static void items_that_were_written_are_ordered(void **state)
 	free(h.v);
 }
 
-static void items_move_and_leave_from_anywhere(void **state)
+static void items_anywhere_can_move_and_leave(void **state)
 {
 	struct rand rand = rand_seeded(3);
 	struct task task[N] = {{0}};
@@ -110,5 +110,5 @@ static void room_has_a_limit(void **state)
 	assert_int_equal(h.room, 0);
 }
 
-UNIT_MAIN(UNIT(items_come_out_in_order), UNIT(items_that_were_written_are_ordered),
-	UNIT(items_move_and_leave_from_anywhere), UNIT(room_has_a_limit))
+UNIT_MAIN(UNIT(items_come_out_in_order), UNIT(numbers_order_makes_a_heap),
+	UNIT(items_anywhere_can_move_and_leave), UNIT(room_has_a_limit))

@@ -16,7 +16,7 @@ static const char *find(const char *const *env, const char *name)
 	return NULL;
 }
 
-/* In another environment than the test's own, which its output depends on. */
+/* Replaces the test's environment meanwhile, since the result depends on it. */
 static size_t fill(enum inherit_by by, const char *const *more, const char **env)
 {
 	static char *other[] = {"AWS_SECRET_ACCESS_KEY=x", "LD_PRELOAD=x", "DIVVY_TENANT_2=x",
@@ -31,7 +31,7 @@ static size_t fill(enum inherit_by by, const char *const *more, const char **env
 	return n;
 }
 
-static void what_is_not_listed_stays(void **state)
+static void only_listed_variables_are_inherited(void **state)
 {
 	const char *env[INHERIT_MAX + 1];
 
@@ -52,7 +52,7 @@ static void a_worker_has_no_invitation(void **state)
 	assert_string_equal(find(env, "DIVVY_TENANT"), "t");
 }
 
-static void what_is_added_wins(void **state)
+static void added_variables_win(void **state)
 {
 	static const char *const more[] = {"LD_PRELOAD=mine", "LD_LIBRARY_PATH=mine", NULL};
 	const char *env[INHERIT_MAX + 1];
@@ -62,7 +62,7 @@ static void what_is_added_wins(void **state)
 	assert_string_equal(find(env, "LD_LIBRARY_PATH"), "mine");
 }
 
-static void there_is_a_limit(void **state)
+static void the_number_of_variables_is_limited(void **state)
 {
 	const char *more[2 * INHERIT_MAX + 1] = {NULL}, *env[INHERIT_MAX + 1];
 
@@ -72,5 +72,5 @@ static void there_is_a_limit(void **state)
 	assert_null(env[INHERIT_MAX]);
 }
 
-UNIT_MAIN(UNIT(what_is_not_listed_stays), UNIT(a_worker_has_no_invitation),
-	UNIT(what_is_added_wins), UNIT(there_is_a_limit))
+UNIT_MAIN(UNIT(only_listed_variables_are_inherited), UNIT(a_worker_has_no_invitation),
+	UNIT(added_variables_win), UNIT(the_number_of_variables_is_limited))

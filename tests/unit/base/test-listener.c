@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A listening socket rests while there are no descriptors, and loses nobody. */
+/* A listener rests while no descriptors are free, and loses no connection. */
 #include "unit.h"
 
 #include <errno.h>
@@ -19,14 +19,14 @@ struct place {
 	int fd, clients[WAITING];
 };
 
-/* With connections in its queue. */
+/* Makes a listening socket with connections in its queue. */
 static void start(struct place *p)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	socklen_t n = sizeof(address);
 
 	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* An abstract name of the kernel's choice. */
+	/* The kernel chooses an abstract name. */
 	assert_ok(bind(p->fd, (struct sockaddr *)&address, sizeof(sa_family_t)));
 	assert_ok(listen(p->fd, WAITING));
 	assert_ok(getsockname(p->fd, (struct sockaddr *)&address, &n));
@@ -63,7 +63,7 @@ static void on_accept(struct listener *l, int fd)
 	++*(int *)l->data;
 }
 
-static void it_rests_without_descriptors(void **state)
+static void a_listener_rests_without_descriptors(void **state)
 {
 	struct listener l = {.data = &accepted};
 	struct loop *loop;
@@ -77,7 +77,7 @@ static void it_rests_without_descriptors(void **state)
 	assert_ok(loop_new(&loop));
 	assert_ok(listener_add(loop, &l, p.fd, on_accept));
 	old = limit_files(0);
-	/* Three rests long: a turn to begin each, and one for its end. */
+	/* Runs for three rests: each has one turn at its begin and one at its end. */
 	for (end_ns = clock_now_ns() + 3 * LISTENER_REST_NS; clock_now_ns() < end_ns; turns++)
 		assert_true(loop_run_once(loop, end_ns) >= 0);
 	assert_in_range(turns, 1, 20);
@@ -91,7 +91,7 @@ static void it_rests_without_descriptors(void **state)
 	stop(&p);
 }
 
-static void one_that_is_polled_rests_too(void **state)
+static void a_polled_listener_rests_too(void **state)
 {
 	struct place p;
 	struct listener_poll l;
@@ -113,10 +113,10 @@ static void one_that_is_polled_rests_too(void **state)
 	close(fd);
 	for (int i = 1; i < WAITING; i++)
 		close(listener_poll_accept(&l, 0));
-	/* That nobody is there is no reason to rest. */
+	/* A listener with an empty queue does not rest. */
 	assert_int_equal(listener_poll_accept(&l, 0), -EAGAIN);
 	assert_int_equal(listener_poll_fd(&l), p.fd);
 	stop(&p);
 }
 
-UNIT_MAIN(UNIT(it_rests_without_descriptors), UNIT(one_that_is_polled_rests_too))
+UNIT_MAIN(UNIT(a_listener_rests_without_descriptors), UNIT(a_polled_listener_rests_too))

@@ -68,7 +68,7 @@ static void the_environment_sets_the_level(void **state)
 		"prog: warning: DIVVY_LOG=nonsense: expected error, warn, info or debug\n");
 }
 
-static void tells_the_journal_the_level(void **state)
+static void the_journal_gets_the_level(void **state)
 {
 	setenv("JOURNAL_STREAM", "1:2", 1);
 	log_init("prog");
@@ -101,7 +101,7 @@ static void a_long_line_is_cut(void **state)
 	assert_string_equal(logged(), "prog: next\n");
 }
 
-static void what_anybody_can_cause_is_limited(void **state)
+static void lines_that_a_client_can_cause_are_limited(void **state)
 {
 	struct log_limit limit = {0};
 	uint32_t unsaid;
@@ -119,5 +119,5 @@ static void what_anybody_can_cause_is_limited(void **state)
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, redirect, restore)
 
 UNIT_MAIN(CASE(writes_name_level_and_sentence), CASE(the_environment_sets_the_level),
-	CASE(tells_the_journal_the_level), CASE(one_call_is_one_line), CASE(a_long_line_is_cut),
-	UNIT(what_anybody_can_cause_is_limited))
+	CASE(the_journal_gets_the_level), CASE(one_call_is_one_line), CASE(a_long_line_is_cut),
+	UNIT(lines_that_a_client_can_cause_are_limited))

@@ -75,7 +75,7 @@ static void refuses_the_same_descriptor_twice(void **state)
 	assert_int_equal(loop_add_io(loop, &b, -1, EPOLLIN, count_io), -EBADF);
 }
 
-/* Sources on the heap, all ready at once; whichever comes first frees all the others. */
+/* Sources on the heap, all ready at once; the first callback frees all sources. */
 struct victim {
 	struct loop_io io;
 	struct victim **all;
@@ -200,8 +200,8 @@ static void note_order(struct loop_timer *timer, uint64_t now_ns)
 	calls++;
 }
 
-/* Random arming, moving, cancelling and removing, against a plain array that says what is due. */
-static void timers_fire_by_deadline_whatever_was_done_to_them(void **state)
+/* Random arming, moving, cancelling and removing, compared with a plain array of deadlines. */
+static void timers_fire_by_deadline_after_any_changes(void **state)
 {
 	enum { TIMERS = 100, STEPS = 5000 };
 	_cleanup_loop_ struct loop *loop = new_loop();
@@ -233,7 +233,8 @@ static void timers_fire_by_deadline_whatever_was_done_to_them(void **state)
 		}
 		last_deadline = 0;
 		assert_int_equal(loop_run_once(loop, 0), due);
-		assert_int_equal(loop_run_once(loop, 0), 0); /* none has just fired any more */
+		assert_int_equal(loop_run_once(loop, 0),
+			0); /* the timers that have fired are not due again */
 		for (i = 0; i < TIMERS; i++)
 			deadline[i] = CLOCK_NEVER;
 	}
@@ -298,7 +299,7 @@ static void runs_until_it_is_stopped(void **state)
 	assert_int_equal(loop_run(loop), 42);
 }
 
-/* The timerfd is read when it has fired: the next wait must really wait. */
+/* The loop reads the timerfd after it has fired: the next wait must really wait. */
 static void does_not_spin_after_a_timer(void **state)
 {
 	_cleanup_loop_ struct loop *loop = new_loop();
@@ -324,7 +325,7 @@ UNIT_MAIN(UNIT(an_empty_loop_waits_until_the_deadline), UNIT(calls_a_source_as_l
 	UNIT(a_cancelled_or_removed_timer_stays_silent),
 	UNIT(a_timer_that_rearms_itself_does_not_hold_the_loop),
 	UNIT(a_timer_that_rearms_itself_does_not_hold_the_others),
-	UNIT(timers_fire_by_deadline_whatever_was_done_to_them),
+	UNIT(timers_fire_by_deadline_after_any_changes),
 	UNIT(equal_deadlines_keep_the_order_of_their_arming),
 	UNIT(a_timer_may_remove_another_that_is_due), UNIT(runs_until_it_is_stopped),
 	UNIT(does_not_spin_after_a_timer))

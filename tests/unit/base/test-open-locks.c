@@ -6,7 +6,7 @@
 #include "base/fd.h"
 #include "base/open-locks.h"
 
-static void they_are_found_in_the_kernels_list(void **state)
+static void open_locks_are_found_in_the_kernels_list(void **state)
 {
 	static const char text[] =
 		"1: POSIX  ADVISORY  READ 11 00:20:7 3 3\n"
@@ -38,4 +38,4 @@ static void they_are_found_in_the_kernels_list(void **state)
 	open_locks_done(&found);
 }
 
-UNIT_MAIN(UNIT(they_are_found_in_the_kernels_list))
+UNIT_MAIN(UNIT(open_locks_are_found_in_the_kernels_list))

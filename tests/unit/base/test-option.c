@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scanner of command lines, and what a table makes. */
+/* The scanner of command lines, and the help and man pages that it makes of a table. */
 #include "unit.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static void operands_stand_anywhere(void **state)
 	assert_int_equal(option_next(&scan), OPTION_END);
 }
 
-static void faults_are_told_apart(void **state)
+static void each_fault_has_its_own_result(void **state)
 {
 	struct option_scan scan = SCAN("--nonsense=1", "-qz", "--quiet=1",
 		"--limit=", "--wait=", "--lim", "-l", "", "--limit");
@@ -89,7 +89,7 @@ static void faults_are_told_apart(void **state)
 	assert_string_equal(scan.word, "--limit");
 }
 
-static void names_are_cut_where_that_is_accepted(void **state)
+static void names_may_be_abbreviated_if_accepted(void **state)
 {
 	struct option_scan scan = SCAN("--limit-=ab", "--limit=1", "--lim", "--h");
 
@@ -169,6 +169,6 @@ static void help_is_in_columns(void **state)
 }
 
 UNIT_MAIN(UNIT(options_come_in_every_spelling), UNIT(operands_stand_anywhere),
-	UNIT(faults_are_told_apart), UNIT(names_are_cut_where_that_is_accepted),
+	UNIT(each_fault_has_its_own_result), UNIT(names_may_be_abbreviated_if_accepted),
 	UNIT(old_names_are_accepted_and_not_shown), UNIT(values_are_checked),
 	UNIT(help_is_in_columns))

@@ -16,7 +16,7 @@ struct example {
 
 typedef int parse_fn(struct str text, uint64_t *ret, struct error *err);
 
-/* Every refusal leaves the value alone and says the text that was refused. */
+/* Each refusal leaves the value alone and names the refused text. */
 static void check(parse_fn *parse, const struct example *e, size_t n)
 {
 	struct error err;
@@ -251,7 +251,7 @@ static void hexadecimal(void **state)
 	assert_memory_equal(out, want, 3);
 }
 
-static void sentences_say_what_would_be_right(void **state)
+static void messages_name_the_expected_value(void **state)
 {
 	struct error err;
 	uint64_t value;
@@ -268,7 +268,7 @@ static void sentences_say_what_would_be_right(void **state)
 	assert_contains(err.msg, "ms");
 }
 
-static void a_novel_is_not_repeated(void **state)
+static void a_long_value_is_cut_in_the_message(void **state)
 {
 	char novel[200];
 	struct error err;
@@ -282,4 +282,4 @@ static void a_novel_is_not_repeated(void **state)
 
 UNIT_MAIN(UNIT(numbers), UNIT(shares), UNIT(tenths_add_up_to_one_gpu), UNIT(bytes),
 	UNIT(percentages), UNIT(durations), UNIT(booleans), UNIT(hexadecimal),
-	UNIT(sentences_say_what_would_be_right), UNIT(a_novel_is_not_repeated))
+	UNIT(messages_name_the_expected_value), UNIT(a_long_value_is_cut_in_the_message))

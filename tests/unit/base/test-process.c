@@ -42,7 +42,7 @@ static void names_may_hold_anything(void **state)
 	assert_string_equal(stat.name, "");
 }
 
-static void refuses_what_is_no_such_line(void **state)
+static void refuses_other_lines(void **state)
 {
 	static const char *const texts[] = {"", "42", "42 (", "42 (bash", ")(", ("x (bash)" REST),
 		"42 (bash)", "42 (bash) S 7 1",
@@ -75,8 +75,8 @@ static void knows_itself_under_a_strange_name(void **state)
 }
 
 /*
- * A child that runs until it is killed, or at the latest until we end: it reads what never comes.
- * It has answered once, so it is behind its exec: in there the kernel shows no environment yet.
+ * A child that runs until the test kills it or ends, since it reads from a pipe that never has
+ * more. It has answered once, so its exec is over: during the exec, /proc shows no environment yet.
  */
 static pid_t start_cat(const char *const *env)
 {
@@ -186,7 +186,7 @@ static void signals_are_read_from_a_descriptor(void **state)
 	assert_int_equal(info.ssi_signo, SIGUSR1);
 }
 
-static void finds_who_was_started_with_an_entry(void **state)
+static void finds_a_process_by_its_environment(void **state)
 {
 	const char *const env[] = {"A=1", "TEST_ENTRY=x y", NULL};
 	const pid_t pid = start_cat(env);
@@ -213,7 +213,7 @@ static bool read_others(void *data, pid_t pid)
 	return pid != reads->but;
 }
 
-/* It may be the one that is looked for, if it was started at that time. */
+/* An unread process counts as a possible match if it started in the given time. */
 static void a_process_can_be_left_unread(void **state)
 {
 	const char *const env[] = {"TEST_ENTRY=unread", NULL};
@@ -241,7 +241,7 @@ static void put(const char *folder, const char *name, const char *text)
 	assert_ok(file_replace(path, str_from(text), 0644, NULL));
 }
 
-static void a_cgroup_says_whether_it_is_populated(void **state)
+static void cgroup_events_show_whether_a_cgroup_is_populated(void **state)
 {
 	static const char *const made[] = {
 		"/a/b/cgroup.events", "/a/b", "/a", "/cgroup.controllers", ""};
@@ -264,10 +264,10 @@ static void a_cgroup_says_whether_it_is_populated(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(reads_a_line_of_proc), UNIT(names_may_hold_anything),
-	UNIT(refuses_what_is_no_such_line), UNIT(knows_itself_under_a_strange_name),
+UNIT_MAIN(UNIT(reads_a_line_of_proc), UNIT(names_may_hold_anything), UNIT(refuses_other_lines),
+	UNIT(knows_itself_under_a_strange_name),
 	UNIT(sees_a_killed_child_as_dead_before_it_is_reaped),
 	UNIT(spawns_with_environment_and_descriptors), UNIT(says_that_a_program_is_missing),
-	UNIT(the_boot_has_an_id), UNIT(finds_who_was_started_with_an_entry),
-	UNIT(a_process_can_be_left_unread), UNIT(a_cgroup_says_whether_it_is_populated),
+	UNIT(the_boot_has_an_id), UNIT(finds_a_process_by_its_environment),
+	UNIT(a_process_can_be_left_unread), UNIT(cgroup_events_show_whether_a_cgroup_is_populated),
 	UNIT(signals_are_read_from_a_descriptor))

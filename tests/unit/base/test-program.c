@@ -65,7 +65,7 @@ static int parse(struct options *o, struct error *err, char **argv)
 	return program_parse(&program, o, argc, argv, err);
 }
 
-static void options_set_what_they_name(void **state)
+static void options_set_their_fields(void **state)
 {
 	struct options o;
 	struct error err;
@@ -85,7 +85,7 @@ static void options_set_what_they_name(void **state)
 	assert_false(o.is_loud);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void errors_name_the_wrong_option(void **state)
 {
 	static const struct {
 		char *first, *second;
@@ -113,7 +113,7 @@ static void what_is_wrong_is_named(void **state)
 	}
 }
 
-/* Stdout is what a test is judged by: what is printed here goes elsewhere. */
+/* The test's own result goes to stdout, so other output must be caught. */
 static int stdout_catch(int *ret_own)
 {
 	const int caught = memfd_create("printed", 0);
@@ -136,8 +136,8 @@ static void stdout_let_go(int own, int caught, const char *words)
 	close(own);
 }
 
-/* Nothing is to be run then, whatever else is said. */
-static void some_only_print(void **state)
+/* With --help the program runs nothing, whatever the other options are. */
+static void help_only_prints(void **state)
 {
 	struct options o;
 	struct error err;
@@ -165,7 +165,7 @@ static void on_signal(void *data, bool is_reload)
 
 PROGRAM_HOLDS_SIGNALS;
 
-/* As that of a library, before main. */
+/* Signals before main, as a library's constructor might raise them. */
 __attribute__((constructor)) static void be_told_to_end_at_once(void)
 {
 	raise(SIGTERM);
@@ -184,8 +184,8 @@ static int run_at_once(void *options, struct program_signals *signals, struct er
 	return 0;
 }
 
-/* The first of the tests that watches: it finds those of before main. */
-static void who_is_told_to_end_before_main_ends_well(void **state)
+/* The first test that watches signals: it finds those from before main. */
+static void a_signal_before_main_ends_the_program(void **state)
 {
 	static const struct program daemon = {.name = "test"};
 	struct heard heard = {0};
@@ -195,7 +195,7 @@ static void who_is_told_to_end_before_main_ends_well(void **state)
 	assert_int_equal(heard.n_ends, 2);
 }
 
-/* A signal that came before the loop runs is not lost. */
+/* The loop also handles signals that came before it runs. */
 static int run(void *options, struct program_signals *signals, struct error *err)
 {
 	struct heard *h = options;
@@ -235,6 +235,6 @@ static void wrong_options_are_usage(void **state)
 	assert_int_equal(version, 0);
 }
 
-UNIT_MAIN(UNIT(options_set_what_they_name), UNIT(what_is_wrong_is_named), UNIT(some_only_print),
-	UNIT(who_is_told_to_end_before_main_ends_well), UNIT(signals_come_from_the_loop),
-	UNIT(wrong_options_are_usage))
+UNIT_MAIN(UNIT(options_set_their_fields), UNIT(errors_name_the_wrong_option),
+	UNIT(help_only_prints), UNIT(a_signal_before_main_ends_the_program),
+	UNIT(signals_come_from_the_loop), UNIT(wrong_options_are_usage))

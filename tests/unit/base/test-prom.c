@@ -20,7 +20,7 @@ static void label(struct buf *out, const void *of)
 	prom_label(out, "node", sample->node);
 }
 
-static void samples_are_as_prometheus_reads_them(void **state)
+static void samples_have_the_prometheus_format(void **state)
 {
 	static const struct prom_metric all[] = {
 		{"a_total", PROM_COUNTER, "All of them.", PROM_FIELD(struct sample, n)},
@@ -133,6 +133,6 @@ static void durations_are_counted_up_to_each_bound(void **state)
 	assert_contains(buf_text(&out), "t_seconds_sum 1000.002\nt_seconds_count 4\n");
 }
 
-UNIT_MAIN(UNIT(samples_are_as_prometheus_reads_them), UNIT(a_metric_without_samples_has_its_head),
+UNIT_MAIN(UNIT(samples_have_the_prometheus_format), UNIT(a_metric_without_samples_has_its_head),
 	UNIT(an_old_name_is_exported_as_deprecated), UNIT(a_label_stays_within_its_quotes),
 	UNIT(durations_are_counted_up_to_each_bound))

@@ -50,7 +50,7 @@ static void splits_with_empty_pieces(void **state)
 
 static void does_not_read_behind_the_piece(void **state)
 {
-	/* The byte behind belongs to somebody else: a separator there changes nothing. */
+	/* The byte behind the piece is not part of it: a separator there changes nothing. */
 	struct str rest = {"a,b", 1};
 	struct str piece;
 
@@ -84,7 +84,7 @@ static void trims(void **state)
 	assert_int_equal(str_find(STR_NONE, 'x'), 0);
 }
 
-static void copies_or_says_that_it_does_not_fit(void **state)
+static void copies_or_refuses_a_text_that_does_not_fit(void **state)
 {
 	char dst[4] = "old";
 	_cleanup_free_ char *heap = str_dup((struct str){"abcdef", 3});
@@ -96,7 +96,7 @@ static void copies_or_says_that_it_does_not_fit(void **state)
 	assert_string_equal(dst, "");
 }
 
-static void hashes_texts_apart_from_one_another(void **state)
+static void hashes_of_other_texts_differ(void **state)
 {
 	const uint64_t a = str_hash_text(STR_HASH_START, "a"), none = str_hash(STR("\0"));
 
@@ -107,7 +107,7 @@ static void hashes_texts_apart_from_one_another(void **state)
 	assert_true(str_hash_text(STR_HASH_START, "") == none);
 }
 
-static void hashes_as_published(void **state)
+static void hashes_match_the_published_vectors(void **state)
 {
 	/* FNV-1a's own test vectors. */
 	assert_true(str_hash(STR("")) == UINT64_C(0xcbf29ce484222325));
@@ -192,15 +192,15 @@ static void measures_characters(void **state)
 	} cases[] = {
 		{"a", 1}, {"\x7f", 1}, {"\xc2\x80", 2}, {"\xdf\xbf-", 2}, {"\xe0\xa0\x80", 3},
 		{"\xed\x9f\xbf", 3}, {"\xee\x80\x80", 3}, {"\xf0\x90\x80\x80", 4},
-		{"\xf4\x8f\xbf\xbf", 4}, {"", 0}, {"\x80", 0}, /* not the first of one */
-		{"\xc1\xbf", 0},                               /* too long a form */
-		{"\xe0\x9f\xbf", 0},                           /* too */
-		{"\xf0\x8f\xbf\xbf", 0},                       /* too */
-		{"\xed\xa0\x80", 0},                           /* half of a pair */
-		{"\xf4\x90\x80\x80", 0},                       /* beyond the last */
-		{"\xf8\x88\x80\x80\x80", 0},                   /* of five */
+		{"\xf4\x8f\xbf\xbf", 4}, {"", 0}, {"\x80", 0}, /* not a first byte */
+		{"\xc1\xbf", 0},                               /* overlong form */
+		{"\xe0\x9f\xbf", 0},                           /* overlong form */
+		{"\xf0\x8f\xbf\xbf", 0},                       /* overlong form */
+		{"\xed\xa0\x80", 0},                           /* half of a surrogate pair */
+		{"\xf4\x90\x80\x80", 0},                       /* beyond the last code point */
+		{"\xf8\x88\x80\x80\x80", 0},                   /* five bytes */
 		{"\xc2", 0},                                   /* cut off */
-		{"\xe2\x82", 0},                               /* too */
+		{"\xe2\x82", 0},                               /* cut off */
 		{"\xc2-", 0},                                  /* interrupted */
 	};
 
@@ -208,7 +208,7 @@ static void measures_characters(void **state)
 		assert_int_equal(str_utf8(str_from(cases[i].text)), cases[i].n);
 }
 
-static void tells_how_far_apart_words_are(void **state)
+static void computes_the_distance_of_words(void **state)
 {
 	char long_word[STR_DISTANCE_MAX + 1];
 
@@ -229,7 +229,8 @@ static void tells_how_far_apart_words_are(void **state)
 
 UNIT_MAIN(UNIT(compares_pieces), UNIT(skips_prefix_and_suffix), UNIT(splits_with_empty_pieces),
 	UNIT(does_not_read_behind_the_piece), UNIT(finds_words), UNIT(measures_characters),
-	UNIT(tells_how_far_apart_words_are), UNIT(trims), UNIT(copies_or_says_that_it_does_not_fit),
-	UNIT(hashes_as_published), UNIT(hashes_texts_apart_from_one_another),
-	UNIT(a_buffer_grows_to_its_maximum_and_no_further), UNIT(a_buffer_remembers_its_failure),
-	UNIT(formats_into_a_buffer), UNIT(consumes_from_the_front), UNIT(hands_its_memory_over))
+	UNIT(computes_the_distance_of_words), UNIT(trims),
+	UNIT(copies_or_refuses_a_text_that_does_not_fit), UNIT(hashes_match_the_published_vectors),
+	UNIT(hashes_of_other_texts_differ), UNIT(a_buffer_grows_to_its_maximum_and_no_further),
+	UNIT(a_buffer_remembers_its_failure), UNIT(formats_into_a_buffer),
+	UNIT(consumes_from_the_front), UNIT(hands_its_memory_over))
