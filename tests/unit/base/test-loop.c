@@ -233,8 +233,7 @@ static void timers_fire_by_deadline_after_any_changes(void **state)
 		}
 		last_deadline = 0;
 		assert_int_equal(loop_run_once(loop, 0), due);
-		assert_int_equal(loop_run_once(loop, 0),
-			0); /* the timers that have fired are not due again */
+		assert_int_equal(loop_run_once(loop, 0), 0); /* no timer fires twice */
 		for (i = 0; i < TIMERS; i++)
 			deadline[i] = CLOCK_NEVER;
 	}
