@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * docs/dialects.md out of the tables. usage: dialect-docs FILE [--write]; without --write it fails
- * when the file is not what would be written.
+ * Makes docs/dialects.md from the dialects' tables. usage: dialect-docs FILE [--write]; without
+ * --write it fails if FILE differs from the new text.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ static const char *const wheres[] = {
 	[DIALECT_STATUS] = "status",
 };
 
-/* Fills lines of COLUMNS; what follows the first one is below `indent`'s text. */
+/* Fills lines of COLUMNS; later lines are indented as far as `indent` is long. */
 static void add_filled(struct buf *out, const char *indent, const char *text)
 {
 	struct str rest = str_from(text), word;
@@ -136,7 +136,7 @@ static void add_dialect(struct buf *out, const struct dialect *dialect, bool is_
 		add_filled(out, "- ", *d);
 }
 
-/* As GitHub makes it of the heading of add_dialect(). */
+/* The anchor that GitHub makes of add_dialect()'s heading. */
 static void add_anchor(struct buf *out, const struct dialect *dialect)
 {
 	char heading[128], *end = heading;

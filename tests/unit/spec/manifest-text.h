@@ -8,7 +8,7 @@
  *   d LIST        dialects that       e NAME=VALUE  environment
  *                 are switched on
  *
- * What is not such a line, or does not fit, is left out.
+ * The parser skips other lines, and lines that do not fit.
  */
 #ifndef TESTS_UNIT_SPEC_MANIFEST_TEXT_H
 #define TESTS_UNIT_SPEC_MANIFEST_TEXT_H
@@ -29,12 +29,14 @@ struct manifest_text {
 	struct str dialects;
 };
 
-/* Borrows from the text. Without a 'c' line there is one container, "main". */
+/*
+ * Parses the text; the result borrows from it. Without a 'c' line there is one container, "main".
+ */
 void manifest_text_parse(struct str text, struct manifest_text *ret);
 
 /*
- * "main request=0.5 limit=1 memory=1Gi; group=a 5 0.2; vgpu=abcde; -main/nvidia.com/gpu=1": fields
- * that have their default are left out, all but request and limit.
+ * Appends "main request=0.5 limit=1 memory=1Gi; group=a 5 0.2; vgpu=abcde; -main/nvidia.com/gpu=1".
+ * Other fields than request and limit are left out if they have their default.
  */
 void manifest_text_show(
 	const struct manifest *pod, const struct dialect_result *result, struct buf *out);

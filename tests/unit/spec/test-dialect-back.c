@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is written back, as each system's own tools read it, and that a pod which was translated
- * means the same again when its foreign resources have gone into the record.
+ * The keys and variables written back for each system's own tools. A translated pod means the same
+ * again after its foreign resources have moved into the record.
  */
 #include "unit.h"
 
@@ -43,7 +43,10 @@ struct written {
 	int left; /* calls until it fails; negative: never */
 };
 
-/* The tables say what is given; a name that ends in '-' or '_' goes on with a number. */
+/*
+ * Each written key must be in the tables; a table's name that ends in '-' or '_' continues with a
+ * number.
+ */
 static void check_documented(enum dialect_where where, const char *key)
 {
 	for (size_t i = 0; dialect_at(i); i++)
@@ -73,7 +76,7 @@ static int put(void *data, enum dialect_where where, uint32_t container, const c
 		STR_ARG(name), key, value);
 }
 
-/* Every tenant gets the first device, or as many as it has asked for; the caller's text. */
+/* Every tenant gets the first device, or the first `count` devices. The caller frees the text. */
 static char *write_back(const char *text, int left, int *ret)
 {
 	static struct manifest_text t;
@@ -159,7 +162,7 @@ static const struct {
 	{"d nvidia\nm nvidia.com/gpu=1", ""},
 };
 
-static void their_tools_read_what_they_know(void **state)
+static void original_tools_find_their_keys(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int r;
@@ -171,7 +174,7 @@ static void their_tools_read_what_they_know(void **state)
 	}
 }
 
-/* A pod's annotations are the text that write_back made of it, for who runs. */
+/* A pod that runs, whose annotations are the text of write_back(). */
 struct runs {
 	const char *had;
 	struct buf text;
@@ -205,7 +208,7 @@ static int put_running(void *data, enum dialect_where where, uint32_t container,
 	return buf_addf(&runs->text, "%s=%s\n", key, value);
 }
 
-static void once_it_runs(void **state)
+static void running_pods_get_their_keys(void **state)
 {
 	static const struct {
 		const char *pod, *changes;
@@ -231,8 +234,8 @@ static void once_it_runs(void **state)
 	}
 }
 
-/* It is done once. */
-static void what_has_changed_stays(void **state)
+/* dialect_write_running() writes each key once. */
+static void keys_of_a_running_pod_are_written_once(void **state)
 {
 	struct runs runs = {.had = "annotation ALIYUN_COM_GPU_MEM_ASSIGNED=true\n"
 				   "annotation hami.io/bind-phase=success\n",
@@ -242,7 +245,7 @@ static void what_has_changed_stays(void **state)
 	assert_string_equal(buf_text(&runs.text), "");
 }
 
-/* gpushare's readers: memory over the device's, in one unit, is the part of the device. */
+/* gpushare's tools divide the memory by the device's memory, both in one unit, for the share. */
 static void units_agree(void **state)
 {
 	int r;
@@ -252,7 +255,7 @@ static void units_agree(void **state)
 	assert_contains(gib, "env main ALIYUN_COM_GPU_MEM_DEV=16\n");
 }
 
-static void a_failure_ends_it(void **state)
+static void a_failure_ends_the_writing(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const int n = (int)unit_count(cases[i].running, "\n");
@@ -275,8 +278,11 @@ static char *meaning(const struct manifest *pod, const struct dialect_result *re
 	return str_dup(buf_str(&out));
 }
 
-/* The webhook's work: the resources go, the record and the list come; then it is asked again. */
-static void again_is_the_same(void **state)
+/*
+ * As in the webhook: the resources move to the record, the dialects are noted, and the translation
+ * is repeated.
+ */
+static void a_second_translation_is_the_same(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		static struct manifest_text t;
@@ -310,5 +316,6 @@ static void again_is_the_same(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(their_tools_read_what_they_know), UNIT(once_it_runs), UNIT(what_has_changed_stays),
-	UNIT(units_agree), UNIT(a_failure_ends_it), UNIT(again_is_the_same))
+UNIT_MAIN(UNIT(original_tools_find_their_keys), UNIT(running_pods_get_their_keys),
+	UNIT(keys_of_a_running_pod_are_written_once), UNIT(units_agree),
+	UNIT(a_failure_ends_the_writing), UNIT(a_second_translation_is_the_same))

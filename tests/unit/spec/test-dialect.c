@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods into specs, dialect by dialect: what the other systems publish as examples, limits, slips,
- * contradictions. The forms of pods and of results are manifest-text.h's.
+ * Pods translated to specs, dialect by dialect: the examples that the other systems publish,
+ * limits, slips, contradictions. manifest-text.h defines the text forms of pods and results.
  */
 #include "unit.h"
 
@@ -20,7 +20,7 @@ struct row {
 	const char *pod, *means;
 };
 
-/* The translation as text, "!sentence" where it is refused. The caller's. */
+/* The translation as text, or "!message" if it is refused. The caller frees the text. */
 static char *translate(const char *text, struct dialect_result *ret)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(16384);
@@ -67,7 +67,7 @@ static const struct row own[] = {
 		"priority=7 mode=remote model=A100,!T4 device=GPU-1,GPU-2 affinity=red "
 		"anti-affinity=x preferred-anti-affinity=y exclusion= network=10Gbps,50us; "
 		"group=g 5 0.2"},
-	/* the first main container, or those that are named */
+	/* the first main container, or the named containers */
 	{"c prepare init\nc log sidecar\nc a\nc b\na divvy.gpu/request=0.3",
 		"a request=0.3 limit=1"},
 	{"c side\nc a\na divvy.gpu/request=0.3\na divvy.gpu/default-container=a",
@@ -92,9 +92,9 @@ static const struct row own[] = {
 	 "a b.divvy.gpu/request=0.1",
 		"a request=0.2 limit=1 class=latency; b request=0.1 limit=1"},
 	{"c a.b\nc b\na a.b.divvy.gpu/request=0.3", "a.b request=0.3 limit=1"},
-	/* a member of a group that has no device */
+	/* a member of a group without a device */
 	{"a divvy.gpu/group=g\na divvy.gpu/group-size=3", "group=g 3 1"},
-	/* what is given is not read */
+	/* assigned keys are not read */
 	{"a divvy.gpu/request=0.3\na divvy.gpu/devices=GPU-1\na main.divvy.gpu/granted-limit=0.1\n"
 	 "a divvy.gpu/epoch=4",
 		"main request=0.3 limit=1"},
@@ -127,12 +127,12 @@ static const struct row own[] = {
 	{"c p init\na divvy.gpu/request=0.5", "!no container that can get a GPU"},
 };
 
-static void divvys_own(void **state)
+static void translates_divvys_own_keys(void **state)
 {
 	check(own, ARRAY_SIZE(own));
 }
 
-/* Its README, doc/yaml/sharepod*.yaml, and the SharePod with a GPUID. */
+/* The examples of its README, doc/yaml/sharepod*.yaml, and the SharePod with a GPUID. */
 static const struct row kubeshare[] = {
 	{"d kubeshare\nc cuda\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0\n"
 	 "a kubeshare/gpu_mem=1073741824\na kubeshare/sched_affinity=red\n"
@@ -146,7 +146,7 @@ static const struct row kubeshare[] = {
 	{"d kubeshare\nn node01\nc cuda\na kubeshare/gpu_request=0.5\na kubeshare/gpu_limit=1.0\n"
 	 "a kubeshare/gpu_mem=1073741824\na kubeshare/GPUID=abcde",
 		"cuda request=0.5 limit=1 memory=1Gi; vgpu=abcde"},
-	/* forms of numbers that were fine */
+	/* number forms that KubeShare accepted */
 	{"d kubeshare\na kubeshare/gpu_request=.5\na kubeshare/gpu_limit=5e-1\n"
 	 "a kubeshare/gpu_mem=1",
 		"main request=0.5 limit=0.5 memory=1"},
@@ -156,12 +156,12 @@ static const struct row kubeshare[] = {
 	{"d kubeshare\na kubeshare/gpu_request=1.0\na kubeshare/gpu_limit=1.0\n"
 	 "a kubeshare/gpu_mem=1Gi",
 		"main request=1 limit=1 exclusive memory=1Gi"},
-	/* the empty label is as none, of exclusion too */
+	/* an empty label counts as none, for exclusion too */
 	{"d kubeshare\na kubeshare/gpu_request=0.1\na kubeshare/gpu_limit=1\na "
 	 "kubeshare/gpu_mem=1\n"
 	 "a kubeshare/sched_affinity=\na kubeshare/sched_exclusion=\na kubeshare/GPUID=",
 		"main request=0.1 limit=1 memory=1"},
-	/* off, or not asked for */
+	/* the dialect is off, or the pod requests nothing */
 	{"a kubeshare/gpu_request=0.5", ""},
 	{"d kubeshare\na kubeshare/sched_affinity=red", ""},
 	{"d kubeshare\na kubeshare/gpu_request=\na kubeshare/gpu_mem=", ""},
@@ -198,12 +198,12 @@ static const struct row kubeshare[] = {
 	{"d kubeshare\na kubeshare/gpu_reqest=0.5", "!did you mean kubeshare/gpu_request?"},
 };
 
-static void kubeshare_1(void **state)
+static void translates_kubeshare(void **state)
 {
 	check(kubeshare, ARRAY_SIZE(kubeshare));
 }
 
-/* Its README's pod and job, test/cifar10 and test/distribute. */
+/* The examples of its README's pod and job, test/cifar10 and test/distribute. */
 static const struct row kubeshare2[] = {
 	{"d kubeshare2\nc pytorch\nl sharedgpu/gpu_request=0.5\nl sharedgpu/gpu_limit=1.0\n"
 	 "l sharedgpu/gpu_model=NVIDIA-GeForce-GTX-1080",
@@ -231,13 +231,13 @@ static const struct row kubeshare2[] = {
 	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/gpu_request=0.2\n"
 	 "l sharedgpu/priority=1\nl sharedgpu/gpu_mem=0\nl sharedgpu/gpu_model=",
 		"main request=0.2 limit=1 priority=1"},
-	/* the README's name of the group; no GPU at all; a group's member without one */
+	/* the README's name of the group; no GPU at all; a member of a group without a GPU */
 	{"d kubeshare2\nl sharedgpu/gpu_limit=0\nl sharedgpu/pod_group_name=g\n"
 	 "l sharedgpu/group_headcount=3\nl sharedgpu/group_threshold=0.5",
 		"group=g 3 0.5"},
 	{"d kubeshare2\nl sharedgpu/gpu_limit=0.0\nl sharedgpu/gpu_request=0.0", ""},
 	{"d kubeshare2\nl sharedgpu/priority=5", ""},
-	/* not all three of a group's */
+	/* only some of the three keys of a group */
 	{"d kubeshare2\nl sharedgpu/gpu_limit=1\nl sharedgpu/gpu_request=0.2\n"
 	 "l sharedgpu/priority=1\nl sharedgpu/group_name=g",
 		"main request=0.2 limit=1 priority=1"},
@@ -265,13 +265,13 @@ static const struct row kubeshare2[] = {
 	{"d kubeshare2\nl sharedgpu/gpu_limt=1", "!did you mean sharedgpu/gpu_limit?"},
 };
 
-static void kubeshare_2(void **state)
+static void translates_kubeshare2(void **state)
 {
 	check(kubeshare2, ARRAY_SIZE(kubeshare2));
 }
 
-/* floor(threshold x headcount + 0.5), as its users counted on. */
-static void kubeshare_2_rounds_as_it_did(void **state)
+/* The group's least number is floor(threshold x headcount + 0.5), as KubeShare 2 computed it. */
+static void kubeshare2_rounds_as_the_original(void **state)
 {
 	static const struct {
 		const char *size, *threshold;
@@ -311,7 +311,7 @@ static const struct row gemini[] = {
 	{"d gemini\na gemini/gpu_request=0.4", "!gemini/gpu_limit is missing"},
 };
 
-/* samples/1.yaml and 4.yaml, and its user guide; GiB unless the namespace says MiB. */
+/* samples/1.yaml and 4.yaml, and the user guide; GiB unless the namespace says MiB. */
 static const struct row gpushare[] = {
 	{"d gpushare=MiB\nc binpack-1\nm aliyun.com/gpu-mem=8138",
 		"binpack-1 request=0.001 limit=1 memory=8138Mi; "
@@ -333,7 +333,7 @@ static const struct row gpushare[] = {
 	{"d gpushare\nr aliyun.com/gpu-memm=5", "!did you mean aliyun.com/gpu-mem?"},
 };
 
-/* Its README: the annotation, a share, two cards. */
+/* The examples of its README: the annotation, a share, two devices. */
 static const struct row gaiagpu[] = {
 	{"d gaiagpu\nc nvidia\na tencent.com/vcuda-core-limit=50\nr tencent.com/vcuda-core=50\n"
 	 "r tencent.com/vcuda-memory=30",
@@ -470,13 +470,13 @@ static const struct row nvidia[] = {
 	{"m nvidia.com/gpu=1", ""},
 	{"d nvidia\nm nvidia.com/gpu.shared=1\nm nvidia.com/mig-1g.5gb=1", ""},
 	{"d nvidia\nm nvidia.com/gpu=17", "!expected 0 to 16"},
-	/* beside HAMi: what says more is its */
+	/* together with dialect hami: containers with more than nvidia.com/gpu are HAMi's */
 	{"d nvidia,hami\nc a\nm nvidia.com/gpu=1\nc b\nm nvidia.com/gpu=1\nm nvidia.com/gpumem=5",
 		"a request=1 limit=1 exclusive; b request=0.001 limit=1 memory=5Mi; "
 		"-b/nvidia.com/gpu=1; -b/nvidia.com/gpumem=5; -a/nvidia.com/gpu=1"},
 };
 
-static void the_others(void **state)
+static void translates_the_other_dialects(void **state)
 {
 	check(gemini, ARRAY_SIZE(gemini));
 	check(gpushare, ARRAY_SIZE(gpushare));
@@ -488,7 +488,7 @@ static void the_others(void **state)
 }
 
 static const struct row mixed[] = {
-	/* the same in two ways is no contradiction */
+	/* the same request in two dialects is no contradiction */
 	{ALL "a divvy.gpu/request=0.5\na divvy.gpu/memory=1Gi\na kubeshare/gpu_request=0.5\n"
 	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1073741824",
 		"main request=0.5 limit=1 memory=1Gi"},
@@ -503,11 +503,11 @@ static const struct row mixed[] = {
 	     "a kubeshare/gpu_limit=1.0\na kubeshare/gpu_mem=1Gi",
 		"a request=0.5 limit=1 memory=1Gi; b request=0.001 limit=1 memory=256Mi; "
 		"-b/nvidia.com/gpumem=256"},
-	/* divvy.gpu/container speaks for other dialects' annotations too */
+	/* divvy.gpu/container also applies to annotations of other dialects */
 	{ALL "c side\nc b\na divvy.gpu/default-container=b\na kubeshare/gpu_request=0.5\n"
 	     "a kubeshare/gpu_limit=0.5\na kubeshare/gpu_mem=1024",
 		"b request=0.5 limit=0.5 memory=1Ki"},
-	/* A foreign resource says by itself whose it is. */
+	/* A foreign resource belongs to its own container. */
 	{ALL "c side\nc b\nm nvidia.com/gpu=1\na divvy.gpu/default-container=side",
 		"b request=1 limit=1 exclusive; -b/nvidia.com/gpu=1"},
 	{ALL "c a\nc b\na divvy.gpu/container=b\na kubeshare/gpu_request=0.5\n"
@@ -538,7 +538,7 @@ static const struct row mixed[] = {
 	{ALL "l sharedgpu/gpu_limit=1\nl sharedgpu/group_name=g\nl sharedgpu/group_headcount=3\n"
 	     "l sharedgpu/group_threshold=0.5\na divvy.gpu/group=g\na divvy.gpu/group-size=4",
 		"!sharedgpu/group_name 'g': the pod has 4 members with threshold 100%, and 3 with 50%"},
-	/* what was written when the pod was made counts */
+	/* the record from the pod's creation counts */
 	{"a divvy.gpu/dialects=hami\na divvy.gpu/translated-from=main/nvidia.com/gpumem=100",
 		"main request=0.001 limit=1 memory=100Mi; -main/nvidia.com/gpumem=100"},
 	{"d hami\na divvy.gpu/dialects=\nm nvidia.com/gpumem=100", ""},
@@ -594,7 +594,7 @@ static void lists_of_dialects(void **state)
 	}
 }
 
-/* What the user should hear although nothing is refused. */
+/* Messages that the user gets although nothing is refused. */
 static void notes(void **state)
 {
 	static const struct row rows[] = {
@@ -629,7 +629,7 @@ static void notes(void **state)
 	}
 }
 
-/* Every upper bound, once at it and once above. */
+/* Each upper bound, once at the bound and once above it. */
 static void limits(void **state)
 {
 	char pod[16384];
@@ -669,7 +669,7 @@ static void limits(void **state)
 	free(shown);
 }
 
-static void names_of_containers_are_counted(void **state)
+static void the_number_of_container_names_is_limited(void **state)
 {
 	_cleanup_buf_ struct buf pod = BUF_INIT(4096);
 	_cleanup_dialect_ struct dialect_result at, above;
@@ -685,7 +685,7 @@ static void names_of_containers_are_counted(void **state)
 	assert_string_equal(does_not, "!divvy.gpu/container: the list has more than 256 names");
 }
 
-/* Quotas count a pod as Kubernetes counts one. */
+/* Quotas count a pod as Kubernetes counts a pod. */
 static void needs(void **state)
 {
 	static struct manifest_text t;
@@ -708,7 +708,7 @@ static void needs(void **state)
 		UINT64_C(3000) << 20); /* prepare; 100 + 2 x 1000 + 500 is less */
 }
 
-static void keys_that_are_divvys(void **state)
+static void assigned_and_recorded_keys_are_recognised(void **state)
 {
 	assert_true(dialect_is_given(STR("divvy.gpu/devices")));
 	assert_true(dialect_is_given(STR("main.divvy.gpu/granted-memory")));
@@ -726,8 +726,8 @@ static void keys_that_are_divvys(void **state)
 	assert_false(dialect_is_given(STR("xdivvy.gpu/devices")));
 }
 
-/* What the documentation says is read stands in some pod above. */
-static void every_key_is_tried(void **state)
+/* Every key that the documentation lists as read occurs in one of the pods above. */
+static void every_documented_key_has_a_test(void **state)
 {
 	static const struct {
 		const struct row *row;
@@ -752,7 +752,8 @@ static void every_key_is_tried(void **state)
 	assert_null(dialect_at(ARRAY_SIZE(all)));
 }
 
-UNIT_MAIN(UNIT(divvys_own), UNIT(kubeshare_1), UNIT(kubeshare_2),
-	UNIT(kubeshare_2_rounds_as_it_did), UNIT(the_others), UNIT(mixed_and_contradictory),
-	UNIT(lists_of_dialects), UNIT(notes), UNIT(limits), UNIT(names_of_containers_are_counted),
-	UNIT(needs), UNIT(keys_that_are_divvys), UNIT(every_key_is_tried))
+UNIT_MAIN(UNIT(translates_divvys_own_keys), UNIT(translates_kubeshare), UNIT(translates_kubeshare2),
+	UNIT(kubeshare2_rounds_as_the_original), UNIT(translates_the_other_dialects),
+	UNIT(mixed_and_contradictory), UNIT(lists_of_dialects), UNIT(notes), UNIT(limits),
+	UNIT(the_number_of_container_names_is_limited), UNIT(needs),
+	UNIT(assigned_and_recorded_keys_are_recognised), UNIT(every_documented_key_has_a_test))

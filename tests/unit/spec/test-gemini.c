@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gemini's resource-config.txt in both forms, and what is wrong with others. */
+/* Gemini's resource-config.txt in both forms, and the faults of other texts. */
 #include "unit.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Given keys: what each says of which container, written and read back, and what cannot be. */
+/* Assigned keys: the values of each container, written and read back, and impossible values. */
 #include "unit.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ static const struct keys two = {"train=GPU-5a,GPU-77 side=GPU-5a", "train=0.3 si
 	"train=standard side=latency", "train=50 side=80", "train=local side=remote", "side=gpu-7",
 	"side=eth0,mlx5_1,2500Mbps", "mpi=3", "7"};
 
-static void each_container_has_its_own(void **state)
+static void each_container_has_its_own_values(void **state)
 {
 	_cleanup_given_ struct given given = {0};
 	const struct given_container *c;
@@ -98,7 +98,7 @@ static int fail_at(void *data, const char *key, const char *value)
 	return (*(int *)data)-- ? 0 : -ENOSPC;
 }
 
-static void what_is_written_is_read(void **state)
+static void written_keys_are_read_back(void **state)
 {
 	_cleanup_given_ struct given given = {0}, again = {0};
 	struct written w = {0};
@@ -113,13 +113,13 @@ static void what_is_written_is_read(void **state)
 	assert_ok(parse(&w.keys, &again, NULL));
 	assert_true(given_is_same(&given, &again));
 	assert_int_equal(again.epoch, 7);
-	/* Who has nothing to say of a key is not named by it, the last one neither. */
+	/* Keys leave out a container without a value, also the last container. */
 	given.v[1].remote_node[0] = '\0';
 	str_copy(given.v[0].remote_node, GIVEN_NODE, STR("gpu-1"));
 	w = (struct written){0};
 	assert_ok(given_format(&given, put, &w));
 	assert_string_equal(w.keys.remote, "train=gpu-1");
-	/* No bandwidth is kept. */
+	/* No bandwidth is reserved. */
 	given.v[1].network_mbit = 0;
 	w = (struct written){0};
 	assert_ok(given_format(&given, put, &w));
@@ -131,7 +131,7 @@ static void what_is_written_is_read(void **state)
 	}
 }
 
-static void what_is_not_said_is_the_default(void **state)
+static void missing_values_are_the_defaults(void **state)
 {
 	const struct keys k = {.devices = "a=A b=B",
 		.request = "a=0.5 b=1",
@@ -170,7 +170,7 @@ static void whole_devices_are_counted_or_one_each(void **state)
 	}
 }
 
-static void none_is_none(void **state)
+static void without_devices_there_is_no_grant(void **state)
 {
 	_cleanup_given_ struct given given = {0};
 	const struct keys k = {.request = "c=0.5", .epoch = "x"};
@@ -240,7 +240,7 @@ static const struct {
 	{{"c=A", "c=0.5", "c=1", "c=1", .epoch = "-1"}, "epoch"},
 };
 
-static void what_nobody_wrote_is_refused(void **state)
+static void impossible_values_are_refused(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		_cleanup_given_ struct given given = {0};
@@ -298,7 +298,7 @@ static void a_group_has_a_name_and_a_number(void **state)
 	assert_contains(err.msg, "more than 253 bytes");
 }
 
-static void its_sizes_are_limited(void **state)
+static void sizes_of_assigned_keys_are_limited(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(GIVEN_TEXT_MAX + 64);
 	struct keys k = {.epoch = "1"};
@@ -318,7 +318,7 @@ static void its_sizes_are_limited(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(each_container_has_its_own), UNIT(what_is_written_is_read),
-	UNIT(what_is_not_said_is_the_default), UNIT(whole_devices_are_counted_or_one_each),
-	UNIT(none_is_none), UNIT(what_nobody_wrote_is_refused), UNIT(its_sizes_are_limited),
-	UNIT(a_group_has_a_name_and_a_number))
+UNIT_MAIN(UNIT(each_container_has_its_own_values), UNIT(written_keys_are_read_back),
+	UNIT(missing_values_are_the_defaults), UNIT(whole_devices_are_counted_or_one_each),
+	UNIT(without_devices_there_is_no_grant), UNIT(impossible_values_are_refused),
+	UNIT(sizes_of_assigned_keys_are_limited), UNIT(a_group_has_a_name_and_a_number))

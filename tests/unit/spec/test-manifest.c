@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The view of a pod: limits, what a container asks, and how Kubernetes adds up. */
+/* The view of a pod: limits, a container's resources, and how Kubernetes adds up containers. */
 #include "unit.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static void resources_are_requests_and_limits(void **state)
 	assert_int_equal(value, 4);
 }
 
-static void has_limits(void **state)
+static void the_view_has_limits(void **state)
 {
 	static struct manifest_container many[MANIFEST_CONTAINERS_MAX + 1];
 	static struct manifest_entry entries[MANIFEST_ENTRIES_MAX + 1];
@@ -98,7 +98,7 @@ static void has_limits(void **state)
 	assert_contains(err.msg, "254 characters");
 }
 
-static void finds(void **state)
+static void containers_and_entries_are_found(void **state)
 {
 	struct manifest_text t;
 
@@ -137,7 +137,10 @@ static void main_container_is_chosen_by_rules(void **state)
 		{"c a\nc b\nm divvy.gpu/slot=1\n" KUBECTL "a", "b", 1},
 		{"c a\nm divvy.gpu/slot=0\nc b\nm divvy.gpu/slot=1", "b", 0},
 		{"c a\nm divvy.gpu/slot=0.0\nc b\nm divvy.gpu/slot=1k", "b", 0},
-		/* The author's choice goes before LimitRanger's slots, and divvy's slot, too. */
+		/*
+		 * The author's choice counts before LimitRanger's slots, and so does a slot that
+		 * divvy added.
+		 */
 		{"c a\nr divvy.gpu/slot=1\nc b\nr divvy.gpu/slot=1\n" KUBECTL
 		 "b\n" RANGED RANGED_SLOT("a") "; " RANGED_SLOT("b"),
 			"b", 3},
@@ -164,4 +167,5 @@ static void main_container_is_chosen_by_rules(void **state)
 }
 
 UNIT_MAIN(UNIT(main_container_is_chosen_by_rules), UNIT(adds_up_as_kubernetes_does),
-	UNIT(resources_are_requests_and_limits), UNIT(has_limits), UNIT(finds))
+	UNIT(resources_are_requests_and_limits), UNIT(the_view_has_limits),
+	UNIT(containers_and_entries_are_found))

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "spec/measured.h"
 
-static void what_is_written_is_read(void **state)
+static void written_entries_are_read_back(void **state)
 {
 	const struct measured all[] = {
 		{STR("uid-1"), STR("main"), 1, {{300, 1ull << 30}}},
@@ -34,7 +34,7 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(measured_next(&rest, &got, NULL), 0);
 }
 
-static void one_too_many_is_left_out_whole(void **state)
+static void an_entry_that_does_not_fit_is_left_out_whole(void **state)
 {
 	const struct measured one = {STR("u"), STR("c"), 1, {{1, 2}}};
 	_cleanup_buf_ struct buf text = BUF_INIT(12);
@@ -44,7 +44,7 @@ static void one_too_many_is_left_out_whole(void **state)
 	assert_true(str_is(buf_str(&text), "u/c=1:2"));
 }
 
-static void what_is_none_is_named_and_passed_over(void **state)
+static void a_malformed_entry_is_named_and_skipped(void **state)
 {
 	static const char *const wrong[] = {"u", "u/c", "u/c=", "/c=1:2", "u/=1:2", "u=1:2",
 		"u/c=1", "u/c=1:", "u/c=:2", "u/c=-1:2", "u/c=1:2,", "u/c=1:2:3", "u/c=0x1:2",
@@ -68,7 +68,7 @@ static void what_is_none_is_named_and_passed_over(void **state)
 	}
 }
 
-static void one_is_found_among_all(void **state)
+static void an_entry_is_found_among_all(void **state)
 {
 	const struct str all = STR("u/a=1:8 nonsense u/b=2:8 v/a=3:8");
 	struct measured got;
@@ -82,7 +82,7 @@ static void one_is_found_among_all(void **state)
 	assert_int_equal(measured_find(STR(""), STR("v"), STR("b"), &got), -ENOENT);
 }
 
-static void more_than_a_device_is_a_device(void **state)
+static void a_share_above_one_device_is_cut_to_one(void **state)
 {
 	struct str rest = STR("u/c=1003:0");
 	struct measured got;
@@ -91,7 +91,7 @@ static void more_than_a_device_is_a_device(void **state)
 	assert_int_equal(got.device[0].share_permille, 1000);
 }
 
-static void a_change_that_matters_is_one(void **state)
+static void only_large_changes_count(void **state)
 {
 	static const struct {
 		const char *before, *now;
@@ -121,6 +121,7 @@ static void a_change_that_matters_is_one(void **state)
 			fail_msg("'%s' and '%s'", rows[i].before, rows[i].now);
 }
 
-UNIT_MAIN(UNIT(a_change_that_matters_is_one), UNIT(what_is_written_is_read),
-	UNIT(one_too_many_is_left_out_whole), UNIT(what_is_none_is_named_and_passed_over),
-	UNIT(one_is_found_among_all), UNIT(more_than_a_device_is_a_device))
+UNIT_MAIN(UNIT(only_large_changes_count), UNIT(written_entries_are_read_back),
+	UNIT(an_entry_that_does_not_fit_is_left_out_whole),
+	UNIT(a_malformed_entry_is_named_and_skipped), UNIT(an_entry_is_found_among_all),
+	UNIT(a_share_above_one_device_is_cut_to_one))

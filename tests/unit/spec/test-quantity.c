@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kubernetes' quantities: every unit, exactly, and what is none. */
+/* Kubernetes' quantities: every unit, exactly, and texts that are no quantity. */
 #include "unit.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a spec accepts, what it refuses and in which words. */
+/* The values that a spec accepts, and its messages for other values. */
 #include "unit.h"
 
 #include <errno.h>
@@ -9,7 +9,9 @@
 #include "base/rand.h"
 #include "spec/spec.h"
 
-/* "request=0.3 limit=0.6 ..." -> spec; the result of the first call that fails. */
+/*
+ * Makes a spec from "request=0.3 limit=0.6 ..."; returns the result of the first call that fails.
+ */
 static int build(const char *fields, struct spec *ret_spec, struct error *err)
 {
 	char text[256], *rest = text, *word;
@@ -59,7 +61,7 @@ static void shares_are_exact(void **state)
 	assert_int_equal(sum, SPEC_SHARE_ONE);
 }
 
-static void every_share_comes_back(void **state)
+static void every_share_is_read_back(void **state)
 {
 	for (uint32_t permille = 1; permille <= SPEC_SHARE_ONE; permille++) {
 		struct spec spec;
@@ -100,7 +102,7 @@ static void opportunistic_by_priority(void **state)
 	assert_int_equal(spec.class, SPEC_OPPORTUNISTIC);
 	assert_ok(build("request=0.1 class=opportunistic", &spec, NULL));
 	assert_int_equal(spec.priority, 0);
-	/* A finished one may be changed. */
+	/* A finished spec may be changed. */
 	assert_ok(spec_set(&spec, "class", "standard", NULL));
 	assert_ok(spec_finish(&spec, NULL));
 	assert_int_equal(spec.priority, 50);
@@ -120,7 +122,7 @@ static void memory_in_three_forms(void **state)
 	assert_int_equal(spec.memory_policy, SPEC_MEMORY_WAIT);
 	assert_ok(build("request=0.333", &spec, NULL));
 	assert_true(spec_memory_on(&spec, UINT64_MAX) < UINT64_MAX / 3);
-	/* of a device's size, in whole blocks that a device gives out */
+	/* a part of the device's memory, in whole blocks of 2 MiB */
 	assert_int_equal(spec_memory_on(&spec, 141ull << 30), 24039ull << 21);
 	assert_ok(build("request=0.1 memory=40%", &spec, NULL));
 	assert_int_equal(spec_memory_on(&spec, 141ull << 30), 28876ull << 21);
@@ -183,7 +185,7 @@ static const struct {
 	{"request=1 network=1us mode=exclusive", "network", "1us", "mode auto or remote"},
 };
 
-static void refusals_name_field_value_and_what_is_right(void **state)
+static void refusals_name_field_value_and_expected_value(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		struct spec spec;
@@ -216,7 +218,7 @@ static void a_refusal_changes_nothing(void **state)
 	assert_memory_equal(&spec, &before, sizeof(spec));
 }
 
-/* Order of fields does not matter, and finishing twice is finishing once. */
+/* The order of fields does not matter, and a second spec_finish() changes nothing. */
 static void any_order(void **state)
 {
 	static const char *const fields[][2] = {{"request", "0.25"}, {"limit", "0.75"},
@@ -267,7 +269,7 @@ static void fields_of_a_cluster(void **state)
 	assert_int_equal(spec.group_threshold, 1000);
 	assert_int_equal(spec.network_mbit, 10000);
 	assert_int_equal(spec.network_latency_us, 50);
-	/* One machine does not take what it would not do. */
+	/* On one machine, a spec refuses fields that only a cluster obeys. */
 	assert_ok(spec_set(&spec, "preferred-anti-affinity", "x", NULL));
 	assert_int_equal(spec_set(&spec, "anti-affinity", "x", &err), -EINVAL);
 	assert_string_equal(err.msg,
@@ -275,7 +277,7 @@ static void fields_of_a_cluster(void **state)
 		"model or device");
 }
 
-static void networks_come_back(void **state)
+static void networks_are_read_back(void **state)
 {
 	static const char *const texts[][2] = {{"10Gbps", "10Gbps"}, {"1.5Gbps", "1500Mbps"},
 		{"1000Tbps", "1000000Gbps"}, {"50us", "50us"}, {"2ms,1Mbps", "1Mbps,2000us"},
@@ -392,7 +394,7 @@ static void fields_have_names(void **state)
 	assert_null(spec_field_help(n));
 }
 
-static void a_wish_that_was_not_met_is_said(void **state)
+static void unmet_preferences_are_reported(void **state)
 {
 	char text[SPEC_MET];
 
@@ -425,10 +427,10 @@ static void names_of_tenants(void **state)
 	assert_contains(err.msg, "'a b': expected 1 to 63 characters of A-Z");
 }
 
-UNIT_MAIN(UNIT(defaults), UNIT(shares_are_exact), UNIT(every_share_comes_back),
+UNIT_MAIN(UNIT(defaults), UNIT(shares_are_exact), UNIT(every_share_is_read_back),
 	UNIT(whole_devices_are_exclusive), UNIT(opportunistic_by_priority),
-	UNIT(memory_in_three_forms), UNIT(refusals_name_field_value_and_what_is_right),
+	UNIT(memory_in_three_forms), UNIT(refusals_name_field_value_and_expected_value),
 	UNIT(a_refusal_changes_nothing), UNIT(any_order), UNIT(fields_of_a_cluster),
-	UNIT(networks_come_back), UNIT(groups_round_half_up), UNIT(patterns),
+	UNIT(networks_are_read_back), UNIT(groups_round_half_up), UNIT(patterns),
 	UNIT(sameness_sees_every_field), UNIT(fields_have_names), UNIT(names),
-	UNIT(a_wish_that_was_not_met_is_said), UNIT(names_of_tenants))
+	UNIT(unmet_preferences_are_reported), UNIT(names_of_tenants))
