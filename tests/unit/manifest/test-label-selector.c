@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "manifest/label-selector.h"
 
-static void a_text_takes_whom_it_says(void **state)
+static void a_text_selects_matching_labels(void **state)
 {
 	static const struct {
 		const char *text, *labels;
@@ -52,7 +52,7 @@ static void a_text_takes_whom_it_says(void **state)
 	}
 }
 
-static void what_is_none_is_refused_in_words(void **state)
+static void other_texts_are_refused_with_a_message(void **state)
 {
 	static const char *const wrong[] = {",", "a=b,", ",a=b", "=b", "!", "!a=b", "a>1", "a<1",
 		"a b", "a in", "a in b", "a in (b", "a in b)", "a in (b c)", "a notin", "a=b c",
@@ -69,7 +69,7 @@ static void what_is_none_is_refused_in_words(void **state)
 	}
 }
 
-static void it_is_bounded(void **state)
+static void text_and_terms_are_limited(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(2 * LABEL_SELECTOR_TEXT_MAX);
 	json_t *selector = NULL;
@@ -94,8 +94,8 @@ static void it_is_bounded(void **state)
 	assert_contains(err.msg, "4096 bytes");
 }
 
-/* As objects have it. */
-static void an_object_takes_whom_it_says(void **state)
+/* A selector in the form of Kubernetes objects. */
+static void an_object_selects_matching_labels(void **state)
 {
 	_cleanup_json_ json_t *both = unit_json("{'matchLabels':{'a':'b'},'matchExpressions':["
 						"{'key':'c','operator':'In','values':['d']}]}"),
@@ -109,5 +109,5 @@ static void an_object_takes_whom_it_says(void **state)
 	assert_true(label_selector_fits(NULL, fits));
 }
 
-UNIT_MAIN(UNIT(a_text_takes_whom_it_says), UNIT(what_is_none_is_refused_in_words),
-	UNIT(it_is_bounded), UNIT(an_object_takes_whom_it_says))
+UNIT_MAIN(UNIT(a_text_selects_matching_labels), UNIT(other_texts_are_refused_with_a_message),
+	UNIT(text_and_terms_are_limited), UNIT(an_object_selects_matching_labels))

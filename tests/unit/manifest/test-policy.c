@@ -31,7 +31,7 @@ static const struct {
 	{EXPRESSION("Exists", ""), "{}", false},
 	{EXPRESSION("DoesNotExist", ""), "{}", true},
 	{EXPRESSION("DoesNotExist", ""), "{\"t\":\"x\"}", false},
-	/* No such thing selects nobody, whatever it might have meant. */
+	/* A malformed expression selects no pod. */
 	{EXPRESSION("In", ""), "{\"t\":\"x\"}", false},
 	{EXPRESSION("Exists", ",\"values\":[\"x\"]"), "{\"t\":\"x\"}", false},
 };
@@ -85,7 +85,7 @@ static void overcommit_is_a_number_or_a_text(void **state)
 	}
 }
 
-static void dialects_join_those_of_the_namespace(void **state)
+static void dialects_are_added_to_the_namespaces_list(void **state)
 {
 	_cleanup_json_ json_t *spec = unit_json("{\"dialects\":[\"hami\",\"gpushare=MiB\"]}");
 	_cleanup_buf_ struct buf list = BUF_INIT(POLICY_DIALECTS_MAX);
@@ -96,4 +96,4 @@ static void dialects_join_those_of_the_namespace(void **state)
 }
 
 UNIT_MAIN(UNIT(selects_as_kubernetes_does), UNIT(a_wrong_selector_is_named),
-	UNIT(overcommit_is_a_number_or_a_text), UNIT(dialects_join_those_of_the_namespace))
+	UNIT(overcommit_is_a_number_or_a_text), UNIT(dialects_are_added_to_the_namespaces_list))
