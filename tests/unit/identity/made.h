@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Authorities and identities for tests, good and bad ones. What cannot be made fails the test. */
+/* Authorities and identities for tests, good and bad ones. A failure to make one fails the test. */
 #ifndef TESTS_UNIT_IDENTITY_MADE_H
 #define TESTS_UNIT_IDENTITY_MADE_H
 
@@ -16,23 +16,23 @@ struct made_authority {
 	char *crt, *key;
 };
 
-/* From an hour before now for ten hours. */
+/* Valid from an hour ago, for ten hours. */
 struct made_authority made_authority(void);
 void made_authority_done(struct made_authority *authority);
 #define _cleanup_made_authority_ __attribute__((cleanup(made_authority_done)))
 
-/* What a certificate says, where it is not the usual. */
+/* Content of a certificate that differs from the usual. */
 struct made_wish {
 	const char *uri;
-	const char *host;                /* a DNS name instead, as a web server's */
-	const struct made_authority *by; /* NULL: it signs itself */
+	const char *host;                /* a DNS name instead, as in a web server's certificate */
+	const struct made_authority *by; /* NULL: self-signed */
 	const struct made_authority *trusts;
 	bool is_client_only;
 	int64_t from_h, to_h; /* hours from now; both 0: -1 to 1 */
 };
 struct identity made_identity(const struct made_wish *wish);
 
-/* Of the same authority that it trusts. */
+/* `authority` signs the certificate and is the authority that the identity trusts. */
 struct identity made_node(const struct made_authority *authority, const char *node);
 struct identity made_tenant(const struct made_authority *authority);
 

@@ -8,7 +8,7 @@
 #include "base/fd.h"
 #include "made.h"
 
-static void one_goes_through_a_descriptor(void **state)
+static void an_identity_passes_through_a_descriptor(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority();
 	_cleanup_identity_ struct identity own = made_node(&ca, "n1"), first = {0}, again = {0};
@@ -18,14 +18,14 @@ static void one_goes_through_a_descriptor(void **state)
 	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	assert_true(memfd_has_seals(fd, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK));
 	assert_ok(identity_from_fd(fd, &first, NULL));
-	/* Wherever others have read to. */
+	/* The offset at which an earlier reader stopped does not matter. */
 	assert_ok(identity_from_fd(fd, &again, NULL));
 	assert_string_equal(first.crt, own.crt);
 	assert_string_equal(first.key, own.key);
 	assert_string_equal(again.authority, own.authority);
 }
 
-static void half_of_one_is_none(void **state)
+static void an_incomplete_identity_is_refused(void **state)
 {
 	static const struct str bad[] = {STR(""), STR("a"), STR("a\0b\0"), STR("a\0b\0c"),
 		STR("a\0b\0c\0d\0"), STR("a\0b\0c\0\0")};
@@ -41,7 +41,7 @@ static void half_of_one_is_none(void **state)
 	}
 }
 
-static void it_says_whose_it_is_and_how_long(void **state)
+static void the_check_returns_name_and_expiry(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority();
 	_cleanup_identity_ struct identity node = made_node(&ca, "n1"), tenant = made_tenant(&ca);
@@ -58,7 +58,7 @@ static void it_says_whose_it_is_and_how_long(void **state)
 	assert_int_equal(identity_check(&node, now - 2 * MADE_HOUR_NS, &facts, NULL), -EKEYEXPIRED);
 }
 
-static void what_others_would_not_believe_is_told(void **state)
+static void the_check_finds_untrusted_identities(void **state)
 {
 	_cleanup_made_authority_ struct made_authority ca = made_authority(),
 						       other = made_authority();
@@ -82,12 +82,12 @@ static void what_others_would_not_believe_is_told(void **state)
 	assert_int_equal(identity_check(&own, now, &facts, &err), -EKEYREJECTED);
 	assert_int_equal(identity_check(&web, now, &facts, &err), -EINVAL);
 	assert_contains(err.msg, "is not a URI");
-	/* Both of two authorities are believed, in any order. */
+	/* A file with two authorities trusts both, in any order. */
 	mixed = (struct identity){a.crt, a.key, NULL};
 	assert_true(asprintf(&mixed.authority, "%s%s", other.crt, ca.crt) > 0);
 	assert_ok(identity_check(&mixed, now, &facts, NULL));
 	free(mixed.authority);
 }
 
-UNIT_MAIN(UNIT(one_goes_through_a_descriptor), UNIT(half_of_one_is_none),
-	UNIT(it_says_whose_it_is_and_how_long), UNIT(what_others_would_not_believe_is_told))
+UNIT_MAIN(UNIT(an_identity_passes_through_a_descriptor), UNIT(an_incomplete_identity_is_refused),
+	UNIT(the_check_returns_name_and_expiry), UNIT(the_check_finds_untrusted_identities))

@@ -9,7 +9,7 @@
 #define TEN "0123456789"
 #define SIXTY TEN TEN TEN TEN TEN TEN
 
-static void a_node_has_one_way_to_be_written(void **state)
+static void a_node_has_one_form(void **state)
 {
 	struct identity_name name;
 	char uri[IDENTITY_URI];
@@ -21,7 +21,7 @@ static void a_node_has_one_way_to_be_written(void **state)
 	assert_string_equal(uri, "divvy://node/gpu-7.example");
 }
 
-static void a_tenant_has_one_way_to_be_written(void **state)
+static void a_tenant_has_one_form(void **state)
 {
 	struct identity_name name, other;
 	char uri[IDENTITY_URI];
@@ -37,7 +37,7 @@ static void a_tenant_has_one_way_to_be_written(void **state)
 	assert_true(identity_name_is_same(&name, &name));
 }
 
-static void nothing_else_is_a_name(void **state)
+static void other_texts_are_refused(void **state)
 {
 	static const char *const bad[] = {"", "divvy://", "divvy://node", "divvy://node/",
 		"divvy://node/a/b", "divvy://node/A", "divvy://node/.a", "divvy://node/a.",
@@ -58,14 +58,14 @@ static void nothing_else_is_a_name(void **state)
 	}
 	assert_int_equal(
 		identity_name_parse((struct str){"divvy://node/a\0b", 16}, &name, NULL), -EINVAL);
-	/* One less of each is the longest. */
+	/* The longest names have one character less in each part. */
 	assert_ok(
 		identity_name_parse(STR("divvy://tenant/" SIXTY "abc/" SIXTY "abc"), &name, NULL));
 	assert_ok(identity_name_parse(
 		STR("divvy://node/" SIXTY SIXTY SIXTY SIXTY "abcdefghijklm"), &name, NULL));
 }
 
-static void what_cannot_be_read_is_not_written(void **state)
+static void unreadable_names_are_not_written(void **state)
 {
 	char uri[IDENTITY_URI] = "as it was";
 
@@ -74,7 +74,7 @@ static void what_cannot_be_read_is_not_written(void **state)
 		identity_name_format(
 			&(struct identity_name){.kind = IDENTITY_OF_NODE, .node = "a/b"}, uri),
 		-EINVAL);
-	/* That would be read as another one's. */
+	/* This URI would be read as the name of another tenant. */
 	assert_int_equal(identity_name_format(&(struct identity_name){.kind = IDENTITY_OF_TENANT,
 						      .uid = "u/main",
 						      .container = "x"},
@@ -83,5 +83,5 @@ static void what_cannot_be_read_is_not_written(void **state)
 	assert_string_equal(uri, "as it was");
 }
 
-UNIT_MAIN(UNIT(a_node_has_one_way_to_be_written), UNIT(a_tenant_has_one_way_to_be_written),
-	UNIT(nothing_else_is_a_name), UNIT(what_cannot_be_read_is_not_written))
+UNIT_MAIN(UNIT(a_node_has_one_form), UNIT(a_tenant_has_one_form), UNIT(other_texts_are_refused),
+	UNIT(unreadable_names_are_not_written))

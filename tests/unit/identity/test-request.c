@@ -13,7 +13,7 @@
 
 #define TENANT "divvy://tenant/" MADE_UID "/main"
 
-/* A request of somebody who writes what he likes. */
+/* A request with arbitrary content, as an attacker might send it. */
 struct wish {
 	const char *uri, *second_uri, *dns, *subject, *password;
 	gnutls_pk_algorithm_t algorithm;
@@ -60,7 +60,7 @@ static char *write_request(const struct wish *wish)
 	return pem;
 }
 
-static void one_is_read_as_it_was_made(void **state)
+static void a_request_is_read_as_it_was_made(void **state)
 {
 	const struct identity_name name = {
 		.kind = IDENTITY_OF_TENANT, .uid = MADE_UID, .container = "main"};
@@ -71,7 +71,7 @@ static void one_is_read_as_it_was_made(void **state)
 
 	if (request_make(&name, &pem, &pem_key, &err) < 0)
 		fail_msg("%s", err.msg);
-	/* What an API server looks for. */
+	/* The API server looks for this line. */
 	assert_int_equal(strncmp(pem, "-----BEGIN CERTIFICATE REQUEST-----\n", 36), 0);
 	if (request_read(str_from(pem), &request, &err) < 0)
 		fail_msg("%s", err.msg);
@@ -82,7 +82,7 @@ static void one_is_read_as_it_was_made(void **state)
 	gnutls_x509_privkey_deinit(key);
 }
 
-static void no_name_no_request(void **state)
+static void without_a_name_no_request_is_made(void **state)
 {
 	const struct identity_name name = {.kind = IDENTITY_OF_NODE, .node = "No Name"};
 	struct error err;
@@ -92,7 +92,7 @@ static void no_name_no_request(void **state)
 	assert_contains(err.msg, "No Name");
 }
 
-static void another_good_key_will_do(void **state)
+static void other_strong_keys_are_accepted(void **state)
 {
 	_cleanup_free_ char *pem = write_request(&(struct wish){.uri = TENANT,
 		.algorithm = GNUTLS_PK_EDDSA_ED25519,
@@ -104,7 +104,7 @@ static void another_good_key_will_do(void **state)
 		fail_msg("%s", err.msg);
 }
 
-static void what_is_more_or_less_than_a_name_is_refused(void **state)
+static void a_request_with_more_or_less_than_a_name_is_refused(void **state)
 {
 	static const struct {
 		struct wish wish;
@@ -137,8 +137,8 @@ static void what_is_more_or_less_than_a_name_is_refused(void **state)
 	}
 }
 
-/* Somebody has seen the request of another one. */
-static void one_that_its_key_has_not_signed_is_refused(void **state)
+/* A copied request in which the name was changed. */
+static void a_changed_request_is_refused(void **state)
 {
 	const struct identity_name name = {.kind = IDENTITY_OF_NODE, .node = "n1"};
 	_cleanup_free_ char *pem = NULL, *key = NULL;
@@ -181,6 +181,7 @@ static void rubbish_is_refused(void **state)
 	assert_contains(err.msg, "8193 bytes");
 }
 
-UNIT_MAIN(UNIT(one_is_read_as_it_was_made), UNIT(no_name_no_request),
-	UNIT(another_good_key_will_do), UNIT(what_is_more_or_less_than_a_name_is_refused),
-	UNIT(one_that_its_key_has_not_signed_is_refused), UNIT(rubbish_is_refused))
+UNIT_MAIN(UNIT(a_request_is_read_as_it_was_made), UNIT(without_a_name_no_request_is_made),
+	UNIT(other_strong_keys_are_accepted),
+	UNIT(a_request_with_more_or_less_than_a_name_is_refused),
+	UNIT(a_changed_request_is_refused), UNIT(rubbish_is_refused))
