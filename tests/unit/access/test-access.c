@@ -9,7 +9,7 @@
 #include "access/access.h"
 #include "kube/config.h"
 
-/* The rig's server is guarded; this one is the API server, on the same loop. */
+/* The rig's server checks access; this server is the API server, on the same loop. */
 struct world {
 	struct rig rig;
 	struct http_server *api;
@@ -18,7 +18,7 @@ struct world {
 	struct access *access;
 	unsigned int n_tokens, n_accesses;
 	struct http_request *held, *all_held[ACCESS_OPEN_MAX];
-	char *what; /* resource that was asked about last; whoever looks at it frees it */
+	char *what; /* resource of the last question; the reader frees it */
 	bool is_holding;
 };
 
@@ -31,7 +31,7 @@ static void answer_json(struct http_request *request, json_t *json)
 	json_decref(json);
 }
 
-/* Tokens are names; those that begin with "nobody" are nobody's. */
+/* Tokens are user names; tokens that begin with "nobody" belong to no user. */
 static void on_token(void *data, struct http_request *request)
 {
 	struct world *w = data;
@@ -53,7 +53,7 @@ static void on_token(void *data, struct http_request *request)
 			"groups", "staff", "extra", "team", "one"));
 }
 
-/* Only the operator may, and only get /metrics. */
+/* Only the operator has access, and only with get to /metrics. */
 static void on_access(void *data, struct http_request *request)
 {
 	struct world *w = data;
@@ -164,7 +164,7 @@ static void the_api_server_decides(void **state)
 	stop(&w);
 }
 
-/* Of each kind; one token's is not another's, nor one path's. */
+/* Answers of each kind are remembered, separately for each token and path. */
 static void an_answer_is_remembered(void **state)
 {
 	struct world w = {0};
@@ -181,7 +181,7 @@ static void an_answer_is_remembered(void **state)
 	stop(&w);
 }
 
-static void a_route_may_count_as_another(void **state)
+static void a_route_may_be_checked_as_another(void **state)
 {
 	struct world w = {0};
 
@@ -189,7 +189,7 @@ static void a_route_may_count_as_another(void **state)
 	ask(&w, "POST", "/page", "Bearer visitor", "403 ");
 	ask(&w, "POST", "/page", "Bearer operator", "POST /page 0");
 	ask(&w, "GET", "/page", "Bearer operator", "403 ");
-	/* It is the same question, whose answer is remembered. */
+	/* The question is the same, so the first answer still counts. */
 	ask(&w, "GET", "/metrics", "Bearer operator", "GET /metrics 0");
 	assert_int_equal(w.n_tokens, 3);
 	stop(&w);
@@ -204,7 +204,7 @@ static void a_token_may_be_in_the_cookie(void **state)
 		{"Cookie: k=visitor", "403 "},
 		{"Cookie: k=", "401 "},
 		{"Cookie: kk=operator", "401 "},
-		/* Who shows a token by hand is whom that names. */
+		/* A token in a header counts before the cookie. */
 		{"Cookie: k=operator\r\nAuthorization: Bearer visitor", "403 "},
 		{"Cookie: k=operator\r\nAuthorization: Basic x", "401 "},
 	};
@@ -227,8 +227,8 @@ static void a_token_may_be_in_the_cookie(void **state)
 	stop(&w);
 }
 
-/* More tokens than are remembered push the oldest answers out, and nothing else. */
-static void memory_has_a_limit(void **state)
+/* If there are more tokens than the limit, only the oldest answers are forgotten. */
+static void the_number_of_remembered_answers_is_limited(void **state)
 {
 	struct world w = {0};
 	char token[32];
@@ -246,8 +246,8 @@ static void memory_has_a_limit(void **state)
 	stop(&w);
 }
 
-/* Made-up tokens leave the answers about real ones alone. */
-static void made_up_tokens_push_nothing_out(void **state)
+/* Invented tokens do not displace the answers for real tokens. */
+static void invented_tokens_displace_no_answers(void **state)
 {
 	struct world w = {0};
 	char token[32];
@@ -265,8 +265,11 @@ static void made_up_tokens_push_nothing_out(void **state)
 	stop(&w);
 }
 
-/* An address that fails again and again is not asked about any more; others are. */
-static void an_address_may_fail_so_often(void **state)
+/*
+ * After many failures the API server gets no more questions about this address's tokens; other
+ * addresses are not affected.
+ */
+static void failures_of_an_address_are_limited(void **state)
 {
 	struct world w = {0};
 	_cleanup_buf_ struct buf other = BUF_INIT(1 << 16);
@@ -278,7 +281,7 @@ static void an_address_may_fail_so_often(void **state)
 
 	start(&w);
 	ask(&w, "GET", "/metrics", "Bearer operator", "200 OK");
-	/* More than what runs off meanwhile. */
+	/* More failures than expire during the loop. */
 	for (unsigned int i = 0; i < 10 * ACCESS_FAILURES_MAX; i++) {
 		snprintf(token, sizeof(token), "Bearer nobody-%u", i);
 		ask(&w, "GET", "/metrics", token, "HTTP/1.1 4");
@@ -293,8 +296,8 @@ static void an_address_may_fail_so_often(void **state)
 	stop(&w);
 }
 
-/* Nor may it have many questions open while the API server says nothing. */
-static void an_address_has_few_questions_open(void **state)
+/* An address may have few open questions while the API server does not answer. */
+static void open_questions_of_an_address_are_limited(void **state)
 {
 	struct world w = {.is_holding = true};
 	int fds[ACCESS_OPEN_MAX];
@@ -325,8 +328,8 @@ static void an_address_has_few_questions_open(void **state)
 	stop(&w);
 }
 
-/* Nobody gets in because nobody says anything. */
-static void without_the_api_server_nobody_may(void **state)
+/* Without an answer no client gets access. */
+static void without_the_api_server_no_client_has_access(void **state)
 {
 	struct world w = {.is_holding = true};
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
@@ -346,8 +349,8 @@ static void without_the_api_server_nobody_may(void **state)
 	stop(&w);
 }
 
-/* As API servers read a path. */
-static void a_path_may_be_of_a_resource(void **state)
+/* A path of a resource, as API servers parse it. */
+static void a_path_may_name_a_resource(void **state)
 {
 	static const struct {
 		const char *path, *what;
@@ -385,8 +388,9 @@ static void a_path_may_be_of_a_resource(void **state)
 	stop(&w);
 }
 
-UNIT_MAIN(UNIT(a_path_may_be_of_a_resource), UNIT(the_api_server_decides),
-	UNIT(an_answer_is_remembered), UNIT(a_route_may_count_as_another),
-	UNIT(a_token_may_be_in_the_cookie), UNIT(memory_has_a_limit),
-	UNIT(made_up_tokens_push_nothing_out), UNIT(an_address_may_fail_so_often),
-	UNIT(an_address_has_few_questions_open), UNIT(without_the_api_server_nobody_may))
+UNIT_MAIN(UNIT(a_path_may_name_a_resource), UNIT(the_api_server_decides),
+	UNIT(an_answer_is_remembered), UNIT(a_route_may_be_checked_as_another),
+	UNIT(a_token_may_be_in_the_cookie), UNIT(the_number_of_remembered_answers_is_limited),
+	UNIT(invented_tokens_displace_no_answers), UNIT(failures_of_an_address_are_limited),
+	UNIT(open_questions_of_an_address_are_limited),
+	UNIT(without_the_api_server_no_client_has_access))

@@ -8,7 +8,7 @@
 
 #include "access/front.h"
 
-/* Says whom it takes the peer for. */
+/* A server that answers with the user for whom it takes the client. */
 static void on_ask(void *data, struct http_request *request)
 {
 	struct front **front = data;
@@ -85,7 +85,7 @@ static void ask(struct world *w, bool shows, const char *headers, const char *an
 	tls_own_crt = tls_own_key = NULL;
 }
 
-static void it_says_who_asks(void **state)
+static void the_front_names_the_user(void **state)
 {
 	struct world w = {0};
 
@@ -102,8 +102,8 @@ static void it_says_who_asks(void **state)
 	stop(&w);
 }
 
-/* Whatever the headers say. */
-static void nobody_else_is_believed(void **state)
+/* Headers of other clients are ignored, whatever they say. */
+static void headers_of_other_clients_are_ignored(void **state)
 {
 	static const char lie[] = "X-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n";
 	struct world w = {0};
@@ -111,17 +111,17 @@ static void nobody_else_is_believed(void **state)
 
 	start(&w, "[\"other\"]");
 	ask(&w, false, lie, "\r\n\r\nnobody");
-	ask(&w, true, lie, "\r\n\r\nnobody"); /* whom the authority knows by another name */
+	ask(&w, true, lie, "\r\n\r\nnobody"); /* a certificate whose name is not in the list */
 	right = w.front;
 	w.front = front_of(w.ca.crt, "[]");
-	ask(&w, true, lie, "system:masters"); /* no names: all that the authority signs */
+	ask(&w, true, lie, "system:masters"); /* an empty list: any name that the authority signs */
 	ask(&w, false, lie, "\r\n\r\nnobody");
 	front_free(w.front);
 	w.front = right;
 	stop(&w);
 }
 
-static void what_it_cannot_read_it_names(void **state)
+static void unreadable_keys_are_named(void **state)
 {
 	static const struct {
 		const char *map, *says;
@@ -147,4 +147,5 @@ static void what_it_cannot_read_it_names(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(it_says_who_asks), UNIT(nobody_else_is_believed), UNIT(what_it_cannot_read_it_names))
+UNIT_MAIN(UNIT(the_front_names_the_user), UNIT(headers_of_other_clients_are_ignored),
+	UNIT(unreadable_keys_are_named))
