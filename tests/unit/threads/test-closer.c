@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The closer on its own: jobs that callers submit while it ends. */
+/* The closer alone: callers submit jobs while it ends. */
 #include "unit.h"
 
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ static void on_received(struct closer_job *job)
 	closer_give_back(closer, job, on_given_back);
 }
 
-/* As a connection does that was closed meanwhile. False: the threads were too slow. */
+/* As for a connection that was closed meanwhile. Returns false if the threads were too slow. */
 static bool is_all_done(struct closer_job *job)
 {
 	const char packet[8] = {0};
@@ -53,15 +53,15 @@ static bool is_all_done(struct closer_job *job)
 	return has_received && has_given_back && has_closed;
 }
 
-static void the_end_runs_jobs_that_others_bring(void **state)
+static void jobs_submitted_during_the_end_are_run(void **state)
 {
 	static struct closer_job jobs[60];
 	size_t i = 0;
 
-	/* A closer waits for a second at most, which a loaded machine may need. */
+	/* A closer waits at most a second, which may be too short on a loaded machine. */
 	while (i < ARRAY_SIZE(jobs) && !is_all_done(&jobs[i]))
 		i++;
 	assert_true(i < ARRAY_SIZE(jobs));
 }
 
-UNIT_MAIN(UNIT(the_end_runs_jobs_that_others_bring))
+UNIT_MAIN(UNIT(jobs_submitted_during_the_end_are_run))
