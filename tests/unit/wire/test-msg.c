@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every message in its right form is accepted; every other size, type and content is not. */
+/*
+ * msg_check() accepts every message in its right form, and refuses other sizes, types and contents.
+ */
 #include "unit.h"
 
 #include <errno.h>
@@ -40,7 +42,7 @@ static void make(enum msg_type type, uint32_t size)
 static int check(uint32_t size, const char *says)
 {
 	struct error err = {0};
-	/* Exactly as large as it says: what lies beyond must not be read (AddressSanitizer). */
+	/* The copy is exactly as large as its size: AddressSanitizer finds a read beyond. */
 	uint8_t *copy = malloc(size ? size : 1);
 	int r;
 
@@ -56,7 +58,7 @@ static int check(uint32_t size, const char *says)
 	return r;
 }
 
-static void right_ones(void **state)
+static void right_messages_are_accepted(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(messages); i++) {
 		make(messages[i].type, messages[i].size);
@@ -129,7 +131,10 @@ static void wrong_contents(void **state)
 	assert_true(check(sizeof(struct msg_say), "SAY has a text") < 0);
 }
 
-/* A HELLO as programs of version 1 send it: written down, so that no change of ours changes it. */
+/*
+ * A HELLO as programs of version 1 send it. The bytes are fixed, so that no change of the code
+ * changes them.
+ */
 static const uint8_t hello_1[] = {
 	0x58,
 	0x00,
@@ -226,7 +231,7 @@ static void put_version(uint16_t abi)
 	((struct msg_head *)packet)->abi = abi;
 }
 
-static void the_version_before_is_spoken(void **state)
+static void the_previous_version_is_accepted(void **state)
 {
 	const struct msg_hello *hello = (const struct msg_hello *)packet;
 
@@ -257,7 +262,7 @@ static void others_are_refused_in_words(void **state)
 	assert_true(check(sizeof(hello_1), "restart programs that loaded an older library") < 0);
 	put_version(3);
 	assert_true(check(sizeof(hello_1), "protocol version 3; expected version 1 or 2") < 0);
-	/* The refusal itself is read whatever its version. */
+	/* A reader accepts a refusal of any version. */
 	make(MSG_REFUSED, sizeof(struct msg_refused));
 	put_version(7);
 	assert_ok(check(sizeof(struct msg_refused), NULL));
@@ -273,5 +278,6 @@ static void names(void **state)
 		assert_string_not_equal(msg_type_name(type), "unknown");
 }
 
-UNIT_MAIN(UNIT(right_ones), UNIT(wrong_sizes), UNIT(wrong_types), UNIT(wrong_contents),
-	UNIT(the_version_before_is_spoken), UNIT(others_are_refused_in_words), UNIT(names))
+UNIT_MAIN(UNIT(right_messages_are_accepted), UNIT(wrong_sizes), UNIT(wrong_types),
+	UNIT(wrong_contents), UNIT(the_previous_version_is_accepted),
+	UNIT(others_are_refused_in_words), UNIT(names))

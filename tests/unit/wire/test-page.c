@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layout of the shared pages. Offsets are asserted where they are defined; here: that writers
- * do not share lines, that the packed words come back, and that the drawing in docs tells the
- * truth.
+ * The layout of the shared pages. page.h itself asserts the offsets. These tests check that no two
+ * writers share a cache line, that packed words are read back, and that docs/shared-memory.md is
+ * right.
  */
 #include "unit.h"
 
@@ -71,10 +71,8 @@ static const struct {
 	PLACE(page_tenant, applied),
 };
 
-/*
- * Each place is in docs/shared-memory.md as "| 72 | window_us |" under the heading of its struct.
- */
-static void docs_tell_the_truth(void **state)
+/* docs/shared-memory.md has each field as "| 72 | window_us |" under the heading of its struct. */
+static void docs_have_the_right_offsets(void **state)
 {
 	const char *source = getenv("DIVVY_SOURCE");
 	char path[512], line[256], section[64] = "";
@@ -121,12 +119,15 @@ static void one_writer_per_line(void **state)
 	assert_true(offsetof(struct page_tenant, applied) - offsetof(struct page_tenant, word) >=
 		PAGE_LINE);
 	assert_int_equal(sizeof(struct page_line), PAGE_LINE);
-	/* The device writes `done`: a page that is registered with the driver, and nothing else. */
+	/*
+	 * The device writes `done`, whose page is registered with the driver and holds nothing
+	 * else.
+	 */
 	assert_int_equal(offsetof(struct page_up, done) % 4096, 0);
 	assert_int_equal(offsetof(struct page_up, issued) - offsetof(struct page_up, done), 4096);
 }
 
-static void words_come_back(void **state)
+static void packed_words_are_read_back(void **state)
 {
 	struct rand rand = rand_seeded(3);
 
@@ -145,4 +146,5 @@ static void words_come_back(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(docs_tell_the_truth), UNIT(one_writer_per_line), UNIT(words_come_back))
+UNIT_MAIN(UNIT(docs_have_the_right_offsets), UNIT(one_writer_per_line),
+	UNIT(packed_words_are_read_back))
