@@ -18,7 +18,7 @@ static void answers_at_once(void **state)
 	fd = rig_dial(&rig);
 	rig_say(fd, GET);
 	assert_true(rig_hear(&rig, fd, &heard, "GET /a 0 y"));
-	/* The connection stays. */
+	/* The connection stays open. */
 	buf_clear(&heard);
 	rig_say(fd, "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
 	assert_true(rig_hear(&rig, fd, &heard, "POST /p 5 -"));
@@ -27,7 +27,7 @@ static void answers_at_once(void **state)
 	rig_stop(&rig);
 }
 
-/* Many at once, answered later and in another order; one of them has gone away meanwhile. */
+/* Many requests at once, answered later and in another order; one peer has closed meanwhile. */
 static void answers_later(void **state)
 {
 	enum { N = 20 };
@@ -56,7 +56,7 @@ static void answers_later(void **state)
 	rig_stop(&rig);
 }
 
-static void what_is_too_large_is_refused(void **state)
+static void a_body_that_is_too_large_is_refused(void **state)
 {
 	struct rig rig = {0};
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
@@ -70,7 +70,7 @@ static void what_is_too_large_is_refused(void **state)
 	rig_say(fd, text);
 	assert_true(rig_hear(&rig, fd, &heard, "HTTP/1.1 413"));
 	close(fd);
-	/* In pieces of no known sum. */
+	/* In chunks, without a length in advance. */
 	fd = rig_dial(&rig);
 	rig_say(fd, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1001\r\n");
 	memset(text, 'x', 0x1001);
@@ -79,7 +79,7 @@ static void what_is_too_large_is_refused(void **state)
 	buf_clear(&heard);
 	assert_false(rig_hear(&rig, fd, &heard, "HTTP/1.1 200"));
 	close(fd);
-	/* As much as is possible is possible. */
+	/* A body of exactly the limit is accepted. */
 	fd = rig_dial(&rig);
 	snprintf(text, sizeof(text), "POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: %u\r\n\r\n",
 		BODY_MAX);
@@ -94,8 +94,8 @@ static void what_is_too_large_is_refused(void **state)
 	rig_stop(&rig);
 }
 
-/* Nobody is served who takes too long to ask. */
-static void the_slow_are_cut_off(void **state)
+/* A peer that takes too long to send its request gets no answer. */
+static void slow_requests_are_cut_off(void **state)
 {
 	static const char *const halves[] = {
 		"", "GET / HT", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe"};
@@ -138,7 +138,7 @@ static void connections_have_a_limit(void **state)
 	rig_stop(&rig);
 }
 
-/* Dials n connections from that loopback address which never send a byte. */
+/* Dials n connections from this loopback address; they never send a byte. */
 static void hold_silent(const struct rig *rig, const char *from, int *ret_fds, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -151,7 +151,7 @@ static void close_all(const int *fds, size_t n)
 		close(fds[i]);
 }
 
-/* A request from there is answered, although the server may refuse some connections first. */
+/* The server answers a request from this address, although it may refuse some connections first. */
 static void is_answered(struct rig *rig, const char *from)
 {
 	bool is_heard = false;
@@ -167,7 +167,7 @@ static void is_answered(struct rig *rig, const char *from)
 }
 
 /* One sweep cuts all connections off at once, and the server still accepts new ones after it. */
-static void silent_connections_leave_no_deaf_server(void **state)
+static void a_server_accepts_after_it_cuts_silent_connections(void **state)
 {
 	const struct http_options options = {.max_connections = 4, .request_ns = NSEC_PER_MSEC};
 	struct rig rig = {0};
@@ -188,7 +188,7 @@ static void silent_connections_leave_no_deaf_server(void **state)
 	}
 }
 
-/* Silent connections that hold the whole limit give way to a newcomer, from whatever address. */
+/* Silent connections that hold the whole limit give way to a new connection, from any address. */
 static void silent_connections_give_way(void **state)
 {
 	static const char *const from[] = {"127.0.0.2", "127.0.0.1"};
@@ -205,7 +205,7 @@ static void silent_connections_give_way(void **state)
 	rig_stop(&rig);
 }
 
-/* One address never holds more than its part; the rest of the limit is for other addresses. */
+/* One address never holds more than its part; other addresses have the rest of the limit. */
 static void an_address_has_a_limit(void **state)
 {
 	const struct http_options options = {.max_connections = 8, .request_ns = UINT64_C(1) << 60};
@@ -220,7 +220,7 @@ static void an_address_has_a_limit(void **state)
 	}
 	while (rig.n_held < 6)
 		rig_turn(&rig);
-	/* These six are being answered, so none of them gives way. */
+	/* Requests of these six are being handled, so none of the six gives way. */
 	assert_false(rig_hear(&rig, fds[6], &heard, NULL));
 	assert_false(rig_hear(&rig, fds[7], &heard, NULL));
 	fd = rig_dial_from(&rig, "127.0.0.2");
@@ -235,7 +235,7 @@ static void an_address_has_a_limit(void **state)
 	rig_stop(&rig);
 }
 
-/* Sends requests from there until the server waits for the peer to read an answer. */
+/* Sends requests from this address until the server waits for the peer to read an answer. */
 static int hold_unread(struct rig *rig, const char *from)
 {
 	char request[2000];
@@ -245,7 +245,7 @@ static int hold_unread(struct rig *rig, const char *from)
 	while (n_full < 10) {
 		bool is_full = send(fd, request, strlen(request), MSG_NOSIGNAL) < 0;
 
-		/* Half a request may have gone out; the server does not get there any more. */
+		/* Half a request may have been sent; the server does not read that far any more. */
 		assert_true(!is_full || errno == EAGAIN);
 		n_full = is_full ? n_full + 1 : 0;
 		assert_true(loop_run_once(
@@ -254,7 +254,7 @@ static int hold_unread(struct rig *rig, const char *from)
 	return fd;
 }
 
-/* Peers that never read their answers hold the limit, and give way to a newcomer. */
+/* Peers that never read their answers hold the limit, and give way to a new connection. */
 static void unread_answers_give_way(void **state)
 {
 	static const char *const from[] = {"127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"};
@@ -275,7 +275,7 @@ static void unread_answers_give_way(void **state)
 	rig_stop(&rig);
 }
 
-static void an_answer_is_not_kept_for_ever(void **state)
+static void an_unread_answer_is_not_kept_for_ever(void **state)
 {
 	const struct http_options options = {
 		.request_ns = UINT64_C(1) << 60, .idle_ns = 2 * NSEC_PER_SEC};
@@ -290,7 +290,7 @@ static void an_answer_is_not_kept_for_ever(void **state)
 	rig_stop(&rig);
 }
 
-/* Between two readers of a request, none may see where the other does not see its end. */
+/* Two parsers of the same request must not disagree about where it ends. */
 static void ambiguous_requests_are_refused(void **state)
 {
 	static const char *const requests[] = {
@@ -342,7 +342,7 @@ static void on_guard(void *data, struct http_request *request)
 	rig->n_held++;
 }
 
-/* Each path has its handler, its methods and perhaps a guard; the first that fits counts. */
+/* Each path has its handler and methods, and perhaps a guard; the first matching route counts. */
 static void routes_are_followed(void **state)
 {
 	static const struct http_route routes[] = {
@@ -434,7 +434,7 @@ static void add_header(void *data, const char *name, const char *value)
 		buf_addf(data, "%s;", value);
 }
 
-static void what_is_asked_can_be_read(void **state)
+static void a_handler_can_read_the_request(void **state)
 {
 	struct rig rig = {.is_holding = true};
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16), values = BUF_INIT(64);
@@ -461,10 +461,10 @@ static void what_is_asked_can_be_read(void **state)
 	rig_stop(&rig);
 }
 
-UNIT_MAIN(UNIT(what_is_asked_can_be_read), UNIT(answers_at_once), UNIT(answers_later),
-	UNIT(what_is_too_large_is_refused), UNIT(the_slow_are_cut_off),
+UNIT_MAIN(UNIT(a_handler_can_read_the_request), UNIT(answers_at_once), UNIT(answers_later),
+	UNIT(a_body_that_is_too_large_is_refused), UNIT(slow_requests_are_cut_off),
 	UNIT(connections_have_a_limit), UNIT(routes_are_followed), UNIT(addresses_are_checked),
-	UNIT(headers_go_with_the_answer), UNIT(silent_connections_leave_no_deaf_server),
+	UNIT(headers_go_with_the_answer), UNIT(a_server_accepts_after_it_cuts_silent_connections),
 	UNIT(silent_connections_give_way), UNIT(unread_answers_give_way),
-	UNIT(an_answer_is_not_kept_for_ever), UNIT(an_address_has_a_limit),
+	UNIT(an_unread_answer_is_not_kept_for_ever), UNIT(an_address_has_a_limit),
 	UNIT(ambiguous_requests_are_refused))

@@ -41,7 +41,7 @@ static void on_held(void *data, struct http_request *request)
 	v->rig.held[v->rig.n_held++] = request;
 }
 
-/* One peer's request is another's news. */
+/* A request of one peer pushes news to the stream of another peer. */
 static void on_told(void *data, struct http_request *request)
 {
 	struct viewer *v = data;
@@ -67,7 +67,7 @@ static void start(struct viewer *v)
 	rig_start(&v->rig, &options);
 }
 
-/* A peer that has heard the headers, and nothing else yet. */
+/* A peer that has received the headers of a stream, and nothing else yet. */
 static int watch(struct viewer *v, struct buf *heard)
 {
 	int fd = rig_dial(&v->rig);
@@ -89,8 +89,10 @@ static void wait_for_end(struct viewer *v)
 		assert_true(loop_run_once(v->rig.loop, CLOCK_NEVER) >= 0);
 }
 
-/* Headers first, then each piece as it comes, then the end; the connection stays for others. */
-static void pieces_come_as_they_are_pushed(void **state)
+/*
+ * The headers come first, then each piece as it is pushed, then the end; the connection stays open.
+ */
+static void pieces_arrive_as_they_are_pushed(void **state)
 {
 	struct viewer v = {0};
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
@@ -115,7 +117,7 @@ static void pieces_come_as_they_are_pushed(void **state)
 	rig_stop(&v.rig);
 }
 
-static void one_may_tell_another(void **state)
+static void one_peers_request_pushes_to_another(void **state)
 {
 	struct viewer v = {0};
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
@@ -133,8 +135,8 @@ static void one_may_tell_another(void **state)
 	rig_stop(&v.rig);
 }
 
-/* Opened after the handler's return, with something to say at once. */
-static void one_may_begin_later(void **state)
+/* The handler opens the stream after its return, and pushes at once. */
+static void a_stream_may_begin_later(void **state)
 {
 	struct viewer v = {0};
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
@@ -153,8 +155,8 @@ static void one_may_begin_later(void **state)
 	rig_stop(&v.rig);
 }
 
-/* Its end is seen while nothing is said; half of an end is one. */
-static void a_peer_that_leaves_is_noticed(void **state)
+/* The server notices the end of a silent peer; a half-closed connection counts as ended. */
+static void a_closed_peer_is_noticed(void **state)
 {
 	for (int is_half = 0; is_half < 2; is_half++) {
 		struct viewer v = {0};
@@ -176,7 +178,7 @@ static void a_peer_that_leaves_is_noticed(void **state)
 	}
 }
 
-/* More than may wait: who does not read is cut off, and costs no more than that. */
+/* A peer that does not read is cut off when more than PENDING_MAX bytes wait for it. */
 static void a_slow_reader_is_dropped(void **state)
 {
 	struct viewer v = {0};
@@ -188,7 +190,7 @@ static void a_slow_reader_is_dropped(void **state)
 	memset(block, 'x', sizeof(block));
 	start(&v);
 	fd = watch(&v, &heard);
-	/* The system's buffers take some first. */
+	/* The kernel's buffers take some bytes first. */
 	while (r == 0) {
 		r = http_stream_push(v.stream, (struct str){block, sizeof(block)});
 		assert_true(++n < 100000);
@@ -203,7 +205,7 @@ static void a_slow_reader_is_dropped(void **state)
 	assert_int_equal(v.why, -ENOBUFS);
 	assert_int_equal(http_server_counts(v.rig.server).n_dropped, 1);
 	close(fd);
-	/* At once, with nothing on its way. */
+	/* At once, when the kernel has sent nothing yet. */
 	v.n_closed = 0;
 	fd = watch(&v, &heard);
 	for (n = 0; n < PENDING_MAX / sizeof(block); n++)
@@ -215,7 +217,7 @@ static void a_slow_reader_is_dropped(void **state)
 	rig_stop(&v.rig);
 }
 
-static void the_server_may_end_before(void **state)
+static void the_server_may_end_before_a_stream(void **state)
 {
 	struct viewer v = {0};
 	_cleanup_buf_ struct buf heard = BUF_INIT(1 << 16);
@@ -232,6 +234,6 @@ static void the_server_may_end_before(void **state)
 	rig_stop(&v.rig);
 }
 
-UNIT_MAIN(UNIT(pieces_come_as_they_are_pushed), UNIT(one_may_tell_another),
-	UNIT(one_may_begin_later), UNIT(a_peer_that_leaves_is_noticed),
-	UNIT(a_slow_reader_is_dropped), UNIT(the_server_may_end_before))
+UNIT_MAIN(UNIT(pieces_arrive_as_they_are_pushed), UNIT(one_peers_request_pushes_to_another),
+	UNIT(a_stream_may_begin_later), UNIT(a_closed_peer_is_noticed),
+	UNIT(a_slow_reader_is_dropped), UNIT(the_server_may_end_before_a_stream))

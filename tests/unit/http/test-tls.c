@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What differs where the connection is encrypted. */
+/* The behaviour of a server that differs on encrypted connections. */
 #include "tls-peer.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static const struct http_route routes[] = {
 static const struct http_options options = {
 	.is_tls = true, .routes = routes, .n_routes = ARRAY_SIZE(routes)};
 
-/* Nobody gets in before there is one; connections keep what they were shown. */
+/* Without a certificate no client connects; open connections keep their certificate. */
 static void a_certificate_is_shown(void **state)
 {
 	char *crt[2], *key[2];
@@ -65,7 +65,7 @@ static void a_certificate_is_shown(void **state)
 	}
 }
 
-static void it_may_be_in_files(void **state)
+static void the_certificate_may_be_in_files(void **state)
 {
 	char folder[] = "/tmp/divvy-test-tls-XXXXXX";
 	_cleanup_free_ char *crt = NULL, *key = NULL;
@@ -111,7 +111,7 @@ static void streams_are_encrypted_too(void **state)
 		assert_ok(http_stream_push_event(stream, NULL, STR("news")));
 		tls_hear(&rig, &peer, "data: news\n\n");
 	}
-	/* As a browser does: it says so, and closes. */
+	/* A browser sends a TLS close notification, then closes the connection. */
 	gnutls_bye(peer.session, GNUTLS_SHUT_WR);
 	tls_part(&peer);
 	while (!gone)
@@ -129,7 +129,7 @@ static const struct http_route locked[] = {
 
 #define ASK "POST /locked HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
 
-/* What somebody who shows that is answered, on a connection of his own. */
+/* The answer to a client with this certificate, on a connection of its own. */
 static void shows(
 	struct rig *rig, const char *server, const char *crt, const char *key, const char *answer)
 {
@@ -141,7 +141,7 @@ static void shows(
 	tls_say(&peer, ASK);
 	tls_hear(rig, &peer, answer);
 	tls_part(&peer);
-	/* What is not locked is for all. */
+	/* Any client may use the unguarded route. */
 	assert_ok(tls_meet(rig, &peer, server));
 	tls_say(&peer, GET);
 	tls_hear(rig, &peer, "GET /a 0 y");
@@ -149,7 +149,7 @@ static void shows(
 	tls_own_crt = tls_own_key = NULL;
 }
 
-static void some_is_for_those_with_a_certificate(void **state)
+static void some_routes_need_a_client_certificate(void **state)
 {
 	static const char no[] = "HTTP/1.1 403";
 	struct tls_authority ours = tls_make_authority(), other = tls_make_authority();
@@ -210,8 +210,8 @@ static void is_seen_as(struct tls_peer *peer, struct rig *rig, const char *name)
 	tls_hear(rig, peer, name);
 }
 
-/* Authorities that come later, and others after them; who has been looked at stays. */
-static void whom_to_believe_may_change(void **state)
+/* The server gets authorities later, then others; a checked connection stays admitted. */
+static void client_authorities_may_change(void **state)
 {
 	static const char nobody[] = "whom nobody vouches for";
 	struct tls_authority ours = tls_make_authority(), other = tls_make_authority();
@@ -252,8 +252,10 @@ static void whom_to_believe_may_change(void **state)
 	tls_authority_done(&other);
 }
 
-/* A route's own limit; who has no certificate does not get as far as to send it. */
-static void limits_are_a_routes_own(void **state)
+/*
+ * A route has its own limit of the body; a client without a certificate gets 403 before the body.
+ */
+static void each_route_has_its_own_limit(void **state)
 {
 	struct tls_authority ca = tls_make_authority();
 	const struct http_options mine = {.is_tls = true,
@@ -293,7 +295,7 @@ static void limits_are_a_routes_own(void **state)
 	tls_authority_done(&ca);
 }
 
-/* RFC 8996: TLS 1.0 and 1.1 are not spoken any more. */
+/* The server refuses TLS 1.0 and 1.1, as RFC 8996 requires. */
 static void old_versions_are_refused(void **state)
 {
 	static const struct {
@@ -324,6 +326,7 @@ static void old_versions_are_refused(void **state)
 	free(key);
 }
 
-UNIT_MAIN(UNIT(old_versions_are_refused), UNIT(some_is_for_those_with_a_certificate),
-	UNIT(limits_are_a_routes_own), UNIT(whom_to_believe_may_change),
-	UNIT(a_certificate_is_shown), UNIT(it_may_be_in_files), UNIT(streams_are_encrypted_too))
+UNIT_MAIN(UNIT(old_versions_are_refused), UNIT(some_routes_need_a_client_certificate),
+	UNIT(each_route_has_its_own_limit), UNIT(client_authorities_may_change),
+	UNIT(a_certificate_is_shown), UNIT(the_certificate_may_be_in_files),
+	UNIT(streams_are_encrypted_too))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peers of a rig's server that speak TLS, with certificates of authorities made here. */
+/* Peers of a rig's server that use TLS, with certificates of the tests' own authorities. */
 #ifndef TESTS_UNIT_HTTP_TLS_PEER_H
 #define TESTS_UNIT_HTTP_TLS_PEER_H
 
@@ -14,19 +14,21 @@ struct tls_peer {
 	int fd;
 };
 
-/* What they show, whatever authorities the server names; NULL: nothing. */
+/* The peers' own certificate and key, shown whatever authorities the server names; NULL: none. */
 extern const char *tls_own_crt, *tls_own_key;
-/* The versions and ciphers that they offer, as GnuTLS writes priorities; NULL: its usual ones. */
+/*
+ * The versions and ciphers that peers offer, as a GnuTLS priority string; NULL: GnuTLS's default.
+ */
 extern const char *tls_priority;
 
-/* 0, or the handshake's failure. ca_pem: whom it trusts. */
+/* Returns 0, or the handshake's error. ca_pem: the authority that the peer trusts. */
 int tls_meet(struct rig *rig, struct tls_peer *peer, const char *ca_pem);
 void tls_part(struct tls_peer *peer);
 void tls_say(struct tls_peer *peer, const char *text);
-/* Until that part of it has come. */
+/* Runs the loop until the answer contains the part. */
 void tls_hear(struct rig *rig, struct tls_peer *peer, const char *part_of_it);
 
-/* For a server, signed by itself; the caller's. */
+/* Makes a self-signed certificate for a server. The caller frees both texts. */
 void tls_issue(char **ret_crt, char **ret_key);
 
 struct tls_authority {
@@ -35,7 +37,10 @@ struct tls_authority {
 
 struct tls_authority tls_make_authority(void);
 void tls_authority_done(struct tls_authority *ca);
-/* Of "me", for that purpose, good from now on by that many seconds; the caller's. */
+/*
+ * Makes a certificate of "me" for this purpose, valid from now for so many seconds. The caller
+ * frees it.
+ */
 void tls_certify(const struct tls_authority *ca, const char *purpose, int seconds, char **ret_crt,
 	char **ret_key);
 
