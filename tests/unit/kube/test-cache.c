@@ -57,7 +57,7 @@ static void trouble(void *data, const struct error *err)
 	buf_addf(&((struct fixture *)data)->log, "!%s ", err->msg);
 }
 
-/* In place, since the handlers know where it is. */
+/* Initialises in place, since the handlers keep the fixture's address. */
 static void begin_fixture(struct fixture *f, bool keeps_raw)
 {
 	const struct kube_cache_handler handler = {
@@ -85,7 +85,7 @@ static int tell(struct fixture *f, enum kube_change change, const char *text)
 	return r;
 }
 
-/* "ns/name uid version value" */
+/* Feeds one object: "ns/name uid version value". */
 static void give(struct fixture *f, enum kube_change change, const char *words)
 {
 	char space[32], name[32], uid[32], version[64], value[32], text[512];
@@ -105,7 +105,7 @@ static void expect(struct fixture *f, const char *want)
 	buf_clear(&f->log);
 }
 
-static void tells_what_a_list_and_a_watch_say(void **state)
+static void reports_changes_from_list_and_watch(void **state)
 {
 	struct fixture f;
 
@@ -127,7 +127,7 @@ static void tells_what_a_list_and_a_watch_say(void **state)
 	end_fixture(&f);
 }
 
-static void tells_what_a_list_after_a_gap_implies(void **state)
+static void reports_changes_from_a_list_after_a_gap(void **state)
 {
 	struct fixture f;
 
@@ -142,7 +142,7 @@ static void tells_what_a_list_after_a_gap_implies(void **state)
 	f.feed.begin(f.feed.data, false);
 	give(&f, KUBE_LISTED, "a/x u1 1 one");
 	give(&f, KUBE_LISTED, "a/y u2 9 zwei");
-	/* Broken off: nothing is deleted. */
+	/* The list broke off: the cache deletes no object. */
 	f.feed.begin(f.feed.data, false);
 	give(&f, KUBE_LISTED, "a/x u1 1 one");
 	give(&f, KUBE_LISTED, "a/y u2 9 zwei");
@@ -152,7 +152,7 @@ static void tells_what_a_list_after_a_gap_implies(void **state)
 	end_fixture(&f);
 }
 
-static void replaces_all_when_told_so(void **state)
+static void replaces_all_objects_on_request(void **state)
 {
 	struct fixture f;
 
@@ -180,7 +180,7 @@ static void does_not_delete_a_successor(void **state)
 	end_fixture(&f);
 }
 
-static void forgets_what_is_not_of_interest(void **state)
+static void forgets_objects_without_a_projection(void **state)
 {
 	struct fixture f;
 
@@ -232,8 +232,8 @@ static void refuses_objects_without_an_identity(void **state)
 	end_fixture(&f);
 }
 
-UNIT_MAIN(UNIT(tells_what_a_list_and_a_watch_say), UNIT(tells_what_a_list_after_a_gap_implies),
-	UNIT(replaces_all_when_told_so), UNIT(does_not_delete_a_successor),
-	UNIT(forgets_what_is_not_of_interest),
+UNIT_MAIN(UNIT(reports_changes_from_list_and_watch), UNIT(reports_changes_from_a_list_after_a_gap),
+	UNIT(replaces_all_objects_on_request), UNIT(does_not_delete_a_successor),
+	UNIT(forgets_objects_without_a_projection),
 	UNIT(takes_objects_without_a_namespace_and_any_version),
 	UNIT(refuses_objects_without_an_identity))

@@ -64,7 +64,7 @@ static void reads_a_kubeconfig(void **state)
 	assert_false(config->is_insecure);
 }
 
-static void acts_as_somebody_else(void **state)
+static void acts_as_another_user(void **state)
 {
 	_cleanup_kube_config_ struct kube_config *config = NULL;
 	struct error err = {0};
@@ -104,7 +104,7 @@ static void reads_a_plugin(void **state)
 	assert_int_equal(json_integer_value(json_object_get(config->exec->cluster_config, "a")), 1);
 }
 
-static void names_file_and_field_of_what_is_wrong(void **state)
+static void errors_name_file_and_field(void **state)
 {
 	expect_refused("a: [", EINVAL, "file", "line");
 	expect_refused("[1]", EINVAL, "file", "no kubeconfig");
@@ -150,7 +150,7 @@ static void names_file_and_field_of_what_is_wrong(void **state)
 		EINVAL, "interactiveMode", "Never");
 }
 
-static void allows_what_is_insecure_when_asked(void **state)
+static void allows_insecure_settings_on_request(void **state)
 {
 	_cleanup_kube_config_ struct kube_config *config = NULL;
 	const struct kube_config_source source = {.is_insecure_allowed = true};
@@ -162,7 +162,7 @@ static void allows_what_is_insecure_when_asked(void **state)
 	assert_string_equal(config->namespace_name, "default");
 }
 
-static void merges_files_the_first_counts(void **state)
+static void merges_files_and_the_first_counts(void **state)
 {
 	const struct kube_config_text texts[] = {
 		{"/a/one", STR("users: [{name: u, user: {tokenFile: t}}]\n")},
@@ -249,7 +249,7 @@ static void finds_files_by_the_environment(void **state)
 	rmdir(folder);
 }
 
-UNIT_MAIN(UNIT(reads_a_kubeconfig), UNIT(reads_a_plugin), UNIT(acts_as_somebody_else),
-	UNIT(names_file_and_field_of_what_is_wrong), UNIT(allows_what_is_insecure_when_asked),
-	UNIT(merges_files_the_first_counts), UNIT(finds_itself_in_a_pod),
+UNIT_MAIN(UNIT(reads_a_kubeconfig), UNIT(reads_a_plugin), UNIT(acts_as_another_user),
+	UNIT(errors_name_file_and_field), UNIT(allows_insecure_settings_on_request),
+	UNIT(merges_files_and_the_first_counts), UNIT(finds_itself_in_a_pod),
 	UNIT(finds_files_by_the_environment))

@@ -11,7 +11,7 @@ static uint64_t end(struct course *course, enum course_end how, uint64_t lived_n
 	return course_end(course, how, lived_ns, 0, &rand_of);
 }
 
-static void begins_with_a_list_and_watches_then(void **state)
+static void begins_with_a_list_and_then_watches(void **state)
 {
 	struct course c;
 
@@ -31,14 +31,14 @@ static void resumes_a_watch_that_was_cut(void **state)
 	pause = end(&c, COURSE_LOST, NSEC_PER_SEC);
 	assert_int_equal(c.phase, COURSE_WATCH);
 	assert_in_range(pause, 1, NSEC_PER_SEC);
-	/* Closed in good order after a while: at once. */
+	/* The server closed the watch in good order after a while: resume at once. */
 	assert_int_equal(end(&c, COURSE_OK, 300 * NSEC_PER_SEC), 0);
 	assert_int_equal(c.phase, COURSE_WATCH);
-	/* Closed at once, again and again: not in a tight circle. */
+	/* The server closes each watch at once: pause, to avoid a busy loop. */
 	assert_true(end(&c, COURSE_OK, 1) > 0);
 }
 
-static void lists_again_what_has_expired(void **state)
+static void lists_again_after_expiry(void **state)
 {
 	struct course c;
 
@@ -110,7 +110,7 @@ static void waits_longer_until_a_watch_is_steady(void **state)
 		course_end(&c, COURSE_REFUSED, 0, 5 * NSEC_PER_SEC, &rand_of) >= 5 * NSEC_PER_SEC);
 }
 
-UNIT_MAIN(UNIT(begins_with_a_list_and_watches_then), UNIT(resumes_a_watch_that_was_cut),
-	UNIT(lists_again_what_has_expired), UNIT(replaces_all_after_garbage),
+UNIT_MAIN(UNIT(begins_with_a_list_and_then_watches), UNIT(resumes_a_watch_that_was_cut),
+	UNIT(lists_again_after_expiry), UNIT(replaces_all_after_garbage),
 	UNIT(replaces_all_after_a_garbled_page), UNIT(lists_again_when_a_watch_is_refused_twice),
 	UNIT(waits_longer_until_a_watch_is_steady))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * served.json says, for Kubernetes 1.20 and 1.28 to 1.36, what of the groups that we use a server
- * has with nothing switched on or off. It is written down from the published lists of changes, not
- * recorded; that of 1.20 is compared with a real server by tests/k8s/test-kube-live.
+ * served.json lists, for Kubernetes 1.20 and 1.28 to 1.36, the resources of divvy's API groups that
+ * a server has by default. The lists come from the published changelogs, not from recordings.
+ * tests/k8s/test-kube-live compares the list of 1.20 with a real server.
  */
 #include "unit.h"
 
@@ -25,7 +25,7 @@ static json_t *fixture(void)
 	return json;
 }
 
-/* As the server would say it: an APIResourceList for each group and version. */
+/* Feeds the discovery as a server would: an APIResourceList for each group and version. */
 static void feed(struct kube_served *served, const json_t *version, int minor)
 {
 	_cleanup_json_ json_t *says = NULL;
@@ -68,7 +68,7 @@ static bool in_range(int minor, int first, int last)
 	return minor >= first && (!last || minor <= last);
 }
 
-static void is_right_about_each_resource_of_each_version(void **state)
+static void knows_the_resources_of_each_version(void **state)
 {
 	_cleanup_json_ json_t *all = fixture();
 
@@ -97,7 +97,7 @@ static bool lists(const json_t *fields, const char *field)
 	return false;
 }
 
-static void is_right_about_each_field_of_each_version(void **state)
+static void knows_the_fields_of_each_version(void **state)
 {
 	_cleanup_json_ json_t *all = fixture();
 
@@ -148,7 +148,7 @@ static void prefers_the_first_row(void **state)
 	}
 }
 
-static void refuses_what_is_no_list(void **state)
+static void refuses_other_answers(void **state)
 {
 	struct kube_served served = {0};
 	_cleanup_json_ json_t *none = json_pack("{s:s}", "kind", "Status");
@@ -161,6 +161,5 @@ static void refuses_what_is_no_list(void **state)
 	assert_false(kube_served_has_field(&served, KUBE_FIELD_POD_SCHEDULING_GATES));
 }
 
-UNIT_MAIN(UNIT(is_right_about_each_resource_of_each_version),
-	UNIT(is_right_about_each_field_of_each_version), UNIT(prefers_the_first_row),
-	UNIT(refuses_what_is_no_list))
+UNIT_MAIN(UNIT(knows_the_resources_of_each_version), UNIT(knows_the_fields_of_each_version),
+	UNIT(prefers_the_first_row), UNIT(refuses_other_answers))

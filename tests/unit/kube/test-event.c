@@ -19,7 +19,7 @@ static struct event_decision say(
 	return decision;
 }
 
-static void counts_the_same_again(void **state)
+static void counts_a_repeated_event(void **state)
 {
 	struct event_memory *memory;
 	struct event_decision first, again, other;
@@ -42,7 +42,7 @@ static void counts_the_same_again(void **state)
 	event_memory_free(memory);
 }
 
-static void combines_many_that_are_similar(void **state)
+static void combines_many_similar_events(void **state)
 {
 	struct event_memory *memory;
 	struct event_decision d;
@@ -60,13 +60,13 @@ static void combines_many_that_are_similar(void **state)
 	d = say(memory, "a", "and another", 0);
 	assert_true(d.is_combined);
 	assert_int_equal(d.verdict, EVENT_AGAIN);
-	/* What was said before stays what it is. */
+	/* Messages from before the limit are not combined. */
 	assert_false(say(memory, "a", "message 3", 0).is_combined);
 	assert_false(say(memory, "a", "later", EVENT_SIMILAR_NS + 1).is_combined);
 	event_memory_free(memory);
 }
 
-static void bounds_what_one_object_says(void **state)
+static void bounds_the_events_of_one_object(void **state)
 {
 	struct event_memory *memory;
 
@@ -81,7 +81,7 @@ static void bounds_what_one_object_says(void **state)
 	event_memory_free(memory);
 }
 
-static void remembers_a_bounded_number(void **state)
+static void remembers_a_bounded_number_of_events(void **state)
 {
 	struct event_memory *memory;
 	char name[32];
@@ -91,7 +91,7 @@ static void remembers_a_bounded_number(void **state)
 		snprintf(name, sizeof(name), "pod-%u", i);
 		assert_int_equal(say(memory, name, "x", 0).verdict, EVENT_NEW);
 	}
-	/* The first is used again and stays; the second is the oldest then. */
+	/* The first pod is used again and stays; then the second is the oldest. */
 	assert_int_equal(say(memory, "pod-0", "x", 0).verdict, EVENT_AGAIN);
 	assert_int_equal(say(memory, "one-more", "x", 0).verdict, EVENT_NEW);
 	assert_int_equal(say(memory, "pod-0", "x", 0).verdict, EVENT_AGAIN);
@@ -99,5 +99,5 @@ static void remembers_a_bounded_number(void **state)
 	event_memory_free(memory);
 }
 
-UNIT_MAIN(UNIT(counts_the_same_again), UNIT(combines_many_that_are_similar),
-	UNIT(bounds_what_one_object_says), UNIT(remembers_a_bounded_number))
+UNIT_MAIN(UNIT(counts_a_repeated_event), UNIT(combines_many_similar_events),
+	UNIT(bounds_the_events_of_one_object), UNIT(remembers_a_bounded_number_of_events))

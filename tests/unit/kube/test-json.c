@@ -39,7 +39,7 @@ static void hides_texts_with_a_nul(void **state)
 	assert_null(kube_json_text_at(json, "a", NULL));
 }
 
-static void tells_what_it_cannot_hold_from_what_is_none(void **state)
+static void distinguishes_too_large_from_malformed(void **state)
 {
 	_cleanup_buf_ struct buf deep = BUF_INIT(100000);
 	struct error err;
@@ -73,5 +73,5 @@ static void cuts_a_member_out(void **state)
 }
 
 UNIT_MAIN(UNIT(walks_along_keys), UNIT(reads_integers_that_are_too_large),
-	UNIT(hides_texts_with_a_nul), UNIT(tells_what_it_cannot_hold_from_what_is_none),
+	UNIT(hides_texts_with_a_nul), UNIT(distinguishes_too_large_from_malformed),
 	UNIT(cuts_a_member_out))

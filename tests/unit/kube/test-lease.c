@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Candidates under virtual time against an object that behaves as the server's: a write with an old
- * version is refused. Each has a clock of its own that may jump (a machine that was suspended, a
- * process that was stopped).
+ * Candidates in virtual time. The Lease object behaves as the API server's: a write with an old
+ * version is refused. Each candidate has its own clock, which may jump, as after a suspend of the
+ * machine or a stop of the process.
  */
 #include "unit.h"
 
@@ -23,7 +23,7 @@ static struct lease_rules rules_of(const char *identity)
 	return rules;
 }
 
-/* The server's object. */
+/* The Lease object of the API server. */
 static struct lease_record object;
 static unsigned int object_version;
 
@@ -54,7 +54,7 @@ static enum lease_action step(struct lease *lease, enum lease_event event, uint6
 	return action;
 }
 
-/* Steps until there is nothing more to do now: requests take no time. */
+/* Steps until nothing is left to do now; requests take no time. */
 static void settle(struct lease *lease, enum lease_event event, uint64_t now)
 {
 	enum lease_action action = step(lease, event, now);
@@ -81,7 +81,7 @@ static void reset_object(void)
 	object = (struct lease_record){0};
 }
 
-static void leads_when_nobody_does(void **state)
+static void leads_when_no_other_leads(void **state)
 {
 	struct lease a;
 
@@ -96,8 +96,8 @@ static void leads_when_nobody_does(void **state)
 	assert_int_equal(a.epoch, 0);
 }
 
-/* The object was lost with what it knew, and others have seen more. */
-static void goes_on_from_what_others_have_seen(void **state)
+/* The Lease object was lost with its epoch, and others have seen a later epoch. */
+static void continues_from_the_latest_epoch_seen(void **state)
 {
 	struct lease a;
 
@@ -110,7 +110,9 @@ static void goes_on_from_what_others_have_seen(void **state)
 	settle(&a, LEASE_TIMER, 101 * S);
 	assert_int_equal(a.state, LEASE_LEADING);
 	assert_int_equal(a.epoch, 8);
-	/* Nothing is new about that, and of nonsense nobody takes notice. */
+	/*
+	 * An epoch that is not newer changes nothing, and lease_raise() ignores impossible epochs.
+	 */
 	lease_raise(&a, 7);
 	lease_raise(&a, 9 + LEASE_JUMP_MAX);
 	lease_raise(&a, UINT64_MAX);
@@ -135,7 +137,7 @@ static void waits_until_another_has_been_silent(void **state)
 	assert_int_equal(b.state, LEASE_LEADING);
 	assert_int_equal(b.epoch, 1);
 	assert_false(lease_may_write(&a, 16 * S));
-	/* It finds out when it comes back, and waits. */
+	/* The old leader finds out when it runs again, and waits. */
 	settle(&a, LEASE_TIMER, 17 * S);
 	assert_int_equal(a.state, LEASE_WAITING);
 }
@@ -156,7 +158,7 @@ static void stays_while_it_renews(void **state)
 	assert_int_equal(a.epoch, 0);
 }
 
-static void counts_from_when_a_renewal_was_sent(void **state)
+static void a_renewal_counts_from_its_sending(void **state)
 {
 	struct lease a;
 	struct lease_input input = {.event = LEASE_WRITTEN, .record = &object};
@@ -171,7 +173,7 @@ static void counts_from_when_a_renewal_was_sent(void **state)
 	lease_step(&a, &input, 9 * S, &wait);
 	assert_true(lease_may_write(&a, 12 * S - 1));
 	assert_false(lease_may_write(&a, 12 * S));
-	/* An answer that comes after its own deadline is none. */
+	/* An answer after its own deadline does not count. */
 	assert_int_equal(step(&a, LEASE_TIMER, 11 * S), LEASE_DO_RENEW);
 	write_as(&a, LEASE_DO_RENEW);
 	input.sent_boot_ns = 11 * S;
@@ -179,7 +181,7 @@ static void counts_from_when_a_renewal_was_sent(void **state)
 	assert_int_equal(a.state, LEASE_WAITING);
 }
 
-static void gives_up_for_the_next(void **state)
+static void gives_up_the_lease_for_the_next_leader(void **state)
 {
 	struct lease a, b;
 
@@ -197,14 +199,14 @@ static void gives_up_for_the_next(void **state)
 	assert_int_equal(a.state, LEASE_WAITING);
 }
 
-static void takes_its_own_again_in_the_same_epoch(void **state)
+static void retakes_its_own_lease_in_the_same_epoch(void **state)
 {
 	struct lease a;
 
 	reset_object();
 	begin(&a, "a");
 	settle(&a, LEASE_TIMER, 0);
-	/* Stopped for an hour; nobody else was there. */
+	/* Stopped for an hour, without another candidate. */
 	assert_int_equal(step(&a, LEASE_TIMER, 3600 * S), LEASE_DO_READ);
 	assert_false(lease_may_write(&a, 3600 * S));
 	settle(&a, LEASE_READ, 3600 * S);
@@ -212,7 +214,10 @@ static void takes_its_own_again_in_the_same_epoch(void **state)
 	assert_int_equal(a.epoch, 0);
 }
 
-/* At no time may two write, whatever is lost, delayed or stopped; each leader has a later epoch. */
+/*
+ * At no time may two candidates write, whatever is lost, delayed or stopped. Each leader's epoch is
+ * later.
+ */
 static void never_lets_two_write(void **state)
 {
 	struct rand rand = rand_seeded(11);
@@ -274,8 +279,8 @@ static void reads_a_lease(void **state)
 	assert_int_equal(lease_record_parse(none, &record), -EBADMSG);
 }
 
-UNIT_MAIN(UNIT(goes_on_from_what_others_have_seen), UNIT(leads_when_nobody_does),
+UNIT_MAIN(UNIT(continues_from_the_latest_epoch_seen), UNIT(leads_when_no_other_leads),
 	UNIT(waits_until_another_has_been_silent), UNIT(stays_while_it_renews),
-	UNIT(counts_from_when_a_renewal_was_sent), UNIT(gives_up_for_the_next),
-	UNIT(takes_its_own_again_in_the_same_epoch), UNIT(never_lets_two_write),
+	UNIT(a_renewal_counts_from_its_sending), UNIT(gives_up_the_lease_for_the_next_leader),
+	UNIT(retakes_its_own_lease_in_the_same_epoch), UNIT(never_lets_two_write),
 	UNIT(reads_a_lease))

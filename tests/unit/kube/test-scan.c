@@ -6,10 +6,10 @@
 
 #include "kube/scan.h"
 
-/* What came of a scan, as text: "meta {...}\nitem TYPE {...}\n". */
+/* The results of a scan as text: "meta {...}\nitem TYPE {...}\n". */
 struct seen {
 	struct buf text;
-	int answer; /* of the handlers */
+	int answer; /* return value of the handlers */
 };
 
 static int on_meta(void *data, struct str json)
@@ -32,7 +32,7 @@ static int on_item(void *data, struct str type, struct str json)
 	return seen->answer;
 }
 
-/* In pieces of that size; the result of the feeding, or of the end. */
+/* Scans in pieces of this size; returns the result of feeding, or of the end. */
 static int scan_all(enum scan_kind kind, struct str text, size_t piece, struct seen *seen)
 {
 	const struct scan_handler handler = {on_meta, on_item, seen};
@@ -143,7 +143,7 @@ static void refuses_garbage(void **state)
 		expect(SCAN_WATCH, watches[i], -EBADMSG, NULL);
 }
 
-static void ends_when_a_handler_says_so(void **state)
+static void ends_when_a_handler_fails(void **state)
 {
 	struct seen seen = {.text = BUF_INIT(1000), .answer = -ESTALE};
 
@@ -154,7 +154,7 @@ static void ends_when_a_handler_says_so(void **state)
 	buf_done(&seen.text);
 }
 
-/* What is more than that is refused: how large a part of which kind may be. */
+/* Scans `before`, n bytes and `after`, to find the largest part of each kind. */
 static int scan_sized(const char *before, size_t n, const char *after)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(32 << 20);
@@ -180,7 +180,7 @@ static void has_limits(void **state)
 	assert_int_equal(scan_sized(item, SCAN_ITEM_MAX - 7, item_end), -EMSGSIZE);
 	assert_int_equal(scan_sized(meta, SCAN_META_MAX - 8, meta_end), 0);
 	assert_int_equal(scan_sized(meta, SCAN_META_MAX - 7, meta_end), -EMSGSIZE);
-	/* What is left out does not count. */
+	/* Managed fields do not count, since the scan leaves them out. */
 	assert_int_equal(scan_sized(managed, SCAN_ITEM_MAX + 1, "\"}}]}"), 0);
 }
 
@@ -204,5 +204,5 @@ static void limits_depth(void **state)
 }
 
 UNIT_MAIN(UNIT(cuts_a_list), UNIT(cuts_a_watch), UNIT(leaves_managed_fields_out),
-	UNIT(refuses_garbage), UNIT(ends_when_a_handler_says_so), UNIT(has_limits),
+	UNIT(refuses_garbage), UNIT(ends_when_a_handler_fails), UNIT(has_limits),
 	UNIT(limits_depth))

@@ -24,7 +24,7 @@ static void reads_a_status(void **state)
 	assert_int_equal(kube_status_errno(&s), -EEXIST);
 }
 
-static void a_sentence_names_no_webhook(void **state)
+static void messages_leave_out_the_webhooks_name(void **state)
 {
 #define DENIED "admission webhook \"pods.update.divvy.gpu\" denied the request"
 	static const struct {
@@ -47,7 +47,7 @@ static void a_sentence_names_no_webhook(void **state)
 	}
 }
 
-static void a_server_that_is_busy_refuses_nothing(void **state)
+static void errors_of_a_busy_server_are_no_refusal(void **state)
 {
 	static const struct {
 		int http;
@@ -81,7 +81,7 @@ static void a_server_that_is_busy_refuses_nothing(void **state)
 	}
 }
 
-static void an_answer_is_a_sentence_without_its_path(void **state)
+static void messages_leave_out_the_requests_path(void **state)
 {
 	static const struct {
 		struct kube_status status;
@@ -109,7 +109,7 @@ static void an_answer_is_a_sentence_without_its_path(void **state)
 	}
 }
 
-static void makes_do_with_other_bodies(void **state)
+static void accepts_other_bodies(void **state)
 {
 	struct kube_status s;
 
@@ -124,7 +124,7 @@ static void makes_do_with_other_bodies(void **state)
 	assert_int_equal(kube_status_errno(&s), -EAGAIN);
 }
 
-static void bounds_what_it_is_told(void **state)
+static void bounds_message_and_delay(void **state)
 {
 	_cleanup_buf_ struct buf body = BUF_INIT(10000);
 	struct kube_status s;
@@ -141,6 +141,6 @@ static void bounds_what_it_is_told(void **state)
 	assert_int_equal(s.http, 503);
 }
 
-UNIT_MAIN(UNIT(reads_a_status), UNIT(a_sentence_names_no_webhook),
-	UNIT(a_server_that_is_busy_refuses_nothing), UNIT(an_answer_is_a_sentence_without_its_path),
-	UNIT(makes_do_with_other_bodies), UNIT(bounds_what_it_is_told))
+UNIT_MAIN(UNIT(reads_a_status), UNIT(messages_leave_out_the_webhooks_name),
+	UNIT(errors_of_a_busy_server_are_no_refusal), UNIT(messages_leave_out_the_requests_path),
+	UNIT(accepts_other_bodies), UNIT(bounds_message_and_delay))

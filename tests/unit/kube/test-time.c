@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "kube/time.h"
 
-static void writes_what_it_reads(void **state)
+static void writes_times_as_read(void **state)
 {
 	uint64_t ns;
 
@@ -21,7 +21,7 @@ static void writes_what_it_reads(void **state)
 	assert_int_equal(ns, 0);
 }
 
-static void refuses_what_is_no_time(void **state)
+static void refuses_other_texts(void **state)
 {
 	static const char *const bad[] = {"", "2026", "2026-13-01T00:00:00Z",
 		"2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00+1:00",
@@ -34,4 +34,4 @@ static void refuses_what_is_no_time(void **state)
 			fail_msg("'%s' was read", bad[i]);
 }
 
-UNIT_MAIN(UNIT(writes_what_it_reads), UNIT(refuses_what_is_no_time))
+UNIT_MAIN(UNIT(writes_times_as_read), UNIT(refuses_other_texts))
