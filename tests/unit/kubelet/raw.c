@@ -63,7 +63,7 @@ void raw_close(struct raw *raw)
 	buf_done(&raw->in);
 }
 
-/* What was received so far; false at the connection's end. */
+/* Reads all available bytes. Returns false at the connection's end. */
 static bool take_in(struct raw *raw)
 {
 	char bytes[65536];
@@ -74,7 +74,7 @@ static bool take_in(struct raw *raw)
 	return n < 0 && errno == EAGAIN;
 }
 
-/* Gives up silently where the server has closed: raw_next() will say so. */
+/* Returns silently if the server has closed the connection: raw_next() reports that. */
 void raw_send(struct raw *raw, const void *bytes, size_t n)
 {
 	const uint64_t until = clock_now_ns() + patience_ns(60 * NSEC_PER_SEC);
@@ -109,7 +109,7 @@ void raw_frame(struct raw *raw, uint8_t type, uint8_t flags, uint32_t stream, st
 		raw_send(raw, bytes.p, bytes.n);
 }
 
-/* HPACK: a literal, not indexed, with a name of its own, no Huffman code. */
+/* HPACK: a literal field, not indexed, with its own name, without Huffman code. */
 static void add_text(struct buf *out, const char *text)
 {
 	size_t n = strlen(text);
@@ -147,7 +147,7 @@ void raw_headers(struct raw *raw, uint32_t stream, unsigned int flags, ...)
 		buf_str(&out));
 }
 
-/* With the authority that the kubelet's client sends for a unix socket. */
+/* The authority is that of the kubelet's client on a unix socket. */
 void raw_begin(struct raw *raw, uint32_t stream, const char *path)
 {
 	raw_headers(raw, stream, 0, ":method", "POST", ":scheme", "http", ":path", path,

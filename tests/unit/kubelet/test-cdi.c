@@ -29,7 +29,7 @@ static const struct cdi_slot slot = {
 	.n_nodes = ARRAY_SIZE(nodes),
 };
 
-/* ---- the documented schema, as far as it goes for the version we write ---- */
+/* ---- the documented schema, for the parts and the version that divvy writes ---- */
 
 struct member {
 	const char *name;
@@ -43,7 +43,7 @@ static bool is_of_type(const json_t *value, char type)
 		(type == 'o' && json_is_object(value));
 }
 
-/* No other members than those, each of its type, the required ones there. */
+/* The object has the required members and no unlisted member, each of its type. */
 static void check_members(json_t *object, const struct member *members, size_t n)
 {
 	const char *key;
@@ -63,7 +63,10 @@ static void check_members(json_t *object, const struct member *members, size_t n
 	}
 }
 
-/* Letters and digits at both ends, besides '-', '_', '.' (and ':' in a device's name) between. */
+/*
+ * Begins and ends with a letter or digit; between them '-', '_' and '.' (in a device's name ':'
+ * too) are allowed.
+ */
 static void check_name(const char *name, const char *between)
 {
 	size_t n = strlen(name);
@@ -143,7 +146,7 @@ static void check_file(json_t *root)
 
 /* ---- tests ---- */
 
-static void a_file_is_by_the_schema(void **state)
+static void a_file_follows_the_schema(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CDI_MAX);
 	struct cdi_slot one = {.slot = UINT32_MAX, .env = env, .n_env = 1};
@@ -159,7 +162,7 @@ static void a_file_is_by_the_schema(void **state)
 	assert_contains(buf_text(&text), "\"DIVVY_SLOT=3\"");
 	assert_contains(buf_text(&text), "\"EMPTY=\"");
 	assert_int_equal(unit_count(buf_text(&text), "\"ro\""), 1);
-	assert_int_equal(unit_count(buf_text(&text), "\"rw\""), 2); /* a mount's and a node's */
+	assert_int_equal(unit_count(buf_text(&text), "\"rw\""), 2); /* of a mount and of a node */
 
 	buf_clear(&text);
 	assert_ok(cdi_format(&one, &text, &err));
@@ -168,7 +171,7 @@ static void a_file_is_by_the_schema(void **state)
 	json_decref(root);
 }
 
-static void a_name_is_kind_and_device(void **state)
+static void a_name_has_kind_and_device(void **state)
 {
 	char name[CDI_NAME_SIZE];
 
@@ -188,7 +191,7 @@ static void refuse(struct cdi_slot s, int code, const char *part)
 	assert_int_equal(text.n, 0);
 }
 
-static void what_a_runtime_would_refuse_is_not_written(void **state)
+static void edits_that_a_runtime_would_refuse_are_not_written(void **state)
 {
 	static const struct cdi_variable bad_env[] = {{"", "value"}, {"A=B", "value"},
 		{"A\nB", "value"}, {"A", "b\nC=d"}, {"A", "b\rC"}, {"A", "\xff"}, {"\xff", "b"}};
@@ -233,7 +236,7 @@ static int count_files(const char *folder)
 	return n;
 }
 
-static void files_come_and_go(void **state)
+static void files_are_written_and_removed(void **state)
 {
 	char top[] = "/tmp/divvy-cdi-XXXXXX", folder[64], path[128];
 	_cleanup_buf_ struct buf first = BUF_INIT(CDI_MAX), second = BUF_INIT(CDI_MAX);
@@ -257,7 +260,7 @@ static void files_come_and_go(void **state)
 	assert_ok(cdi_write(folder, &other, &err));
 	assert_int_equal(count_files(folder), 2);
 
-	/* What is refused leaves the file as it is. */
+	/* A refused write leaves the file unchanged. */
 	assert_int_equal(cdi_write(folder, &(struct cdi_slot){.slot = 3}, &err), -EINVAL);
 	assert_int_equal(count_files(folder), 2);
 
@@ -272,6 +275,6 @@ static void files_come_and_go(void **state)
 	assert_ok(rmdir(top));
 }
 
-UNIT_MAIN(UNIT(a_file_is_by_the_schema), UNIT(a_name_is_kind_and_device),
-	UNIT(what_a_runtime_would_refuse_is_not_written), UNIT(a_file_that_is_too_long_is_refused),
-	UNIT(files_come_and_go))
+UNIT_MAIN(UNIT(a_file_follows_the_schema), UNIT(a_name_has_kind_and_device),
+	UNIT(edits_that_a_runtime_would_refuse_are_not_written),
+	UNIT(a_file_that_is_too_long_is_refused), UNIT(files_are_written_and_removed))

@@ -11,7 +11,7 @@
 #define UID_ "0f3a6b52_6c0e_4a5b_9d8e_3b8f0c1d2e4f"
 #define UID2 "11111111-2222-3333-4444-555555555555"
 #define UID2_ "11111111_2222_3333_4444_555555555555"
-#define STATIC "9b1c2d3e4f5061728394a5b6c7d8e9f0" /* a static pod's */
+#define STATIC "9b1c2d3e4f5061728394a5b6c7d8e9f0" /* a static pod */
 #define ID "3e5a2b1c0d9f8e7d6c5b4a39281706f5e4d3c2b1a0f9e8d7c6b5a49382716050"
 #define ID2 "aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbccccccccccccccccdddddddddddddddd"
 #define INNER "/kubepods/burstable/pod" UID2 "/" ID2
@@ -169,8 +169,8 @@ static const struct {
 };
 
 /*
- * Hosts with cgroups of version 2 alone, where a container has a cgroup namespace of its own: what
- * divvyd, which is Burstable, reads there of pods. The root is not known then.
+ * Hosts with cgroup v2 alone, where each container has its own cgroup namespace: the paths of pods
+ * that divvyd, a Burstable pod, reads there. The root is then unknown.
  */
 #define UP2 "0::/../../"
 #define UP3 "0::/../../../"
@@ -251,7 +251,7 @@ static void pods_are_read_from_another_namespace(void **state)
 	}
 }
 
-static void others_are_in_no_pod(void **state)
+static void other_processes_are_in_no_pod(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		struct cgroup_pod pod = {0};
@@ -262,7 +262,7 @@ static void others_are_in_no_pod(void **state)
 	}
 }
 
-static void any_usual_root_will_do_when_none_is_known(void **state)
+static void any_usual_root_is_accepted_when_none_is_known(void **state)
 {
 	struct cgroup_pod pod;
 
@@ -274,7 +274,7 @@ static void any_usual_root_will_do_when_none_is_known(void **state)
 	assert_int_equal(cgroup_parse_pod(STR("0::/docker/" ID INNER), NULL, &pod), -ENOENT);
 }
 
-/* What the daemon's own cgroup says of the root is what makes all others readable. */
+/* The root is found from the daemon's own cgroup, and makes all other cgroups readable. */
 static void the_root_is_found(void **state)
 {
 	char root[CGROUP_ROOT_SIZE];
@@ -292,7 +292,7 @@ static void the_root_is_found(void **state)
 	assert_int_equal(cgroup_parse_root(STR(""), root), -ENOENT);
 }
 
-static void long_paths_are_no_harm(void **state)
+static void long_paths_are_refused(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CGROUP_FILE_MAX);
 	char root[CGROUP_ROOT_SIZE];
@@ -305,18 +305,18 @@ static void long_paths_are_no_harm(void **state)
 	assert_int_equal(cgroup_parse_root(buf_str(&text), root), -ENOENT);
 }
 
-static void a_process_is_asked(void **state)
+static void the_pod_of_a_process_is_read(void **state)
 {
 	struct cgroup_pod pod;
 	struct error err;
 
 	assert_int_equal(cgroup_read_pod(INT32_MAX, NULL, &pod, &err), -ESRCH);
 	assert_contains(err.msg, "2147483647");
-	/* Wherever this test runs: an answer in words, or a pod. */
+	/* Wherever this test runs: a pod, or a message. */
 	if (cgroup_read_pod(getpid(), NULL, &pod, &err) < 0)
 		assert_contains(err.msg, "process");
 }
 
 UNIT_MAIN(UNIT(pods_are_read), UNIT(pods_are_read_from_another_namespace),
-	UNIT(others_are_in_no_pod), UNIT(any_usual_root_will_do_when_none_is_known),
-	UNIT(the_root_is_found), UNIT(long_paths_are_no_harm), UNIT(a_process_is_asked))
+	UNIT(other_processes_are_in_no_pod), UNIT(any_usual_root_is_accepted_when_none_is_known),
+	UNIT(the_root_is_found), UNIT(long_paths_are_refused), UNIT(the_pod_of_a_process_is_read))

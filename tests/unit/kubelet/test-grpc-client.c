@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client: against our own server, and against answers that no server should give. */
+/* The gRPC client against divvy's own server, and against answers that no server should give. */
 #include "kubelet/grpc-client.h"
 
 #include <errno.h>
@@ -136,7 +136,7 @@ static void a_call_is_answered(void **state)
 	assert_int_equal(rig.message.n, 0);
 }
 
-static void a_refusal_comes_with_its_sentence(void **state)
+static void a_refusal_has_its_message(void **state)
 {
 	call("/t.T/Refuse", STR("7"));
 	assert_int_equal(rig.status, GRPC_NOT_FOUND);
@@ -162,7 +162,8 @@ static void the_longest_message_passes_both_ways(void **state)
 
 	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
 	assert_int_equal(grpc_request_new_on(rig.loop, &wish, pair[0], &request, &err), -EMSGSIZE);
-	assert_int_equal(read(pair[1], &(char){0}, 1), 0); /* the descriptor was taken over */
+	assert_int_equal(
+		read(pair[1], &(char){0}, 1), 0); /* the client has closed the descriptor */
 	close(pair[1]);
 
 	wish.message.n = 1000;
@@ -206,7 +207,7 @@ static void a_call_may_be_canceled(void **state)
 	while (!rig.n_gone)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 	assert_int_equal(rig.n_answers, 0);
-	grpc_request_free(begin(&wish)); /* before anything was sent */
+	grpc_request_free(begin(&wish)); /* before any byte was sent */
 	grpc_request_free(NULL);
 }
 
@@ -223,7 +224,7 @@ static void a_server_that_ends_is_unavailable(void **state)
 	assert_int_equal(rig.status, GRPC_UNAVAILABLE);
 }
 
-static void a_server_that_is_not_there_is_an_error(void **state)
+static void a_missing_server_is_an_error(void **state)
 {
 	char folder[] = "/tmp/divvy-grpc-XXXXXX", path[64], longest[300];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -257,7 +258,7 @@ static void a_server_that_is_not_there_is_an_error(void **state)
 	assert_int_equal(grpc_request_new(rig.loop, &wish, &request, &err), -ENAMETOOLONG);
 }
 
-/* ---- with answers that are wrong ---- */
+/* ---- with wrong answers ---- */
 
 static void begin_raw(struct raw *raw)
 {
@@ -279,7 +280,7 @@ static void expect(struct raw *raw, enum grpc_status status, const char *part)
 	raw_close(raw);
 }
 
-static void answers_that_are_none_are_failures(void **state)
+static void malformed_answers_are_failures(void **state)
 {
 	struct raw raw;
 
@@ -309,8 +310,8 @@ static void answers_that_are_none_are_failures(void **state)
 	expect(&raw, GRPC_UNAVAILABLE, "");
 }
 
-/* Whatever the server does about the deadline that it was told. */
-static void a_server_that_says_nothing_is_not_waited_for(void **state)
+/* The server does not honour the call's deadline. */
+static void a_silent_server_ends_the_call_at_its_deadline(void **state)
 {
 	struct grpc_wish wish = wish_for("/t.T/Echo", STR("x"));
 	struct grpc_request *request;
@@ -325,7 +326,7 @@ static void a_server_that_says_nothing_is_not_waited_for(void **state)
 	close(pair[1]);
 }
 
-static void messages_that_are_none_are_failures(void **state)
+static void malformed_messages_are_failures(void **state)
 {
 	static const struct str bad[] = {
 		{"\1\0\0\0\1a", 6}, {"\0\0\0\0\2a", 6}, {"\0\0\0\0\1ab", 7}, {"\3", 1}};
@@ -344,7 +345,7 @@ static void messages_that_are_none_are_failures(void **state)
 	expect(&raw, GRPC_RESOURCE_EXHAUSTED, "too long");
 }
 
-/* What a status says counts even if the connection ends right behind it. */
+/* A received status counts even if the connection ends right after it. */
 static void a_status_counts_when_the_connection_ends(void **state)
 {
 	struct raw raw;
@@ -385,11 +386,11 @@ static void garbage_is_unavailable(void **state)
 
 #define RIGGED(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
-UNIT_MAIN(RIGGED(a_call_is_answered), RIGGED(a_refusal_comes_with_its_sentence),
+UNIT_MAIN(RIGGED(a_call_is_answered), RIGGED(a_refusal_has_its_message),
 	RIGGED(the_longest_message_passes_both_ways), RIGGED(many_calls_at_once_are_answered),
 	RIGGED(a_deadline_ends_a_call), RIGGED(a_call_may_be_canceled),
-	RIGGED(a_server_that_ends_is_unavailable), RIGGED(a_server_that_is_not_there_is_an_error),
-	RIGGED(answers_that_are_none_are_failures),
-	RIGGED(a_server_that_says_nothing_is_not_waited_for),
-	RIGGED(messages_that_are_none_are_failures),
-	RIGGED(a_status_counts_when_the_connection_ends), RIGGED(garbage_is_unavailable))
+	RIGGED(a_server_that_ends_is_unavailable), RIGGED(a_missing_server_is_an_error),
+	RIGGED(malformed_answers_are_failures),
+	RIGGED(a_silent_server_ends_the_call_at_its_deadline),
+	RIGGED(malformed_messages_are_failures), RIGGED(a_status_counts_when_the_connection_ends),
+	RIGGED(garbage_is_unavailable))

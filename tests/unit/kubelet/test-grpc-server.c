@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server, by what comes over its connections: see raw.h. */
+/* The gRPC server, tested by the frames on its connections: see raw.h. */
 #include "kubelet/grpc-server.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define END NGHTTP2_FLAG_END_STREAM
 #define GRPC_FIELDS ":method", "POST", ":scheme", "http", "content-type", "application/grpc"
 
-/* A server with a method of each kind; what its handlers keep is there to look at. */
+/* A server with a method of each kind; the tests look at the call that a handler keeps. */
 static struct rig {
 	struct loop *loop;
 	struct grpc_server *server;
@@ -78,7 +78,7 @@ static void expect(struct raw *raw, uint32_t stream, int status, const char *par
 	assert_contains(buf_text(&headers), part);
 }
 
-/* ---- calls as they should be ---- */
+/* ---- correct calls ---- */
 
 static void a_call_is_answered(void **state)
 {
@@ -97,8 +97,11 @@ static void a_call_is_answered(void **state)
 	raw_close(&raw);
 }
 
-/* As another implementation writes it, with the tables of HPACK; any cut of the bytes will do. */
-static void bytes_by_hand_are_a_call(void **state)
+/*
+ * The bytes of another implementation, with the tables of HPACK; the server accepts any cut of the
+ * bytes.
+ */
+static void bytes_written_by_hand_are_a_call(void **state)
 {
 	static const char fields[] = "\x83\x86"          /* :method POST, :scheme http */
 				     "\x44\x09/t.T/Echo" /* :path */
@@ -138,7 +141,7 @@ static void bytes_by_hand_are_a_call(void **state)
 	}
 }
 
-static void a_refusal_has_its_sentence(void **state)
+static void a_refusal_has_its_message(void **state)
 {
 	struct raw raw;
 
@@ -171,7 +174,7 @@ static void the_longest_message_passes_both_ways(void **state)
 	for (size_t i = 0; i < GRPC_MESSAGE_MAX; i++)
 		bytes[i] = (char)(i * 31 >> 8);
 	raw_open(&raw, rig.loop, rig.server, GRPC_MESSAGE_MAX + GRPC_PREFIX);
-	/* As often as one likes: what was dealt with no longer counts. */
+	/* The limit of all messages does not count messages that are answered. */
 	for (uint32_t stream = 1; stream < 2 * (GRPC_SERVER_BUFFER_MAX / GRPC_MESSAGE_MAX + 2);
 		stream += 2) {
 		buf_clear(&out);
@@ -183,9 +186,9 @@ static void the_longest_message_passes_both_ways(void **state)
 	raw_close(&raw);
 }
 
-/* ---- calls as they should not be: each ends by itself, the connection goes on ---- */
+/* ---- wrong calls: each fails alone, and the connection stays open ---- */
 
-static void what_is_no_call_is_refused(void **state)
+static void malformed_calls_are_refused(void **state)
 {
 	char path[4 * GRPC_PATH_MAX];
 	struct raw raw;
@@ -216,7 +219,7 @@ static void what_is_no_call_is_refused(void **state)
 	raw_close(&raw);
 }
 
-static void what_is_no_request_is_refused(void **state)
+static void malformed_requests_are_refused(void **state)
 {
 	static const struct {
 		struct str bytes;
@@ -247,7 +250,7 @@ static void what_is_no_request_is_refused(void **state)
 	raw_close(&raw);
 }
 
-/* Trailers of a client are allowed and say nothing. */
+/* A client may send trailers; the server ignores them. */
 static void a_request_may_end_with_trailers(void **state)
 {
 	struct raw raw;
@@ -260,7 +263,7 @@ static void a_request_may_end_with_trailers(void **state)
 	raw_close(&raw);
 }
 
-/* Who sends on after his refusal is told to stop. */
+/* The server resets the stream of a client that sends on after the refusal. */
 static void an_early_refusal_resets_the_stream(void **state)
 {
 	bool is_reset = false;
@@ -280,8 +283,8 @@ static void an_early_refusal_resets_the_stream(void **state)
 	raw_close(&raw);
 }
 
-/* Many unfinished requests may not fill the memory. */
-static void unfinished_requests_have_a_limit_together(void **state)
+/* All unfinished requests together have a limit of memory. */
+static void all_unfinished_requests_have_a_limit(void **state)
 {
 	const uint32_t n = GRPC_SERVER_BUFFER_MAX / (3u << 20);
 	_cleanup_free_ char *part = calloc(1, 16384);
@@ -319,7 +322,7 @@ static void a_deadline_ends_a_call(void **state)
 	raw_close(&raw);
 }
 
-/* Also one whose request never comes to its end. */
+/* The deadline also ends a call whose request never ends. */
 static void a_deadline_ends_half_a_call(void **state)
 {
 	struct raw raw;
@@ -357,7 +360,7 @@ static void a_closed_connection_ends_its_calls(void **state)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 }
 
-static void the_servers_end_ends_its_calls(void **state)
+static void the_end_of_the_server_ends_its_calls(void **state)
 {
 	struct raw raw;
 
@@ -398,7 +401,7 @@ static void a_stream_sends_until_its_end(void **state)
 	raw_close(&raw);
 }
 
-/* Nothing beyond the window is sent, and of what waits only the newest. */
+/* The server sends nothing beyond the window, and keeps only the newest of the waiting messages. */
 static void a_slow_reader_gets_the_newest(void **state)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1000);
@@ -418,7 +421,8 @@ static void a_slow_reader_gets_the_newest(void **state)
 	assert_ok(grpc_call_send(rig.kept, STR("second")));
 	assert_ok(grpc_call_send(rig.kept, STR("third")));
 	grpc_call_end(rig.kept, GRPC_OK, "%s", "");
-	assert_true(raw_ping(&raw)); /* asserts nothing was sent: a ping is answered first */
+	assert_true(
+		raw_ping(&raw)); /* the answer to the ping comes first, so no message was sent */
 	raw_frame(&raw, NGHTTP2_WINDOW_UPDATE, 0, 1, STR("\0\0\x10\0"));
 	assert_int_equal(raw_status(&raw, 1, &out, NULL), GRPC_OK);
 	assert_true(str_eq(buf_str(&out), STR("\0\0\0\0\5first\0\0\0\0\5third")));
@@ -442,7 +446,7 @@ static void a_message_that_is_too_long_is_not_sent(void **state)
 
 /* ---- connections ---- */
 
-/* The connection ends, the server does not. */
+/* The connection ends; the server stays. */
 static void garbage_ends_its_connection(void **state)
 {
 	static const struct str garbage[] = {
@@ -494,7 +498,7 @@ static void more_than_the_window_ends_its_connection(void **state)
 	raw_open(&raw, rig.loop, rig.server, RAW_WINDOW);
 	raw_begin(&raw, 1, "/t.T/Keep");
 	assert_true(raw_ping(&raw));
-	/* In one piece, so that no window can be given between. */
+	/* In one piece, so that the server cannot open the window in between. */
 	for (int i = 0; i < 3; i++) {
 		buf_add(&all, STR("\0\x40\0\0\0\0\0\0\1"));
 		buf_add(&all, (struct str){bytes, sizeof(bytes)});
@@ -504,14 +508,15 @@ static void more_than_the_window_ends_its_connection(void **state)
 	raw_close(&raw);
 }
 
-/* Who has acknowledged the limit and goes beyond it loses the connection. */
+/* A client that exceeds the limit, which it has acknowledged, loses its connection. */
 static void calls_have_a_limit(void **state)
 {
 	uint32_t stream;
 	struct raw raw;
 
 	raw_open(&raw, rig.loop, rig.server, RAW_WINDOW);
-	assert_true(raw_ping(&raw)); /* the server's settings have come and are acknowledged */
+	assert_true(raw_ping(
+		&raw)); /* the client has received and acknowledged the server's SETTINGS */
 	for (stream = 1; stream < 2 * GRPC_SERVER_STREAMS_MAX; stream += 2)
 		raw_call(&raw, stream, "/t.T/Keep", STR(""));
 	assert_true(raw_ping(&raw));
@@ -544,8 +549,8 @@ static void connections_have_a_limit(void **state)
 	}
 }
 
-/* One who asks and asks and never reads: his connection ends, or he is no longer read. */
-static void pings_that_nobody_reads_do_not_pile_up(void **state)
+/* A client sends pings and reads no answer: the server closes the connection or stops reading. */
+static void unread_pings_do_not_pile_up(void **state)
 {
 	char ping[17] = {0, 0, 8, NGHTTP2_PING};
 	struct raw raw;
@@ -593,7 +598,7 @@ static void a_socket_serves_its_user(void **state)
 	raw_call(&raw, 1, "/t.T/Echo", STR("x"));
 	expect(&raw, 1, GRPC_OK, "");
 
-	/* Listening anew leaves connections alone, wherever it is. */
+	/* A new listen leaves open connections alone, also on another path. */
 	assert_ok(unlink(place.path));
 	assert_false(grpc_server_is_there(rig.server));
 	assert_ok(grpc_server_listen(rig.server, place.path, &err));
@@ -625,7 +630,7 @@ static void a_socket_left_behind_is_replaced(void **state)
 	close(fd);
 	assert_ok(grpc_server_listen(rig.server, place.path, &err));
 
-	/* Somebody else's by now: it is not ours to remove. */
+	/* The socket now belongs to another program: the server does not remove it. */
 	assert_ok(unlink(place.path));
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_ok(bind(fd, (struct sockaddr *)&address, sizeof(address)));
@@ -636,7 +641,7 @@ static void a_socket_left_behind_is_replaced(void **state)
 	assert_ok(rmdir(place.folder));
 }
 
-static void a_place_that_cannot_be_is_said(void **state)
+static void an_impossible_path_is_reported(void **state)
 {
 	char path[300];
 	struct error err;
@@ -652,18 +657,17 @@ static void a_place_that_cannot_be_is_said(void **state)
 
 #define RIGGED(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
-UNIT_MAIN(RIGGED(a_call_is_answered), RIGGED(bytes_by_hand_are_a_call),
-	RIGGED(a_refusal_has_its_sentence), RIGGED(an_answer_may_come_later),
-	RIGGED(the_longest_message_passes_both_ways), RIGGED(what_is_no_call_is_refused),
-	RIGGED(what_is_no_request_is_refused), RIGGED(a_request_may_end_with_trailers),
-	RIGGED(an_early_refusal_resets_the_stream),
-	RIGGED(unfinished_requests_have_a_limit_together), RIGGED(a_deadline_ends_a_call),
-	RIGGED(a_deadline_ends_half_a_call), RIGGED(a_reset_ends_a_call),
-	RIGGED(a_closed_connection_ends_its_calls), RIGGED(the_servers_end_ends_its_calls),
-	RIGGED(a_stream_sends_until_its_end), RIGGED(a_slow_reader_gets_the_newest),
-	RIGGED(a_message_that_is_too_long_is_not_sent), RIGGED(garbage_ends_its_connection),
-	RIGGED(a_frame_beyond_the_limit_ends_its_connection),
+UNIT_MAIN(RIGGED(a_call_is_answered), RIGGED(bytes_written_by_hand_are_a_call),
+	RIGGED(a_refusal_has_its_message), RIGGED(an_answer_may_come_later),
+	RIGGED(the_longest_message_passes_both_ways), RIGGED(malformed_calls_are_refused),
+	RIGGED(malformed_requests_are_refused), RIGGED(a_request_may_end_with_trailers),
+	RIGGED(an_early_refusal_resets_the_stream), RIGGED(all_unfinished_requests_have_a_limit),
+	RIGGED(a_deadline_ends_a_call), RIGGED(a_deadline_ends_half_a_call),
+	RIGGED(a_reset_ends_a_call), RIGGED(a_closed_connection_ends_its_calls),
+	RIGGED(the_end_of_the_server_ends_its_calls), RIGGED(a_stream_sends_until_its_end),
+	RIGGED(a_slow_reader_gets_the_newest), RIGGED(a_message_that_is_too_long_is_not_sent),
+	RIGGED(garbage_ends_its_connection), RIGGED(a_frame_beyond_the_limit_ends_its_connection),
 	RIGGED(more_than_the_window_ends_its_connection), RIGGED(calls_have_a_limit),
-	RIGGED(connections_have_a_limit), RIGGED(pings_that_nobody_reads_do_not_pile_up),
+	RIGGED(connections_have_a_limit), RIGGED(unread_pings_do_not_pile_up),
 	RIGGED(a_socket_serves_its_user), RIGGED(a_socket_left_behind_is_replaced),
-	RIGGED(a_place_that_cannot_be_is_said))
+	RIGGED(an_impossible_path_is_reported))

@@ -48,7 +48,7 @@ static void timeouts_are_read(void **state)
 		assert_int_equal(grpc_timeout_parse(str_from(bad[i]), &ns), -EINVAL);
 }
 
-/* A deadline is never sent shorter than it is. */
+/* The written timeout is never shorter than the deadline. */
 static void timeouts_are_written_with_eight_digits(void **state)
 {
 	static const uint64_t values[] = {0, 1, 99999999, 100000000, 100000001, 30 * NSEC_PER_SEC,
@@ -69,7 +69,7 @@ static void timeouts_are_written_with_eight_digits(void **state)
 	}
 }
 
-static void sentences_survive_a_header(void **state)
+static void messages_survive_a_header(void **state)
 {
 	_cleanup_buf_ struct buf header = BUF_INIT(8192), back = BUF_INIT(8192);
 	const struct str text = STR("100 % of 'd\xc3\xa9vice'\n\x01~ \x7f");
@@ -83,7 +83,7 @@ static void sentences_survive_a_header(void **state)
 	assert_string_equal(buf_text(&back), "%4 %G1 A%");
 }
 
-static void sentences_are_cut(void **state)
+static void long_messages_are_cut(void **state)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(8192);
 	char text[4 * GRPC_TEXT_MAX];
@@ -115,7 +115,7 @@ static void a_message_has_its_prefix(void **state)
 	assert_int_equal(message.n, 0);
 }
 
-static void what_is_no_message_is_refused(void **state)
+static void malformed_messages_are_refused(void **state)
 {
 	struct str message;
 
@@ -129,6 +129,6 @@ static void what_is_no_message_is_refused(void **state)
 }
 
 UNIT_MAIN(UNIT(statuses_have_their_numbers), UNIT(timeouts_are_read),
-	UNIT(timeouts_are_written_with_eight_digits), UNIT(sentences_survive_a_header),
-	UNIT(sentences_are_cut), UNIT(a_message_has_its_prefix),
-	UNIT(what_is_no_message_is_refused))
+	UNIT(timeouts_are_written_with_eight_digits), UNIT(messages_survive_a_header),
+	UNIT(long_messages_are_cut), UNIT(a_message_has_its_prefix),
+	UNIT(malformed_messages_are_refused))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin, with a kubelet of our own in a folder of its own. */
+/* The device plugin, with a simulated kubelet in a folder of its own. */
 #include "kubelet/plugin.h"
 
 #include <dirent.h>
@@ -26,13 +26,13 @@ static struct rig {
 	struct grpc_server *kubelet;
 	int n_registered;
 	enum grpc_status answer;
-	V1beta1__RegisterRequest *registered; /* the last */
+	V1beta1__RegisterRequest *registered; /* the last registration */
 	struct raw watch;
 	bool is_watching;
 	/* the callbacks */
 	struct plugin_request *kept;
 	int n_known, n_unknown;
-	char asked_for[64]; /* a device that is none of ours */
+	char asked_for[64]; /* a requested device that the plugin does not have */
 } rig;
 
 /* ---- the kubelet ---- */
@@ -52,7 +52,7 @@ static void on_register(struct grpc_call *call, struct str request)
 static const struct grpc_method kubelet_methods[] = {
 	{"/v1beta1.Registration/Register", on_register}};
 
-/* As a kubelet begins: all that lies in the folder goes. */
+/* Removes all files of the folder, as a starting kubelet does. */
 static void wipe(void)
 {
 	DIR *dir = opendir(rig.folder);
@@ -197,12 +197,12 @@ static int tear_down(void **state)
 	stop_kubelet();
 	message_free_p(&rig.registered);
 	loop_free(rig.loop);
-	return rmdir(rig.folder); /* nothing is left behind */
+	return rmdir(rig.folder); /* fails if any file is left */
 }
 
-/* ---- known to the kubelet ---- */
+/* ---- registration with the kubelet ---- */
 
-static void it_registers(void **state)
+static void the_plugin_registers(void **state)
 {
 	start_kubelet();
 	start_plugin(&ops, LONG_NS);
@@ -219,7 +219,7 @@ static void it_registers(void **state)
 	assert_int_equal(rig.n_registered, 1);
 }
 
-static void what_it_has_not_it_does_not_offer(void **state)
+static void missing_callbacks_are_not_offered(void **state)
 {
 	start_kubelet();
 	start_plugin(&plain_ops, LONG_NS);
@@ -228,17 +228,17 @@ static void what_it_has_not_it_does_not_offer(void **state)
 	assert_false(rig.registered->options->get_preferred_allocation_available);
 }
 
-static void it_waits_for_the_kubelet(void **state)
+static void the_plugin_waits_for_the_kubelet(void **state)
 {
 	start_plugin(&ops, LONG_NS);
 	for (int i = 0; i < 4; i++)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 	start_kubelet();
 	wait_registered(1);
-	assert_int_equal(rig.n_unknown, 1); /* said once, however often it was tried */
+	assert_int_equal(rig.n_unknown, 1); /* reported once for all attempts */
 }
 
-static void it_waits_for_the_folder(void **state)
+static void the_plugin_waits_for_the_folder(void **state)
 {
 	assert_ok(rmdir(rig.folder));
 	start_plugin(&ops, LONG_NS);
@@ -248,7 +248,7 @@ static void it_waits_for_the_folder(void **state)
 	start_kubelet();
 	wait_registered(1);
 	watch();
-	/* The folder itself is made anew. */
+	/* Now the folder itself is made anew. */
 	stop_kubelet();
 	wipe();
 	assert_ok(rmdir(rig.folder));
@@ -257,7 +257,7 @@ static void it_waits_for_the_folder(void **state)
 	wait_registered(2);
 	watch();
 	assert_string_equal(next_list(), LIST);
-	/* It is watched like the first. */
+	/* The plugin watches the new folder like the first. */
 	stop_kubelet();
 	while (plugin_is_known(rig.plugin))
 		loop_run_once(rig.loop, CLOCK_NEVER);
@@ -265,7 +265,7 @@ static void it_waits_for_the_folder(void **state)
 	wait_registered(3);
 }
 
-static void it_registers_again_when_the_kubelet_restarts(void **state)
+static void the_plugin_registers_again_when_the_kubelet_restarts(void **state)
 {
 	start_kubelet();
 	start_plugin(&ops, LONG_NS);
@@ -274,7 +274,7 @@ static void it_registers_again_when_the_kubelet_restarts(void **state)
 		watch();
 		assert_string_equal(next_list(), LIST);
 		stop_kubelet();
-		if (i % 2) /* at once, or when the end of the old one has been seen */
+		if (i % 2) /* at once, or after the plugin has seen the end of the old kubelet */
 			while (plugin_is_known(rig.plugin))
 				loop_run_once(rig.loop, CLOCK_NEVER);
 		start_kubelet();
@@ -283,7 +283,7 @@ static void it_registers_again_when_the_kubelet_restarts(void **state)
 	assert_int_equal(rig.n_registered, 20);
 }
 
-static void a_refusal_of_the_kubelet_is_not_the_last_word(void **state)
+static void a_refused_registration_is_repeated(void **state)
 {
 	rig.answer = GRPC_UNAVAILABLE;
 	start_kubelet();
@@ -295,7 +295,7 @@ static void a_refusal_of_the_kubelet_is_not_the_last_word(void **state)
 	assert_string_equal(next_list(), LIST);
 }
 
-static void it_registers_again_when_nobody_asks_for_the_devices(void **state)
+static void the_plugin_registers_again_when_no_kubelet_lists_devices(void **state)
 {
 	start_kubelet();
 	start_plugin(&ops, NSEC_PER_MSEC);
@@ -304,8 +304,8 @@ static void it_registers_again_when_nobody_asks_for_the_devices(void **state)
 	assert_string_equal(next_list(), LIST);
 }
 
-/* A successor may have taken the place: it is not taken back at once. */
-static void a_stream_that_ends_alone_is_waited_for(void **state)
+/* The stream may have ended because another plugin registered: do not register again at once. */
+static void a_stream_that_ends_alone_causes_no_registration(void **state)
 {
 	start_kubelet();
 	start_plugin(&ops, LONG_NS);
@@ -320,7 +320,7 @@ static void a_stream_that_ends_alone_is_waited_for(void **state)
 	assert_int_equal(rig.n_registered, 1);
 }
 
-static void a_socket_that_is_removed_comes_back(void **state)
+static void a_removed_socket_is_made_again(void **state)
 {
 	start_kubelet();
 	start_plugin(&ops, LONG_NS);
@@ -347,7 +347,7 @@ static void changes_are_sent(void **state)
 	assert_string_equal(next_list(), LIST);
 	assert_ok(plugin_set_devices(rig.plugin, devices, ARRAY_SIZE(devices), &err));
 	assert_ok(plugin_set_devices(rig.plugin, fewer, 1, &err));
-	assert_string_equal(next_list(), "slot-3:Healthy:1 "); /* what changes nothing is not */
+	assert_string_equal(next_list(), "slot-3:Healthy:1 "); /* the unchanged list was not sent */
 	assert_ok(plugin_set_devices(rig.plugin, NULL, 0, &err));
 	assert_string_equal(next_list(), "");
 }
@@ -378,11 +378,11 @@ static void ids_are_checked(void **state)
 	assert_int_equal(
 		plugin_set_devices(rig.plugin, many, PLUGIN_DEVICES_MAX + 1, &err), -E2BIG);
 	watch();
-	assert_string_equal(next_list(), LIST); /* none of that has changed anything */
+	assert_string_equal(next_list(), LIST); /* the refused lists have changed nothing */
 	assert_ok(plugin_set_devices(rig.plugin, many, PLUGIN_DEVICES_MAX, &err));
 }
 
-static void a_socket_has_a_name_alone(void **state)
+static void the_socket_is_a_name_without_a_folder(void **state)
 {
 	struct plugin_options options = {.resource = "a.b/c", .folder = rig.folder, .ops = &ops};
 	struct plugin *plugin;
@@ -417,7 +417,7 @@ static uint32_t ask(const char *path, const ProtobufCMessage *message)
 	return next_stream;
 }
 
-/* The answer's message, the caller's, or NULL when the status is another than expected there. */
+/* The answer's message, which the caller frees; fails the test if the status is not OK. */
 static void *answer(uint32_t stream, const ProtobufCMessageDescriptor *type)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
@@ -464,7 +464,7 @@ static uint32_t ask_pre_start(char *id)
 	return CALL("PreStartContainer", request);
 }
 
-static void options_are_told(void **state)
+static void options_are_reported(void **state)
 {
 	_cleanup_message_ V1beta1__DevicePluginOptions *options = NULL;
 	V1beta1__Empty empty = V1BETA1__EMPTY__INIT;
@@ -476,7 +476,7 @@ static void options_are_told(void **state)
 	assert_true(options->get_preferred_allocation_available);
 }
 
-static void an_allocation_says_what_a_container_gets(void **state)
+static void an_allocation_lists_what_a_container_gets(void **state)
 {
 	const struct plugin_pair env = {"DIVVY_SLOT", "slot-1"}, note = {"a/b", "c"};
 	const struct plugin_mount mounts[] = {{"/run/divvy", "/run/slots/1", true},
@@ -527,7 +527,7 @@ static void an_allocation_says_what_a_container_gets(void **state)
 	assert_string_equal(c->cdi_devices[0]->name, "divvy.gpu/slot=1");
 }
 
-static void devices_that_are_not_ours_are_refused(void **state)
+static void unknown_devices_are_refused(void **state)
 {
 	char *strange[] = {(char[]){"slot-1"}, (char[]){"slot-9"}};
 	char *twice[] = {(char[]){"slot-1"}, (char[]){"slot-2"}, (char[]){"slot-1"}};
@@ -565,7 +565,7 @@ static void requests_have_limits(void **state)
 	expect_refusal(next_stream + 2, GRPC_INTERNAL, "decoded");
 }
 
-static void a_start_is_allowed_or_refused_in_words(void **state)
+static void a_start_is_allowed_or_refused_with_a_message(void **state)
 {
 	uint32_t stream;
 
@@ -581,13 +581,13 @@ static void a_start_is_allowed_or_refused_in_words(void **state)
 	expect_refusal(stream, GRPC_FAILED_PRECONDITION, "slot slot-2: 70 %25 are given");
 }
 
-static void a_start_that_nobody_looks_at_is_allowed(void **state)
+static void a_start_without_a_callback_is_allowed(void **state)
 {
 	start_both(&plain_ops);
 	expect_refusal(ask_pre_start((char[]){"slot-2"}), GRPC_OK, "grpc-status: 0");
 }
 
-/* The kubelet gives up, the answer comes later: it goes nowhere. */
+/* The kubelet cancels, then the plugin answers: the answer goes nowhere. */
 static void an_answer_may_come_too_late(void **state)
 {
 	uint32_t stream;
@@ -624,7 +624,7 @@ static uint32_t ask_prefer(char **available, size_t n, char **must, size_t n_mus
 	return CALL("GetPreferredAllocation", request);
 }
 
-static void a_preference_is_asked_for(void **state)
+static void the_preferred_devices_are_returned(void **state)
 {
 	char *all[] = {(char[]){"slot-1"}, (char[]){"slot-2"}, (char[]){"slot-3"}};
 	_cleanup_message_ V1beta1__PreferredAllocationResponse *response = NULL;
@@ -650,7 +650,7 @@ static void a_preference_is_asked_for(void **state)
 	assert_null(rig.kept);
 }
 
-static void a_preference_that_there_is_not_is_not_implemented(void **state)
+static void a_missing_preference_is_unimplemented(void **state)
 {
 	start_both(&plain_ops);
 	expect_refusal(ask_prefer(NULL, 0, NULL, 0, 0), GRPC_UNIMPLEMENTED, "");
@@ -658,16 +658,15 @@ static void a_preference_that_there_is_not_is_not_implemented(void **state)
 
 #define RIGGED(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
-UNIT_MAIN(RIGGED(it_registers), RIGGED(what_it_has_not_it_does_not_offer),
-	RIGGED(it_waits_for_the_kubelet), RIGGED(it_waits_for_the_folder),
-	RIGGED(it_registers_again_when_the_kubelet_restarts),
-	RIGGED(a_refusal_of_the_kubelet_is_not_the_last_word),
-	RIGGED(it_registers_again_when_nobody_asks_for_the_devices),
-	RIGGED(a_stream_that_ends_alone_is_waited_for), RIGGED(a_socket_that_is_removed_comes_back),
-	RIGGED(changes_are_sent), RIGGED(ids_are_checked), RIGGED(a_socket_has_a_name_alone),
-	RIGGED(options_are_told), RIGGED(an_allocation_says_what_a_container_gets),
-	RIGGED(devices_that_are_not_ours_are_refused), RIGGED(requests_have_limits),
-	RIGGED(a_start_is_allowed_or_refused_in_words),
-	RIGGED(a_start_that_nobody_looks_at_is_allowed), RIGGED(an_answer_may_come_too_late),
-	RIGGED(a_preference_is_asked_for),
-	RIGGED(a_preference_that_there_is_not_is_not_implemented))
+UNIT_MAIN(RIGGED(the_plugin_registers), RIGGED(missing_callbacks_are_not_offered),
+	RIGGED(the_plugin_waits_for_the_kubelet), RIGGED(the_plugin_waits_for_the_folder),
+	RIGGED(the_plugin_registers_again_when_the_kubelet_restarts),
+	RIGGED(a_refused_registration_is_repeated),
+	RIGGED(the_plugin_registers_again_when_no_kubelet_lists_devices),
+	RIGGED(a_stream_that_ends_alone_causes_no_registration),
+	RIGGED(a_removed_socket_is_made_again), RIGGED(changes_are_sent), RIGGED(ids_are_checked),
+	RIGGED(the_socket_is_a_name_without_a_folder), RIGGED(options_are_reported),
+	RIGGED(an_allocation_lists_what_a_container_gets), RIGGED(unknown_devices_are_refused),
+	RIGGED(requests_have_limits), RIGGED(a_start_is_allowed_or_refused_with_a_message),
+	RIGGED(a_start_without_a_callback_is_allowed), RIGGED(an_answer_may_come_too_late),
+	RIGGED(the_preferred_devices_are_returned), RIGGED(a_missing_preference_is_unimplemented))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kubelet's list of who has what, with a kubelet of our own. */
+/* The kubelet's list of containers and their devices, from a simulated kubelet. */
 #include "kubelet/podres.h"
 
 #include <errno.h>
@@ -55,7 +55,10 @@ static const struct grpc_method both[] = {
 	{"/v1.PodResourcesLister/List", list_v1},
 };
 
-/* pod-a has two containers with a slot each, pod-b has other devices called alike. */
+/*
+ * pod-a has two containers with a slot each; pod-b has devices of another resource with the same
+ * ids.
+ */
 static void make_list(void)
 {
 	char slot1[] = "slot-1", slot2[] = "slot-2", x[] = "x", space[] = "default";
@@ -144,7 +147,7 @@ static void ask(const char *slot)
 	int n = rig.n_answers;
 
 	assert_ok(podres_ask(rig.podres, on_list, (void *)(uintptr_t)slot, NULL));
-	assert_int_equal(rig.n_answers, n); /* never within the question */
+	assert_int_equal(rig.n_answers, n); /* never called before podres_ask() returns */
 	while (rig.n_answers == n)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 }
@@ -164,14 +167,14 @@ static void a_slot_names_pod_and_container(void **state)
 	assert_int_equal(rig.n_v1alpha1, 0);
 }
 
-static void an_older_kubelet_is_asked_as_it_understands(void **state)
+static void an_older_kubelet_is_asked_with_v1alpha1(void **state)
 {
-	start(both, 1); /* v1alpha1 alone */
+	start(both, 1); /* only v1alpha1 */
 	ask("slot-1");
 	assert_string_equal(rig.who, "default/pod-a/one");
 	ask("slot-1");
 	assert_int_equal(rig.n_v1alpha1, 2);
-	/* Upgraded in between: v1 again. */
+	/* The kubelet is upgraded: it answers v1 again. */
 	grpc_server_free(rig.kubelet);
 	start(&both[1], 1);
 	ask("slot-1");
@@ -188,7 +191,7 @@ static void questions_at_once_share_a_call(void **state)
 	assert_int_equal(rig.n_v1, 1);
 }
 
-/* The list of before may not know the container of now. */
+/* A list from before the question may lack the container in question. */
 static void a_question_is_answered_by_a_later_call(void **state)
 {
 	start(both, 2);
@@ -218,7 +221,7 @@ static void refusals_are_tried_again(void **state)
 	assert_int_equal(rig.n_failures, 0);
 }
 
-static void a_kubelet_that_starts_later_is_waited_for(void **state)
+static void a_question_waits_for_a_kubelet_that_starts_later(void **state)
 {
 	assert_ok(podres_ask(rig.podres, on_list, NULL, NULL));
 	for (int i = 0; i < 3; i++)
@@ -228,14 +231,14 @@ static void a_kubelet_that_starts_later_is_waited_for(void **state)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 }
 
-static void a_question_without_an_answer_fails_in_words(void **state)
+static void a_question_without_an_answer_fails_with_a_message(void **state)
 {
 	podres_free(rig.podres);
 	assert_ok(podres_new(rig.loop, rig.socket, NSEC_PER_MSEC, &rig.podres));
 	assert_ok(podres_ask(rig.podres, on_list, NULL, NULL));
 	while (!rig.n_failures)
 		loop_run_once(rig.loop, CLOCK_NEVER);
-	assert_contains(rig.err.msg, rig.socket); /* there is no kubelet */
+	assert_contains(rig.err.msg, rig.socket); /* no kubelet runs */
 	start(both, 2);
 	rig.is_slow = true;
 	assert_ok(podres_ask(rig.podres, on_list, NULL, NULL));
@@ -273,7 +276,7 @@ static void a_question_may_be_forgotten(void **state)
 	while (!rig.n_answers)
 		loop_run_once(rig.loop, CLOCK_NEVER);
 	assert_int_equal(rig.n_answers, 1);
-	assert_ok(podres_ask(rig.podres, on_list, NULL, &first)); /* never answered */
+	assert_ok(podres_ask(rig.podres, on_list, NULL, &first)); /* the callback is never called */
 }
 
 static void questions_have_a_limit(void **state)
@@ -287,7 +290,7 @@ static void questions_have_a_limit(void **state)
 	assert_ok(podres_ask(rig.podres, on_list, NULL, NULL));
 }
 
-static void two_owners_are_a_contradiction(void **state)
+static void a_device_with_two_owners_is_refused(void **state)
 {
 	struct podres_list *list = NULL;
 	const struct podres_container *c;
@@ -312,10 +315,9 @@ static void two_owners_are_a_contradiction(void **state)
 
 #define RIGGED(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
-UNIT_MAIN(RIGGED(a_slot_names_pod_and_container),
-	RIGGED(an_older_kubelet_is_asked_as_it_understands), RIGGED(questions_at_once_share_a_call),
-	RIGGED(a_question_is_answered_by_a_later_call), RIGGED(refusals_are_tried_again),
-	RIGGED(a_kubelet_that_starts_later_is_waited_for),
-	RIGGED(a_question_without_an_answer_fails_in_words), RIGGED(an_answer_may_ask_again),
+UNIT_MAIN(RIGGED(a_slot_names_pod_and_container), RIGGED(an_older_kubelet_is_asked_with_v1alpha1),
+	RIGGED(questions_at_once_share_a_call), RIGGED(a_question_is_answered_by_a_later_call),
+	RIGGED(refusals_are_tried_again), RIGGED(a_question_waits_for_a_kubelet_that_starts_later),
+	RIGGED(a_question_without_an_answer_fails_with_a_message), RIGGED(an_answer_may_ask_again),
 	RIGGED(a_question_may_be_forgotten), RIGGED(questions_have_a_limit),
-	UNIT(two_owners_are_a_contradiction))
+	UNIT(a_device_with_two_owners_is_refused))

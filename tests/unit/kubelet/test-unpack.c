@@ -5,7 +5,7 @@
 #include "kubelet/podresources.pb-c.h"
 #include "unit.h"
 
-static void a_message_comes_back(void **state)
+static void a_packed_message_is_unpacked(void **state)
 {
 	V1beta1__RegisterRequest request = V1BETA1__REGISTER_REQUEST__INIT;
 	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
@@ -17,7 +17,7 @@ static void a_message_comes_back(void **state)
 	request.endpoint = (char[]){"a.sock"};
 	request.options = &options;
 	assert_ok(pack(&request.base, &bytes));
-	/* By hand: field 1 "v1beta1", field 2 "a.sock", field 4 { field 1: true } */
+	/* Written by hand: field 1 "v1beta1", field 2 "a.sock", field 4 { field 1: true } */
 	assert_true(str_eq(buf_str(&bytes),
 		STR("\x0a\x07v1beta1\x12\x06"
 		    "a.sock\x22\x02\x08\x01")));
@@ -52,8 +52,8 @@ static void garbage_is_no_message(void **state)
 		assert_null(unpack(&v1beta1__register_request__descriptor, bad[i]));
 }
 
-/* Fields that are not known are passed over: those of newer kubelets. */
-static void newer_fields_are_passed_over(void **state)
+/* The decoder skips unknown fields, as newer kubelets may send them. */
+static void newer_fields_are_skipped(void **state)
 {
 	_cleanup_message_ Podres__ListResponse *list = unpack(
 		&podres__list_response__descriptor, STR("\x0a\x07\x0a\x01p\x22\x02xx"));
@@ -63,12 +63,12 @@ static void newer_fields_are_passed_over(void **state)
 	assert_string_equal(list->pod_resources[0]->name, "p");
 }
 
-static void a_message_that_swells_is_refused(void **state)
+static void a_message_that_unpacks_too_large_is_refused(void **state)
 {
 	_cleanup_buf_ struct buf bytes = BUF_INIT(16u << 20);
 	_cleanup_message_ Podres__ListResponse *few = NULL;
 
-	/* Pods without anything: two bytes each, about a hundred in memory. */
+	/* Empty pods: two bytes each, about a hundred bytes in memory. */
 	for (size_t i = 0; i < 1000; i++)
 		buf_add(&bytes, STR("\x0a\x00"));
 	few = unpack(&podres__list_response__descriptor, buf_str(&bytes));
@@ -80,6 +80,6 @@ static void a_message_that_swells_is_refused(void **state)
 	assert_null(unpack(&podres__list_response__descriptor, buf_str(&bytes)));
 }
 
-UNIT_MAIN(UNIT(a_message_comes_back), UNIT(no_bytes_are_an_empty_message),
-	UNIT(garbage_is_no_message), UNIT(newer_fields_are_passed_over),
-	UNIT(a_message_that_swells_is_refused))
+UNIT_MAIN(UNIT(a_packed_message_is_unpacked), UNIT(no_bytes_are_an_empty_message),
+	UNIT(garbage_is_no_message), UNIT(newer_fields_are_skipped),
+	UNIT(a_message_that_unpacks_too_large_is_refused))
