@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option parser, the suggestions, and that every command's table is sound. */
+/* The option parser, the suggestions, and the consistency of every command's table. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static const struct cli_command program = {.name = "run",
 	.operands_max = -1,
 	.is_program = true};
 
-/* argv is changed in place by the parser: these are copies of the test's pointers. */
+/* The parser changes argv in place, so each call has a fresh copy of the pointers. */
 #define PARSE(c, ...) \
 	({ \
 		static char *argv_copy[] = {__VA_ARGS__, NULL}; \
@@ -68,7 +68,7 @@ static void leaves_the_program_alone(void **state)
 	assert_string_equal(args.operand[1], "--");
 }
 
-static void refuses_with_a_sentence(void **state)
+static void refuses_with_a_message(void **state)
 {
 	assert_int_equal(PARSE(&command, "--limt=1"), -EINVAL);
 	assert_contains(err.msg, "did you mean '--limit'");
@@ -96,7 +96,7 @@ static void refuses_with_a_sentence(void **state)
 	assert_contains(err.msg, "missing");
 }
 
-static void asks_for_help_before_all_else(void **state)
+static void help_goes_before_other_errors(void **state)
 {
 	assert_ok(PARSE(&program, "--help"));
 	assert_true(args.help);
@@ -125,7 +125,7 @@ static void reads_durations(void **state)
 	assert_contains(err.msg, "--wait '5ms': out of range; expected 10ms to 1s");
 }
 
-static void suggests_only_what_is_near(void **state)
+static void suggests_only_similar_names(void **state)
 {
 	struct error e = {0};
 
@@ -137,7 +137,7 @@ static void suggests_only_what_is_near(void **state)
 	assert_null(strstr(e.msg, "did you mean"));
 }
 
-static void tables_are_sound(void **state)
+static void tables_are_consistent(void **state)
 {
 	for (size_t i = 0; cli_commands[i]; i++) {
 		const struct cli_command *c = cli_commands[i];
@@ -161,8 +161,8 @@ static void tables_are_sound(void **state)
 	}
 }
 
-/* What the spec has, `run` can be told. */
-static void run_knows_every_field(void **state)
+/* `run` has an option for each field of the spec. */
+static void run_has_an_option_for_every_field(void **state)
 {
 	static const char *const field[] = {
 #define X(name, help) #name,
@@ -185,5 +185,6 @@ static void run_knows_every_field(void **state)
 }
 
 UNIT_MAIN(UNIT(takes_values_in_every_spelling), UNIT(leaves_the_program_alone),
-	UNIT(refuses_with_a_sentence), UNIT(asks_for_help_before_all_else), UNIT(reads_durations),
-	UNIT(suggests_only_what_is_near), UNIT(tables_are_sound), UNIT(run_knows_every_field))
+	UNIT(refuses_with_a_message), UNIT(help_goes_before_other_errors), UNIT(reads_durations),
+	UNIT(suggests_only_similar_names), UNIT(tables_are_consistent),
+	UNIT(run_has_an_option_for_every_field))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rewritten command lines of container engines. */
+/* The command lines for container engines, as divvy rewrites them. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static char *rewritten(const struct container_plan *plan, char *const *given)
 	return buf_take(&text);
 }
 
-static void puts_ours_before_the_users(void **state)
+static void puts_divvys_options_before_the_users(void **state)
 {
 	_cleanup_free_ char *text = rewritten(
 		&real, (char *[]){"docker", "run", "--rm", "-e", "A=b c", "img", "-d", NULL});
@@ -78,7 +78,7 @@ static void mounts_the_simulated_driver(void **state)
 	assert_null(strstr(text, "GPU-1"));
 }
 
-static void knows_what_outlives_the_engine(void **state)
+static void finds_out_whether_a_container_outlives_the_engine(void **state)
 {
 #define OUTLIVES(...) container_outlives("docker", (char *[]){__VA_ARGS__, NULL})
 	assert_true(OUTLIVES("run", "-d", "img"));
@@ -110,7 +110,7 @@ static void finds_the_image(void **state)
 #undef IMAGE
 }
 
-/* Before the verb, where the engine reads them. */
+/* These options stay before the verb, where the engine reads them. */
 static void keeps_the_engines_own_options(void **state)
 {
 	_cleanup_free_ char *text = rewritten(&real,
@@ -126,8 +126,8 @@ static void keeps_the_engines_own_options(void **state)
 	assert_contains(long_verb, " --rm img\n");
 }
 
-/* Of the same variable the last word counts, and what is preloaded first is in force. */
-static void keeps_the_users_preload_behind_ours(void **state)
+/* Of repeated variables the last counts, and the library that is preloaded first has the effect. */
+static void keeps_the_users_preload_behind_divvys(void **state)
 {
 #define OURS "LD_PRELOAD=/opt/divvy/libdivvy-cuda.so:/opt/divvy/libdivvy-nvml.so"
 	_cleanup_free_ char *word = rewritten(&real,
@@ -179,8 +179,8 @@ static void refuses_other_commands(void **state)
 	assert_contains(too_many, "more than 512");
 }
 
-UNIT_MAIN(UNIT(puts_ours_before_the_users), UNIT(names_devices_by_cdi),
+UNIT_MAIN(UNIT(puts_divvys_options_before_the_users), UNIT(names_devices_by_cdi),
 	UNIT(leaves_the_users_devices), UNIT(mounts_the_simulated_driver),
-	UNIT(knows_what_outlives_the_engine), UNIT(finds_the_image),
-	UNIT(keeps_the_engines_own_options), UNIT(keeps_the_users_preload_behind_ours),
+	UNIT(finds_out_whether_a_container_outlives_the_engine), UNIT(finds_the_image),
+	UNIT(keeps_the_engines_own_options), UNIT(keeps_the_users_preload_behind_divvys),
 	UNIT(refuses_other_commands))

@@ -71,7 +71,7 @@ static void no_line_is_wider_than_the_screen(void **state)
 	}
 }
 
-static void a_narrow_screen_keeps_what_matters_most(void **state)
+static void a_narrow_screen_keeps_the_main_columns(void **state)
 {
 	_cleanup_(answers_done) struct answers a = {json_loads(list, 0, NULL),
 		json_loads(devices, 0, NULL), json_pack("{s:s}", "version", "0.1.0")};
@@ -101,7 +101,7 @@ static void a_wide_screen_shows_whole_names(void **state)
 	assert_non_null(strstr(buf_text(&wide), "WAITED"));
 }
 
-static void a_daemon_of_the_release_before_is_shown(void **state)
+static void answers_of_an_older_daemon_are_shown(void **state)
 {
 	_cleanup_(answers_done) struct answers a = {json_loads(list, 0, NULL),
 		json_loads(devices, 0, NULL), json_pack("{s:s}", "version", "0.1.0")};
@@ -117,7 +117,7 @@ static void a_daemon_of_the_release_before_is_shown(void **state)
 	assert_non_null(strstr(buf_text(&out), "REQUESTED"));
 }
 
-static void an_order_has_its_old_name_too(void **state)
+static void old_names_of_orders_are_accepted(void **state)
 {
 	assert_int_equal(frame_sort_find("used"), FRAME_BY_USED);
 	assert_int_equal(frame_sort_find("got"), FRAME_BY_USED);
@@ -127,6 +127,6 @@ static void an_order_has_its_old_name_too(void **state)
 	assert_int_equal(frame_sort_find(NULL), FRAME_BY_ID);
 }
 
-UNIT_MAIN(UNIT(no_line_is_wider_than_the_screen), UNIT(a_narrow_screen_keeps_what_matters_most),
-	UNIT(a_wide_screen_shows_whole_names), UNIT(a_daemon_of_the_release_before_is_shown),
-	UNIT(an_order_has_its_old_name_too))
+UNIT_MAIN(UNIT(no_line_is_wider_than_the_screen), UNIT(a_narrow_screen_keeps_the_main_columns),
+	UNIT(a_wide_screen_shows_whole_names), UNIT(answers_of_an_older_daemon_are_shown),
+	UNIT(old_names_of_orders_are_accepted))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML, the frame of top, and the texts made of the tables. */
+/* YAML, the frame of top, man pages and completions. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -80,13 +80,13 @@ static void draws_a_frame(void **state)
 	assert_non_null(bar);
 	assert_int_equal(strspn(bar, "#"), 45);
 	assert_int_equal(strspn(bar + 45, "."), 5);
-	/* The mark's byte in a name cannot pass for a mark. */
+	/* A name that contains the mark's byte makes no mark. */
 	assert_contains(buf_text(&out), "t?wo");
 	assert_true(strstr(buf_text(&out), "one") < strstr(buf_text(&out), "t?wo"));
 	assert_contains(buf_text(&out), "turn");
 }
 
-static void sorts_and_fits(void **state)
+static void sorts_rows_and_fits_columns(void **state)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1 << 20), narrow = BUF_INIT(1 << 20);
 	struct frame f = {.width = 110, .ascii = true, .sort = FRAME_BY_USED};
@@ -102,7 +102,7 @@ static void sorts_and_fits(void **state)
 	assert_contains(buf_text(&narrow), "1 more tenant ");
 }
 
-static void makes_ansi_of_whole_lines(void **state)
+static void ansi_lines_are_whole(void **state)
 {
 	_cleanup_buf_ struct buf drawn = BUF_INIT(100), out = BUF_INIT(1000);
 	int lines = 0;
@@ -155,5 +155,5 @@ static void makes_man_pages_and_completions(void **state)
 	assert_contains(err.msg, "bash, zsh or fish");
 }
 
-UNIT_MAIN(UNIT(writes_yaml), UNIT(draws_a_frame), UNIT(sorts_and_fits),
-	UNIT(makes_ansi_of_whole_lines), UNIT(makes_man_pages_and_completions))
+UNIT_MAIN(UNIT(writes_yaml), UNIT(draws_a_frame), UNIT(sorts_rows_and_fits_columns),
+	UNIT(ansi_lines_are_whole), UNIT(makes_man_pages_and_completions))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Archives, and what of a bundle is left out. */
+/* Archives, and the values that a bundle leaves out. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "cli/tar.h"
 #include "cmdline/json.h"
 
-/* The archive is what tar(1) reads: listed, and a file taken out again. */
-static void tar_reads_it(void **state)
+/* tar(1) lists the archive and extracts a file. */
+static void tar_reads_the_archive(void **state)
 {
 	_cleanup_buf_ struct buf tar = BUF_INIT(1 << 20);
 	char path[] = "/tmp/divvy-tar-XXXXXX", command[200], line[100] = "";
@@ -73,7 +73,7 @@ static void secrets_are_left_out(void **state)
 	json_decref(value);
 }
 
-static void pods_keep_what_is_ours(void **state)
+static void pods_keep_only_divvys_values(void **state)
 {
 	json_t *pod = json_loads(
 		"{\"metadata\": {\"annotations\": {\"divvy.gpu/request\": \"0.5\", \"other\": "
@@ -95,5 +95,5 @@ static void pods_keep_what_is_ours(void **state)
 	json_decref(pod);
 }
 
-UNIT_MAIN(UNIT(tar_reads_it), UNIT(names_have_limits), UNIT(secrets_are_left_out),
-	UNIT(pods_keep_what_is_ours))
+UNIT_MAIN(UNIT(tar_reads_the_archive), UNIT(names_have_limits), UNIT(secrets_are_left_out),
+	UNIT(pods_keep_only_divvys_values))
