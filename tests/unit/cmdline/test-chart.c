@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SVG writer: what must be in the text, and that it stays well-formed for any name. */
+/* The SVG writer: the text's content, and that any name leaves it well-formed. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static struct chart example(struct chart_series *series)
 		.n_series = 3};
 }
 
-/* Every '<name' has its '/>' or '</name>', and no '<' or '&' stands bare. */
+/* Each '<name' has its '/>' or '</name>', and each '<' and '&' is escaped. */
 static void assert_well_formed(const char *svg)
 {
 	char open[32][16];
@@ -77,7 +77,7 @@ static void draws_lines(void **state)
 	assert_null(strstr(buf_text(&svg), "simulated"));
 }
 
-static void says_simulated_in_the_title(void **state)
+static void the_title_shows_that_devices_are_simulated(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);
 	struct chart_series series[3];
@@ -90,8 +90,8 @@ static void says_simulated_in_the_title(void **state)
 	assert_contains(buf_text(&svg), "<title>Shares (simulated)</title>");
 }
 
-/* A tenant that comes, goes and comes again is drawn in pieces, and its mean counts those only. */
-static void leaves_gaps(void **state)
+/* A tenant that ends and comes again has a line in pieces, and its mean counts only the pieces. */
+static void absent_tenants_leave_gaps(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);
 	struct chart_series series[3];
@@ -125,7 +125,7 @@ static void draws_one_point_and_a_long_time(void **state)
 	assert_contains(buf_text(&svg), " min<");
 }
 
-static void refuses_what_it_cannot_draw(void **state)
+static void refuses_impossible_charts(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(CHART_MAX_BYTES);
 	struct chart_series series[3];
@@ -142,5 +142,6 @@ static void refuses_what_it_cannot_draw(void **state)
 	assert_int_equal(chart_svg(&c, &svg, &err), -EINVAL);
 }
 
-UNIT_MAIN(UNIT(draws_lines), UNIT(says_simulated_in_the_title), UNIT(leaves_gaps),
-	UNIT(draws_one_point_and_a_long_time), UNIT(refuses_what_it_cannot_draw))
+UNIT_MAIN(UNIT(draws_lines), UNIT(the_title_shows_that_devices_are_simulated),
+	UNIT(absent_tenants_leave_gaps), UNIT(draws_one_point_and_a_long_time),
+	UNIT(refuses_impossible_charts))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plots: what must be in the text, and what cannot be drawn. */
+/* Plots: the text's content, and input that cannot be drawn. */
 #include "../unit.h"
 
 #include <errno.h>
@@ -52,8 +52,8 @@ static void draws_curves_with_intervals(void **state)
 	assert_int_equal(unit_count(text, "<svg"), unit_count(text, "</svg>"));
 }
 
-/* What lies beyond the axis is not drawn. */
-static void shows_a_part(void **state)
+/* A plot draws nothing beyond its axes. */
+static void clips_at_the_axes(void **state)
 {
 	_cleanup_buf_ struct buf whole = BUF_INIT(PLOT_MAX_BYTES), part = BUF_INIT(PLOT_MAX_BYTES);
 	struct plot_series series[2];
@@ -80,8 +80,11 @@ static double height_of(const char *text, const char *name)
 	return height;
 }
 
-/* From the top, also of those that are nothing at the right edge. */
-static void names_areas_in_their_order(void **state)
+/*
+ * The names are in the order of the areas, from the top, even for areas of height 0 at the right
+ * edge.
+ */
+static void area_names_are_in_the_order_of_areas(void **state)
 {
 	static double nothing[N], all[N];
 	static const double *const heights[][3] = {{nothing, nothing, nothing},
@@ -107,8 +110,10 @@ static void names_areas_in_their_order(void **state)
 	}
 }
 
-/* A line and its name: colour, dashes and mark. Lines that are the same show the marks of all. */
-static void tells_many_curves_apart(void **state)
+/*
+ * Each line and its name have a colour, dashes and a mark. Identical lines show the marks of all.
+ */
+static void many_curves_look_different(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
 	struct plot_series series[PLOT_SERIES_MAX];
@@ -137,7 +142,7 @@ static void tells_many_curves_apart(void **state)
 		snprintf(looks[i], sizeof(looks[i]), "%s %s %s", colour, dashes, mark);
 		for (int k = 0; k < i; k++) {
 			assert_string_not_equal(looks[i], looks[k]);
-			/* What has the same colour differs in both others. */
+			/* Two lines of the same colour differ in dashes and mark. */
 			if (!strncmp(looks[i], looks[k], 7)) {
 				assert_null(strstr(looks[k], mark));
 				assert_null(strstr(looks[k] + 7, dashes));
@@ -146,7 +151,7 @@ static void tells_many_curves_apart(void **state)
 		at = strstr(at + 1, "stroke-width=\"2.4\"");
 	}
 	assert_null(at);
-	/* Eight on each line, and one beside its name; none where dashes are enough. */
+	/* Eight marks on each line, and one beside its name; no marks if dashes suffice. */
 	assert_int_equal(unit_count(buf_text(&svg), "translate("), 9 * PLOT_SERIES_MAX + 1);
 	for (int i = 0; i < PLOT_SERIES_MAX; i++) {
 		char name[16];
@@ -160,7 +165,7 @@ static void tells_many_curves_apart(void **state)
 	assert_int_equal(unit_count(buf_text(&svg), "translate("), 1);
 }
 
-static void names_times_as_people_do(void **state)
+static void times_have_readable_units(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
 	struct plot_series series[2];
@@ -190,7 +195,7 @@ static void draws_a_heat_map(void **state)
 		.n_columns = 3};
 
 	assert_ok(plot_heat_svg(&h, &svg, NULL));
-	/* Five cells, as two are one; the scale's 32; the frame. */
+	/* Five cells, since two equal cells are one; 32 of the scale; the frame. */
 	assert_int_equal(unit_count(buf_text(&svg), "<rect"), 5 + 32 + 1);
 	assert_contains(buf_text(&svg), "#440154");
 	assert_contains(buf_text(&svg), "#fde725");
@@ -198,7 +203,7 @@ static void draws_a_heat_map(void **state)
 	assert_int_equal(plot_heat_svg(&h, &svg, NULL), -EINVAL);
 }
 
-static void refuses_what_it_cannot_draw(void **state)
+static void refuses_impossible_plots(void **state)
 {
 	_cleanup_buf_ struct buf svg = BUF_INIT(PLOT_MAX_BYTES);
 	struct plot_series series[2];
@@ -225,6 +230,6 @@ static void refuses_what_it_cannot_draw(void **state)
 	assert_int_equal(svg.n, 0);
 }
 
-UNIT_MAIN(UNIT(draws_curves_with_intervals), UNIT(shows_a_part), UNIT(names_areas_in_their_order),
-	UNIT(tells_many_curves_apart), UNIT(names_times_as_people_do), UNIT(draws_a_heat_map),
-	UNIT(refuses_what_it_cannot_draw))
+UNIT_MAIN(UNIT(draws_curves_with_intervals), UNIT(clips_at_the_axes),
+	UNIT(area_names_are_in_the_order_of_areas), UNIT(many_curves_look_different),
+	UNIT(times_have_readable_units), UNIT(draws_a_heat_map), UNIT(refuses_impossible_plots))
