@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of fields: what they read, what they refuse, and how far they read on. */
+/*
+ * Tables of fields: the fields that they read, the values that they refuse, and the reading after
+ * an error.
+ */
 #include "unit-json.h"
 
 #include <errno.h>
@@ -56,7 +59,7 @@ static void a_table_fills_a_struct(void **state)
 	assert_int_equal(cart.wheels.v[1].inches, 0);
 }
 
-static void errors_say_where_and_the_rest_is_read(void **state)
+static void errors_name_the_field_and_the_rest_is_read(void **state)
 {
 	static const struct {
 		const char *json, *says;
@@ -85,7 +88,7 @@ static void errors_say_where_and_the_rest_is_read(void **state)
 	}
 }
 
-static void other_fields_may_be_of_no_concern(void **state)
+static void unlisted_fields_may_be_ignored(void **state)
 {
 	_cleanup_json_ json_t *json = unit_json("{'wheel':1,'name':'a','brake':null}");
 	_cleanup_(arena_done) struct arena arena = {0};
@@ -210,6 +213,6 @@ static void errors_in_a_file_begin_with_the_line(void **state)
 	assert_ok(read_tool(name + 1, &(struct tool){.name = ""}, NULL));
 }
 
-UNIT_MAIN(UNIT(a_table_fills_a_struct), UNIT(errors_say_where_and_the_rest_is_read),
-	UNIT(other_fields_may_be_of_no_concern), UNIT(lists_and_texts_have_limits),
+UNIT_MAIN(UNIT(a_table_fills_a_struct), UNIT(errors_name_the_field_and_the_rest_is_read),
+	UNIT(unlisted_fields_may_be_ignored), UNIT(lists_and_texts_have_limits),
 	UNIT(a_file_fills_a_struct), UNIT(errors_in_a_file_begin_with_the_line))

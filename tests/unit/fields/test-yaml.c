@@ -39,7 +39,7 @@ static void reads_several_documents(void **state)
 	expect("# nothing\n", "[]");
 }
 
-static void refuses_what_could_stand_for_more(void **state)
+static void refuses_aliases_tags_and_directives(void **state)
 {
 	static const char *const bad[] = {"a: &x 1\nb: *x\n", "a: !!str 1\n",
 		"%YAML 1.1\n---\na: 1\n", "a: 1\r%YAML", "\xef\xbb\xbf%YAML 1.1\n---\na: 1\n",
@@ -156,6 +156,6 @@ static void a_file_has_limits(void **state)
 }
 
 UNIT_MAIN(UNIT(reads_as_kubectl_does), UNIT(reads_several_documents),
-	UNIT(refuses_what_could_stand_for_more), UNIT(limits_size_and_depth),
+	UNIT(refuses_aliases_tags_and_directives), UNIT(limits_size_and_depth),
 	UNIT(a_file_keeps_text_and_lines), UNIT(a_file_has_no_aliases),
 	UNIT(a_file_is_its_first_document), UNIT(a_file_has_limits))
