@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes and offsets of the structs that cross the border to other people's programs, as the
- * documented ABI of 64-bit Linux has them. Checked where no toolkit is at hand too; the compiler
- * does the work.
+ * Sizes and offsets of the structs that other programs pass, as in the documented ABI of 64-bit
+ * Linux. The compiler checks them, also without a CUDA toolkit.
  */
 #include "unit.h"
 
@@ -85,7 +84,7 @@ SIZE(nvmlDeviceAttributes_t, 40);
 SIZE(nvmlEccErrorCounts_t, 32);
 SIZE(nvmlUUID_t, 52);
 
-/* The word that a caller puts into `version`: 2 << 24 | 40. */
+/* The value that a caller puts into `version`: 2 << 24 | 40. */
 static void versions_carry_the_size(void **state)
 {
 	(void)state;
@@ -94,7 +93,7 @@ static void versions_carry_the_size(void **state)
 	assert_int_equal(NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1), 0x01000018);
 }
 
-/* Handles that are numbers, as programs compare them. */
+/* Stream handles that are numbers, as programs compare them. */
 static void special_streams(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding entry points by base name, and what the lists promise about their order. */
+/* The search for entry points by base name, and the order of the lists. */
 #include "cuda/names.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void newest_form_not_newer_than_the_caller(void **state)
 	assert_string_equal(find("cuEventElapsedTime", 12000, 0), "cuEventElapsedTime");
 	assert_string_equal(find("cuEventElapsedTime", 13000, 0), "cuEventElapsedTime_v2");
 	assert_string_equal(find("cuInit", 2000, 0), "cuInit");
-	/* A driver older than the caller gives what it has. */
+	/* A driver older than the caller returns its newest form. */
 	assert_string_equal(find("cuInit", 99990, 0), "cuInit");
 }
 
@@ -63,12 +63,12 @@ static void default_stream_of_the_thread(void **state)
 		find("cuMemPrefetchAsync", 12010, PER_THREAD), "cuMemPrefetchAsync_ptsz");
 	assert_string_equal(
 		find("cuMemPrefetchAsync", 12020, PER_THREAD), "cuMemPrefetchAsync_v2_ptsz");
-	/* No such form, or none yet: the plain one. */
+	/* If the function has no such form, or none yet, the plain form is returned. */
 	assert_string_equal(find("cuMemAlloc", 12000, PER_THREAD), "cuMemAlloc_v2");
 	assert_string_equal(find("cuLaunchKernel", 6000, PER_THREAD), "cuLaunchKernel");
 }
 
-static void unknown_is_told_from_too_new(void **state)
+static void unknown_and_too_new_names_differ(void **state)
 {
 	static const char *const unknown[] = {"", "cu", "cuMem", "cuMemAllo", "cuMemAllocX",
 		"cuMemAlloc_v2", "cuLaunchKernel_ptsz", "malloc", "aaa", "zzz", "cuZ"};
@@ -140,7 +140,7 @@ static void columns_agree(void **state)
 	}
 }
 
-static void what_must_not_be_missed(void **state)
+static void important_functions_have_their_action(void **state)
 {
 	static const struct {
 		const char *abi;
@@ -181,7 +181,7 @@ static void what_must_not_be_missed(void **state)
 		if (!name || name->action != expected[i].action)
 			fail_msg("%s: wrong or missing", expected[i].abi);
 	}
-	/* What goes to a stream says which. */
+	/* `streams` tells whether a function has a stream parameter. */
 	assert_int_equal(cuda_names[CUDA_ENTRY_cuLaunchKernel].streams, 1);
 	assert_int_equal(cuda_names[CUDA_ENTRY_cuMemcpyHtoD_v2].streams, 0);
 }
@@ -219,6 +219,6 @@ static void nvml_is_in_order(void **state)
 }
 
 UNIT_MAIN(UNIT(newest_form_not_newer_than_the_caller), UNIT(default_stream_of_the_thread),
-	UNIT(unknown_is_told_from_too_new), UNIT(every_entry_is_in_order_and_found),
-	UNIT(columns_agree), UNIT(what_must_not_be_missed), UNIT(results_have_names),
+	UNIT(unknown_and_too_new_names_differ), UNIT(every_entry_is_in_order_and_found),
+	UNIT(columns_agree), UNIT(important_functions_have_their_action), UNIT(results_have_names),
 	UNIT(nvml_is_in_order))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts that go into a caller's array, and bus ids as programs write them. */
+/* Texts written into a caller's array, and the forms of bus ids that programs use. */
 #include "cuda/nvml-answer.h"
 
 #include "unit.h"
 
-static void a_text_comes_whole_or_not_at_all(void **state)
+static void a_text_is_copied_whole_or_refused(void **state)
 {
 	char text[4] = "xxx";
 
@@ -41,7 +41,7 @@ static nvmlReturn_t check(nvmlMemory_v2_t *memory)
 	return NVML_SUCCESS;
 }
 
-static void a_struct_says_its_size_and_version(void **state)
+static void a_struct_names_its_size_and_version(void **state)
 {
 	nvmlMemory_v2_t memory = {.version = NVML_STRUCT_VERSION(Memory, 2)};
 
@@ -51,5 +51,5 @@ static void a_struct_says_its_size_and_version(void **state)
 	assert_int_equal(check(NULL), NVML_ERROR_INVALID_ARGUMENT);
 }
 
-UNIT_MAIN(UNIT(a_text_comes_whole_or_not_at_all), UNIT(a_bus_id_may_lack_its_domain),
-	UNIT(a_struct_says_its_size_and_version))
+UNIT_MAIN(UNIT(a_text_is_copied_whole_or_refused), UNIT(a_bus_id_may_lack_its_domain),
+	UNIT(a_struct_names_its_size_and_version))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of processes: what fits, what is no answer, and which entries stay. */
+/* Lists of processes: which fit the caller's array, which are no answer, and which entries stay. */
 #include "cuda/nvml-entries.h"
 
 #include "unit.h"
 
-static void what_fits_is_a_success(void **state)
+static void a_list_that_fits_is_a_success(void **state)
 {
 	nvmlProcessInfo_t entries[3] = {0};
 	unsigned int count = 3;
@@ -17,7 +17,7 @@ static void what_fits_is_a_success(void **state)
 	assert_int_equal(count, 2);
 }
 
-static void without_an_array_nothing_but_nothing_fits(void **state)
+static void without_an_array_only_an_empty_list_fits(void **state)
 {
 	unsigned int count = 3;
 
@@ -27,14 +27,14 @@ static void without_an_array_nothing_but_nothing_fits(void **state)
 	assert_int_equal(count, 0);
 }
 
-static void no_sample_is_not_found(void **state)
+static void without_samples_the_result_is_not_found(void **state)
 {
 	assert_int_equal(nvml_entries_or_none(NVML_SUCCESS, 0), NVML_ERROR_NOT_FOUND);
 	assert_int_equal(nvml_entries_or_none(NVML_SUCCESS, 1), NVML_SUCCESS);
 	assert_int_equal(nvml_entries_or_none(NVML_ERROR_GPU_IS_LOST, 0), NVML_ERROR_GPU_IS_LOST);
 }
 
-/* The even ones stay, and show the half. */
+/* Even pids stay, as half their value. */
 static unsigned int half(const void *context, unsigned int pid)
 {
 	assert_string_equal(context, "context");
@@ -60,5 +60,5 @@ static void entries_stay_in_order_with_new_pids(void **state)
 	assert_int_equal(nvml_entries_keep(&entry, NULL, 0, half, "context"), 0);
 }
 
-UNIT_MAIN(UNIT(what_fits_is_a_success), UNIT(without_an_array_nothing_but_nothing_fits),
-	UNIT(no_sample_is_not_found), UNIT(entries_stay_in_order_with_new_pids))
+UNIT_MAIN(UNIT(a_list_that_fits_is_a_success), UNIT(without_an_array_only_an_empty_list_fits),
+	UNIT(without_samples_the_result_is_not_found), UNIT(entries_stay_in_order_with_new_pids))

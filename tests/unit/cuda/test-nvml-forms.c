@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Older and newer forms of NVML's functions give what the library's own functions give. */
+/* Older and newer forms of NVML's functions return the results of the library's own functions. */
 #include "cuda/nvml-answer.h"
 
 #include "cuda/nvml-entries.h"
@@ -7,7 +7,7 @@
 
 #define DEVICE ((nvmlDevice_t)(uintptr_t)7)
 
-/* A library of one device, on which are so many processes of pid 1, 2, ... */
+/* A library with one device, on which this many processes run, with pids 1, 2, ... */
 static unsigned int processes;
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
@@ -108,21 +108,21 @@ static void an_older_form_calls_the_newer(void **state)
 	assert_int_equal(nvmlEventSetWait(NULL, NULL, 0), NVML_ERROR_TIMEOUT);
 }
 
-static void memory_2_has_nothing_reserved(void **state)
+static void memory_v2_reports_no_reserved_memory(void **state)
 {
 	nvmlMemory_v2_t memory = {.version = NVML_STRUCT_VERSION(Memory, 2), .reserved = 5};
 
 	assert_int_equal(nvmlDeviceGetMemoryInfo_v2(DEVICE, &memory), NVML_SUCCESS);
 	assert_true(memory.total == 30 && memory.free == 20 && memory.used == 10);
 	assert_true(memory.reserved == 0);
-	/* A wrong version is said before a wrong device. */
+	/* A wrong version is reported before a wrong device. */
 	assert_int_equal(nvmlDeviceGetMemoryInfo_v2(NULL, &memory), NVML_ERROR_INVALID_ARGUMENT);
 	memory.version = 0;
 	assert_int_equal(
 		nvmlDeviceGetMemoryInfo_v2(NULL, &memory), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 }
 
-static void older_lists_are_the_newest(void **state)
+static void older_lists_match_the_newest(void **state)
 {
 	nvmlProcessInfo_v1_t first[2];
 	nvmlProcessInfo_v2_t second[2];
@@ -142,7 +142,7 @@ static void older_lists_are_the_newest(void **state)
 	assert_int_equal(nvmlDeviceGetComputeRunningProcesses(DEVICE, &n, NULL),
 		NVML_ERROR_INSUFFICIENT_SIZE);
 	assert_int_equal(n, 2);
-	/* What the newest refuses, and its count stays. */
+	/* An error of the newest form is returned, and the count stays. */
 	assert_int_equal(nvmlDeviceGetComputeRunningProcesses(DEVICE, &n, NULL),
 		NVML_ERROR_INVALID_ARGUMENT);
 	assert_int_equal(nvmlDeviceGetComputeRunningProcesses(DEVICE, NULL, first),
@@ -152,7 +152,7 @@ static void older_lists_are_the_newest(void **state)
 	assert_int_equal(n, 2);
 	assert_int_equal(nvmlDeviceGetGraphicsRunningProcesses(DEVICE, &n, NULL), NVML_SUCCESS);
 	assert_int_equal(n, 0);
-	/* More room than any list needs is no reason to allocate it. */
+	/* A huge count makes the library allocate no more than the list needs. */
 	n = UINT32_MAX;
 	assert_int_equal(nvmlDeviceGetComputeRunningProcesses(DEVICE, &n, first), NVML_SUCCESS);
 	assert_int_equal(n, 2);
@@ -185,5 +185,5 @@ static void utilisation_of_processes_has_a_newer_form(void **state)
 	assert_int_equal(nvml_utilization_info(NULL, NULL), NVML_ERROR_INVALID_ARGUMENT);
 }
 
-UNIT_MAIN(UNIT(an_older_form_calls_the_newer), UNIT(memory_2_has_nothing_reserved),
-	UNIT(older_lists_are_the_newest), UNIT(utilisation_of_processes_has_a_newer_form))
+UNIT_MAIN(UNIT(an_older_form_calls_the_newer), UNIT(memory_v2_reports_no_reserved_memory),
+	UNIT(older_lists_match_the_newest), UNIT(utilisation_of_processes_has_a_newer_form))
