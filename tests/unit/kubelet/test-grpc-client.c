@@ -162,8 +162,7 @@ static void the_longest_message_passes_both_ways(void **state)
 
 	assert_ok(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair));
 	assert_int_equal(grpc_request_new_on(rig.loop, &wish, pair[0], &request, &err), -EMSGSIZE);
-	assert_int_equal(
-		read(pair[1], &(char){0}, 1), 0); /* the client has closed the descriptor */
+	assert_int_equal(read(pair[1], &(char){0}, 1), 0); /* the client has closed pair[0] */
 	close(pair[1]);
 
 	wish.message.n = 1000;
