@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON in tests: what is said with ' is meant with ", which C's strings are full of. */
+/* JSON in tests, written with ' in place of ", which C strings would have to escape. */
 #ifndef TESTS_UNIT_UNIT_JSON_H
 #define TESTS_UNIT_UNIT_JSON_H
 
@@ -9,7 +9,7 @@
 
 #include "unit.h"
 
-/* The caller's. Any value; what is no JSON fails the test. */
+/* Parses any JSON value, which the caller frees. Text that is not JSON fails the test. */
 static inline json_t *unit_json(const char *text)
 {
 	char *copy = strdup(text);

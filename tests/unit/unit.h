@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every unit test includes: cmocka with what it needs before it, and a few assertions of ours.
- * One program tests one concept: `UNIT_MAIN(UNIT(a_test), UNIT(another_test))`.
+ * Every unit test includes this header: cmocka with the headers that it needs, and a few assertions
+ * of divvy's. One program tests one concept: `UNIT_MAIN(UNIT(a_test), UNIT(another_test))`.
  */
 #ifndef TESTS_UNIT_UNIT_H
 #define TESTS_UNIT_UNIT_H
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* fail() is base/error.h's. */
+/* base/error.h has its own fail(). */
 #undef fail
 #undef fail_msg
 #define fail_msg(...) \
@@ -34,10 +34,10 @@
 		return cmocka_run_group_tests(tests, NULL, NULL); \
 	}
 
-/* The call succeeded; shows -errno otherwise. */
+/* Asserts that the call returns 0; a failure shows -errno. */
 #define assert_ok(expression) assert_int_equal((expression), 0)
 
-/* The sentence names what it should: a value, what would be right. */
+/* Asserts that the text, such as a message, contains the part. */
 #define assert_contains(text, part) \
 	do { \
 		const char *_text = (text); \
