@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule by which tenants that have measured nothing expect the cost of a CUDA context. */
+/* How the daemon predicts a CUDA context's cost for tenants that have not measured it. */
 #include "unit.h"
 
 #include "agent/context-cost.h"

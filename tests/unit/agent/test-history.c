@@ -317,7 +317,7 @@ static void an_unreadable_file_is_an_error(void **state)
 	files_done(&f);
 }
 
-static void old_buckets_go_and_sums_stay(void **state)
+static void old_buckets_are_removed_and_sums_stay(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 	struct history_record *r = add(&h, 1);
@@ -335,7 +335,7 @@ static void old_buckets_go_and_sums_stay(void **state)
 }
 
 /* A tenant that uses the device in every minute of a month. */
-static void one_tenant_has_a_limit(void **state)
+static void the_buckets_of_a_tenant_are_limited(void **state)
 {
 	_cleanup_(history_done) struct history h = {0};
 	struct history_record *r = add(&h, 1);
@@ -390,6 +390,6 @@ UNIT_MAIN(UNIT(appended_records_are_read_back), UNIT(reading_a_log_twice_changes
 	UNIT(a_torn_end_costs_only_its_line), UNIT(appending_to_a_torn_end_changes_no_other_tenant),
 	UNIT(buckets_of_a_torn_record_count_for_no_other_tenant), UNIT(broken_lines_are_counted),
 	UNIT(a_long_file_is_read), UNIT(an_unreadable_file_is_an_error),
-	UNIT(old_buckets_go_and_sums_stay), UNIT(one_tenant_has_a_limit),
+	UNIT(old_buckets_are_removed_and_sums_stay), UNIT(the_buckets_of_a_tenant_are_limited),
 	UNIT(the_tenant_that_ended_first_makes_room),
 	UNIT(changes_that_were_not_written_are_new_again))

@@ -256,7 +256,7 @@ static void a_user_sees_roots_lock_first(void **state)
 	world_done(&w);
 }
 
-static void root_keeps_root_out(void **state)
+static void roots_lock_stops_another_daemon_of_root(void **state)
 {
 	struct lock first = LOCK_NONE, second = LOCK_NONE;
 	struct lock_owner owner = {.uid = 1};
@@ -298,4 +298,4 @@ UNIT_MAIN(UNIT(root_gets_its_lock_whatever_lies_there),
 	UNIT(root_learns_of_a_users_daemon_from_the_kernel),
 	UNIT(a_users_lock_of_roots_file_does_not_stop_root),
 	UNIT(root_leaves_a_text_of_another_user_alone), UNIT(a_user_sees_roots_lock_first),
-	UNIT(root_keeps_root_out), UNIT(roots_folder_must_belong_to_root))
+	UNIT(roots_lock_stops_another_daemon_of_root), UNIT(roots_folder_must_belong_to_root))

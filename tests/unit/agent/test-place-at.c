@@ -21,7 +21,7 @@ static struct spec make(const char *request)
 	return spec;
 }
 
-static void there_must_be_room(void **state)
+static void the_chosen_device_needs_free_capacity(void **state)
 {
 	const struct place_device half = {"GPU-1", "A100", 80 * GIB, 40 * GIB, 500, 1, false};
 	struct error err = {0};
@@ -69,7 +69,7 @@ static void an_ill_device_gets_no_tenant(void **state)
 }
 
 /* The indexes are those of `divvy devices`. */
-static void indexes_are_names(void **state)
+static void indexes_become_device_names(void **state)
 {
 	const struct place_device two[] = {
 		{"GPU-a", "A100", 80 * GIB, 80 * GIB, 0, 0, false},
@@ -120,6 +120,6 @@ static void devices_with_tenants_of_the_same_label_come_last(void **state)
 	assert_int_equal(chosen[1], 1);
 }
 
-UNIT_MAIN(UNIT(indexes_are_names), UNIT(there_must_be_room), UNIT(an_ill_device_gets_no_tenant),
-	UNIT(an_exclusive_device_takes_no_other_tenant),
+UNIT_MAIN(UNIT(indexes_become_device_names), UNIT(the_chosen_device_needs_free_capacity),
+	UNIT(an_ill_device_gets_no_tenant), UNIT(an_exclusive_device_takes_no_other_tenant),
 	UNIT(devices_with_tenants_of_the_same_label_come_last))

@@ -90,7 +90,7 @@ static uint32_t longest_chain(const struct share_table *table)
 }
 
 /* A program chooses its ids. Knowing this source does not let it choose ids that collide. */
-static void numbers_spread(void **state)
+static void ids_spread_over_the_chains(void **state)
 {
 	struct place at;
 	uint32_t n = 0;
@@ -111,7 +111,7 @@ static void numbers_spread(void **state)
 }
 
 /* Two tables hash the same ids differently. */
-static void tables_differ(void **state)
+static void two_tables_hash_the_same_ids_differently(void **state)
 {
 	struct place a, b;
 	uint32_t n_same = 0;
@@ -238,6 +238,7 @@ static void without_a_descriptor_the_last_holder_decides(void **state)
 	place_done(&at);
 }
 
-UNIT_MAIN(UNIT(numbers_spread), UNIT(tables_differ), UNIT(holders_are_bounded),
-	UNIT(one_holder_at_a_time_is_charged), UNIT(an_open_descriptor_keeps_the_charge),
+UNIT_MAIN(UNIT(ids_spread_over_the_chains), UNIT(two_tables_hash_the_same_ids_differently),
+	UNIT(holders_are_bounded), UNIT(one_holder_at_a_time_is_charged),
+	UNIT(an_open_descriptor_keeps_the_charge),
 	UNIT(without_a_descriptor_the_last_holder_decides))

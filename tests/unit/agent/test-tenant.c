@@ -86,7 +86,7 @@ static void one_user_leaves_descriptors_for_others(void **state)
 	assert_ok(setrlimit(RLIMIT_NOFILE, &files));
 }
 
-static void one_user_leaves_room_for_others_that_wait(void **state)
+static void one_user_leaves_room_for_waiting_requests_of_others(void **state)
 {
 	static const char text[] =
 		"{\"cmd\":\"create\",\"spec\":{\"request\":\"2\"},\"wait_ms\":-1}";
@@ -168,5 +168,5 @@ static void an_unread_answer_closes_only_its_connection(void **state)
 
 UNIT_MAIN(UNIT(ids_are_neither_0_nor_in_use), UNIT(one_user_leaves_room_for_others),
 	UNIT(one_user_leaves_descriptors_for_others),
-	UNIT(one_user_leaves_room_for_others_that_wait),
+	UNIT(one_user_leaves_room_for_waiting_requests_of_others),
 	UNIT(an_unread_answer_closes_only_its_connection))

@@ -26,7 +26,7 @@ static void sleeps_until_the_deadline(void **state)
 	clock_sleep_until_ns(0);
 }
 
-static void slack_is_set_and_zero_refused(void **state)
+static void slack_can_be_set_and_zero_is_refused(void **state)
 {
 	assert_ok(clock_set_slack_ns(1234));
 	assert_int_equal(prctl(PR_GET_TIMERSLACK), 1234);
@@ -85,4 +85,4 @@ static void a_pause_of_the_listener_is_no_silence(void **state)
 
 UNIT_MAIN(UNIT(silence_counts_while_the_listener_runs), UNIT(a_pause_of_the_listener_is_no_silence),
 	UNIT(time_goes_forward), UNIT(sleeps_until_the_deadline),
-	UNIT(slack_is_set_and_zero_refused), UNIT(differences_do_not_wrap))
+	UNIT(slack_can_be_set_and_zero_is_refused), UNIT(differences_do_not_wrap))

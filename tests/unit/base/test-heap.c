@@ -101,7 +101,7 @@ static void items_anywhere_can_move_and_leave(void **state)
 	free(h.v);
 }
 
-static void room_has_a_limit(void **state)
+static void the_number_of_items_is_limited(void **state)
 {
 	struct numbers h = {0};
 
@@ -111,4 +111,4 @@ static void room_has_a_limit(void **state)
 }
 
 UNIT_MAIN(UNIT(items_come_out_in_order), UNIT(numbers_order_makes_a_heap),
-	UNIT(items_anywhere_can_move_and_leave), UNIT(room_has_a_limit))
+	UNIT(items_anywhere_can_move_and_leave), UNIT(the_number_of_items_is_limited))

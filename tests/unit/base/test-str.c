@@ -109,7 +109,7 @@ static void hashes_of_other_texts_differ(void **state)
 
 static void hashes_match_the_published_vectors(void **state)
 {
-	/* FNV-1a's own test vectors. */
+	/* The test vectors that the authors of FNV-1a publish. */
 	assert_true(str_hash(STR("")) == UINT64_C(0xcbf29ce484222325));
 	assert_true(str_hash(STR("a")) == UINT64_C(0xaf63dc4c8601ec8c));
 	assert_true(str_hash(STR("foobar")) == UINT64_C(0x85944171f73967e8));

@@ -56,7 +56,7 @@ static void takes_values_in_every_spelling(void **state)
 	assert_null(args.operand[2]);
 }
 
-static void leaves_the_program_alone(void **state)
+static void leaves_the_programs_options_alone(void **state)
 {
 	assert_ok(PARSE(&program, "-q", "python3", "--limit", "9", "-x"));
 	assert_null(cli_get(&args, "limit"));
@@ -184,7 +184,7 @@ static void run_has_an_option_for_every_field(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(takes_values_in_every_spelling), UNIT(leaves_the_program_alone),
+UNIT_MAIN(UNIT(takes_values_in_every_spelling), UNIT(leaves_the_programs_options_alone),
 	UNIT(refuses_with_a_message), UNIT(help_goes_before_other_errors), UNIT(reads_durations),
 	UNIT(suggests_only_similar_names), UNIT(tables_are_consistent),
 	UNIT(run_has_an_option_for_every_field))

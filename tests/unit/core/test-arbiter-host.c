@@ -183,7 +183,7 @@ static void the_window_of_a_lone_tenant_stays(void **state)
 
 static void a_short_absence_gives_credit(void **state)
 {
-	/* 0.6 of the time that tenant 2 had used. */
+	/* The credit is 0.6 of the time that tenant 2 used. */
 	assert_in_range(credit_after(20 * MS), 11 * MS, 13 * MS);
 	assert_in_range(credit_after(90 * MS), 53 * MS, 55 * MS);
 	/* A longer absence gives no credit. */

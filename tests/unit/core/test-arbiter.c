@@ -229,7 +229,7 @@ static void idle_holder_gives_way(void **state)
 	arbiter_free(hand.arbiter);
 }
 
-/* Tenant 1 was opened and has not submitted for 1 ms: its thread may wait for a processor. */
+/* Tenant 1's gate opened 1 ms ago without a submission: its thread may wait for a processor. */
 static struct hand unused_turn(void)
 {
 	struct hand hand = hand_new(NULL, 1);
@@ -339,7 +339,7 @@ static void yield_passes_at_once(void **state)
  * A turn leaves time for its last submission, which may take as long as the longest. A smaller
  * value of arbiter_late() makes the turn longer.
  */
-static void known_ends_make_longer_turns(void **state)
+static void a_short_last_submission_makes_longer_turns(void **state)
 {
 	struct hand hand = hand_new(NULL, 1);
 	uint64_t ends;
@@ -479,7 +479,7 @@ static struct both both_new(void)
 /*
  * A frozen holder never ends its drain: the other waits up to the bound, and soon not at all.
  */
-static void frozen_holder_is_passed(void **state)
+static void a_frozen_holder_is_passed(void **state)
 {
 	struct both both = both_new();
 	uint32_t waited = 0;
@@ -770,7 +770,7 @@ static void idle_tenants_cost_nothing(void **state)
 	assert_true(operations[0] == operations[1]);
 }
 
-static void every_policy_serves_everyone(void **state)
+static void every_policy_serves_every_tenant(void **state)
 {
 	static const char *const policies[] = {"share", "fifo", "bias", "gemini"};
 
@@ -870,7 +870,7 @@ static void latency_back_to_back_loses_nothing(void **state)
 }
 
 /* Standard tenants keep their requests beside a latency tenant that never stops. */
-static void standard_is_not_starved(void **state)
+static void standard_tenants_are_not_starved(void **state)
 {
 	struct vm *vm = vm_new(1, 150 * US, 2);
 
@@ -963,7 +963,7 @@ static void gang_beside_single_tenants(void **state)
 	vm_free(vm);
 }
 
-/* Two tenants on one device whose kernels wait for each other: soon they co-run. */
+/* Two tenants on one device whose kernels wait for each other soon co-run. */
 static void ranks_of_two_tenants_co_run(void **state)
 {
 	struct vm *vm = vm_new(1, 150 * US, 3);
@@ -982,20 +982,20 @@ static void ranks_of_two_tenants_co_run(void **state)
 
 UNIT_MAIN(UNIT(refusals), UNIT(a_lone_tenant_is_open_and_unbounded),
 	UNIT(newcomer_opens_beside_a_lone_tenant), UNIT(quantum_then_drain_then_next),
-	UNIT(known_ends_make_longer_turns), UNIT(idle_holder_gives_way),
+	UNIT(a_short_last_submission_makes_longer_turns), UNIT(idle_holder_gives_way),
 	UNIT(unused_grant_is_taken_back_when_the_next_submits),
 	UNIT(unused_grant_is_kept_when_its_tenant_submits_first),
 	UNIT(unused_grants_end_with_their_tenants), UNIT(release_passes_at_once),
 	UNIT(yield_passes_at_once), UNIT(latency_closes_and_opens_in_one_step),
-	UNIT(dead_holder_is_passed_at_once), UNIT(frozen_holder_is_passed),
+	UNIT(dead_holder_is_passed_at_once), UNIT(a_frozen_holder_is_passed),
 	UNIT(occasional_late_drains_cost_little), UNIT(standstill_makes_no_pair),
 	UNIT(slow_drains_make_no_pair), UNIT(limit_holds_alone),
 	UNIT(charges_from_the_begin_of_work_to_its_end), UNIT(charges_a_pause_while_others_wait),
 	UNIT(change_takes_effect_on_a_running_tenant), UNIT(charges_and_lags_are_exact),
 	UNIT(late_drain_report_takes_back_the_charge), UNIT(usage_survives_a_restart),
 	UNIT(leaving_and_coming_back_gives_no_credit), UNIT(idle_tenants_cost_nothing),
-	UNIT(every_policy_serves_everyone), UNIT(gate_off_enforces_nothing),
+	UNIT(every_policy_serves_every_tenant), UNIT(gate_off_enforces_nothing),
 	UNIT(latency_beside_opportunistic), UNIT(latency_back_to_back_loses_nothing),
-	UNIT(standard_is_not_starved), UNIT(bursty_tenants_fill_each_others_gaps),
+	UNIT(standard_tenants_are_not_starved), UNIT(bursty_tenants_fill_each_others_gaps),
 	UNIT(gangs_reach_most_of_the_ideal), UNIT(gang_beside_single_tenants),
 	UNIT(ranks_of_two_tenants_co_run))

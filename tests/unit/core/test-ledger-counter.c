@@ -120,7 +120,7 @@ static void check_and_interfere(int n)
 	assert_ok(r);
 }
 
-static void exact_at_every_point(void **state)
+static void the_counter_is_exact_at_every_point(void **state)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		struct ledger_counter counter;
@@ -274,7 +274,7 @@ static void kill_at(int point, int after, uint64_t seed)
 	shared_free();
 }
 
-static void killed_at_every_point_among_others(void **state)
+static void processes_may_be_killed_at_every_point(void **state)
 {
 	for (int point = 1; point <= POINTS; point++)
 		for (int after = 1; after <= 40; after += 13)
@@ -282,7 +282,7 @@ static void killed_at_every_point_among_others(void **state)
 }
 
 /* The daemon dies in the middle of its recount: the next recount finishes that work. */
-static void recount_killed(void **state)
+static void a_killed_recount_is_finished(void **state)
 {
 	for (int point = 8; point <= 9; point++) {
 		struct ledger_counter counter;
@@ -359,6 +359,6 @@ static void threads_at_once(void **state)
 	shared_free();
 }
 
-UNIT_MAIN(UNIT(quota_and_limits), UNIT(exact_at_every_point),
-	UNIT(numbers_wrap_and_indexes_are_reused), UNIT(killed_at_every_point_among_others),
-	UNIT(recount_killed), UNIT(threads_at_once))
+UNIT_MAIN(UNIT(quota_and_limits), UNIT(the_counter_is_exact_at_every_point),
+	UNIT(numbers_wrap_and_indexes_are_reused), UNIT(processes_may_be_killed_at_every_point),
+	UNIT(a_killed_recount_is_finished), UNIT(threads_at_once))

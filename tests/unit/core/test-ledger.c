@@ -113,7 +113,7 @@ static void wait_and_swap_tenants_share_the_rest(void **state)
 	ledger_free(ledger);
 }
 
-static void waits_until_it_fits(void **state)
+static void a_request_waits_until_it_fits(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 	ledger_request request = 0;
@@ -166,7 +166,7 @@ static void moved_memory_bypasses_waiting_requests(void **state)
 }
 
 /* Each tenant holds half and wants more: the ledger refuses the younger request. */
-static void deadlock_costs_the_youngest(void **state)
+static void a_deadlock_refuses_the_youngest_request(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 	ledger_request request = 0;
@@ -277,7 +277,7 @@ static void swap_tenants_use_no_device_memory(void **state)
 }
 
 /* The quota falls below what is in use: new requests fail until they fit. */
-static void quota_below_use(void **state)
+static void a_quota_below_use_refuses_new_requests(void **state)
 {
 	struct ledger *ledger = book(10 * GI);
 
@@ -365,9 +365,9 @@ static void random_events(void **state)
 UNIT_MAIN(UNIT(fail_tenants_sum_to_the_usable_memory),
 	UNIT(removed_tenants_hold_memory_until_their_processes_end),
 	UNIT(removed_tenants_hold_no_more_than_their_quota),
-	UNIT(wait_and_swap_tenants_share_the_rest), UNIT(waits_until_it_fits),
-	UNIT(moved_memory_bypasses_waiting_requests), UNIT(deadlock_costs_the_youngest),
+	UNIT(wait_and_swap_tenants_share_the_rest), UNIT(a_request_waits_until_it_fits),
+	UNIT(moved_memory_bypasses_waiting_requests), UNIT(a_deadlock_refuses_the_youngest_request),
 	UNIT(a_request_that_fits_is_granted_before_any_is_refused),
 	UNIT(requests_of_ended_processes_are_canceled), UNIT(large_requests_do_not_starve),
-	UNIT(swap_tenants_use_no_device_memory), UNIT(quota_below_use), UNIT(requests_are_bounded),
-	UNIT(random_events))
+	UNIT(swap_tenants_use_no_device_memory), UNIT(a_quota_below_use_refuses_new_requests),
+	UNIT(requests_are_bounded), UNIT(random_events))

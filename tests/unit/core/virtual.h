@@ -69,7 +69,7 @@ struct vm_program {
 	uint64_t wake_at;
 	uint64_t want_at[VM_DEVICES]; /* when the message reaches the daemon */
 	uint64_t step;
-	uint64_t budget_ns;  /* of the burst or request, still to submit */
+	uint64_t budget_ns;  /* rest of the burst or request, to submit */
 	uint64_t arrived_at; /* of the request */
 	bool is_waiting;     /* for the end of its submitted work */
 	bool has_started;

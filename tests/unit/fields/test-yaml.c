@@ -126,7 +126,7 @@ static void a_file_has_no_aliases(void **state)
 	}
 }
 
-static void a_file_is_its_first_document(void **state)
+static void only_the_first_document_of_a_file_counts(void **state)
 {
 	static const char text[] = "a: 1\n---\nb: 2\n";
 	const struct yaml_file_params alone = {.max_bytes = 64, .is_alone = true};
@@ -158,4 +158,4 @@ static void a_file_has_limits(void **state)
 UNIT_MAIN(UNIT(reads_as_kubectl_does), UNIT(reads_several_documents),
 	UNIT(refuses_aliases_tags_and_directives), UNIT(limits_size_and_depth),
 	UNIT(a_file_keeps_text_and_lines), UNIT(a_file_has_no_aliases),
-	UNIT(a_file_is_its_first_document), UNIT(a_file_has_limits))
+	UNIT(only_the_first_document_of_a_file_counts), UNIT(a_file_has_limits))

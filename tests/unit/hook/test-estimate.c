@@ -189,7 +189,7 @@ static void ended(struct estimate *e, uint64_t issued, uint32_t subs, bool has_m
 	estimate_ended(e, &end, now);
 }
 
-static void late_looks_do_not_lengthen(void **state)
+static void late_looks_do_not_lengthen_the_estimate(void **state)
 {
 	struct estimate e = {0};
 	uint64_t now = NSEC_PER_SEC;
@@ -273,7 +273,7 @@ static void a_turn_begins_when_the_work_of_others_ends(void **state)
 	assert_true(e.sub_ns > 19900 * US && e.sub_ns < 20100 * US && e.spread_ns < 100 * US);
 }
 
-static void markers_follow_the_lengths(void **state)
+static void the_distance_of_markers_follows_the_lengths(void **state)
 {
 	struct estimate e = {.sub_ns = 20 * US};
 	uint32_t every = 1;
@@ -296,6 +296,7 @@ static void markers_follow_the_lengths(void **state)
 }
 
 UNIT_MAIN(UNIT(even_lengths_are_found), UNIT(mixed_lengths_keep_the_device_busy),
-	UNIT(kernels_are_estimated_separately), UNIT(late_looks_do_not_lengthen),
+	UNIT(kernels_are_estimated_separately), UNIT(late_looks_do_not_lengthen_the_estimate),
 	UNIT(an_unseen_end_gives_only_a_guess), UNIT(work_of_other_tenants_does_not_count),
-	UNIT(a_turn_begins_when_the_work_of_others_ends), UNIT(markers_follow_the_lengths))
+	UNIT(a_turn_begins_when_the_work_of_others_ends),
+	UNIT(the_distance_of_markers_follows_the_lengths))

@@ -21,7 +21,7 @@ static void begins_with_a_list_and_then_watches(void **state)
 	assert_int_equal(c.phase, COURSE_WATCH);
 }
 
-static void resumes_a_watch_that_was_cut(void **state)
+static void resumes_an_interrupted_watch(void **state)
 {
 	struct course c;
 	uint64_t pause;
@@ -110,7 +110,7 @@ static void waits_longer_until_a_watch_is_steady(void **state)
 		course_end(&c, COURSE_REFUSED, 0, 5 * NSEC_PER_SEC, &rand_of) >= 5 * NSEC_PER_SEC);
 }
 
-UNIT_MAIN(UNIT(begins_with_a_list_and_then_watches), UNIT(resumes_a_watch_that_was_cut),
+UNIT_MAIN(UNIT(begins_with_a_list_and_then_watches), UNIT(resumes_an_interrupted_watch),
 	UNIT(lists_again_after_expiry), UNIT(replaces_all_after_garbage),
 	UNIT(replaces_all_after_a_garbled_page), UNIT(lists_again_when_a_watch_is_refused_twice),
 	UNIT(waits_longer_until_a_watch_is_steady))

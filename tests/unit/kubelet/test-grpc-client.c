@@ -123,7 +123,7 @@ static void call(const char *path, struct str message)
 	wait_for_answers(rig.n_answers + 1);
 }
 
-/* ---- with a server ---- */
+/* ---- with divvy's server ---- */
 
 static void a_call_is_answered(void **state)
 {

@@ -41,7 +41,7 @@ static void mounts_are_read_only_and_the_slots_own(void **state)
 		for (size_t i = 0; i < e.edits.n_mounts; i++) {
 			assert_true(e.edits.mounts[i].is_read_only);
 			assert_string_equal(e.edits.mounts[i].host_path,
-				below[i]); /* never a folder above, which has everybody's */
+				below[i]); /* never a parent folder, which has all slots */
 		}
 		/* No device and no annotation: the restricted profile allows the rest to a pod. */
 		assert_int_equal(e.edits.n_nodes, 0);
@@ -197,7 +197,7 @@ static void a_runtime_that_obeys_a_variable_is_detected(void **state)
 	make_file("nvidiactl");
 	assert_true(slot_is_runtime_insecure("all", dev));
 	assert_true(slot_is_runtime_insecure("0,1", dev));
-	/* With this value the runtime adds no devices, so the files have another reason. */
+	/* With these values the runtime adds no devices, so the files have another reason. */
 	assert_false(slot_is_runtime_insecure(NULL, dev));
 	assert_false(slot_is_runtime_insecure("", dev));
 	assert_false(slot_is_runtime_insecure("void", dev));

@@ -109,7 +109,7 @@ static void a_handle_that_is_reused_during_the_end_stays(void **state)
 	assert_int_equal(real(KIND_CUgraph, graph), 0);
 	assert_int_equal(real(KIND_CUgraphNode, old), 0);
 	assert_int_equal(real(KIND_CUgraphNode, node), 0x401);
-	/* The same with the graph's own handle. */
+	/* The same with the handle of the ended object itself. */
 	handle_real(&s, KIND_CUgraphNode, node);
 	assert_int_equal(given(KIND_CUgraphNode, 0x401, 0, 0), node);
 	handle_gone(&s, KIND_CUgraphNode, node);

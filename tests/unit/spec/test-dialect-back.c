@@ -246,7 +246,7 @@ static void keys_of_a_running_pod_are_written_once(void **state)
 }
 
 /* gpushare's tools divide the memory by the device's memory, both in one unit, for the share. */
-static void units_agree(void **state)
+static void memory_variables_have_the_same_unit(void **state)
 {
 	int r;
 	_cleanup_free_ char *gib = write_back("d gpushare\nm aliyun.com/gpu-mem=2", -1, &r);
@@ -317,5 +317,5 @@ static void a_second_translation_is_the_same(void **state)
 }
 
 UNIT_MAIN(UNIT(original_tools_find_their_keys), UNIT(running_pods_get_their_keys),
-	UNIT(keys_of_a_running_pod_are_written_once), UNIT(units_agree),
+	UNIT(keys_of_a_running_pod_are_written_once), UNIT(memory_variables_have_the_same_unit),
 	UNIT(a_failure_ends_the_writing), UNIT(a_second_translation_is_the_same))

@@ -595,7 +595,7 @@ static void lists_of_dialects(void **state)
 }
 
 /* Messages that the user gets although nothing is refused. */
-static void notes(void **state)
+static void users_get_notes_without_a_refusal(void **state)
 {
 	static const struct row rows[] = {
 		{"m nvidia.com/gpumem=5", "dialect hami is off"},
@@ -686,7 +686,7 @@ static void the_number_of_container_names_is_limited(void **state)
 }
 
 /* Quotas count a pod as Kubernetes counts a pod. */
-static void needs(void **state)
+static void quotas_count_pods_as_kubernetes_does(void **state)
 {
 	static struct manifest_text t;
 	struct dialect_config config;
@@ -754,6 +754,7 @@ static void every_documented_key_has_a_test(void **state)
 
 UNIT_MAIN(UNIT(translates_divvys_own_keys), UNIT(translates_kubeshare), UNIT(translates_kubeshare2),
 	UNIT(kubeshare2_rounds_as_the_original), UNIT(translates_the_other_dialects),
-	UNIT(mixed_and_contradictory), UNIT(lists_of_dialects), UNIT(notes), UNIT(limits),
-	UNIT(the_number_of_container_names_is_limited), UNIT(needs),
+	UNIT(mixed_and_contradictory), UNIT(lists_of_dialects),
+	UNIT(users_get_notes_without_a_refusal), UNIT(limits),
+	UNIT(the_number_of_container_names_is_limited), UNIT(quotas_count_pods_as_kubernetes_does),
 	UNIT(assigned_and_recorded_keys_are_recognised), UNIT(every_documented_key_has_a_test))

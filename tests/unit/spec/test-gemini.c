@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "spec/gemini.h"
 
-static void rows(void **state)
+static void rows_are_clients(void **state)
 {
 	_cleanup_gemini_ struct gemini gemini = {NULL, 0};
 
@@ -25,7 +25,7 @@ static void rows(void **state)
 	assert_int_equal(gemini.client[2].spec.class, SPEC_OPPORTUNISTIC);
 }
 
-static void sections(void **state)
+static void sections_are_clients(void **state)
 {
 	_cleanup_gemini_ struct gemini gemini = {NULL, 0};
 
@@ -39,7 +39,7 @@ static void sections(void **state)
 	assert_int_equal(gemini.client[1].spec.limit, 1000);
 }
 
-static void nothing(void **state)
+static void empty_texts_have_no_clients(void **state)
 {
 	_cleanup_gemini_ struct gemini gemini = {NULL, 0};
 
@@ -82,4 +82,5 @@ static void refusals_name_the_line(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(rows), UNIT(sections), UNIT(nothing), UNIT(refusals_name_the_line))
+UNIT_MAIN(UNIT(rows_are_clients), UNIT(sections_are_clients), UNIT(empty_texts_have_no_clients),
+	UNIT(refusals_name_the_line))

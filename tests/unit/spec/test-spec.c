@@ -94,7 +94,7 @@ static void whole_devices_are_exclusive(void **state)
 	assert_int_equal(spec.count, 1);
 }
 
-static void opportunistic_by_priority(void **state)
+static void priority_0_is_opportunistic(void **state)
 {
 	struct spec spec;
 
@@ -219,7 +219,7 @@ static void a_refusal_changes_nothing(void **state)
 }
 
 /* The order of fields does not matter, and a second spec_finish() changes nothing. */
-static void any_order(void **state)
+static void fields_may_be_in_any_order(void **state)
 {
 	static const char *const fields[][2] = {{"request", "0.25"}, {"limit", "0.75"},
 		{"count", "3"}, {"memory", "10%"}, {"class", "latency"}, {"priority", "7"},
@@ -354,7 +354,7 @@ static void patterns(void **state)
 	assert_int_equal(spec_devices_named(&spec), 0);
 }
 
-static void sameness_sees_every_field(void **state)
+static void comparison_covers_every_field(void **state)
 {
 	static const char *const others[] = {"limit=1", "request=0.6", "limit=0.9", "count=2",
 		"memory=1", "memory=1%", "memory-policy=swap", "class=latency", "priority=1",
@@ -428,9 +428,9 @@ static void names_of_tenants(void **state)
 }
 
 UNIT_MAIN(UNIT(defaults), UNIT(shares_are_exact), UNIT(every_share_is_read_back),
-	UNIT(whole_devices_are_exclusive), UNIT(opportunistic_by_priority),
+	UNIT(whole_devices_are_exclusive), UNIT(priority_0_is_opportunistic),
 	UNIT(memory_in_three_forms), UNIT(refusals_name_field_value_and_expected_value),
-	UNIT(a_refusal_changes_nothing), UNIT(any_order), UNIT(fields_of_a_cluster),
-	UNIT(networks_are_read_back), UNIT(groups_round_half_up), UNIT(patterns),
-	UNIT(sameness_sees_every_field), UNIT(fields_have_names), UNIT(names),
+	UNIT(a_refusal_changes_nothing), UNIT(fields_may_be_in_any_order),
+	UNIT(fields_of_a_cluster), UNIT(networks_are_read_back), UNIT(groups_round_half_up),
+	UNIT(patterns), UNIT(comparison_covers_every_field), UNIT(fields_have_names), UNIT(names),
 	UNIT(unmet_preferences_are_reported), UNIT(names_of_tenants))

@@ -71,7 +71,7 @@ static void right_messages_are_accepted(void **state)
 	assert_ok(check(MSG_MAX, NULL));
 }
 
-static void wrong_sizes(void **state)
+static void wrong_sizes_are_refused(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(messages); i++)
 		for (uint32_t size = 0; size < 1024; size++) {
@@ -89,7 +89,7 @@ static void wrong_sizes(void **state)
 	assert_true(check(sizeof(struct msg_head), "in its header") < 0);
 }
 
-static void wrong_types(void **state)
+static void wrong_types_are_refused(void **state)
 {
 	for (uint32_t type = 0; type < 70000; type += 7) {
 		if (type >= MSG_HELLO && type < MSG_TYPES)
@@ -103,7 +103,7 @@ static void wrong_types(void **state)
 	assert_true(check(sizeof(struct msg_head), "status -5") < 0);
 }
 
-static void wrong_contents(void **state)
+static void wrong_contents_are_refused(void **state)
 {
 	struct msg_hello *hello = (struct msg_hello *)packet;
 	struct msg_welcome *welcome = (struct msg_welcome *)packet;
@@ -254,7 +254,7 @@ static void the_previous_version_is_accepted(void **state)
 	assert_false(msg_is_in(MSG_TYPES, 2));
 }
 
-static void others_are_refused_in_words(void **state)
+static void other_versions_are_refused_with_a_message(void **state)
 {
 	memcpy(packet, hello_1, sizeof(hello_1));
 	put_version(0);
@@ -278,6 +278,7 @@ static void names(void **state)
 		assert_string_not_equal(msg_type_name(type), "unknown");
 }
 
-UNIT_MAIN(UNIT(right_messages_are_accepted), UNIT(wrong_sizes), UNIT(wrong_types),
-	UNIT(wrong_contents), UNIT(the_previous_version_is_accepted),
-	UNIT(others_are_refused_in_words), UNIT(names))
+UNIT_MAIN(UNIT(right_messages_are_accepted), UNIT(wrong_sizes_are_refused),
+	UNIT(wrong_types_are_refused), UNIT(wrong_contents_are_refused),
+	UNIT(the_previous_version_is_accepted), UNIT(other_versions_are_refused_with_a_message),
+	UNIT(names))
