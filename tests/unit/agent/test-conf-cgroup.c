@@ -54,7 +54,7 @@ static const struct {
 	{"no such line", "memory\n:\n\n", ""},
 };
 
-static void the_longest_path_is_the_processs_cgroup(void **state)
+static void the_longest_path_is_the_cgroup(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		char path[CONF_CGROUP];
@@ -80,4 +80,4 @@ static void a_path_that_is_too_long_is_refused(void **state)
 		"1024 characters; at most 1023 are allowed");
 }
 
-UNIT_MAIN(UNIT(the_longest_path_is_the_processs_cgroup), UNIT(a_path_that_is_too_long_is_refused))
+UNIT_MAIN(UNIT(the_longest_path_is_the_cgroup), UNIT(a_path_that_is_too_long_is_refused))

@@ -106,7 +106,7 @@ static const struct {
 	{"", NVML_NO_INSTANCE, 79, 0xf, 0xf}, /* the Xid names no device */
 };
 
-static void xid_errors_of_the_hardware_make_a_device_ill(void **state)
+static void xid_errors_that_no_program_causes_make_a_device_unhealthy(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(xids); i++) {
 		struct device devices[] = {some("GPU-a", NULL, NVML_NO_INSTANCE),
@@ -141,7 +141,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {UNIT(links_match_the_drivers_report),
 		UNIT(each_device_has_its_numa_node),
-		UNIT(xid_errors_of_the_hardware_make_a_device_ill),
+		UNIT(xid_errors_that_no_program_causes_make_a_device_unhealthy),
 		UNIT(the_first_fatal_xid_is_reported)};
 
 	return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -49,7 +49,7 @@ static void an_exclusive_device_takes_no_other_tenant(void **state)
 	assert_contains(err.msg, "exclusively");
 }
 
-static void an_ill_device_gets_no_tenant(void **state)
+static void an_unhealthy_device_gets_no_tenant(void **state)
 {
 	const struct place_device two[] = {
 		{"GPU-a", "A100", 80 * GIB, 80 * GIB, 500, 1, false, "does not answer"},
@@ -121,5 +121,5 @@ static void devices_with_tenants_of_the_same_label_come_last(void **state)
 }
 
 UNIT_MAIN(UNIT(indexes_become_device_names), UNIT(the_chosen_device_needs_free_capacity),
-	UNIT(an_ill_device_gets_no_tenant), UNIT(an_exclusive_device_takes_no_other_tenant),
+	UNIT(an_unhealthy_device_gets_no_tenant), UNIT(an_exclusive_device_takes_no_other_tenant),
 	UNIT(devices_with_tenants_of_the_same_label_come_last))

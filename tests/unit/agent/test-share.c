@@ -162,7 +162,7 @@ static void holders_are_bounded(void **state)
 
 /*
  * The ledger charges one holder until the last holder lets go. In an ending tenant, the exit of the
- * charged process frees the room.
+ * charged process frees its memory.
  */
 static void one_holder_at_a_time_is_charged(void **state)
 {

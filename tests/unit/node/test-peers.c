@@ -150,8 +150,8 @@ static void many_nodes_are_measured_about_equally_often(void **state)
 		nobody += by[i] == 0;
 	}
 	/*
-	 * By chance alone, no node measures e^-8 of the nodes, and most are measured 8 +- 3 *
-	 * sqrt(8) times.
+	 * By chance alone, about e^-8 of the nodes are measured by no node, and almost all by
+	 * 8 +- 3 * sqrt(8) nodes.
 	 */
 	assert_true(nobody <= 3);
 	assert_true(most <= 20);

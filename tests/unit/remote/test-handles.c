@@ -81,8 +81,8 @@ static void a_reused_handle_is_another_object(void **state)
 	again = given(KIND_CUgraphNode, 0x302, KIND_CUgraph, other);
 	assert_int_not_equal(again, node);
 	/*
-	 * The graph ended without the worker's knowledge, and the driver reuses the handle for a
-	 * node elsewhere.
+	 * The node ended without the worker's knowledge, and the driver reuses its handle for a node of
+	 * another graph.
 	 */
 	first = given(KIND_CUgraph, 0x300, 0, 0);
 	assert_int_equal(given(KIND_CUgraphNode, 0x302, KIND_CUgraph, first), again);
