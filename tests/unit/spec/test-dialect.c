@@ -470,7 +470,7 @@ static const struct row nvidia[] = {
 	{"m nvidia.com/gpu=1", ""},
 	{"d nvidia\nm nvidia.com/gpu.shared=1\nm nvidia.com/mig-1g.5gb=1", ""},
 	{"d nvidia\nm nvidia.com/gpu=17", "!expected 0 to 16"},
-	/* together with dialect hami: containers with more than nvidia.com/gpu are HAMi's */
+	/* together with dialect hami, which translates containers with further keys of HAMi */
 	{"d nvidia,hami\nc a\nm nvidia.com/gpu=1\nc b\nm nvidia.com/gpu=1\nm nvidia.com/gpumem=5",
 		"a request=1 limit=1 exclusive; b request=0.001 limit=1 memory=5Mi; "
 		"-b/nvidia.com/gpu=1; -b/nvidia.com/gpumem=5; -a/nvidia.com/gpu=1"},
