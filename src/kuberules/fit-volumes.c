@@ -108,7 +108,8 @@ static int add_bound(struct fit *fit, const struct claim *claim, struct error *e
 	const struct volume *volume = find_volume(fit, claim->volume);
 
 	if (!volume)
-		return fail(err, ENOENT, "claim %.64s is bound to volume %.64s, which is not there",
+		return fail(err, ENOENT,
+			"claim %.64s is bound to volume %.64s, which does not exist",
 			claim->object.name, claim->volume);
 	fit->bound[fit->n_bound++] = volume;
 	return check_refusal(&volume->object, err);
@@ -143,7 +144,7 @@ static int check_claim(const struct fit *fit, const struct pod_volume *volume,
 	int r;
 
 	if (!claim)
-		return fail(err, ENOENT, "claim %.128s is not there%s", volume->claim,
+		return fail(err, ENOENT, "claim %.128s does not exist%s", volume->claim,
 			volume->is_ephemeral ? " yet" : "");
 	r = check_refusal(&claim->object, err);
 	if (r < 0)
@@ -173,7 +174,7 @@ static int add_claim(struct fit *fit, const struct pod_volume *volume, struct er
 	class = (const struct storage_class *)view_find(fit->view, OBJECT_CLASS, "", claim->class);
 	if (!class && *claim->class)
 		return fail(err, ENOENT,
-			"claim %.64s has the storage class %.64s, which is not there",
+			"claim %.64s has the storage class %.64s, which does not exist",
 			volume->claim, claim->class);
 	if (class) {
 		r = check_refusal(&class->object, err);
@@ -182,7 +183,7 @@ static int add_claim(struct fit *fit, const struct pod_volume *volume, struct er
 	}
 	if (!class || !class->is_delayed || *claim->volume)
 		return fail(err, EAGAIN,
-			"claim %.64s is not bound yet, and does not wait for a pod to be",
+			"claim %.64s is not bound yet; its class binds without waiting for a pod",
 			volume->claim);
 	return add_delayed(fit, claim, class, err);
 }

@@ -32,8 +32,8 @@ static int check_pod(const struct pod *pod, struct error *err)
 		return -pod->object.refusal.code;
 	}
 	if (pod->gates.n)
-		return fail(err, EAGAIN, "waits for the scheduling gate %s%s", pod->gates.v[0],
-			pod->gates.n > 1 ? " and others" : "");
+		return fail(err, EAGAIN, "waits for removal of the scheduling gate %s%s",
+			pod->gates.v[0], pod->gates.n > 1 ? " and others" : "");
 	return 0;
 }
 

@@ -59,7 +59,7 @@ static int read_device_claims(struct arena *arena, json_t *value, void *into, st
 {
 	if (json_array_size(value))
 		return fail(err, ENOTSUP,
-			"devices by dynamic resource allocation are nothing this scheduler places");
+			"dynamic resource allocation is not supported; use divvy.gpu annotations");
 	return 0;
 }
 
@@ -307,8 +307,8 @@ static int apply_pod_level(
 	for (uint32_t i = 0; r == 0 && i < level->n_others; i++) {
 		if (!str_has_prefix(str_from(level->others[i].name), STR("hugepages-")))
 			return fail(err, ENOTSUP,
-				"resources: %.64s: a pod as a whole asks for cpu, memory and "
-				"hugepages alone",
+				"resources: %.64s: a pod may request only cpu, memory and "
+				"hugepages as a whole",
 				level->others[i].name);
 		r = resources_set(arena, &pod->request, level->others[i].name, level->others[i].n);
 	}

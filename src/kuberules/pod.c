@@ -223,7 +223,7 @@ static int read_resource_claims(struct arena *arena, json_t *value, void *into, 
 {
 	if (json_array_size(value))
 		return fail(err, ENOTSUP,
-			"devices by dynamic resource allocation are nothing this scheduler places");
+			"dynamic resource allocation is not supported; use divvy.gpu annotations");
 	return 0;
 }
 

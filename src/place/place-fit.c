@@ -372,11 +372,11 @@ char *place_device_why(const struct place *place, const struct place_spec *spec,
 	if (reason == PLACE_NO_SHARE && spec->is_exclusive)
 		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are on it)", d->n_tenants);
 	else if (reason == PLACE_NO_SHARE)
-		snprintf(ret + n, PLACE_WHY - n, " (%s free, %s asked)",
+		snprintf(ret + n, PLACE_WHY - n, " (%s free, %s requested)",
 			spec_share_format(MIN((uint32_t)place->share_free[device], 9999u), free),
 			spec_share_format(spec->share, asked));
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
-		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " asked)",
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " requested)",
 			d->memory_free, place_device_bytes(place, spec, device));
 	else if (reason == PLACE_CLEARING)
 		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are leaving it)",

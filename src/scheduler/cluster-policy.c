@@ -343,14 +343,15 @@ static bool has_room(
 	used = usage_of(c, pod->ns);
 	then = (struct usage){.milli = used.milli + asked.milli, .firm = used.firm + asked.firm};
 	if (p->total_milli != UNLIMITED && !is_within_share(p, &then)) {
-		buf_addf(why, "policy %s: the namespace has %s of %s GPUs, %s asked", p->name,
+		buf_addf(why, "policy %s: the namespace has %s of %s GPUs, %s requested", p->name,
 			format_share((uint32_t)used.milli).s,
 			format_share((uint32_t)p->total_milli).s,
 			format_share((uint32_t)asked.milli).s);
 		return false;
 	}
 	if (p->total_bytes != UNLIMITED && used.bytes + asked.bytes > p->total_bytes) {
-		buf_addf(why, "policy %s: the namespace has %s of %s of device memory, %s asked",
+		buf_addf(why,
+			"policy %s: the namespace has %s of %s of device memory, %s requested",
 			p->name, format_bytes(used.bytes).s, format_bytes(p->total_bytes).s,
 			format_bytes(asked.bytes).s);
 		return false;

@@ -271,8 +271,8 @@ static const char *reason_of(const struct cluster *c, const struct cpolicy *p, s
 		if (is_own || !p->has_queue || !p->queue[0] || strcmp(q->name, p->queue) ||
 			agrees(p, q))
 			continue;
-		buf_addf(why, "queue %s is as policy %s says, not as this one does", q->name,
-			q->policy);
+		buf_addf(why, "queue %s has other values in policy %s; give both policies the same",
+			q->name, q->policy);
 		return "QueueElsewhere";
 	}
 	return NULL;
@@ -286,8 +286,8 @@ static struct verdict judge(const struct cluster *c, const struct cpolicy *p, st
 		return (struct verdict){reason, false};
 	if (is_empty(p)) {
 		buf_add_text(why,
-			"it limits nothing and allows nothing: API servers drop fields that they "
-			"do not know; kubectl explain gpupolicy.spec lists them");
+			"the spec sets no limit; the API server drops unknown fields, kubectl "
+			"explain gpupolicy.spec lists the known ones");
 		return (struct verdict){"Empty", false};
 	}
 	return (struct verdict){lacks_model(c, p, why) ? "ModelMissing" : "Valid", true};

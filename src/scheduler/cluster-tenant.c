@@ -506,7 +506,7 @@ int cpod_resize(struct cluster *c, struct cpod *pod, const struct given *given, 
 			? place_resize_each(c->place, pod->tenants[i], s->kept_share, bytes, &err)
 			: place_resize(c->place, pod->tenants[i], s->kept_share, 0, &err);
 		if (r < 0)
-			buf_addf(why, "%s: %s; what was granted stays", g->name, err.msg);
+			buf_addf(why, "%s: %s; the grant stays unchanged", g->name, err.msg);
 	}
 	if (r < 0)
 		place_rollback(c->place, mark);

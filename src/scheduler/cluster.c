@@ -386,9 +386,8 @@ static int refuse_untold(struct cluster *c, struct cpod *pod)
 	return !pod->asked.n || is_tenant(c, pod)
 		? 0
 		: fail(&pod->refusal, EPERM,
-			  "label " DIALECT_TENANT_LABEL "=true is missing: it asks for a share, "
-			  "and did not do so through divvy's webhook when it was made; make it "
-			  "again");
+			  "label " DIALECT_TENANT_LABEL "=true is missing: the pod requests a "
+			  "share but was created without divvy's webhook; create it again");
 }
 
 static void read_asked(struct cluster *c, struct cpod *pod, json_t *json)

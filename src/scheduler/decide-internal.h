@@ -133,7 +133,7 @@ bool nearest_text(const struct spec *asked, const struct nearest *nearest, char 
 uint64_t vgpu_devices(const struct cluster *c, const struct cnode *node, const char *name);
 void vgpu_name(const struct cnode *node, const char *uuid, char ret[static SPEC_LABEL]);
 
-/* "0/12 nodes: 8 no GPU with 0.5 free, 3 model A100 wanted, 1 cordoned" */
+/* "0/12 nodes: 8 no GPU with 0.5 free, 3 with another model than A100, 1 cordoned" */
 void decide_explain(struct attempt *a, struct buf *why);
 
 #endif

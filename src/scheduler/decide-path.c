@@ -78,13 +78,14 @@ bool nearest_text(const struct spec *asked, const struct nearest *nearest, char 
 	char wanted[SPEC_NETWORK], measured[SPEC_NETWORK];
 
 	if (asked->network_latency_us && !peer)
-		snprintf(ret, size, "no round trip measured to a node for the pod, %s wanted",
+		snprintf(ret, size,
+			"no round trip measured to a node for the pod, at most %s requested",
 			spec_network_format(&latency, wanted));
 	else if (asked->network_latency_us && peer->latency_us > asked->network_latency_us)
-		snprintf(ret, size, "round trip %u us to node %.100s, %u us wanted",
+		snprintf(ret, size, "round trip %u us to node %.100s, at most %u us requested",
 			peer->latency_us, nearest->client->name, asked->network_latency_us);
 	else if (peer && peer->mbit && peer->mbit < asked->network_mbit)
-		snprintf(ret, size, "bandwidth %s to node %.100s, %s wanted",
+		snprintf(ret, size, "bandwidth %s to node %.100s, at least %s requested",
 			spec_network_format(&found, measured), nearest->client->name,
 			spec_network_format(&bandwidth, wanted));
 	else

@@ -140,8 +140,7 @@ static void ask_back(struct attempt *a, const struct place_plan *plan, uint64_t 
 		is_elsewhere |= place_tenant(place, plan->victims[i])->node != plan->choice.node;
 	a->pod->reclaim_at_ns = at_ns;
 	buf_addf(a->asked_back,
-		"queue %s asks back what it is guaranteed, with %u s of grace: from %u tenant%s on "
-		"%s%s",
+		"queue %s reclaims its guarantee after %u s of grace: evicts %u tenant%s on %s%s",
 		queue->name, (uint32_t)(queue->terms.grace_ns / 1000000000), plan->n_victims,
 		plan->n_victims == 1 ? "" : "s", a->cluster->by_place[plan->choice.node]->name,
 		is_elsewhere ? " and others" : "");

@@ -30,15 +30,16 @@ const char *remote_refusal(const struct cluster *c, const struct cpod *pod)
 							: SPEC_MODE_LOCAL;
 
 	if (mode != SPEC_MODE_AUTO && mode != SPEC_MODE_REMOTE)
-		return "mode remote: another container of the pod asks for other devices";
+		return "mode remote: another container of the pod requests devices of its own node";
 	if (attempt_next_host(pod, host + 1) < pod->asked.n)
-		return "mode remote: several containers of the pod ask for devices of their own";
+		return "mode remote: only one container of the pod may request devices";
 	if (!c->n_serving)
 		return "mode remote: no node serves its devices over the network";
 	if (!pod->is_ours)
-		return "mode remote: only pods of divvy's own scheduler get devices of other nodes";
+		return "mode remote: only pods with divvy's schedulerName get devices of other "
+		       "nodes";
 	if (pod->asked.vgpu[0])
-		return "mode remote: the vGPU that the pod names is on its own node";
+		return "mode remote: the pod names a vGPU, which must be on its own node";
 	if (!cluster_allows_remote(c, pod->ns))
 		return "mode remote: a policy of the namespace denies devices of other nodes";
 	return NULL;

@@ -88,18 +88,22 @@ static void device_text(
 	case PLACE_NO_DEVICES: snprintf(ret, size, "%s", too_few(spec->count, gpus)); break;
 	case PLACE_OTHER_MODEL:
 		if (spec->model[0])
-			snprintf(ret, size, "model %.64s wanted",
+			snprintf(ret, size, "with another model than %.64s",
 				pattern_text(spec->model, pattern));
 		else
 			snprintf(ret, size, "no model that a policy allows");
 		break;
 	case PLACE_OTHER_DEVICE:
-		snprintf(ret, size, "device %.64s wanted", pattern_text(spec->device, pattern));
+		snprintf(ret, size, "with another device than %.64s",
+			pattern_text(spec->device, pattern));
 		break;
-	case PLACE_LABELS: snprintf(ret, size, "kept off by labels of others"); break;
+	case PLACE_LABELS: snprintf(ret, size, "kept away by affinity or exclusion labels"); break;
 	case PLACE_OVER_LIMIT: snprintf(ret, size, "above the queue's limit"); break;
-	case PLACE_CLEARING: snprintf(ret, size, "GPUs that others are leaving"); break;
-	case PLACE_CLOSED: snprintf(ret, size, "GPUs cordoned, unhealthy or not divvy's"); break;
+	case PLACE_CLEARING: snprintf(ret, size, "with GPUs whose tenants are terminating"); break;
+	case PLACE_CLOSED:
+		snprintf(ret, size,
+			"with GPUs that are cordoned, unhealthy or not managed by divvy");
+		break;
 	case PLACE_NO_CPU: snprintf(ret, size, "too little cpu"); break;
 	case PLACE_NO_MEMORY: snprintf(ret, size, "too little memory"); break;
 	case PLACE_NO_DEVICE_MEMORY:
@@ -111,7 +115,7 @@ static void device_text(
 			format_share(spec->exclusive ? SPEC_SHARE_ONE : spec->request).s,
 			is_short ? " and " : "", is_short ? memory_text(spec, memory) : "");
 		break;
-	default: snprintf(ret, size, "no room for its containers together"); break;
+	default: snprintf(ret, size, "no room for all its containers together"); break;
 	}
 }
 
@@ -238,7 +242,7 @@ bool attempt_gpu_reason(
 			snprintf(ret, DECIDE_REASON_MAX,
 				vgpu_devices(a->cluster, node, pod->asked.vgpu)
 					? "no room on vGPU %.63s"
-					: "no GPU that nobody is on for vGPU %.63s",
+					: "no unused GPU for vGPU %.63s",
 				pod->asked.vgpu);
 			return true;
 		}
@@ -453,7 +457,8 @@ static bool server_reason(struct attempt *a, const struct cnode *node,
 	else if (nearest && nearest_text(asked, &nearest[node->at], ret, DECIDE_REASON_MAX))
 		return true;
 	else
-		snprintf(ret, DECIDE_REASON_MAX, "no node for the pod that such a network joins");
+		snprintf(ret, DECIDE_REASON_MAX,
+			"no network of the same kind on a node for the pod");
 	return false;
 }
 
@@ -540,7 +545,7 @@ void decide_explain(struct attempt *a, struct buf *why)
 	if (a->pod->asked.n && a->pod->asked.v[attempt_next_host(a->pod, 0)].spec.model[0])
 		explain_models(a, why);
 	if (a->is_budget_kept)
-		buf_add_text(why, "; a disruption budget keeps others from leaving for it");
+		buf_add_text(why, "; a PodDisruptionBudget forbids the evictions that it needs");
 }
 
 /* ---- reasons by node and device ---- */
@@ -556,11 +561,11 @@ static void reason_of_device(const struct spec *asked, const struct place_spec *
 	ret[0] = '\0';
 	one.count = 1;
 	if (reason == PLACE_NO_SHARE)
-		snprintf(ret, DECIDE_REASON_MAX, "%s free, %s asked",
+		snprintf(ret, DECIDE_REASON_MAX, "%s free, %s requested",
 			format_share(device->share_free).s,
 			format_share(spec->is_exclusive ? SPEC_SHARE_ONE : spec->share).s);
 	else if (reason == PLACE_NO_DEVICE_MEMORY)
-		snprintf(ret, DECIDE_REASON_MAX, "%s of memory free, %s asked",
+		snprintf(ret, DECIDE_REASON_MAX, "%s of memory free, %s requested",
 			format_bytes(device->memory_free).s,
 			format_bytes(spec_memory_on(asked, device->memory_all)).s);
 	else if (reason == PLACE_CLOSED)

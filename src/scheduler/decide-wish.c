@@ -67,14 +67,14 @@ int decide_wish(
 	*ret_granted = false;
 	buf_clear(why);
 	if (pod->refusal.code) {
-		buf_addf(why, "%s; what was granted stays", pod->refusal.msg);
+		buf_addf(why, "%s; the grant stays unchanged", pod->refusal.msg);
 		return 0;
 	}
 	r = wished(c, pod, &wish);
 	if (r == 0 && !cluster_has_room_for(c, pod, &wish, why))
 		r = -ENOSPC;
 	if (r == 0 && !cluster_has_memory_for(c, pod, &wish)) {
-		buf_add_text(why, "more device memory than is left; what was granted stays");
+		buf_add_text(why, "more device memory than is left; the grant stays unchanged");
 		r = -ENOSPC;
 	}
 	r = r < 0 ? r : cpod_resize(c, pod, &wish, why);
@@ -88,6 +88,6 @@ int decide_wish(
 	r = cpod_restore(c, pod);
 	c->has_news = true;
 	*ret_granted = r == 0;
-	buf_add_text(why, "granted as asked");
+	buf_add_text(why, "resize accepted as requested");
 	return r < 0 ? fail(err, -r, "out of memory") : cnode_refresh(c, pod->node);
 }

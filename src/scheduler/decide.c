@@ -436,10 +436,10 @@ static void hold(struct attempt *a, struct buf *why)
 			grace_s = MAX(grace_s, grace_of(a, pod));
 	a->pod->give_up_ns = a->cluster->now_ns + (uint64_t)MIN(grace_s + 60, 86400) * 1000000000;
 	if (n)
-		buf_addf(why, "waits for %u pod%s to leave %s%s", n, n == 1 ? "" : "s", node->name,
-			are_elsewhere ? " and others" : "");
+		buf_addf(why, "waits for %u pod%s to terminate on %s%s", n, n == 1 ? "" : "s",
+			node->name, are_elsewhere ? " and others" : "");
 	else
-		buf_addf(why, "waits for pods that leave %s anyhow", node->name);
+		buf_addf(why, "waits for terminating pods on %s", node->name);
 }
 
 /* Lets the victims run on until they are gone. After an error the caller undoes the changes. */
@@ -558,8 +558,8 @@ int decide_pod(struct cluster *c, struct cpod *pod, struct decide_victims *victi
 	if (!fit_is_provisioned(a.fit)) {
 		fit_free(a.fit);
 		return wait_for(outcome,
-			"a claim waits for its first consumer, and a volume that is there for it: "
-			"this scheduler has volumes made, and binds none");
+			"a claim waits for its first consumer and an existing volume matches; "
+			"divvy-scheduler only provisions new volumes");
 	}
 	/* No pod is evicted before the volumes exist. */
 	if (fit_n_claims(a.fit))

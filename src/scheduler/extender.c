@@ -114,8 +114,9 @@ static int find_pod(struct sched *s, const char *ns, const char *name, const cha
 		return fail(err, EINVAL, "the pod's namespace, name or uid is missing");
 	pod = cluster_pod(sched_cluster(s), ns, name);
 	if (!pod || strcmp(cpod_uid(pod), uid))
-		return fail(err, EAGAIN, "pod %.253s/%.253s with uid %.64s is not known here", ns,
-			name, uid);
+		return fail(err, EAGAIN,
+			"pod %.253s/%.253s with uid %.64s is unknown to divvy-scheduler", ns, name,
+			uid);
 	*ret = pod;
 	return 0;
 }
@@ -144,8 +145,9 @@ static int look(struct sched *s, struct cpod *pod, struct sites *sites, struct e
 	}
 	if (cpod_state(pod) != CPOD_GUEST)
 		return fail(err, EBUSY,
-			cpod_is_ours(pod) ? "its schedulerName is divvy-scheduler's: that places it"
-					  : "it is bound already, or its Binding is under way");
+			cpod_is_ours(pod) ? "its schedulerName selects divvy-scheduler, which "
+					    "places it"
+					  : "it is bound already, or its Binding is in progress");
 	r = sched_settle(s, err);
 	return r < 0 ? r : decide_sites(sched_cluster(s), pod, sites->v, sites->n, err);
 }
@@ -343,8 +345,9 @@ static int check_free(const struct cpod *pod, const char *node, struct error *er
 			: 1;
 	default:
 		return fail(err, EBUSY,
-			cpod_is_ours(pod) ? "its schedulerName is divvy-scheduler's: that places it"
-					  : "its Binding to %.253s is under way",
+			cpod_is_ours(pod) ? "its schedulerName selects divvy-scheduler, which "
+					    "places it"
+					  : "its Binding to %.253s is in progress",
 			cpod_node(pod));
 	}
 }

@@ -23,8 +23,8 @@
  * Closed devices of a pool node (another plugin's until a placeholder holds them), and of other
  * nodes.
  */
-#define GPUNODE_NOT_TAKEN "GPUs not taken from their own plugin yet"
-#define GPUNODE_NOT_OURS "GPUs not divvy's"
+#define GPUNODE_NOT_TAKEN "GPUs still owned by another device plugin"
+#define GPUNODE_NOT_OURS "GPUs not managed by divvy"
 
 struct gpunode_device {
 	char uuid[SPEC_LABEL], model[SPEC_LABEL];

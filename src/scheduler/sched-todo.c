@@ -101,7 +101,7 @@ void sched_preemptor_format(const struct sched_preemptor *p, struct buf *out)
 {
 	buf_addf(out, "%s/%s", p->ns, p->name);
 	if (p->queue[0])
-		buf_addf(out, ", of what queue %s is guaranteed", p->queue);
+		buf_addf(out, ", within the guarantee of queue %s", p->queue);
 }
 
 bool todo_is_empty(const struct todo *todo)

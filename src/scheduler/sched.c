@@ -427,7 +427,7 @@ static int settle(struct sched *s, const struct gang *g, uint64_t give_up_ns, co
 		else
 			decide_release(s->cluster, pod);
 		r = todo_push(&s->todo, must_wait ? SCHED_NOMINATE : SCHED_BIND, pod, REASON_NONE,
-			STR("waits for others to leave its group's places"));
+			STR("waits for pods to terminate where its group has reserved places"));
 	}
 	return r == 0 && s->victims.n ? push_evictions(s, g->member[0]) : r;
 }
@@ -476,7 +476,7 @@ static int gather(struct sched *s, struct pending_key key, struct gang *g, struc
 		}
 		rest(s, key, reclaim_at_ns);
 		buf_clear(&s->why);
-		buf_addf(&s->why, "group %s: %u of %u have a place, %u are needed; %s", key.name,
+		buf_addf(&s->why, "group %s: %u of %u pods fit, %u are needed; %s", key.name,
 			g->n_running + n_placed, g->size, g->least, buf_text(&first));
 		return tell_all(s, g, buf_str(&s->why));
 	}
@@ -503,13 +503,14 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 	if (g.least && !g.is_holding && g.n_waiting + g.n_running >= g.least)
 		return gather(s, key, &g, err);
 	if (!g.least)
-		snprintf(text, sizeof(text), "group %s: nothing says how many belong to it", group);
+		snprintf(text, sizeof(text),
+			"group %s: size missing; set annotation divvy.gpu/group-size", group);
 	else if (g.is_holding)
 		snprintf(text, sizeof(text),
-			"group %s: waits until those of it that have a place have begun", group);
+			"group %s: waits until its nominated pods have started", group);
 	else
-		snprintf(text, sizeof(text), "group %s: %u of %u members are there, %u are needed",
-			group, g.n_waiting + g.n_running, g.size, g.least);
+		snprintf(text, sizeof(text), "group %s: %u of %u pods exist, %u are needed", group,
+			g.n_waiting + g.n_running, g.size, g.least);
 	pending_put_back(s->pending, key, PENDING_NOWHERE, s->now_ns);
 	r = tell_all(s, &g, str_from(text));
 	return r < 0 ? r
@@ -541,7 +542,7 @@ static int give_up(struct sched *s, struct cpod *pod, bool is_late)
 	if (is_late && cpod_group(pod)[0]) {
 		s->counts.n_timeouts++;
 		r = todo_push(&s->todo, SCHED_EVENT, pod, REASON_GROUP_TIMED_OUT,
-			STR("gives back what it held: others did not leave"));
+			STR("reservation released: other pods did not terminate in time"));
 	}
 	cluster_forget(s->cluster, pod);
 	r = r < 0 ? r : add_item(s, pod);

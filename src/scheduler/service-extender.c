@@ -83,8 +83,9 @@ static int answer_it(struct service *s, struct question *q, struct error *err)
 
 	if (!service_may_write(s) || !service_is_synced(s))
 		return fail(err, EPERM,
-			service_may_write(s) ? "not everything is known yet: ask again"
-					     : "another divvy-scheduler leads: ask that");
+			service_may_write(s) ? "not ready: still reading the cluster; retry"
+					     : "this replica is not the leader; retry with the "
+					       "leader");
 	sched_set_time(s->sched, clock_now_ns(), clock_real_ns());
 	if (q->verb == EXTENDER_BIND)
 		return bind_it(s, q, err);
@@ -126,7 +127,7 @@ void service_answer_all(struct service *s)
 {
 	while (s->questions) {
 		refuse(s->questions->request, s->questions->verb,
-			"divvy-scheduler ends: ask again");
+			"divvy-scheduler is shutting down; retry");
 		question_free(s, s->questions);
 	}
 }

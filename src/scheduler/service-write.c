@@ -51,7 +51,7 @@ static bool may_send(void *data)
 static void land(struct flight *f)
 {
 	if (f->asked)
-		service_answer_bind(f->asked, "divvy-scheduler ends: ask again");
+		service_answer_bind(f->asked, "divvy-scheduler is shutting down; retry");
 	DL_DELETE(f->service->flights, f);
 	free(f->ns);
 	free(f->name);
@@ -130,7 +130,7 @@ static void on_read(void *data, const struct kube_answer *answer)
 		uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 		node = kube_json_text_at(pod, "spec", "nodeName", NULL);
 		settle(f, uid && !strcmp(uid, f->uid) && node && *node,
-			"the API server has not said whether it was bound, and it is not");
+			"the Binding got no answer, and the pod is not bound");
 		return;
 	}
 	/*
@@ -341,7 +341,7 @@ void service_evict(struct service *s, const struct cpod *pod, enum reason reason
 	/* The Event of a repeated eviction exists already. */
 	if (!preemptor)
 		return;
-	buf_add_text(&text, "leaves for ");
+	buf_add_text(&text, "evicted for pod ");
 	sched_preemptor_format(preemptor, &text);
 	service_event(s, pod, reason, buf_text(&text));
 }

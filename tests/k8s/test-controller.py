@@ -384,7 +384,7 @@ def a_placeholder_that_is_refused_is_told_to_who_waits():
         wait_for(bounds, "the quota is known")
         cluster.patch(pods() + "/waits/status", {"status": {"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-            "message": "0/1 nodes: 1 with GPUs not taken from their own plugin yet"}]}})
+            "message": "0/1 nodes: 1 with GPUs still owned by another device plugin"}]}})
         wait_for(lambda: any("quota" in text for text in told("waits", "PlaceholderRefused", cluster.namespace)),
                  "an Event says what refuses it", 60)
     finally:

@@ -118,7 +118,7 @@ def a_job_waits_while_too_few_have_a_place():
     def told():
         mine = workers("train")
         said = [c["message"] for p in mine for c in p["status"].get("conditions") or [] if c["type"] == "PodScheduled"]
-        return len(said) == 5 and all("2 of 5 have a place, 3 are needed" in text for text in said)
+        return len(said) == 5 and all("2 of 5 pods fit, 3 are needed" in text for text in said)
     wait_for(told, "all five are told why they wait")
     assert not any(p["spec"].get("nodeName") for p in workers("train"))
     cluster.delete(jobs("train") + "?propagationPolicy=Background")

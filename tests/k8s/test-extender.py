@@ -132,7 +132,7 @@ def who_waits_is_looked_at_when_a_device_is_taken():
     device = cluster.get("/apis/divvy.gpu/v1/gpunodes/n3")["status"]["devices"][0]
     rig.status("n3", owner="pool", devices=[{**device, "owner": "native"}])
     shared("waits", "0.5", nodeSelector={"taken": "later"})
-    is_unplaced("waits", "GPUs not taken from their own plugin yet")
+    is_unplaced("waits", "GPUs still owned by another device plugin")
     rig.status("n3", devices=[{**device, "owner": "pool"}])
     cluster.patch("/api/v1/nodes/n3/status", {"status": {"capacity": {"divvy.gpu/held": "1"}, "allocatable": {"divvy.gpu/held": "1"}}})
     wait_for(lambda: rig.get("waits")["spec"].get("nodeName"), "it has its place", 120)
@@ -169,7 +169,7 @@ def a_restart_forgets_nothing():
 
 def what_the_extender_refuses_is_said():
     shared("large", "0.5", {"model": "H100"})
-    is_unplaced("large", "0/1 nodes are available: 1 model H100 wanted")
+    is_unplaced("large", "0/1 nodes are available: 1 with another model than H100")
     shared("member", "0.5", {"group": "g", "group-size": "2"})
     is_unplaced("member", "an extender places no groups; give its pods the schedulerName divvy-scheduler")
     rig.gone("large", "member")

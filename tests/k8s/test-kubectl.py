@@ -156,7 +156,7 @@ def top_is_a_live_screen():
 
 def ps_lists_tenants():
     rig.pod("waits", {"request": "0.5", "model": "H100"})
-    rig.waits("waits", "model H100 wanted")
+    rig.waits("waits", "with another model than H100")
     rig.pod("plain", schedulerName="nobody")
     rows = {r["pod"]: r for r in as_json("ps")}
     assert set(rows) == {"share", "waits"}, rows
@@ -174,26 +174,26 @@ def ps_lists_tenants():
 
 def why_says_what_each_device_lacks():
     out = well("why", "waits")
-    assert "0/1 nodes: 1 model H100 wanted" in out, out
-    assert re.search(r"^n1 +devices 0-1 .*model H100 wanted$", out, re.M) and "GPU-n1-0" not in out, out
+    assert "0/1 nodes: 1 with another model than H100" in out, out
+    assert re.search(r"^n1 +devices 0-1 .*with another model than H100$", out, re.M) and "GPU-n1-0" not in out, out
     rows = as_json("why", f"{cluster.namespace}/waits")["nodes"]
     assert [(r["node"], r.get("device"), r["why"]) for r in rows] == [
-        ("n1", None, "model H100 wanted"), ("n1", "GPU-n1-0", "model H100 wanted"), ("n1", "GPU-n1-1", "model H100 wanted")], rows
+        ("n1", None, "with another model than H100"), ("n1", "GPU-n1-0", "with another model than H100"), ("n1", "GPU-n1-1", "with another model than H100")], rows
     rig.gone("waits")
     rig.pod("large", {"request": "2"})
     rig.waits("large", "with fewer than 2 GPUs with 1 free")
     rows = {r["device"]: r for r in as_json("why", "large")["nodes"] if "device" in r}
     device = rig.devices("share").partition("=")[2]
-    assert rows[device]["why"] == "0.5 free, 1 asked" and rows[device]["free_permille"] == 500, rows
+    assert rows[device]["why"] == "0.5 free, 1 requested" and rows[device]["free_permille"] == 500, rows
     assert [r["why"] for d, r in rows.items() if d != device] == [""], rows
     rig.gone("large")
     assert "there is no pod 'large'" in refused("why", "large")
     for n in range(3):
         rig.pod(f"apart{n}", {"request": "0.1", "group": "apart", "group-size": "3", "anti-affinity": "x"})
-    rig.waits("apart2", "2 of 3 have a place")
+    rig.waits("apart2", "2 of 3 pods fit")
     for n in range(3):
         rows = {r["device"]: r for r in as_json("why", f"apart{n}")["nodes"] if "device" in r}
-        assert {r["why"] for r in rows.values()} == {"kept off by labels of others"}, rows
+        assert {r["why"] for r in rows.values()} == {"kept away by affinity or exclusion labels"}, rows
     rig.gone("apart0", "apart1", "apart2")
     # Without a cluster nobody knows what pods there are.
     err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=patience(), check=False,
@@ -272,7 +272,7 @@ def fit_takes_templates_and_gangs():
     rows = fit([manifest("m1", {"request": "0.5", **gang}), manifest("m2", {"request": "0.5", **gang})], 0)
     assert {r["answer"] for r in rows} == {"yes"}, rows
     rows = fit([manifest("m1", {"request": "0.5", **gang})], 3)
-    assert "1 of 2 members are there, 2 are needed" in rows[0]["why"], rows
+    assert "1 of 2 pods exist, 2 are needed" in rows[0]["why"], rows
     rows = fit([{"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": "s"}, "spec": {
         "request": 0.25, "memoryPolicy": "swap", "template": {"metadata": {"labels": TENANT}, "spec": {
             "containers": [{"name": "main", "image": "none"}]}}}}], 0)
@@ -320,7 +320,7 @@ def a_device_is_cordoned():
     rig.pod("fresh", {"request": "0.4"})
     assert rig.devices("fresh") == f"main={other}"
     rows = {r["device"]: r["why"] for r in fit([manifest("x", {"request": "0.9"})], 3)[0]["nodes"] if "device" in r}
-    assert rows == {device: "cordoned", other: "0.6 free, 0.9 asked"}, rows
+    assert rows == {device: "cordoned", other: "0.6 free, 0.9 requested"}, rows
     well("uncordon-gpu", f"n1/{device[-1]}")
     assert cluster.get(f"{GPU}/gpunodes/n1")["spec"]["cordoned"] == []
     assert "no such device" in refused("cordon-gpu", "n1/GPU-9")

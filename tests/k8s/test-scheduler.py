@@ -44,7 +44,7 @@ def a_share_is_bound():
 
 def who_fits_nowhere_is_told_once():
     rig.pod("large", {"request": "0.5", "model": "H100"})
-    rig.waits("large", "0/1 nodes: 1 model H100 wanted; the cluster has model A100")
+    rig.waits("large", "0/1 nodes: 1 with another model than H100; the cluster has model A100")
     assert rig.condition("large")["reason"] == "Unschedulable"
     wait_for(lambda: rig.events("large", "FailedScheduling"), "an Event")
     # Something happens that does not help.
@@ -53,7 +53,7 @@ def who_fits_nowhere_is_told_once():
     rig.gone("small")
     events = rig.events("large", "FailedScheduling")
     assert len(events) == 1 and events[0]["count"] == 1, events
-    assert events[0]["message"] == "0/1 nodes: 1 model H100 wanted; the cluster has model A100"
+    assert events[0]["message"] == "0/1 nodes: 1 with another model than H100; the cluster has model A100"
     rig.node("n2", "H100")
     assert rig.devices("large") == "main=GPU-n2-0"
     rig.gone("large")
@@ -122,7 +122,7 @@ def member(name, request, size, threshold="1"):
 
 def a_group_starts_together():
     member("m1", "0.8", 3, "0.7")
-    rig.waits("m1", "1 of 3 members are there, 2 are needed")
+    rig.waits("m1", "1 of 3 pods exist, 2 are needed")
     wait_for(lambda: rig.events("m1", "GroupWaiting"), "an Event")
     member("m2", "0.8", 3, "0.7")
     assert {rig.devices("m1"), rig.devices("m2")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
@@ -154,14 +154,14 @@ def a_controllers_group_starts_together(key, where, group, version):
     """The scheduler runs already: it finds the definition by itself."""
     rig.pod("w1", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
             labels={key: "job"} if where == "labels" else None)
-    rig.waits("w1", "group a/job: nothing says how many belong to it".replace("a/", f"{cluster.namespace}/"))
+    rig.waits("w1", "group a/job: size missing; set annotation divvy.gpu/group-size".replace("a/", f"{cluster.namespace}/"))
     path = pod_groups(group, version)
     cluster.create(path, {"apiVersion": f"{group}/{version}", "kind": "PodGroup", "metadata": {"name": "job"},
                           "spec": {"minMember": 3}})
-    rig.waits("w1", "1 of 3 members are there, 3 are needed")
+    rig.waits("w1", "1 of 3 pods exist, 3 are needed")
     rig.pod("w2", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
             labels={key: "job"} if where == "labels" else None)
-    rig.waits("w2", "2 of 3 members are there, 3 are needed")
+    rig.waits("w2", "2 of 3 pods exist, 3 are needed")
     cluster.patch(f"{path}/job", {"spec": {"minMember": 2}})
     assert {rig.devices("w1"), rig.devices("w2")} == {"main=GPU-n1-0", "main=GPU-n1-1"}
     rig.gone("w1", "w2")
@@ -198,7 +198,7 @@ def who_is_less_important_is_evicted():
     rig.pod("low", {"request": "2", "priority": "10"}, labels={"app": "low"})
     rig.bound("low")
     rig.pod("high", {"request": "0.5", "priority": "90"})
-    rig.waits("high", "no GPU with 0.5 free; a disruption budget keeps others from leaving for it")
+    rig.waits("high", "no GPU with 0.5 free; a PodDisruptionBudget forbids the evictions that it needs")
     assert "deletionTimestamp" not in rig.get("low")["metadata"]
     cluster.delete(f"{budgets}/b")
     wait_for(lambda: rig.get("high")["status"].get("nominatedNodeName") == "n1", "a nomination")
@@ -274,7 +274,7 @@ def policies_limit_a_namespace():
     rig.pod("class", {"request": "0.1", "class": "latency"})
     rig.waits("class", "policy limits: main: class latency is not allowed")
     rig.pod("much", {"request": "0.6"})
-    rig.waits("much", "policy limits: the namespace has 0 of 0.5 GPUs, 0.6 asked")
+    rig.waits("much", "policy limits: the namespace has 0 of 0.5 GPUs, 0.6 requested")
     cluster.delete("/apis/divvy.gpu/v1/gpupolicies/limits")
     rig.bound("class"), rig.bound("much")
     rig.gone("class", "much")
@@ -591,9 +591,9 @@ def the_best_network_goes_first_and_runs_out():
     elsewhere("r6", "0.3", network="9Gbps")
     rig.waits("r6", "no network device with 9Gbps free")
     elsewhere("r7", "0.1", network="50us")
-    rig.waits("r7", "no round trip measured to a node for the pod, 50us wanted")
+    rig.waits("r7", "no round trip measured to a node for the pod, at most 50us requested")
     measured("c1", g1=180, g2=250)
-    rig.waits("r7", "round trip 180 us to node c1, 50 us wanted")
+    rig.waits("r7", "round trip 180 us to node c1, at most 50 us requested")
     measured("c1", g1=40, g2=250)
     assert rig.given("r7", "remote-node") == "main=g1"
     rig.gone("r3")

@@ -184,20 +184,20 @@ static void add_told(
 static void who_no_device_would_help_is_no_source(void **state)
 {
 	static const char *const hopeless[] = {
-		"policy x: the namespace has 0 of 0.1 GPUs, 1 asked",
+		"policy x: the namespace has 0 of 0.1 GPUs, 1 requested",
 		"0/3 nodes: 2 node selector not met, 1 taint a=b:NoSchedule not tolerated",
 		"0/1 nodes: 1 no GPU with 0.5 free; queue ml has 6 of its guaranteed 6 devices",
-		"group a/g: 1 of 3 members are there, 3 are needed",
-		"group a/g: nothing says how many belong to it",
-		"claim nope is not there",
-		"group a/g: 0 of 2 have a place, 2 are needed; policy x: 0 of 0.1 GPUs, 0.6 asked",
-		"group a/g: 0 of 2 have a place, 2 are needed; 0/3 nodes: 3 node selector not met",
+		"group a/g: 1 of 3 pods exist, 3 are needed",
+		"group a/g: size missing; set annotation divvy.gpu/group-size",
+		"claim nope does not exist",
+		"group a/g: 0 of 2 pods fit, 2 are needed; policy x: 0 of 0.1 GPUs, 0.6 requested",
+		"group a/g: 0 of 2 pods fit, 2 are needed; 0/3 nodes: 3 node selector not met",
 	};
 	static const char *const hopeful[] = {
 		"0/1 nodes: 1 no GPU with 0.5 free",
 		"0/9 nodes: 3 too little cpu, 2 node selector not met, 4 for other reasons",
-		"0/1 nodes: 1 GPUs cordoned, unhealthy or not yet taken from another plugin",
-		"group a/g: 2 of 5 have a place, 3 are needed; 0/1 nodes: 1 no GPU with 0.5 free",
+		"0/1 nodes: 1 with GPUs that are cordoned, unhealthy or not managed by divvy",
+		"group a/g: 2 of 5 pods fit, 3 are needed; 0/1 nodes: 1 no GPU with 0.5 free",
 	};
 	struct world *w = *state;
 

@@ -203,13 +203,13 @@ static void nominated_pods_count_unless_they_matter_less(void **state)
 		{"its own nomination holds nothing against it",
 			HOSTS NOMINATED("q", "5", ASKS("'cpu':'4'")), "n1 n2", NULL},
 		{"its anti-affinity", HOSTS NOMINATED("p", "0", AWAY("q") EMPTY) Q(EMPTY), "n2",
-			"keep this one away"},
+			"whose anti-affinity rejects this pod"},
 		{"an anti-affinity that is not understood",
 			HOSTS NOMINATED("p", "0",
 				"'affinity':{'podAntiAffinity':{'new':[]}}," EMPTY) Q(EMPTY),
-			"n2", "anti-affinity that is not understood"},
+			"n2", "unsupported anti-affinity"},
 		{"the pod's own", HOSTS NOMINATED("p", "0", EMPTY) Q(AWAY("p") EMPTY), "n2",
-			"stay away from"},
+			"of the required anti-affinity"},
 		{"it may not come: it is nobody to be with",
 			HOSTS NOMINATED("p", "0", EMPTY) Q(NEAR("p") EMPTY), "", NULL},
 		{"its ports", HOSTS NOMINATED("p", "0", PORT("")) Q(PORT("")), "n2", "host port"},
@@ -220,7 +220,7 @@ static void nominated_pods_count_unless_they_matter_less(void **state)
 			HOSTS NOMINATED("p", "0", EMPTY) Q(
 				"'topologySpreadConstraints':[{'maxSkew':1,'topologyKey':'host',"
 				"'whenUnsatisfiable':'DoNotSchedule','labelSelector':{}}]," EMPTY),
-			"n2", "spread by host"},
+			"n2", "spread constraint on host"},
 	};
 
 	rules_check(cases, ARRAY_SIZE(cases));
@@ -230,7 +230,7 @@ static void gates_and_unknown_things_keep_a_pod_waiting(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"a gate", THREE Q("'schedulingGates':[{'name':'quota'}]," EMPTY), "",
-			"waits for the scheduling gate quota"},
+			"waits for removal of the scheduling gate quota"},
 		{"an unknown field", THREE Q("'placement':1," EMPTY), "",
 			"spec: placement: this scheduler does not know the field"},
 		{"an unknown field deep below",

@@ -21,7 +21,7 @@ static void affinity_goes_where_the_others_are(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"in the same zone", ZONES DB("a1") Q(NEAR(TERM(APP("db"), "zone"))), "a1 a2",
-			"3 none of the pods to be with, by zone"},
+			"3 no pod of the required affinity in zone"},
 		{"on the same host", ZONES DB("a1") Q(NEAR(TERM(APP("db"), "host"))), "a1", NULL},
 		{"in another namespace there is nobody",
 			ZONES POD_IN("b", "db", "'app':'db'", ON("a1") EMPTY)
@@ -95,7 +95,7 @@ static void anti_affinity_keeps_apart_both_ways(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"not in the same zone", ZONES DB("a1") Q(AWAY(TERM(APP("db"), "zone"))),
-			"b1 b2 x1", "2 pods to stay away from, by zone"},
+			"b1 b2 x1", "2 pods of the required anti-affinity in zone"},
 		{"any term is enough",
 			ZONES DB("a1")
 				Q(AWAY(TERM(APP("web"), "zone") "," TERM(APP("db"), "host"))),
@@ -103,7 +103,7 @@ static void anti_affinity_keeps_apart_both_ways(void **state)
 		{"those that are there say it",
 			ZONES POD("db", "'app':'db'", ON("a1") AWAY(TERM(APP("q"), "zone")))
 				Q(EMPTY),
-			"b1 b2 x1", "2 pods that keep this one away, by zone"},
+			"b1 b2 x1", "2 pods whose anti-affinity rejects this pod in zone"},
 		{"... of their own namespace",
 			ZONES POD_IN("b", "db", "", ON("a1") AWAY(TERM(APP("q"), "zone"))) Q(EMPTY),
 			"a1 a2 b1 b2 x1", NULL},
@@ -122,7 +122,7 @@ static void anti_affinity_keeps_apart_both_ways(void **state)
 		{"what is not understood of theirs keeps the pod off their node",
 			ZONES POD("db", "", ON("a1") AWAY("{'topologyKey':'zone','new':1}"))
 				Q(EMPTY),
-			"a2 b1 b2 x1", "1 pod db with an anti-affinity that is not understood"},
+			"a2 b1 b2 x1", "1 pod db with an unsupported anti-affinity"},
 		{"pods that are over keep nobody away",
 			ZONES "pod {'metadata':{'name':'db','namespace':'a'},'status':{'phase':"
 			      "'Succeeded'},'spec':{" ON("a1")
@@ -151,8 +151,8 @@ static void spreading_keeps_domains_level(void **state)
 	static const struct rule_case cases[] = {
 		{"the zone that has one more is full",
 			ZONES P("p", "a1") Q(SPREAD("1", "zone", "") "," EMPTY), "b1 b2",
-			"2 too many of the pods spread by zone, 1 without the label zone that "
-			"pods"},
+			"2 maxSkew of the spread constraint on zone exceeded, 1 without the label "
+			"zone of a spread constraint"},
 		{"two more are allowed", ZONES P("p", "a1") Q(SPREAD("2", "zone", "") "," EMPTY),
 			"a1 a2 b1 b2", NULL},
 		{"who does not match itself does not count",
@@ -179,7 +179,7 @@ static void spreading_keeps_domains_level(void **state)
 			NODE("a1", "'zone':'a'", "") NODE(
 				"b1", "'zone':'b'", "'taints':[{'key':'k','effect':'NoSchedule'}]")
 				P("p", "a1") Q(SPREAD("1", "zone", "") "," EMPTY),
-			"", "1 too many of the pods spread by zone", 26},
+			"", "1 maxSkew of the spread constraint on zone exceeded", 26},
 		{"... unless the policy says not",
 			NODE("a1", "'zone':'a'", "") NODE("b1", "'zone':'b'",
 				"'taints':[{'key':'k','effect':'NoSchedule'}]") P("p", "a1")

@@ -68,9 +68,9 @@ static void a_bound_claim_goes_where_its_volume_is(void **state)
 			NODE("n1", "", "") BOUND("c", "v") VOLUME_WITH("v", "'" ZONE "':'b'", "5Gi",
 				"'hostPath':{'path':'/'}", "Bound") Q(WITH(USES("x", "c"))),
 			"n1", NULL},
-		{"no such claim", NODES Q(WITH(USES("x", "c"))), "", "claim c is not there"},
+		{"no such claim", NODES Q(WITH(USES("x", "c"))), "", "claim c does not exist"},
 		{"no such volume", NODES BOUND("c", "v") Q(WITH(USES("x", "c"))), "",
-			"claim c is bound to volume v, which is not there"},
+			"claim c is bound to volume v, which does not exist"},
 		{"named, but not bound yet",
 			NODES LOCAL CLAIM_WITH(
 				"c", "", "'storageClassName':'local','volumeName':'v'") VOLUME("v",
@@ -103,7 +103,7 @@ static void a_bound_claim_goes_where_its_volume_is(void **state)
 			"n1 n2", NULL, 29},
 		{"an ephemeral volume's claim must be there",
 			NODES Q(WITH("{'name':'x','ephemeral':{'volumeClaimTemplate':{}}}")), "",
-			"claim q-x is not there yet", 25},
+			"claim q-x does not exist yet", 25},
 		{"... and be made for the pod",
 			NODES BOUND("q-x", "v") VOLUME("v", "5Gi", "'hostPath':{'path':'/'}")
 				Q(WITH("{'name':'x','ephemeral':{'volumeClaimTemplate':{}}}")),
@@ -206,19 +206,19 @@ static void a_waiting_claim_goes_where_a_volume_can_be(void **state)
 			NODES CLASS("made", "x.io/y", "") CLAIM_WITH("c",
 				",'annotations':{'volume.kubernetes.io/selected-node':'n2'}",
 				"'storageClassName':'made'") Q(WITH(USES("x", "c"))),
-			"n2", "1 claim c promised to another node"},
+			"n2", "1 claim c assigned to another node"},
 		{"an annotation says the class",
 			NODES CLASS("made", "x.io/y", "") CLAIM_WITH("c",
 				",'annotations':{'volume.beta.kubernetes.io/storage-class':'made'}",
 				"'storageClassName':'none'") Q(WITH(USES("x", "c"))),
 			"n1 n2", NULL},
 		{"no such class", NODES WAITS("c", "made") Q(WITH(USES("x", "c"))), "",
-			"claim c has the storage class made, which is not there"},
+			"claim c has the storage class made, which does not exist"},
 		{"a class that binds at once",
 			NODES "storageclass {'metadata':{'name':'now'},'provisioner':'x.io/y',"
 			      "'volumeBindingMode':'Immediate'}\n" WAITS("c", "now")
 				      Q(WITH(USES("x", "c"))),
-			"", "claim c is not bound yet, and does not wait"},
+			"", "claim c is not bound yet; its class binds without waiting"},
 		{"a class with a mode of no name",
 			NODES "storageclass {'metadata':{'name':'odd'},'provisioner':'x.io/y',"
 			      "'volumeBindingMode':'Later'}\n" WAITS("c", "odd")

@@ -170,7 +170,7 @@ static void what_is_not_understood_is_said(void **state)
 			"initContainers: 0: restartPolicy: 'Sometimes' is not known"},
 		{"'spec':{'overhead':{'gpu':'1'}}", "overhead: gpu: is no resource"},
 		{"'spec':{'resources':{'requests':{'example.com/x':'1'}}}",
-			"resources: example.com/x: a pod as a whole"},
+			"resources: example.com/x: a pod may request only cpu"},
 		{"'spec':{'nodeSelector':{'a':1}}", "nodeSelector: a: is not a text"},
 		{"'spec':{'nodeSelector':[]}", "nodeSelector: is no map"},
 		{"'spec':{'tolerations':[{'effect':'Sometimes'}]}",

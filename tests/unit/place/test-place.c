@@ -486,12 +486,12 @@ static void each_device_says_why_not(void **state)
 	assert_ok(put(place, &spec, &a));
 	assert_int_equal(place_device_reason(place, &spec, 1), PLACE_FITS);
 	assert_string_equal(place_device_why(place, &spec, 0, text),
-		"a-gpu0 on a: too little of it is left (0.3 free, 0.7 asked)");
+		"a-gpu0 on a: too little of it is left (0.3 free, 0.7 requested)");
 	spec.share = 100;
 	spec.device_bytes = 10 * GIB;
 	assert_string_equal(place_device_why(place, &spec, 0, text),
 		"a-gpu0 on a: too little of its memory is left (5153960756 bytes free, "
-		"10737418240 asked)");
+		"10737418240 requested)");
 	spec.models = 1;
 	assert_string_equal(
 		place_device_why(place, &spec, 2, text), "b-gpu0 on b: it is of another model");

@@ -119,9 +119,8 @@ static void each_device_has_its_reason(void **state)
 	add_pod("a", "0.7", "n1", "GPU-n1-0", "");
 	add_pod("w", "0.5", NULL, NULL, "");
 	assert_string_equal(reasons_of("w"),
-		"n1  0: no GPU with 0.5 free\n"
-		"n1 GPU-n1-0 300: 0.3 free, 0.5 asked\n"
-		"n1 GPU-n1-1 1000: cordoned\n");
+		"n1  0: no GPU with 0.5 free\nn1 GPU-n1-0 300: 0.3 free, 0.5 requested\nn1 "
+		"GPU-n1-1 1000: cordoned\n");
 }
 
 static void where_it_fits_nothing_is_said(void **state)
@@ -130,9 +129,7 @@ static void where_it_fits_nothing_is_said(void **state)
 	add_pod("a", "0.7", "n1", "GPU-n1-0", "");
 	add_pod("w", "0.5", NULL, NULL, "");
 	assert_string_equal(reasons_of("w"),
-		"n1  0: \n"
-		"n1 GPU-n1-0 300: 0.3 free, 0.5 asked\n"
-		"n1 GPU-n1-1 1000: \n");
+		"n1  0: \nn1 GPU-n1-0 300: 0.3 free, 0.5 requested\nn1 GPU-n1-1 1000: \n");
 }
 
 /* An init container has the devices of the one after it, which are enough for both. */
@@ -146,14 +143,11 @@ static void an_init_container_is_no_second_wish(void **state)
 		"'before.divvy.gpu/request':'0.6'}},'spec':{'schedulerName':'divvy-scheduler',"
 		"'initContainers':[{'name':'before'}],'containers':[{'name':'c'}]}}");
 	assert_string_equal(reasons_of("w"),
-		"n1  0: \n"
-		"n1 GPU-n1-0 300: 0.3 free, 0.6 asked\n"
-		"n1 GPU-n1-1 1000: \n");
+		"n1  0: \nn1 GPU-n1-0 300: 0.3 free, 0.6 requested\nn1 GPU-n1-1 1000: \n");
 	add_pod("b", "0.5", "n1", "GPU-n1-1", "");
 	assert_string_equal(reasons_of("w"),
-		"n1  0: no GPU with 0.6 free\n"
-		"n1 GPU-n1-0 300: 0.3 free, 0.6 asked\n"
-		"n1 GPU-n1-1 500: 0.5 free, 0.6 asked\n");
+		"n1  0: no GPU with 0.6 free\nn1 GPU-n1-0 300: 0.3 free, 0.6 requested\nn1 "
+		"GPU-n1-1 500: 0.5 free, 0.6 requested\n");
 }
 
 static void a_node_that_is_out_of_the_question_needs_no_devices(void **state)
@@ -170,7 +164,7 @@ static void what_holds_everywhere_is_one_sentence(void **state)
 		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':'0.2'}}");
 	add_pod("w", "0.5", NULL, NULL, "");
 	assert_string_equal(
-		reasons_of("w"), "  0: policy p: the namespace has 0 of 0.2 GPUs, 0.5 asked\n");
+		reasons_of("w"), "  0: policy p: the namespace has 0 of 0.2 GPUs, 0.5 requested\n");
 }
 
 /* ---- moves ---- */

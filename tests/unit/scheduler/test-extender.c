@@ -153,7 +153,7 @@ static void a_place_is_kept_and_bound(void **state)
 		"free'},'FailedAndUnresolvableNodes':{},'Error':''}");
 	pod = binds(binding("a", "n1"));
 	assert_string_equal(device_of(pod), "GPU-n1-0");
-	is_refused(EXTENDER_BIND, binding("a", "n1"), EBUSY, "under way");
+	is_refused(EXTENDER_BIND, binding("a", "n1"), EBUSY, "in progress");
 	confirm_guest(pod, SHARE("0.6"));
 	/* Asked once more, it is so already. */
 	{
@@ -188,7 +188,7 @@ static void both_place_on_the_same_devices(void **state)
 	answers(EXTENDER_FILTER, names("a", "'n1'"),
 		"{'NodeNames':[],'FailedNodes':{'n1':'no GPU with 0.6 free'},"
 		"'FailedAndUnresolvableNodes':{},'Error':''}");
-	is_refused(EXTENDER_FILTER, names("own", "'n1'"), EBUSY, "that places it");
+	is_refused(EXTENDER_FILTER, names("own", "'n1'"), EBUSY, "which places it");
 }
 
 static void a_failed_bind_gives_the_place_back(void **state)
@@ -262,7 +262,8 @@ static void wishes_and_labels_hold_as_for_our_own(void **state)
 	pod = binds(binding("a", "n1"));
 	confirm_guest(pod, SHARE("0.3") ",'divvy.gpu/anti-affinity':'x'");
 	add_guest("b", SHARE("0.3") ",'divvy.gpu/anti-affinity':'x'", "");
-	is_refused(EXTENDER_BIND, binding("b", "n1"), ENOSPC, "kept off by labels of others");
+	is_refused(EXTENDER_BIND, binding("b", "n1"), ENOSPC,
+		"kept away by affinity or exclusion labels");
 	/* A live change of it. */
 	{
 		struct cluster *c = sched_cluster(sched);
@@ -332,7 +333,7 @@ static void what_is_not_the_protocol_is_refused(void **state)
 	is_refused(EXTENDER_FILTER, args_of("{}"), EINVAL, "namespace, name or uid is missing");
 	is_refused(EXTENDER_FILTER, args_of("[1]"), EINVAL, "is missing");
 	is_refused(
-		EXTENDER_FILTER, args_of("{" OF("b") "}"), EAGAIN, "s/b with uid u-b is not known");
+		EXTENDER_FILTER, args_of("{" OF("b") "}"), EAGAIN, "s/b with uid u-b is unknown");
 	is_refused(
 		EXTENDER_FILTER, args_of("{" OF("a") "}"), EINVAL, "neither NodeNames nor Nodes");
 	is_refused(EXTENDER_FILTER, names("a", "'n1',7"), EINVAL, "node 1 of the list has no name");

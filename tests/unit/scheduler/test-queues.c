@@ -48,15 +48,14 @@ static void what_is_idle_is_borrowed_and_had_back(void **state)
 	run("b", "b2", SHARE("1"));
 	ask("a", "a1", SHARE("0.5"));
 	/* They need 10 s to end, and have 30: for 20 s nobody is told. */
-	told("a1",
-		"queue a asks back what it is guaranteed, with 30 s of grace: from 1 tenant on n1");
+	told("a1", "queue a reclaims its guarantee after 30 s of grace: evicts 1 tenant on n1");
 	nothing();
 	pass(19);
 	nothing();
 	assert_true(sched_deadline(sched) == acts_now_ns + SECOND);
 	pass(1);
-	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
-	next(SCHED_NOMINATE, "a1", "waits for 1 pod to leave n1");
+	next(SCHED_EVICT, "b1", "a/a1, within the guarantee of queue a");
+	next(SCHED_NOMINATE, "a1", "waits for 1 pod to terminate on n1");
 	nothing();
 	gone("b", "b1");
 	next(SCHED_BIND, "a1", NULL);
@@ -131,8 +130,8 @@ static void budgets_are_kept_when_it_is_had_back(void **state)
 	run("b", "b1", SHARE("1"));
 	ask("a", "a1", SHARE("1"));
 	told("a1",
-		"0/1 nodes: 1 no GPU with 1 free; a disruption budget keeps others from leaving "
-		"for it");
+		"0/1 nodes: 1 no GPU with 1 free; a PodDisruptionBudget forbids the evictions "
+		"that it needs");
 	nothing();
 	set(CLUSTER_BUDGET,
 		"{'metadata':{'name':'p','namespace':'b'},'spec':{'selector':{}},'status':{"
@@ -157,7 +156,7 @@ static void a_group_has_it_back_together(void **state)
 	pass(1);
 	next(SCHED_NOMINATE, "a1", NULL);
 	next(SCHED_NOMINATE, "a2", NULL);
-	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
+	next(SCHED_EVICT, "b1", "a/a1, within the guarantee of queue a");
 	next(SCHED_EVICT, "b2", NULL);
 	gone("b", "b1");
 	nothing();
@@ -177,8 +176,8 @@ static void half_a_group_has_nothing_back(void **state)
 	ask("a", "a2", TWO);
 	/* One of them is guaranteed its place: nobody leaves for that alone. */
 	told("a1",
-		"group a/g: 1 of 2 have a place, 2 are needed; 0/1 nodes: 1 no GPU with 1 free; "
-		"queue a has 1 of its guaranteed 1 devices, and 0 are idle to borrow");
+		"group a/g: 1 of 2 pods fit, 2 are needed; 0/1 nodes: 1 no GPU with 1 free; queue "
+		"a has 1 of its guaranteed 1 devices, and 0 are idle to borrow");
 	nothing();
 	ask("b", "b3", SHARE("0.1"));
 	nothing();
@@ -207,7 +206,7 @@ static void who_is_in_no_queue_stays(void **state)
 	nothing();
 	/* A policy that names nobody speaks of all who are in no other queue. */
 	policy("rest", QUEUE("'name':'rest'"));
-	next(SCHED_EVICT, "f1", "a/a1, of what queue a is guaranteed");
+	next(SCHED_EVICT, "f1", "a/a1, within the guarantee of queue a");
 }
 
 static void namespaces_share_a_queue(void **state)
@@ -305,9 +304,9 @@ static void what_is_guaranteed_comes_before_a_limit_above(void **state)
 		"0/3 nodes: 3 above the queue's limit; queue org has 1 of the 1 devices that it "
 		"may have, 0.1 asked");
 	ask("a", "a1", SHARE("1"));
-	next(SCHED_EVICT, "b1", "a/a1, of what queue a is guaranteed");
-	next(SCHED_EVICT, "b2", "a/a1, of what queue a is guaranteed");
-	next(SCHED_NOMINATE, "a1", "waits for 2 pods to leave n2 and others");
+	next(SCHED_EVICT, "b1", "a/a1, within the guarantee of queue a");
+	next(SCHED_EVICT, "b2", "a/a1, within the guarantee of queue a");
+	next(SCHED_NOMINATE, "a1", "waits for 2 pods to terminate on n2 and others");
 	gone("b", "b1");
 	gone("b", "b2");
 	next(SCHED_BIND, "a1", NULL);
@@ -327,7 +326,7 @@ static void priorities_matter_below_a_limit(void **state)
 		"have, 0.5 asked");
 	ask("b", "b4", SHARE("0.5") HIGH);
 	next(SCHED_EVICT, "b2", "b/b4");
-	next(SCHED_NOMINATE, "b4", "waits for 1 pod to leave n1");
+	next(SCHED_NOMINATE, "b4", "waits for 1 pod to terminate on n1");
 	gone("b", "b2");
 	next(SCHED_BIND, "b4", NULL);
 }
@@ -396,12 +395,12 @@ static void opportunistic_ones_may_go_beyond_the_total(void **state)
 	run("a", "o2", OPPORTUNIST);
 	run("a", "o3", OPPORTUNIST);
 	ask("a", "o4", OPPORTUNIST);
-	told("o4", "policy a: the namespace has 1.5 of 1 GPUs, 0.5 asked");
+	told("o4", "policy a: the namespace has 1.5 of 1 GPUs, 0.5 requested");
 	gone("a", "o3");
 	gone("a", "o4");
 	run("a", "s1", SHARE("0.5"));
 	ask("a", "s2", SHARE("0.6"));
-	told("s2", "policy a: the namespace has 1.5 of 1 GPUs, 0.6 asked");
+	told("s2", "policy a: the namespace has 1.5 of 1 GPUs, 0.6 requested");
 }
 
 #define SWAPS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "','divvy.gpu/memory-policy':'swap'"
@@ -463,7 +462,7 @@ static void who_runs_before_counts_as_its_own_class_says(void **state)
 	ask_stages("a2", FIRM_FIRST);
 	next(SCHED_BIND, "a2", NULL);
 	ask_stages("a3", FIRM_FIRST);
-	told("a3", "policy a: the namespace has 1 of 1 GPUs, 0.5 asked");
+	told("a3", "policy a: the namespace has 1 of 1 GPUs, 0.5 requested");
 	run("a", "o1", OPPORTUNIST);
 }
 
@@ -509,7 +508,7 @@ static void spaces_make_labels_common(void **state)
 	run("b", "b1", APART);
 	policy("web", "'namespaces':['a','c'],'labelSpaces':['web']");
 	ask("c", "c1", APART);
-	told("c1", "0/1 nodes: 1 kept off by labels of others");
+	told("c1", "0/1 nodes: 1 kept away by affinity or exclusion labels");
 	ask("d", "d1", APART);
 	next(SCHED_BIND, "d1", NULL);
 	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "web"));
@@ -632,8 +631,8 @@ static void policies_say_who_has_what(void **state)
 }
 
 #define LIMITS_NOTHING \
-	"it limits nothing and allows nothing: API servers drop fields that they do not know; " \
-	"kubectl explain gpupolicy.spec lists them"
+	"the spec sets no limit; the API server drops unknown fields, " \
+	"kubectl explain gpupolicy.spec lists the known ones"
 
 static void policies_say_when_they_cannot_hold(void **state)
 {
@@ -649,7 +648,7 @@ static void policies_say_when_they_cannot_hold(void **state)
 	reason_is("q2", "True", "Valid", "");
 	policy("q2", NS("d") "," QUEUE("'name':'q','guaranteedShare':1"));
 	reason_is("q2", "False", "QueueElsewhere",
-		"queue q is as policy q1 says, not as this one does");
+		"queue q has other values in policy q1; give both policies the same");
 	/* Of a misspelt field API servers leave nothing. */
 	policy("none", NS("e"));
 	reason_is("none", "False", "Empty", LIMITS_NOTHING);

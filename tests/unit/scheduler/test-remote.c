@@ -175,7 +175,7 @@ static void who_is_more_important_has_both_halves_leave(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), asked);
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
 	next(SCHED_EVICT, "low", "s/high");
-	next(SCHED_NOMINATE, "high", "waits for 1 pod to leave g1");
+	next(SCHED_NOMINATE, "high", "waits for 1 pod to terminate on g1");
 	nothing();
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "low"));
 	assert_string_equal(cpod_node(next(SCHED_BIND, "high", NULL)), "g1");
@@ -277,20 +277,20 @@ static void too_little_bandwidth_is_a_reason(void **state)
 	add_pod("c", SHARE("0.4") ",'divvy.gpu/network':'50us'", HERE);
 	told("c",
 		"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity; over "
-		"the network 0/1 nodes that serve: 1 no round trip measured to a node for the pod, "
-		"50us wanted");
+		"the network 0/1 nodes that serve: 1 no round trip measured to a node for the "
+		"pod, at most 50us requested");
 	add_pod("d", REMOTE(",'divvy.gpu/model':'B'"), HERE);
 	told("d",
 		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
-		"selector or affinity; over the network 0/1 nodes that serve: 1 model B wanted; "
-		"the cluster has model A");
+		"selector or affinity; over the network 0/1 nodes that serve: 1 with another "
+		"model than B; the cluster has model A");
 	/* Somebody else's end: the network of the client is not that of the server. */
 	set_gpus("c1", 0, "", "{'name':'x','kind':'overlay','capacityMbps':10000}", "");
 	add_pod("e", REMOTE(""), HERE);
 	told("e",
 		"0/2 nodes: 1 serves no devices to others, 1 not selected by the pod's node "
-		"selector or affinity; over the network 0/1 nodes that serve: 1 no node for the "
-		"pod that such a network joins");
+		"selector or affinity; over the network 0/1 nodes that serve: 1 no network of the "
+		"same kind on a node for the pod");
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "a"));
 }
 
@@ -336,9 +336,9 @@ static void what_was_measured_is_a_reason(void **state)
 	add_client("c1", ETH(10000) MEASURED("g1", 180, 2000000000));
 	add("g1", 2, SERVES, ETH(10000));
 	add_pod("near", near, HERE);
-	told("near", NOT_ELSEWHERE "round trip 180 us to node c1, 50 us wanted");
+	told("near", NOT_ELSEWHERE "round trip 180 us to node c1, at most 50 us requested");
 	add_pod("wide", wide, HERE);
-	told("wide", NOT_ELSEWHERE "bandwidth 2Gbps to node c1, 4Gbps wanted");
+	told("wide", NOT_ELSEWHERE "bandwidth 2Gbps to node c1, at least 4Gbps requested");
 	/* That from the pod's node counts, and without it that from the other end. */
 	set_gpus("g1", 2, SERVES, ETH(10000) MEASURED("c1", 40, 5000000000), "");
 	pass(20);
@@ -371,7 +371,8 @@ static void a_client_needs_a_slot_and_no_share(void **state)
 	set(OBJECT_POD, pod, "b", "b");
 	told("b",
 		"0/2 nodes: 1 too little divvy.gpu/milli, 1 too little divvy.gpu/slot; over the "
-		"network 0/1 nodes that serve: 1 no node for the pod that such a network joins");
+		"network 0/1 nodes that serve: 1 no network of the same kind on a node for the "
+		"pod");
 }
 
 static void who_serves_uses_no_network_on_its_own_node(void **state)

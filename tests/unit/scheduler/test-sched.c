@@ -82,8 +82,8 @@ static void who_came_past_the_webhook_has_nothing(void **state)
 			"0.5") "}},'spec':{'schedulerName':'divvy-scheduler','containers':[{"
 			       "'name':'c'}]}}");
 	told("late",
-		"label divvy.gpu/tenant=true is missing: it asks for a share, and did not do so "
-		"through divvy's webhook when it was made; make it again");
+		"label divvy.gpu/tenant=true is missing: the pod requests a share but was created "
+		"without divvy's webhook; create it again");
 	add_pod("a", SHARE("1"), "");
 	assert_string_equal(device_of(next(SCHED_BIND, "a", NULL)), "GPU-n1-0");
 	nothing();
@@ -112,7 +112,9 @@ static void reasons_are_counted_by_node(void **state)
 		"{'metadata':{'name':'n4'},'spec':{'unschedulable':true},'status':{'allocatable':{"
 		"'cpu':'8','memory':'16Gi','pods':'110'}}}");
 	add_pod("a", SHARE("0.5") ",'divvy.gpu/model':'H100'", "");
-	told("a", "0/4 nodes: 2 model H100 wanted, 1 no GPU, 1 cordoned; the cluster has model A");
+	told("a",
+		"0/4 nodes: 2 with another model than H100, 1 no GPU, 1 cordoned; the cluster has "
+		"model A");
 }
 
 /* Models as people write them, and those that there are. */
@@ -124,7 +126,7 @@ static void a_model_that_no_node_has_is_answered_with_those_there_are(void **sta
 		"{'metadata':{'name':'n2'},'status':{'slots':{'total':64},'devices':[{'uuid':"
 		"'GPU-x','index':0,'model':'B','memoryBytes':5,'health':'Healthy'}]}}");
 	add_pod("a", SHARE("0.3") ",'divvy.gpu/model':'=NVIDIA-C,=D'", "");
-	told("a", "0/2 nodes: 2 model NVIDIA-C,D wanted; the cluster has models A, B");
+	told("a", "0/2 nodes: 2 with another model than NVIDIA-C,D; the cluster has models A, B");
 	add_pod("b", SHARE("2") ",'divvy.gpu/model':'=B'", "");
 	told("b", "0/2 nodes: 2 with fewer than 2 GPUs");
 }
@@ -181,7 +183,7 @@ static void why_names_what_is_lacking(void **state)
 	add_pod("large", SHARE("0.1") ",'divvy.gpu/memory':'500Gi'", "");
 	told("large", "0/1 nodes: 1 no GPU that has 500Gi");
 	add_pod("here", SHARE("0.2") ",'divvy.gpu/device':'GPU-n1-0'", "");
-	told("here", "0/1 nodes: 1 kept off by labels of others");
+	told("here", "0/1 nodes: 1 kept away by affinity or exclusion labels");
 	set(CLUSTER_GPU_NODE,
 		"{'metadata':{'name':'n1'},'spec':{'cordoned':[{'uuid':'GPU-n1-3'}]},'status':{"
 		"'slots':{'total':64},'devices':[" GPU("0") "," GPU("1") "," GPU("2") "," GPU(
@@ -527,7 +529,7 @@ static void who_waits_for_a_device_does_not_pause_when_it_comes(void **state)
 	set_owner("native");
 	for (const char *name = "ab"; *name; name++) {
 		add_pod((char[]){*name, '\0'}, SHARE("0.3"), "");
-		told((char[]){*name, '\0'}, "0/1 nodes: 1 GPUs not divvy's");
+		told((char[]){*name, '\0'}, "0/1 nodes: 1 GPUs not managed by divvy");
 	}
 	/* News of another kind. */
 	set_owner("native");
@@ -610,8 +612,8 @@ static void members_are_on_different_devices_by_a_label_of_theirs(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		add_pod(names[i], APART, "");
 	next(SCHED_TELL, "m1",
-		"group s/g: 2 of 3 have a place, 3 are needed; 0/1 nodes: 1 kept off by labels of "
-		"others");
+		"group s/g: 2 of 3 pods fit, 3 are needed; 0/1 nodes: 1 kept away by affinity or "
+		"exclusion labels");
 	add_node("n2", 1);
 	pass(20);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -626,7 +628,7 @@ static void a_group_waits_for_its_threshold(void **state)
 {
 	add_node("n1", 2);
 	add_pod("m1", MEMBER("0.9", "3", "0.7"), "");
-	next(SCHED_TELL, "m1", "group s/g: 1 of 3 members are there, 2 are needed");
+	next(SCHED_TELL, "m1", "group s/g: 1 of 3 pods exist, 2 are needed");
 	nothing();
 	add_pod("m2", MEMBER("0.9", "3", "0.7"), "");
 	assert_group(next(SCHED_BIND, "m1", NULL), "g=2");
@@ -673,14 +675,14 @@ static void an_object_says_the_groups_size(void **state)
 
 	add_node("n1", 2);
 	add_member("a", label);
-	told("a", "group s/job: nothing says how many belong to it");
+	told("a", "group s/job: size missing; set annotation divvy.gpu/group-size");
 	/* One of that name, and of another controller's. */
 	add_group_object(CLUSTER_VOLCANO_GROUP, 1);
 	later();
 	nothing();
 	add_group_object(CLUSTER_GROUP, 3);
 	later();
-	told("a", "group s/job: 1 of 3 members are there, 3 are needed");
+	told("a", "group s/job: 1 of 3 pods exist, 3 are needed");
 	add_member("b", label);
 	later();
 	nothing();
@@ -709,7 +711,7 @@ static void who_is_placed_by_another_is_a_member(void **state)
 			"'divvy.gpu/request':'0.4','scheduling.k8s.io/group-name':'job'}},'spec':{"
 			"'schedulerName':'divvy-scheduler','containers':[{'name':'c'}]}}",
 			i, i);
-	told("w0", "group s/job: 2 of 3 members are there, 3 are needed");
+	told("w0", "group s/job: 2 of 3 pods exist, 3 are needed");
 	nothing();
 	/* A head without a share. */
 	set(OBJECT_POD,
@@ -761,8 +763,7 @@ static void a_group_is_never_placed_in_part(void **state)
 		snprintf(name, sizeof(name), "m%d", i);
 		add_pod(name, MEMBER("0.9", "3", "1"), "");
 	}
-	told("m0",
-		"group s/g: 2 of 3 have a place, 3 are needed; 0/1 nodes: 1 no GPU with 0.9 free");
+	told("m0", "group s/g: 2 of 3 pods fit, 3 are needed; 0/1 nodes: 1 no GPU with 0.9 free");
 	nothing();
 	/* Nothing of it is held: somebody else gets both devices. */
 	add_pod("x", "'divvy.gpu/request':'2'", "");
@@ -813,7 +814,7 @@ static void a_vgpu_is_one_device(void **state)
 	add_pod("e", KUBESHARE("0.6") GPUID("abcde"), ON_N1);
 	told("e", "0/1 nodes: 1 no room on vGPU abcde");
 	add_pod("f", KUBESHARE("0.1") GPUID("third"), ON_N1);
-	told("f", "0/1 nodes: 1 no GPU that nobody is on for vGPU third");
+	told("f", "0/1 nodes: 1 no unused GPU for vGPU third");
 }
 
 static void a_vgpu_has_a_name_that_others_may_use(void **state)
@@ -865,7 +866,7 @@ static void who_is_less_important_leaves(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
 	next(SCHED_EVICT, "low", "s/high");
-	next(SCHED_NOMINATE, "high", "waits for 1 pod to leave n1");
+	next(SCHED_NOMINATE, "high", "waits for 1 pod to terminate on n1");
 	nothing();
 	/* Nobody takes the place meanwhile, also not with more to say. */
 	add_pod("next", SHARE("0.2") ",'divvy.gpu/priority':'50'", "");
@@ -954,7 +955,7 @@ static void who_come_at_once_have_one_leave_each(void **state)
 		while (a.act == SCHED_TELL || a.act == SCHED_EVENT);
 		assert_int_equal(a.act, SCHED_EVICT);
 		str_copy(victim[i], sizeof(victim[i]), str_from(cpod_name(a.pod)));
-		next(SCHED_NOMINATE, name, "waits for 1 pod to leave n1");
+		next(SCHED_NOMINATE, name, "waits for 1 pod to terminate on n1");
 	}
 	nothing();
 	assert_int_equal(cluster_n_holding(sched_cluster(sched)), 3);
@@ -1135,8 +1136,8 @@ static void budgets_are_kept(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.8") ",'divvy.gpu/priority':'10'");
 	add_pod("high", SHARE("0.8") ",'divvy.gpu/priority':'60'", "");
 	told("high",
-		"0/1 nodes: 1 no GPU with 0.8 free; a disruption budget keeps others from leaving "
-		"for it");
+		"0/1 nodes: 1 no GPU with 0.8 free; a PodDisruptionBudget forbids the evictions "
+		"that it needs");
 	set(CLUSTER_BUDGET,
 		"{'metadata':{'name':'b','namespace':'s'},'spec':{'selector':{}},'status':{"
 		"'disruptionsAllowed':1}}");
@@ -1249,8 +1250,7 @@ static void a_group_without_room_leaves_all_as_it_was(void **state)
 	confirm(next(SCHED_BIND, "low", NULL), SHARE("0.7") ",'divvy.gpu/priority':'10'");
 	add_pod("m1", MEMBER("0.6", "2", "1"), "");
 	add_pod("m2", MEMBER("0.6", "2", "1"), "");
-	told("m1",
-		"group s/g: 1 of 2 have a place, 2 are needed; 0/1 nodes: 1 no GPU with 0.6 free");
+	told("m1", "group s/g: 1 of 2 pods fit, 2 are needed; 0/1 nodes: 1 no GPU with 0.6 free");
 	add_pod("small", SHARE("0.3"), "");
 	next(SCHED_BIND, "small", NULL);
 	add_pod("next", SHARE("0.1") ",'divvy.gpu/priority':'5'", "");
@@ -1284,7 +1284,7 @@ static void a_group_counts_who_has_succeeded(void **state)
 	add_pod("m1", MEMBER("0.5", "3", "1"), over);
 	assert_ok(sched_remove(sched, OBJECT_POD, "s", "again"));
 	add_pod("n0", MEMBER("0.5", "3", "1"), "");
-	told("n0", "group s/g: 1 of 3 members are there, 3 are needed");
+	told("n0", "group s/g: 1 of 3 pods exist, 3 are needed");
 }
 
 /* One of them is gone while others leave for all: nobody is bound who cannot begin alone. */
@@ -1308,7 +1308,7 @@ static void a_group_that_is_incomplete_gives_back_its_places(void **state)
 	pass(1);
 	nothing();
 	pass(20);
-	told("m2", "group s/g: 1 of 2 members are there, 2 are needed");
+	told("m2", "group s/g: 1 of 2 pods exist, 2 are needed");
 	/* What it held is free for others. */
 	add_pod("other", SHARE("0.9"), "");
 	confirm(next(SCHED_BIND, "other", NULL), SHARE("0.9"));
@@ -1355,9 +1355,10 @@ static void policies_hold(void **state)
 	add_pod("a", SHARE("0.8"), "");
 	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.8"));
 	add_pod("b", SHARE("0.8"), "");
-	told("b", "policy p: the namespace has 0.8 of 1.2 GPUs, 0.8 asked");
+	told("b", "policy p: the namespace has 0.8 of 1.2 GPUs, 0.8 requested");
 	add_pod("d", SHARE("0.1") ",'divvy.gpu/memory':'600000'", "");
-	told("d", "policy p: the namespace has 781.3Ki of 1.2Mi of device memory, 585.9Ki asked");
+	told("d",
+		"policy p: the namespace has 781.3Ki of 1.2Mi of device memory, 585.9Ki requested");
 	set(CLUSTER_POLICY, "{'metadata':{'name':'p'},'spec':{'models':['H100']}}");
 	for (int i = 0; i < 3; i++)
 		sched_remove(sched, OBJECT_POD, "s", i ? i == 1 ? "class" : "priority" : "d");
@@ -1532,8 +1533,8 @@ static void volumes_that_are_there_are_not_bound_here(void **state)
 	add_pod("a", SHARE("0.3"),
 		",'volumes':[{'name':'v','persistentVolumeClaim':{'claimName':'v'}}]");
 	told("a",
-		"a claim waits for its first consumer, and a volume that is there for it: this "
-		"scheduler has volumes made, and binds none");
+		"a claim waits for its first consumer and an existing volume matches; "
+		"divvy-scheduler only provisions new volumes");
 }
 
 /* What the view is told for a moment leaves nothing behind. */
@@ -1717,7 +1718,7 @@ static void policies_count_what_runs_at_once(void **state)
 	add_pod("b", SHARE("0.1") ",'divvy.gpu/memory':'100000'", "");
 	next(SCHED_BIND, "b", NULL);
 	add_pod("d", SHARE("0.1"), "");
-	told("d", "policy p: the namespace has 0.6 of 0.6 GPUs, 0.1 asked");
+	told("d", "policy p: the namespace has 0.6 of 0.6 GPUs, 0.1 requested");
 }
 
 /* One model after the other, as of MIG profiles: more than there may be at a time. */
