@@ -88,7 +88,7 @@ static int check_class(const json_t *spec, struct error *err)
 	return class && !strcmp(class, PLACEHOLDER_NAME)
 		? fail(err, EPERM,
 			  "spec.priorityClassName " PLACEHOLDER_NAME
-			  ": only divvy's own placeholders may have it")
+			  ": reserved for divvy's placeholder pods; choose another class")
 		: 0;
 }
 
@@ -139,10 +139,12 @@ static int check_kept(const json_t *from, const json_t *to, bool is_scheduler, s
 			continue;
 		if (dialect_is_given(name) && !is_scheduler)
 			return fail(err, EPERM,
-				"annotation %.100s: only divvy's scheduler may write it", key);
+				"annotation %.100s: only divvy's scheduler may write it; leave it "
+				"unchanged",
+				key);
 		if (dialect_is_recorded(name))
 			return fail(err, EPERM,
-				"annotation %.100s: says how the pod was made, and stays as it is",
+				"annotation %.100s: records the pod's creation; leave it unchanged",
 				key);
 	}
 	return 0;
@@ -156,8 +158,9 @@ static int check_label(const struct admit_request *request, struct error *err)
 	if (is_same_text(json_object_get(old, DIALECT_TENANT_LABEL),
 		    json_object_get(new, DIALECT_TENANT_LABEL)))
 		return 0;
-	return fail(
-		err, EPERM, "label " DIALECT_TENANT_LABEL ": is set when a pod is made, and stays");
+	return fail(err, EPERM,
+		"label " DIALECT_TENANT_LABEL ": cannot be changed after the pod's creation; "
+		"leave it as it was");
 }
 
 static bool is_ours(const char *name)
@@ -243,8 +246,8 @@ static int check_edit(
 	warn_notes(v, &new);
 	if (is_old_good && old.result.n_tenants && !new.result.n_tenants)
 		return fail(&v->err, EINVAL,
-			"divvy.gpu/request: a pod that has a share keeps one; delete the pod "
-			"instead");
+			"divvy.gpu/request: cannot be removed from an existing pod; delete the "
+			"pod instead");
 	r = wish_check_slots(&new, &v->err);
 	if (r < 0)
 		return r;
@@ -318,8 +321,8 @@ static int validate_template(const struct admit_rules *rules, const struct admit
 	warn_notes(v, &wish);
 	if (!wish_is_tenant(&wish) && asks_beside(request, template, facts))
 		warn(v,
-			"its own annotations ask for a share, and its pods do not: they have those "
-			"of the template's metadata (spec.template.metadata.annotations)");
+			"its annotations request a share, but its pods do not; move them to "
+			"spec.template.metadata.annotations");
 	return 0;
 }
 
@@ -384,7 +387,8 @@ static int validate_own(const struct admit_rules *rules, const struct admit_requ
 		return r;
 	if (strcmp(node, name))
 		return fail(&v->err, EPERM,
-			"'%.80s': pod '%.80s' runs on node '%.60s' and writes of that one alone",
+			"'%.80s': pod '%.80s' runs on node '%.60s' and may write objects of that "
+			"node only",
 			name, request->pod_name, node);
 	return 0;
 }
@@ -419,13 +423,13 @@ int admit_parse(const json_t *review, struct admit_request *ret_request, struct 
 	const char *version = text_at(review, "apiVersion");
 
 	if (strcmp(text_at(review, "kind"), "AdmissionReview") || !json_is_object(r))
-		return fail(err, EBADMSG, "this is no AdmissionReview with a request");
+		return fail(err, EBADMSG, "expected an AdmissionReview with a request");
 	if (strcmp(version, "admission.k8s.io/v1"))
-		return fail(err, EBADMSG, "version '%.63s': only admission.k8s.io/v1 is understood",
+		return fail(err, EBADMSG, "version '%.63s': only admission.k8s.io/v1 is supported",
 			version);
 	if (!text_at(r, "uid")[0] || strlen(text_at(r, "uid")) > ADMIT_UID_MAX)
 		return fail(
-			err, EBADMSG, "request.uid: 1 to %u characters are needed", ADMIT_UID_MAX);
+			err, EBADMSG, "request.uid: expected 1 to %u characters", ADMIT_UID_MAX);
 	object = json_object_get(r, "object");
 	old = json_object_get(r, "oldObject");
 	*ret_request = (struct admit_request){.uid = text_at(r, "uid"),

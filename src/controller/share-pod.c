@@ -58,11 +58,11 @@ static int check_template(const json_t *annotations, const json_t *asked, struct
 			continue;
 		if (!ours)
 			return fail(err, EEXIST,
-				"spec.template.metadata.annotations: %.100s: say it in the "
+				"spec.template.metadata.annotations: %.100s: set it in the "
 				"SharePod's spec",
 				key);
 		return fail(err, EEXIST,
-			"spec.template.metadata.annotations: %.60s is '%.40s', and the spec says "
+			"spec.template.metadata.annotations: %.60s is '%.40s', but the spec says "
 			"'%.40s'; leave it out of the template",
 			key, json_is_string(value) ? json_string_value(value) : "?",
 			json_string_value(ours));

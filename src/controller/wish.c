@@ -195,8 +195,8 @@ static int check_resources(const struct wish *w, uint32_t container, enum manife
 			continue;
 		return fail(err, EINVAL,
 			"container " SHOW ": resource " SHOW " '" SHOW
-			"': divvy writes it; leave it out and say what you want in annotations "
-			"such as divvy.gpu/request",
+			"': divvy writes it; leave it out and use annotations such as "
+			"divvy.gpu/request",
 			SHOWN(c->name), SHOWN(e->key), SHOWN(e->value));
 	}
 	return 0;
@@ -250,7 +250,7 @@ static int check_injected(const struct wish *w, uint32_t container, struct error
 			!has_injected(w, container, c->requests, &want[i]))
 			return fail(err, EINVAL,
 				"container " SHOW ": resource %s is missing or is not %llu: "
-				"something has changed the pod behind divvy's webhook",
+				"another webhook changed the pod after divvy's webhook",
 				SHOWN(c->name), want[i].name, (unsigned long long)want[i].value);
 	for (uint32_t i = 0; i < w->result.n_foreign; i++) {
 		const struct dialect_foreign *f = &w->result.foreign[i];
@@ -260,7 +260,7 @@ static int check_injected(const struct wish *w, uint32_t container, struct error
 				manifest_find(c->requests, f->resource)))
 			return fail(err, EINVAL,
 				"container " SHOW ": resource " SHOW
-				" is still there: something has changed the pod behind divvy's "
+				" is still there: another webhook changed the pod after divvy's "
 				"webhook",
 				SHOWN(c->name), SHOWN(f->resource));
 	}
@@ -277,8 +277,7 @@ int wish_check_complete(const struct wish *wish, struct error *err)
 	if (!label || !str_is(*label, "true"))
 		return fail(err, EINVAL,
 			"label " DIALECT_TENANT_LABEL
-			"=true is missing: something has changed the pod "
-			"behind divvy's webhook");
+			"=true is missing: another webhook changed the pod after divvy's webhook");
 	for (uint32_t i = 0; r == 0 && i < wish->json.pod.n_containers; i++)
 		r = check_injected(wish, i, err);
 	return r;
@@ -293,8 +292,8 @@ int wish_check_slots(const struct wish *wish, struct error *err)
 		if (!manifest_has_slot(pod, i))
 			return fail(err, EINVAL,
 				"container " SHOW
-				": asks for a share now, and did not when the pod was made: then "
-				"it was not counted; make another pod instead",
+				": cannot request a share after the pod's creation; create a new "
+				"pod",
 				SHOWN(pod->container[i].name));
 	}
 	return 0;
@@ -450,9 +449,7 @@ static const struct {
 
 static int frozen_field(const char *name, struct error *err)
 {
-	return fail(err, EINVAL,
-		"%s: cannot be changed any more: the pod has its place; make another pod instead",
-		name);
+	return fail(err, EINVAL, "%s: cannot be changed on a bound pod; create a new pod", name);
 }
 
 static int check_same(const struct spec *a, const struct spec *b, struct error *err)

@@ -134,7 +134,7 @@ def the_choice_is_divvys_to_write():
     try:
         cluster.patch(f"{path}/p", {"metadata": {"annotations": {DEFAULT: "log"}}})
     except ApiError as error:
-        assert "stays as it is" in str(error), error
+        assert "leave it unchanged" in str(error), error
     else:
         raise AssertionError("not refused")
     # kubectl's default may change later; the share does not move.

@@ -219,11 +219,11 @@ def a_daemon_writes_of_its_own_node():
     refused(plain.patch, f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}}, says="names no pod")
     who = daemon_of(node)
     who.patch(f"{G}/gpunodes/{node}/status", {"status": {"epoch": 1}})
-    refused(who.patch, f"{G}/gpunodes/{other}/status", {"status": {"epoch": 1}}, says="of that one alone")
+    refused(who.patch, f"{G}/gpunodes/{other}/status", {"status": {"epoch": 1}}, says="of that node only")
     leases = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "x"}}
     who.create(leases, {**lease, "metadata": {"name": node}})
-    refused(who.create, leases, {**lease, "metadata": {"name": other}}, says="of that one alone")
+    refused(who.create, leases, {**lease, "metadata": {"name": other}}, says="of that node only")
 
 
 # ---- SharePods

@@ -435,11 +435,11 @@ def nodes_write_of_themselves_alone():
         "divvy.gpu/granted-limit": "main=0.9"}}}, says="only divvy's scheduler")
 
     divvyd = daemon.account
-    refused(divvyd.patch, f"{G}/gpunodes/elsewhere/status", {"status": {"epoch": 1}}, says="of that one alone")
+    refused(divvyd.patch, f"{G}/gpunodes/elsewhere/status", {"status": {"epoch": 1}}, says="of that node only")
     for body in (measured, {"spec": {"holderIdentity": "x"}}):
-        refused_in_time(divvyd.patch, f"{LEASES}/elsewhere", body, says="of that one alone")
-    refused_in_time(lambda path, body: divvyd.request("PUT", path, body), f"{LEASES}/elsewhere", lease, says="of that one alone")
-    refused_in_time(divvyd.create, LEASES, {**lease, "metadata": {"name": "third"}}, says="of that one alone")
+        refused_in_time(divvyd.patch, f"{LEASES}/elsewhere", body, says="of that node only")
+    refused_in_time(lambda path, body: divvyd.request("PUT", path, body), f"{LEASES}/elsewhere", lease, says="of that node only")
+    refused_in_time(divvyd.create, LEASES, {**lease, "metadata": {"name": "third"}}, says="of that node only")
     for method, path, body in (("PATCH", f"{G}/gpunodes/{name}", {"spec": {"overcommit": {"memory": 4}}}),
                                ("DELETE", f"{G}/gpunodes/elsewhere", None), ("DELETE", f"{LEASES}/elsewhere", None),
                                ("DELETE", pods(bob.space, "victim"), None), ("PATCH", pods(bob.space, "victim"), measured),

@@ -166,7 +166,7 @@ def a_thief_of_everybodys_devices():
         cluster.create(pods(), pod(one, labels=labels, schedulerName="divvy-scheduler", nodeSelector={"no": "where"}))
     cluster.patch(pods(late), {"metadata": {"annotations": {"divvy.gpu/request": "1"}}})
     rig.waits(late, "label divvy.gpu/tenant=true is missing")
-    refused(cluster.patch, pods(own), {"metadata": {"annotations": {"divvy.gpu/request": "1"}}}, says=("asks for a share now",))
+    refused(cluster.patch, pods(own), {"metadata": {"annotations": {"divvy.gpu/request": "1"}}}, says=("cannot request a share after",))
     gone(pods(late), pods(own))
     all_serve()
 

@@ -384,7 +384,7 @@ static const struct {
 	{NULL, NULL, POD("'divvy.gpu/request':'0.3'", "'nodeName':'n1'," MAIN),
 		"spec.nodeName 'n1'"},
 	{NULL, NULL, POD("", "'priorityClassName':'divvy-placeholder'," MAIN),
-		"only divvy's own placeholders"},
+		"reserved for divvy's placeholder"},
 	{"hamy", NULL, POD("'divvy.gpu/request':'0.3'", MAIN),
 		"namespace 'ns1': divvy.gpu/dialects 'hamy'"},
 	{NULL, "{'classes':['standard']}",
@@ -493,9 +493,9 @@ static const struct {
 		"only divvy's scheduler"},
 	{SCHEDULER, "status", MADE("", BOUND), MADE(GIVEN, BOUND), NULL},
 	{SCHEDULER, "status", MADE("", BOUND), MADE(",'divvy.gpu/dialects':'nvidia'", BOUND),
-		"stays as it is"},
+		"leave it unchanged"},
 	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/default-container':'main'", ""),
-		"stays as it is"},
+		"leave it unchanged"},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/limit':'0.6'", BOUND), NULL},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/limit':'0.2'", BOUND), "limit"},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/count':'2'", BOUND),
@@ -521,17 +521,17 @@ static const struct {
 	{NULL, NULL, MADE("", BOUND),
 		"{" TENANT
 		"}},'spec':{" BOUND SAME("'divvy.gpu/slot':'1','divvy.gpu/milli':'300'") "}}",
-		"keeps one"},
+		"cannot be removed"},
 	/* The label may be its user's own. */
 	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" MAIN "}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" MAIN "}}",
-		"container main: asks for a share now"},
+		"container main: cannot request a share after"},
 	{NULL, NULL, "{" TENANT "'a':'b'}},'spec':{" BOUND MAIN "}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'}},'spec':{" BOUND MAIN "}}",
-		"container main: asks for a share now"},
+		"container main: cannot request a share after"},
 	/* Nor is a slot of 0 counted. */
 	{NULL, NULL, BESIDE(""), BESIDE(",'b.divvy.gpu/request':'1'"),
-		"container b: asks for a share now"},
+		"container b: cannot request a share after"},
 };
 
 static void edits_are_wishes(void **state)
@@ -631,7 +631,7 @@ static void a_share_pod_is_looked_at_as_its_pod(void **state)
 		{SHARE("'request':0.3", "'divvy.gpu/request':'0.3'"), NULL},
 		{SHARE("'request':0.3", "'divvy.gpu/request':'0.4'"), "the spec says '0.3'"},
 		{SHARE("'request':0.3", "'divvy.gpu/limit':'0.4'"),
-			"say it in the SharePod's spec"},
+			"set it in the SharePod's spec"},
 		{SHARE("'request':0.3", "'divvy.gpu/devices':'main=GPU-1'"),
 			"only divvy's scheduler"},
 		{SHARE("'request':0.3,'limit':0.2", ""), "limit"},
@@ -699,8 +699,8 @@ static void what_is_no_review_is_told(void **state)
 	static const struct {
 		const char *text, *says;
 	} cases[] = {
-		{"[]", "no AdmissionReview"},
-		{"{'kind':'AdmissionReview'}", "no AdmissionReview"},
+		{"[]", "expected an AdmissionReview"},
+		{"{'kind':'AdmissionReview'}", "expected an AdmissionReview"},
 		{"{'kind':'AdmissionReview','apiVersion':'admission.k8s.io/v1beta1','request':{}}",
 			"v1beta1"},
 		{"{'kind':'AdmissionReview','apiVersion':'admission.k8s.io/v1','request':{}}",
