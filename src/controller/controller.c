@@ -324,13 +324,13 @@ static void on_pod(struct controller *c, const json_t *pod, bool is_new)
 
 		if (!from || !controller_is_synced(c, CACHE_PODS))
 			return;
-		snprintf(text, sizeof(text), "taken over: %.200s", from);
+		snprintf(text, sizeof(text), "translated foreign resources: %.200s", from);
 		controller_event(c, pod, "v1", "Pod", false, "Translated", text);
 	} else if (is_untranslated(c, pod)) {
 		controller_event(c, pod, "v1", "Pod", true, "Untranslated",
-			"It asks for a share of a GPU and has come past divvy's webhook: it gets "
-			"none. Make it again while the controller runs, in a namespace that is not "
-			"labelled divvy.gpu/admission=ignore.");
+			"the pod requests a share of a GPU but was created without divvy's "
+			"webhook and gets none; create it again while divvy-controller runs, in a "
+			"namespace without the label divvy.gpu/admission=ignore");
 	}
 }
 

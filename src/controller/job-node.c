@@ -335,9 +335,9 @@ static void look_at_pool(struct controller *c, const char *owner, const json_t *
 		return;
 	snprintf(text, sizeof(text), "The node's label is " OWNER "=%.63s, and spec.pool is %s: %s",
 		owner ? owner : "", has_pool ? "set" : "not",
-		has_pool ? "no placeholder is made. Set the label to pool, or take spec.pool away."
-			 : "no device is taken from another device plugin. Set spec.pool.policy, "
-			   "or the label to divvy.");
+		has_pool ? "no placeholder is created; set the label to pool or remove spec.pool"
+			 : "divvy takes no device from another device plugin; set "
+			   "spec.pool.policy or set the label to divvy");
 	controller_event(c, gpu_node, "divvy.gpu/v1", "GPUNode", true, "PoolMismatch", text);
 }
 
@@ -349,8 +349,8 @@ static bool is_owner_known(struct controller *c, const json_t *node, const char 
 	if (owner && (!strcmp(owner, "divvy") || !strcmp(owner, "pool")))
 		return true;
 	snprintf(text, sizeof(text),
-		"The label " OWNER "=%.63s means nothing: divvy and pool are possible. No divvyd "
-		"runs here.",
+		"The label " OWNER "=%.63s is unknown, so no divvyd runs here; set it to divvy or "
+		"pool",
 		owner ? owner : "");
 	controller_event(c, node, "v1", "Node", true, "OwnerUnknown", text);
 	return false;

@@ -49,8 +49,8 @@ static void on_made(void *data, const struct kube_answer *answer)
 
 	if (is_refusal(answer)) {
 		snprintf(text, sizeof(text),
-			"No whole device can be taken for it from a node's own device plugin, "
-			"for the placeholder in namespace %s is refused: %s",
+			"no whole device can be taken from another device plugin, because the "
+			"placeholder pod in namespace %s was refused: %s",
 			job->c->options.ns, kube_answer_sentence(answer, &room));
 		while ((e = controller_next(job->c, CACHE_PODS, e)))
 			if (pool_view_waits(e->object))
@@ -174,8 +174,8 @@ static int add_pods(struct job *job, struct pool_view *view, struct error *err)
 
 		if (is == POOL_POD_LOST)
 			controller_event(job->c, e->object, "v1", "Pod", true, "PlaceholderLost",
-				"Its device has gone back to the node's own device plugin before "
-				"it had ended: the pod is deleted.");
+				"the pod is deleted because its device returned to another device "
+				"plugin while the pod was running");
 		if (is != POOL_POD_STAYS)
 			r = delete_pod(job, e->namespace_name, e->name, err);
 	}

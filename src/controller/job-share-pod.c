@@ -201,13 +201,17 @@ static void on_taken(void *data, const struct kube_answer *answer)
 		return;
 	}
 	if (share_pod_other_name(share_pod, other) < 0 || !strcmp(name, other)) {
-		snprintf(text, sizeof(text), "pod '%.253s' is there and somebody else's", name);
+		snprintf(text, sizeof(text),
+			"pod '%.253s' exists and has another owner; delete it or rename the "
+			"SharePod",
+			name);
 		fail_to_create(job, "NameTaken", text, -EEXIST);
 		return;
 	}
 	/* The pod belongs to an earlier SharePod of this name and is about to disappear. */
 	if (kube_json_text_at(pod, "metadata", "deletionTimestamp", NULL)) {
-		job_end(job, -EBUSY, "the pod of an earlier one has not gone yet");
+		job_end(job, -EBUSY,
+			"the pod of an earlier SharePod of this name is still terminating");
 		return;
 	}
 	again = json_deep_copy(job->stash);
@@ -244,7 +248,7 @@ static void on_created(void *data, const struct kube_answer *answer)
 		return;
 	}
 	if (share_pod) {
-		snprintf(text, sizeof(text), "made pod %.253s", name ? name : "");
+		snprintf(text, sizeof(text), "created pod %.253s", name ? name : "");
 		tell(job, share_pod, false, "PodCreated", text);
 	}
 	job_end(job, 0, "");
@@ -363,7 +367,7 @@ static void tell_off(struct job *job, const json_t *share_pod, const char *diale
 		return;
 	}
 	snprintf(text, sizeof(text),
-		"divvy leaves this SharePod alone: annotation " DIALECT_LIST_KEY
+		"divvy ignores this SharePod: annotation " DIALECT_LIST_KEY
 		" of the namespace is '%.100s', without kubeshare, the dialect of SharePods.",
 		dialects);
 	tell(job, share_pod, false, "DialectOff", text);

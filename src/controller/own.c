@@ -38,17 +38,17 @@ int own_node(const struct own_token *token, const struct own_pod *pod, const cha
 {
 	if (!token->pod_name[0] || !token->pod_uid[0])
 		return fail(err, EPERM,
-			"the token of %.100s names no pod: it has to be one that is bound to "
-			"divvyd's pod",
+			"the token of %.100s names no pod; use a token that is bound to divvyd's "
+			"pod",
 			token->user);
 	if (!pod->uid || !pod->node)
-		return fail(err, EPERM, "the token's pod '%.100s' is not there", token->pod_name);
+		return fail(err, EPERM, "the token's pod '%.100s' does not exist", token->pod_name);
 	if (strcmp(pod->uid, token->pod_uid))
-		return fail(err, EPERM, "the token is of another pod than '%.100s' is now",
+		return fail(err, EPERM, "the token belongs to an earlier pod of the name '%.100s'",
 			token->pod_name);
 	if (token->node_name[0] && strcmp(token->node_name, pod->node))
 		return fail(err, EPERM,
-			"the token is of node '%.60s', and pod '%.80s' runs on node '%.60s'",
+			"the token belongs to node '%.60s', but pod '%.80s' runs on node '%.60s'",
 			token->node_name, token->pod_name, pod->node);
 	*ret_node = pod->node;
 	return 0;

@@ -109,17 +109,18 @@ static int check_tenant(
 
 	if (!pod)
 		return fail(
-			err, ENOENT, "no pod with UID %.60s asks for a share of a GPU", name->uid);
+			err, ENOENT, "no pod with UID %.60s requests a share of a GPU", name->uid);
 	uid = kube_json_text_at(pod, "metadata", "uid", NULL);
 	its_node = kube_json_text_at(pod, "spec", "nodeName", NULL);
 	phase = kube_json_text_at(pod, "status", "phase", NULL);
 	if (!uid || strcmp(uid, name->uid))
-		return fail(err, EINVAL, "the pod is not that of UID %.60s", name->uid);
+		return fail(err, EINVAL, "the pod's UID is not %.60s", name->uid);
 	if (!its_node)
 		return fail(err, ENOENT, "pod %.60s is on no node yet", name->uid);
 	if (strcmp(its_node, node))
 		return fail(err, EPERM,
-			"pod %.60s is on node '%.60s', and divvyd of node '%.60s' has asked",
+			"pod %.60s is on node '%.60s', but divvyd of node '%.60s' requested the "
+			"certificate",
 			name->uid, its_node, node);
 	if (phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")))
 		return fail(err, EPERM, "pod %.60s has ended", name->uid);
@@ -129,7 +130,7 @@ static int check_tenant(
 		return r;
 	container = given_find(&given, name->container);
 	if (!container)
-		return fail(err, EPERM, "pod %.60s: nothing was given to a container '%.63s'",
+		return fail(err, EPERM, "pod %.60s: container '%.63s' has no assigned devices",
 			name->uid, name->container);
 	if (container->mode != SPEC_MODE_REMOTE)
 		return fail(err, EPERM,
@@ -147,8 +148,8 @@ static int check(const struct sign_ask *ask, const struct sign_facts *facts, str
 
 	if (!own_is_account(facts->ns, ask->by.user, "divvyd"))
 		return fail(err, EPERM,
-			"'%.100s' has asked: certificates are for divvyd's service account in "
-			"%.60s",
+			"requested by '%.100s': only divvyd's service account in namespace %.60s "
+			"may request certificates",
 			ask->by.user, facts->ns);
 	if (ask->wrong.code)
 		return fail(err, ask->wrong.code, "%s", ask->wrong.msg);
@@ -159,8 +160,9 @@ static int check(const struct sign_ask *ask, const struct sign_facts *facts, str
 		return check_tenant(name, facts->tenant, node, err);
 	if (strcmp(name->node, node))
 		return fail(err, EPERM,
-			"it is for node '%.80s', and divvyd of node '%.80s' has asked", name->node,
-			node);
+			"it is for node '%.80s', but divvyd of node '%.80s' requested the "
+			"certificate",
+			name->node, node);
 	return 0;
 }
 

@@ -137,17 +137,18 @@ int allocate_find_taker(const struct node *node, const struct podres_list *list,
 		pod = kube_cache_find(node->pods, c->space, c->pod);
 		if (!pod)
 			return fail(err, EAGAIN,
-				"the kubelet has a pod %s/%s, which is not known here", c->space,
-				c->pod);
+				"the kubelet lists pod %s/%s, which divvyd does not know yet",
+				c->space, c->pod);
 		if (!may_be_new(pod->object) || !find_next(node, list, pod, &one))
 			continue;
 		if (found.pod)
-			return fail(err, EAGAIN, "it may be for container %s or, of %s/%s, for %s",
+			return fail(err, EAGAIN,
+				"the slot fits container %s and, of %s/%s, container %s",
 				found.container, c->space, c->pod, one.container);
 		found = one;
 	}
 	if (!found.pod)
-		return fail(err, EAGAIN, "no pod is known that the kubelet may have it for");
+		return fail(err, EAGAIN, "no known pod matches the slot");
 	*ret = found;
 	return 0;
 }
@@ -296,7 +297,7 @@ void allocate_free_all(struct node *node)
 	struct allocation *a;
 
 	while ((a = LIST_FIRST(&node->allocations)))
-		refuse(a, GRPC_UNAVAILABLE, "divvyd is ending");
+		refuse(a, GRPC_UNAVAILABLE, "divvyd is shutting down");
 }
 
 /* taker: NULL if the container stays unknown. */
@@ -335,7 +336,7 @@ static void on_list(void *data, const struct podres_list *list, const struct err
 static void ask(struct allocation *a)
 {
 	if (podres_ask(a->node->podres, on_list, a, &a->question) < 0) {
-		fail(&a->why, EAGAIN, "too many questions to the kubelet at once");
+		fail(&a->why, EAGAIN, "too many requests to the kubelet at once; retry");
 		settle(a, NULL);
 		return;
 	}
@@ -367,7 +368,7 @@ void allocate_slots(struct plugin_request *request)
 	a->request = request;
 	a->until_ns = clock_now_ns() + ALLOCATE_WAIT_NS;
 	a->timer.data = a;
-	fail(&a->why, ETIMEDOUT, "the kubelet has not said in time what pods it has");
+	fail(&a->why, ETIMEDOUT, "the kubelet did not list its pods in time");
 	LIST_INSERT_HEAD(&node->allocations, a, link);
 	if (loop_add_timer(node->agent->loop, &a->timer, on_timer) < 0)
 		refuse(a, GRPC_FAILED_PRECONDITION, "no memory");

@@ -90,7 +90,7 @@ static int watch(struct node *node, const char *space, const char *name, struct 
 		n++;
 	if (!gang || n == GANGS_MAX) {
 		free(gang);
-		return fail(err, EAGAIN, "%u groups are starting here already", n);
+		return fail(err, EAGAIN, "this node starts %u groups already; retry", n);
 	}
 	snprintf(gang->space, sizeof(gang->space), "%s", space);
 	snprintf(gang->name, sizeof(gang->name), "%s", name);
@@ -128,8 +128,8 @@ int gang_may_start(
 	if (n >= group->least)
 		return 0;
 	if (!kube_cache_is_synced(gang->members))
-		return fail(err, EAGAIN, "group %s: its members are not known yet", group->name);
-	return fail(err, EAGAIN, "group %s: %zu of its members are bound, %u are needed first",
+		return fail(err, EAGAIN, "group %s: divvyd has not read its pods yet", group->name);
+	return fail(err, EAGAIN, "group %s: %zu of its pods are bound, %u must be bound first",
 		group->name, n, group->least);
 }
 

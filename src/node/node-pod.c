@@ -20,7 +20,7 @@ int node_given(
 	is = given_find(&given, container);
 	if (!is)
 		return fail(err, ENOENT,
-			GIVEN_DEVICES_KEY ": nothing was given to container '%.63s'", container);
+			GIVEN_DEVICES_KEY ": container '%.63s' has no assigned devices", container);
 	r = given_spec(is, &ret_given->spec, err);
 	if (r < 0)
 		return r;

@@ -97,7 +97,8 @@ static void lose(struct node *node, const struct device *d)
 			continue;
 		is_used = true;
 		node_pod_event(node, t->pod, true, "PlaceholderLost",
-			"device %s is another plugin's again: what ran on it has been ended",
+			"device %s returned to another device plugin; divvyd ended the processes "
+			"on it",
 			d->info.uuid);
 		node_slot_clear(node, slot);
 	}
@@ -105,8 +106,8 @@ static void lose(struct node *node, const struct device *d)
 		log_warn("device %s: placeholder %s has ended before its tenants", d->info.uuid,
 			name);
 		node_event(node, true, "PlaceholderLost",
-			"placeholder %s of device %s has ended before the tenants there: their "
-			"processes have been ended",
+			"placeholder %s of device %s ended before its tenants; divvyd ended their "
+			"processes",
 			name, d->info.uuid);
 	} else {
 		log_info("device %s: placeholder %s has given it back", d->info.uuid, name);

@@ -170,13 +170,14 @@ static void try(struct remote *remote)
 	if (remote->listen_fd < 0) {
 		fail(&remote->why, EAGAIN, "the slot's files are not on the disk yet");
 	} else if (!is_local(remote) && !kube_cache_is_synced(remote->gpunode)) {
-		fail(&remote->why, EAGAIN, "where node %s serves is not known yet", remote->server);
+		fail(&remote->why, EAGAIN, "the address of node %s is not known yet",
+			remote->server);
 	} else if (!is_local(remote) && !remote->at.host[0]) {
 		fail(&remote->why, EAGAIN, "node %s does not serve its devices to other nodes",
 			remote->server);
 	} else if (!held_identity_get(remote->held)) {
 		why = held_identity_why(remote->held);
-		fail(&remote->why, EAGAIN, "its certificate is not there yet%s%s",
+		fail(&remote->why, EAGAIN, "its certificate has not been issued yet%s%s",
 			why[0] ? ": " : "", why);
 	} else if (start_link(remote, &remote->why) < 0) {
 		remote->why.code = EAGAIN;

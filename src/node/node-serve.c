@@ -338,7 +338,7 @@ static int take_ask(struct serving *link, struct error *err)
 		return 0;
 	}
 	if (slot)
-		return fail(err, ESTALE, "the container has ended");
+		return fail(err, ESTALE, "the container has exited");
 	if (start_is_asked(node, ask->uid, ask->container))
 		return 0;
 	r = served ? 0 : watch_pod(node->serve, ask->space, ask->pod, ask->uid, &served, err);
@@ -347,7 +347,7 @@ static int take_ask(struct serving *link, struct error *err)
 	served->asked_ns = clock_now_ns();
 	slot = free_slot(node);
 	if (!slot)
-		return fail(err, EAGAIN, "no slot is free for pods of other nodes");
+		return fail(err, EAGAIN, "no free slot for pods of other nodes");
 	memcpy(pod.uid, ask->uid, sizeof(pod.uid));
 	snprintf(pod.space, sizeof(pod.space), "%s", served->space);
 	snprintf(pod.name, sizeof(pod.name), "%s", served->name);

@@ -71,7 +71,7 @@ void start_free_all(struct node *node)
 
 	while ((s = LIST_FIRST(&node->starts))) {
 		if (s->request)
-			plugin_refuse(s->request, GRPC_UNAVAILABLE, "divvyd is ending");
+			plugin_refuse(s->request, GRPC_UNAVAILABLE, "divvyd is shutting down");
 		start_free(s);
 	}
 }
@@ -187,8 +187,8 @@ static int check_mode(const struct node *node, const struct slot *slot, const st
 			g->is.name, is_served ? "its own node" : "another node");
 	if (is_served && strcmp(g->is.remote_node, node->options.name) != 0)
 		return fail(err, EPERM,
-			"divvy.gpu/remote-node: container %s has devices of node '%.100s', this is "
-			"'%.100s'",
+			"divvy.gpu/remote-node: container %s has devices of node '%.100s', but "
+			"this node is '%.100s'",
 			g->is.name, g->is.remote_node, node->options.name);
 	return 0;
 }
@@ -218,11 +218,13 @@ static int find_places(struct node *node, const struct slot *slot, const struct 
 				d->info.uuid);
 		if (is_new && !kube_cache_is_synced(node->wishes))
 			return fail(err, EAGAIN,
-				"whether device %s is another device plugin's is not known yet",
+				"device %s: divvyd does not know yet whether another device "
+				"plugin owns it",
 				d->info.uuid);
 		if (is_new && !node_pool_is_open(node, d))
 			return fail(err, EPERM,
-				"device %s is another device plugin's: no placeholder holds it",
+				"device %s is owned by another device plugin and no placeholder "
+				"holds it",
 				d->info.uuid);
 		if (what != PLACE_CHANGE && device_is_ill(d))
 			return fail(err, EIO, "device %s %s", d->info.uuid, device_ailment(d));
@@ -253,7 +255,7 @@ static int check_epoch(const struct start *s, uint64_t epoch, struct error *err)
 		return 0;
 	return fail(err, ESTALE,
 		"divvy.gpu/epoch %llu is older than %llu, the newest seen: a scheduler that no "
-		"longer leads has decided this",
+		"longer leads made this decision",
 		(unsigned long long)epoch, (unsigned long long)node->epoch);
 }
 
@@ -541,7 +543,7 @@ static const struct kube_entry *find_own(struct start *s, struct error *err)
 		return NULL;
 	}
 	if (!choose_name(s, entry)) {
-		fail(err, EAGAIN, "which of the pod's containers starts is not known yet");
+		fail(err, EAGAIN, "divvyd does not know yet which container of the pod starts");
 		return NULL;
 	}
 	return entry;
@@ -558,7 +560,7 @@ static const json_t *find_pod(struct start *s, struct error *err)
 	if (!entry)
 		return NULL;
 	if (node_is_over(entry->object, s->pod.container) || node_is_leaving(entry->object)) {
-		fail(err, ESTALE, "pod %s/%s is ending", s->pod.space, s->pod.name);
+		fail(err, ESTALE, "pod %s/%s is terminating", s->pod.space, s->pod.name);
 		return NULL;
 	}
 	if (str_copy(s->pod.uid, sizeof(s->pod.uid), str_from(entry->uid)) < 0) {
@@ -571,8 +573,8 @@ static const json_t *find_pod(struct start *s, struct error *err)
 	}
 	if (!node_has_given(entry->object)) {
 		fail(err, ENOENT,
-			"nothing was given to this pod: it was bound by another than divvy's "
-			"scheduler");
+			"the pod has no assigned devices: another scheduler than divvy-scheduler "
+			"bound it");
 		return NULL;
 	}
 	return entry->object;
@@ -644,7 +646,8 @@ static void look(struct start *s)
 	const json_t *pod;
 
 	if (node->is_pid_hidden) {
-		fail(&err, EPERM, "divvyd has not the host's pid namespace (hostPID)");
+		fail(&err, EPERM,
+			"divvyd lacks the host's PID namespace; set hostPID in its DaemonSet");
 		refuse(s, GRPC_FAILED_PRECONDITION, &err);
 		return;
 	}
@@ -762,7 +765,7 @@ static void on_podres(void *data, const struct podres_list *list, const struct e
 	if (r >= 0 && !s->n_names)
 		r = take_written(s, &err);
 	if (r >= 0 && !s->n_names)
-		r = fail(&err, ENOENT, "the kubelet says that nobody has slot %s", s->slot->id);
+		r = fail(&err, ENOENT, "the kubelet lists no container with slot %s", s->slot->id);
 	if (r < 0)
 		refuse(s, GRPC_UNAVAILABLE, &err);
 	else

@@ -192,7 +192,7 @@ static struct condition ready_condition(const struct node *node)
 {
 	if (node->is_pid_hidden)
 		return (struct condition){"Ready", false, "Starting",
-			"divvyd needs the host's pid namespace (hostPID)"};
+			"divvyd lacks the host's PID namespace; set hostPID in its DaemonSet"};
 	if (node->conflict[0])
 		return (struct condition){"Ready", false, "OwnerConflict",
 			"another device plugin has registered the node's GPUs"};
@@ -201,7 +201,7 @@ static struct condition ready_condition(const struct node *node)
 			"Ready", false, "KubeletUnreachable", node->plugin_reason};
 	if (!kube_cache_is_synced(node->pods))
 		return (struct condition){
-			"Ready", false, "Starting", "the node's pods are not known yet"};
+			"Ready", false, "Starting", "divvyd has not read the node's pods yet"};
 	if (node->driver_note[0])
 		return (struct condition){"Ready", false, "DriverUnreachable", node->driver_note};
 	if (!node->agent->devices->n && node->missing_note[0])
@@ -212,7 +212,8 @@ static struct condition ready_condition(const struct node *node)
 	return (struct condition){"Ready", true, "Serving",
 		node->agent->devices->n
 			? ""
-			: "no device is here: pods get those of other nodes, over the network"};
+			: "the node has no device; its pods get devices of other nodes over the "
+			  "network"};
 }
 
 static struct condition audited_condition(const struct node *node, char *message, size_t size)
@@ -221,10 +222,10 @@ static struct condition audited_condition(const struct node *node, char *message
 
 	message[0] = '\0';
 	if (n)
-		snprintf(message, size, "%u process%s of no tenant on the devices", n,
+		snprintf(message, size, "%u unmanaged process%s on the devices", n,
 			n == 1 ? "" : "es");
 	else if (m)
-		snprintf(message, size, "%u tenant%s more memory than was counted", m,
+		snprintf(message, size, "%u tenant%s more device memory than divvy counted", m,
 			m == 1 ? " uses" : "s use");
 	return (struct condition){"Audited", !n && !m,
 		n           ? "UnmanagedProcesses"
@@ -248,12 +249,12 @@ static struct condition host_access_condition(const struct node *node, char *mes
 	message[0] = '\0';
 	if (how)
 		snprintf(message, size,
-			"kernels reach ordinary memory of their process on %u of %u devices: pods "
-			"of other nodes %s",
+			"kernels reach their process's host memory on %u of %u devices: pods of "
+			"other nodes %s",
 			n, set->n,
 			node->options.is_host_access_allowed
-				? "are served with them (--remote-host-access)"
-				: "are not served with them");
+				? "get these devices because of --remote-host-access"
+				: "do not get these devices without --remote-host-access");
 	return (struct condition){"HostMemoryReachable", how != NULL, how ? how : "None", message};
 }
 
@@ -268,8 +269,8 @@ static json_t *conditions_json(const struct node *node)
 
 	if (node->conflict[0])
 		snprintf(message, sizeof(message),
-			"another device plugin serves %s; divvy takes whole GPUs from it where the "
-			"node has the label divvy.gpu/owner=pool and its GPUNode spec.pool",
+			"another device plugin serves %s; to share its GPUs, set the node label "
+			"divvy.gpu/owner=pool and spec.pool of the GPUNode",
 			node->conflict);
 	add_condition(node, all, &ready);
 	add_condition(node, all,
@@ -280,8 +281,8 @@ static json_t *conditions_json(const struct node *node)
 					      "nothing is granted"}
 			: node->agent->is_cgroup_hidden
 			? &(struct condition){"HostNamespaces", false, "CgroupNamespacePrivate",
-				  "pods' cgroups cannot be read from divvyd's own: processes are "
-				  "not checked against them"}
+				  "divvyd has a private cgroup namespace and cannot check "
+				  "processes against pods' cgroups"}
 			: &(struct condition){"HostNamespaces", true, "Shared", ""});
 	add_condition(node, all, &audited);
 	add_condition(node, all, &host_access);

@@ -47,8 +47,8 @@ static void unknown_say(const struct unknown_slot *u, const struct podres_contai
 		str_copy(of.name, sizeof(of.name), str_from(c->pod)) < 0)
 		return;
 	node_pod_event(u->node, &of, true, "GrantRefused",
-		"container %s: %s: node %s has no such slot; delete the pod, so that it is placed "
-		"again",
+		"container %s: %s: node %s has no such slot; delete the pod so that its "
+		"controller creates it again",
 		c->name, u->why, u->node->options.name);
 }
 

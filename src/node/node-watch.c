@@ -33,7 +33,7 @@ static void tell_over(struct node *node, const struct slot *slot, const struct t
 	log_info("slot %s: %s/%s %s: an allocation was refused", slot->id, t->pod->space,
 		t->pod->name, t->pod->container);
 	node_pod_event(node, t->pod, true, "OverMemory",
-		"container %s: an allocation was refused: it may use %s of %s and uses %s",
+		"container %s: allocation refused: quota %s on %s, %s used; raise divvy.gpu/memory",
 		t->pod->container, format_bytes(td->quota_bytes).s, td->device->info.uuid,
 		format_bytes(memory_used(td)).s);
 }
@@ -104,7 +104,7 @@ static void tell_health(struct node *node, const struct device *d)
 					d->info.uuid, what);
 		if (is_ill && was_hurt(slot, d))
 			node_pod_event(node, &slot->last, true, reason,
-				"container %s has ended on device %s, which %s",
+				"container %s exited after it used device %s, which %s",
 				slot->last.container, d->info.uuid, what);
 	}
 }
@@ -139,7 +139,7 @@ static void look_at_strangers(struct node *node)
 
 	for (uint32_t n = 0; n < STRANGERS_TOLD_MAX && audit_take_stranger(node->agent, &s); n++)
 		node_event(node, true, "UnmanagedProcess",
-			"process %d (%s) uses device %s and belongs to no tenant", (int)s.pid,
+			"process %d (%s) uses device %s but belongs to no tenant", (int)s.pid,
 			s.name, node->agent->devices->devices[s.device].info.uuid);
 }
 

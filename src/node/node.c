@@ -207,7 +207,7 @@ static void look_for_others(struct node *node)
 	memcpy(node->conflict, found, sizeof(found));
 	if (found[0])
 		node_event(node, true, "OwnerConflict",
-			"another device plugin serves %s: divvy offers nothing on this node",
+			"another device plugin serves %s, so divvy offers nothing on this node",
 			found);
 	node_offer(node);
 }
@@ -235,8 +235,8 @@ static void look_at_cordons(struct node *node, const json_t *gpu_node)
 	snprintf(node->no_cordon, sizeof(node->no_cordon), "%s", unknown);
 	if (unknown[0])
 		node_event(node, true, "CordonUnknown",
-			"spec.cordoned: this node has no device %s: that keeps nobody away; "
-			"status.devices has those that there are",
+			"spec.cordoned names device %s, which this node does not have; "
+			"status.devices lists its devices",
 			unknown);
 }
 
@@ -256,11 +256,11 @@ static void on_wish(struct node *node, const struct kube_entry *entry, bool is_n
 	/* Devices are chosen at the start. The daemon ends, and the kubelet starts it again. */
 	if (!node->options.is_simulate_fixed && strcmp(simulate ? simulate : "", now ? now : "")) {
 		if (!node->agent->n_tenants) {
-			log_info("GPUNode.spec.simulate has changed: ending, to start again");
+			log_info("GPUNode.spec.simulate changed: restarting");
 			agent_leave(node->agent);
 		} else {
-			log_warn("GPUNode.spec.simulate has changed: it takes effect when no "
-				 "tenant is left and divvyd starts again");
+			log_warn("GPUNode.spec.simulate changed: it takes effect when no tenant "
+				 "is left and divvyd has restarted");
 		}
 	}
 }

@@ -133,7 +133,7 @@ def memory_is_a_quota():
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy")
     wait_for(lambda: events_of(cluster, "greedy").get("OverMemory"), "an Event says so")
     said = events_of(cluster, "greedy")["OverMemory"][0]
-    assert "container main: an allocation was refused: it may use 2" in said and uuid[0] in said, said
+    assert "container main: allocation refused: quota 2" in said and uuid[0] in said, said
     assert "OverMemory" not in events_of(cluster, "good")
     wait_for(lambda: "greedy/main" not in daemon.tenants(), "its share is given back")
     before = daemon.used("good")
@@ -169,10 +169,10 @@ def what_cannot_be_granted_is_refused_in_words():
     run_pod(cluster, "other", (), given(uuid, container="side", request="0.1", epoch="7"))
     refused("old", "older than 7")
     refused("strange", "no device GPU-0")
-    refused("other", "nothing was given to container 'main'")
+    refused("other", "container 'main' has no assigned devices")
     refused("much", "0.1 free")
     refused("large", "free for quotas")
-    refused("nothing", "nothing was given to this pod")
+    refused("nothing", "the pod has no assigned devices")
     assert daemon.status()["epoch"] == 7
     stop_pod("most")
 
@@ -532,7 +532,7 @@ def no_member_starts_before_enough_are_bound():
     in_group("stranger", keys, namespace=other)
     in_group("first", keys)
     create_pod(cluster, "second", ("--kernel-us=500",), labels={"divvy.gpu/tenant": "true"})
-    wait_for(lambda: any("1 of its members are bound, 2 are needed" in m
+    wait_for(lambda: any("1 of its pods are bound, 2 must be bound" in m
                          for m in events_of(cluster, "first").get("GrantRefused", [])), "it is said what it waits for", 90)
     for status in cluster.pod("first")["status"].get("containerStatuses", []):
         assert "waiting" in status["state"], status
@@ -822,9 +822,9 @@ def a_stranger_is_told():
     """A program of the host that nobody has granted anything."""
     wait_for(lambda: daemon.condition("Audited").get("status") == "True", "it is clean", 90)
     with daemon.stranger() as process:
-        wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} and belongs to no tenant" in m
+        wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} but belongs to no tenant" in m
                              for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])), "an Event says so", 90)
-        wait_for(lambda: "1 process of no tenant" in daemon.condition("Audited").get("message", ""), "a condition, too", 90)
+        wait_for(lambda: "1 unmanaged process" in daemon.condition("Audited").get("message", ""), "a condition, too", 90)
         assert daemon.condition("Audited")["reason"] == "UnmanagedProcesses", daemon.condition("Audited")
     wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", 90)
 

@@ -171,14 +171,14 @@ def one_for_a_remote_pod_of_its_node():
 def of_another_node_is_refused():
     (node, _), (other, who) = daemon(), daemon()
     pod = remote_pod(node)
-    denied(ask(who, csr("URI:" + node_uri(node)), BOTH), f"divvyd of node '{other}' has asked")
+    denied(ask(who, csr("URI:" + node_uri(node)), BOTH), f"divvyd of node '{other}' requested")
     denied(ask(who, csr("URI:" + tenant_uri(pod))), f"is on node '{node}'")
 
 
 def what_is_not_remote_or_not_there_is_refused():
     node, who = daemon()
     denied(ask(who, csr("URI:" + tenant_uri(remote_pod(node, "local")))), "its devices on its own node")
-    denied(ask(who, csr("URI:" + tenant_uri(remote_pod(node), "side"))), "nothing was given")
+    denied(ask(who, csr("URI:" + tenant_uri(remote_pod(node), "side"))), "has no assigned devices")
     denied(ask(who, csr("URI:divvy://tenant/5f0c8c1e-7d0e-4a55-9a53-0c4f2e1b6d10/main")), "no pod with UID")
 
 
@@ -242,7 +242,7 @@ def what_somebody_else_has_approved_is_not_signed():
     finally:
         controller.start()
     wait_for(lambda: condition(request, "Failed"), "it has failed", 60)
-    assert "has asked" in condition(request, "Failed")["message"] and not certificate(request)
+    assert "requested" in condition(request, "Failed")["message"] and not certificate(request)
 
 
 def what_was_issued_and_refused_is_counted():
@@ -254,7 +254,7 @@ def what_was_issued_and_refused_is_counted():
     were = counts()
     node, who = daemon()
     issued(ask(who, csr("URI:" + node_uri(node)), BOTH))
-    denied(ask(who, csr("URI:divvy://node/another"), BOTH), "has asked")
+    denied(ask(who, csr("URI:divvy://node/another"), BOTH), "requested")
     wait_for(lambda: counts() == [n + 1 for n in were], f"one more of each than {were}")
 
 
@@ -292,7 +292,7 @@ def a_daemon_holds_its_own_and_its_tenants():
     mine, its, wrong = node_uri(node), tenant_uri(pod), node_uri("another")
     with held(who, mine, its, wrong) as last:
         wait_for(lambda: has(last, mine) and has(last, its) and wrong in last, "both are there", 60)
-        assert "has asked" in last[wrong]["why"] and not has(last, wrong), last[wrong]
+        assert "requested" in last[wrong]["why"] and not has(last, wrong), last[wrong]
         for uri in (mine, its):
             assert last[uri]["why"] == "" and f"URI:{uri}" in text_of(last[uri]["crt"])
             assert last[uri]["authority"] == bundle()

@@ -147,7 +147,7 @@ def who_runs_on_a_native_device_is_no_stranger():
                              for m in events_of(cluster, cluster.node_name).get("UnmanagedProcess", [])), "one is told", KUBELET_S)
         told = events_of(cluster, cluster.node_name)["UnmanagedProcess"]
         assert allowed.poll() is None and not any(native_device in m for m in told), told
-        wait_for(lambda: "1 process of no tenant" in daemon.condition("Audited").get("message", ""), "a condition, too")
+        wait_for(lambda: "1 unmanaged process" in daemon.condition("Audited").get("message", ""), "a condition, too")
     wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", KUBELET_S)
 
 

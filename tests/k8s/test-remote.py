@@ -115,7 +115,7 @@ def each_node_says_what_it_is():
     server.await_serving()
     ready = client.condition("Ready")
     assert (ready["reason"], ready["message"]) == (
-        "Serving", "no device is here: pods get those of other nodes, over the network"), ready
+        "Serving", "the node has no device; its pods get devices of other nodes over the network"), ready
     status = client.status()
     assert status["deviceCount"] == 0 and status["slots"] == {"total": 64, "used": 0} and "remote" not in status, status
     wait_for(lambda: client.slots_offered() == 64, "the kubelet offers slots")
@@ -208,7 +208,7 @@ def memory_is_a_quota():
          device=server.tenant("good")["devices"][0])
     cluster.wait_for_pod("greedy", "Failed")
     assert "CUDA_ERROR_OUT_OF_MEMORY" in cluster.log_of("greedy"), cluster.log_of("greedy")
-    said("greedy", "an allocation was refused: it may use 2", reason="OverMemory")
+    said("greedy", "allocation refused: quota 2", reason="OverMemory")
     before = server.used("good")
     wait_for(lambda: server.used("good") > before, "the other goes on")
     gone("greedy")
@@ -525,7 +525,7 @@ def devices_that_reach_host_memory_are_served_if_that_is_allowed():
     again(DIVVY_SIM_COSTS="host_access=1")
     wait_for(lambda: server.answers() and reaches("True", "HMM", "on 2 of 2 devices"), "its condition says so", 120)
     wait_for(lambda: not server.status().get("remote"), "it serves no other node", 60)
-    assert reaches("True", "HMM", "are not served"), server.condition("HostMemoryReachable")
+    assert reaches("True", "HMM", "do not get these devices"), server.condition("HostMemoryReachable")
     again("--remote-host-access", DIVVY_SIM_COSTS="host_access=2")
     server.await_serving()
     wait_for(lambda: reaches("True", "ATS", "--remote-host-access"), "its condition says that it is allowed", 60)

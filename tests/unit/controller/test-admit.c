@@ -666,10 +666,10 @@ static void a_daemon_writes_of_its_own_node(void **state)
 		{DAEMON, TOKEN ",'authentication.kubernetes.io/node-name':['n1']}", "uid-1", "n1",
 			NULL},
 		{DAEMON, TOKEN ",'authentication.kubernetes.io/node-name':['n2']}", "uid-1", "n1",
-			"the token is of node 'n2'"},
+			"the token belongs to node 'n2'"},
 		{DAEMON, TOKEN "}", "uid-1", "n2", "runs on node 'n2'"},
-		{DAEMON, TOKEN "}", "uid-2", "n1", "another pod"},
-		{DAEMON, TOKEN "}", NULL, NULL, "is not there"},
+		{DAEMON, TOKEN "}", "uid-2", "n1", "an earlier pod"},
+		{DAEMON, TOKEN "}", NULL, NULL, "does not exist"},
 		{DAEMON, "{}", "uid-1", "n1", "names no pod"},
 		{DAEMON, NULL, NULL, NULL, "names no pod"}, {"admin", NULL, NULL, NULL, NULL},
 		{"system:serviceaccount:ns1:divvyd", NULL, NULL, NULL, NULL}, /* RBAC's to refuse */

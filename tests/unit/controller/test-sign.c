@@ -124,17 +124,17 @@ static void others_do_not(void **state)
 		const struct own_pod *by;
 		const char *pod_node, *mode, *says;
 	} cases[] = {
-		{{.uri = "divvy://node/n2"}, &asker, NULL, NULL, "divvyd of node 'n1' has asked"},
-		{{.uri = node}, &elsewhere, NULL, NULL, "divvyd of node 'n2' has asked"},
-		{{.uri = node}, &another, NULL, NULL, "another pod"},
-		{{.uri = node, .user = "admin"}, &asker, NULL, NULL, "'admin' has asked"},
+		{{.uri = "divvy://node/n2"}, &asker, NULL, NULL, "divvyd of node 'n1' requested"},
+		{{.uri = node}, &elsewhere, NULL, NULL, "divvyd of node 'n2' requested"},
+		{{.uri = node}, &another, NULL, NULL, "an earlier pod"},
+		{{.uri = node, .user = "admin"}, &asker, NULL, NULL, "requested by 'admin'"},
 		{{.uri = node, .user = "system:serviceaccount:default:divvyd"}, &asker, NULL, NULL,
 			"service account"},
 		{{.uri = node, .user = "system:serviceaccount:divvy-system:divvy-scheduler"},
 			&asker, NULL, NULL, "service account"},
 		{{.uri = node, .extra = "{}"}, &asker, NULL, NULL, "names no pod"},
 		{{.uri = node, .extra = TOKEN(",'authentication.kubernetes.io/node-name':['n2']")},
-			&asker, NULL, NULL, "of node 'n2'"},
+			&asker, NULL, NULL, "belongs to node 'n2'"},
 		{{.uri = node, .usages = "['digital signature','client auth']"}, &asker, NULL, NULL,
 			"each once"},
 		{{.uri = node, .usages = "[]"}, &asker, NULL, NULL, "each once"},
@@ -147,7 +147,7 @@ static void others_do_not(void **state)
 		{{.uri = tenant}, &asker, "n2", "remote", "is on node 'n2'"},
 		{{.uri = tenant}, &asker, "n1", "local", "on its own node"},
 		{{.uri = side}, &asker, "n1", "remote", "on its own node"},
-		{{.uri = third}, &asker, "n1", "remote", "nothing was given"},
+		{{.uri = third}, &asker, "n1", "remote", "has no assigned devices"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)

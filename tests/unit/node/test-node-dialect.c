@@ -222,14 +222,17 @@ static void a_slot_is_for_the_pod_that_the_kubelet_admits(void **state)
 	add(&w, make_pod("other", "hami", "main/nvidia.com/gpumem=3000", "main=GPU-0", "main=2Gi"));
 	expect_taker(&w, none, 2, "first", "main");
 	/* If the kubelet has a pod that divvyd does not know yet, the container is unknown. */
-	expect_unknown(&w, all, 4, "the kubelet has a pod a/second, which is not known here");
-	expect_unknown(&w, none, 4, "the kubelet has a pod a/second, which is not known here");
+	expect_unknown(
+		&w, all, 4, "the kubelet lists pod a/second, which divvyd does not know yet");
+	expect_unknown(
+		&w, none, 4, "the kubelet lists pod a/second, which divvyd does not know yet");
 	add(&w,
 		make_pod("second", "gpushare", "main/aliyun.com/gpu-mem=2", "main=GPU-0",
 			"main=2Gi"));
 	expect_taker(&w, all, 4, "second", "main");
 	/* The kubelet is refusing one of the pods, and has not reported which one yet. */
-	expect_unknown(&w, none, 4, "it may be for container main or, of a/second, for main");
+	expect_unknown(
+		&w, none, 4, "the slot fits container main and, of a/second, container main");
 	end(&w);
 }
 
@@ -255,7 +258,7 @@ static void a_pod_that_has_started_or_ended_takes_no_slot(void **state)
 		 * The slot may be for the pod's successor of the same name, which divvyd does not
 		 * know yet.
 		 */
-		expect_unknown(&w, has, 1, "no pod is known that the kubelet may have it for");
+		expect_unknown(&w, has, 1, "no known pod matches the slot");
 		add(&w, make_pod("second", "", "", "main=GPU-1", "main=2Gi"));
 		expect_taker(&w, has, 2, "second", "main");
 		end(&w);
@@ -285,7 +288,7 @@ static void init_containers_get_slots_though_the_kubelet_lists_none(void **state
 	prepare(&w, 3, "p", "main"); /* reused: first has ended */
 	expect_taker(&w, listed, 2, "p", "side");
 	prepare(&w, 4, "p", "side");
-	expect_unknown(&w, listed, 2, "no pod is known that the kubelet may have it for");
+	expect_unknown(&w, listed, 2, "no known pod matches the slot");
 	end(&w);
 }
 
