@@ -123,8 +123,8 @@ int access_gpunodes(struct access *a, json_t **ret, struct error *err)
 	const int r = access_list(a, &target, NULL, ret, err);
 
 	return r == -ENOENT ? fail(err, ENOENT,
-				      "the cluster of %s has no GPUNodes: divvy is not installed "
-				      "there (kubectl apply -k deploy/)",
+				      "the cluster of %s has no GPUNodes; install divvy with "
+				      "kubectl apply -k deploy/",
 				      a->config->where)
 			    : r;
 }

@@ -15,7 +15,7 @@
 #define REASON_MAX 256u /* as in the GPUNode's schema */
 
 static const struct option_row cordon_options[] = {
-	{"reason", "TEXT", "for people: it is shown with the device"},
+	{"reason", "TEXT", "note that is shown with the device"},
 	ACCESS_OPTIONS,
 	{0},
 };
@@ -53,8 +53,8 @@ static int check_reason(const struct cli_args *args, struct error *err)
 	const char *reason = cli_get(args, "reason");
 
 	if (reason && strlen(reason) > REASON_MAX)
-		return fail(err, EINVAL, "--reason has %zu bytes: %u are possible", strlen(reason),
-			REASON_MAX);
+		return fail(err, EINVAL, "--reason: %zu bytes; at most %u are allowed",
+			strlen(reason), REASON_MAX);
 	return 0;
 }
 
@@ -73,7 +73,7 @@ static int run_uncordon(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_cordon_gpu = {
 	.name = "cordon-gpu",
 	.operands = "NODE/UUID...",
-	.summary = "Let no new tenants come to a device; those that run stay",
+	.summary = "Keep new tenants off a device; running tenants stay",
 	.text = TEXT_CORDON_GPU_TEXT,
 	.examples = "kubectl divvy cordon-gpu gpu-7/0 --reason 'ECC errors, ticket 1234'",
 	.options = cordon_options,
@@ -86,7 +86,7 @@ const struct cli_command cmd_cordon_gpu = {
 const struct cli_command cmd_uncordon_gpu = {
 	.name = "uncordon-gpu",
 	.operands = "NODE/UUID...",
-	.summary = "Let tenants come to a device again",
+	.summary = "Allow new tenants on a device again",
 	.text = TEXT_UNCORDON_GPU_TEXT,
 	.examples = "kubectl divvy uncordon-gpu gpu-7/GPU-5a0e",
 	.options = uncordon_options,

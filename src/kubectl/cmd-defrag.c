@@ -31,8 +31,8 @@
 #define REASON "emptied by kubectl divvy defrag"
 
 static const struct option_row options[] = {
-	{"dry-run", NULL, "show the plan alone"},
-	{"timeout", "TIME", "how long to go on at most (default 30m)"},
+	{"dry-run", NULL, "print the plan and change nothing"},
+	{"timeout", "TIME", "time limit (default 30m)"},
 	CLI_OUTPUT_OPTION,
 	WORLD_OPTIONS,
 	ACCESS_OPTIONS,
@@ -65,10 +65,10 @@ static int print(const json_t *plan, struct error *err)
 	_cleanup_table_ struct table t = {.columns = NULL};
 
 	if (!json_array_size(moves)) {
-		puts("nothing is gained by moving anybody");
+		puts("no move would free a device");
 		return 0;
 	}
-	printf("%zu pod%s to move, so that %d instead of %d devices are left to nobody\n",
+	printf("%zu pod%s to move, which leaves %d instead of %d devices unused\n",
 		json_array_size(moves), json_array_size(moves) == 1 ? " is" : "s are",
 		(int)jint(plan, "whole_after"), (int)jint(plan, "whole_before"));
 	table_init(&t, columns, ARRAY_SIZE(columns));
@@ -205,8 +205,8 @@ static int carry_out(struct access *a, const json_t *moves, uint64_t timeout_ns,
 	open_devices(a, moves, is_ours);
 	if (r == -EINTR || (r >= 0 && is_ended))
 		return fail(err, EINTR,
-			"ended by a signal; the devices are open again, and who has moved stays "
-			"where he is");
+			"stopped by a signal; the devices are uncordoned and moved pods stay "
+			"where they are");
 	return r > 0 ? KUBECTL_EXIT_NO : r;
 }
 
@@ -226,11 +226,10 @@ static int compare(
 	whole = moves.whole_before;
 	cluster_moves_done(&moves);
 	if (whole >= wanted) {
-		printf("%u devices are left to nobody\n", whole);
+		printf("%u devices are unused\n", whole);
 		return 0;
 	}
-	printf("%u devices are left to nobody, and not %u: the scheduler's policy, or somebody who "
-	       "came meanwhile, has put others there\n",
+	printf("%u devices are unused instead of %u: the scheduler placed other pods on the rest\n",
 		whole, wanted);
 	return KUBECTL_EXIT_NO;
 }
@@ -271,15 +270,15 @@ static int check(const struct cli_args *args, struct error *err)
 	uint64_t timeout_ns;
 
 	if (cli_has(args, "output") && !cli_has(args, "dry-run"))
-		return fail(
-			err, EINVAL, "--output %s: with --dry-run only", cli_get(args, "output"));
+		return fail(err, EINVAL, "--output %s: allowed only with --dry-run",
+			cli_get(args, "output"));
 	return read_timeout(args, &timeout_ns, err);
 }
 
 const struct cli_command cmd_defrag = {
 	.name = "defrag",
 	.operands = "",
-	.summary = "Move tenants together, so that more devices are whole",
+	.summary = "Move tenants together to free whole devices",
 	.text = TEXT_DEFRAG_TEXT,
 	.examples = "kubectl divvy defrag --dry-run\nkubectl divvy defrag --timeout 1h",
 	.exit_status = TEXT_DEFRAG_EXIT_STATUS,

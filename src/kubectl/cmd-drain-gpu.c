@@ -21,11 +21,12 @@
 #define GRACE_MAX 86400
 
 static const struct option_row options[] = {
-	{"reason", "TEXT", "for people: it is shown with the device"},
-	{"timeout", "TIME", "how long to go on asking and waiting (default 10m)"},
-	{"grace-period", "SECONDS", "instead of each pod's own: 0 to 86400"},
-	{"force", NULL, "also pods that no controller makes again: they are lost then"},
-	{"dry-run", NULL, "say who would go; nothing is changed"},
+	{"reason", "TEXT", "note that is shown with the device"},
+	{"timeout", "TIME", "time limit for evictions (default 10m)"},
+	{"grace-period", "SECONDS",
+		"grace period in seconds instead of each pod's own: 0 to 86400"},
+	{"force", NULL, "also evict pods that no controller recreates"},
+	{"dry-run", NULL, "print which pods would be evicted and change nothing"},
 	ACCESS_OPTIONS,
 	{0},
 };
@@ -64,8 +65,8 @@ static int fail_bare(const json_t *bare, struct error *err)
 	if (n > NAMED)
 		buf_addf(&names, " and %zu more", n - NAMED);
 	return fail(err, EPERM,
-		"pod%s %.300s: no controller would make %s again: nothing was changed; --force "
-		"evicts %s all the same",
+		"pod%s %.300s: no controller would recreate %s, so nothing was changed; --force "
+		"evicts %s",
 		n == 1 ? "" : "s", buf_text(&names), n == 1 ? "it" : "them",
 		n == 1 ? "it" : "them");
 }
@@ -75,7 +76,7 @@ static void print_bare(const json_t *bare)
 	for (size_t i = 0; i < json_array_size(bare); i++) {
 		const json_t *metadata = json_object_get(json_array_get(bare, i), "metadata");
 
-		printf("%s/%s: no controller would make it again: only with --force\n",
+		printf("%s/%s: no controller would recreate it; --force evicts it\n",
 			jtext(metadata, "namespace"), jtext(metadata, "name"));
 	}
 }

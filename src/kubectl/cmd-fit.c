@@ -105,8 +105,8 @@ static int ask_server(struct access *a, json_t **pod, struct error *err)
 	r = r < 0 ? r : access_await(a, &answer, &made, err);
 	if (answer.is_right_missing) {
 		fprintf(stderr,
-			"note: you may not create pods in %s: it is taken as it is in the file, "
-			"without defaults and the webhooks' changes\n",
+			"note: you may not create pods in %s; the file is used without defaults "
+			"and webhook changes\n",
 			space);
 		return 0;
 	}
@@ -257,9 +257,11 @@ static void note(json_t *rows, const struct sched_action *action)
 			set(row, "why", action->sentence);
 		else
 			json_object_set_new(row, "why",
-				json_sprintf("divvy's webhook does not see it: it does not run, or "
-					     "namespace %s is labelled " DIALECT_ADMISSION_LABEL
-					     "=ignore; made now, it would run without a share",
+				json_sprintf("divvy's webhook did not process the pod: it does "
+					     "not run, or namespace %s is labelled "
+					     "" DIALECT_ADMISSION_LABEL
+					     "=ignore; created now, the pod would run without a "
+					     "share",
 					jtext(row, "namespace")));
 		break;
 	default: break;
@@ -324,8 +326,8 @@ static int add_pods(struct access *a, const struct cli_args *args, struct sched 
 					kube_json_text_at(copy, "metadata", "namespace", NULL),
 					"name", kube_json_text_at(copy, "metadata", "name", NULL),
 					"answer", "no", "node", "", "why",
-					"it is not for divvy's scheduler: its schedulerName says "
-					"another"));
+					"its schedulerName selects another scheduler than "
+					"divvy's"));
 			r = sched_set(sched, OBJECT_POD, copy, err);
 		}
 	}
@@ -392,14 +394,14 @@ static int run(const struct cli_args *args, struct error *err)
 static int check(const struct cli_args *args, struct error *err)
 {
 	if (!cli_has(args, "filename"))
-		return fail(err, EINVAL, "which pods? -f FILE names them, -f - reads stdin");
+		return fail(err, EINVAL, "no pods given; use -f FILE or -f - for stdin");
 	return 0;
 }
 
 const struct cli_command cmd_fit = {
 	.name = "fit",
 	.operands = "",
-	.summary = "Say whether the pods of a file would run now, where, or why not",
+	.summary = "Show whether and where the pods of a file would run now, or why not",
 	.text = TEXT_FIT_TEXT,
 	.examples = "kubectl divvy fit -f pod.yaml\nkubectl divvy fit -n team-a -f - <job.yaml",
 	.exit_status = TEXT_FIT_EXIT_STATUS,

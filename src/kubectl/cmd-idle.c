@@ -19,7 +19,7 @@
 #define IDLE_DEFAULT_NS (10 * 60 * NSEC_PER_SEC)
 
 static const struct option_row options[] = {
-	{"for", "TIME", "tenants that have used nothing for that long, such as 30m (default 10m)"},
+	{"for", "TIME", "idle time after which a tenant is listed, such as 30m (default 10m)"},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},
@@ -90,7 +90,7 @@ static int check(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_idle = {
 	.name = "idle",
 	.operands = "",
-	.summary = "List devices without tenants, and tenants that hold and do not use",
+	.summary = "List devices without tenants, and tenants that use no device time",
 	.text = TEXT_IDLE_TEXT,
 	.examples = "kubectl divvy idle\nkubectl divvy idle --for 2h -o json",
 	.options = options,

@@ -19,7 +19,7 @@
 static const struct option_row options[] = {
 	ACCESS_NAMESPACE_OPTION,
 	{"all-namespaces", NULL, "tenants of all namespaces", .letter = 'A'},
-	{"wide", NULL, "with the devices' UUIDs and notes", .letter = 'w'},
+	{"wide", NULL, "add device UUIDs and notes", .letter = 'w'},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},
@@ -116,7 +116,7 @@ static int check(const struct cli_args *args, struct error *err)
 {
 	if (cli_has(args, "all-namespaces") && cli_has(args, "namespace"))
 		return fail(err, EINVAL,
-			"--all-namespaces and --namespace %.63s: only one of them is possible",
+			"--all-namespaces and --namespace %.63s: use only one of them",
 			cli_get(args, "namespace"));
 	return 0;
 }
@@ -124,7 +124,7 @@ static int check(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_ps = {
 	.name = "ps",
 	.operands = "",
-	.summary = "List the tenants: requested, granted, used, memory, state",
+	.summary = "List tenants: requested, granted and used share, memory, state",
 	.text = TEXT_PS_TEXT,
 	.examples =
 		"kubectl divvy ps -A\nkubectl divvy ps -n team-a -o json | jq '.[].used_permille'",

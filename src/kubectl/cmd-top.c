@@ -22,8 +22,8 @@
 #define EVERY_NS (2 * NSEC_PER_SEC)
 
 static const struct option_row options[] = {
-	{"once", NULL, "show it once and end", .letter = '1'},
-	{"node", "NODE", "this node alone"},
+	{"once", NULL, "print once and exit", .letter = '1'},
+	{"node", "NODE", "only this node"},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},
@@ -57,9 +57,7 @@ static int look(
 			one = json_pack("[O]", json_array_get(nodes, i));
 	if (node && !one)
 		return fail(err, ENOENT,
-			"--node %.80s: there is no such GPUNode; `kubectl get "
-			"gpunodes` lists them",
-			node);
+			"--node %.80s: no such GPUNode; kubectl get gpunodes lists them", node);
 	facts = (struct report_facts){one ? one : nodes, leases, kube_client_real_ns(a->client)};
 	ret->devices = report_devices(&facts);
 	ret->bare = report_bare_nodes(&facts);
@@ -75,8 +73,9 @@ static int draw(const struct picture *p, struct buf *out)
 		buf_add_byte(out, '\n');
 	draw_bare_nodes(p->bare, out);
 	if (!json_array_size(p->devices) && !json_array_size(p->bare))
-		buf_add_text(
-			out, "no node is divvy's: kubectl label node NODE divvy.gpu/owner=divvy\n");
+		buf_add_text(out,
+			"divvy manages no node; run kubectl label node NODE "
+			"divvy.gpu/owner=divvy\n");
 	return buf_error(out);
 }
 
@@ -119,8 +118,7 @@ static int run(const struct cli_args *args, struct error *err)
 	int r;
 
 	if (!cli_has(args, "once") && !cli_has(args, "output") && !isatty(STDOUT_FILENO))
-		return fail(err, ENOTTY,
-			"stdout is no terminal; --once shows one picture, -o json the numbers");
+		return fail(err, ENOTTY, "stdout is not a terminal; use --once or -o json");
 	r = access_open(args, &a, err);
 	if (r == 0 && !cli_has(args, "once") && !cli_has(args, "output"))
 		return watch(&a, args, err);

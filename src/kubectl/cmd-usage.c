@@ -22,7 +22,7 @@
 
 static const struct option_row options[] = {
 	{"since", "WHEN", TEXT_USAGE_SINCE},
-	{"csv", NULL, "for spreadsheets"},
+	{"csv", NULL, "print comma-separated values"},
 	CLI_OUTPUT_OPTION,
 	ACCESS_OPTIONS,
 	{0},
@@ -51,7 +51,7 @@ static int read_since(const struct cli_args *args, char day[static DAY], struct 
 	}
 	if (parse_duration(str_from(text), &ns, NULL) < 0)
 		return fail(err, EINVAL,
-			"--since '%.40s': a day such as 2026-11-01 or a time such as 7d is needed",
+			"--since '%.40s': expected a day such as 2026-11-01 or a time such as 7d",
 			text);
 	ns = clock_real_ns() - MIN(ns, clock_real_ns());
 	str_copy(day, DAY, (struct str){kube_time_format(ns).s, DAY - 1});
@@ -119,7 +119,7 @@ static int check(const struct cli_args *args, struct error *err)
 	char day[DAY];
 
 	if (cli_has(args, "csv") && cli_has(args, "output"))
-		return fail(err, EINVAL, "--csv and --output %s: only one of them is possible",
+		return fail(err, EINVAL, "--csv and --output %s: use only one of them",
 			cli_get(args, "output"));
 	return read_since(args, day, err);
 }
@@ -127,7 +127,7 @@ static int check(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_usage = {
 	.name = "usage",
 	.operands = "",
-	.summary = "Accounts of the namespaces: GPU-seconds requested, granted, used",
+	.summary = "Show GPU-seconds requested, granted and used by each namespace",
 	.text = TEXT_USAGE_TEXT,
 	.examples = TEXT_USAGE_EXAMPLES,
 	.options = options,

@@ -32,7 +32,7 @@ static int run(const struct cli_args *args, struct error *err)
 		const char *its = kube_json_text_at(node, "status", "versions", "divvyd", NULL);
 
 		printf("%s: divvyd %s\n", kube_json_text_at(node, "metadata", "name", NULL),
-			its ? its : "has not said its version");
+			its ? its : "version unknown");
 	}
 	return 0;
 }

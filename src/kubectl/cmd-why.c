@@ -40,12 +40,12 @@ static int read_name(
 		(str_copy(ret->space, sizeof(ret->space), first) < 0 ||
 			str_copy(ret->name, sizeof(ret->name), rest) < 0))
 		return fail(
-			err, EINVAL, "'%.80s' is no POD and no NAMESPACE/POD", args->operand[0]);
+			err, EINVAL, "'%.80s': expected POD or NAMESPACE/POD", args->operand[0]);
 	if (rest.p)
 		return 0;
 	if (str_copy(ret->space, sizeof(ret->space), str_from(space)) < 0 ||
 		str_copy(ret->name, sizeof(ret->name), first) < 0)
-		return fail(err, EINVAL, "'%.80s' is no name of a pod", args->operand[0]);
+		return fail(err, EINVAL, "'%.80s': not a valid pod name", args->operand[0]);
 	return 0;
 }
 
@@ -73,12 +73,12 @@ static int explain_waiting(struct access *a, const struct cli_args *args, const 
 	json_object_set_new(answer, "state", json_string("Pending"));
 	if (!scheduler || strcmp(scheduler, world_scheduler_name(args)))
 		return fail(err, EINVAL,
-			"the pod is not divvy's: its schedulerName is '%.80s', not '%.80s'",
+			"divvy does not place the pod: its schedulerName is '%.80s', not '%.80s'",
 			scheduler ? scheduler : "", world_scheduler_name(args));
 	json_object_set_new(answer, "sentence",
 		json_string(told ? jtext(told, "message")
-				 : "divvy-scheduler has not spoken of it yet: does it run? "
-				   "(kubectl -n divvy-system get pods)"));
+				 : "divvy-scheduler has not tried the pod yet; check that it "
+				   "runs: kubectl -n divvy-system get pods"));
 	r = world_load(a, args, &sched, err);
 	if (r < 0)
 		return note_rights(answer, r, err);
@@ -125,7 +125,7 @@ static json_t *explain_start(const json_t *pod)
 	if (!stuck && init && !running)
 		return json_sprintf("init container %s runs", jtext(init, "name"));
 	if (!stuck)
-		return json_string("the kubelet has not begun to start it");
+		return json_string("the kubelet has not started the pod yet");
 	waiting = kube_json_at(stuck, "state", "waiting", NULL);
 	message = jtext(waiting, "message");
 	return json_sprintf("container %s waits: %s%s%.300s", jtext(stuck, "name"),
@@ -159,12 +159,13 @@ static int explain_running(struct access *a, const json_t *pod, json_t *answer, 
 	json_object_set_new(answer, "containers", throttle_explain(devices, tenants));
 	if (!report_is_tenant(pod))
 		json_object_set_new(answer, "sentence",
-			json_string("it has come past divvy's webhook, and has no share: make it "
-				    "again while divvy-controller runs, in a namespace that is not "
-				    "labelled " DIALECT_ADMISSION_LABEL "=ignore"));
+			json_string("the pod was created without divvy's webhook and has no "
+				    "share; create it again while divvy-controller runs, in a "
+				    "namespace that is not labelled "
+				    "" DIALECT_ADMISSION_LABEL "=ignore"));
 	if (!json_array_size(tenants))
 		json_object_set_new(
-			answer, "sentence", json_string("it asks for no part of a GPU"));
+			answer, "sentence", json_string("the pod requests no part of a GPU"));
 	return 0;
 }
 
@@ -179,12 +180,12 @@ static int print(const json_t *answer, struct error *err)
 	if (jtext(answer, "sentence")[0])
 		printf("%s\n", jtext(answer, "sentence"));
 	if (jtext(answer, "missing")[0])
-		printf("more is not to be seen: %s\n", jtext(answer, "missing"));
+		printf("further details are missing: %s\n", jtext(answer, "missing"));
 	for (size_t i = 0; i < json_array_size(containers); i++) {
 		const json_t *c = json_array_get(containers, i);
 		const json_t *why = json_object_get(c, "why");
 
-		printf("%s: asked %s, granted %s, got %s\n", jtext(c, "container"),
+		printf("%s: requested %s, granted %s, used %s\n", jtext(c, "container"),
 			jtext(c, "requested"),
 			jtext(c, "granted")[0] ? jtext(c, "granted") : "nothing",
 			json_object_get(c, "used_permille")
@@ -215,7 +216,7 @@ static int run(const struct cli_args *args, struct error *err)
 	r = access_get(&a, buf_text(&path), NULL, &pod, err);
 	if (r == -ENOENT)
 		return fail(err, ENOENT,
-			"there is no pod '%.100s' in namespace '%.63s'; -n names another namespace",
+			"no pod '%.100s' in namespace '%.63s'; use -n for another namespace",
 			asked.name, asked.space);
 	if (r < 0)
 		return r;
@@ -234,7 +235,7 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_command cmd_why = {
 	.name = "why",
 	.operands = "[NAMESPACE/]POD",
-	.summary = "Say why a pod waits, or what keeps it from getting more",
+	.summary = "Explain why a pod waits, or what limits a running pod",
 	.text = TEXT_WHY_TEXT,
 	.examples = "kubectl divvy why train-0\nkubectl divvy why team-a/train-0 -o json",
 	.options = options,

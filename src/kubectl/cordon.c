@@ -80,5 +80,7 @@ int cordon_set(struct access *a, const char *node, const char *uuid, bool is_cor
 			return r;
 		r = 0;
 	}
-	return r < 0 ? r : fail(err, EBUSY, "GPUNode %.100s changes all the time: try again", node);
+	return r < 0
+		? r
+		: fail(err, EBUSY, "GPUNode %.100s: too many concurrent changes; try again", node);
 }

@@ -50,7 +50,7 @@ static void bytes_at(const json_t *of, const char *key, struct buf *out)
 
 static void draw_tenant(const json_t *t, struct buf *out)
 {
-	buf_addf(out, "    %s/%s/%s  %s  asked %s, got ", jtext(t, "namespace"), jtext(t, "pod"),
+	buf_addf(out, "    %s/%s/%s  %s  granted %s, used ", jtext(t, "namespace"), jtext(t, "pod"),
 		jtext(t, "container"), jtext(t, "class"), jtext(t, "granted"));
 	share_at(t, "used_permille", out);
 	buf_add_text(out, ", memory ");
@@ -78,7 +78,7 @@ static void draw_shares(const json_t *d, bool is_ascii, struct buf *out)
 		is_ascii, out);
 	buf_add_text(out, "]  granted ");
 	share_at(d, "granted_permille", out);
-	buf_add_text(out, ", got ");
+	buf_add_text(out, ", used ");
 	share_at(d, "used_permille", out);
 	buf_add_text(out, ", memory ");
 	bytes_at(d, "granted_bytes", out);
@@ -117,11 +117,10 @@ void draw_devices(const json_t *devices, bool is_ascii, struct buf *out)
 		if (!node || strcmp(node, jtext(d, "node"))) {
 			node = jtext(d, "node");
 			buf_addf(out, "%s%s%s", i ? "\n" : "", node,
-				jbool(d, "simulated") ? "  (simulated: these devices are not real)"
-						      : "");
+				jbool(d, "simulated") ? "  (simulated devices)" : "");
 			if (jint(d, "silent_seconds"))
 				buf_addf(out,
-					"  (its divvyd was last heard %s ago: what it said then)",
+					"  (divvyd last reported %s ago; values are of that time)",
 					format_duration(
 						(uint64_t)jint(d, "silent_seconds") * NSEC_PER_SEC)
 						.s);

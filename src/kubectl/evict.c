@@ -130,8 +130,8 @@ static int ask(
 	case -EBUSY: /* another pod has this name now */ l->state = GONE; return 0;
 	case -EAGAIN:
 		if (l->state != HELD)
-			printf("%s/%s: its disruption budget holds it; it is asked again\n", l->ns,
-				l->name);
+			printf("%s/%s: its PodDisruptionBudget blocks the eviction; retrying\n",
+				l->ns, l->name);
 		l->state = options->is_dry_run ? GONE : HELD;
 		l->again_ns = clock_now_ns() + AGAIN_NS;
 		return 0;
@@ -154,7 +154,7 @@ static int look(struct access *a, struct leaving *l, struct error *err)
 	if (r == 0 && uid && !strcmp(uid, l->uid) && !evict_is_over(pod))
 		return 0;
 	l->state = GONE;
-	printf("%s/%s: gone\n", l->ns, l->name);
+	printf("%s/%s: deleted\n", l->ns, l->name);
 	return 0;
 }
 

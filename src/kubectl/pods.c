@@ -47,7 +47,7 @@ static int add(
 	r->n += (uint64_t)MAX(count, (int64_t)0);
 	if (r->n > PODS_MAX) {
 		json_decref(pod);
-		return fail(err, E2BIG, "%s: %s: %llu pods, and %u are possible", r->where, from,
+		return fail(err, E2BIG, "%s: %s: %llu pods; at most %u are allowed", r->where, from,
 			(unsigned long long)r->n, PODS_MAX);
 	}
 	if (count > 0)
@@ -104,7 +104,7 @@ static int count_of(
 			continue;
 		if (!json_is_integer(given))
 			return fail(
-				err, EINVAL, "spec.%s: a whole number is needed", shape->count[i]);
+				err, EINVAL, "spec.%s: expected a whole number", shape->count[i]);
 		least = MIN(least, (int64_t)json_integer_value(given));
 	}
 	*ret_count = least == INT64_MAX ? 1 : least;
@@ -131,8 +131,8 @@ static int read_object(struct reading *r, const json_t *object, struct error *er
 	int result = 0;
 
 	if (!kind[0])
-		return fail(err, EINVAL,
-			"%s: an object without `kind`: objects of Kubernetes are needed", r->where);
+		return fail(
+			err, EINVAL, "%s: no field kind; expected Kubernetes objects", r->where);
 	if (json_is_array(json_object_get(object, "items")))
 		return read_list(r, json_object_get(object, "items"), err);
 	if (!strcmp(kind, "Pod"))
@@ -170,9 +170,8 @@ int pods_read(const json_t *documents, const char *where, json_t **ret, struct e
 		return r;
 	if (!json_array_size(list))
 		return fail(err, EINVAL,
-			"%s: no pod would come of it; a Pod, a SharePod, or something with a "
-			"template (Deployment, Job, StatefulSet, ...) and more than 0 replicas is "
-			"needed",
+			"%s: creates no pod; expected a Pod, a SharePod, or an object with a pod "
+			"template and more than 0 replicas",
 			where);
 	*ret = TAKE_PTR(list);
 	return 0;

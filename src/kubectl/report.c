@@ -287,7 +287,7 @@ json_t *report_bare_nodes(const struct report_facts *f)
 			buf_add_text(&why,
 				json_array_size(conditions)
 					? jtext(find(conditions, "type", "Ready"), "message")
-					: "its divvyd has said nothing yet");
+					: "divvyd has not reported yet");
 		json_array_append_new(made,
 			json_pack("{s:s, s:s}", "node", name_of(node), "why", buf_text(&why)));
 	}
@@ -326,15 +326,15 @@ int report_find_device(
 	if (n == 1)
 		return 0;
 	if (n > 1)
-		return fail(err, ENOTUNIQ, "device '%.80s' is on %zu nodes: NODE/UUID says which",
-			text, n);
+		return fail(
+			err, ENOTUNIQ, "device '%.80s' is on %zu nodes; use NODE/UUID", text, n);
 	if (node.p && !is_node)
 		return fail(err, ENOENT,
-			"'%.80s': there is no GPUNode '%.*s' (kubectl get gpunodes)", text,
+			"'%.80s': no GPUNode '%.*s'; kubectl get gpunodes lists them", text,
 			STR_ARG(node));
 	return fail(err, ENOENT,
-		"'%.80s': no such device; NODE/UUID, NODE/INDEX or a UUID is needed, as "
-		"`kubectl divvy top` shows them",
+		"'%.80s': no such device; use NODE/UUID, NODE/INDEX or a UUID from kubectl divvy "
+		"top",
 		text);
 }
 
@@ -550,7 +550,7 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 					json_object_get(device, "model"), "why",
 					jbool(device, "cordoned") ? "no tenant: cordoned"
 						: strcmp(jtext(device, "health"), "Healthy")
-						? "no tenant: it is not healthy"
+						? "no tenant: unhealthy"
 						: "no tenant"));
 		for (size_t t = 0; t < json_array_size(tenants); t++) {
 			json_t *tenant = json_array_get(tenants, t), *row;
@@ -561,7 +561,7 @@ json_t *report_idle(const struct report_facts *f, uint64_t idle_ns, uint64_t rea
 			copy(row, "node", device, "node");
 			copy(row, "uuid", device, "uuid");
 			copy(row, "model", device, "model");
-			set_text(row, "why", "holds and does not use");
+			set_text(row, "why", "reserved but unused");
 			json_array_append_new(made, row);
 		}
 	}

@@ -70,31 +70,31 @@ static void explain_device(json_t *why, const json_t *device, const json_t *tena
 	got = juint(self, "used_permille");
 	limit = juint(self, "limit_permille");
 	if (limit < SPEC_SHARE_ONE && got + NEAR_PERMILLE >= limit)
-		say(why, "%s: it is at its limit of %s", jtext(device, "uuid"),
+		say(why, "%s: the tenant uses all of its limit, %s", jtext(device, "uuid"),
 			format_share((uint32_t)limit).s);
 	else if (others + got >= FULL_PERMILLE && n)
-		say(why, "%s is full: it got %s and %llu others %s; %s%s", jtext(device, "uuid"),
-			format_share((uint32_t)got).s, (unsigned long long)n,
+		say(why, "%s is full: this tenant used %s, other tenants (%llu) used %s; %s%s",
+			jtext(device, "uuid"), format_share((uint32_t)got).s, (unsigned long long)n,
 			format_share((uint32_t)others).s,
 			is_opportunistic
-				? "opportunistic, it has what they leave"
+				? "an opportunistic tenant gets only unused time"
 				: format_share((uint32_t)juint(self, "request_permille")).s,
-			is_opportunistic ? "" : " is guaranteed to it");
+			is_opportunistic ? "" : " is its request");
 	else if (!got)
-		say(why, "%s: it has used nothing in the last 10 s", jtext(device, "uuid"));
+		say(why, "%s: the tenant has used no time in the last 10 s", jtext(device, "uuid"));
 	else
-		say(why, "%s: nothing holds it back: it got %s, and %s was left over",
+		say(why, "%s: nothing limits the tenant: it used %s, and %s was unused",
 			jtext(device, "uuid"), format_share((uint32_t)got).s,
 			format_share((uint32_t)(SPEC_SHARE_ONE -
 					     MIN(others + got, (uint64_t)SPEC_SHARE_ONE)))
 				.s);
 	if (!is_latency && latency >= LATENCY_BUSY_PERMILLE)
-		say(why, "%s: tenants of class latency go before it, and used %s",
+		say(why, "%s: tenants of class latency have precedence and used %s",
 			jtext(device, "uuid"), format_share((uint32_t)latency).s);
 	if (json_object_get(self, "used_bytes") && juint(self, "memory_bytes") &&
 		juint(self, "used_bytes") >= juint(self, "memory_bytes") / 100 * 95)
-		say(why, "%s: its memory is nearly used up: %s of %s", jtext(device, "uuid"),
-			format_bytes(juint(self, "used_bytes")).s,
+		say(why, "%s: device memory is nearly exhausted: %s of %s used",
+			jtext(device, "uuid"), format_bytes(juint(self, "used_bytes")).s,
 			format_bytes(juint(self, "memory_bytes")).s);
 }
 
@@ -106,15 +106,16 @@ static json_t *explain(const json_t *devices, const json_t *tenant)
 	if (jtext(tenant, "note")[0])
 		say(why, "not in force: %s", jtext(tenant, "note"));
 	if (!strcmp(jtext(tenant, "state"), "Placed"))
-		say(why, "the node's daemon has not confirmed it: its container has not started");
+		say(why,
+			"divvyd has not confirmed the grant because the container has not started");
 	if (!strcmp(jtext(tenant, "state"), "Ended"))
-		say(why, "it has ended");
+		say(why, "the container has exited");
 	for (size_t i = 0; i < json_array_size(its); i++) {
 		const char *uuid = json_string_value(json_array_get(its, i));
 		const json_t *device = device_by(devices, uuid ? uuid : "");
 
 		if (!device)
-			say(why, "%s: no node has this device any more", uuid ? uuid : "?");
+			say(why, "%s: no node has this device now", uuid ? uuid : "?");
 		else if (strcmp(jtext(device, "health"), "Healthy"))
 			say(why, "%s is %s: %s", uuid, jtext(device, "health"),
 				jtext(device, "reason"));
@@ -122,12 +123,13 @@ static json_t *explain(const json_t *devices, const json_t *tenant)
 			explain_device(why, device, tenant);
 	}
 	if (jtext(tenant, "idle_since")[0])
-		say(why, "it has used nothing since %s", jtext(tenant, "idle_since"));
+		say(why, "the tenant has used no device time since %s",
+			jtext(tenant, "idle_since"));
 	if (json_array_size(its) && !json_object_get(tenant, "used_permille") &&
 		!strcmp(jtext(tenant, "state"), "Running"))
 		say(why,
-			"what it uses is not known: the node's daemon has not said, or you may "
-			"not list leases in divvy-node-lease");
+			"usage unknown: divvyd has not reported it, or you may not list leases in "
+			"namespace divvy-node-lease");
 	return why;
 }
 

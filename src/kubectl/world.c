@@ -49,7 +49,7 @@ static int read_minor(struct access *a, unsigned *ret, struct error *err)
 	text = str_from(jtext(version, "minor"));
 	str_skip_suffix(&text, STR("+"));
 	if (parse_uint(text, 1, 10000, &n, NULL) < 0)
-		return fail(err, EPROTO, "the server's version is not understood: minor '%.20s'",
+		return fail(err, EPROTO, "cannot read the server's version: minor '%.20s'",
 			jtext(version, "minor"));
 	*ret = (unsigned)n;
 	return 0;

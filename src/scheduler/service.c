@@ -191,7 +191,7 @@ static void on_version(void *data, const struct kube_answer *answer)
 	for (size_t i = 0; minor && i < 7 && minor[i] >= '0' && minor[i] <= '9'; i++)
 		digits[i] = minor[i];
 	if (parse_uint(str_from(digits), 1, 10000, &n, NULL) < 0) {
-		log_error("the server's version is not understood: minor '%s'", minor ? minor : "");
+		log_error("cannot read the server's version: minor '%s'", minor ? minor : "");
 		loop_stop(s->loop, -EPROTO);
 		return;
 	}

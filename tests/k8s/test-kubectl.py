@@ -119,8 +119,8 @@ def top_shows_devices_and_tenants():
     out = well("top", "--once")
     line = next(text for text in out.splitlines() if device in text)
     assert f"[{10 * chr(0x2588)}{10 * chr(0x2592)}{20 * chr(0xb7)}]" in line, line
-    assert "granted 0.5, got 0.25, memory 4Gi of 16Gi" in line, line
-    assert f"{cluster.namespace}/share/main  standard  asked 0.5-0.75, got 0.25, memory 2Gi of 4Gi" in out, out
+    assert "granted 0.5, used 0.25, memory 4Gi of 16Gi" in line, line
+    assert f"{cluster.namespace}/share/main  standard  granted 0.5-0.75, used 0.25, memory 2Gi of 4Gi" in out, out
     rows = as_json("top", "--once")
     assert {(r["node"], r["uuid"], len(r["tenants"])) for r in rows} == {
         ("n1", "GPU-n1-0", device == "GPU-n1-0"), ("n1", "GPU-n1-1", device == "GPU-n1-1")}, rows
@@ -137,7 +137,7 @@ def another_clock_makes_no_difference():
         other = {"LD_PRELOAD": OTHER_CLOCK, "OTHER_CLOCK_S": str(ahead_s)}
         for row in as_json("top", "--once", **other):
             assert not row.get("silent_seconds"), row
-        assert "got 0.25, memory 2Gi of 4Gi" in well("top", "--once", **other)
+        assert "used 0.25, memory 2Gi of 4Gi" in well("top", "--once", **other)
         fit([manifest("later", {"request": "0.25"})], 0, **other)
 
 
@@ -187,7 +187,7 @@ def why_says_what_each_device_lacks():
     assert rows[device]["why"] == "0.5 free, 1 requested" and rows[device]["free_permille"] == 500, rows
     assert [r["why"] for d, r in rows.items() if d != device] == [""], rows
     rig.gone("large")
-    assert "there is no pod 'large'" in refused("why", "large")
+    assert "no pod 'large'" in refused("why", "large")
     for n in range(3):
         rig.pod(f"apart{n}", {"request": "0.1", "group": "apart", "group-size": "3", "anti-affinity": "x"})
     rig.waits("apart2", "2 of 3 pods fit")
@@ -205,10 +205,10 @@ def why_says_what_bounds_who_runs():
     nothing_is_confirmed("n1")
     device = confirm("share", got=740, used=4 * GIB)
     out = well("why", "share")
-    assert f"{device}: it is at its limit of 0.75" in out and "its memory is nearly used up" in out, out
+    assert f"{device}: the tenant uses all of its limit, 0.75" in out and "device memory is nearly exhausted" in out, out
     nothing_is_confirmed("n1")
     confirm("share", got=200)
-    assert f"{device}: nothing holds it back: it got 0.2, and 0.8 was left over" in well("why", "share")
+    assert f"{device}: nothing limits the tenant: it used 0.2, and 0.8 was unused" in well("why", "share")
 
 
 # ---- fit, beside what the scheduler does
@@ -278,8 +278,8 @@ def fit_takes_templates_and_gangs():
             "containers": [{"name": "main", "image": "none"}]}}}}], 0)
     assert rows[0]["from"] == "SharePod s" and rows[0]["node"] == "n1", rows
     rows = fit([manifest("past", {"request": "0.2"}, labels={})], 3)
-    assert "divvy's webhook does not see it" in rows[0]["why"] and "divvy.gpu/admission=ignore" in rows[0]["why"], rows
-    assert "no pod would come of it" in refused("fit", "-f", "-", stdin='{"kind": "Service"}')
+    assert "divvy's webhook did not process the pod" in rows[0]["why"] and "divvy.gpu/admission=ignore" in rows[0]["why"], rows
+    assert "creates no pod" in refused("fit", "-f", "-", stdin='{"kind": "Service"}')
     assert "-f FILE" in refused("fit", code=2)
 
 
@@ -324,7 +324,7 @@ def a_device_is_cordoned():
     well("uncordon-gpu", f"n1/{device[-1]}")
     assert cluster.get(f"{GPU}/gpunodes/n1")["spec"]["cordoned"] == []
     assert "no such device" in refused("cordon-gpu", "n1/GPU-9")
-    assert "there is no GPUNode 'n9'" in refused("cordon-gpu", "n9/0")
+    assert "no GPUNode 'n9'" in refused("cordon-gpu", "n9/0")
     assert "divvy-operator" in refused("cordon-gpu", f"n1/{device}", who=viewer)
     rig.gone("fresh")
 
@@ -380,11 +380,11 @@ def a_device_is_drained():
         assert pods == [True, True, False], out
         assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
         out = well("drain-gpu", "n1/0", "--timeout", "3s", code=3)
-        assert out.count("its disruption budget holds it") == 2 and "d1: still there after 3s" in out, out
+        assert out.count("its PodDisruptionBudget blocks the eviction") == 2 and "d1: still there after 3s" in out, out
         assert cluster.get(f"{GPU}/gpunodes/n1")["spec"]["cordoned"] == [{"uuid": "GPU-n1-0", "reason": "drained"}]
         cluster.delete(f"{budgets()}/b")
         out = well("drain-gpu", "n1/0")
-        assert all(f"{cluster.namespace}/{n}: {what}" in out for n in ("d1", "d2") for what in ("evicted", "gone")), out
+        assert all(f"{cluster.namespace}/{n}: {what}" in out for n in ("d1", "d2") for what in ("evicted", "deleted")), out
         assert out.endswith("n1/GPU-n1-0 drained\n"), out
         assert rig.get("d3")["spec"]["nodeName"] == "n1"
         well("uncordon-gpu", "n1/0")
@@ -392,12 +392,12 @@ def a_device_is_drained():
         runs("bare")
         owned("d4", "0.2", device="GPU-n1-0")
         runs("d4")
-        assert f"pod {cluster.namespace}/bare: no controller would make it again" in refused("drain-gpu", "n1/0")
+        assert f"pod {cluster.namespace}/bare: no controller would recreate it" in refused("drain-gpu", "n1/0")
         assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
         out = well("drain-gpu", "n1/0", "--dry-run", code=3)
-        assert "/bare: no controller would make it again: only with --force" in out and "/d4: " in out, out
+        assert "/bare: no controller would recreate it; --force evicts it" in out and "/d4: " in out, out
         assert out.endswith("would not be drained without --force\n"), out
-        assert "bare: gone" in well("drain-gpu", "n1/0", "--force", "--grace-period", "0")
+        assert "bare: deleted" in well("drain-gpu", "n1/0", "--force", "--grace-period", "0")
 
 
 def apart(first, second):
@@ -424,7 +424,7 @@ def a_defrag_that_is_ended_opens_the_devices():
     finally:
         child.kill()
         child.wait()
-    assert child.returncode == 1 and "ended by a signal; the devices are open again" in err, (child.returncode, out, err)
+    assert child.returncode == 1 and "stopped by a signal; the devices are uncordoned" in err, (child.returncode, out, err)
     assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
 
 
@@ -436,12 +436,12 @@ def devices_are_made_whole():
         assert (plan["whole_before"], plan["whole_after"], len(plan["moves"])) == (0, 1, 1), plan
         move = plan["moves"][0]
         assert move["device"] != move["to_device"] and move["pod"] in ("f1", "f2"), plan
-        assert "1 pod is to move, so that 1 instead of 0 devices are left to nobody" in well("defrag", "--dry-run")
+        assert "1 pod is to move, which leaves 1 instead of 0 devices unused" in well("defrag", "--dry-run")
         out = well("defrag", "--timeout", "60s")
-        assert f"{cluster.namespace}/{move['pod']}: gone" in out, out
+        assert f"{cluster.namespace}/{move['pod']}: deleted" in out, out
         assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
         assert rig.get({"f1": "f2", "f2": "f1"}[move["pod"]])["spec"]["nodeName"] == "n1"
-        assert "nothing is gained" in well("defrag", "--dry-run")
+        assert "no move would free" in well("defrag", "--dry-run")
 
 
 # ---- accounts
@@ -462,7 +462,7 @@ def usage_and_idle_are_told():
     device = confirm("sleeps", idleSince="2026-01-01T00:00:00Z")
     rows = as_json("idle")
     assert [(r["uuid"], r["why"], r.get("pod")) for r in rows] == sorted(
-        [(device, "holds and does not use", "sleeps"),
+        [(device, "reserved but unused", "sleeps"),
          ({"GPU-n1-0": "GPU-n1-1", "GPU-n1-1": "GPU-n1-0"}[device], "no tenant", None)]), rows
     assert "sleeps" in well("idle") and "sleeps" not in well("idle", "--for", "360d")
     rig.gone("sleeps")

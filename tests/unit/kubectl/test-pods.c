@@ -86,15 +86,15 @@ static void says_what_is_wrong(void **state)
 		const char *text, *says;
 		int result;
 	} table[] = {
-		{"kind: Service\n", "f.yaml: no pod would come of it", -EINVAL},
-		{"a: b\n", "an object without `kind`", -EINVAL},
+		{"kind: Service\n", "f.yaml: creates no pod", -EINVAL},
+		{"a: b\n", "no field kind", -EINVAL},
 		{"kind: Deployment\nmetadata: {name: d}\n"
 		 "spec: {replicas: three, template: {spec: {}}}\n",
-			"Deployment d: spec.replicas: a whole number is needed", -EINVAL},
+			"Deployment d: spec.replicas: expected a whole number", -EINVAL},
 		{"kind: Job\nmetadata: {name: j}\nspec: {}\n", "Job j has no template", -EINVAL},
 		{"kind: Deployment\nmetadata: {name: d}\n"
 		 "spec: {replicas: 1001, template: {spec: {}}}\n",
-			"1001 pods, and 1000 are possible", -E2BIG},
+			"1001 pods; at most 1000 are allowed", -E2BIG},
 		{"kind: SharePod\nmetadata: {name: s}\n"
 		 "spec: {request: [0.3], template: {spec: {containers: []}}}\n",
 			"f.yaml: SharePod s: spec.request: has to be text or a number", -EINVAL},

@@ -143,7 +143,7 @@ static void an_init_container_that_is_over_waits_for_nobody(void **state)
 	assert_null(json_object_get(json_array_get(rows, 0), "devices"));
 	assert_string_equal(jtext(json_array_get(rows, 1), "state"), "Placed");
 	assert_int_equal(json_array_size(why), 1);
-	assert_string_equal(json_string_value(json_array_get(why, 0)), "it has ended");
+	assert_string_equal(json_string_value(json_array_get(why, 0)), "the container has exited");
 }
 
 static void finds_devices_by_any_name(void **state)
@@ -220,11 +220,11 @@ static void says_what_bounds_a_tenant(void **state)
 	const json_t *why = json_object_get(json_array_get(all, 0), "why");
 
 	assert_string_equal(json_string_value(json_array_get(why, 0)),
-		"GPU-a: nothing holds it back: it got 0.1, and 0.9 was left over");
-	assert_string_equal(
-		json_string_value(json_array_get(why, 1)), "GPU-b: it is at its limit of 0.6");
+		"GPU-a: nothing limits the tenant: it used 0.1, and 0.9 was unused");
+	assert_string_equal(json_string_value(json_array_get(why, 1)),
+		"GPU-b: the tenant uses all of its limit, 0.6");
 	assert_string_equal(json_string_value(json_array_get(why, 2)),
-		"GPU-b: tenants of class latency go before it, and used 0.4");
+		"GPU-b: tenants of class latency have precedence and used 0.4");
 	assert_int_equal(json_array_size(why), 3);
 }
 
@@ -242,10 +242,12 @@ static void who_is_opportunistic_has_what_is_left(void **state)
 	static const struct {
 		const char *class, *why;
 	} cases[] = {
-		{"standard", "GPU-a is full: it got 0.1 and 1 others 0.9; 0.3 is guaranteed to it"},
+		{"standard",
+			"GPU-a is full: this tenant used 0.1, other tenants (1) used 0.9; 0.3 is "
+			"its request"},
 		{"opportunistic",
-			"GPU-a is full: it got 0.1 and 1 others 0.9; opportunistic, it has what "
-			"they leave"},
+			"GPU-a is full: this tenant used 0.1, other tenants (1) used 0.9; an opportunistic tenant gets "
+			"only unused time"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -289,7 +291,7 @@ static void a_silent_daemon_is_said_to_be(void **state)
 		buf_clear(&out);
 		draw_devices(devices, true, &out);
 		assert_int_equal(
-			strstr(buf_text(&out), "was last heard 41s ago") != NULL, is_silent);
+			strstr(buf_text(&out), "last reported 41s ago") != NULL, is_silent);
 	}
 }
 
@@ -313,9 +315,8 @@ static void nodes_in_trouble_are_shown(void **state)
 	draw_bare_nodes(bare, &out);
 	assert_string_equal(buf_text(&out),
 		"n1  (not ready: KubeletUnreachable: no socket)\n"
-		"  0 GPU-a A100  another device plugin's\n"
-		"n2  (no devices: none here)\n"
-		"n3  (no devices: its divvyd has said nothing yet)\n");
+		"  0 GPU-a A100  another device plugin's\nn2  (no devices: none here)\nn3  (no "
+		"devices: divvyd has not reported yet)\n");
 }
 
 UNIT_MAIN(UNIT(a_silent_daemon_is_said_to_be), UNIT(nodes_in_trouble_are_shown),
