@@ -34,7 +34,7 @@ static void refuse(
 
 void external_on_nothing(void *data, struct http_request *request)
 {
-	refuse(request, 404, "NotFound", "nothing is described here");
+	refuse(request, 404, "NotFound", "no API description here");
 }
 
 void external_on_resources(void *data, struct http_request *request)
@@ -90,7 +90,7 @@ void external_on_metric(void *data, struct http_request *request)
 	if (!controller_is_synced(c, CACHE_PODS) || !controller_is_synced(c, CACHE_GPU_NODES) ||
 		!controller_is_synced(c, CACHE_LEASES)) {
 		refuse(request, 503, "ServiceUnavailable",
-			"pods, GPUNodes and Leases are not known yet");
+			"still reading pods, GPUNodes and Leases; retry");
 		return;
 	}
 	sum_up(c, ns, selector, &sum);

@@ -109,10 +109,10 @@ static void serve_session(struct http_request *request)
 		answer_text(request, 204, "");
 	else if (token.n > WEB_TOKEN_MAX)
 		answer_text(request, 431,
-			"the token is longer than a cookie may be (3500 characters): use one of a "
-			"service account (kubectl create token)\n");
+			"the token is longer than 3500 characters; use a service account's token "
+			"(kubectl create token)\n");
 	else if (!may_be_kept(token))
-		answer_text(request, 400, "the token has characters that no token has\n");
+		answer_text(request, 400, "the token has invalid characters\n");
 	else
 		keep(request, token, "");
 }
@@ -213,14 +213,14 @@ static void serve_events(struct web *web, struct http_request *request)
 	}
 	if (!web->is_ready || web->n_viewers >= WEB_VIEWERS_MAX) {
 		answer_text(request, 503,
-			web->is_ready ? "too many look at this already\n"
-				      : "the cluster is not known yet\n");
+			web->is_ready ? "too many dashboard connections; try again later\n"
+				      : "the controller is still reading the cluster; try again\n");
 		return;
 	}
 	viewer = calloc(1, sizeof(*viewer));
 	if (!viewer || format_event(web, heard_of(web, http_path(request)), &text) < 0) {
 		free(viewer);
-		answer_text(request, 503, "there is more than can be shown\n");
+		answer_text(request, 503, "the cluster's state is too large for one answer\n");
 		return;
 	}
 	http_add_header(request, "X-Content-Type-Options", "nosniff");
@@ -251,7 +251,7 @@ static void serve_history(struct web *web, struct http_request *request)
 	str_skip_prefix(&key, STR("/history/"));
 	r = web_history_format(web->history, key.p, clock_now_ns() / NSEC_PER_SEC, &text);
 	if (r == -ENOENT) {
-		answer_text(request, 404, "nothing was measured of it yet\n");
+		answer_text(request, 404, "no measurements of this container yet\n");
 		return;
 	}
 	if (r < 0) {
@@ -279,6 +279,6 @@ void web_serve(struct web *web, struct http_request *request)
 				serve_file(request, &web_files[i]);
 				return;
 			}
-		answer_text(request, 404, "there is no such path\n");
+		answer_text(request, 404, "no such path\n");
 	}
 }

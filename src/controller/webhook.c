@@ -66,7 +66,7 @@ void controller_end_askings(struct controller *c)
 	struct asking *a;
 
 	while ((a = LIST_FIRST(&c->askings)))
-		end_text(a, 503, "the controller ends\n");
+		end_text(a, 503, "divvy-controller is shutting down\n");
 }
 
 /* ---- reviews ---- */
@@ -117,7 +117,7 @@ static void on_asked(void *data, const struct kube_answer *answer)
 		return;
 	}
 	if (answer->result == 0 && kube_json_parse(answer->body, &object, NULL) < 0) {
-		end_text(a, 503, "the API server has not answered in JSON\n");
+		end_text(a, 503, "the API server's answer is not JSON\n");
 		return;
 	}
 	if (admit_needs(a->path, &a->c->rules, &a->what) == ADMIT_NEEDS_POD)
@@ -186,10 +186,10 @@ static void on_review(void *data, struct http_request *request)
 	const struct admit_path *path = admit_path_find(http_path(request));
 
 	if (!path)
-		answer_text(request, 404, "there is no such path\n");
+		answer_text(request, 404, "no such path\n");
 	else if (!controller_is_synced(c, CACHE_NAMESPACES) ||
 		!controller_is_synced(c, CACHE_POLICIES))
-		answer_text(request, 503, "not ready: namespaces and policies are not known yet\n");
+		answer_text(request, 503, "not ready: still reading namespaces and policies\n");
 	else
 		review(c, request, path);
 }
@@ -199,7 +199,9 @@ static void on_ready(void *data, struct http_request *request)
 	const struct controller *c = data;
 
 	answer_text(request, c->is_ready ? 200 : 503,
-		c->is_ready ? "ok\n" : "not ready: API servers do not trust it yet\n");
+		c->is_ready ? "ok\n"
+			    : "not ready: API servers do not trust the webhook's "
+			      "certificate yet\n");
 }
 
 const struct http_route controller_webhook_routes[CONTROLLER_WEBHOOK_ROUTES] = {

@@ -210,7 +210,7 @@ static void on_asked(void *data, const struct kube_answer *answer)
 		return;
 	}
 	if (kube_json_parse(answer->body, &object, NULL) < 0) {
-		fail_and_rest(h, "the API server has not answered in JSON");
+		fail_and_rest(h, "the API server's answer is not JSON");
 		return;
 	}
 	denied = kube_json_condition(object, "Denied");

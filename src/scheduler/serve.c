@@ -127,7 +127,7 @@ static void on_metrics(void *data, struct http_request *request)
 
 static void on_ready(void *data, struct http_request *request)
 {
-	http_answer_ready(request, service_is_synced(data), "it has not seen the cluster yet");
+	http_answer_ready(request, service_is_synced(data), "not ready: still reading the cluster");
 }
 
 static const struct http_route routes[] = {

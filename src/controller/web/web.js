@@ -80,7 +80,7 @@ const sum = (list, key) => list.reduce((n, item) => n + (item[key] ?? 0), 0);
 const notReady = (node) => node.data.trouble.find((t) => t.what === "Ready");
 
 function whyClosed(node, device) {
-  if (!node.data.alive) return "its node's daemon is silent";
+  if (!node.data.alive) return "divvyd of its node is silent";
   if (notReady(node)) return `its node is not ready: ${notReady(node).reason ?? "?"}`;
   if (device.health && device.health !== "Healthy") return `${device.health.toLowerCase()}${device.why ? ": " + device.why : ""}`;
   if (device.cordoned !== undefined) return `cordoned${device.cordoned ? ": " + device.cordoned : ""}`;
@@ -89,14 +89,14 @@ function whyClosed(node, device) {
 }
 
 // Nobody has measured it yet, or its daemon does not say it.
-const usedWords = (list) => list.length && list.every((s) => s.used === null) ? "use unknown" : `${percent(sum(list, "used"))} used`;
+const usedWords = (list) => list.length && list.every((s) => s.used === null) ? "usage unknown" : `${percent(sum(list, "used"))} used`;
 
 // The same in a word, where there is no more room.
 function closedWord(node, device) {
   if (!node.data.alive) return "silent";
   if (notReady(node)) return "not ready";
   if (device.health && device.health !== "Healthy") return device.health.toLowerCase();
-  return device.cordoned !== undefined ? "cordoned" : "not divvy's";
+  return device.cordoned !== undefined ? "cordoned" : "not managed";
 }
 
 const isTrouble = (node, device) => !node.data.alive || (device.health && device.health !== "Healthy") || node.data.trouble.length > 0;
@@ -199,7 +199,7 @@ function silentSinceOf(node) {
 
 function nodeChips(node) {
   const chips = [];
-  if (!node.data.alive) chips.push(make("span", { className: "chip is-bad", title: "Its Lease has not been renewed for 40 s" }, `silent${silentSinceOf(node)}`));
+  if (!node.data.alive) chips.push(make("span", { className: "chip is-bad", title: "divvyd has not renewed its Lease in time" }, `silent${silentSinceOf(node)}`));
   for (const t of node.data.trouble)
     chips.push(make("span", { className: "chip is-bad", title: t.message ?? "" }, t.what === "Ready" ? `not ready: ${t.reason ?? "?"}` : t.reason ?? t.what));
   if (node.data.simulated) chips.push(make("span", { className: "chip" }, "simulated"));
@@ -277,7 +277,7 @@ function showEmpty(isNothingFound) {
   $("devices").classList.toggle("bare", isNone);
   box.replaceChildren();
   if (isNone) {
-    box.append(make("h3", {}, "No node shares its GPUs yet"), make("p", {}, "divvy shares those of the nodes that an administrator gives it:"),
+    box.append(make("h3", {}, "No node shares its GPUs yet"), make("p", {}, "To share the GPUs of a node, an administrator labels the node:"),
       make("pre", {}, make("code", {}, "kubectl label node NODE divvy.gpu/owner=divvy")));
   } else if (isNothingFound) {
     const clear = make("button", { type: "button", className: "quiet" }, "Show all devices");
@@ -319,7 +319,7 @@ let showsAllWaiting = false;
 function waitingRow([key, pod]) {
   const slash = key.indexOf("/"), space = key.slice(0, slash), name = key.slice(slash + 1);
   const asks = pod.milli ? `${pod.milli / 1000} GPU` : "GPU time";
-  const why = pod.why ?? (pod.node ? "has its place, starts" : "not looked at yet");
+  const why = pod.why ?? (pod.node ? "bound, starting" : "not scheduled yet");
   const reason = pod.reason && pod.reason !== "Unschedulable" ? `${pod.reason}: ` : "";
   return make("tr", {},
     make("td", {}, make("span", { className: "space" }, space + "/"), name),
@@ -433,7 +433,7 @@ function showLink() {
   $("lost").hidden = !silentSince;
   document.body.classList.toggle("stale", Boolean(silentSince));
   setLink(silentSince ? "No cluster" : "Live", silentSince ? "lost-now" : "live");
-  const text = silentSince ? `The API server has not answered the controller since ${silentSince.toLocaleTimeString()}. What is shown is of then.` : "";
+  const text = silentSince ? `The API server has not answered the controller since ${silentSince.toLocaleTimeString()}. The page shows the state of that time.` : "";
   if ($("lost").textContent !== text) $("lost").textContent = text;
 }
 
@@ -451,7 +451,7 @@ function lost() {
   if (heardAt) {
     document.body.classList.add("stale");
     setLink("Not connected", "lost-now");
-    $("lost").textContent = `The connection is lost. What is shown is of ${heardAt.toLocaleTimeString()}; trying again.`;
+    $("lost").textContent = `The connection is lost. The page shows the state of ${heardAt.toLocaleTimeString()} and reconnects.`;
     $("lost").hidden = false;
   }
   clearTimeout(retryTimer);
@@ -468,7 +468,7 @@ async function enter() {
   } catch (error) {
     if (!heardAt) {
       setLink("", "");
-      $("lost").textContent = `The controller does not answer (${error.message.trim()}); trying again.`;
+      $("lost").textContent = `The controller does not answer (${error.message.trim()}). The page tries again.`;
       $("lost").hidden = false;
     }
     lost();
@@ -573,7 +573,7 @@ function tenantTable(list) {
 function showDetail() {
   const node = nodes.get(detail.name), device = node?.data?.devices[detail.place], body = $("detail-body");
   const focused = body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-  if (!device) { body.replaceChildren(make("p", {}, "It is no longer there.")); return; }
+  if (!device) { body.replaceChildren(make("p", {}, "The device no longer exists.")); return; }
   const list = shares(node)[detail.place], shown = bars(list, device), chosen = list.find((s) => tenantKey(s.tenant) === detail.key);
   showUse(shown, list);
   $("detail-title").textContent = `${node.name}, device ${device.index}`;
@@ -646,7 +646,7 @@ function chart(series, kind, tenant) {
   const top = Math.max(1, ...heard, ...marks.map(([v]) => v)) * 1.08;
   const x = (i) => LEFT + (WIDE - LEFT - 4) * (n - values.length + i) / (n - 1), y = (v) => 6 + (HIGH - BELOW - 6) * (1 - v / top);
   const title = kind === "mib" ? "Memory" : "Share of a device";
-  const said = heard.length ? `now ${words(heard.at(-1))}, mostly ${words([...heard].sort((a, b) => a - b)[heard.length >> 1])}, at most ${words(Math.max(...heard))}` : "nothing was measured yet";
+  const said = heard.length ? `now ${words(heard.at(-1))}, median ${words([...heard].sort((a, b) => a - b)[heard.length >> 1])}, at most ${words(Math.max(...heard))}` : "no measurements yet";
   const svg = draw("svg", { class: "chart", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": `${title}: ${said}` });
   svg.append(draw("line", { class: "axis", x1: LEFT, x2: WIDE - 4, y1: y(0), y2: y(0) }),
     draw("text", { x: LEFT, y: HIGH - 4 }, series.step === 10 ? "1 h ago" : "1 day ago"), draw("text", { x: WIDE - 4, y: HIGH - 4, "text-anchor": "end" }, "now"));

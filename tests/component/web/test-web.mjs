@@ -238,7 +238,7 @@ async function devices_and_tenants_are_shown() {
   await page.getByText("not ready: KubeletUnreachable").waitFor();
   await page.locator(".chip", { hasText: "silent" }).waitFor();
   await page.getByText("0/3 nodes: 2 no GPU with 0.5 free, 1 node silent").waitFor();
-  await page.getByText("on gpu-1: has its place, starts").waitFor();
+  await page.getByText("on gpu-1: bound, starting").waitFor();
   const width = await page.locator("[aria-label^='gpu-1 device 0'] .bar.granted i").nth(1).evaluate((e) => e.getBoundingClientRect().width / e.parentElement.getBoundingClientRect().width);
   check(Math.abs(width - 0.5) < 0.02, `a tenant of 0.5 is ${width} of the bar`);
   const memory = await page.locator("[aria-label^='gpu-1 device 0'] .bar.memory").evaluate((e) => [...e.children].map((i) => i.getBoundingClientRect().width / e.getBoundingClientRect().width));
@@ -266,7 +266,7 @@ async function changes_are_seen() {
   await device(page, "gpu-2 device 0").waitFor();
   server.tell("lease", "gpu-2", lease([["notebook-eva", [730, 9]]]));
   await device(page, "gpu-2 device 0, H200-141Gi, 1 tenant, 20% granted, 73% used").waitFor();
-  await device(page, "gpu-3 device 0, H200-141Gi, 0 tenants, 0% granted, 0% used, no new tenants: its node's daemon is silent").waitFor();
+  await device(page, "gpu-3 device 0, H200-141Gi, 0 tenants, 0% granted, 0% used, no new tenants: divvyd of its node is silent").waitFor();
   server.tell("lease", "gpu-3", lease([]));
   await device(page, "gpu-3 device 0, H200-141Gi, 0 tenants, 0% granted, 0% used, no new tenants: its node is not ready: KubeletUnreachable").waitFor();
   server.tell("node", "gpu-10", gpuNode("gpu-10", 1));
@@ -283,7 +283,7 @@ async function a_silent_cluster_is_not_live() {
   const view = await inside(), { page } = view;
   await page.getByText("Live").waitFor();
   server.tell("silence", "35");
-  await page.getByText(/^The API server has not answered the controller since .*What is shown is of then\.$/).waitFor();
+  await page.getByText(/^The API server has not answered the controller since .*The page shows the state of that time\.$/).waitFor();
   check(await page.locator("#link").textContent() === "No cluster", "it says that it is live");
   server.tell("silence", "0");
   await page.getByText("Live").waitFor();
@@ -339,7 +339,7 @@ async function text_can_be_read(scheme) {
   await page.route("**/history/**", (route) => route.fulfill({ json: past() }));
   await device(page, "gpu-1 device 0").click();
   await page.getByRole("button", { name: "research/sweep-12" }).click();
-  await page.getByRole("img", { name: /^Share of a device: now 9%, mostly 2\d%, at most 45%$/ }).waitFor();
+  await page.getByRole("img", { name: /^Share of a device: now 9%, median 2\d%, at most 45%$/ }).waitFor();
   check((await page.locator(".curve").first().getAttribute("d")).split("M").length === 3, "not two pieces with a gap between");
   const poor = await page.evaluate(() => {
     const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
