@@ -604,7 +604,7 @@ static void on_lead(void *data, bool is_leading, uint64_t epoch)
 {
 	struct controller *c = data;
 
-	log_info(is_leading ? "leading, epoch %llu" : "not leading any more, epoch %llu",
+	log_info(is_leading ? "leading, epoch %llu" : "lost the lead, epoch %llu",
 		(unsigned long long)epoch);
 	c->is_leading = is_leading;
 	if (is_leading) {

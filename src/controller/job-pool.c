@@ -195,12 +195,12 @@ static int carry_out(struct job *job, struct pool_view *view, struct error *err)
 		return fail(err, ENOMEM, "out of memory");
 	c->has_pool = facts->n_nodes || facts->n_placeholders;
 	for (size_t i = 0; r == 0 && i < plan.n_make; i++) {
-		log_info("a whole device is wanted%s%s", plan.make[i][0] ? " of node " : "",
+		log_info("a whole device is needed%s%s", plan.make[i][0] ? " of node " : "",
 			plan.make[i]);
 		r = make(job, plan.make[i], err);
 	}
 	for (size_t i = 0; r == 0 && i < plan.n_give_back; i++) {
-		log_info("placeholder %s is given back", plan.give_back[i]);
+		log_info("placeholder %s is deleted", plan.give_back[i]);
 		r = delete_pod(job, c->options.ns, plan.give_back[i], err);
 	}
 	for (size_t i = 0; r == 0 && i < plan.n_release; i++) {

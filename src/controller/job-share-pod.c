@@ -166,7 +166,7 @@ static int create(struct job *job, json_t *pod, struct error *err)
 	json_decref(job->stash);
 	job->stash = pod;
 	if (!controller_may_write(job->c))
-		return fail(err, EAGAIN, "another one leads now");
+		return fail(err, EAGAIN, "another replica leads now");
 	return kube_create(job->c->client, &write, pod, err);
 }
 

@@ -171,7 +171,7 @@ static json_t *read_answer(struct holder *p, const struct kube_answer *answer, c
 static void be_told(struct holder *p)
 {
 	if (!p->is_told)
-		log_info("told to end: when no tenant is left");
+		log_info("asked to exit; waiting until no tenant is left");
 	p->is_told = true;
 }
 
@@ -182,7 +182,7 @@ static void on_own_pod(void *data, const struct kube_answer *answer)
 
 	if (answer->result == -ENOENT ||
 		kube_json_text_at(pod, "metadata", "annotations", PLACEHOLDER_RELEASED, NULL)) {
-		log_info("released: ending");
+		log_info("released; exiting");
 		loop_stop(p->loop, 0);
 		return;
 	}
@@ -210,7 +210,7 @@ static void on_gpu_node(void *data, const struct kube_answer *answer)
 	_cleanup_json_ json_t *gpu_node = read_answer(p, answer, p->node);
 
 	if (placeholder_is_unused(gpu_node, p->name)) {
-		log_info("no tenant is left: ending");
+		log_info("no tenant is left; exiting");
 		loop_stop(p->loop, 0);
 		return;
 	}

@@ -492,7 +492,7 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 {
 	struct kube_call *call = timer->data;
 	struct kube_client *client = call->client;
-	const char *what = "no answer in time";
+	const char *what = "no answer before the time limit";
 	bool is_idle = false;
 
 	if (call->state == CALL_RUNNING && call->request.idle_ns && now_ns < call->deadline_ns) {
@@ -500,7 +500,7 @@ static void on_call_timer(struct loop_timer *timer, uint64_t now_ns)
 			set_timer(call);
 			return;
 		}
-		what = "no byte for too long";
+		what = "no data for too long";
 		is_idle = is_accepted(call);
 	} else if (now_ns < call->deadline_ns) {
 		set_state(call, CALL_WAITING);

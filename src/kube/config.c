@@ -50,7 +50,7 @@ static int read_text(const struct entry *e, const char *field, char **ret_text, 
 	if (!value || json_is_null(value))
 		return 0;
 	if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
-		return fail_field(err, EINVAL, e, field, "a text is expected");
+		return fail_field(err, EINVAL, e, field, "expected text");
 	if (!json_string_length(value))
 		return 0;
 	free(*ret_text);
@@ -65,7 +65,7 @@ static int read_flag(const struct entry *e, const char *field, bool *ret_flag, s
 	if (!value || json_is_null(value))
 		return 0;
 	if (!json_is_boolean(value))
-		return fail_field(err, EINVAL, e, field, "true or false is expected");
+		return fail_field(err, EINVAL, e, field, "expected true or false");
 	*ret_flag = json_is_true(value);
 	return 0;
 }
@@ -109,14 +109,14 @@ static int read_pem(const struct entry *e, const char *field, char **ret_pem, st
 	if (data)
 		r = base64_decode(str_from(data), &pem);
 	if (r < 0)
-		return fail_field(err, EINVAL, e, data_field, "base64 is expected");
+		return fail_field(err, EINVAL, e, data_field, "expected base64");
 	if (!data)
 		r = file_read(path, &pem, err);
 	if (r < 0)
 		return fail_within(err, r, "%s: %s[%s].%s", e->file, e->list, e->name, field);
 	if (!strstr(buf_text(&pem), "-----BEGIN ") || strlen(buf_text(&pem)) != pem.n)
-		return fail_field(err, EINVAL, e, data ? data_field : field,
-			"PEM (-----BEGIN ...) is expected");
+		return fail_field(
+			err, EINVAL, e, data ? data_field : field, "expected PEM (-----BEGIN ...)");
 	*ret_pem = buf_take(&pem);
 	return 0;
 }
@@ -141,11 +141,11 @@ static int find_entry(const struct reader *reader, const char *list, const char 
 				reader->files[i].name, list, found, json_object_get(entry, member)};
 			if (!json_is_object(ret_entry->fields))
 				return fail_field(
-					err, EINVAL, ret_entry, member, "an object is expected");
+					err, EINVAL, ret_entry, member, "expected an object");
 			return 0;
 		}
 	}
-	return fail(err, ENOENT, "%s: there is no '%s' in %s", reader->files[0].name, name, list);
+	return fail(err, ENOENT, "%s: no '%s' in %s", reader->files[0].name, name, list);
 }
 
 static int check_server(struct reader *reader, const struct entry *e, struct error *err)
@@ -159,8 +159,8 @@ static int check_server(struct reader *reader, const struct entry *e, struct err
 		if (!str_skip_prefix(&url, STR("http://")))
 			return fail_field(err, EINVAL, e, "server", "must begin with https://");
 		if (!reader->is_insecure_allowed)
-			return fail_field(err, EPERM, e, "server",
-				"http:// is not encrypted; it must be https://");
+			return fail_field(
+				err, EPERM, e, "server", "http:// is not encrypted; use https://");
 	}
 	if (!url.n || str_find(url, '@') < url.n || str_find(url, '?') < url.n ||
 		str_find(url, '#') < url.n || str_find(url, ' ') < url.n)
@@ -187,7 +187,7 @@ static int read_cluster(struct reader *reader, const struct entry *e, struct err
 		r = read_flag(e, "insecure-skip-tls-verify", &config->is_insecure, err);
 	if (r == 0 && config->is_insecure && !reader->is_insecure_allowed)
 		return fail_field(err, EPERM, e, "insecure-skip-tls-verify",
-			"who answers would not be verified; give certificate-authority instead");
+			"the server would not be verified; use certificate-authority instead");
 	return r;
 }
 
@@ -200,7 +200,7 @@ static int read_list(const struct entry *e, const char *field, const char *first
 	char **list;
 
 	if (values && !json_is_null(values) && !json_is_array(values))
-		return fail_field(err, EINVAL, e, field, "a list is expected");
+		return fail_field(err, EINVAL, e, field, "expected a list");
 	list = calloc(n + from + 1, sizeof(*list));
 	*ret_list = list;
 	if (!list || (first && !(list[0] = str_dup(str_from(first)))))
@@ -214,7 +214,7 @@ static int read_list(const struct entry *e, const char *field, const char *first
 
 		if (!text || (!first && !name))
 			return fail_field(err, EINVAL, e, field,
-				first ? "texts are expected" : "name and value are expected");
+				first ? "expected texts" : "expected name and value");
 		if (!first)
 			buf_addf(&b, "%s=", name);
 		buf_add_text(&b, text);
@@ -256,12 +256,12 @@ static int read_exec(
 		return fail_field(err, EINVAL, &e, "exec.command", "missing");
 	if (mode && !strcmp(mode, "Always"))
 		return fail_field(err, EINVAL, &e, "exec.interactiveMode",
-			"nobody is there to answer: IfAvailable or Never");
+			"no terminal for a dialogue; expected IfAvailable or Never");
 	if (!exec->api_version ||
 		(strcmp(exec->api_version, "client.authentication.k8s.io/v1") != 0 &&
 			strcmp(exec->api_version, "client.authentication.k8s.io/v1beta1") != 0))
 		return fail_field(err, EINVAL, &e, "exec.apiVersion",
-			"client.authentication.k8s.io/v1 or v1beta1 is expected");
+			"expected client.authentication.k8s.io/v1 or v1beta1");
 	for (size_t i = 0; i < json_array_size(extensions); i++) {
 		const json_t *x = json_array_get(extensions, i);
 		const char *name = kube_json_text_at(x, "name", NULL);
@@ -299,15 +299,15 @@ static int read_as(struct kube_config *config, const struct entry *e, struct err
 	if (r < 0 || (!user && !groups))
 		return r;
 	if (!user)
-		return fail_field(err, EINVAL, e, "as-groups", "as is missing, which they go with");
+		return fail_field(err, EINVAL, e, "as-groups", "needs the field as");
 	if (!add_as(&as, "User", str_from(user)))
-		return fail_field(err, EINVAL, e, "as", "a name is expected");
+		return fail_field(err, EINVAL, e, "as", "expected a name");
 	if (groups && !json_is_array(groups))
-		return fail_field(err, EINVAL, e, "as-groups", "a list is expected");
+		return fail_field(err, EINVAL, e, "as-groups", "expected a list");
 	json_array_foreach(groups, i, group)
 		if (!json_is_string(group) ||
 			!add_as(&as, "Group", str_from(json_string_value(group))))
-			return fail_field(err, EINVAL, e, "as-groups", "names are expected");
+			return fail_field(err, EINVAL, e, "as-groups", "expected names");
 	config->as = buf_take(&as);
 	return config->as ? 0 : fail(err, ENOMEM, "out of memory for a kubeconfig");
 }
@@ -316,11 +316,11 @@ static int read_user(
 	struct reader *reader, const struct entry *e, const json_t *cluster, struct error *err)
 {
 	static const char *const refused[][2] = {
-		{"username", "basic authentication is not served any more: use a token or exec"},
-		{"password", "basic authentication is not served any more: use a token or exec"},
-		{"auth-provider", "providers are built into no client any more: use exec"},
-		{"as-uid", "of whom to act as, only as and as-groups are sent"},
-		{"as-user-extra", "of whom to act as, only as and as-groups are sent"},
+		{"username", "basic authentication is not supported; use a token or exec"},
+		{"password", "basic authentication is not supported; use a token or exec"},
+		{"auth-provider", "auth providers are not supported; use exec"},
+		{"as-uid", "not supported; use as and as-groups"},
+		{"as-user-extra", "not supported; use as and as-groups"},
 	};
 	struct kube_config *config = reader->config;
 	int r;
@@ -337,7 +337,7 @@ static int read_user(
 	if (r == 0 && !config->cert_pem != !config->key_pem)
 		return fail_field(err, EINVAL, e,
 			config->cert_pem ? "client-key" : "client-certificate",
-			"missing, but the other one is there");
+			"missing; certificate and key belong together");
 	if (r == 0)
 		r = read_text(e, "token", &config->token, err);
 	if (r == 0)
@@ -390,7 +390,7 @@ static int parse_file(struct reader *reader, const struct kube_config_text *text
 		return fail_within(err, r, "%s", text->name);
 	json = json_array_get(documents, 0);
 	if (json_array_size(documents) > 1 || (json && !json_is_object(json)))
-		return fail(err, EINVAL, "%s: this is no kubeconfig", text->name);
+		return fail(err, EINVAL, "%s: not a kubeconfig", text->name);
 	reader->files[reader->n_files++] = (struct source_file){text->name, json_incref(json)};
 	return 0;
 }
@@ -476,7 +476,7 @@ static int read_in(struct read_in *in, const char *files, struct error *err)
 		in->text[i] = (struct kube_config_text){in->name[i], buf_str(&in->buf[i])};
 		in->n++;
 	}
-	return in->n ? 0 : fail(err, ENOENT, "kubeconfig '%s': there is no such file", files);
+	return in->n ? 0 : fail(err, ENOENT, "kubeconfig '%s': no such file", files);
 }
 
 int kube_config_load(
@@ -502,7 +502,8 @@ int kube_config_load(
 		return kube_config_in_pod(source ? source->pod_folder : NULL, ret_config, err);
 	if (!files)
 		return fail(err, ENOENT,
-			"no cluster is known: no KUBECONFIG, no ~/.kube/config, and not in a pod");
+			"no cluster configured: set KUBECONFIG, create ~/.kube/config, or run in "
+			"a pod");
 	r = read_in(&in, files, err);
 	return r < 0 ? r : kube_config_parse(in.text, in.n, source, ret_config, err);
 }
@@ -539,7 +540,7 @@ int kube_config_in_pod(const char *folder, struct kube_config **ret_config, stru
 			"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: missing: not in a "
 			"pod");
 	if (strpbrk(host, "/@?# "))
-		return fail(err, EINVAL, "KUBERNETES_SERVICE_HOST: '%s' is no host", host);
+		return fail(err, EINVAL, "KUBERNETES_SERVICE_HOST: '%s' is not a host", host);
 	buf_addf(&server, strchr(host, ':') && host[0] != '[' ? "https://[%s]:%s" : "https://%s:%s",
 		host, port);
 	buf_addf(&token, "%s/token", folder);
@@ -566,12 +567,12 @@ int kube_config_act_as(
 	struct str rest = str_from(groups ? groups : ""), group;
 
 	if (!user)
-		return fail(err, EINVAL, "a group to act as, and no user");
+		return fail(err, EINVAL, "--as-group needs --as");
 	if (!add_as(&as, "User", str_from(user)))
-		return fail(err, EINVAL, "the user to act as: a name is expected");
+		return fail(err, EINVAL, "the user to act as: expected a name");
 	while (str_split(&rest, ',', &group))
 		if (group.n && !add_as(&as, "Group", group))
-			return fail(err, EINVAL, "the groups to act as: names are expected");
+			return fail(err, EINVAL, "the groups to act as: expected names");
 	free(config->as);
 	config->as = buf_take(&as);
 	return config->as ? 0 : fail(err, ENOMEM, "out of memory for whom to act as");

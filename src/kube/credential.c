@@ -73,7 +73,7 @@ static int read_file(struct credential *c, struct error *err)
 	r = file_read(c->config->token_file, &text, err);
 	token = str_trim(buf_str(&text));
 	if (r == 0 && (!token.n || memchr(token.p, '\n', token.n) || memchr(token.p, 0, token.n)))
-		r = fail(err, EBADMSG, "'%s': no token", c->config->token_file);
+		r = fail(err, EBADMSG, "'%s': the file has no token", c->config->token_file);
 	if (r < 0)
 		return c->token ? 0 : r;
 	c->read_ns = now_ns;

@@ -71,7 +71,8 @@ static int read_status(const json_t *status, struct exec_result *ret, struct err
 		return r;
 	ret->expires_real_ns = CLOCK_NEVER;
 	if (expires && kube_time_parse(str_from(expires), &ret->expires_real_ns) < 0)
-		return fail(err, EBADMSG, "status.expirationTimestamp: '%s' is no time", expires);
+		return fail(
+			err, EBADMSG, "status.expirationTimestamp: '%s' is not a time", expires);
 	if (!ret->cert_pem != !ret->key_pem)
 		return fail(err, EBADMSG,
 			"status: clientCertificateData and clientKeyData come together");

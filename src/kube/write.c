@@ -14,7 +14,7 @@
 static int add_segment(struct buf *b, const char *what, const char *text, struct error *err)
 {
 	if (!text[0] || !strcmp(text, ".") || !strcmp(text, ".."))
-		return fail(err, EINVAL, "%s: '%s' is no name", what, text);
+		return fail(err, EINVAL, "%s: '%s' is not a name", what, text);
 	buf_add_byte(b, '/');
 	kube_url_escape(b, str_from(text));
 	return 0;

@@ -120,9 +120,9 @@ static int on_closed(nghttp2_session *session, int32_t stream, uint32_t code, vo
 	if (!r->has_status && code != NGHTTP2_NO_ERROR)
 		decide(r, status_of_reset(code), "the other side has reset the call");
 	else if (r->http_status != 200)
-		decide(r, GRPC_UNKNOWN, "no gRPC: not the HTTP status 200");
+		decide(r, GRPC_UNKNOWN, "not a gRPC answer: HTTP status is not 200");
 	else if (!r->has_status)
-		decide(r, GRPC_UNKNOWN, "the answer ends without a status");
+		decide(r, GRPC_UNKNOWN, "the answer has no gRPC status");
 	else if (r->status == GRPC_OK &&
 		grpc_message_take(buf_str(&r->in), r->answer_max, &message) != 1)
 		decide(r, GRPC_INTERNAL, "the answer is not one message");

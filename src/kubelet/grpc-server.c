@@ -314,7 +314,7 @@ static int call_take(struct grpc_call *call, struct str *ret_request)
 	else if (r == -EPROTONOSUPPORT)
 		grpc_call_end(call, GRPC_INTERNAL, "a compressed request without grpc-encoding");
 	else if (r == -EBADMSG && call->in.p[0] & ~1)
-		grpc_call_end(call, GRPC_INTERNAL, "what came is no gRPC message");
+		grpc_call_end(call, GRPC_INTERNAL, "not a gRPC message");
 	else if (r == -EBADMSG)
 		grpc_call_end(call, GRPC_UNIMPLEMENTED, "more than one request in a call");
 	return r;
@@ -348,7 +348,7 @@ static void call_dispatch(struct grpc_call *call)
 		return;
 	r = call_take(call, &request);
 	if (r == 0)
-		grpc_call_end(call, GRPC_INTERNAL, "the request ends within its message");
+		grpc_call_end(call, GRPC_INTERNAL, "the request ends inside its message");
 	if (r != 1)
 		return;
 	in = call->in;
@@ -573,7 +573,8 @@ static int clear_path(const struct sockaddr_un *address, struct error *err)
 	if (fd < 0)
 		return fail_errno(err, errno, "socket");
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN)
-		return fail(err, EADDRINUSE, "'%s': somebody listens there", address->sun_path);
+		return fail(
+			err, EADDRINUSE, "'%s': another process listens there", address->sun_path);
 	if (errno == ECONNREFUSED && unlink(address->sun_path) < 0 && errno != ENOENT)
 		return fail_errno(err, errno, "remove the old socket '%s'", address->sun_path);
 	return 0;

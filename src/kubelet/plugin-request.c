@@ -95,8 +95,8 @@ static bool take_ids(struct request *r, char **ids, size_t n, struct plugin_ids 
 		return true;
 	}
 	snprintf(why, sizeof(why),
-		is_double ? "device '%.64s' stands in the request twice"
-			  : "device '%.64s' is none of ours",
+		is_double ? "device '%.64s' is twice in the request"
+			  : "device '%.64s' is not offered by divvyd",
 		strange);
 	if (!is_double && p->ops->unknown)
 		p->ops->unknown(p, strange, why);
@@ -376,7 +376,7 @@ void plugin_drop_requests(struct plugin *p)
 		LIST_REMOVE(r, link);
 		r->public.plugin = NULL;
 		if (r->call)
-			grpc_call_end(r->call, GRPC_UNAVAILABLE, "the plugin ends");
+			grpc_call_end(r->call, GRPC_UNAVAILABLE, "divvyd is shutting down");
 		r->call = NULL;
 	}
 }

@@ -141,7 +141,7 @@ static int take(struct held_identity *h, const char *crt, const char *key, struc
 	if (r < 0)
 		return r;
 	if (!identity_name_is_same(&facts.name, &h->name))
-		return fail(err, EINVAL, "the certificate is of somebody else");
+		return fail(err, EINVAL, "the certificate has another name");
 	if (identity_copy(&shown, &copy) < 0)
 		return fail(err, ENOMEM, "out of memory");
 	identity_done(&h->now);
@@ -223,7 +223,7 @@ static void on_asked(void *data, const struct kube_answer *answer)
 	else if (clock_now_ns() < h->until_ns)
 		ask_in(h, backoff_next_ns(&h->ask, its_rand(h)));
 	else
-		fail_and_rest(h, "nobody signs certificates: is divvy-controller running?");
+		fail_and_rest(h, "no one signs certificates; check that divvy-controller runs");
 }
 
 static void ask(struct held_identity *h)
@@ -323,7 +323,7 @@ static void on_timer(struct loop_timer *timer, uint64_t now)
 	}
 	if (h->now.crt && real >= h->facts.to_ns) {
 		drop(h);
-		set_why(h, "its certificate has ended, and no other has come");
+		set_why(h, "its certificate has expired and was not renewed");
 	}
 	/* (If this clock is slow, a certificate may begin later than now.) */
 	if (h->now.crt && renew_in_ns(h, real)) {
@@ -483,7 +483,7 @@ int identity_hold(struct identities *all, const struct identity_name *name,
 		free(h);
 		return r == -ENOMEM ? fail(err, ENOMEM, "out of memory") : r;
 	}
-	snprintf(h->why, sizeof(h->why), "asked for, and not there yet");
+	snprintf(h->why, sizeof(h->why), "requested and not issued yet");
 	LIST_INSERT_HEAD(&all->held, h, link);
 	loop_set_timer(&h->timer, 0);
 	*ret_held = h;

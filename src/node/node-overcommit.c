@@ -20,7 +20,7 @@ int overcommit_of(
 	uint32_t least = 0;
 
 	if (!kube_cache_is_synced(node->policies))
-		return fail(err, EAGAIN, "the cluster's GPUPolicies are not known yet");
+		return fail(err, EAGAIN, "divvyd has not read the GPUPolicies yet");
 	while (name && (e = kube_cache_next(node->policies, e))) {
 		const json_t *spec = json_object_get(e->object, "spec");
 		const uint32_t says = policy_overcommit_memory(spec);

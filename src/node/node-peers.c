@@ -269,7 +269,7 @@ int node_peers_transfer_begins(struct node *node, struct error *err)
 	const uint64_t now = clock_now_ns();
 
 	if (!p || !node->options.probe_transfer_ms)
-		return fail(err, EPERM, "bandwidths are not measured here");
+		return fail(err, EPERM, "bandwidth is not measured on this node");
 	if (is_network_used(node))
 		return fail(err, EBUSY, "programs use the network");
 	if (p->is_transfer || p->under_way || now < p->next_transfer_ns)

@@ -118,9 +118,8 @@ static void on_ended(void *data)
 {
 	struct remote *remote = data;
 
-	log_warn(
-		"slot %s: divvy-remote-far reach has ended: it is started again", remote->slot->id);
-	fail(&remote->why, EAGAIN, "the link to node %s has ended", remote->server);
+	log_warn("slot %s: divvy-remote-far reach exited; restarting it", remote->slot->id);
+	fail(&remote->why, EAGAIN, "the link to node %s has closed", remote->server);
 	set_waiting(remote, AGAIN_NS);
 }
 

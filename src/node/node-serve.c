@@ -534,7 +534,7 @@ static void on_ended(void *data)
 {
 	struct serve *serve = data;
 
-	log_warn("divvy-remote-far serve has ended: it is started again");
+	log_warn("divvy-remote-far serve exited; restarting it");
 	helper_free(TAKE_PTR(serve->helper));
 	serve->again_ns = clock_now_ns() + AGAIN_NS;
 	node_status_touch(serve->node);

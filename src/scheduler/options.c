@@ -19,8 +19,7 @@
 static const struct option_row table[] = {
 	ACCESS_OPTION_KUBECONFIG(AT(kubeconfig)),
 	ACCESS_OPTION_LEADER_ELECT("decides", AT(is_elected)),
-	{"scheduler-name", "NAME",
-		"whose pods are placed, by schedulerName; default divvy-scheduler",
+	{"scheduler-name", "NAME", "schedulerName of the pods to place; default divvy-scheduler",
 		AT(scheduler_name), .preset = "divvy-scheduler"},
 	ACCESS_OPTION_NAMESPACE(AT(space)),
 	ACCESS_OPTION_LEASE_NAMESPACE(AT(lease_space)),
@@ -28,15 +27,14 @@ static const struct option_row table[] = {
 		.preset = CLUSTER_RACK_LABEL},
 	{"listen", "ADDRESS", TEXT_SCHEDULER_LISTEN, AT(listen), .check = http_address_check},
 	ACCESS_OPTION_HEALTH_LISTEN(":9449", AT(health_listen)),
-	{"tls-cert", "FILE", "certificate of what is served; default one made at the start",
-		AT(tls_cert)},
-	{"tls-key", "FILE", "its key", AT(tls_key)},
-	{"client-ca", "FILE", "whose certificates may use the extender; default nobody's",
+	{"tls-cert", "FILE", "server certificate; by default made at the start", AT(tls_cert)},
+	{"tls-key", "FILE", "private key of --tls-cert", AT(tls_key)},
+	{"client-ca", "FILE", "authority whose certificates may use the extender; default none",
 		AT(client_ca)},
 	{0},
 };
 
-static const char *const signals[][2] = {{"SIGTERM, SIGINT", "gives the Lease up and ends"}};
+static const char *const signals[][2] = {{"SIGTERM, SIGINT", "release the Lease and exit"}};
 
 static const char *const environment[][2] = {ACCESS_ENVIRONMENT};
 
@@ -51,10 +49,10 @@ static int finish(void *data, struct error *err)
 	const struct options *o = data;
 
 	if (o->health_listen && !o->listen)
-		return fail(err, EINVAL, "--health-listen is beside --listen, which is missing");
+		return fail(err, EINVAL, "--health-listen needs --listen");
 	return !o->tls_cert == !o->tls_key
 		? 0
-		: fail(err, EINVAL, "--tls-cert and --tls-key are needed together");
+		: fail(err, EINVAL, "--tls-cert and --tls-key: give both or none");
 }
 
 const struct program options_program = {

@@ -116,8 +116,7 @@ static void on_lease(void *data, bool is_leading, uint64_t epoch)
 {
 	struct service *s = data;
 
-	log_info(is_leading ? "leading, epoch %" PRIu64 : "not leading any more, epoch %" PRIu64,
-		epoch);
+	log_info(is_leading ? "leading, epoch %" PRIu64 : "lost the lead, epoch %" PRIu64, epoch);
 	s->is_leading = is_leading;
 	s->epoch = epoch;
 	s->has_led = false;

@@ -198,7 +198,7 @@ def why_says_what_each_device_lacks():
     # Without a cluster nobody knows what pods there are.
     err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=patience(), check=False,
                          env={**os.environ, "KUBECONFIG": "/nowhere/config"}).stderr
-    assert err == "kubectl divvy why: kubeconfig '/nowhere/config': there is no such file\n", err
+    assert err == "kubectl divvy why: kubeconfig '/nowhere/config': no such file\n", err
 
 
 def why_says_what_bounds_who_runs():

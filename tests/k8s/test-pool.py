@@ -291,7 +291,7 @@ def one_that_was_told_before_it_could_hear_knows_it():
             [CONTROLLER, "--placeholder", f"--kubeconfig={kubeconfig}"], stderr=out,
             env={"POD_NAME": name, "NODE_NAME": cluster.node_name, "PATH": os.environ["PATH"]}) as program:
         try:
-            wait_for(lambda: "told to end" in read(log), "it knows that it is to end")
+            wait_for(lambda: "asked to exit" in read(log), "it knows that it is to end")
             assert program.poll() is None, read(log)
             cluster.patch(f"{path}/{name}", {"metadata": {"annotations": {"divvy.gpu/released": "true"}}})
             assert program.wait(patience()) == 0, read(log)

@@ -75,7 +75,7 @@ static void acts_as_another_user(void **state)
 	assert_string_equal(
 		config->as, "Impersonate-User: eve\nImpersonate-Group: a\nImpersonate-Group: b c");
 	assert_int_equal(kube_config_act_as(config, NULL, "a", &err), -EINVAL);
-	assert_contains(err.msg, "no user");
+	assert_contains(err.msg, "needs --as");
 	assert_int_equal(kube_config_act_as(config, "a\r\nX: y", NULL, &err), -EINVAL);
 	assert_int_equal(kube_config_act_as(config, "ann", "x,y", &err), 0);
 	assert_string_equal(
@@ -107,7 +107,7 @@ static void reads_a_plugin(void **state)
 static void errors_name_file_and_field(void **state)
 {
 	expect_refused("a: [", EINVAL, "file", "line");
-	expect_refused("[1]", EINVAL, "file", "no kubeconfig");
+	expect_refused("[1]", EINVAL, "file", "not a kubeconfig");
 	expect_refused("kind: Config\n", ENOENT, "current-context", "missing");
 	expect_refused(HEAD, ENOENT, "'one'", "contexts");
 	expect_refused(HEAD CONTEXT, ENOENT, "'c'", "clusters");
@@ -134,7 +134,7 @@ static void errors_name_file_and_field(void **state)
 	expect_refused(USER_OF("auth-provider: {}"), ENOTSUP, "auth-provider", "exec");
 	expect_refused(USER_OF("as: \"a\\nX-Y: z\""), EINVAL, "users[u].as", "name");
 	expect_refused(USER_OF("as: []"), EINVAL, "users[u].as", "text");
-	expect_refused(USER_OF("as-groups: [a]"), EINVAL, "users[u].as-groups", "as is missing");
+	expect_refused(USER_OF("as-groups: [a]"), EINVAL, "users[u].as-groups", "needs the field as");
 	expect_refused(USER_OF("as: a, as-groups: b"), EINVAL, "users[u].as-groups", "list");
 	expect_refused(USER_OF("as: a, as-groups: [\"\"]"), EINVAL, "users[u].as-groups", "names");
 	expect_refused(USER_OF("as: a, as-uid: b"), ENOTSUP, "users[u].as-uid", "as-groups");

@@ -291,7 +291,7 @@ static void malformed_answers_are_failures(void **state)
 	expect(&raw, GRPC_UNKNOWN, "HTTP");
 	begin_raw(&raw);
 	raw_headers(&raw, 1, END, OK_HEADERS, NULL);
-	expect(&raw, GRPC_UNKNOWN, "without a status");
+	expect(&raw, GRPC_UNKNOWN, "has no gRPC status");
 	begin_raw(&raw);
 	raw_headers(&raw, 1, END, OK_HEADERS, "grpc-status", "0", NULL);
 	expect(&raw, GRPC_INTERNAL, "not one message");

@@ -226,11 +226,11 @@ static void malformed_requests_are_refused(void **state)
 		int status;
 		const char *part;
 	} wrong[] = {
-		{{"", 0}, GRPC_INTERNAL, "ends within"},
-		{{"\0\0", 2}, GRPC_INTERNAL, "ends within"},
-		{{"\0\0\0\0\5half", 9}, GRPC_INTERNAL, "ends within"},
+		{{"", 0}, GRPC_INTERNAL, "ends inside"},
+		{{"\0\0", 2}, GRPC_INTERNAL, "ends inside"},
+		{{"\0\0\0\0\5half", 9}, GRPC_INTERNAL, "ends inside"},
 		{{"\1\0\0\0\1a", 6}, GRPC_INTERNAL, "compressed"},
-		{{"\7\0\0\0\1a", 6}, GRPC_INTERNAL, "no gRPC message"},
+		{{"\7\0\0\0\1a", 6}, GRPC_INTERNAL, "not a gRPC message"},
 		{{"\0\0\0\0\1ab", 7}, GRPC_UNIMPLEMENTED, "more than one"},
 		{{"\0\0\0\0\1a\0\0\0\0\1b", 12}, GRPC_UNIMPLEMENTED, "more than one"},
 		{{"\0\0\x40\0\1a", 6}, GRPC_RESOURCE_EXHAUSTED, "4194304 bytes"},
@@ -245,7 +245,7 @@ static void malformed_requests_are_refused(void **state)
 		expect(&raw, 2 * i + 1, wrong[i].status, wrong[i].part);
 	}
 	raw_headers(&raw, 101, END, GRPC_FIELDS, ":path", "/t.T/Echo", NULL);
-	expect(&raw, 101, GRPC_INTERNAL, "ends within");
+	expect(&raw, 101, GRPC_INTERNAL, "ends inside");
 	assert_true(raw_ping(&raw));
 	raw_close(&raw);
 }
@@ -623,7 +623,7 @@ static void a_socket_left_behind_is_replaced(void **state)
 	assert_ok(bind(fd, (struct sockaddr *)&address, sizeof(address)));
 	assert_ok(listen(fd, 1));
 	assert_int_equal(grpc_server_listen(rig.server, place.path, &err), -EADDRINUSE);
-	assert_contains(err.msg, "somebody listens");
+	assert_contains(err.msg, "another process listens");
 	assert_contains(err.msg, place.path);
 	close(fd);
 	assert_ok(grpc_server_listen(rig.server, place.path, &err));

@@ -149,7 +149,7 @@ static void on_changed(struct plugin *plugin, bool is_known, const char *reason)
 
 static void on_unknown(struct plugin *plugin, const char *id, const char *why)
 {
-	assert_contains(why, "is none of ours");
+	assert_contains(why, "is not offered");
 	snprintf(rig.asked_for, sizeof(rig.asked_for), "%s", id);
 }
 
