@@ -397,12 +397,13 @@ int place_defrag_move(
 		return fail(err, ENOENT, "there is no tenant %u", move->tenant);
 	if (t->node != move->from.node || t->n != move->from.n ||
 		memcmp(t->device, move->from.device, t->n * sizeof(t->device[0])))
-		return fail(err, ESTALE, "tenant %u is not where it was when this was planned",
-			move->tenant);
+		return fail(
+			err, ESTALE, "tenant %u has moved since the plan was made", move->tenant);
 	if (t->is_leaving)
-		return fail(err, EINVAL, "tenant %u is leaving: it stays", move->tenant);
+		return fail(err, EINVAL, "tenant %u is terminating: it cannot move", move->tenant);
 	if (is_tied(place, move->tenant))
-		return fail(err, EINVAL, "tenant %u uses network devices: it stays", move->tenant);
+		return fail(err, EINVAL, "tenant %u uses network devices: it cannot move",
+			move->tenant);
 	spec = t->spec;
 	mark = place_mark(place);
 	r = place_remove(place, move->tenant);

@@ -249,12 +249,12 @@ void place_explain(
 /* Texts for several nodes and for one, after their number. */
 static const char *const reason_texts[PLACE_N_REASONS][2] = {
 	[PLACE_CLOSED] = {"are closed or have closed devices", "is closed or has closed devices"},
-	[PLACE_OTHER_NODE] = {"are not the node asked for", "is not the node asked for"},
+	[PLACE_OTHER_NODE] = {"are not the requested node", "is not the requested node"},
 	[PLACE_TAINTED] = {"have a taint that is not tolerated",
 		"has a taint that is not tolerated"},
 	[PLACE_NOT_NEAR] = {"lack the node label", "lacks the node label"},
-	[PLACE_FULL_OF_TENANTS] = {"have as many tenants as they may",
-		"has as many tenants as it may"},
+	[PLACE_FULL_OF_TENANTS] = {"have reached their tenant limit",
+		"has reached its tenant limit"},
 	[PLACE_NO_CPU] = {"have too little CPU", "has too little CPU"},
 	[PLACE_NO_MEMORY] = {"have too little memory", "has too little memory"},
 	[PLACE_NO_NETWORK] = {"lack the network device or its bandwidth",
@@ -263,17 +263,17 @@ static const char *const reason_texts[PLACE_N_REASONS][2] = {
 	[PLACE_OTHER_MODEL] = {"have other models", "has other models"},
 	[PLACE_OVER_LIMIT] = {"are beyond the limits of its queue",
 		"is beyond the limits of its queue"},
-	[PLACE_OTHER_DEVICE] = {"have not the device asked for", "has not the device asked for"},
-	[PLACE_LABELS] = {"are kept off by labels of affinity or exclusion",
-		"is kept off by labels of affinity or exclusion"},
-	[PLACE_POLICY] = {"are kept off by the policy's rules",
-		"is kept off by the policy's rules"},
+	[PLACE_OTHER_DEVICE] = {"lack the requested device", "lacks the requested device"},
+	[PLACE_LABELS] = {"are excluded by affinity or exclusion labels",
+		"is excluded by affinity or exclusion labels"},
+	[PLACE_POLICY] = {"are excluded by the policy's rules",
+		"is excluded by the policy's rules"},
 	[PLACE_NO_DEVICE_MEMORY] = {"have too little device memory",
 		"has too little device memory"},
 	[PLACE_NO_SHARE] = {"have too little of their devices left",
 		"has too little of its devices left"},
-	[PLACE_CLEARING] = {"have devices that are being cleared",
-		"has devices that are being cleared"},
+	[PLACE_CLEARING] = {"have devices with terminating tenants",
+		"has devices with terminating tenants"},
 };
 
 /*
@@ -287,8 +287,7 @@ static size_t share_format(
 	const char *more = "";
 
 	if (spec->is_exclusive)
-		return (size_t)snprintf(
-			ret, size, " (%" PRIu32 " that nobody is on asked)", spec->count);
+		return (size_t)snprintf(ret, size, " (%" PRIu32 " unused requested)", spec->count);
 	if (why->most_share > 9999)
 		return 0;
 	if (spec->count > 1)
@@ -341,22 +340,22 @@ enum place_reason place_device_reason(
 static const char *const device_texts[PLACE_N_REASONS] = {
 	[PLACE_FITS] = "it has room",
 	[PLACE_CLOSED] = "it or its node is closed",
-	[PLACE_OTHER_NODE] = "its node is not the one asked for",
+	[PLACE_OTHER_NODE] = "its node is not the requested node",
 	[PLACE_TAINTED] = "its node has a taint that is not tolerated",
 	[PLACE_NOT_NEAR] = "its node lacks the node label",
-	[PLACE_FULL_OF_TENANTS] = "its node has as many tenants as it may",
+	[PLACE_FULL_OF_TENANTS] = "its node has reached its tenant limit",
 	[PLACE_NO_CPU] = "its node has too little CPU",
 	[PLACE_NO_MEMORY] = "its node has too little memory",
 	[PLACE_NO_NETWORK] = "its node lacks the network device or its bandwidth",
 	[PLACE_NO_DEVICES] = "its node has too few devices",
 	[PLACE_OTHER_MODEL] = "it is of another model",
 	[PLACE_OVER_LIMIT] = "it is beyond the limits of its queue",
-	[PLACE_OTHER_DEVICE] = "it is not the device asked for",
-	[PLACE_LABELS] = "labels of affinity or exclusion keep it off",
-	[PLACE_POLICY] = "the policy's rules keep it off",
+	[PLACE_OTHER_DEVICE] = "it is not the requested device",
+	[PLACE_LABELS] = "affinity or exclusion labels exclude it",
+	[PLACE_POLICY] = "the policy's rules exclude it",
 	[PLACE_NO_DEVICE_MEMORY] = "too little of its memory is left",
 	[PLACE_NO_SHARE] = "too little of it is left",
-	[PLACE_CLEARING] = "it is being cleared",
+	[PLACE_CLEARING] = "its tenants must terminate first",
 };
 
 char *place_device_why(const struct place *place, const struct place_spec *spec, uint32_t device,
@@ -379,8 +378,7 @@ char *place_device_why(const struct place *place, const struct place_spec *spec,
 		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu64 " bytes free, %" PRIu64 " requested)",
 			d->memory_free, place_device_bytes(place, spec, device));
 	else if (reason == PLACE_CLEARING)
-		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " tenants are leaving it)",
-			d->n_leaving);
+		snprintf(ret + n, PLACE_WHY - n, " (%" PRIu32 " terminating)", d->n_leaving);
 	return ret;
 }
 

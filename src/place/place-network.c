@@ -112,7 +112,7 @@ int place_network_remove(struct place *place, uint32_t network, struct error *er
 			return fail(err, EBUSY, "network device %u: device %u is within it",
 				network, i + 1);
 	if (place->n_marks)
-		return fail(err, EBUSY, "network device %u: a decision is under way", network);
+		return fail(err, EBUSY, "network device %u: a decision is in progress", network);
 	n->is_used = false;
 	place->networks->n_used--;
 	return 0;

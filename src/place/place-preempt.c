@@ -906,9 +906,8 @@ static int find_victims(struct search *s, struct error *err)
 	if (s->best.violations != UINT32_MAX)
 		return 0;
 	if (s->rules->order)
-		return fail(err, ENOSPC, "no tenants that may leave make room on any node");
-	return fail(err, ENOSPC,
-		"no tenants of a priority below %u that may leave make room on any node",
+		return fail(err, ENOSPC, "no node has enough evictable tenants");
+	return fail(err, ENOSPC, "no node has enough evictable tenants of a priority below %u",
 		s->spec->priority);
 }
 
@@ -933,7 +932,7 @@ int place_preempt_find(struct place *place, const struct place_spec *spec,
 			return r; /* no victim can help */
 		if (!rules->order && !spec->priority)
 			return fail(
-				err, ENOSPC, "priority 0 is opportunistic: it makes nobody leave");
+				err, ENOSPC, "priority 0 is opportunistic: it preempts no tenant");
 		searched.queue = may_limits_give ? 0 : spec->queue;
 		r = find_victims(&s, err);
 		if (r == 0)

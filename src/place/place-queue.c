@@ -250,7 +250,7 @@ int place_queue_set(struct place *place, const struct place_queue_info *infos, u
 	if (n > PLACE_QUEUES_MAX)
 		return fail(err, EINVAL, "%u queues: up to %u are possible", n, PLACE_QUEUES_MAX);
 	if (place->n_marks)
-		return fail(err, EBUSY, "queues cannot change: a decision is under way");
+		return fail(err, EBUSY, "queues cannot change: a decision is in progress");
 	queues = calloc(1, sizeof(*queues) + n * sizeof(queues->queue[0]));
 	if (!queues)
 		return fail(err, ENOMEM, "out of memory for queues");
@@ -393,7 +393,7 @@ int place_queue_narrow(const struct place *place, struct place_spec *spec, struc
 	if (models != known)
 		spec->models = models;
 	spec->queue = 0;
-	return models ? 0 : fail(err, ENOSPC, "no node has a device of a model that is asked");
+	return models ? 0 : fail(err, ENOSPC, "no node has a device of a requested model");
 }
 
 int place_queue_allows(
@@ -620,7 +620,7 @@ int place_queue_admit(const struct place *place, const struct place_spec *spec,
 	if (!spec->queue)
 		return fail(err, EINVAL, "queue 0: it belongs to no queue");
 	best.models = 0;
-	SAY(&best, PLACE_ADMIT_WAIT, "no node has a device of a model that is asked");
+	SAY(&best, PLACE_ADMIT_WAIT, "no node has a device of a requested model");
 	if (!spec->count)
 		SAY(&best, PLACE_ADMIT_NOW, "it asks for no device");
 	for (uint32_t m = 0, n = 0; m < place->n_models && spec->count; m++) {

@@ -346,7 +346,7 @@ static int reclaim_across(struct reclaim *r, uint64_t goal, const struct place_p
 		memcpy(budgets, rules->budgets, rules->n_budgets * sizeof(*budgets));
 	by_queue.budgets = budgets;
 	done = leave_for_limits(r, goal, list, n, rules, budgets);
-	done = done < 0 ? fail(err, ENOSPC, "no tenants that may leave make room below the limits")
+	done = done < 0 ? fail(err, ENOSPC, "too few evictable tenants to stay below the limits")
 			: plan_across(r, &by_queue, list, n, ret, err);
 	for (uint32_t i = 0; i < n && r->also; i++)
 		if (list[i].has_left)

@@ -31,7 +31,7 @@ int place_spec_check(const struct place_spec *spec, struct error *err)
 	if (!spec->count && spec->share)
 		return fail(err, EINVAL, "share %u of no device", spec->share);
 	if (spec->is_exclusive && spec->share != SPEC_SHARE_ONE)
-		return fail(err, EINVAL, "share %u: who has a device alone takes all of it",
+		return fail(err, EINVAL, "share %u: an exclusive tenant needs the whole device",
 			spec->share);
 	if (spec->device_permille > SPEC_SHARE_ONE)
 		return fail(err, EINVAL, "device memory %u: up to %u permille are possible",
@@ -744,7 +744,8 @@ static int resize(struct place *place, uint32_t tenant, struct place_spec *spec,
 		now.bytes[i] = bytes ? bytes[i] : place_device_bytes(place, spec, t->device[i]);
 		if (d->n_leaving && (spec->share > t->spec.share || now.bytes[i] > t->bytes[i]))
 			return fail(err, EBUSY,
-				"device %s is being cleared: there is no more of it yet", d->uuid);
+				"device %s has terminating tenants: no more of it is free yet",
+				d->uuid);
 		if (!spec->is_exclusive && spec->share > free)
 			return fail(err, ENOSPC, "share %s: %s free on %s",
 				format_share(spec->share).s, format_share(free).s, d->uuid);
@@ -768,7 +769,7 @@ static int may_resize(const struct place *place, uint32_t tenant, struct error *
 	if (!is_placed(place, tenant))
 		return fail(err, EINVAL, "there is no tenant %u", tenant);
 	if (place->tenants[tenant].is_leaving)
-		return fail(err, EBUSY, "tenant %u is leaving: it stays as it is", tenant);
+		return fail(err, EBUSY, "tenant %u is terminating: it cannot be resized", tenant);
 	return 0;
 }
 

@@ -275,7 +275,7 @@ int place_label_forget(struct place *place, uint32_t id, struct error *err)
 		return fail(err, EBUSY, "label %s: %u tenants and nodes have it", label->name,
 			label->n_uses);
 	if (place->n_marks)
-		return fail(err, EBUSY, "label %s: a decision is under way", label->name);
+		return fail(err, EBUSY, "label %s: a decision is in progress", label->name);
 	HASH_DEL(place->labels, label);
 	label_free(label);
 	place->label_of[id] = NULL;
@@ -298,7 +298,7 @@ int place_taint_forget(struct place *place, uint64_t bit, struct error *err)
 		return fail(
 			err, EBUSY, "taint %s: %u tenants and nodes have it", place->taints[at], n);
 	if (place->n_marks)
-		return fail(err, EBUSY, "taint %s: a decision is under way", place->taints[at]);
+		return fail(err, EBUSY, "taint %s: a decision is in progress", place->taints[at]);
 	place->taints[at][0] = '\0';
 	return 0;
 }
@@ -321,7 +321,7 @@ int place_model_forget(struct place *place, uint64_t bit, struct error *err)
 		return fail(err, EBUSY, "model %s: a queue has a quota or limit of it",
 			place->models[at]);
 	if (place->n_marks)
-		return fail(err, EBUSY, "model %s: a decision is under way", place->models[at]);
+		return fail(err, EBUSY, "model %s: a decision is in progress", place->models[at]);
 	place->models[at][0] = '\0';
 	place->model_memory[at] = 0;
 	place_mix_forget(place->mix, bit);
@@ -723,7 +723,7 @@ int place_node_remove(struct place *place, uint32_t at, struct error *err)
 		return fail(err, EBUSY, "node %s: %u tenants are on it", node->name->text,
 			node->n_tenants);
 	if (place->n_marks)
-		return fail(err, EBUSY, "node %s: a decision is under way", node->name->text);
+		return fail(err, EBUSY, "node %s: a decision is in progress", node->name->text);
 	if (place_network_is_taken(place, at))
 		return fail(
 			err, EBUSY, "node %s: tenants elsewhere use its network", node->name->text);

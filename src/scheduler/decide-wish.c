@@ -74,7 +74,7 @@ int decide_wish(
 	if (r == 0 && !cluster_has_room_for(c, pod, &wish, why))
 		r = -ENOSPC;
 	if (r == 0 && !cluster_has_memory_for(c, pod, &wish)) {
-		buf_add_text(why, "more device memory than is left; the grant stays unchanged");
+		buf_add_text(why, "not enough free device memory; the grant stays unchanged");
 		r = -ENOSPC;
 	}
 	r = r < 0 ? r : cpod_resize(c, pod, &wish, why);

@@ -521,7 +521,7 @@ tasks:
             text = made.read()
         for labels, reason in (
                 ("affinity: x", "2 fit, and task 4 does not: 0 of 1 nodes have room: 1 has too little of its devices"),
-                ("anti-affinity: x", "2 fit, and task 4 does not: 0 of 1 nodes have room: 1 is kept off by labels"),
+                ("anti-affinity: x", "2 fit, and task 4 does not: 0 of 1 nodes have room: 1 is excluded by affinity or exclusion labels"),
                 ("count: 2, model: any", "2 fit, and task 4 does not: 0 of 1 nodes have room: 1 has too little")):
             f.write("c.yaml", text.replace("LABELS", labels))
             done = f.sim("--spec", "c.yaml")
@@ -821,8 +821,8 @@ TURNS = {
 """, (), """
 0 1 placed a best of 2 nodes
 1 2 placed a best of 2 nodes
-10 3 waits 2 that nobody is on asked
-10 4 waits 2 that nobody is on asked
+10 3 waits 2 unused requested
+10 4 waits 2 unused requested
 50 1 evicted for task 3 of priority 50
 50 3 placed a the only node
 50 1 placed b the only node
@@ -844,11 +844,11 @@ TURNS = {
 34 1 evicted for task 6 of priority 90
 34 2 evicted for task 6 of priority 90
 34 6 placed a the only node
-34 7 waits 2 that nobody is on asked
+34 7 waits 2 unused requested
 34 4 evicted for task 1 of priority 50
 34 5 evicted for task 1 of priority 50
 34 1 placed b the only node
-34 2 waits 1 that nobody is on asked
+34 2 waits 1 unused requested
 34 4 waits too little of their devices left
 34 5 waits too little of their devices left
 54 7 placed a the only node
@@ -866,13 +866,13 @@ TURNS = {
 """, ("--grace", "60s"), """
 0 2 placed a the only node
 0 1 placed a the only node
-50 3 waits 1 that nobody is on asked
+50 3 waits 1 unused requested
 60 1 terminating within 60 s for task 4 of priority 90
 60 4 waits the place on a is reserved until 1 task has terminated
 70 3 placed a the only node
 120 1 evicted for task 4 of priority 90
 120 4 placed a the only node
-120 1 waits 1 that nobody is on asked
+120 1 waits 1 unused requested
 220 1 placed a the only node
 """),
     "priorities matter in a queue, and between queues what is guaranteed": ("""
@@ -929,7 +929,7 @@ queues:
   - {request: 1, queue: a, at: 20s, duration: 100s, priority: 10}
 """, (), """
 0 1 placed n the only node
-10 2 waits 1 that nobody is on asked
+10 2 waits 1 unused requested
 20 1 evicted for task 3, whose queue reclaims its quota
 20 3 placed n the only node
 20 1 waits queue b has 0 of its guaranteed 0 devices
@@ -951,7 +951,7 @@ queues:
 0 2 placed n best of 2 nodes
 0 1 placed n best of 2 nodes
 10 3 waits queue b has 0.6 of the 1 devices that it may have
-20 4 waits 2 that nobody is on asked
+20 4 waits 2 unused requested
 100 1 evicted for task 4, whose queue reclaims its quota
 100 4 placed n the only node
 100 1 placed m the only node
@@ -978,9 +978,9 @@ queues:
 50 4 placed n the only node
 50 5 placed n the only node
 50 6 placed n the only node
-50 7 waits 1 that nobody is on asked
-50 1 waits 1 that nobody is on asked
-50 2 waits 1 that nobody is on asked
+50 7 waits 1 unused requested
+50 1 waits 1 unused requested
+50 2 waits 1 unused requested
 150 7 placed n the only node
 150 1 placed n the only node
 150 2 placed n the only node
@@ -1031,7 +1031,7 @@ queues:
   - {request: 1, queue: b, model: B, duration: 1000s, at: 20s}
 """, (), """
 0 1 placed n the only node
-10 2 waits (2 that nobody is on asked)
+10 2 waits (2 unused requested)
 20 3 placed m the only node
 20 1 evicted for task 2, whose queue reclaims its quota
 20 2 placed n the only node
@@ -1047,9 +1047,9 @@ queues:
   - {request: 1, duration: 10s, priority: 90, at: 20s}
 """, (), """
 0 2 placed n the only node
-0 1 waits 1 that nobody is on asked
+0 1 waits 1 unused requested
 10 1 placed n the only node
-15 3 waits 1 that nobody is on asked
+15 3 waits 1 unused requested
 20 4 placed n the only node
 30 3 placed n the only node
 """),
@@ -1083,7 +1083,7 @@ def the_rest_of_a_gang_has_its_own_reason():
         with open(os.path.join(files.folder.name, "events"), encoding="utf-8") as f:
             placed, dropped = map(json.loads, f)
         assert placed["event"] == "placed" and dropped["event"] == "dropped", (placed, dropped)
-        assert "1 that nobody is on asked" in dropped["why"] and "gang" not in dropped["why"], dropped
+        assert "1 unused requested" in dropped["why"] and "gang" not in dropped["why"], dropped
 
 
 def draws_pictures():

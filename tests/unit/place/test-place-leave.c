@@ -108,16 +108,16 @@ static void nobody_else_comes_until_it_has_gone(void **state)
 	assert_int_equal(place_find(place, &small, &choice, NULL), -ENOSPC);
 	assert_int_equal(place_device_reason(place, &small, 0), PLACE_CLEARING);
 	assert_contains(place_device_why(place, &small, 0, text),
-		"on a: it is being cleared (1 tenants are leaving it)");
+		"on a: its tenants must terminate first (1 terminating)");
 	place_explain(place, &small, &why);
 	assert_contains(
-		place_why_format(&why, &small, text), "1 has devices that are being cleared");
+		place_why_format(&why, &small, text), "1 has devices with terminating tenants");
 	/* What is free stands behind the reason that it is of. */
 	why.nodes[PLACE_NO_SHARE] = 2;
 	why.most_share = 200;
 	assert_string_equal(place_why_format(&why, &small, text),
 		"0 of 3 nodes have room: 2 have too little of their devices left (0.3 of 1 asked, "
-		"0.2 free at most), 1 has devices that are being cleared");
+		"0.2 free at most), 1 has devices with terminating tenants");
 	small.share = 500; /* and would not have room then */
 	assert_int_equal(place_device_reason(place, &small, 0), PLACE_NO_SHARE);
 	assert_ok(place_find(place, &any, &choice, NULL));
@@ -224,7 +224,7 @@ static void who_gives_up_leaves_them_leaving(void **state)
 	/* Nobody's leaving helps: who is on it is leaving already. */
 	assert_int_equal(place_preempt_find(place, &higher, &rules, &plan, &err), -ENOSPC);
 	assert_int_equal(place_resize(place, low, 100, 0, &err), -EBUSY);
-	assert_contains(err.msg, "is leaving");
+	assert_contains(err.msg, "is terminating");
 	assert_ok(place_leave(place, low, &err));
 	assert_int_equal(device(place, 0).n_leaving, 1);
 	assert_ok(place_remove(place, low));
@@ -356,7 +356,7 @@ static void nobody_gets_more_of_what_is_being_cleared(void **state)
 
 	assert_ok(place_leave(place, goes, NULL));
 	assert_int_equal(place_resize(place, stays, 400, 0, &err), -EBUSY);
-	assert_contains(err.msg, "is being cleared");
+	assert_contains(err.msg, "has terminating tenants");
 	assert_int_equal(place_resize(place, stays, 300, 8 * GIB, &err), -EBUSY);
 	assert_ok(place_resize(place, stays, 200, 0, NULL));
 	assert_ok(place_remove(place, goes));
@@ -432,7 +432,7 @@ static void is_not_moved_and_keeps_others_from_moving(void **state)
 	assert_int_equal(plan.n_moves, 1);
 	assert_ok(place_leave(place, plan.moves[0].tenant, NULL));
 	assert_int_equal(place_defrag_move(place, &plan.moves[0], &tenant, &err), -EINVAL);
-	assert_contains(err.msg, "is leaving");
+	assert_contains(err.msg, "is terminating");
 	place_defrag_done(&plan);
 	spec.share = 100;
 	tenant = add(place, spec); /* beside the one that stays */

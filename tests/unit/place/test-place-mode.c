@@ -430,7 +430,7 @@ static void networks_bind_to_their_node(void **state)
 			&(struct place_move){.tenant = pair[0], .from = {.n = 1}, .to = choice},
 			&tenant, &err),
 		-EINVAL);
-	assert_contains(err.msg, "it stays");
+	assert_contains(err.msg, "it cannot move");
 }
 
 static void halves_leave_together(void **state)

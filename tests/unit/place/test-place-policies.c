@@ -509,7 +509,7 @@ static void wang_makes_room(void **state)
 	assert_int_equal(place_find(place, &spec, &choice, NULL), -ENOSPC);
 	place_explain(place, &spec, &why);
 	assert_int_equal(why.nodes[PLACE_POLICY], 1);
-	assert_contains(place_why_format(&why, &spec, text), "1 is kept off by the policy's rules");
+	assert_contains(place_why_format(&why, &spec, text), "1 is excluded by the policy's rules");
 	assert_int_equal(place_preempt_find(place, &spec, &rules, &plan, &err), -ENOSPC);
 	spec.priority = 90;
 	assert_ok(place_preempt_find(place, &spec, &rules, &plan, &err));

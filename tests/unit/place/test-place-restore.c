@@ -164,7 +164,7 @@ static void numbers_out_of_range_change_nothing(void **state)
 	REFUSE(share, 0, "share 0: 1 to 1000 permille are possible");
 	REFUSE(count, UINT32_MAX, "count 4294967295: up to 16 devices are possible");
 	REFUSE(count, 0, "share 500 of no device");
-	REFUSE(is_exclusive, true, "share 500: who has a device alone takes all of it");
+	REFUSE(is_exclusive, true, "share 500: an exclusive tenant needs the whole device");
 	REFUSE(device_permille, UINT32_MAX, "device memory 4294967295: up to 1000 permille");
 	REFUSE(device_bytes, UINT64_MAX, "memory 18446744073709551615: more than any machine has");
 	REFUSE(memory_bytes, UINT64_MAX, "memory 18446744073709551615: more than any machine has");

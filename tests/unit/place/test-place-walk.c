@@ -516,7 +516,7 @@ static bool step_leave(struct walk *w)
 	assert_ok(place_leave(w->place, tenant, NULL));
 	w->is[tenant].is_leaving = true;
 	assert_int_equal(place_resize(w->place, tenant, 1, 1, &err), -EBUSY);
-	assert_contains(err.msg, "is leaving");
+	assert_contains(err.msg, "is terminating");
 	if (peer != PLACE_NONE && below(w, 4)) {
 		assert_ok(place_leave(w->place, peer, NULL));
 		w->is[peer].is_leaving = true;

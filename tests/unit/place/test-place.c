@@ -366,7 +366,7 @@ static void refusals_say_the_right_numbers(void **state)
 	spec.is_exclusive = true;
 	place_explain(place, &spec, &why);
 	assert_contains(place_why_format(&why, &spec, text),
-		"1 has too little of its devices left (1 that nobody is on asked)");
+		"1 has too little of its devices left (1 unused requested)");
 	place_free(place);
 }
 
@@ -687,7 +687,7 @@ static void models_can_be_forgotten(void **state)
 	mark = place_mark(place);
 	assert_ok(place_remove(place, tenant));
 	assert_int_equal(place_model_forget(place, other, &err), -EBUSY);
-	assert_contains(err.msg, "under way");
+	assert_contains(err.msg, "in progress");
 	place_rollback(place, mark);
 	place_release(place);
 	assert_ok(place_remove(place, tenant));
@@ -757,7 +757,7 @@ static void names_can_be_forgotten(void **state)
 	mark = place_mark(place);
 	assert_ok(place_remove(place, tenant));
 	assert_int_equal(place_label_forget(place, zone, &err), -EBUSY);
-	assert_contains(err.msg, "under way");
+	assert_contains(err.msg, "in progress");
 	place_rollback(place, mark);
 	place_release(place);
 	assert_int_equal(place_label_forget(place, spec.budget, &err), -EBUSY);

@@ -671,8 +671,8 @@ static void knows_labels_that_never_fit(void **state)
 		assert_int_equal(found.n, 3);
 		assert_contains(found.why, "2 fit, and task 3 does not: 0 of 2 nodes");
 		assert_contains(found.why,
-			role ? "2 are kept off by labels of affinity or exclusion"
-			     : "1 is kept off by labels of affinity or exclusion");
+			role ? "2 are excluded by affinity or exclusion labels"
+			     : "1 is excluded by affinity or exclusion labels");
 		for (uint32_t i = 0; i < 3; i++)
 			s.workload.tasks[i].gang = 0; /* one after the other they have room */
 		assert_int_equal(hopeless(&s, NULL).n, 0);
