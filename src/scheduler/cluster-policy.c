@@ -385,15 +385,23 @@ bool cluster_has_room_for(
 			   then = cpod_usage(pod, given);
 	const struct usage with = {.milli = all.milli - now.milli + then.milli,
 		.firm = all.firm - now.firm + then.firm};
+	const uint64_t bytes = all.bytes - now.bytes + then.bytes;
 
 	for (p = c->policies; p; p = p->hh.next) {
 		if (!cpolicy_selects(c, p, pod->ns))
 			continue;
-		if (((then.milli > now.milli || then.firm > now.firm) &&
-			    p->total_milli != UNLIMITED && !is_within_share(p, &with)) ||
-			(then.bytes > now.bytes && p->total_bytes != UNLIMITED &&
-				all.bytes - now.bytes + then.bytes > p->total_bytes)) {
-			buf_addf(why, "policy %s: more than the namespace may have", p->name);
+		if ((then.milli > now.milli || then.firm > now.firm) &&
+			p->total_milli != UNLIMITED && !is_within_share(p, &with)) {
+			buf_addf(why, "policy %s: the namespace would have %s of %s GPUs", p->name,
+				format_share((uint32_t)with.milli).s,
+				format_share((uint32_t)p->total_milli).s);
+			return false;
+		}
+		if (then.bytes > now.bytes && p->total_bytes != UNLIMITED &&
+			bytes > p->total_bytes) {
+			buf_addf(why,
+				"policy %s: the namespace would have %s of %s of device memory",
+				p->name, format_bytes(bytes).s, format_bytes(p->total_bytes).s);
 			return false;
 		}
 		for (uint32_t i = 0; i < pod->asked.n; i++)
