@@ -1431,6 +1431,23 @@ static void a_refused_wish_is_looked_at_again_when_somebody_leaves(void **state)
 	nothing();
 }
 
+static void a_wish_beyond_a_policy_is_refused_with_the_sum(void **state)
+{
+	struct cluster *c = sched_cluster(sched);
+
+	add_node("n1", 1);
+	set(CLUSTER_POLICY,
+		"{'metadata':{'name':'p'},'spec':{'namespaces':['s'],'totalShare':'0.6',"
+		"'totalMemory':'600000'}}");
+	add_pod("a", SHARE("0.3"), "");
+	confirm(next(SCHED_BIND, "a", NULL), SHARE("0.3"));
+	wish(cluster_pod(c, "s", "a"), SHARE("0.7"));
+	next(SCHED_DENY, "a", "policy p: the namespace would have 0.7 of 0.6 GPUs");
+	wish(cluster_pod(c, "s", "a"), SHARE("0.3") ",'divvy.gpu/memory':'700000'");
+	next(SCHED_DENY, "a",
+		"policy p: the namespace would have 683.6Ki of 585.9Ki of device memory");
+}
+
 /* Who was bound before somebody else led: nodes take it that he who leads now knows of it. */
 static void what_an_earlier_leader_bound_is_adopted(void **state)
 {
@@ -1800,6 +1817,7 @@ int main(void)
 		TEST(a_node_that_goes_takes_its_pods_places),
 		TEST(a_wish_is_granted_where_there_is_room),
 		TEST(a_refused_wish_is_looked_at_again_when_somebody_leaves),
+		TEST(a_wish_beyond_a_policy_is_refused_with_the_sum),
 		TEST(what_an_earlier_leader_bound_is_adopted),
 		TEST(a_refusal_says_what_no_device_has),
 		TEST(a_percentage_is_of_each_device),
