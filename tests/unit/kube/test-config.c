@@ -134,7 +134,8 @@ static void errors_name_file_and_field(void **state)
 	expect_refused(USER_OF("auth-provider: {}"), ENOTSUP, "auth-provider", "exec");
 	expect_refused(USER_OF("as: \"a\\nX-Y: z\""), EINVAL, "users[u].as", "name");
 	expect_refused(USER_OF("as: []"), EINVAL, "users[u].as", "text");
-	expect_refused(USER_OF("as-groups: [a]"), EINVAL, "users[u].as-groups", "needs the field as");
+	expect_refused(
+		USER_OF("as-groups: [a]"), EINVAL, "users[u].as-groups", "needs the field as");
 	expect_refused(USER_OF("as: a, as-groups: b"), EINVAL, "users[u].as-groups", "list");
 	expect_refused(USER_OF("as: a, as-groups: [\"\"]"), EINVAL, "users[u].as-groups", "names");
 	expect_refused(USER_OF("as: a, as-uid: b"), ENOTSUP, "users[u].as-uid", "as-groups");

@@ -246,8 +246,8 @@ static void who_is_opportunistic_has_what_is_left(void **state)
 			"GPU-a is full: this tenant used 0.1, other tenants (1) used 0.9; 0.3 is "
 			"its request"},
 		{"opportunistic",
-			"GPU-a is full: this tenant used 0.1, other tenants (1) used 0.9; an opportunistic tenant gets "
-			"only unused time"},
+			"GPU-a is full: this tenant used 0.1, other tenants (1) used 0.9; an opportunistic "
+			"tenant gets only unused time"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
