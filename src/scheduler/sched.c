@@ -504,7 +504,7 @@ static int try_group(struct sched *s, struct pending_key key, struct error *err)
 		return gather(s, key, &g, err);
 	if (!g.least)
 		snprintf(text, sizeof(text),
-			"group %s: size missing; set annotation divvy.gpu/group-size", group);
+			"group %s: no PodGroup and no divvy.gpu/group-size give its size", group);
 	else if (g.is_holding)
 		snprintf(text, sizeof(text),
 			"group %s: waits until its nominated pods have started", group);

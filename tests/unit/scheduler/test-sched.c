@@ -675,7 +675,7 @@ static void an_object_says_the_groups_size(void **state)
 
 	add_node("n1", 2);
 	add_member("a", label);
-	told("a", "group s/job: size missing; set annotation divvy.gpu/group-size");
+	told("a", "group s/job: no PodGroup and no divvy.gpu/group-size give its size");
 	/* One of that name, and of another controller's. */
 	add_group_object(CLUSTER_VOLCANO_GROUP, 1);
 	later();
