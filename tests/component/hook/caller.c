@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plugin with a RUNPATH of its own, which calls the loader from where it is.
+ * A plugin with its own RUNPATH, which calls dlopen and dlsym itself.
  */
 #include <dlfcn.h>
 
@@ -11,9 +11,7 @@ __attribute__((visibility("default"))) void *caller_dlopen(const char *name, int
 {
 	void *handle = dlopen(name, flags);
 
-	/*
-	 * keeps the call above from becoming a jump: its return address is what the loader looks at
-	 */
+	/* keeps the call above from becoming a jump: the loader reads its return address */
 	__asm__ volatile("" : "+r"(handle));
 	return handle;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See fake-daemon.h. One lock for everything; the serving thread polls its sockets every 2 ms so
- * that it ends soon after it is told to.
+ * See fake-daemon.h. One lock protects everything. The thread polls its sockets every 2 ms, so that
+ * it ends soon after a request to stop.
  */
 #include "fake-daemon.h"
 
@@ -53,7 +53,7 @@ struct fake_daemon {
 		struct msg_memory m;
 	} pending[PENDING];
 	uint32_t pendings;
-	struct { /* one holder at most: a test has one process */
+	struct { /* one holder at most: tests with shares have one process */
 		uint64_t id, bytes;
 	} share[SHARES];
 };

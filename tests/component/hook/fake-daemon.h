@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A daemon that decides nothing: makes the pages, answers on the socket, and lets a test open and
- * close gates, set quotas and look. One process of one tenant after another, up to FAKE_PROCESSES
- * at a time. A thread serves; the functions are for the test's thread. Every wait has a bound,
+ * A daemon without an arbiter: it makes the pages and answers on the socket. The test opens and
+ * closes gates, sets quotas and reads pages and counts. It serves up to FAKE_PROCESSES processes of
+ * one tenant. A thread serves; the test's thread calls these functions. Every wait has a bound,
  * after which the test fails.
  */
 #ifndef TESTS_COMPONENT_HOOK_FAKE_DAEMON_H
@@ -26,46 +26,47 @@ struct fake_options {
 	uint64_t context_bytes;
 	uint32_t flags; /* enum page_flags of every new page */
 	uint32_t window_us;
-	bool shares;         /* says that it counts shared memory, and does */
-	bool closed;         /* gates of new pages */
-	const char *refusal; /* every HELLO is refused so; NULL: none is */
+	bool shares;         /* the daemon offers to count shared memory, and does */
+	bool closed;         /* gates of new pages start closed */
+	const char *refusal; /* answer to every HELLO; NULL: accept */
 };
 
-/* Listens at the path. NULL with a line on stderr. */
+/* Listens at the path. Returns NULL after a line on stderr. */
 struct fake_daemon *fake_daemon_new(const char *socket_path, const struct fake_options *options);
-/* Ends as a crash does: the socket closes, the pages stay as they are. */
+/* Ends like a crash: the socket closes, the pages keep their contents. */
 void fake_daemon_free(struct fake_daemon *daemon);
 
 /* UUID of the stub driver's n-th device. */
 void fake_stub_uuid(uint32_t n, uint8_t ret_uuid[static 16]);
 
-/* Of the process that registered as the n-th; waits for it. NULL when none comes. */
+/* Pages of the n-th registered process. These wait for it; NULL when no such process registers. */
 struct page_down *fake_daemon_down(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 struct page_up *fake_daemon_up(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 struct page_tenant *fake_daemon_tenant(struct fake_daemon *daemon, uint32_t device);
 
-/* Opens or closes every gate there is and that will be, with the wake-up or barrier it takes. */
+/* Opens or closes every present and future gate, with the wake-up or barrier that this needs. */
 void fake_daemon_gate(struct fake_daemon *daemon, bool open);
 void fake_daemon_quota(struct fake_daemon *daemon, uint64_t bytes);
-/* Raises down.flush of that page and says so. */
+/* Raises down.flush of that page and sends the message for it. */
 void fake_daemon_flush(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 
-/* How many messages of that type have come; fake_daemon_await waits until there are that many. */
+/* Number of messages received of this type; fake_daemon_await waits until it reaches count. */
 uint32_t fake_daemon_count(struct fake_daemon *daemon, enum msg_type type);
 bool fake_daemon_await(struct fake_daemon *daemon, enum msg_type type, uint32_t count);
-/* Processes that have registered, AGAIN not counted. */
+/* Number of registered processes, without those that registered with AGAIN. */
 uint32_t fake_daemon_processes(struct fake_daemon *daemon);
 
-/* Is what the pages say drained? As the real daemon sees it. */
+/* True if the pages show a drained gate, by the rule of the real daemon. */
 bool fake_daemon_drained(struct fake_daemon *daemon, uint32_t process, uint32_t device);
 
-/* Bytes of shared memory that anybody holds. */
+/* Bytes of shared memory with at least one holder. */
 uint64_t fake_daemon_shared(struct fake_daemon *daemon);
 
-/* MEASURE is answered with this many bytes; 0: with ENODATA. Later questions only. */
+/* Sets the answer to later MEASURE messages, in bytes; 0 answers ENODATA. */
 void fake_daemon_measure(struct fake_daemon *daemon, uint64_t bytes);
 /*
- * MEM_RESERVE is answered at once with this status (positive errno), or, -1, not until it is set.
+ * Sets the status (positive errno) of every answer to MEM_RESERVE; -1 delays answers until the next
+ * call.
  */
 void fake_daemon_reserve(struct fake_daemon *daemon, int status);
 

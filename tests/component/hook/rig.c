@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See rig.h. What a scenario makes lies in a folder of its own, which is the parent's: however the
- * child ends, nothing is left.
+ * See rig.h. The parent creates the folder for a scenario's files and removes it, even if the child
+ * crashes.
  */
 #include "rig.h"
 

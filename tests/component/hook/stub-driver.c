@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver without a device, for tests of what stands before it: two devices, contexts, addresses
- * that are never dereferenced, value writes and pools that take effect at once. STUB_DEVICES gives
- * their number, STUB_HOLD_MARKERS keeps value writes from happening, STUB_NO_VALUES refuses them,
- * STUB_GRAPH_BYTES is what graphs allocate. Nothing here knows of interception.
+ * A driver without a device, for tests of the libraries in front of it. Its addresses are never
+ * dereferenced. Value writes and pools take effect at once. STUB_DEVICES sets the number of
+ * devices, STUB_GRAPH_BYTES the memory that each graph allocates. STUB_HOLD_MARKERS delays value
+ * writes, STUB_NO_VALUES refuses them. This code does not know of interception.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #define API __attribute__((visibility("default")))
 #define DEVICES_MAX 16
-#define CURRENT_MAX 64 /* one worker of a pool may get all of its work */
+#define CURRENT_MAX 64 /* one worker of a pool may receive all of the pool's work */
 #define TOTAL_BYTES (UINT64_C(64) << 30)
 
 static int devices_visible[DEVICES_MAX];
@@ -42,7 +42,7 @@ static void *handle(void)
 
 static CUdeviceptr take(size_t bytes)
 {
-	/* small ones lie side by side, large ones in blocks of their own, as a device packs them */
+	/* like a device: small allocations share blocks, large ones have blocks of their own */
 	uint64_t size = bytes < (1u << 20) ? (bytes + 511) & ~UINT64_C(511)
 					   : (bytes + (2u << 20) - 1) & ~((UINT64_C(2) << 20) - 1);
 	static _Atomic uint64_t small_at = UINT64_C(0x7e0000000000);
@@ -258,7 +258,7 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *
 	return CUDA_SUCCESS;
 }
 
-static size_t limits[CU_LIMIT_MAX]; /* above 1 KiB, which each has before */
+static size_t limits[CU_LIMIT_MAX]; /* above the 1 KiB that each limit starts with */
 
 API CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
@@ -386,7 +386,7 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t size,
 	return CUDA_SUCCESS;
 }
 
-/* Addresses of mappings carry nothing: the last handle mapped is the one retained. */
+/* A mapping's address does not encode its handle: retain returns the handle mapped last. */
 static _Atomic uint64_t last_mapped;
 
 API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle h,
@@ -402,7 +402,7 @@ API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *
 	return CUDA_SUCCESS;
 }
 
-/* A descriptor like any other, of which only its being open matters. */
+/* The test uses only whether this descriptor is open. */
 API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle h,
 	CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -453,7 +453,7 @@ MAKES(cuModuleLoadData, module, (CUmodule * module, const void *image))
 MAKES(cuImportExternalMemory, extMem_out,
 	(CUexternalMemory * extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc))
 
-/* ---- one pool a device: reserves 2 MiB at a time and keeps until it is trimmed ---- */
+/* ---- one pool per device: grows by 2 MiB and shrinks only by a trim ---- */
 
 static pthread_mutex_t pool_mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t pool_used, pool_reserved, pool_sizes[1024];
@@ -527,7 +527,7 @@ API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
 	return CUDA_SUCCESS;
 }
 
-/* ---- pointers of the pool in other processes, here at addresses of their own ---- */
+/* ---- pool pointers imported by other processes, at different addresses ---- */
 
 #define IMPORTED (UINT64_C(1) << 47)
 
@@ -557,7 +557,7 @@ API CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevice
 	return *psize ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- graphs: each has one node that allocates STUB_GRAPH_BYTES, if that is set ---- */
+/* ---- graphs: one node each, which allocates STUB_GRAPH_BYTES if set ---- */
 
 API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
 {
@@ -617,7 +617,7 @@ static void *const entries[CUDA_ENTRIES] = {
 #undef CU
 };
 
-/* A name beyond every list, as a driver newer than this project would have. */
+/* This name is in no list of this project, like a function of a newer driver. */
 CUresult cuStubNewerThanTheList(int *value);
 
 API CUresult cuStubNewerThanTheList(int *value)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every entry of the driver, doing nothing and saying so at once: the bare cost of a call. Those
- * that stub-driver.c defines win at link time.
+ * Every entry of the driver as a weak symbol that succeeds at once: the bare cost of a call. The
+ * linker prefers the definitions in stub-driver.c.
  */
 #include "cuda/proto.h"
 

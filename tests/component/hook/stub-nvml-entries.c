@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every entry of NVML, doing nothing and saying so. Those that stub-nvml.c defines win at link
- * time.
+ * Every entry of NVML as a weak symbol that does nothing and succeeds. The linker prefers the
+ * definitions in stub-nvml.c.
  */
 #include "cuda/nvml-proto.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An NVML without a device: the stub driver's four devices, numbered the other way round than CUDA
- * numbers them, as NVML may. On each are the processes of $STUB_PIDS ("1,2"), with as many bytes
- * and percent as their place in it. Every other entry (stub-nvml-entries.c) says yes and does
- * nothing.
+ * An NVML without a device: the stub driver's four devices in the reverse of CUDA's order, as NVML
+ * may number them. Each device runs the processes of $STUB_PIDS ("1,2"). A process's bytes and
+ * percent equal its position in that list. Every other entry (stub-nvml-entries.c) does nothing and
+ * succeeds.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,7 +88,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t
 	return NVML_SUCCESS;
 }
 
-/* How many; ret_pid: of that many at the most. */
+/* Returns the number of processes and writes at most `room` of them to ret_pid. */
 static unsigned int pids(unsigned int *ret_pid, unsigned int room)
 {
 	const char *text = getenv("STUB_PIDS");

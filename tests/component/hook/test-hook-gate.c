@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token's side of the hook: what stands in the pages after what a program does, what waits,
- * what does not, and what becomes of a program when it forks, or when its daemon goes.
+ * The hook and gates: what a program's calls write to the pages, which calls wait at a closed gate,
+ * and what happens after a fork or when the daemon exits.
  */
 #include "rig.h"
 
@@ -47,7 +47,7 @@ static struct fake_daemon *start(uint32_t flags, uint32_t window_us)
 
 /* ---- pages ---- */
 
-static int pages(void *arg)
+static int pages_count_submissions_and_markers(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);
 	struct page_up *up;
@@ -70,7 +70,7 @@ static int pages(void *arg)
 	check(atomic_load(&up->line[0].tid) == (uint32_t)gettid());
 	check(atomic_load(&up->line[0].in_launch) == 0);
 	check(atomic_load(&up->markers) > 0);
-	/* what the periodic markers left is marked when the daemon asks */
+	/* at a flush the hook marks the submissions after the last periodic marker */
 	fake_daemon_flush(d, 0, 0);
 	for (int i = patience_ms(60000); i > 0 && !fake_daemon_drained(d, 0, 0); i--)
 		usleep(1000);
@@ -80,11 +80,11 @@ static int pages(void *arg)
 	return 0;
 }
 
-/* A driver that does not write values: the same, by host functions. */
-static int no_values(void *arg)
+/* A driver without value writes: the hook uses host functions instead. */
+static int markers_without_value_writes(void *arg)
 {
 	setenv("STUB_NO_VALUES", "1", 1);
-	return pages(NULL);
+	return pages_count_submissions_and_markers(NULL);
 }
 
 /* ---- blocking ---- */
@@ -110,7 +110,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static int blocking(void *arg)
+static int closed_gate_blocks(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);
 	struct worker w = {.count = 3};
@@ -125,7 +125,7 @@ static int blocking(void *arg)
 	check(!pthread_create(&w.thread, NULL, work, &w));
 	check(fake_daemon_await(d, MSG_WANT, 1));
 	check(atomic_load(&up->want) == 1);
-	/* whoever waits has marked what the process had submitted before */
+	/* a thread that waits has marked all that its process submitted before */
 	check(atomic_load(&up->flushed) == 1 && fake_daemon_drained(d, 0, 0));
 	check(atomic_load(&w.done) == 0);
 	fake_daemon_gate(d, true);
@@ -136,8 +136,8 @@ static int blocking(void *arg)
 	return 0;
 }
 
-/* A gate that closes again before the thread that it let wake up is through it. */
-static int closes_again(void *arg)
+/* The gate closes again before the thread that it woke has submitted its work. */
+static int gate_closes_during_wakeup(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);
 	struct worker w = {.count = 20000};
@@ -157,8 +157,8 @@ static int closes_again(void *arg)
 	return 0;
 }
 
-/* More threads than lines: each submission counts, and all wait at a closed gate. */
-static int many_threads(void *arg)
+/* More threads than lines of counters: each submission counts, and all wait at a closed gate. */
+static int more_threads_than_lines(void *arg)
 {
 	enum { N = 150 };
 	static struct worker w[N];
@@ -185,16 +185,16 @@ static int many_threads(void *arg)
 	check(atomic_load(&up->lines) == PAGE_LINES);
 	for (uint32_t i = 0; i < PAGE_LINES; i++)
 		check(atomic_load(&up->line[i].in_launch) == 0);
-	/* lines of threads that have ended serve others */
+	/* the lines of threads that have exited serve new threads */
 	check(launch(NULL) == CUDA_SUCCESS && submitted(up) == 100 * N + 1);
 	rig_stop(d);
 	return 0;
 }
 
-/* ---- window ---- */
+/* ---- in-flight window ---- */
 
-/* Markers that never come back: the program must go on all the same, after a bound. */
-static int stuck_window(void *arg)
+/* When markers never complete, the wait has a bound and the program continues. */
+static int stuck_markers_do_not_hang(void *arg)
 {
 	struct fake_daemon *d = start(PAGE_COMPANY, 1000);
 	struct page_up *up;
@@ -214,7 +214,7 @@ static int stuck_window(void *arg)
 
 /* ---- capture ---- */
 
-static int capture(void *arg)
+static int captured_launches_do_not_wait(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);
 	struct page_up *up;
@@ -228,7 +228,7 @@ static int capture(void *arg)
 	check(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
 	check(atomic_load(&up->captures) == 1);
 	fake_daemon_gate(d, false);
-	/* nothing captured waits, counts, or is marked */
+	/* captured launches do not wait, do not count and are not marked */
 	for (int i = 0; i < 100; i++)
 		check(launch(stream) == CUDA_SUCCESS);
 	check(submitted(up) == 1);
@@ -244,9 +244,9 @@ static int capture(void *arg)
 	return 0;
 }
 
-/* ---- a program that comes to rest gives way ---- */
+/* ---- RELEASE: a program that has waited for its work frees the device ---- */
 
-static int release(void *arg)
+static int release_after_synchronise(void *arg)
 {
 	struct fake_daemon *d = start(PAGE_COMPANY | PAGE_WAITED, 2000);
 
@@ -259,7 +259,7 @@ static int release(void *arg)
 	return 0;
 }
 
-/* A copy that the host has waited for is as good; one that it has not is not. */
+/* RELEASE also follows a synchronous copy, but not an asynchronous one. */
 static int release_after_copy(void *arg)
 {
 	struct fake_daemon *d = start(PAGE_COMPANY | PAGE_WAITED, 2000);
@@ -271,15 +271,15 @@ static int release_after_copy(void *arg)
 	check(cuMemcpyDtoH_v2(&byte, 0x1000, 1) == CUDA_SUCCESS);
 	check(fake_daemon_await(d, MSG_RELEASE, 1));
 	check(cuMemcpyHtoD_v2(0x1000, &byte, 1) == CUDA_SUCCESS);
-	check(fake_daemon_count(d, MSG_RELEASE) <= 3); /* of four copies three are waited for */
+	check(fake_daemon_count(d, MSG_RELEASE) <= 3); /* three of four copies are synchronous */
 	check(submitted(fake_daemon_up(d, 0, 0)) == 4);
 	rig_stop(d);
 	return 0;
 }
 
-/* ---- a program that would overrun its turn ---- */
+/* ---- YIELD: a program whose next submission would overrun its turn ---- */
 
-/* One launch, and what it takes on the device, as the daemon sees it. */
+/* Makes one launch and lets it take `ns` on the device, as the daemon measures it. */
 static CUresult launch_for(struct fake_daemon *d, uint64_t ns)
 {
 	struct page_up *up = fake_daemon_up(d, 0, 0);
@@ -295,7 +295,7 @@ static CUresult launch_for(struct fake_daemon *d, uint64_t ns)
 	return r;
 }
 
-static int yield(void *arg)
+static int yield_before_overrun(void *arg)
 {
 	struct fake_daemon *d = start(PAGE_COMPANY | PAGE_WAITED, 2000);
 	struct page_down *down;
@@ -306,15 +306,15 @@ static int yield(void *arg)
 	setenv("STUB_HOLD_MARKERS", "1", 1);
 	for (int i = 0; i < 3; i++)
 		check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
-	check(fake_daemon_count(d, MSG_YIELD) == 0); /* nobody says when the turn ends */
+	check(fake_daemon_count(d, MSG_YIELD) == 0); /* the page has no end of the turn */
 	atomic_store(&down->turn_ends_ns, clock_now_ns() + 60 * NSEC_PER_SEC);
 	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
 	check(fake_daemon_count(d, MSG_YIELD) == 0);
-	/* more of it would be too long by then than is left */
+	/* the next launch would take longer than the rest of the turn */
 	atomic_store(&down->turn_ends_ns, clock_now_ns() + 2 * NSEC_PER_MSEC);
 	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
 	check(fake_daemon_await(d, MSG_YIELD, 1));
-	/* once a turn, and never before its first */
+	/* at most one YIELD a turn, and none before the turn's first submission */
 	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
 	atomic_fetch_add(&down->grant, 1);
 	check(launch_for(d, 20 * NSEC_PER_MSEC) == CUDA_SUCCESS);
@@ -331,8 +331,8 @@ static int yield(void *arg)
 }
 
 /*
- * Turns of one submission, which it sleeps through at the gate: what it took is known from the
- * turn in which it ran, though the next, in which others may still be on the device, has begun.
+ * Turns of one submission. The hook knows a submission's time from the turn in which it ran, even
+ * though the next turn has begun.
  */
 static int yield_after_turns_of_one(void *arg)
 {
@@ -358,7 +358,7 @@ static int yield_after_turns_of_one(void *arg)
 
 /* ---- fork ---- */
 
-static int forks(void *arg)
+static int forked_child_registers_itself(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);
 	int status;
@@ -369,7 +369,10 @@ static int forks(void *arg)
 	pid = fork();
 	check(pid >= 0);
 	if (!pid) {
-		/* a stranger to the daemon: nothing of its parent's pages is there to be touched */
+		/*
+		 * the daemon does not know this child, and the child does not map its parent's
+		 * pages
+		 */
 		launch(NULL);
 		launch((CUstream)0x1000);
 		_exit(cuInit(0) == CUDA_SUCCESS && rig_context() && launch(NULL) == CUDA_SUCCESS
@@ -386,9 +389,9 @@ static int forks(void *arg)
 	return 0;
 }
 
-/* ---- daemon away ---- */
+/* ---- no daemon ---- */
 
-static int absent_open(void *arg)
+static int no_daemon_absent_open(void *arg)
 {
 	CUcontext context;
 
@@ -398,7 +401,7 @@ static int absent_open(void *arg)
 	return 0;
 }
 
-static int absent_closed(void *arg)
+static int no_daemon_absent_closed(void *arg)
 {
 	setenv("DIVVY_SOCKET", "/nowhere/at/all", 1);
 	setenv("DIVVY_ABSENT", "closed", 1);
@@ -407,8 +410,8 @@ static int absent_closed(void *arg)
 	return 0;
 }
 
-/* A secret that can be none is no reason to run as a program without one. */
-static int malformed_secret(void *arg)
+/* With a malformed secret a program fails; it does not run as a program without a secret. */
+static int malformed_secret_fails(void *arg)
 {
 	static const char *const wrong[] = {"0123456789abcdef0123456789abcde",
 		"0123456789abcdef0123456789abcdef0", "0123456789abcdef0123456789abcdeg",
@@ -435,7 +438,7 @@ static int malformed_secret(void *arg)
 	return 0;
 }
 
-static int refused(void *arg)
+static int daemon_refuses_hello(void *arg)
 {
 	struct fake_options options;
 	struct fake_daemon *d;
@@ -448,10 +451,9 @@ static int refused(void *arg)
 	return 0;
 }
 
-/* The daemon dies with the gate closed and a thread at it: after a moment the thread goes on. */
 /*
- * Launches until one is kept at the gate, and leaves it there: a daemon that has just come back has
- * answered a little before it is obeyed. How many went through, or UINT32_MAX.
+ * Launches until a launch waits at the gate, and leaves it there. A restarted daemon answers
+ * shortly before its closed gates take effect. Returns how many launches passed, or UINT32_MAX.
  */
 static uint32_t launch_until_kept(struct fake_daemon *d, struct worker *w)
 {
@@ -467,7 +469,7 @@ static uint32_t launch_until_kept(struct fake_daemon *d, struct worker *w)
 	return UINT32_MAX;
 }
 
-static int orphan(void *arg)
+static int daemon_restarts(void *arg)
 {
 	struct fake_options options;
 	struct fake_daemon *d;
@@ -489,7 +491,7 @@ static int orphan(void *arg)
 	pthread_join(w.thread, NULL);
 	check(atomic_load(&w.done) == 1);
 
-	/* it comes back with closed gates, and is obeyed, with the same pages of ours */
+	/* a restarted daemon with closed gates takes over the process with its old pages */
 	options.closed = true;
 	d = fake_daemon_new(path, &options);
 	check(d);
@@ -505,8 +507,8 @@ static int orphan(void *arg)
 	return 0;
 }
 
-/* A program that closes every descriptor it does not know, and uses the numbers again. */
-static int closes_all(void *arg)
+/* A program closes every descriptor that it does not know, and reuses the numbers. */
+static int program_closes_unknown_fds(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);
 	struct worker w = {.count = 1};
@@ -516,7 +518,7 @@ static int closes_all(void *arg)
 	check(d);
 	w.context = rig_context();
 	check(w.context && launch(NULL) == CUDA_SUCCESS);
-	/* ours are the high ones; the fake daemon's lie low */
+	/* the hook's descriptors are high, the fake daemon's low */
 	for (int fd = 500; fd < 600; fd++) {
 		if (!fstat(fd, &st) && S_ISSOCK(st.st_mode) && sock < 0)
 			sock = fd;
@@ -524,7 +526,7 @@ static int closes_all(void *arg)
 	check(sock >= 0);
 	file = open("/dev/null", O_WRONLY);
 	check(file >= 0 && dup2(file, sock) == sock);
-	/* nothing of ours is written to it, and the daemon is found again */
+	/* the hook writes nothing to the reused descriptor, and connects again */
 	check(fake_daemon_await(d, MSG_HELLO, 2));
 	fake_daemon_gate(d, false);
 	check(!pthread_create(&w.thread, NULL, work, &w));
@@ -538,7 +540,7 @@ static int closes_all(void *arg)
 
 /* ---- devices ---- */
 
-static int visible(void *arg)
+static int visible_devices(void *arg)
 {
 	const char *setting = arg;
 	struct fake_options options;
@@ -549,7 +551,7 @@ static int visible(void *arg)
 
 	rig_options(&options);
 	setenv("STUB_DEVICES", "4", 1);
-	/* the tenant's are the driver's 3 and 1, in this order */
+	/* the tenant's devices are the driver's 3 and 1, in this order */
 	options.devices = 2;
 	fake_stub_uuid(3, options.uuid[0]);
 	fake_stub_uuid(1, options.uuid[1]);
@@ -568,7 +570,7 @@ static int visible(void *arg)
 	return 0;
 }
 
-/* Two devices with a context on each; NULL: not so. */
+/* Makes two devices with a context on each; NULL if this fails. */
 static struct fake_daemon *start_two(CUcontext ret_context[static 2])
 {
 	struct fake_options options;
@@ -585,8 +587,8 @@ static struct fake_daemon *start_two(CUcontext ret_context[static 2])
 	return d;
 }
 
-/* A gate per device: what goes to one is not held by the other's. */
-static int two_devices(void *arg)
+/* Each device has its own gate: the gate of one device does not stop submissions to the other. */
+static int each_device_has_a_gate(void *arg)
 {
 	CUcontext context[2];
 	struct fake_daemon *d = start_two(context);
@@ -606,8 +608,8 @@ static int two_devices(void *arg)
 	return 0;
 }
 
-/* One thread that changes devices at each launch: markers come on both all the same. */
-static int alternating(void *arg)
+/* One thread changes devices at each launch: both devices still get markers. */
+static int thread_alternates_devices(void *arg)
 {
 	CUcontext context[2];
 	struct fake_daemon *d = start_two(context);
@@ -627,7 +629,7 @@ static int alternating(void *arg)
 	return 0;
 }
 
-/* ---- threads' own default streams ---- */
+/* ---- per-thread default streams ---- */
 
 #define OWN_STREAM ((CUstream)2)
 
@@ -638,8 +640,8 @@ static void *launch_own(void *context)
 	return NULL;
 }
 
-/* They go by one name: a marker in one thread's says nothing of the other's. */
-static int own_streams(void *arg)
+/* These streams share one handle: a marker in one thread's stream says nothing about the others. */
+static int per_thread_streams(void *arg)
 {
 	struct fake_daemon *d = start(0, 0);
 	struct page_up *up;
@@ -665,9 +667,9 @@ static int own_streams(void *arg)
 	return 0;
 }
 
-/* ---- streams that come and go ---- */
+/* ---- many short-lived streams ---- */
 
-static int streams(void *arg)
+static int many_short_lived_streams(void *arg)
 {
 	enum { N = 3000 };
 	static CUstream stream[N];
@@ -702,64 +704,64 @@ static int streams(void *arg)
 		rig_child(name, arg); \
 	}
 
-SCENARIO(pages, NULL)
-SCENARIO(blocking, NULL)
-SCENARIO(closes_again, NULL)
-SCENARIO(many_threads, NULL)
-SCENARIO(stuck_window, NULL)
-SCENARIO(capture, NULL)
-SCENARIO(release, NULL)
+SCENARIO(pages_count_submissions_and_markers, NULL)
+SCENARIO(closed_gate_blocks, NULL)
+SCENARIO(gate_closes_during_wakeup, NULL)
+SCENARIO(more_threads_than_lines, NULL)
+SCENARIO(stuck_markers_do_not_hang, NULL)
+SCENARIO(captured_launches_do_not_wait, NULL)
+SCENARIO(release_after_synchronise, NULL)
 SCENARIO(release_after_copy, NULL)
-SCENARIO(yield, NULL)
+SCENARIO(yield_before_overrun, NULL)
 SCENARIO(yield_after_turns_of_one, NULL)
-SCENARIO(no_values, NULL)
-SCENARIO(forks, NULL)
-SCENARIO(absent_open, NULL)
-SCENARIO(absent_closed, NULL)
-SCENARIO(malformed_secret, NULL)
-SCENARIO(refused, NULL)
-SCENARIO(orphan, NULL)
-SCENARIO(closes_all, NULL)
-SCENARIO(two_devices, NULL)
-SCENARIO(alternating, NULL)
-SCENARIO(own_streams, NULL)
-SCENARIO(streams, NULL)
+SCENARIO(markers_without_value_writes, NULL)
+SCENARIO(forked_child_registers_itself, NULL)
+SCENARIO(no_daemon_absent_open, NULL)
+SCENARIO(no_daemon_absent_closed, NULL)
+SCENARIO(malformed_secret_fails, NULL)
+SCENARIO(daemon_refuses_hello, NULL)
+SCENARIO(daemon_restarts, NULL)
+SCENARIO(program_closes_unknown_fds, NULL)
+SCENARIO(each_device_has_a_gate, NULL)
+SCENARIO(thread_alternates_devices, NULL)
+SCENARIO(per_thread_streams, NULL)
+SCENARIO(many_short_lived_streams, NULL)
 
-static void test_visible(void **state)
+static void test_visible_devices(void **state)
 {
 	static char one[] = "1", by_uuid[] = "GPU-64697676-7973-7475-6200-000000000002";
 
-	rig_child(visible, NULL);
-	rig_child(visible, one);
-	rig_child(visible, by_uuid);
+	rig_child(visible_devices, NULL);
+	rig_child(visible_devices, one);
+	rig_child(visible_devices, by_uuid);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pages),
-		cmocka_unit_test(test_blocking),
-		cmocka_unit_test(test_closes_again),
-		cmocka_unit_test(test_many_threads),
-		cmocka_unit_test(test_stuck_window),
-		cmocka_unit_test(test_capture),
-		cmocka_unit_test(test_release),
+		cmocka_unit_test(test_pages_count_submissions_and_markers),
+		cmocka_unit_test(test_closed_gate_blocks),
+		cmocka_unit_test(test_gate_closes_during_wakeup),
+		cmocka_unit_test(test_more_threads_than_lines),
+		cmocka_unit_test(test_stuck_markers_do_not_hang),
+		cmocka_unit_test(test_captured_launches_do_not_wait),
+		cmocka_unit_test(test_release_after_synchronise),
 		cmocka_unit_test(test_release_after_copy),
-		cmocka_unit_test(test_yield),
+		cmocka_unit_test(test_yield_before_overrun),
 		cmocka_unit_test(test_yield_after_turns_of_one),
-		cmocka_unit_test(test_no_values),
-		cmocka_unit_test(test_forks),
-		cmocka_unit_test(test_absent_open),
-		cmocka_unit_test(test_absent_closed),
-		cmocka_unit_test(test_malformed_secret),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_orphan),
-		cmocka_unit_test(test_closes_all),
-		cmocka_unit_test(test_visible),
-		cmocka_unit_test(test_two_devices),
-		cmocka_unit_test(test_alternating),
-		cmocka_unit_test(test_own_streams),
-		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_markers_without_value_writes),
+		cmocka_unit_test(test_forked_child_registers_itself),
+		cmocka_unit_test(test_no_daemon_absent_open),
+		cmocka_unit_test(test_no_daemon_absent_closed),
+		cmocka_unit_test(test_malformed_secret_fails),
+		cmocka_unit_test(test_daemon_refuses_hello),
+		cmocka_unit_test(test_daemon_restarts),
+		cmocka_unit_test(test_program_closes_unknown_fds),
+		cmocka_unit_test(test_visible_devices),
+		cmocka_unit_test(test_each_device_has_a_gate),
+		cmocka_unit_test(test_thread_alternates_devices),
+		cmocka_unit_test(test_per_thread_streams),
+		cmocka_unit_test(test_many_short_lived_streams),
 	};
 
 	return cmocka_run_group_tests_name("hook-gate", tests, NULL, NULL);

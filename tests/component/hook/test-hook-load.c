@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Coming by the driver: every name and way of loading it gives the hook, the caller's RUNPATH and
- * RTLD_NEXT are still the caller's, names beyond the list are the driver's, and nothing about the
- * process is other than before. Run with the hook preloaded; linked with no driver.
+ * Ways to load the driver. Every name and every way of loading gives the hook. The caller's RUNPATH
+ * and RTLD_NEXT keep their meaning. Names outside cuda.def come from the driver, and the process
+ * keeps its other properties. Runs with the hook preloaded; links no driver.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -64,29 +64,29 @@ static void all_names(void)
 		gives_hook(cuda[i], RTLD_LAZY | RTLD_GLOBAL, "cuLaunchKernel", "libdivvy-cuda.so");
 		gives_hook(cuda[i], RTLD_NOW | RTLD_DEEPBIND, "cuInit", "libdivvy-cuda.so");
 	}
-	/* the driver's own file, by its path */
+	/* the path of the driver's own file */
 	library_path(path, sizeof path, "libcuda.so.1");
 	gives_hook(path, RTLD_NOW, "cuInit", "libdivvy-cuda.so");
 	for (size_t i = 0; i < sizeof nvml / sizeof nvml[0]; i++)
 		gives_hook(nvml[i], RTLD_NOW, "nvmlDeviceGetCount_v2", "libdivvy-nvml.so");
 }
 
-static void test_names(void **state)
+static void test_driver_names_give_hook(void **state)
 {
 	PFN_cuDriverGetVersion *version;
 	int number = 0;
 
 	all_names();
-	/* and no otherwise once the driver is open */
+	/* the same after the driver has been opened */
 	version = (PFN_cuDriverGetVersion *)(uintptr_t)dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
 	assert_int_equal(version(&number), CUDA_SUCCESS);
 	assert_int_equal(number, 13000);
 	all_names();
 }
 
-static void test_other_names(void **state)
+static void test_similar_names_do_not_give_hook(void **state)
 {
-	/* what only looks like it is left alone */
+	/* similar names are not the hook's */
 	assert_null(dlopen("libcudart.so.99", RTLD_NOW));
 	assert_null(dlopen("libcuda.so.one", RTLD_NOW));
 	assert_null(dlopen("/nowhere/libcudadebugger.so.1", RTLD_NOW));
@@ -94,8 +94,8 @@ static void test_other_names(void **state)
 	assert_non_null(dlopen("libm.so.6", RTLD_NOW));
 }
 
-/* Another namespace has another preload, namely none: as documented, that is the driver itself. */
-static void test_dlmopen(void **state)
+/* dlmopen gives the driver itself, as documented: a new namespace has no preloaded libraries. */
+static void test_dlmopen_gives_driver(void **state)
 {
 	char path[4096];
 	void *handle = dlmopen(
@@ -109,7 +109,7 @@ static void test_dlmopen(void **state)
 typedef void *open_fn(const char *, int);
 typedef void *next_fn(const char *);
 
-static void test_caller(void **state)
+static void test_caller_keeps_runpath_and_next(void **state)
 {
 	char path[4096];
 	void *plugin = dlopen(library_path(path, sizeof path, "libcaller.so"), RTLD_NOW);
@@ -126,12 +126,15 @@ static void test_caller(void **state)
 	assert_non_null(dlsym(handle, "private_answer"));
 	assert_true(
 		is_in(dlsym(open_there("libcuda.so.1", RTLD_NOW), "cuInit"), "libdivvy-cuda.so"));
-	/* "next" of the plugin is not next of us: twice the same, as it was the first time */
+	/*
+	 * RTLD_NEXT counts from the plugin, not from the hook; the second call gives the same
+	 * result
+	 */
 	assert_ptr_equal(next_there("getpid"), next_there("getpid"));
 	assert_non_null(next_there("getpid"));
 }
 
-static void test_unknown_names(void **state)
+static void test_unknown_names_come_from_driver(void **state)
 {
 	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
 	CUresult (*newer)(int *) = (CUresult(*)(int *))(uintptr_t)dlsym(
@@ -148,7 +151,10 @@ static void test_unknown_names(void **state)
 	ask = (PFN_cuGetProcAddress_v2 *)(uintptr_t)dlsym(handle, "cuGetProcAddress_v2");
 	assert_int_equal(ask("cuStubNewerThanTheList", &found, 13000, 0, NULL), CUDA_SUCCESS);
 	assert_ptr_equal(found, (void *)(uintptr_t)newer);
-	/* asked in an old program's words, an old form; what we leave alone is the driver's own */
+	/*
+	 * an old CUDA version gets an old form; functions that the hook ignores are the driver's
+	 * own
+	 */
 	assert_int_equal(ask("cuMemAlloc", &found, 2000, 0, NULL), CUDA_SUCCESS);
 	assert_ptr_equal(found, dlsym(handle, "cuMemAlloc"));
 	assert_int_equal(ask("cuMemAlloc", &found, 12000, 0, NULL), CUDA_SUCCESS);
@@ -162,7 +168,7 @@ static void test_unknown_names(void **state)
 	assert_ptr_equal(found, dlsym(handle, "cuLaunchKernel_ptsz"));
 }
 
-/* ---- what the process is like afterwards ---- */
+/* ---- the process's properties afterwards ---- */
 
 struct traits {
 	mode_t mask;
@@ -180,7 +186,7 @@ static void traits_read(struct traits *t)
 		sigaction(i, NULL, &t->action[i]);
 }
 
-/* Field by field: the C library leaves the rest of its structures as it finds them. */
+/* Compares field by field: the C library does not initialise the rest of its structures. */
 static bool traits_equal(const struct traits *a, const struct traits *b)
 {
 	bool same = a->mask == b->mask;
@@ -212,7 +218,7 @@ static int use_everything(void)
 	return errno == 77 ? 0 : 2;
 }
 
-static void test_side_effects(void **state)
+static void test_process_keeps_its_properties(void **state)
 {
 	struct traits before, after;
 	int status, out[2];
@@ -241,12 +247,12 @@ static void test_side_effects(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_other_names),
-		cmocka_unit_test(test_dlmopen),
-		cmocka_unit_test(test_caller),
-		cmocka_unit_test(test_unknown_names),
-		cmocka_unit_test(test_side_effects),
+		cmocka_unit_test(test_driver_names_give_hook),
+		cmocka_unit_test(test_similar_names_do_not_give_hook),
+		cmocka_unit_test(test_dlmopen_gives_driver),
+		cmocka_unit_test(test_caller_keeps_runpath_and_next),
+		cmocka_unit_test(test_unknown_names_come_from_driver),
+		cmocka_unit_test(test_process_keeps_its_properties),
 	};
 
 	return cmocka_run_group_tests_name("hook-load", tests, NULL, NULL);

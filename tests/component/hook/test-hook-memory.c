@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory side: what is charged, by every way to allocate, and that all of it comes back by
- * every way to free. Amounts are exact: the stub driver packs small allocations as a device does.
+ * The hook and memory: what each way to allocate is charged, and that each way to free returns all
+ * of it. Amounts are exact: the stub driver packs small allocations like a device.
  */
 #include "rig.h"
 #include "../../patience.h"
@@ -26,7 +26,7 @@ static struct fake_daemon *start(uint32_t flags, uint64_t quota)
 	return rig_start(&options);
 }
 
-/* Above the context's. */
+/* Bytes charged beyond the context. */
 static uint64_t charged(struct fake_daemon *d)
 {
 	return rig_charged(d, 0) - CONTEXT_BYTES;
@@ -34,7 +34,7 @@ static uint64_t charged(struct fake_daemon *d)
 
 /* ---- addresses ---- */
 
-static int addresses(void *arg)
+static int allocations_by_address(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);
 	CUdeviceptr p[4], small[3000];
@@ -49,20 +49,20 @@ static int addresses(void *arg)
 	for (int i = 0; i < 4; i++)
 		check(cuMemFree_v2(p[i]) == CUDA_SUCCESS);
 	check(charged(d) == 0);
-	/* 3000 of 1 KiB lie in two blocks; each is given back with its last */
+	/* 3000 of 1 KiB fill two blocks; the last free in a block returns the block */
 	for (int i = 0; i < 3000; i++)
 		check(cuMemAlloc_v2(&small[i], 1024) == CUDA_SUCCESS);
 	check(charged(d) == 4 * MiB);
 	for (int i = 0; i < 3000; i++)
 		check(cuMemFree_v2(small[i]) == CUDA_SUCCESS);
 	check(charged(d) == 0);
-	/* what we never saw goes to the driver, and changes nothing */
+	/* the driver frees addresses that the hook does not know; the charge stays */
 	check(cuMemFree_v2(0x12345678) == CUDA_SUCCESS && charged(d) == 0);
 	rig_stop(d);
 	return 0;
 }
 
-/* Legal mixtures: an asynchronous allocation freed at once, and the other way round. */
+/* Legal mixtures: cuMemFree of an asynchronous allocation, and cuMemFreeAsync of another. */
 static int mixed_frees(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);
@@ -72,15 +72,15 @@ static int mixed_frees(void *arg)
 
 	check(d && rig_context());
 	check(cuMemAlloc_v2(&p, 4 * MiB) == CUDA_SUCCESS && charged(d) == 4 * MiB);
-	/* charged until the stream has come to it, which the next look sees */
+	/* charged until the stream has freed it, which cuMemGetInfo notices */
 	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && charged(d) == 0);
 	check(cuMemAllocAsync(&p, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 4 * MiB);
 	check(cuMemAllocAsync(&q, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 8 * MiB);
-	/* freed, it stays with the pool, which is charged until it is trimmed */
+	/* freed memory stays in the pool, which is charged until a trim */
 	check(cuMemFree_v2(p) == CUDA_SUCCESS && cuMemFreeAsync(q, NULL) == CUDA_SUCCESS);
 	check(charged(d) == 8 * MiB);
-	/* and can be had again without more */
+	/* the pool serves the next allocation without a further charge */
 	check(cuMemAllocAsync(&p, 4 * MiB, NULL) == CUDA_SUCCESS && charged(d) == 8 * MiB);
 	check(cuMemFreeAsync(p, NULL) == CUDA_SUCCESS);
 	check(cuDeviceGetMemPool(&pool, 0) == CUDA_SUCCESS);
@@ -90,11 +90,10 @@ static int mixed_frees(void *arg)
 }
 
 /*
- * Pools grow by 32 MiB at least, and whether they must only the driver knows: one that holds the
- * whole quota is refused more, and is made to give back what it does not use when anything needs
- * it.
+ * Pools grow by at least 32 MiB, and only the driver knows when. A pool that holds the whole quota
+ * may not grow. The hook trims it when another allocation needs memory.
  */
-static int full_pool(void *arg)
+static int full_pool_may_not_grow(void *arg)
 {
 	struct fake_daemon *d = start(0, CONTEXT_BYTES + 32 * MiB);
 	CUdeviceptr p, q;
@@ -112,7 +111,7 @@ static int full_pool(void *arg)
 
 /* ---- physical memory ---- */
 
-static int physical(void *arg)
+static int physical_memory(void *arg)
 {
 	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -124,11 +123,11 @@ static int physical(void *arg)
 	check(d && rig_context());
 	check(cuMemCreate(&a, 4 * MiB, &prop, 0) == CUDA_SUCCESS);
 	check(cuMemCreate(&b, 6 * MiB, &prop, 0) == CUDA_SUCCESS && charged(d) == 10 * MiB);
-	/* released while it is mapped, it is there until it is unmapped */
+	/* memory released while mapped stays charged until it is unmapped */
 	check(cuMemMap(0x100000000, 4 * MiB, 0, a, 0) == CUDA_SUCCESS);
 	check(cuMemMap(0x100400000, 6 * MiB, 0, b, 0) == CUDA_SUCCESS);
 	check(cuMemRelease(a) == CUDA_SUCCESS && charged(d) == 10 * MiB);
-	/* a second reference */
+	/* a second reference to the same handle */
 	check(cuMemRetainAllocationHandle(&again, (void *)0x100400000) == CUDA_SUCCESS &&
 		again == b);
 	check(cuMemRelease(b) == CUDA_SUCCESS);
@@ -139,7 +138,7 @@ static int physical(void *arg)
 	return 0;
 }
 
-/* ---- memory that other processes have, or may get ---- */
+/* ---- memory shared with other processes ---- */
 
 static const CUmemAllocationProp exportable = {
 	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -167,15 +166,15 @@ static int exported(bool is_counted)
 	check(cuMemExportToShareableHandle(&fd, a, type, 0) == CUDA_SUCCESS && ALL(4));
 	copy = dup(fd);
 	close(fd);
-	check(cuMemRelease(a) == CUDA_SUCCESS && ALL(4)); /* the copy keeps it */
+	check(cuMemRelease(a) == CUDA_SUCCESS && ALL(4)); /* the copied fd keeps the memory */
 	check(cuMemImportFromShareableHandle(&b, (void *)(intptr_t)copy, type) == CUDA_SUCCESS);
-	check(ALL(4)); /* the same memory, not more */
+	check(ALL(4)); /* the import is the same memory, charged once */
 	close(copy);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && ALL(4));
 	check(cuMemMap(0x100000000, 4 * MiB, 0, b, 0) == CUDA_SUCCESS);
 	check(cuMemRelease(b) == CUDA_SUCCESS && ALL(4));
 	check(cuMemUnmap(0x100000000, 4 * MiB) == CUDA_SUCCESS && ALL(0));
-	/* closed last, a descriptor is noticed at the next look */
+	/* the hook notices a closed last descriptor at the next cuMemGetInfo */
 	check(cuMemCreate(&a, 4 * MiB, &exportable, 0) == CUDA_SUCCESS);
 	check(cuMemExportToShareableHandle(&fd, a, type, 0) == CUDA_SUCCESS);
 	check(cuMemRelease(a) == CUDA_SUCCESS && ALL(4));
@@ -186,13 +185,13 @@ static int exported(bool is_counted)
 	return 0;
 }
 
-static int shares(void *arg)
+static int exported_memory_is_counted_once(void *arg)
 {
 	return exported(true);
 }
 
-/* A dma-buf keeps memory of any kind when its allocation is freed. */
-static int dma_bufs_hold(void *arg)
+/* A dma-buf keeps memory charged after its allocation is freed, whatever the kind of memory. */
+static int dma_bufs_keep_memory(void *arg)
 {
 	struct fake_options options;
 	struct fake_daemon *d;
@@ -214,7 +213,7 @@ static int dma_bufs_hold(void *arg)
 	check(cuMemFree_v2(p) == CUDA_SUCCESS && HAS(0, 8));
 	close(fd);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && HAS(0, 0));
-	/* physical memory, by its mapping */
+	/* physical memory, exported by its mapping */
 	check(cuMemCreate(&a, 4 * MiB, &exportable, 0) == CUDA_SUCCESS);
 	check(cuMemMap(at, 4 * MiB, 0, a, 0) == CUDA_SUCCESS && HAS(4, 0));
 	check(RANGE(at, 4 * MiB) == CUDA_SUCCESS && HAS(0, 4));
@@ -222,7 +221,7 @@ static int dma_bufs_hold(void *arg)
 	check(HAS(0, 4));
 	close(fd);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && HAS(0, 0));
-	/* a small one shares its block with others, so that the part is charged for itself */
+	/* a small allocation shares its block, so the exported part has a charge of its own */
 	check(cuMemAlloc_v2(&p, 65536) == CUDA_SUCCESS && HAS(2, 0));
 	check(RANGE(p, 65536) == CUDA_SUCCESS && HAS(2, 2));
 	check(cuMemFree_v2(p) == CUDA_SUCCESS && HAS(0, 2));
@@ -234,14 +233,14 @@ static int dma_bufs_hold(void *arg)
 	return 0;
 }
 
-/* A daemon that does not know of it: charged by each process that holds it. */
-static int shares_alone(void *arg)
+/* A daemon that does not count shared memory: each process that holds the memory is charged. */
+static int exported_memory_without_counting_daemon(void *arg)
 {
 	return exported(false);
 }
 
-/* A program that closes what it does not know closes our watch, too: nothing is given back. */
-static int shares_unwatched(void *arg)
+/* A program that closes unknown descriptors also closes the hook's watch: the charge stays. */
+static int closed_watch_keeps_charge(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);
 	CUmemGenericAllocationHandle a;
@@ -253,7 +252,7 @@ static int shares_unwatched(void *arg)
 	check(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
 		CUDA_SUCCESS);
 	check(cuMemRelease(a) == CUDA_SUCCESS && charged(d) == 4 * MiB);
-	/* from its own on: the fake daemon's are below */
+	/* the hook's descriptors start at 500, the fake daemon's are lower */
 	for (int i = 500; i < 600; i++)
 		close(i);
 	check(cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS && charged(d) == 4 * MiB);
@@ -261,11 +260,11 @@ static int shares_unwatched(void *arg)
 	return 0;
 }
 
-/* Room is made by what was freed in a stream, shared memory too; then the answer is no. */
-static int imports_make_room(void *arg)
+/* An import trims freed shared and stream-ordered memory first, and only then fails. */
+static int imports_trim_freed_memory(void *arg)
 {
 	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	/* as another process's library writes it on what it exports: number 77, 4 MiB */
+	/* the record lock that another process's hook sets on an export: number 77, 4 MiB */
 	struct flock tag = {.l_type = F_WRLCK, .l_start = 77, .l_len = 1024};
 	struct fake_options options;
 	struct fake_daemon *d;
@@ -294,8 +293,8 @@ static int imports_make_room(void *arg)
 	return 0;
 }
 
-/* What no library of ours exported does not say how large it is: its mappings do. */
-static int imports_unsized(void *arg)
+/* A descriptor that no hook exported does not give its size: the hook learns it from mappings. */
+static int imports_of_unknown_size(void *arg)
 {
 	struct fake_daemon *d = start(0, CONTEXT_BYTES + 8 * MiB);
 	CUmemGenericAllocationHandle a;
@@ -314,8 +313,8 @@ static int imports_unsized(void *arg)
 	return 0;
 }
 
-/* A pool's pointer is a share for itself while it is exported, and the pool the rest. */
-static int shares_of_pools(void *arg)
+/* An exported pool pointer is charged as shared memory, and the pool for the rest. */
+static int exported_pool_pointers(void *arg)
 {
 	struct fake_options options;
 	struct fake_daemon *d;
@@ -333,7 +332,9 @@ static int shares_of_pools(void *arg)
 	check(cuDeviceGetMemPool(&pool, 0) == CUDA_SUCCESS);
 	check(cuMemPoolImportPointer(&q, pool, &data) == CUDA_SUCCESS && q != p);
 	check(charged(d) == 0 && fake_daemon_shared(d) == 32 * MiB);
-	/* freed, it is the pool's again, and the importer's */
+	/*
+	 * freed by the exporter, the memory is charged to the pool again, and still to the importer
+	 */
 	check(cuMemFree_v2(p) == CUDA_SUCCESS);
 	check(charged(d) == 32 * MiB && fake_daemon_shared(d) == 32 * MiB);
 	check(cuMemFree_v2(q) == CUDA_SUCCESS);
@@ -343,7 +344,7 @@ static int shares_of_pools(void *arg)
 	return 0;
 }
 
-/* Other nodes could hold it, of which no daemon here would hear. */
+/* Another node could hold fabric memory, and the daemon of this node could not know it. */
 static int fabric_is_refused(void *arg)
 {
 	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_FABRIC;
@@ -370,7 +371,7 @@ static int fabric_is_refused(void *arg)
 	".version 7.0\n.target sm_70\n.address_size 64\n" \
 	".visible .global .align 4 .b8 big[6291456];\n"
 
-static int others(void *arg)
+static int arrays_modules_graphs_contexts(void *arg)
 {
 	const CUDA_ARRAY_DESCRIPTOR desc = {1024, 1024, CU_AD_FORMAT_FLOAT, 4};
 	const CUDA_ARRAY3D_DESCRIPTOR sparse = {
@@ -389,13 +390,13 @@ static int others(void *arg)
 	check(cuArrayCreate_v2(&array, &desc) == CUDA_SUCCESS && charged(d) == 18 * MiB);
 	check(cuArray3DCreate_v2(&empty, &sparse) == CUDA_SUCCESS && charged(d) == 18 * MiB);
 	check(cuArrayDestroy(array) == CUDA_SUCCESS && charged(d) == 0);
-	/* its code takes a block too, which stays with the context for further modules */
+	/* the module's code takes a block too, which stays with the context for further modules */
 	check(cuModuleLoadData(&module, PTX) == CUDA_SUCCESS && charged(d) == 8 * MiB);
 	check(cuModuleUnload(module) == CUDA_SUCCESS && charged(d) == 2 * MiB);
 	check(cuModuleLoadData(&module, PTX) == CUDA_SUCCESS && charged(d) == 8 * MiB);
 	check(cuModuleUnload(module) == CUDA_SUCCESS && charged(d) == 2 * MiB);
 	check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MiB) == CUDA_SUCCESS);
-	check(charged(d) == 64 * MiB); /* the stub has 1 KiB before, a block */
+	check(charged(d) == 64 * MiB); /* the initial 1 KiB has a block already */
 
 	setenv("STUB_GRAPH_BYTES", "10485760", 1);
 	check(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
@@ -407,7 +408,7 @@ static int others(void *arg)
 	check(cuGraphLaunch(exec, NULL) == CUDA_SUCCESS && charged(d) == 74 * MiB);
 	check(cuDeviceGraphMemTrim(0) == CUDA_SUCCESS);
 
-	/* with a context goes what was allocated in it, and nothing else */
+	/* destroying a context frees what was allocated in it, and nothing else */
 	check(cuMemAlloc_v2(&p, 2 * MiB) == CUDA_SUCCESS && charged(d) == 66 * MiB);
 	check(cuCtxCreate_v2(&second, 0, 0) == CUDA_SUCCESS);
 	check(charged(d) == 66 * MiB + CONTEXT_BYTES);
@@ -419,9 +420,9 @@ static int others(void *arg)
 	return 0;
 }
 
-/* ---- what a tenant sees ---- */
+/* ---- memory that CUDA reports to a tenant ---- */
 
-static int seen(void *arg)
+static int reported_memory(void *arg)
 {
 	struct fake_daemon *d = start(0, GiB);
 	size_t bytes_free, total, device;
@@ -432,7 +433,7 @@ static int seen(void *arg)
 	check(cuMemAlloc_v2(&p, 256 * MiB) == CUDA_SUCCESS);
 	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS);
 	check(total == GiB && bytes_free == GiB - CONTEXT_BYTES - 256 * MiB);
-	/* a quota set below what is in use: nothing is free, and that is no error */
+	/* a quota below the present use: free memory is 0, and the call succeeds */
 	fake_daemon_quota(d, 64 * MiB);
 	check(cuMemGetInfo_v2(&bytes_free, &total) == CUDA_SUCCESS);
 	check(total == 64 * MiB && bytes_free == 0);
@@ -441,15 +442,15 @@ static int seen(void *arg)
 	return 0;
 }
 
-/* Whatever the quota, what is said to be free can be had in one piece. */
-static int free_can_be_had(void *arg)
+/* For every quota, one allocation can take all memory that is reported as free. */
+static int free_memory_is_allocatable(void *arg)
 {
 	const uint64_t odd = 3 * GiB + 1234567;
 	struct fake_daemon *d = start(0, odd);
 	size_t bytes_free, total, device;
 	CUdeviceptr p;
 
-	/* the context may be any number of pages */
+	/* a context's size need not be a multiple of 2 MiB */
 	fake_daemon_measure(d, CONTEXT_BYTES + 20480);
 	check(d && rig_context());
 	check(cuDeviceTotalMem_v2(&device, 0) == CUDA_SUCCESS && device == 3 * GiB);
@@ -461,7 +462,7 @@ static int free_can_be_had(void *arg)
 	return 0;
 }
 
-/* ---- races: threads and processes of a tenant take what there is, and never more ---- */
+/* ---- races: a tenant's threads and processes may take the quota, and never more ---- */
 
 #define RACERS 4
 #define ROUNDS 3000
@@ -495,14 +496,14 @@ static void *race(void *arg)
 	return NULL;
 }
 
-/* Before anybody takes what there is: who comes first leaves no room for others' contexts. */
+/* Waits for all contexts: an early process must not take the memory that they need. */
 static void await_contexts(struct fake_daemon *d)
 {
 	while (rig_charged(d, 0) < 3 * CONTEXT_BYTES)
 		usleep(1000);
 }
 
-static int races(void *arg)
+static int racing_threads_and_processes(void *arg)
 {
 	uint64_t quota = CONTEXT_BYTES * 3 + 40 * MiB;
 	struct fake_daemon *d = start(0, quota);
@@ -539,7 +540,7 @@ static int races(void *arg)
 		bad += status != 0;
 	}
 	check(!bad);
-	/* all came back; the two children's contexts are the daemon's to take away */
+	/* all allocations are freed; the daemon removes the two children's contexts */
 	check(rig_charged(d, 0) == 3 * CONTEXT_BYTES);
 	rig_stop(d);
 	return 0;
@@ -565,7 +566,7 @@ static void *wait_for_memory(void *arg)
 	return NULL;
 }
 
-static int waits(void *arg)
+static int allocation_waits_for_daemon(void *arg)
 {
 	struct fake_daemon *d = start(PAGE_MEM_RPC, 8 * GiB);
 	struct waiter w = {.done = false};
@@ -583,15 +584,15 @@ static int waits(void *arg)
 	fake_daemon_reserve(d, 0);
 	pthread_join(w.thread, NULL);
 	check(w.r == CUDA_SUCCESS && charged(d) == 4 * MiB);
-	/* a no of the daemon is an out-of-memory, never another code */
+	/* a refusal by the daemon is always CUDA_ERROR_OUT_OF_MEMORY */
 	fake_daemon_reserve(d, ENOMEM);
 	check(cuMemAlloc_v2(&p, 4 * MiB) == CUDA_ERROR_OUT_OF_MEMORY && charged(d) == 4 * MiB);
 	rig_stop(d);
 	return 0;
 }
 
-/* The daemon settles a context by what the device says: 200 MiB rather than the 256 expected. */
-static int settles(void *arg)
+/* The daemon corrects a context's charge to the device's answer: 200 MiB, not the expected 256. */
+static int context_charge_is_corrected(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);
 
@@ -602,15 +603,15 @@ static int settles(void *arg)
 	return 0;
 }
 
-/* A limit below what it was at first gives back all that raising it had taken, and no more. */
-static int limits(void *arg)
+/* A limit below its initial value returns all that raising the limit had taken, and no more. */
+static int context_limits(void *arg)
 {
 	struct fake_daemon *d = start(0, 8 * GiB);
 
 	check(d && rig_context() && charged(d) == 0);
 	for (int i = 0; i < 2; i++) {
 		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MiB) == CUDA_SUCCESS);
-		check(charged(d) == 62 * MiB); /* of the block that 1 KiB takes the context has */
+		check(charged(d) == 62 * MiB); /* the initial 1 KiB has a 2 MiB block already */
 		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 32 * MiB) == CUDA_SUCCESS);
 		check(charged(d) == 30 * MiB);
 		check(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 0) == CUDA_SUCCESS);
@@ -626,48 +627,48 @@ static int limits(void *arg)
 		rig_child(name, NULL); \
 	}
 
-SCENARIO(addresses)
+SCENARIO(allocations_by_address)
 SCENARIO(mixed_frees)
-SCENARIO(full_pool)
-SCENARIO(physical)
-SCENARIO(shares)
-SCENARIO(dma_bufs_hold)
-SCENARIO(shares_alone)
-SCENARIO(shares_unwatched)
-SCENARIO(imports_make_room)
-SCENARIO(imports_unsized)
-SCENARIO(shares_of_pools)
+SCENARIO(full_pool_may_not_grow)
+SCENARIO(physical_memory)
+SCENARIO(exported_memory_is_counted_once)
+SCENARIO(dma_bufs_keep_memory)
+SCENARIO(exported_memory_without_counting_daemon)
+SCENARIO(closed_watch_keeps_charge)
+SCENARIO(imports_trim_freed_memory)
+SCENARIO(imports_of_unknown_size)
+SCENARIO(exported_pool_pointers)
 SCENARIO(fabric_is_refused)
-SCENARIO(others)
-SCENARIO(seen)
-SCENARIO(free_can_be_had)
-SCENARIO(races)
-SCENARIO(waits)
-SCENARIO(settles)
-SCENARIO(limits)
+SCENARIO(arrays_modules_graphs_contexts)
+SCENARIO(reported_memory)
+SCENARIO(free_memory_is_allocatable)
+SCENARIO(racing_threads_and_processes)
+SCENARIO(allocation_waits_for_daemon)
+SCENARIO(context_charge_is_corrected)
+SCENARIO(context_limits)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_allocations_by_address),
 		cmocka_unit_test(test_mixed_frees),
-		cmocka_unit_test(test_full_pool),
-		cmocka_unit_test(test_physical),
-		cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_dma_bufs_hold),
-		cmocka_unit_test(test_shares_alone),
-		cmocka_unit_test(test_shares_unwatched),
-		cmocka_unit_test(test_imports_make_room),
-		cmocka_unit_test(test_imports_unsized),
-		cmocka_unit_test(test_shares_of_pools),
+		cmocka_unit_test(test_full_pool_may_not_grow),
+		cmocka_unit_test(test_physical_memory),
+		cmocka_unit_test(test_exported_memory_is_counted_once),
+		cmocka_unit_test(test_dma_bufs_keep_memory),
+		cmocka_unit_test(test_exported_memory_without_counting_daemon),
+		cmocka_unit_test(test_closed_watch_keeps_charge),
+		cmocka_unit_test(test_imports_trim_freed_memory),
+		cmocka_unit_test(test_imports_of_unknown_size),
+		cmocka_unit_test(test_exported_pool_pointers),
 		cmocka_unit_test(test_fabric_is_refused),
-		cmocka_unit_test(test_others),
-		cmocka_unit_test(test_seen),
-		cmocka_unit_test(test_free_can_be_had),
-		cmocka_unit_test(test_races),
-		cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_settles),
-		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_arrays_modules_graphs_contexts),
+		cmocka_unit_test(test_reported_memory),
+		cmocka_unit_test(test_free_memory_is_allocatable),
+		cmocka_unit_test(test_racing_threads_and_processes),
+		cmocka_unit_test(test_allocation_waits_for_daemon),
+		cmocka_unit_test(test_context_charge_is_corrected),
+		cmocka_unit_test(test_context_limits),
 	};
 
 	return cmocka_run_group_tests_name("hook-memory", tests, NULL, NULL);

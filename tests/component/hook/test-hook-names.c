@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every name: a closed gate blocks each GATE line of cuda.def and a quota of nothing refuses each
- * COUNT line that takes memory, by whatever way a program came by the function: the ELF symbol,
- * dlsym, cuGetProcAddress; legacy and per-thread streams. A new line in cuda.def is in here at
- * once; one that takes memory must be added to `takers`, or to `others`, which the last test
- * insists on.
+ * Every name. A closed gate blocks each GATE line of cuda.def. A quota of zero refuses each COUNT
+ * line that takes memory. Both hold for each way to find the function: ELF symbol, dlsym,
+ * cuGetProcAddress; legacy and per-thread streams. A new line of cuda.def is tested at once. A
+ * COUNT line must also be in `takers` or `others`: the last test fails without it.
  */
 #include "rig.h"
 
@@ -19,7 +18,7 @@
 
 #include "cuda/names.h"
 
-/* Arguments for all: zeros. No launch has more than eleven of them. */
+/* All arguments are zero. No launch has more than eleven. */
 typedef CUresult generic(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
 	uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 
@@ -69,7 +68,7 @@ static void *call_it(void *arg)
 	return NULL;
 }
 
-/* The message that it waits comes from a blocked thread alone; only then is the gate opened. */
+/* Only a blocked thread sends WANT; the gate opens after this message. */
 static int gate_one(struct fake_daemon *d, CUcontext context, uint32_t i, enum route route)
 {
 	struct call call = {.fn = by_route(i, route), .context = context};
@@ -120,7 +119,7 @@ static int gates(void *arg)
 	return 0;
 }
 
-static void test_gates(void **state)
+static void test_closed_gate_blocks_each_gate_line(void **state)
 {
 	rig_child(gates, NULL);
 }
@@ -153,7 +152,7 @@ static CUgraphExec graph_exec; /* allocates 4 MiB when launched */
 #define A(x) ((uint64_t)(uintptr_t)(x))
 #define BIG 4194304
 
-/* Each takes megabytes; the arguments in order, what is not named is zero. */
+/* Each call takes megabytes; arguments in order, the rest are zero. */
 static const struct taker {
 	const char *name;
 	uint64_t arg[6];
@@ -195,7 +194,7 @@ static const struct taker {
 	{"cuVDPAUCtxCreate_v2", {A(&made), 0, 0}},
 };
 
-/* COUNT lines that give back, share, or only arrange what is charged already. */
+/* COUNT lines that free, share or rearrange memory that is already charged. */
 static const char *const others[] = {
 	"cuArrayDestroy",
 	"cuCheckpointProcessCheckpoint",
@@ -332,10 +331,10 @@ static int quotas(void *arg)
 				return 1;
 		}
 	}
-	/* a graph's launch is a submission too; its memory is refused before the gate */
+	/* a graph launch is a submission too; the memory check comes before the gate */
 	check(cuGraphLaunch(graph_exec, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
 	check(cuGraphLaunch_ptsz(graph_exec, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
-	/* and with room all of them go through to the driver */
+	/* with enough quota all calls reach the driver */
 	fake_daemon_quota(d, 64 * GiB);
 	for (size_t i = 0; i < sizeof takers / sizeof takers[0]; i++) {
 		const struct cuda_name *name = cuda_name_by_abi(takers[i].name);
@@ -350,12 +349,12 @@ static int quotas(void *arg)
 	return 0;
 }
 
-static void test_quotas(void **state)
+static void test_zero_quota_refuses_each_taker(void **state)
 {
 	rig_child(quotas, NULL);
 }
 
-static void test_lists(void **state)
+static void test_each_count_line_is_listed(void **state)
 {
 	for (uint32_t i = 0; i < CUDA_ENTRIES; i++) {
 		int listed = taker_of(cuda_names[i].abi) ? 1 : 0;
@@ -371,9 +370,9 @@ static void test_lists(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gates),
-		cmocka_unit_test(test_quotas),
-		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_closed_gate_blocks_each_gate_line),
+		cmocka_unit_test(test_zero_quota_refuses_each_taker),
+		cmocka_unit_test(test_each_count_line_is_listed),
 	};
 
 	return cmocka_run_group_tests_name("hook-names", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML shows what CUDA shows: the tenant's devices, in its order, with its memory, though the real
- * NVML numbers them the other way round; and both together are one process to the daemon.
+ * NVML shows what CUDA shows: the tenant's devices in its order and with its memory, although the
+ * driver's NVML numbers them in reverse. CUDA and NVML of a program are one process to the daemon.
  */
 #include "rig.h"
 
@@ -30,7 +30,7 @@ static struct fake_daemon *start(void)
 	return rig_start(&options);
 }
 
-/* "GPU-...04" is the stub driver's device 3. */
+/* Last digit of the UUID: "GPU-...04" is the stub driver's device 3. */
 static int last_of(nvmlDevice_t device)
 {
 	char text[64];
@@ -40,7 +40,7 @@ static int last_of(nvmlDevice_t device)
 	return text[strlen(text) - 1] - '1';
 }
 
-static int devices(void *arg)
+static int visible_devices(void *arg)
 {
 	static const char other[] = "GPU-64697676-7973-7475-6200-000000000001";
 	static const char own[] = "GPU-64697676-7973-7475-6200-000000000002";
@@ -59,7 +59,7 @@ static int devices(void *arg)
 	check(NVML(nvmlDeviceGetHandleByUUID)(own, &found) == NVML_SUCCESS && found == device[1]);
 	check(NVML(nvmlDeviceGetHandleByUUID)(other, &found) == NVML_ERROR_NOT_FOUND);
 	check(fake_daemon_processes(d) == 1);
-	/* CUDA's setting is CUDA's: NVML shows all of the tenant's */
+	/* CUDA_VISIBLE_DEVICES affects CUDA only: NVML shows all of the tenant's devices */
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
 	check(cuInit(0) == CUDA_SUCCESS);
 	check(NVML(nvmlDeviceGetCount_v2)(&count) == NVML_SUCCESS && count == 2);
@@ -68,7 +68,7 @@ static int devices(void *arg)
 	return 0;
 }
 
-static int memory(void *arg)
+static int tenant_memory(void *arg)
 {
 	struct fake_daemon *d = start();
 	nvmlMemory_v2_t two = {.version = 0};
@@ -83,11 +83,11 @@ static int memory(void *arg)
 	check(one.free == one.total - one.used);
 	check(NVML(nvmlDeviceGetMemoryInfo_v2)(device, &two) == NVML_SUCCESS);
 	check(two.total == one.total && two.used == one.used && two.free == one.free);
-	/* a quota below what is in use is no reason for a number near 2^64 */
+	/* with a quota below the present use, free memory is 0, not a number near 2^64 */
 	fake_daemon_quota(d, MiB);
 	check(NVML(nvmlDeviceGetMemoryInfo)(device, &one) == NVML_SUCCESS);
 	check(one.total == MiB && one.used == MiB && one.free == 0);
-	/* what is free is whole blocks, which can be had */
+	/* free memory is in whole blocks, so that an allocation can take all of it */
 	fake_daemon_quota(d, 2 * GiB + 12345);
 	check(NVML(nvmlDeviceGetMemoryInfo)(device, &one) == NVML_SUCCESS);
 	check(one.total == 2 * GiB && one.free == 2 * GiB - CONTEXT_BYTES - 64 * MiB);
@@ -96,7 +96,7 @@ static int memory(void *arg)
 	return 0;
 }
 
-/* A process that waits, started with that secret in its environment; NULL: with none. */
+/* Starts a process that waits, with this secret in its environment; NULL: without a secret. */
 static pid_t start_other(const char *secret)
 {
 	char entry[64] = "NOTHING=";
@@ -118,14 +118,14 @@ static pid_t start_other(const char *secret)
 		_exit(1);
 	}
 	close(out[1]);
-	/* What it gives back says that it has begun, and has that environment. */
+	/* The byte that the process returns proves that exec has set its environment. */
 	return write(in[1], &byte, 1) == 1 && read(out[0], &byte, 1) == 1 ? pid : -1;
 }
 
 #define OWN "00112233445566778899aabbccddeeff"
 #define OTHER "10112233445566778899aabbccddeeff"
 
-/* The pids that are shown, in order; -1: the call has not said what it should. */
+/* Writes the listed pids in order; -1 if the call's result is inconsistent. */
 static int listed(nvmlDevice_t device, unsigned int ret_pids[static 16])
 {
 	nvmlProcessInfo_t infos[16];
@@ -148,8 +148,11 @@ static int listed(nvmlDevice_t device, unsigned int ret_pids[static 16])
 	return (int)n;
 }
 
-/* Of the device's 1, another tenant's, one without a secret, one of ours and ourselves. */
-static int processes(void *arg)
+/*
+ * The device runs pid 1, another tenant's process, one without a secret, one of ours, and
+ * ourselves.
+ */
+static int processes_of_tenant(void *arg)
 {
 	nvmlProcessesUtilizationInfo_t used = {
 		.version = NVML_STRUCT_VERSION(ProcessesUtilizationInfo, 1)};
@@ -195,7 +198,7 @@ static int processes(void *arg)
 		NVML_ERROR_NOT_FOUND);
 	check(NVML(nvmlDeviceGetAccountingStats)(device, self, &stats) == NVML_SUCCESS);
 
-	/* Nobody of ours is on it, or there is nobody any more. */
+	/* None of the tenant's processes is on the device. */
 	snprintf(text, sizeof text, "1,%d", other);
 	setenv("STUB_PIDS", text, 1);
 	n = 0;
@@ -209,8 +212,8 @@ static int processes(void *arg)
 	return 0;
 }
 
-/* Without a secret: who has none, and is the same user in the same cgroup. */
-static int processes_without(void *arg)
+/* Without a secret a program sees processes without one, of the same user and cgroup. */
+static int processes_without_secret(void *arg)
 {
 	const unsigned int self = (unsigned int)getpid();
 	const pid_t none = start_other(NULL), other = start_other(OTHER), empty = start_other("");
@@ -230,8 +233,8 @@ static int processes_without(void *arg)
 	return 0;
 }
 
-/* Without a daemon, and open: the machine as it is. */
-static int nobody(void *arg)
+/* Without a daemon NVML shows the machine unchanged. */
+static int machine_without_daemon(void *arg)
 {
 	unsigned int count = 0, pids[16];
 	nvmlDevice_t device;
@@ -252,20 +255,20 @@ static int nobody(void *arg)
 		rig_child(name, NULL); \
 	}
 
-SCENARIO(devices)
-SCENARIO(memory)
-SCENARIO(processes)
-SCENARIO(processes_without)
-SCENARIO(nobody)
+SCENARIO(visible_devices)
+SCENARIO(tenant_memory)
+SCENARIO(processes_of_tenant)
+SCENARIO(processes_without_secret)
+SCENARIO(machine_without_daemon)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_processes),
-		cmocka_unit_test(test_processes_without),
-		cmocka_unit_test(test_nobody),
+		cmocka_unit_test(test_visible_devices),
+		cmocka_unit_test(test_tenant_memory),
+		cmocka_unit_test(test_processes_of_tenant),
+		cmocka_unit_test(test_processes_without_secret),
+		cmocka_unit_test(test_machine_without_daemon),
 	};
 
 	return cmocka_run_group_tests_name("hook-nvml", tests, NULL, NULL);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The hook in programs that know nothing of it: a shell that never calls CUDA, a JVM, a Python whose
-workers are forked before and after its own first call, programs that sanitizers have built, and one that
-puts functions of its own in the place of the C library's. Needs the stub driver (DIVVY_DRIVER)."""
+"""The hook in programs that do not know of it: a shell without CUDA calls, a JVM, Python with
+workers forked before and after its first CUDA call, programs built with sanitizers, and a program
+that replaces functions of the C library. Needs the stub driver (DIVVY_DRIVER)."""
 import os
 import platform
 import re
@@ -44,8 +44,8 @@ def same(name, command, **more):
     tell(ok, name, "" if ok else f"without: {bare}\nwith: {hooked}")
 
 
-# fds, threads and signals, after a pipeline, a subshell and a here-document. The shell reads its own
-# status: a child would see it with SIGCHLD blocked or not, as far as it has come on its way to wait.
+# Prints fds, threads and signals after a pipeline, a subshell and a here-document. The shell reads
+# its own status: in a child, the state of SIGCHLD depends on how far the shell's wait has come.
 SHELL = r"""
 umask 027; umask; trap 'echo usr1' USR1; kill -USR1 $$
 echo a | tr a b; (exit 3); echo $?; cat <<END
@@ -118,8 +118,8 @@ public class Hello {
 }
 """
 
-# Every function of the C library that the hook uses is the program's own, and none of them works before
-# dlopen and dlsym have answered: as in the start of a sanitizer, an allocator or a wrapper.
+# The program defines every function of the C library that the hook uses. None works before dlopen
+# and dlsym have answered, as at the start of a sanitizer, an allocator or a wrapper.
 WRAPPER_HEAD = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -147,7 +147,7 @@ WRAPPER = r"""__asm__(".text\n.globl %(name)s\n.type %(name)s,@function\n%(name)
 
 
 def check_cuda(program, name, text):
-    """Its calls go through the hook, and it ends as it would without."""
+    """The program's calls pass through the hook, and it ends as without the hook."""
     program, why = program
     if why:
         tell(False, name, why)
@@ -174,7 +174,7 @@ def check_wrapper(folder):
     needed = sorted(set(re.findall(r" U (\w+)@", "".join(listed))) - {"environ", "__environ"})
     source = WRAPPER_HEAD % ", ".join(f'"{n}"' for n in needed)
     source += "".join(WRAPPER % {"name": n, "at": 8 * i} for i, n in enumerate(needed))
-    # the head's own includes would declare some of them otherwise
+    # the headers of WRAPPER_HEAD would declare some functions differently
     program = build(folder, "wrapper", source + cuda_source(), ["gcc", "-fno-builtin", "-fno-stack-protector"])
     check_cuda(program, name, f"{len(needed)} functions\n")
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library that a caller finds by its own RUNPATH alone.
+ * A library that only a caller's own RUNPATH finds.
  */
 int private_answer(void);
 
