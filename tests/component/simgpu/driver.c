@@ -27,7 +27,7 @@ bool driver_is_real;
 
 static struct {
 	_Atomic unsigned n, failed;
-	pthread_mutex_t lock; /* of a line and its number */
+	pthread_mutex_t lock; /* protects one TAP line and its number */
 } * tap;
 static char dir[64];
 
@@ -53,7 +53,7 @@ static void start(const char *program, const char *verb, int listener, const cha
 	snprintf(number, sizeof(number), "%d", listener);
 	if (fork() == 0) {
 		setenv("LD_LIBRARY_PATH", getenv("DIVVY_TEST_DRIVER"), 1);
-		/* Whoever waits for our output shall not wait for its. */
+		/* A program that waits for the end of our stdout shall not wait for this child. */
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 		if (verb)
 			execl(program, program, verb, number, follow, NULL);
@@ -64,7 +64,7 @@ static void start(const char *program, const char *verb, int listener, const cha
 	close(listener);
 }
 
-/* The two ends of a link over TLS, which $DIVVY_TEST_LINK is. */
+/* Starts both ends of a TLS link; $DIVVY_TEST_LINK names the program. */
 static void start_link(int listener, const char *follow)
 {
 	struct sockaddr_in address = {
@@ -84,8 +84,8 @@ static void start_link(int listener, const char *follow)
 }
 
 /*
- * With $DIVVY_TEST_SERVER the libcuda.so.1 of this program is the remote one: a server of the
- * test's own is started, whose workers find the simulated driver in $DIVVY_TEST_DRIVER.
+ * With $DIVVY_TEST_SERVER this program's libcuda.so.1 is the remote one. Starts a server for this
+ * test, whose workers find the simulated driver in $DIVVY_TEST_DRIVER.
  */
 static void remote_begin(void)
 {
@@ -162,7 +162,7 @@ void machine_end(void)
 		return;
 	if (link_open(&link, SIM_ROLE_ADMIN, NULL) == 0) {
 		link_call(&link, &stop, -1, &reply, NULL);
-		/* The end of the connection is the end of the engine. */
+		/* The engine closes the connection when it exits. */
 		while (recv(link.sock, &byte, 1, 0) > 0)
 			;
 		link_close(&link);
@@ -195,10 +195,10 @@ bool tap_ok(bool ok, const char *format, ...)
 	va_end(ap);
 	if (!ok)
 		atomic_fetch_add(&tap->failed, 1);
-	/* "#" would begin a directive. */
+	/* In TAP "#" would begin a directive. */
 	for (char *c = text; *c; c++)
 		*c = *c == '#' || *c == '\n' ? ' ' : *c;
-	/* Numbers have to come in their order, from whatever thread or process. */
+	/* TAP numbers are in order, whichever thread or process prints them. */
 	if (pthread_mutex_lock(&tap->lock) == EOWNERDEAD)
 		pthread_mutex_consistent(&tap->lock);
 	printf("%sok %u - %s%s\n", ok || driver_is_real ? "" : "not ",

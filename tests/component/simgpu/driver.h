@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests that use libcuda.so.1 as programs do: opened by name at run time, every entry of
- * cuda.def in a table. Each part of a test runs in a process of its own (a sticky error, a fork
- * or a crash then stays in it) and reports through one shared TAP counter. The simulated machine
- * lies in a folder of the test's own and is gone at the end.
+ * Helpers for tests that use libcuda.so.1 like programs: they open it by name at run time, and a
+ * table has every entry of cuda.def. Each part of a test runs in a process of its own, so that a
+ * sticky error, a fork or a crash stays there. All parts report through one shared TAP counter. The
+ * simulated machine's folder belongs to the test and is removed at the end.
  */
 #ifndef TESTS_COMPONENT_SIMGPU_DRIVER_H
 #define TESTS_COMPONENT_SIMGPU_DRIVER_H
@@ -22,13 +22,13 @@ struct driver {
 };
 extern struct driver drv;
 
-/* Fills the table from libcuda.so.1, found as the loader finds it. False without one. */
+/* Fills the table from libcuda.so.1, by the loader's search path. False without a library. */
 bool driver_open(void);
 
-/* A machine of the test's own; devices and costs as in $DIVVY_SIM_DEVICES, $DIVVY_SIM_COSTS. */
+/* Makes a machine for this test; formats as in $DIVVY_SIM_DEVICES and $DIVVY_SIM_COSTS. */
 void machine_begin(const char *devices, const char *costs);
 const char *machine_dir(void);
-/* Whether libcuda.so.1 is the remote one ($DIVVY_TEST_SERVER names its server). */
+/* True if libcuda.so.1 is the remote one ($DIVVY_TEST_SERVER names its server). */
 bool is_remote(void);
 void machine_end(void);
 
@@ -39,31 +39,31 @@ void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 unsigned tap_failures(void);
 void tap_end(void);
 
-/* Runs a part in a child and waits; a part that dies is a failure of its own. */
+/* Runs a part in a child and waits for it; a child that dies counts as a failure. */
 void part_run(const char *name, void (*part)(void));
-/* The same without waiting; part_wait returns whether it exited with 0. */
+/* The same without the wait; part_wait returns whether the child exited with 0. */
 pid_t part_start(void (*part)(void *), void *argument);
 bool part_wait(pid_t pid);
 
-/* All of a program that has nothing else to say: a machine of its own, each part, the summary. */
+/* A whole program that only has parts: makes a machine, runs each part, prints the summary. */
 struct part {
 	const char *name;
 	void (*part)(void);
 };
 int parts_main(const char *devices, const char *costs, const struct part *parts, size_t n);
 
-/* Compares with CUDA_SUCCESS, prints both names otherwise. */
+/* Compares the result with CUDA_SUCCESS (or code) and reports it as a TAP line. */
 #define OK(expression) expect_result(CUDA_SUCCESS, expression, #expression, __LINE__)
 #define EXPECT(code, expression) expect_result(code, expression, #expression, __LINE__)
 bool expect_result(CUresult expected, CUresult got, const char *text, int line);
-/* For steps that are not the subject: silent unless they fail, which ends the part. */
+/* For steps that are not the subject: prints only a failure, which ends the part. */
 #define NEED(expression) need_result(expression, #expression, __LINE__)
 void need_result(CUresult got, const char *text, int line);
 
-/* With --real: disagreements are listed and do not fail. */
+/* With --real: differences are listed and do not fail the test. */
 extern bool driver_is_real;
 
-/* What most parts begin with: cuInit, a context on device 0, the test kernels. */
+/* The start of most parts: cuInit, a context on device 0, the test kernels. */
 CUcontext begin_context(void);
 CUmodule load_kernels(void);
 CUdeviceptr device_memory(size_t bytes);

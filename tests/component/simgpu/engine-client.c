@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract: engine-client.h. Waits are for events, bounded by the test's own time limit.
+ * Contract: engine-client.h. Waits are for events; only the test's own time limit bounds them.
  */
 #include "engine-client.h"
 

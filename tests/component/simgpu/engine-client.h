@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bare client of the simulated device, for tests: the protocol of simgpu/proto.h, nothing else.
- * Failures end the test with a message. One thread per client.
+ * A bare client of the simulated device: it uses only the protocol of simgpu/proto.h. A failure
+ * ends the test with a message. One thread per client.
  */
 #ifndef TESTS_COMPONENT_SIMGPU_ENGINE_CLIENT_H
 #define TESTS_COMPONENT_SIMGPU_ENGINE_CLIENT_H
@@ -26,16 +26,16 @@ void client_teardown(void);
 
 void client_connect(struct client *c);
 void client_close(struct client *c);
-/* Returns the status; reply may be NULL; fd is sent when >= 0, one received into *ret_fd. */
+/* Returns the status. reply may be NULL; fd is sent if >= 0; a received fd goes to *ret_fd. */
 uint32_t client_call(
 	struct client *c, struct sim_request q, int fd, struct sim_reply *ret_reply, int *ret_fd);
-/* Context 0 on a device, stream 0 legacy, streams 1..n blocking. */
+/* Makes context 0 on a device, with the legacy stream 0 and blocking streams 1..n. */
 void client_context(struct client *c, uint32_t context, int device, int streams);
 void client_put(struct client *c, struct sim_entry *e, const void *trailing, size_t bytes);
 void client_kernel(struct client *c, uint32_t stream, enum sim_kernel kernel, uint32_t blocks,
 	const void *params, size_t bytes);
 void client_spin_ns(struct client *c, uint32_t stream, uint64_t ns);
-uint32_t client_sync(struct client *c, uint32_t stream); /* the context's error */
+uint32_t client_sync(struct client *c, uint32_t stream); /* returns the context's error */
 uint64_t client_alloc(struct client *c, uint64_t bytes);
 
 #define CALL(...) ((struct sim_request){__VA_ARGS__})

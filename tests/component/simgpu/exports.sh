@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The simulated libraries export exactly what the .def lists name, need libc only, carry the
-# drivers' names, and load into a shell.
+# The simulated libraries export exactly the names of the .def lists, need libc only, have the
+# drivers' file names, and load into a shell.
 set -u
 sim=$DIVVY_BUILD/src/simgpu
 n=0

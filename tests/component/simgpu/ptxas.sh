@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The test kernels are real: NVIDIA's assembler takes them. Skipped where there is none.
+# NVIDIA's assembler accepts the test kernels. Skipped without ptxas.
 set -u
 ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
 if [ ! -x "$ptxas" ]; then

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the documentation of the CUDA driver API says about mistakes: each line is a call and the
- * documented answer. Against the simulator a difference is a failure; with --real the same
- * program runs on hardware and lists where the driver disagrees.
+ * Mistakes and the answers that the CUDA driver API documents: each line is a call and its
+ * documented answer. Against the simulator, a difference is a failure. With --real the program runs
+ * on hardware and lists where the driver differs from the documentation.
  *
- *   sim-strict            on a simulated machine of its own
- *   sim-strict --real     on what libcuda.so.1 is there
+ *   sim-strict            on its own simulated machine
+ *   sim-strict --real     on the libcuda.so.1 of the machine
  */
 #include "driver.h"
 
@@ -133,7 +133,7 @@ static void destroyed_elsewhere(void)
 	pthread_join(thread, NULL);
 	NEED(drv.cuCtxPushCurrent_v2(context));
 	OK(drv.cuCtxDestroy_v2(context));
-	/* The stack still holds it once. */
+	/* One entry of the stack still holds the destroyed context. */
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, drv.cuMemAlloc_v2(&p, 4096));
 	EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, drv.cuCtxSynchronize());
 }
@@ -432,7 +432,7 @@ static void captures(void)
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, drv.cuMemAlloc_v2(&q, 4096));
 	EXPECT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, drv.cuStreamEndCapture(a, &graph));
 
-	/* A thread that says "relaxed" may allocate while it captures. */
+	/* A thread in relaxed capture mode may allocate while it captures. */
 	OK(drv.cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	OK(drv.cuThreadExchangeStreamCaptureMode(&mode));
@@ -617,7 +617,7 @@ static void illegal_address(void)
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, drv.cuMemAlloc_v2(&p, 4096));
 	EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, drv.cuCtxSynchronize());
 	OK(drv.cuCtxDestroy_v2(context));
-	/* A new context begins anew. */
+	/* A new context has no error. */
 	OK(drv.cuCtxCreate_v2(&context, 0, 0));
 	OK(drv.cuMemAlloc_v2(&p, 4096));
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An engine in a container has fewer capabilities than the programs that it serves, or is another user: the kernel
-then lets it reach no memory of theirs but what they have handed over."""
+"""An engine in a container has fewer capabilities than its clients, or another user: the kernel
+then lets it reach only memory that clients have handed over."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from tap import main, skip_all  # noqa: E402
 
 SIM = os.path.join(os.environ["DIVVY_BUILD"], "src/simgpu")
-BYTES = 3 << 20  # more than goes with a submission
+BYTES = 3 << 20  # too many bytes to travel inside a submission
 
 
 def ask(function, *args):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of boxes between host and device memory, in any shape, bit for bit: of one row at each
- * place, of long rows, and drawn at random against what memcpy makes of the same rows.
+ * Copies of boxes between host and device memory, compared bit for bit: one row at each position,
+ * long rows, and random boxes whose rows memcpy copies as a reference.
  */
 #include "driver.h"
 
@@ -13,9 +13,9 @@
 
 enum { ROW = 5, PITCH = 64, ROWS = 4, SLICES = 3 };
 
-/* A row of a box: both ends of it. */
+/* Both ends of the copy of one row of a box. */
 struct row_at {
-	uint8_t *host; /* the row itself */
+	uint8_t *host; /* the row's bytes */
 	CUdeviceptr device;
 	size_t x, y, z;
 };
@@ -76,7 +76,7 @@ static void copy_box(const CUDA_MEMCPY3D *c, enum how how, CUstream stream)
 	}
 }
 
-/* Out of a box, and into it: nothing else of it changes. */
+/* Copies a row out of a box or into it. True if the row is right and no other byte changed. */
 static bool is_row_copied(struct row_at *at, enum how how, bool is_in, CUstream stream)
 {
 	static uint8_t box[SLICES * ROWS * PITCH], now[sizeof(box)];
@@ -158,16 +158,16 @@ static void long_rows(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* ---- at random ---- */
+/* ---- random boxes ---- */
 
 enum { SIZE = 64 << 10, STEPS = 60, SEEDS = 12 };
 enum place { PAGEABLE, PINNED, DEVICE, OTHER_DEVICE, PLACES };
 
-/* Each place, and what is to be in it. */
+/* Memory of each place, and its expected contents. */
 static uint8_t *host[PLACES], *right[PLACES];
 static CUdeviceptr device[PLACES];
 
-/* Where a box lies in one of them. */
+/* One end of a copy: a place, and the box's position and pitches there. */
 struct end {
 	enum place place;
 	size_t x, y, z, pitch, rows;
@@ -178,7 +178,7 @@ struct box {
 	size_t width, height, depth;
 };
 
-/* One is as likely as all others together: it is what is treated apart. */
+/* Half of the sizes are 1, because the library handles this size separately. */
 static size_t draw_size(struct rand *rand, size_t most)
 {
 	return rand_below(rand, 2) ? 1 : 1 + rand_below(rand, most);
@@ -196,7 +196,7 @@ static struct end draw_end(struct rand *rand, const struct box *box)
 	return end;
 }
 
-/* Of 300 bytes by 7 rows by 4 at most: the furthest byte is within SIZE. */
+/* At most 300 bytes by 7 rows by 4 slices: the last byte is within SIZE. */
 static struct box draw_box(struct rand *rand)
 {
 	struct box box = {.width = draw_size(rand, 300),
@@ -299,7 +299,7 @@ static void random_boxes(void)
 			const CUDA_MEMCPY3D c = describe(&box);
 
 			copy_right(&box);
-			/* From host to host nothing can be captured where the device is far. */
+			/* A remote client cannot capture a copy from host to host. */
 			copy_box(&c,
 				(enum how)rand_below(&rand,
 					is_host(&box.from) && is_host(&box.to) ? CAPTURED : HOWS),

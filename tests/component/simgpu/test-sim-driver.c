@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulated driver end to end: programs compute right data through every path, share a device
- * in time slices, and give back what they held when they are killed. Data is compared bit for
- * bit; shares come from the device's trace; nothing depends on how fast the machine is.
+ * The simulated driver end to end: programs compute correct data on every path, share a device in
+ * time slices, and return their memory when they are killed. Data is compared bit for bit, and
+ * shares come from the device's trace. No check depends on the machine's speed.
  */
 #include "driver.h"
 
@@ -222,7 +222,7 @@ static void large_copies(void)
 	for (size_t i = 0; i < n / 4; i++)
 		right = right && pinned[i] == (uint32_t)(i * 2654435761u);
 	tap_ok(right, "pageable to device to pinned");
-	/* A small pageable source may be reused as soon as the call returns. */
+	/* The program may reuse a small pageable source as soon as the call returns. */
 	memset(host, 1, 1024);
 	NEED(drv.cuMemcpyHtoDAsync_v2(p, host, 1024, stream));
 	memset(host, 2, 1024);
@@ -359,7 +359,7 @@ static void built_graph(void)
 	OK(drv.cuGraphAddMemcpyNode(&last, outer, &child, 1, &c, context));
 	OK(drv.cuGraphAddEventRecordNode(&record, outer, &last, 1, event));
 	snprintf(path, sizeof(path), "%s/dot", machine_dir());
-	/* A file of the other machine: left_out() has it. */
+	/* A remote driver cannot write this file: left_out() checks that. */
 	if (!is_remote())
 		OK(drv.cuGraphDebugDotPrint(outer, path, 0));
 	unlink(path);
@@ -413,7 +413,9 @@ static void pools(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* Trims that come before a free has run: a synchronisation of another stream, a refused call. */
+/*
+ * The pool trims before a pending free has run: after another stream completes, or a refused call.
+ */
 static void pools_with_pending_frees(void)
 {
 	CUcontext context = begin_context();
@@ -560,7 +562,7 @@ static void kernel_releases(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* One executable, two streams: the second launch waits for the first one. */
+/* One executable in two streams: the second launch waits for the first. */
 static void launched_once_at_a_time(void)
 {
 	CUcontext context = begin_context();
@@ -604,7 +606,7 @@ static void many_streams(void)
 	int called = 0;
 
 	NEED(drv.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-	/* Slots are used again and again; a stream goes while its work is under way. */
+	/* The driver reuses a stream's slot; a stream is destroyed while its work is in flight. */
 	for (int round = 0; round < 200; round++) {
 		for (int i = 0; i < 8; i++) {
 			streams[i] = new_stream();
@@ -626,7 +628,7 @@ static void many_streams(void)
 	OK(drv.cuCtxSynchronize());
 	tap_ok(called == 1, "what they had is done when the context has come to its end");
 	ns = 2000;
-	/* More than a stream holds: launches block, nothing is lost. */
+	/* More launches than a stream holds: they block, and none is lost. */
 	for (int i = 0; i < 64; i++)
 		streams[i] = new_stream();
 	for (int i = 0; i < 20000; i++)
@@ -965,7 +967,7 @@ static void watch(void *holder)
 	begin_context();
 	NEED(drv.cuMemGetInfo_v2(&before, &total));
 	kill(pid, SIGKILL);
-	/* The engine learns of the death by itself; the test's own limit bounds this. */
+	/* The engine notices the death by itself; only the test's time limit bounds this wait. */
 	do {
 		NEED(drv.cuMemGetInfo_v2(&after, &total));
 	} while (after < before + ((size_t)1 << 30) && usleep(1000) == 0);
@@ -1003,7 +1005,9 @@ static void busy(void *unused)
 	void *params[] = {&ns};
 
 	(void)unused;
-	/* Both queue all their work before either's is done: then only the device decides. */
+	/*
+	 * Both processes submit all work before either completes, so that only the device decides.
+	 */
 	atomic_fetch_add(gate, 1);
 	while (atomic_load(gate) < 2)
 		usleep(100);
@@ -1050,7 +1054,7 @@ static void slices(void)
 		"about half each");
 }
 
-/* ---- what a device of another machine does not have ---- */
+/* ---- functions that a remote device does not have ---- */
 
 static const struct {
 	const char *name, *travel;
@@ -1060,7 +1064,7 @@ static const struct {
 #undef REMOTE
 };
 
-/* Whether docs/remote-api.md, which is made of the same list, has it among what is refused. */
+/* True if cuda/remote.def refuses this function. docs/remote-api.md comes from the same list. */
 static bool is_listed(const char *name)
 {
 	for (size_t i = 0; i < sizeof(travels) / sizeof(travels[0]); i++)
@@ -1072,7 +1076,7 @@ static bool is_listed(const char *name)
 typedef CUresult any_fn(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
 	uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
-/* All of them are refused at the call, whatever it says. */
+/* Every such function is refused, whatever its arguments. */
 static void all_refused(void)
 {
 	CUcontext context = begin_context();
@@ -1091,7 +1095,7 @@ static void all_refused(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* A part is left out for functions that the list has, and for nothing else. */
+/* Checks that a part is left out only for functions that remote.def refuses. */
 static void left_out(const char *part, const char *needs)
 {
 	struct str rest = str_from(needs), word;
@@ -1126,7 +1130,7 @@ static const struct {
 	{"virtual memory", vmm},
 };
 
-/* Of several processes, which are begun by this one. */
+/* Parts with several processes, which this process starts. */
 static const struct {
 	const char *name;
 	void (*part)(void);
@@ -1159,7 +1163,10 @@ int main(void)
 		left_out("a graph as a file", "cuGraphDebugDotPrint");
 		part_run("what is refused", all_refused);
 	} else {
-		/* The trace names processes, which over there are others. */
+		/*
+		 * The trace has the pids of processes here; a remote device's processes are
+		 * workers.
+		 */
 		slices();
 	}
 	machine_end();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine as a process, spoken to over its bare protocol: data that is right, shares and memory
- * as its trace and account say, death of clients, faults, damaged rings, one engine per folder.
+ * The engine as a process, through its bare protocol: correct data; shares and memory by its trace
+ * and account; killed clients, faults, damaged rings; one engine per folder.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -63,7 +63,7 @@ struct saxpy {
 	uint64_t n;
 };
 
-static void test_data(void **state)
+static void test_kernels_compute_correct_data(void **state)
 {
 	enum { N = 10000 };
 	static float x[N], y[N];
@@ -143,8 +143,8 @@ static void child_load(uint64_t kernel_ns, uint64_t for_ns)
 	_exit(0);
 }
 
-/* Two processes by time slices: together about 93 % of one alone, about half each. */
-static void test_two_processes(void **state)
+/* Two processes in time slices: about half each, together about 93 % of what one runs alone. */
+static void test_two_processes_share_by_time_slices(void **state)
 {
 	struct sim_trace *t;
 	struct sim_busy busy[3];
@@ -265,7 +265,7 @@ static void test_bad_address_is_sticky(void **state)
 	client_close(&c);
 }
 
-static void test_spin_between_processes(void **state)
+static void test_two_processes_share_host_memory(void **state)
 {
 	static volatile uint32_t *flag;
 	struct {
@@ -281,7 +281,7 @@ static void test_spin_between_processes(void **state)
 	pid_t pid;
 	int status;
 
-	/* Host memory that both map: one spins on it, the other's kernel sets it. */
+	/* Both processes map this host memory: one kernel polls it, the other sets it. */
 	flag = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(flag != MAP_FAILED);
 	spin.ptr = set.ptr = (uint64_t)(uintptr_t)flag;
@@ -401,14 +401,14 @@ static void test_pool(void **state)
 	assert_int_equal(client_call(&c, alloc, -1, &a, NULL), 0);
 	e.mem.ptr = a.ptr;
 	client_put(&c, &e, NULL, 0);
-	/* Not executed yet, but before it in the same stream: may be given again. */
+	/* The engine may reuse an address whose free precedes the allocation in the same stream. */
 	assert_int_equal(client_call(&c, alloc, -1, &b, NULL), 0);
 	assert_true(a.ptr == b.ptr);
 	e.mem.ptr = b.ptr;
 	client_put(&c, &e, NULL, 0);
 	assert_int_equal(client_sync(&c, 1), 0);
 	assert_int_equal(used_bytes(&c), before);
-	client_put(&c, &e, NULL, 0); /* twice */
+	client_put(&c, &e, NULL, 0); /* a second free fails */
 	assert_int_not_equal(client_sync(&c, 1), 0);
 	client_close(&c);
 }
@@ -425,7 +425,7 @@ static void test_managed_eviction(void **state)
 	int fd[3];
 	uint32_t *host;
 
-	/* Three of 400 MiB on a device of 1 GiB: two fit, the third pushes the first out. */
+	/* Three of 400 MiB on a device of 1 GiB: two fit, the third evicts the first. */
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
 	for (int i = 0; i < 3; i++) {
@@ -467,7 +467,7 @@ static void test_stopped_client(void **state)
 	char byte;
 	uint64_t ns = 0;
 
-	/* What it had queued goes on while it is stopped. */
+	/* The work that a client has submitted continues while the client is stopped. */
 	client_connect(&c);
 	assert_int_equal(pipe(go), 0);
 	pid = fork();
@@ -537,7 +537,7 @@ static void test_faults(void **state)
 		client_spin_ns(&c, 1, 10 * US);
 	assert_int_equal(client_sync(&c, 1), 214);
 	client_close(&c);
-	/* A kernel that hangs ends with its process. */
+	/* A hanging kernel ends with its process. */
 	client_connect(&c);
 	client_context(&c, 0, 0, 1);
 	set_faults(&d, "hang device=0\n", 0);
@@ -551,7 +551,7 @@ static void test_faults(void **state)
 	client_close(&d);
 }
 
-/* A client that writes nonsense harms itself only. */
+/* A client that writes invalid entries harms only itself. */
 static void test_damaged_ring(void **state)
 {
 	struct client c, good;
@@ -607,8 +607,8 @@ static void test_killed_engine_is_replaced(void **state)
 	client_close(&c);
 }
 
-/* Many processes at once that find no engine: one is started, all get it. */
-static void test_started_by_many(void **state)
+/* Many processes find no engine at once: one engine starts and serves all. */
+static void test_many_clients_start_one_engine(void **state)
 {
 	struct client c;
 	struct sim_reply a;
@@ -655,13 +655,13 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_data),
+		cmocka_unit_test(test_kernels_compute_correct_data),
 		cmocka_unit_test(test_markers),
-		cmocka_unit_test(test_two_processes),
+		cmocka_unit_test(test_two_processes_share_by_time_slices),
 		cmocka_unit_test(test_memory_account),
 		cmocka_unit_test(test_out_of_memory),
 		cmocka_unit_test(test_bad_address_is_sticky),
-		cmocka_unit_test(test_spin_between_processes),
+		cmocka_unit_test(test_two_processes_share_host_memory),
 		cmocka_unit_test(test_host_function),
 		cmocka_unit_test(test_graph),
 		cmocka_unit_test(test_pool),
@@ -671,7 +671,7 @@ int main(void)
 		cmocka_unit_test(test_damaged_ring),
 		cmocka_unit_test(test_more_than_the_ring_holds),
 		cmocka_unit_test(test_killed_engine_is_replaced),
-		cmocka_unit_test(test_started_by_many),
+		cmocka_unit_test(test_many_clients_start_one_engine),
 	};
 
 	/* SIGPIPE would end the test instead of failing it. */

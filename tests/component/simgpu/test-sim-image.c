@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading module images: layouts as the PTX ISA gives them, refusal of what is damaged. Every
- * prefix of a good image and every changed byte of a small one is read too: the answer may be
- * any, but nothing outside the bytes may be touched (the sanitizers watch).
+ * Reading module images: layouts by the PTX ISA, and refusal of damaged images. The test also reads
+ * every prefix of a good image and every changed byte of a small one. Any answer is right then, but
+ * no read may leave the image (sanitizers check this).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void refused(void)
 		"32-bit addresses");
 }
 
-/* Each copy has exactly the size of its text, so that a byte too far is seen. */
+/* Each copy has exactly the size of its text, so that a sanitizer sees a read beyond its end. */
 static void damaged(void)
 {
 	const char *whole = kernels_text();
@@ -124,7 +124,7 @@ static void damaged(void)
 	tap_ok(true, "%zu changed bytes", n);
 }
 
-/* A cubin with damaged numbers, each of 64 bytes of its header in turn. */
+/* A cubin with each of the 64 bytes of its header inverted in turn. */
 static void damaged_elf(void)
 {
 	struct image image;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulated NVML says what the devices say: names and numbers agree with CUDA's, memory and
- * processes are those of the programs that run.
+ * The simulated NVML reports the devices of the simulated machine: names and numbers agree with
+ * CUDA's; memory and processes are those of the running programs.
  */
 #include "driver.h"
 
@@ -192,7 +192,7 @@ static void events(void)
 
 /* ---- faults ---- */
 
-/* The context is the first allocation that the device counts. */
+/* The third allocation fails: the device counts the context as the first. */
 static void out_of_memory(void)
 {
 	CUdeviceptr p;
@@ -204,7 +204,7 @@ static void out_of_memory(void)
 	OK(drv.cuCtxSynchronize());
 }
 
-/* Launches until the device fails; the error then stays. */
+/* Launches until the device fails, and checks that the error stays. */
 static CUresult run_until_error(int device)
 {
 	unsigned long long ns = 1000;
