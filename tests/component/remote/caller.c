@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * caller CALL: makes the same kind of call for ever. Says "going" on stdout after the first one (in
- * front of those that do not come back) and holds 64 MiB; at the first error it prints its name,
- * and those of the calls that follow it, and ends with 1. For tests that end it, its worker or what
- * is between them meanwhile. Two threads for `threads`, else one.
- * caller leave: its first thread ends, another one synchronises after that and ends, too.
+ * caller CALL: repeats one kind of call for ever, holding 64 MiB. It prints "going" after the first
+ * call, or before a call that does not return. At the first error it prints the error's name and
+ * the names of the following calls' errors, and exits with 1. Tests end the caller, its worker or a
+ * process between them meanwhile. `threads` uses two threads, all others one.
+ *
+ * caller leave: the first thread exits; another thread then synchronises and exits, too.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -111,13 +112,13 @@ static CUresult graph(void)
 	return r ? r : drv.cuGraphDestroy(made);
 }
 
-/* Waits for a kernel of an hour. */
+/* Waits for a kernel that takes an hour. */
 static CUresult wait_long(void)
 {
 	return sync_stream(launch_ns(3600ull * 1000000000));
 }
 
-/* A host function that does not return while the program lives. */
+/* A host function that never returns. */
 static void sleep_long(void *unused)
 {
 	for (;;)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copier ROUNDS THREADS SEED: in each round that many new threads copy data of all lengths to the
- * device and back, from and to memory of both kinds, with kernels and memsets between, and look at
- * each byte that comes back. Prints "right" at the end; else what went wrong where, and ends with
- * 1.
+ * copier ROUNDS THREADS SEED: in each round THREADS new threads copy data of all lengths to the
+ * device and back, with both kinds of host memory and with kernels and memsets between. They check
+ * each byte that returns. Prints "right" at the end; on a wrong byte it prints what and where, and
+ * exits with 1.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct copier {
 	bool is_right;
 };
 
-/* A copy of n bytes: words of `seed`, in the middle overwritten there by a kernel and a memset. */
+/* Copies n bytes of `seed` words; a kernel and a memset overwrite the middle on the device. */
 static CUresult copy_once(struct copier *c, size_t n, uint32_t seed)
 {
 	unsigned long long at = c->memory + n / 2 / 16 * 16, words = n / 64;
@@ -79,7 +79,7 @@ static CUresult end(struct copier *c, bool is_locked)
 	return r ? r : drv.cuMemFreeHost(c->to);
 }
 
-/* Half of them are short, so that they overtake what is long. */
+/* Half of the copies are short, so that they overtake long copies. */
 static size_t any_length(struct rand *rand)
 {
 	const uint64_t most = rand_below(rand, 2) ? MOST : 96 << 10;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of a GPU on another machine share: both sides on this one, and a proxy between them."""
+"""Helpers of tests with a GPU on another machine: both sides run here, with a proxy between
+them."""
 
 import contextlib
 import os
@@ -20,7 +21,7 @@ def workers(rig, name):
 
 
 def descendants(pid):
-    """All processes below that one."""
+    """All descendants of that process."""
     parent = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -33,7 +34,7 @@ def descendants(pid):
 
 
 class Far:
-    """A program's side: a runtime folder of its own, and no daemon."""
+    """The program's side: its own runtime folder, and no daemon."""
 
     def __init__(self, rig, **env):
         self.env = {**rig.env, "DIVVY_RUNTIME_DIR": os.path.join(rig.dir, "far"), **env}
@@ -47,13 +48,13 @@ class Far:
 
 
 def serve(rig, name, *wish, listen="127.0.0.1:0", before=()):
-    """The child, and the invitation that it has printed."""
+    """Starts divvy serve. Returns the child and the invitation that it printed."""
     child = rig.spawn(*before, DIVVY, "serve", "--listen", listen, "--name", name, *wish)
     return child, child.stdout.readline().strip()
 
 
 class Shim:
-    """A network between the two that can be made worse: tests/programs/link-shim."""
+    """A network between both sides, which a test can degrade: tests/programs/link-shim."""
 
     def __init__(self, rig, invitation, *words):
         place, key = invitation.split("/")
@@ -71,7 +72,8 @@ class Shim:
 
 
 class Proxy:
-    """Between the two sides; cuts a connection after so many bytes of one way, and keeps what each says first."""
+    """Between both sides. Cuts a connection after some bytes in one direction, and keeps the first
+    bytes up of each connection."""
 
     def __init__(self, invitation):
         place, key = invitation.split("/")
@@ -87,11 +89,11 @@ class Proxy:
         self.first = (way, after)
 
     def cut_later(self, way, after):
-        """The connections behind the first."""
+        """Cuts every connection but the first."""
         self.later = (way, after)
 
     def cut_one(self, number, way, after):
-        """Of all from 0 on."""
+        """Cuts one connection, counted from 0."""
         self.one[number] = (way, after)
 
     def __enter__(self):
@@ -99,7 +101,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_):
-        # A listener that is shut down ends its accept().
+        # Shutting the listener down ends its accept().
         self.listener.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:
             thread.join()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A program with a habit that its driver has to bear; far or near it prints the same."""
+"""Programs with a habit that a driver must bear; each prints the same with a local and a remote
+device."""
 
 import ctypes as C
 import os
@@ -37,7 +38,7 @@ def say(*words):
 
 
 def threads(n):
-    """So many at once, each with calls of its own."""
+    """n threads at once, each with calls of its own."""
     lib, context = driver()
     together, failed = threading.Barrier(n), []
 
@@ -56,7 +57,8 @@ def threads(n):
 
 
 def captures(n):
-    """A graph for each round, as programs make one whenever a shape changes: run once, or in place of the one before."""
+    """One graph per round, as programs make for each new shape: run once, or replacing the graph
+    before."""
     lib, _ = driver()
     size = 8 * MIB
     stream, host, at = C.c_void_p(), C.create_string_buffer(size), memory(lib, size)
@@ -74,7 +76,7 @@ def captures(n):
                       lib.cuGraphInstantiateWithFlags(C.byref(made if once else kept), graph, C.c_uint64(0))
                       if once or not kept else lib.cuGraphExecUpdate_v2(kept, graph, C.create_string_buffer(24)),
                       lib.cuGraphDestroy(graph), lib.cuGraphLaunch(made if once else kept, stream),
-                      # Gone before it has run: what it needs is not.
+                      # Destroyed before it has run: the driver keeps all that the launch needs.
                       lib.cuGraphExecDestroy(made) if once else 0, lib.cuStreamSynchronize(stream)):
             assert error == 0, name(lib, error)
         assert back.raw == host.raw, i
@@ -86,7 +88,7 @@ def captures(n):
 
 
 def parts(of, n):
-    """Objects with many parts each, which end with what they are parts of."""
+    """Objects with many parts each; destroying the object ends its parts."""
     lib, _ = driver()
     many = 200
     entries = "".join(f".visible .entry k{i}()\n{{\n\tret;\n}}\n" for i in range(many))
@@ -120,7 +122,7 @@ def parts(of, n):
 
 
 def hoards(n):
-    """Copies in one graph, each of which needs as much of the host's memory there."""
+    """Copies in one graph; each needs 64 MiB of the host's memory on the device's machine."""
     lib, _ = driver()
     size = 64 * MIB
     stream, host, at, graph = C.c_void_p(), C.create_string_buffer(size), memory(lib, size), C.c_void_p()
@@ -137,7 +139,7 @@ def hoards(n):
 
 
 def posts(what):
-    """Calls that wait for nothing, until one fails; at a pace at which no ring is ever full."""
+    """Calls that need no answer, until one fails; slow enough that no ring ever fills."""
     lib, _ = driver()
     at = memory(lib, MIB)
     say("begun")
@@ -152,7 +154,7 @@ def posts(what):
 
 
 def closes():
-    """All descriptors that it does not know, as who becomes a daemon does."""
+    """Closes all descriptors that it does not know, like a program that becomes a daemon."""
     lib, _ = driver()
     os.closerange(3, 4096)
     at = C.c_uint64()
@@ -162,7 +164,7 @@ def closes():
 
 
 def forks_after_closing():
-    """Files by the numbers of what it has closed are its child's, too."""
+    """Files that reuse the numbers of closed descriptors survive a fork."""
     driver()
     os.closerange(3, 4096)
     files = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
@@ -175,7 +177,7 @@ def forks_after_closing():
 
 
 def late_threads():
-    """Their first calls come just after the end of the other side."""
+    """Threads whose first calls come just after the worker's death."""
     lib, context = driver()
     told = []
 
@@ -192,7 +194,8 @@ def late_threads():
 
 
 def cycles(n):
-    """Memory that is given back is so, also its addresses in the end."""
+    """Freed memory and its addresses can be allocated again. Prints the address space used, in
+    GiB."""
     lib, _ = driver()
     for _ in range(n):
         assert lib.cuMemFree_v2(memory(lib, 3 * MIB)) == 0
@@ -201,7 +204,7 @@ def cycles(n):
 
 
 def total():
-    """Of a device, as it is now."""
+    """A device's memory, as it is at each call."""
     lib, _ = driver()
     for _ in range(2):
         size = C.c_size_t()
@@ -211,7 +214,7 @@ def total():
 
 
 def forks(n):
-    """While other threads ask NVML, so does each child."""
+    """Each child calls NVML, while threads of the parent do so too."""
     lib, ended = C.CDLL("libnvidia-ml.so.1"), threading.Event()
     handle = C.c_void_p()
     lib.nvmlInit_v2()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nvml-lists.py [CHILDREN]: a process with a context and MEMORY bytes on device 0, and children like it (1): says for
-each line on stdin, as JSON, what NVML lists of processes; ends at the end of stdin."""
+"""nvml-lists.py [CHILDREN]: a process with a context and MEMORY bytes on device 0, and CHILDREN (1)
+like it. For each line on stdin it prints NVML's lists of processes as JSON. It exits at the end of
+stdin."""
 
 import ctypes
 import json
@@ -42,7 +43,7 @@ def take(cuda):
 
 
 def listed(function, kind):
-    """How many there are said to be, and the list; asserts what an array is told that is too small."""
+    """The number of processes and the list; checks the answer for an array that is too small."""
     count = ctypes.c_uint(0)
     result = function(handle, ctypes.byref(count), None)
     n = count.value
@@ -99,7 +100,7 @@ def start_child():
         take(ctypes.CDLL("libcuda.so.1"))
         os.close(go[1])
         os.write(ready[1], b"x")
-        os.read(go[0], 1)  # until the parent ends
+        os.read(go[0], 1)  # until the parent exits
         os._exit(0)
     return child
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What libnvidia-ml.so.1 says to this program, as JSON: of each device, and the results of what is not
-answered. After the first look another one for each line on stdin."""
+"""Prints as JSON what libnvidia-ml.so.1 reports for each device, and the results of unanswered
+calls. After that, prints a further report for each line on stdin."""
 
 import ctypes
 import json

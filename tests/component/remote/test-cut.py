@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The network between the two machines of a remote device goes away without a word: both sides find out by
-themselves. In namespaces of this test's own, which end with it."""
+"""The network between the machines of a remote device goes down silently: both sides notice. Runs
+in namespaces of this test, which end with it."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def net_of(pid):
 
 
 class Machines:
-    """This one, with the device, and another one behind a pair of veth devices."""
+    """This machine, with the device, and another one behind a pair of veth devices."""
 
     def __enter__(self):
         self.other = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], stdin=subprocess.DEVNULL)
@@ -51,7 +51,7 @@ class Machines:
         return ["nsenter", f"--net=/proc/{self.other.pid}/ns/net"]
 
 
-def both_sides_find_out():
+def both_sides_notice_a_cut_network():
     with Machines() as machines, Rig() as rig:
         children, served = [], []
         for call in ("synchronise", "copy-out", "wait-long"):
@@ -73,7 +73,7 @@ def both_sides_find_out():
 
 
 if os.environ.pop(INSIDE, None):
-    main(both_sides_find_out)
+    main(both_sides_notice_a_cut_network)
 if not shutil.which("ip"):
     skip_all("ip is not installed")
 for own in (OWN, [*OWN, "--user", "--map-root-user"]):

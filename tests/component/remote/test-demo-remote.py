@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/demo-remote: succeeds, as another user too, fails with the gate off, leaves nothing behind, also when
-it is interrupted."""
+"""scripts/demo-remote succeeds, also as another user, and fails with the gate off. It leaves
+nothing behind, even after an interrupt."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def a_share_is_held_over_the_network():
     tried("demo-remote", check)
 
 
-def as_a_user_without_rights():
+def a_user_without_rights_can_run_it():
     if os.geteuid():
         raise Skip("is one already")
     who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
@@ -45,7 +45,7 @@ def as_a_user_without_rights():
     tried("demo-remote", check, **who)
 
 
-def with_the_gate_off_it_fails():
+def it_fails_with_the_gate_off():
     with Demo("demo-remote", env={"DIVVY_GATE": "off"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
         out, _ = demo.process.communicate()
         assert demo.process.returncode == 1 and "more than 2 points off" in out, out
@@ -64,4 +64,5 @@ if not shutil.which("ip"):
     skip_all("ip is not installed")
 if not works([*OWN, "true"]) and not works([*OWN, "--user", "--map-root-user", "true"]):
     skip_all("no rights to make namespaces")
-main(a_share_is_held_over_the_network, as_a_user_without_rights, with_the_gate_off_it_fails, an_interrupt_cleans_up)
+main(a_share_is_held_over_the_network, a_user_without_rights_can_run_it, it_fails_with_the_gate_off,
+     an_interrupt_cleans_up)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Remote use when something ends or breaks: the program gets an error at its next call and ends, and of
-what it had on the device nothing is left. Over shared memory and over a link."""
+"""A process of a remote session ends or the connection breaks: the program's next call fails, and
+the device keeps nothing of the program. Over shared memory and over a link."""
 
 import os
 import signal
@@ -19,13 +19,13 @@ GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
 CALLS = ("launch", "synchronise", "copy-in", "copy-out", "copy-later", "allocate", "load", "host-function", "record",
          "graph", "threads", "wait-long", "wait-for-host")
 PLACES = ("local", "link")
-# Each call once and each place half the time; the second fault has the other half.
+# Each call once, half of them at each place; the second fault uses the other half.
 MIXED = [[(PLACES[(i + half) % 2], call) for i, call in enumerate(CALLS)] for half in (0, 1)]
 WISH = ("--request", "0.05", "--memory", "1Gi")
 
 
 class Remote:
-    """One program at a remote device, with what is between."""
+    """A program with a remote device, and the processes of its session."""
 
     def __init__(self, rig, name, place, *argv):
         self.rig, self.name, self.server = rig, name, None
@@ -36,10 +36,10 @@ class Remote:
             self.child = rig.run("--name", name, *WISH, "--quiet", "--remote", "local", "--", *argv)
         said = self.child.stdout.readline()
         assert said == "going\n", (name, said, self.child.communicate())
-        self.worker = next(iter(workers(rig, name)), None)  # it may have done all that it wanted
+        self.worker = next(iter(workers(rig, name)), None)  # None if the worker has finished already.
 
     def fails(self):
-        """Its call says that the device is gone, and so do all that follow."""
+        """The call and all following calls fail with GONE."""
         out, err = self.child.communicate(timeout=patience())
         said = [line.split(": ")[1] for line in out.splitlines()]
         assert self.child.returncode == 1 and said == [GONE] * 3, (self.name, self.child.returncode, out, err)
@@ -51,11 +51,11 @@ class Remote:
 
 
 def a_program_ends_with_its_last_thread():
-    """The first one has ended before, and ours are none of its own."""
+    """The first thread exits before the last one; the library's own threads do not count."""
     with Rig() as rig:
         for place in PLACES:
             one = Remote(rig, place, place, CALLER, "leave")
-            # What came with the line before is in the file's own buffer, which communicate() passes by.
+            # Text after the first line is in the file's buffer, which communicate() does not read.
             out, err = one.child.stdout.read(), one.child.stderr.read()
             assert one.child.wait(patience()) == 0 and out == "done\n", (place, one.child.returncode, out, err)
             one.is_freed()
@@ -68,7 +68,7 @@ def device_is_empty(rig):
 
 
 def at_each_call(cases, fault, ends):
-    """Of all calls at once; beside them one that must not notice."""
+    """Faults in all calls at once. The program `beside` must not notice."""
     with Rig() as rig:
         beside = rig.spin("beside", "--request", "0.05", "--memory", "1Gi", "--remote", "local")
         running = [Remote(rig, f"{place}-{call}", place, CALLER, call) for place, call in cases]
@@ -86,7 +86,7 @@ def at_each_call(cases, fault, ends):
         device_is_empty(rig)
 
 
-def a_killed_worker_is_an_error_of_each_call():
+def each_call_fails_after_its_worker_is_killed():
     at_each_call(MIXED[0], lambda one: os.kill(one.worker, signal.SIGKILL), Remote.fails)
 
 
@@ -111,15 +111,16 @@ def a_restarted_daemon_is_not_noticed():
 
 
 def a_message_cut_anywhere_is_an_error():
-    """After so many bytes of what the program's side says, or hears, the connection is cut: in the handshake, in
-    a note, in a frame, in the middle of a large copy."""
+    """The connection is cut after some bytes up or down: in the handshake, in a note, in a frame,
+    or in the middle of a large copy."""
     with Rig() as rig:
         for way, cuts in {"up": (1, 300, 900, 1500, 5000, 700001), "down": (1, 700, 1300, 2500, 500001)}.items():
             for cut in cuts:
                 name = f"{way}-{cut}"
                 server, invitation = serve(rig, name, *WISH)
                 with Proxy(invitation) as proxy:
-                    # The first connection is that of the invitation; what follows are processes.
+                    # The first connection redeems the invitation; later connections belong to
+                    # processes.
                     proxy.cut_later(way, cut)
                     call = "copy-in" if way == "up" else "copy-out"
                     child = Far(rig).run(proxy.invitation, CALLER, call)
@@ -130,7 +131,7 @@ def a_message_cut_anywhere_is_an_error():
         device_is_empty(rig)
 
 
-def a_join_that_is_cut_leaves_the_invitation():
+def an_invitation_survives_a_cut_join():
     with Rig() as rig:
         server, invitation = serve(rig, "far", *WISH)
         with Proxy(invitation) as proxy:
@@ -144,15 +145,15 @@ def a_join_that_is_cut_leaves_the_invitation():
         assert server.wait(patience()) == 0
 
 
-def strangers_hold_up_nobody():
-    """More than are kept, who say nothing: one after the other each would be waited for."""
+def silent_connections_do_not_delay_a_program():
+    """More silent connections than the server keeps: it must not wait for one after the other."""
     with Rig() as rig:
         server, invitation = serve(rig, "far", *WISH)
         host, port = invitation.split("/")[0].split(":")
         strangers = [socket.create_connection((host, int(port))) for _ in range(40)]
         child = Far(rig).run(invitation, SPIN, "--kernel-us=500", "--duration=120")
         wait_for(lambda: workers(rig, "far"), "the guest is let in")
-        # Meanwhile too; and of more than 64 the oldest is sent away.
+        # More connections meanwhile; beyond 64 the server closes the oldest.
         strangers += [socket.create_connection((host, int(port))) for _ in range(60)]
         wait_for(lambda: ended(strangers[0]), "the first stranger is sent away")
         child.kill()
@@ -172,7 +173,7 @@ def ended(sock):
         return True
 
 
-def two_at_once_with_one_invitation():
+def one_invitation_admits_one_program():
     with Rig() as rig:
         server, invitation = serve(rig, "far", *WISH)
         children = []
@@ -194,6 +195,6 @@ def two_at_once_with_one_invitation():
         assert server.wait(patience()) == 0
 
 
-main(a_killed_worker_is_an_error_of_each_call, a_program_killed_in_any_call_leaves_nothing,
-     a_restarted_daemon_is_not_noticed, a_message_cut_anywhere_is_an_error, a_join_that_is_cut_leaves_the_invitation,
-     a_program_ends_with_its_last_thread, strangers_hold_up_nobody, two_at_once_with_one_invitation)
+main(each_call_fails_after_its_worker_is_killed, a_program_killed_in_any_call_leaves_nothing,
+     a_restarted_daemon_is_not_noticed, a_message_cut_anywhere_is_an_error, an_invitation_survives_a_cut_join,
+     a_program_ends_with_its_last_thread, silent_connections_do_not_delay_a_program, one_invitation_admits_one_program)

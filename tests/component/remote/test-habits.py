@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Habits of programs that a driver bears, near (--remote local) and over a link: many threads, graphs that are made
-again and again, descriptors that are closed, signals that are ignored, forks; and a worker that is gone is noticed by
-who waits for nothing."""
+"""Habits of programs that a driver must bear, with --remote local and over a link: many threads,
+graphs made again and again, closed descriptors, ignored signals, forks. A program that waits for no
+answer notices its worker's death, too."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ PLACES = ("near", "far")
 
 
 def begin(rig, place, *argv, before=(), env=None):
-    """The program, whose stdin and stdout are ours."""
+    """Starts the program. Its stdin and stdout are pipes to this test."""
     if place == "near":
         argv = [*before, DIVVY, "run", "--quiet", "--name", NAME, *WISH, "--remote", "local", "--", *argv]
         return rig.talk(argv, env)
@@ -32,7 +32,7 @@ def begin(rig, place, *argv, before=(), env=None):
 
 
 def says(place, *argv, env=None, before=()):
-    """All that the program prints, and that nothing is left of it afterwards."""
+    """All output of the program; checks that nothing is left after it."""
     with Rig() as rig:
         child = begin(rig, place, *argv, env=env, before=before)
         out, err = child.communicate(timeout=patience(280))
@@ -41,7 +41,7 @@ def says(place, *argv, env=None, before=()):
     return out
 
 
-def many_threads():
+def a_program_may_have_many_threads():
     for place in PLACES:
         out = says(place, *HABITS, "threads", "150")
         assert out == "0 of 150 failed\n", (place, out)
@@ -53,7 +53,8 @@ def rss_mib(pid):
 
 
 def grows_by_less(mib, place, *habit):
-    """The worker, from when the habit is warm until it has done the same again."""
+    """The worker's memory grows by less than this, from the end of warm-up to the end of a second
+    run."""
     with Rig() as rig:
         child = begin(rig, place, *HABITS, *habit)
         assert child.stdout.readline() == "warm\n", child.communicate()
@@ -67,25 +68,25 @@ def grows_by_less(mib, place, *habit):
         child.communicate("\n", timeout=patience())
 
 
-def graphs_leave_nothing():
-    """Each needs 16 MiB of the worker's while it is there."""
+def destroyed_graphs_leave_no_memory():
+    """Each graph needs 16 MiB in the worker while it exists."""
     for place in PLACES:
         grows_by_less(100, place, "captures", "15")
 
 
-def what_ends_takes_its_parts_along():
-    """As numbers of 200 parts a round are kept, 10 MiB or more would be left."""
+def destroyed_objects_free_the_handles_of_their_parts():
+    """Keeping the handles of 200 parts a round would leave 10 MiB or more."""
     for of in ("graph", "library", "module"):
         grows_by_less(4, "near", "parts", of, "1000")
 
 
-def a_hoarder_is_told_so():
-    """8 GiB of the other machine's memory are the most that its graphs keep there; what they had is free again."""
+def memory_that_graphs_keep_is_limited():
+    """Graphs may keep 8 GiB of the device machine's memory. Destroying a graph frees its part."""
     out = says("far", *HABITS, "hoards", "200", env={"DIVVY_REMOTE_SYNC": "1"})
     assert out == "128 CUDA_ERROR_OUT_OF_MEMORY\nCUDA_SUCCESS\n", out
 
 
-def who_waits_for_nothing_hears_of_the_end():
+def a_program_that_only_posts_notices_its_workers_death():
     for place in PLACES:
         for what in ("memset", "host"):
             with Rig() as rig:
@@ -97,17 +98,17 @@ def who_waits_for_nothing_hears_of_the_end():
                 assert out == GONE + "\n", (place, what, out, err)
 
 
-def descriptors_are_closed():
+def a_program_may_close_unknown_descriptors():
     for place in PLACES:
         assert says(place, *HABITS, "closes") == "failed\n", place
 
 
-def what_it_opened_instead_is_its_childs():
+def a_child_inherits_files_with_reused_numbers():
     for place in PLACES:
         assert says(place, *HABITS, "forks_after_closing") == "0\n", place
 
 
-def threads_that_come_too_late_are_told():
+def new_threads_get_an_error_after_the_workers_death():
     for delay_ms in (0, 1, 3, 10, 30):
         with Rig() as rig:
             child = begin(rig, "near", *HABITS, "late_threads")
@@ -119,11 +120,11 @@ def threads_that_come_too_late_are_told():
             assert (child.returncode, out.split()) == (0, [GONE] * 3), (delay_ms, child.returncode, out, err)
 
 
-def addresses_are_given_back():
+def freed_addresses_are_reused():
     assert int(says("near", *HABITS, "cycles", "8000")) < 20
 
 
-def memory_is_as_it_is_now():
+def total_memory_follows_a_changed_limit():
     for place in PLACES:
         with Rig() as rig:
             child = begin(rig, place, *HABITS, "total")
@@ -134,13 +135,13 @@ def memory_is_as_it_is_now():
             assert out == "8192\n", (place, out)
 
 
-def children_ask_nvml():
+def forked_children_can_call_nvml():
     for place in PLACES:
         assert says(place, *HABITS, "forks", "20") == "0 of 20 hung\n", place
 
 
-def children_are_ignored():
-    """What starts us may ignore their ends, and all that is started inherits that."""
+def a_parent_may_ignore_sigchld():
+    """The parent may ignore SIGCHLD, and every process that it starts inherits that."""
     deaf = ("sh", "-c", "trap '' CHLD; exec \"$@\"", "sh")
     for place in PLACES:
         assert says(place, "echo", "here", before=deaf) == "here\n", place
@@ -151,8 +152,8 @@ def children_are_ignored():
         wait_for(lambda: not rig.tenant(NAME), "its tenant is gone")
 
 
-def a_lock_is_the_programs_alone():
-    """No helper has what the program has open."""
+def helpers_do_not_inherit_the_programs_files():
+    """No helper process inherits the program's open file."""
     with Rig() as rig:
         path = os.path.join(rig.dir, "mine")
         child = begin(rig, "near", "sh", "-c", "echo; exec sleep 60", before=("sh", "-c", f"exec 9> {path}; exec \"$@\"", "sh"))
@@ -169,13 +170,15 @@ def a_lock_is_the_programs_alone():
         wait_for(lambda: not alive(child.pid) or child.poll() is not None, "it has ended")
 
 
-def its_own_libraries_stay():
+def the_programs_own_preloads_stay():
     for place in PLACES:
         out = says(place, "sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": "libm.so.6"})
         assert "libdivvy-remote.so" in out and out.endswith(":libm.so.6\n"), (place, out)
 
 
-main(many_threads, graphs_leave_nothing, what_ends_takes_its_parts_along, a_hoarder_is_told_so,
-     who_waits_for_nothing_hears_of_the_end, descriptors_are_closed, what_it_opened_instead_is_its_childs,
-     threads_that_come_too_late_are_told, addresses_are_given_back, memory_is_as_it_is_now, children_ask_nvml,
-     children_are_ignored, a_lock_is_the_programs_alone, its_own_libraries_stay)
+main(a_program_may_have_many_threads, destroyed_graphs_leave_no_memory,
+     destroyed_objects_free_the_handles_of_their_parts, memory_that_graphs_keep_is_limited,
+     a_program_that_only_posts_notices_its_workers_death, a_program_may_close_unknown_descriptors,
+     a_child_inherits_files_with_reused_numbers, new_threads_get_an_error_after_the_workers_death,
+     freed_addresses_are_reused, total_memory_follows_a_changed_limit, forked_children_can_call_nvml,
+     a_parent_may_ignore_sigchld, helpers_do_not_inherit_the_programs_files, the_programs_own_preloads_stay)

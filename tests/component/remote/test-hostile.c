@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Either end that does not keep to what is agreed. A program without our library: lanes that are
- * opened twice, requests of several lanes at the same few objects in no order; its worker goes on,
- * or ends the session, and no more. A server that lies: the program is told an error.
+ * Peers that break the protocol. A program without the remote library opens lanes twice and sends
+ * requests on several lanes to the same few objects. Its worker continues or ends the session, and
+ * does nothing else. A lying server: the program gets an error.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void check(bool ok, const char *what)
 	}
 }
 
-/* ---- a program without our library ---- */
+/* ---- a program without the remote library ---- */
 
 static int sock = -1;
 static struct remote_session *shared;
@@ -95,7 +95,10 @@ static bool is_ended(unsigned seconds)
 	return recv(sock, &byte, 1, 0) == 0;
 }
 
-/* The answer's fields, as many as fit; what is not answered in time is none. */
+/*
+ * Sends a request and copies ret_n bytes of the answer to ret. CUDA_ERROR_UNKNOWN if no answer
+ * comes in time.
+ */
 static CUresult ask(
 	struct lane *lane, unsigned op, const void *fields, size_t n, void *ret, size_t ret_n)
 {
@@ -153,7 +156,7 @@ static void opened_again(void)
 	tap_ok(right, "a lane is opened again once it has been closed");
 }
 
-/* ---- several lanes at a few objects ---- */
+/* ---- several lanes use the same objects ---- */
 
 enum pool { GRAPHS, NODES, EXECS, STREAMS, POOLS };
 
@@ -292,7 +295,7 @@ static void *chaos(void *argument)
 	return NULL;
 }
 
-/* Answers whatever the worker asks of the program. */
+/* Answers every request of the worker to the program. */
 static void *answer_worker(void *unused)
 {
 	static uint8_t
@@ -359,7 +362,7 @@ static void lanes_without_order(void)
 		"after what several lanes have done in no order their worker goes on");
 }
 
-/* ---- a capture that the sender does not know of ---- */
+/* ---- copies captured in a stream, sent as if it did not capture ---- */
 
 static struct {
 	struct remote_copy copy;
@@ -417,7 +420,7 @@ static void captured_by_another(void)
 	check(copy_in(&lane), "a longer copy");
 	check(!ASK(&lane, REMOTE_OP_cuStreamEndCapture, &graph, 1, stream), "a graph");
 	check(!ASK(&lane, REMOTE_OP_cuGraphInstantiateWithFlags, &exec, 1, graph, 0), "an exec");
-	/* Whatever else comes along meanwhile, through the ring and into memory between. */
+	/* Further copies of the stream meanwhile, through the ring and through staging memory. */
 	for (uint32_t i = 0; i < 2 * REMOTE_STAGES && right; i++) {
 		fill(stream, i % 2 ? SHORT : 0, i % 2 ? LONG : SHORT, 7);
 		right = copy_in(&lane);
@@ -430,13 +433,15 @@ static void captured_by_another(void)
 		"a launch copies what came along when it was captured");
 }
 
-/* ---- a server that lies ---- */
+/* ---- a lying server ---- */
 
 static struct liar {
 	int listener;
 	bool is_unsealed;
 	struct ring up, down, reverse;
-	/* What to answer to a request: bytes of fields, or 0 with a result. */
+	/*
+	 * writes the answer's fields and returns their size, or returns 0 to answer with `result`
+	 */
 	size_t (*lie)(struct liar *liar, const struct remote_frame *head, uint8_t *to);
 	unsigned asked;
 	int program;
@@ -525,7 +530,7 @@ static void memory_that_may_shrink(void)
 	EXPECT(CUDA_ERROR_OPERATING_SYSTEM, drv.cuInit(0));
 }
 
-/* Each time another layout that is none. */
+/* Answers each request with another invalid layout. */
 static size_t wrong_layouts(struct liar *l, const struct remote_frame *head, uint8_t *to)
 {
 	struct remote_layout layout = {.n = 1, .bytes = 8};
@@ -601,7 +606,7 @@ static void a_cubin_without_end(void)
 
 #define FALSE_ADDRESS 0x300000000000ull
 
-/* What it is to fetch it writes to instead. */
+/* Where the server should fetch a copy's source, it writes to the source. */
 static size_t pushed_to_a_source(struct liar *l, const struct remote_frame *head, uint8_t *to)
 {
 	const uint64_t address = FALSE_ADDRESS, context = handle_make(KIND_CUcontext, 1);
@@ -646,7 +651,7 @@ static void a_source_that_is_written_to(void)
 	tap_ok(host[0] == 'o' && host[63] == 'o', "nobody writes to a source");
 }
 
-/* Words that play with a terminal, more than anybody reads, and then the end with its own. */
+/* Text with terminal escapes, more than a user reads, and then the end with its own message. */
 static size_t words(struct liar *l, const struct remote_frame *head, uint8_t *to)
 {
 	struct remote_note note = {.type = REMOTE_SAY, .abi = REMOTE_ABI, .hub = REMOTE_HUB_CLIENT};

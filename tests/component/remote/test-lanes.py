@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The connections of a session: whatever overtakes what on the way, each byte arrives in its place; the end of
-any of them is the session's; and nobody becomes one of them who does not know the session's key."""
+"""The connections of a session. Each byte arrives at its place, even if connections overtake each
+other. The end of one connection ends the session. A connection without the session's key cannot
+join."""
 
 import os
 import socket
@@ -15,13 +16,13 @@ from rig import Rig, alive, main, patience, wait_for  # noqa: E402
 CALLER, COPIER = sys.argv[1:3]
 WISH = ("--request", "0.2", "--memory", "4Gi")
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
-# The first is that of the invitation, the second the session's first.
+# Connection 0 redeems the invitation; connection 1 is the session's first.
 FIRST, FURTHER = 1, 2
 OPENING = b"DVBK"
 
 
 def copies(rig, network, rounds=2, threads=3, seed=1):
-    """What the copier says whose connections are as the shim's words say."""
+    """Runs the copier over a network with the shim's words, and checks its result."""
     name = f"at-{seed}"
     server, invitation = serve(rig, name, *WISH)
     shim = Shim(rig, invitation, *network)
@@ -33,7 +34,7 @@ def copies(rig, network, rounds=2, threads=3, seed=1):
     shim.end()
 
 
-def connections_that_overtake_each_other():
+def copies_are_right_if_connections_overtake_each_other():
     with Rig() as rig:
         for seed, network in enumerate((
                 ("delay=0",),
@@ -44,8 +45,8 @@ def connections_that_overtake_each_other():
             copies(rig, network, seed=seed)
 
 
-def threads_that_come_and_go():
-    """Each new thread has the lane of one that has just ended."""
+def new_threads_reuse_the_lanes_of_exited_threads():
+    """Each new thread gets the lane of a thread that has just exited."""
     with Rig() as rig:
         child = rig.run("--name", "near", *WISH, "--quiet", "--remote", "local", "--", COPIER, "30", "4", "7")
         out, err = child.communicate(timeout=patience(280))
@@ -53,13 +54,14 @@ def threads_that_come_and_go():
         copies(rig, ("sway=300",), rounds=8, threads=6)
 
 
-def more_is_under_way_than_a_worker_keeps():
-    """What copies wait in is bounded, and whoever waits for some of it holds up none that is on its way."""
+def copies_in_flight_may_exceed_the_workers_buffers():
+    """The worker's buffers for copies are bounded. A copy that waits for a buffer blocks no copy
+    that has one."""
     with Rig() as rig:
         copies(rig, (), rounds=3, threads=16, seed=5)
 
 
-def the_end_of_any_connection_is_the_sessions():
+def the_end_of_any_connection_ends_the_session():
     with Rig() as rig:
         for number, way, after in ((FURTHER, "up", 3 << 20), (FURTHER + 1, "up", 300000), (FURTHER, "down", 3 << 20),
                                    (FURTHER + 1, "down", 300000), (FIRST, "up", 20000), (FURTHER + 1, "up", 300)):
@@ -76,15 +78,15 @@ def the_end_of_any_connection_is_the_sessions():
 
 
 def is_ended(sock):
-    """Without an answer: neither a word nor a record of TLS."""
+    """True if the connection closes without an answer, not even a TLS record."""
     try:
         return sock.recv(1) == b""
     except ConnectionError:
         return True
 
 
-def nobody_joins_without_the_key():
-    """What goes over the network in the clear is no help: the name of a session, seen on its way."""
+def a_connection_without_the_key_cannot_join():
+    """The session's name, which crosses the network in the clear, does not help a stranger."""
     with Rig() as rig:
         server, invitation = serve(rig, "far", *WISH)
         with Proxy(invitation) as proxy:
@@ -107,6 +109,6 @@ def nobody_joins_without_the_key():
         wait_for(lambda: not alive(worker), "the worker has ended")
 
 
-main(connections_that_overtake_each_other, threads_that_come_and_go,
-     more_is_under_way_than_a_worker_keeps, the_end_of_any_connection_is_the_sessions,
-     nobody_joins_without_the_key)
+main(copies_are_right_if_connections_overtake_each_other, new_threads_reuse_the_lanes_of_exited_threads,
+     copies_in_flight_may_exceed_the_workers_buffers, the_end_of_any_connection_ends_the_session,
+     a_connection_without_the_key_cannot_join)

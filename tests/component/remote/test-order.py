@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is done in whatever order, on streams, memory and graphs of all kinds: what is in memory is the same beside the
-device, over shared memory and over a network, fast or slow."""
+"""Operations in random order on all kinds of streams, memory and graphs. The memory's contents must
+be the same on a local device, over shared memory, and over a fast or slow network."""
 
 import os
 import sys
@@ -21,19 +21,19 @@ def is_right(child, *what):
     assert child.returncode == 0 and out == "right\n", (what, child.returncode, out, err)
 
 
-def beside_the_device():
+def results_are_right_on_a_local_device():
     with Rig() as rig:
         for seed in SEEDS:
             is_right(rig.spawn(DIVVY, "run", "--quiet", *WISH, "--", WANDERER, STEPS, str(seed)), seed)
 
 
-def over_shared_memory():
+def results_are_right_over_shared_memory():
     with Rig() as rig:
         for seed in SEEDS:
             is_right(rig.spawn(DIVVY, "run", "--quiet", *WISH, "--remote", "local", "--", WANDERER, STEPS, str(seed)), seed)
 
 
-def over_a_network():
+def results_are_right_over_a_network():
     with Rig() as rig:
         for seed in SEEDS:
             server, invitation = serve(rig, f"far-{seed}", *WISH)
@@ -41,7 +41,7 @@ def over_a_network():
             assert server.wait(patience()) == 0
 
 
-def over_a_slow_one():
+def results_are_right_over_a_slow_network():
     with Rig() as rig:
         for seed, network in enumerate((("delay=200",), ("sway=3000",), ("delay=100", "sway=2000", "lame=300"))):
             server, invitation = serve(rig, f"slow-{seed}", *WISH)
@@ -51,7 +51,7 @@ def over_a_slow_one():
             shim.end()
 
 
-def when_each_call_waits():
+def results_are_right_when_each_call_waits():
     with Rig() as rig:
         for seed in SEEDS:
             child = rig.talk([DIVVY, "run", "--quiet", *WISH, "--remote", "local", "--", WANDERER, STEPS, str(seed)],
@@ -59,4 +59,5 @@ def when_each_call_waits():
             is_right(child, seed)
 
 
-main(beside_the_device, over_shared_memory, over_a_network, over_a_slow_one, when_each_call_waits)
+main(results_are_right_on_a_local_device, results_are_right_over_shared_memory, results_are_right_over_a_network,
+     results_are_right_over_a_slow_network, results_are_right_when_each_call_waits)

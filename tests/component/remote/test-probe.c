@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The network between two nodes is measured: by divvy-remote-far on both sides, as divvyd starts
- * it, with a network between them that is made worse (tests/programs/link-shim).
+ * Nodes measure the network between them: divvy-remote-far runs on both sides, as divvyd starts it.
+ * tests/programs/link-shim is between them and makes the network worse.
  */
 #include "unit.h"
 
@@ -31,7 +31,7 @@
 
 static const char *far_path, *shim_path;
 
-/* Whoever asks whether it may fill the network is answered so, by the server's divvyd. */
+/* Acts as the server's divvyd: answers with `status` whether a transfer may fill the network. */
 struct door {
 	char folder[32];
 	struct sockaddr_un address;
@@ -65,7 +65,7 @@ static void *door_main(void *argument)
 		else
 			door->n_other++;
 		send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
-		/* It is held until the transfer has ended. */
+		/* The connection stays open until the transfer has ended. */
 		while (door->status == 0 && recv(fd, &none, 1, 0) > 0)
 			;
 		close(fd);
@@ -96,7 +96,7 @@ static void door_close(struct door *door)
 	rmdir(door->folder);
 }
 
-/* As divvyd: what it listens on, the control connection, the identity. */
+/* Starts the process like divvyd does: with its listener, control connection and identity. */
 static pid_t start_far(
 	const char *const *argv, const struct identity *identity, int listener, int *ret_control)
 {
@@ -133,7 +133,7 @@ static uint16_t port_of(int fd)
 	return ntohs(own.sin_port);
 }
 
-/* What is said to it makes the network worse; NULL: nothing. */
+/* The shim degrades the network by this word; NULL: no change. */
 static void start_shim(struct rig *rig, const char *word)
 {
 	char place[32], line[16] = "";
@@ -198,7 +198,7 @@ static int end(void **state)
 	return 0;
 }
 
-/* What the process tells its divvyd; it ends then. */
+/* Starts a probe and returns the result that the process sends to its divvyd; it exits then. */
 static struct serve_probe probe(
 	struct rig *rig, const struct identity *own, const char *node, const char *ms)
 {
@@ -218,8 +218,8 @@ static struct serve_probe probe(
 	return said;
 }
 
-/* The shim lets each message come so late, there and back. */
-static void a_round_trip_is_what_the_network_takes(void **state)
+/* The shim delays each message by 3 ms in each direction. */
+static void the_networks_round_trip_time_is_measured(void **state)
 {
 	struct rig *rig = *state;
 	_cleanup_identity_ struct identity own = made_node(&rig->ca, "n2");
@@ -232,12 +232,12 @@ static void a_round_trip_is_what_the_network_takes(void **state)
 	said = probe(rig, &own, "n1", "0");
 	assert_int_equal(said.status, 0);
 	assert_true(said.round_trip_ns >= 6 * NSEC_PER_MSEC);
-	/* Less than the process lives. */
+	/* less than the process's lifetime */
 	assert_true(said.round_trip_ns < 20 * NSEC_PER_SEC);
 	assert_int_equal(rig->door.n_asked + rig->door.n_other, 0);
 }
 
-static void a_bandwidth_is_measured_where_both_sides_let_it(void **state)
+static void the_bandwidth_is_measured_if_both_sides_allow_it(void **state)
 {
 	struct rig *rig = *state;
 	_cleanup_identity_ struct identity own = made_node(&rig->ca, "n2");
@@ -256,7 +256,7 @@ static void a_bandwidth_is_measured_where_both_sides_let_it(void **state)
 	assert_int_equal(rig->door.n_other, 0);
 }
 
-static void nodes_alone_are_answered(void **state)
+static void only_nodes_may_measure(void **state)
 {
 	struct rig *rig = *state;
 	_cleanup_made_authority_ struct made_authority strange = made_authority();
@@ -278,7 +278,7 @@ static void nodes_alone_are_answered(void **state)
 	assert_int_equal(rig->door.n_asked + rig->door.n_other, 0);
 }
 
-static void who_is_away_is_an_error(void **state)
+static void an_unreachable_node_is_an_error(void **state)
 {
 	struct rig *rig = *state;
 	_cleanup_identity_ struct identity own = made_node(&rig->ca, "n2");
@@ -294,10 +294,10 @@ int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(a_round_trip_is_what_the_network_takes),
-		TEST(a_bandwidth_is_measured_where_both_sides_let_it),
-		TEST(nodes_alone_are_answered),
-		TEST(who_is_away_is_an_error),
+		TEST(the_networks_round_trip_time_is_measured),
+		TEST(the_bandwidth_is_measured_if_both_sides_allow_it),
+		TEST(only_nodes_may_measure),
+		TEST(an_unreachable_node_is_an_error),
 	};
 
 	if (argc != 3) {

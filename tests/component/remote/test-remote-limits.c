@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is refused before anything of it is done, what goes with its context, and what a program may
- * do with itself: lock its memory, fork beside its threads. All of it holds on a local driver as
- * well, but for what is said to be the remote one's.
+ * Requests that are refused before any of their effects, objects that end with their context, and a
+ * program that locks its memory or forks beside its threads. All checks hold on a local driver as
+ * well, unless a comment says otherwise.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void goes_with_its_context(void)
 	free(registered);
 }
 
-/* What goes with a context goes with the primary one as well, however that ends. */
+/* The primary context's objects end with it, after a release or a reset. */
 static void goes_with_the_primary_context(CUresult (*end)(CUdevice device), const char *how)
 {
 	void *registered = aligned_alloc(4096, MIB), *p;
@@ -156,8 +156,8 @@ static void released(void)
 }
 
 /*
- * A copy to memory of a context that has ended: what becomes of it a driver may choose, but not
- * that the program waits for ever, or ends.
+ * A copy to memory of a destroyed context: a driver may choose the result, but the program must
+ * neither hang nor crash.
  */
 static void copies_to_what_has_gone(bool is_registered)
 {
@@ -256,7 +256,7 @@ static void pointers(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* A source that is the program's again when the call returns is read at the call. */
+/* If the caller may reuse a source after the call, the source is read during the call. */
 static void read_at_the_call(void)
 {
 	CUcontext context = begin_context();
@@ -288,7 +288,7 @@ static void read_at_the_call(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* Events of the program's are none of the server's driver. */
+/* The remote library refuses requests that it cannot represent in the worker's driver. */
 static void refused(void)
 {
 	CUcontext context = begin_context();
@@ -345,7 +345,7 @@ static void *allocate(void *unused)
 	return NULL;
 }
 
-/* The locks that another thread held at that moment nobody gives back. */
+/* Calls in a forked child fail at once, even if another thread of the parent held locks. */
 static bool child_is_told(CUdeviceptr p)
 {
 	const pid_t pid = fork();

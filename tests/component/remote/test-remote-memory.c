@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is different when the program's memory is not the device's machine's: page-locked sources
- * that earlier work still writes to, captured copies, addresses that are taken, errors that come
- * later. All of it holds on a local driver as well.
+ * Differences between a program's memory and the device's machine: page-locked sources that earlier
+ * work still writes, captured copies, addresses already in use, late errors. All checks hold on a
+ * local driver as well.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 enum { N = 3 << 20, IMAGE = 1 << 20 }; /* several pieces */
 
-/* The driver's own memory travels in another way than what it was told of. */
+/* True: the parts register memory of their own. Memory from cuMemHostAlloc travels differently. */
 static bool is_registered;
 
 static uint32_t *locked(size_t bytes)
@@ -113,7 +113,7 @@ static void hold(void *unused)
 	has_given_up = !is_released;
 }
 
-/* Also of a copy without a stream: only non-blocking streams are left out of that. */
+/* Also for a copy without a stream, which waits for all streams but non-blocking ones. */
 static void held_by_host(void)
 {
 	CUcontext context = begin_context();
@@ -172,7 +172,7 @@ static void set_all(uint32_t *p, uint32_t value)
 		p[i] = value;
 }
 
-/* Memory that is not page-locked is the program's again when a call returns, and has its result. */
+/* The caller may reuse memory that is not page-locked when a call returns, with its result. */
 static bool is_as_ever(CUdeviceptr a, CUstream stream)
 {
 	uint32_t *from = malloc(N), *to = malloc(N);
@@ -207,7 +207,7 @@ static void *copy_out(void *argument)
 	return NULL;
 }
 
-/* What another thread copies meanwhile is no matter of the capture. */
+/* A copy by another thread does not become part of the capture. */
 static void captured_beside_a_copy(void)
 {
 	CUcontext context = begin_context();
@@ -229,7 +229,7 @@ static void captured_beside_a_copy(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* What its first stream waits for is not over with an event that a graph has recorded again. */
+/* A stream still waits, even if a graph records the event that stood for its wait again. */
 static void recorded_by_a_graph(void)
 {
 	CUcontext context = begin_context();
@@ -288,7 +288,7 @@ static void beside_a_capture(void)
 
 #define AS_ADDRESS(p) ((CUdeviceptr)(uintptr_t)(p))
 
-/* `host` is 7 when the stream gets there, not before. */
+/* Clears `host`; the stream copies `from` to it a little later. */
 static void bring(uint32_t *host, CUdeviceptr from, CUstream stream)
 {
 	set_all(host, 0);
@@ -356,7 +356,7 @@ static void lines_and_nothing(CUdeviceptr device)
 	OK(drv.cuMemFreeHost(NULL));
 }
 
-/* Their products and sums go round at 2^64. */
+/* The products and sums of these sizes overflow 2^64. */
 static void sizes_that_are_none(void *host, CUdeviceptr device)
 {
 	const size_t half = (size_t)1 << 63;
@@ -393,7 +393,7 @@ static void sizes_that_are_none(void *host, CUdeviceptr device)
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuMemcpy3D_v2(&c));
 }
 
-/* Memory that is no more is nobody's, and none of the program's; what is not given is as needed. */
+/* Copies from and to freed memory fail. Fields that a caller leaves at 0 get their defaults. */
 static void what_cannot_be(void)
 {
 	CUcontext context = begin_context();
@@ -496,7 +496,7 @@ static void *release_later(void *argument)
 	return NULL;
 }
 
-/* Locked memory goes away when nothing is under way to it, of whichever context. */
+/* Freeing page-locked memory waits for copies in flight, in any context. */
 static void freed_beside_others(void)
 {
 	CUcontext context = begin_context(), other;
@@ -538,7 +538,7 @@ static void registered(void)
 	part_run("registered: freed beside another context", freed_beside_others);
 }
 
-/* A box of 3 slices of 5 rows of 100 bytes, somewhere inside larger ones on both sides. */
+/* A box of 3 slices of 5 rows of 100 bytes, inside a larger box on each side. */
 enum { BOX = 64 << 10, PITCH = 192, ROWS = 7 };
 
 static CUDA_MEMCPY3D box(void *host, CUdeviceptr device, bool is_in)
@@ -564,7 +564,7 @@ static CUDA_MEMCPY3D box(void *host, CUdeviceptr device, bool is_in)
 	return c;
 }
 
-/* What comes of it there and back, from and into memory of that kind. */
+/* Copies a box to the device and back, from and to this kind of memory, and checks it. */
 static void copy_boxes(uint8_t *from, uint8_t *to, CUdeviceptr device, bool is_async)
 {
 	CUDA_MEMCPY3D in = box(from, device, true), out = box(to, device, false);
@@ -623,21 +623,21 @@ static void many_pieces(void)
 	for (uint32_t i = 0; i < PIECES; i++)
 		is = !drv.cuMemFreeHost(piece[i]) && is;
 	tap_ok(is, "and all are given back");
-	/* Their names are free again. */
+	/* The ids of freed memory can be used again. */
 	piece[0] = locked(N);
 	memset(piece[0], 0, N);
 	NEED(drv.cuMemFree_v2(device));
 	device = device_memory(N);
 	NEED(drv.cuMemsetD32Async(device, 3, N / 4, NULL));
 	NEED(drv.cuMemcpyDtoHAsync_v2(piece[0], device, N, NULL));
-	/* Given back while a copy is under way: that one is over first. */
+	/* Freeing waits for the copy in flight. */
 	OK(drv.cuMemFreeHost(piece[0]));
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* ---- what is taken along ---- */
+/* ---- sources that the call itself sends ---- */
 
-/* NULL where there is no worker. */
+/* NULL without a worker. */
 static const struct remote_session *find_session(void)
 {
 	const struct remote_session *s = NULL;
@@ -653,7 +653,7 @@ static const struct remote_session *find_session(void)
 	return s;
 }
 
-/* Nobody asks for the source of a copy later, which is a round trip for each piece. */
+/* True if the worker never asks for a copy's source later, which costs a round trip per piece. */
 static bool is_taken_along(CUdeviceptr to, uint32_t *host)
 {
 	const struct remote_session *s = find_session();
@@ -687,7 +687,7 @@ static void end_waiting(enum end how, CUstream stream, CUevent event)
 	}
 }
 
-/* A program whose streams have waited once is as fast as before when they are done. */
+/* Once a stream's wait is over, copies send their sources at the call again. */
 static void waits_end(void)
 {
 	static const char *const name[] = {"the stream's synchronisation", "the context's",
@@ -734,7 +734,7 @@ static void waits_end(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* Its stream, and all else, goes on. */
+/* After the refused copy its stream, and all else, continues. */
 static void late_and_wrong(void)
 {
 	CUcontext context = begin_context();
@@ -759,7 +759,7 @@ static void late_and_wrong(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* More than is kept between here and there: what releases it comes after all of it. */
+/* More copies than both sides keep; the call that releases them comes last. */
 static void many_that_wait(void)
 {
 	CUcontext context = begin_context();
@@ -789,7 +789,7 @@ static void many_that_wait(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* Who goes beyond it is told by a signal. */
+/* A program that exceeds its file size limit gets a signal. */
 static void limited_files(void)
 {
 	CUcontext context = begin_context();
@@ -805,7 +805,7 @@ static void limited_files(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* ---- streams that have numbers ---- */
+/* ---- streams with a number: default and per-thread ---- */
 
 static void fill_later(void *p)
 {
@@ -894,7 +894,7 @@ static void node_by_its_general_form(CUgraphExec exec, CUgraphNode node, CUstrea
 	EXPECT(CUDA_ERROR_INVALID_VALUE, drv.cuGraphExecNodeSetParams(exec, node, NULL));
 }
 
-/* As often as a long run does it: what a node was given before takes no room. */
+/* A node's earlier functions take no memory, however often a program replaces them. */
 static void host_nodes_again(void)
 {
 	CUcontext context = begin_context();
@@ -911,7 +911,9 @@ static void host_nodes_again(void)
 	NEED(drv.cuGraphAddEmptyNode(&empty, graph, NULL, 0));
 	NEED(drv.cuGraphInstantiateWithFlags(&exec, graph, 0));
 	params.userData = &counts[1];
-	/* More often than there is room; over a link each takes its time. */
+	/*
+	 * More often than the table has entries; over a link, fewer, because each call takes long.
+	 */
 	for (int i = 0; i < (getenv("DIVVY_TEST_LINK") ? 4096 : (1 << 20) + 100); i++) {
 		NEED(drv.cuGraphExecHostNodeSetParams(exec, node, &params));
 		if (i % 16 == 0)
@@ -923,7 +925,7 @@ static void host_nodes_again(void)
 	NEED(drv.cuGraphLaunch(exec, stream));
 	NEED(drv.cuStreamSynchronize(stream));
 	tap_ok(after == 1 && !counts[0] && counts[1] == 1, "... and has the last one");
-	/* Each launch has what the node had then. */
+	/* Each launch calls the function that the node had at the launch. */
 	for (uint64_t i = 0; i < 1000; i++) {
 		params.userData = &counts[i % 3];
 		NEED(drv.cuGraphExecHostNodeSetParams(exec, node, &params));
@@ -956,7 +958,7 @@ static CUgraph graph_of(CUhostFn fn, void *data, CUgraphNode *ret_node)
 	return graph;
 }
 
-/* What a launch has stays until it has run, whatever becomes of what was launched. */
+/* A launch keeps its functions until it has run, even if its graph is changed or destroyed. */
 static void host_nodes_under_way(void)
 {
 	CUcontext context = begin_context();
@@ -1016,7 +1018,7 @@ static void *poll_both(void *context)
 	return NULL;
 }
 
-/* What the other threads have in hand when a process forks is nobody's in the child. */
+/* A child does not inherit the calls that other threads had in progress at the fork. */
 static void polled_by_others(void)
 {
 	CUcontext context = begin_context();
@@ -1049,7 +1051,7 @@ static void polled_by_others(void)
 
 /* ---- queries ---- */
 
-/* The process that serves this one; 0 behind a link, or where there is none. */
+/* Pid of this process's worker; 0 over a link, and without a worker. */
 static pid_t find_worker(void)
 {
 	DIR *all = opendir("/proc");
@@ -1074,7 +1076,7 @@ static pid_t find_worker(void)
 			sscanf(strrchr(text, ')'), ") %*c %d", &grandparent);
 		if (f)
 			fclose(f);
-		/* The latest one: those of the parts before end now. */
+		/* The newest worker: workers of earlier parts may still be exiting. */
 		if (grandparent == getppid() && pid > found)
 			found = pid;
 	}
@@ -1110,7 +1112,7 @@ static void queries(void)
 	EXPECT(CUDA_ERROR_NOT_READY, drv.cuEventQuery(event));
 	EXPECT(CUDA_ERROR_NOT_READY, drv.cuStreamQuery(stream));
 	if (worker) {
-		/* Nobody is there to answer, and nobody is asked. */
+		/* The worker is stopped: the answer must come without a request to it. */
 		kill(worker, SIGSTOP);
 		for (int i = 0; i < 100; i++)
 			is = is && drv.cuEventQuery(event) == CUDA_ERROR_NOT_READY &&
@@ -1167,7 +1169,9 @@ static void taken_address(void)
 	uint32_t *mine;
 
 	OK(drv.cuMemFree_v2(a));
-	/* Where the device would give memory next. A driver of this machine has that itself. */
+	/*
+	 * The address where the device allocates next. A local driver has mapped this range itself.
+	 */
 	mine = mmap((void *)(uintptr_t)(a + (64 << 20)), 64 << 20, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	if (mine == MAP_FAILED) {
@@ -1188,7 +1192,7 @@ static void taken_address(void)
 
 /* ---- images ---- */
 
-/* What this process has sent to its worker so far; 0 where there is none. */
+/* Bytes that this process has sent to its worker so far; 0 without a worker. */
 static uint64_t sent(void)
 {
 	const struct remote_session *s = find_session();
@@ -1199,7 +1203,7 @@ static uint64_t sent(void)
 	return bytes;
 }
 
-/* One that is large: what follows its end in a comment is no part of it. */
+/* The kernels' text, made large by a comment at its end. */
 static char *large_image(void)
 {
 	const char *text = kernels_text();
@@ -1225,7 +1229,7 @@ static void load_image(void)
 	for (int i = 0; i < 2; i++) {
 		before = sent();
 		OK(drv.cuModuleLoadData(&module, image));
-		/* Behind a link the part before this one has sent it already. */
+		/* Over a link, the part before has sent this image already. */
 		if (getenv("DIVVY_TEST_LINK") && (i == 1 || is_again))
 			tap_ok(sent() - before < IMAGE / 16, "an image goes over once");
 		OK(drv.cuModuleUnload(module));
@@ -1242,7 +1246,7 @@ static void load_image(void)
 
 static void load_image_again(void)
 {
-	/* Another process, another worker, the same server. */
+	/* Another process and another worker of the same server. */
 	is_again = true;
 	load_image();
 }
@@ -1280,11 +1284,11 @@ static void hostile(void)
 	CUdeviceptr p = device_memory(4096), table;
 	uint64_t word = 0;
 
-	/* A variable whose size nobody asks for is of use as a whole. */
+	/* Without a query of its size, a variable is still readable to its end. */
 	NEED(drv.cuModuleGetGlobal_v2(&table, NULL, load_kernels(), "table"));
 	OK(drv.cuMemcpyDtoH_v2(&word, table + 24, 8));
 	tap_ok(word == 4, "the last word of a variable");
-	/* An address of this program's is none of the worker's. */
+	/* The worker must not use an address of the program. */
 	EXPECT(CUDA_ERROR_INVALID_VALUE,
 		drv.cuMemcpyDtoH_v2(&word, (CUdeviceptr)(uintptr_t)&drv, 8));
 	EXPECT(CUDA_ERROR_FILE_NOT_FOUND, drv.cuModuleLoad(&module, "/proc/self/nothing"));
@@ -1306,7 +1310,7 @@ static bool graph_memory_holds(CUdeviceptr p, CUstream stream, uint32_t value)
 	return host[0] == value && host[1] == mark;
 }
 
-/* Memory that a graph allocates is there again each time that the graph has run. */
+/* Memory that a graph allocates exists after each launch, and can be freed each time. */
 static void allocated_by_graphs(void)
 {
 	CUcontext context = begin_context();

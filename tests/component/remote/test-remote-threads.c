@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads of one program beside each other: a copy is one step of its stream, whatever others put
- * there; and who waits in a call holds up nobody else, least of all who would end his waiting. All
- * of it holds on a local driver as well.
+ * Threads of one program. A copy is one step of its stream, even if other threads submit to that
+ * stream. A thread that waits in a call blocks no other thread, in particular no thread that would
+ * end the wait. All checks hold on a local driver as well.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -202,7 +202,7 @@ static void large(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* Who comes while a thread that was alone copies sees all or nothing of it, too. */
+/* A thread that starts during another thread's copy sees all of the copy or nothing. */
 static void newcomers(void)
 {
 	uint32_t *host = malloc(WHOLE);
@@ -227,13 +227,13 @@ static void newcomers(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* ---- who waits ---- */
+/* ---- a thread that waits ---- */
 
 static CUdeviceptr flag;
 static CUfunction spin, set;
 static CUstream held, other;
 
-/* Of what holds the stream up nobody but the device knows that it waits. */
+/* A kernel holds the stream: only the device knows that the stream waits. */
 static void begin_held(bool is_default_stream)
 {
 	uint64_t patience_ns = patience_s(PATIENCE_S) * 1000000000ull;
@@ -263,7 +263,7 @@ static void write_word(CUdeviceptr to, CUstream stream)
 	NEED(drv.cuLaunchKernel(set, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
-/* Others' work goes on meanwhile, and one of them ends it. */
+/* Work of other streams continues meanwhile, and one of these streams ends the wait. */
 static void end_held(const char *what, pthread_t thread)
 {
 	usleep(50000);
@@ -377,7 +377,7 @@ static void waits_to_read(void)
 	waits("a copy to the host that waits", true, copy_out);
 }
 
-/* As many as there may be without waiting are there already; of the others each has its own. */
+/* All lanes that need no wait are in use; each further copy gets memory of its own. */
 static void copy_elsewhere(size_t bytes)
 {
 	uint32_t *host = malloc(bytes), last = 0;
@@ -411,7 +411,7 @@ static void waits_in_a_queue(void)
 	waits("more launches than a queue takes", false, launch_more_and_more);
 }
 
-/* Nobody else would go on: the call has to return. */
+/* The call has to return: only this thread can end the wait. */
 static void waits_for_itself(void)
 {
 	uint32_t *host, word = 0;
@@ -426,7 +426,7 @@ static void waits_for_itself(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* Of two contexts the one that is current is not the stream's. */
+/* The stream's context is not the current one. */
 static void waits_elsewhere(void)
 {
 	CUcontext second;
@@ -481,7 +481,7 @@ static void *ask_this_and_that(void *ret_right)
 	return NULL;
 }
 
-/* What a driver of this machine does then is its own. */
+/* A local driver's behaviour after a cancellation is unspecified. */
 static void cancelled(void)
 {
 	_Atomic bool right[8] = {false};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`divvy run --remote local`: the worker is the tenant, and what it may do holds for the program."""
+"""`divvy run --remote local`: the worker is the tenant, and its limits hold for the program."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from rig import DIVVY, SPIN, Rig, alive, main, refused, wait_for  # noqa: E402
 from tap import Skip, patience  # noqa: E402
 
 
-def shares_hold_beside_a_local_tenant():
+def remote_tenants_get_their_shares_beside_a_local_tenant():
     with Rig() as rig:
         asked = {"a": 300, "b": 300, "c": 400}
         args = ("--kernel-us=500", "--duration=120")
@@ -34,7 +34,7 @@ def shares_hold_beside_a_local_tenant():
                  "each gets what it asked for, within 2 points")
 
 
-def an_opportunistic_one_gives_way_to_a_local_latency_one():
+def a_local_latency_tenant_displaces_a_remote_opportunistic_one():
     with Rig() as rig:
         args = ("--kernel-us=500", "--duration=120")
         rig.spin("fill", "--request", "0.2", "--class", "opportunistic", "--memory", "10%", "--remote", "local", args=args)
@@ -56,14 +56,14 @@ def memory_is_a_quota():
         assert done.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in done.stderr, done.stderr
 
 
-def the_program_holds_nothing_of_the_tenant():
+def the_program_does_not_get_the_tenants_secret():
     with Rig() as rig:
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env")
         env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         assert "DIVVY_TENANT" not in env and "DIVVY_SOCKET" not in env, env
         assert [p.rpartition("/")[2] for p in env["LD_PRELOAD"].split(":")] == ["libdivvy-remote.so",
                                                                                 "libdivvy-remote-nvml.so"], env
-        # Its path is gone with the server.
+        # The server removes its socket when it exits.
         wait_for(lambda: not os.path.exists(env["DIVVY_REMOTE"]), "the server has ended")
 
 
@@ -74,7 +74,8 @@ def environment_of(pid):
 
 
 def a_worker_is_confined_and_keeps_no_secret():
-    """Wherever it is started from: what is no concern of its stays behind, and so does the tenant's secret."""
+    """The worker's environment has none of its parent's variables, and a DIVVY_TENANT that is not the
+    secret."""
     others = {"SOMEBODYS_PASSWORD": "x", "DIVVY_INVITATION_OLD": "x"}
     with Rig(env=others) as rig:
         rig.spin("near", "--request", "0.2", "--remote", "local", args=("--kernel-us=500", "--duration=120"))
@@ -97,8 +98,8 @@ def a_worker_is_confined_and_keeps_no_secret():
             wait_for(lambda: rig.got(name) > 100, "it works on")
 
 
-def devices_that_reach_host_memory_are_for_ones_own_programs():
-    """A kernel there could read its worker: who serves others has to allow it."""
+def devices_that_reach_host_memory_are_served_only_on_request():
+    """A kernel on such a device could read its worker: a server must allow this explicitly."""
     with Rig(env={"DIVVY_SIM_COSTS": "host_access=1"}) as rig:
         note, = [f for f in rig.json("doctor", "-o", "json") if "access all memory" in f["what"]]
         assert "device 0" in note["what"] and "HMM" in note["what"], note
@@ -117,7 +118,7 @@ def devices_that_reach_host_memory_are_for_ones_own_programs():
         assert not [f for f in rig.json("doctor", "-o", "json") if "access all memory" in f["what"]]
 
 
-def a_killed_worker_is_an_error_and_nobody_elses():
+def a_killed_worker_is_an_error_of_its_own_program_only():
     with Rig() as rig:
         other = rig.spin("other", "--request", "0.3", "--remote", "local")
         child = rig.spin("victim", "--request", "0.3", "--remote", "local")
@@ -139,7 +140,7 @@ def a_killed_program_frees_everything():
         wait_for(lambda: not [f for f in os.listdir(rig.dir) if f.startswith("remote-")], "no socket is left")
 
 
-def ps_and_top_show_the_way():
+def ps_and_top_show_the_connection():
     with Rig() as rig:
         rig.spin("near", "--request", "0.1", "--remote", "local")
         _, invitation = serve(rig, "far", "--request", "0.3")
@@ -166,7 +167,7 @@ UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, LOST = 1, 2, 3, 15
 
 
 def is_the_tenants(rig, said, quota):
-    """What NVML says of the device and of the tenant's part of it."""
+    """Checks what NVML reports about the device and the tenant's part of it."""
     device = rig.json("devices", "-o", "json")[0]
     one, = said["devices"]
     assert (said["early"], said["init"], said["child"]) == (UNINITIALIZED, 0, 0), said
@@ -177,7 +178,7 @@ def is_the_tenants(rig, said, quota):
     assert said["driver"] == device["driver"] and said["cuda"] >= 12000, said
 
 
-def nvml_tells_of_the_device_over_there():
+def nvml_reports_the_remote_device():
     says = [sys.executable, os.path.join(HERE, "nvml-says.py")]
     with Rig() as rig:
         done = rig.divvy("run", "--request", "0.2", "--memory", "2Gi", "--quiet", "--remote", "local", "--", *says)
@@ -201,7 +202,7 @@ def nvml_tells_of_the_device_over_there():
 
 
 LISTS = (sys.executable, os.path.join(HERE, "nvml-lists.py"))
-CONTEXT = 64 << 20  # at the least: what the script itself takes
+CONTEXT = 64 << 20  # the least: memory of the script's own context
 
 
 def ask_lists(child):
@@ -213,7 +214,8 @@ def ask_lists(child):
 
 
 def are_own(child):
-    """What is listed is the program's own processes and no other. The lists, without the numbers of processes."""
+    """Checks that NVML lists exactly the program's own processes. Returns the lists' memory
+    columns."""
     said = wait_for(lambda: len((s := ask_lists(child))["samples"]) == len(s["compute"][0]) == len(s["own"]) and s,
                     "all of them are listed")
     for of_form in said["compute"]:
@@ -243,7 +245,7 @@ def nvml_lists_the_programs_own_processes():
             child.communicate(timeout=patience())
 
 
-def nvml_lists_more_than_a_message_takes():
+def nvml_lists_more_processes_than_fit_in_one_message():
     with Rig() as rig:
         _, invitation = serve(rig, "served", "--request", "0.1", "--memory", "16Gi")
         child = Far(rig, DIVVY_INVITATION=invitation).run("127.0.0.1", *LISTS, "11", stdin=subprocess.PIPE)
@@ -251,7 +253,7 @@ def nvml_lists_more_than_a_message_takes():
         child.communicate(timeout=patience())
 
 
-def nvml_lists_them_as_their_namespace_has_them():
+def nvml_lists_processes_by_the_pids_of_their_namespace():
     if subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True, check=False).returncode:
         raise Skip("no rights to make a namespace of processes")
     with Rig() as rig:
@@ -271,7 +273,7 @@ for id in (bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9"), bytes(range(16)), 
 """
 
 
-def tables_of_the_runtime_are_refused_in_words():
+def export_tables_are_refused_with_a_message():
     with Rig() as rig:
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", sys.executable, "-c", TABLE)
         assert done.stdout == "500 None\n" * 3, done
@@ -289,7 +291,7 @@ def no_network_is_needed():
         assert done.returncode == 0 and json.loads(done.stdout)["kernels"] == 10, done
 
 
-def a_server_that_cannot_begin_is_said():
+def the_program_reports_a_server_that_cannot_start():
     with Rig() as rig:
         done = subprocess.run(["sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", DIVVY, "run", "--request", "0.2", "--memory", "4Gi",
                                "--quiet", "--remote", "local", "--", "true"], env=rig.env, stdin=subprocess.DEVNULL,
@@ -299,7 +301,7 @@ def a_server_that_cannot_begin_is_said():
         wait_for(lambda: not rig.json("ps", "-o", "json"), "its tenant is gone")
 
 
-def an_invitation_is_a_share_somewhere_else():
+def an_invitation_gives_a_share_of_another_machine():
     with Rig() as rig:
         server, invitation = serve(rig, "far", "--request", "0.3", "--limit", "0.3", "--memory", "2Gi")
         place, key = invitation.split("/")
@@ -317,12 +319,12 @@ def an_invitation_is_a_share_somewhere_else():
         wait_for(lambda: not rig.tenant("far"), "the tenant is gone")
 
 
-def what_is_no_divvy_serve_is_said():
+def the_program_reports_a_port_of_another_service():
     other = "the program that answers there is not divvy serve"
     with Rig(daemon=False) as rig, socket.create_server(("127.0.0.1", 0)) as listener:
         place = f"127.0.0.1:{listener.getsockname()[1]}"
         for says, why in ((b"SSH-2.0-OpenSSH_9.2\r\n", other), (b"HTTP/1.0 400 Bad Request\r\n\r\n", other),
-                          # An alert of a server of TLS 1.2, protocol_version.
+                          # an alert of a TLS 1.2 server: protocol_version
                           (bytes((21, 3, 3, 0, 2, 2, 70)), other),
                           (b"", "refused: the key belongs to no invitation")):
             child = Far(rig).run(f"{place}/{'0' * 64}", "true")
@@ -334,7 +336,7 @@ def what_is_no_divvy_serve_is_said():
             assert child.returncode == 125 and f"--remote {place}: {why}" in error, (says, error)
 
 
-def a_device_that_was_not_granted_is_said():
+def a_device_that_was_not_granted_is_refused():
     with Rig(simulate="2xH200-141Gi") as rig:
         for count, device, says in (("1", "1", "device 1: the tenant has device 0 only; the invitation is still valid"),
                                     ("2", "2", "device 2: the tenant has 2 devices, 0 to 1; the invitation is still valid")):
@@ -346,7 +348,7 @@ def a_device_that_was_not_granted_is_said():
             assert not os.path.exists(rig.dir + "/began")
             assert far.run("127.0.0.1:0", SPIN, "--count=1").wait(patience()) == 0
             assert server.wait(patience()) == 0
-        # The program's own choice is known when it asks.
+        # The server knows the program's own choice of devices when the program asks.
         server, invitation = serve(rig, "far", "--request", "0.3")
         child = Far(rig, DIVVY_INVITATION=invitation, CUDA_VISIBLE_DEVICES="2").run("127.0.0.1", SPIN, "--count=1")
         error = child.communicate(timeout=patience())[1]
@@ -355,7 +357,7 @@ def a_device_that_was_not_granted_is_said():
         assert server.wait(patience()) == 0
 
 
-def a_removed_tenant_ends_and_its_program_is_told():
+def a_program_gets_an_error_when_its_tenant_is_removed():
     removed = "this program has lost its GPU: the tenant has been removed; restart the program\n"
     with Rig() as rig:
         near = rig.spin("near", "--request", "0.3", "--remote", "local", args=("--duration=120", "--memory=64"))
@@ -371,7 +373,7 @@ def a_removed_tenant_ends_and_its_program_is_told():
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "what they held is free")
 
 
-def a_removed_tenant_waits_for_nobody():
+def a_removed_tenant_ends_its_waiting_server():
     with Rig() as rig:
         path = os.path.join(rig.dir, "invitation")
         server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", "--name", "far", "--request", "0.3", f"--invite={path}")
@@ -381,7 +383,7 @@ def a_removed_tenant_waits_for_nobody():
         assert not os.path.exists(path)
 
 
-def what_the_server_lacks_is_said_to_the_program():
+def the_program_reports_a_server_without_divvyd():
     with Rig() as rig:
         _, invitation = serve(rig, "far", "--request", "0.3")
         rig.stop(signal.SIGKILL)
@@ -390,7 +392,7 @@ def what_the_server_lacks_is_said_to_the_program():
         assert child.returncode == 1 and "divvy: no GPU on the remote machine: divvyd does not answer" in error, error
 
 
-def what_leads_nowhere_is_said():
+def wrong_environment_variables_are_reported():
     with Rig() as rig:
         done = rig.divvy("run", "--request", "0.2", "--quiet", "--remote", "local", "--", "env", "DIVVY_REMOTE=/no/where", SPIN,
                          "--count=1")
@@ -400,7 +402,7 @@ def what_leads_nowhere_is_said():
         assert done.returncode == 0 and "DIVVY_REMOTE_SYNC 'maybe': expected 0 or 1" in done.stderr, done.stderr
 
 
-def a_dry_run_shows_what_the_program_would_find():
+def a_dry_run_shows_the_programs_environment():
     with Rig() as rig:
         done = rig.divvy("run", "--request", "0.2", "--remote", "local", "--dry-run", "--", "a", "program")
         *env, argv = done.stdout.splitlines()
@@ -417,7 +419,8 @@ def a_quota_holds_over_a_link():
 
 
 def worker_that_computes(rig):
-    """What registers may still be in cuInit(), which says of a link that ends that there is no device."""
+    """A worker that has just registered may still be in cuInit(), which reports a cut link as no
+    device."""
     wait_for(lambda: workers(rig, "far") and rig.got("far"), "its worker computes")
     return workers(rig, "far")[0]
 
@@ -469,7 +472,7 @@ def an_invitation_in_a_file_or_in_the_environment():
             server = rig.spawn(DIVVY, "serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3")
             wait_for(lambda: os.path.exists(path) and os.stat(path).st_size, "the invitation is written")
             return server
-        # What is refused leaves none behind.
+        # A refused `divvy serve` leaves no invitation file.
         refused(rig.divvy("serve", "--listen", "127.0.0.1:0", f"--invite={path}", "--request", "0.3", "--memory", "200Gi"), 1,
                 "divvy serve: memory 200Gi")
         assert not os.path.exists(path)
@@ -502,8 +505,9 @@ def an_invitation_in_a_file_or_in_the_environment():
         refused(rig.divvy("run", "--remote", "localhost", "--invitation", rig.dir, "--", "true"), 125, "is a folder")
 
 
-def the_folder_is_the_daemons():
-    """Whoever comes first: a daemon of root's is for all users, any other one for its own."""
+def the_runtime_folder_gets_the_daemons_mode():
+    """The first program makes the folder: root's is for all users, any other user's only for that
+    user."""
     with Rig() as rig:
         folder = os.path.join(rig.dir, "fresh")
         env = {**os.environ, "DIVVY_RUNTIME_DIR": folder, "DIVVY_INVITATION": "localhost:1/" + 64 * "a"}
@@ -526,7 +530,7 @@ def an_invitation_on_stdin_leaves_the_rest_to_the_program():
             assert server.wait(patience()) == 0
 
 
-def one_device_of_two():
+def a_program_selects_one_device_of_two():
     with Rig(simulate="2xH200-141Gi") as rig:
         for device, code in (("0", 0), ("1", 1)):
             server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2")
@@ -544,7 +548,7 @@ def needs_ipv6():
 
 
 def comes_from(rig, far, place, peer):
-    """A program that uses the device, seen to be there."""
+    """Starts a program that uses the device, and checks that `ps` shows it."""
     child = far.run(place, SPIN, "--kernel-us=500", "--duration=120")
 
     def seen():
@@ -557,7 +561,7 @@ def comes_from(rig, far, place, peer):
     child.communicate()
 
 
-def an_address_of_ipv6():
+def a_server_can_listen_on_an_ipv6_address():
     needs_ipv6()
     with Rig(simulate="2xH200-141Gi") as rig:
         server, invitation = serve(rig, "far", "--request", "0.2", "--count", "2", listen="[::1]:0")
@@ -575,7 +579,7 @@ def an_address_of_ipv6():
         assert stranger.returncode == 125 and "--remote [::1]:1: no program listens there" in error, error
 
 
-def all_addresses_are_those_of_both_kinds():
+def the_ipv6_wildcard_also_accepts_ipv4():
     needs_ipv6()
     with Rig() as rig:
         for place, peer in (("[::1]", "::1"), ("127.0.0.1", "127.0.0.1")):
@@ -595,7 +599,7 @@ exec sleep infinity
 """
 
 
-def an_address_with_a_scope():
+def a_server_can_listen_on_an_address_with_a_scope():
     needs_ipv6()
     if not shutil.which("ip") or subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         raise Skip("no ip, or no rights to make a network namespace")
@@ -614,7 +618,7 @@ def an_address_with_a_scope():
         network.wait(patience())
 
 
-def a_wish_beside_an_invitation_is_refused():
+def a_request_beside_an_invitation_is_refused():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.2", "--remote", f"127.0.0.1:1/{'0' * 64}", "--", "true"), 125,
                 "--request", "divvy serve")
@@ -629,7 +633,7 @@ def a_wish_beside_an_invitation_is_refused():
                     "HOST:PORT")
 
 
-def another_place_is_refused_in_words():
+def a_malformed_place_is_refused_with_a_message():
     with Rig(daemon=False) as rig:
         for args, parts in [
             (("--remote", "far.example/x"), ("--remote 'far.example': the port is missing", "local", "HOST[:DEVICE]")),
@@ -652,18 +656,20 @@ def another_place_is_refused_in_words():
                           "image"), 125, "--remote", "--container")
 
 
-main(shares_hold_beside_a_local_tenant, an_opportunistic_one_gives_way_to_a_local_latency_one, memory_is_a_quota,
-     the_program_holds_nothing_of_the_tenant,
-     a_worker_is_confined_and_keeps_no_secret, devices_that_reach_host_memory_are_for_ones_own_programs,
-     a_killed_worker_is_an_error_and_nobody_elses, a_killed_program_frees_everything,
-     a_server_that_cannot_begin_is_said, an_invitation_is_a_share_somewhere_else, what_is_no_divvy_serve_is_said,
-     a_device_that_was_not_granted_is_said, a_removed_tenant_ends_and_its_program_is_told, a_removed_tenant_waits_for_nobody,
-     what_the_server_lacks_is_said_to_the_program, what_leads_nowhere_is_said, a_dry_run_shows_what_the_program_would_find,
-     a_quota_holds_over_a_link, a_cut_link_is_an_error,
-     a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
-     ps_and_top_show_the_way, nvml_tells_of_the_device_over_there, nvml_lists_the_programs_own_processes,
-     nvml_lists_more_than_a_message_takes, nvml_lists_them_as_their_namespace_has_them, tables_of_the_runtime_are_refused_in_words,
-     the_folder_is_the_daemons, an_invitation_in_a_file_or_in_the_environment,
-     an_invitation_on_stdin_leaves_the_rest_to_the_program, one_device_of_two, an_address_of_ipv6,
-     all_addresses_are_those_of_both_kinds, an_address_with_a_scope,
-     a_wish_beside_an_invitation_is_refused, no_network_is_needed, another_place_is_refused_in_words)
+main(remote_tenants_get_their_shares_beside_a_local_tenant,
+     a_local_latency_tenant_displaces_a_remote_opportunistic_one, memory_is_a_quota,
+     the_program_does_not_get_the_tenants_secret, a_worker_is_confined_and_keeps_no_secret,
+     devices_that_reach_host_memory_are_served_only_on_request, a_killed_worker_is_an_error_of_its_own_program_only,
+     a_killed_program_frees_everything, the_program_reports_a_server_that_cannot_start,
+     an_invitation_gives_a_share_of_another_machine, the_program_reports_a_port_of_another_service,
+     a_device_that_was_not_granted_is_refused, a_program_gets_an_error_when_its_tenant_is_removed,
+     a_removed_tenant_ends_its_waiting_server, the_program_reports_a_server_without_divvyd,
+     wrong_environment_variables_are_reported, a_dry_run_shows_the_programs_environment, a_quota_holds_over_a_link,
+     a_cut_link_is_an_error, a_late_and_narrow_network_is_only_slower, a_network_that_ends_is_an_error,
+     ps_and_top_show_the_connection, nvml_reports_the_remote_device, nvml_lists_the_programs_own_processes,
+     nvml_lists_more_processes_than_fit_in_one_message, nvml_lists_processes_by_the_pids_of_their_namespace,
+     export_tables_are_refused_with_a_message, the_runtime_folder_gets_the_daemons_mode,
+     an_invitation_in_a_file_or_in_the_environment, an_invitation_on_stdin_leaves_the_rest_to_the_program,
+     a_program_selects_one_device_of_two, a_server_can_listen_on_an_ipv6_address, the_ipv6_wildcard_also_accepts_ipv4,
+     a_server_can_listen_on_an_address_with_a_scope, a_request_beside_an_invitation_is_refused, no_network_is_needed,
+     a_malformed_place_is_refused_with_a_message)

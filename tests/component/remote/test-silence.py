@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A side that says nothing any more, though its connections stand: stopped, or with a network that takes what is
-sent and delivers nothing. The other one finds out by itself, the program is told, and nothing is left."""
+"""One side falls silent while its connections stay open: it is stopped, or the network accepts data
+and delivers nothing. The other side notices, the program gets an error, and nothing is left."""
 
 import contextlib
 import os
@@ -17,13 +17,13 @@ from tap import patience, stat_of  # noqa: E402
 
 CALLER = sys.argv[1]
 GONE = "CUDA_ERROR_DEVICE_UNAVAILABLE"
-PAUSE_S = 28  # SECURE_PEER_MS and some more
-SETTLE_S = 3  # by then whoever has counted the pause has given up
+PAUSE_S = 28  # SECURE_PEER_MS and a margin
+SETTLE_S = 3  # enough for a side that counted the pause as silence to give up
 WISH = ("--request", "0.05", "--memory", "1Gi")
 
 
 def joined_by(program):
-    """The links that follow that program; they are nobody's children."""
+    """The links of that program. They have no parent here."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
@@ -34,7 +34,7 @@ def joined_by(program):
 
 
 class Running:
-    """A program in a call, over a network of its own."""
+    """A program in a call, over its own simulated network."""
 
     def __init__(self, rig, call):
         self.rig, self.call = rig, call
@@ -57,7 +57,7 @@ class Running:
 
 
 def send_all(pids, sig):
-    """A child ends as soon as it has passed its connection on, so it may be gone since the list was made."""
+    """Ignores processes that have exited: a child exits once it has passed its connection on."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, sig)
@@ -75,24 +75,26 @@ def after(calls, fault):
         wait_for(lambda: rig.json("devices", "-o", "json")[0]["memory_used_bytes"] == 0, "the device's memory is free")
 
 
-def a_stopped_link_of_the_device():
+def a_stopped_link_of_the_device_is_noticed():
     def stop(one):
         assert one.link in descendants(one.server.pid), one.call
         os.kill(one.link, signal.SIGSTOP)
     after(("synchronise", "copy-in", "copy-out", "wait-long"), stop)
 
 
-def a_stopped_link_of_the_program():
+def a_stopped_link_of_the_program_is_noticed():
     def stop(one):
-        # The listener for all of the program's processes, and its child, the session's.
+        # Two processes: the listener for all of the program's processes, and its child for the
+        # session.
         both = joined_by(one.child.pid)
         child, = (pid for pid in both if stat_of(pid).parent in both)
         os.kill(child, signal.SIGSTOP)
     after(("launch", "copy-out", "wait-long"), stop)
 
 
-def a_stopped_machine():
-    """All of the other side at once, as a machine that hangs: the program is told; who hangs finds out afterwards."""
+def a_stopped_machine_is_noticed():
+    """Stops the whole other side, like a machine that hangs. The program gets an error; the stopped
+    side notices later."""
     def stop(one):
         one.there = [one.server.pid, *descendants(one.server.pid)]
         send_all(one.there, signal.SIGSTOP)
@@ -108,8 +110,9 @@ def a_stopped_machine():
             one.is_freed()
 
 
-def a_machine_that_stood_still():
-    """Both sides at once, as when a virtual machine is paused: longer than any silence may last, and nothing ends."""
+def a_pause_of_both_sides_ends_nothing():
+    """Stops both sides, like a paused virtual machine, for longer than the allowed silence: nothing
+    ends."""
     def everything(one):
         return [one.server.pid, *descendants(one.server.pid), *joined_by(one.child.pid), one.child.pid]
     with Rig() as rig:
@@ -127,18 +130,19 @@ def a_machine_that_stood_still():
             one.is_freed()
 
 
-def a_network_that_swallows():
+def a_network_that_delivers_nothing_is_noticed():
     after(("synchronise", "copy-in", "copy-out", "copy-later", "wait-long", "threads"), lambda one: one.shim.say("stall"))
 
 
-def a_program_that_does_nothing_is_no_silence():
-    """Nor one that has been stopped: it is its link that speaks."""
+def an_idle_or_stopped_program_is_not_silent():
+    """Neither an idle program nor a stopped one counts as silent: its link sends the signs of
+    life."""
     with Rig() as rig:
         one, idle = Running(rig, "synchronise"), Running(rig, "wait-long")
         os.kill(one.child.pid, signal.SIGSTOP)
         swallowed = Running(rig, "copy-in")
         swallowed.shim.say("stall")
-        # By then the others would have been given up as well.
+        # By this time a silence of the others would have been noticed, too.
         swallowed.fails()
         swallowed.is_freed()
         for other in (one, idle):
@@ -148,5 +152,6 @@ def a_program_that_does_nothing_is_no_silence():
             other.is_freed()
 
 
-main(a_stopped_link_of_the_device, a_stopped_link_of_the_program, a_stopped_machine, a_machine_that_stood_still,
-     a_network_that_swallows, a_program_that_does_nothing_is_no_silence)
+main(a_stopped_link_of_the_device_is_noticed, a_stopped_link_of_the_program_is_noticed, a_stopped_machine_is_noticed,
+     a_pause_of_both_sides_ends_nothing, a_network_that_delivers_nothing_is_noticed,
+     an_idle_or_stopped_program_is_not_silent)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wanderer STEPS SEED: copies, memsets, kernels, host functions, captures and graphs in any order,
- * on streams of all kinds and memory of all kinds, each ordered behind what it needs as a careful
- * program does it: then what is in memory is what a plain model has, whatever is under way when.
- * Prints "right" at the end; else at which step what was wrong, and ends with 1.
+ * wanderer STEPS SEED: copies, memsets, kernels, host functions, captures and graphs in random
+ * order, on all kinds of streams and memory. Each is ordered after all that it needs, as in a
+ * careful program. Memory must then equal a plain model, whatever is in flight. Prints "right" at
+ * the end; else the step and the fault, and exits with 1.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,18 +21,18 @@ enum kind { PINNED, REGISTERED, PAGEABLE };
 static const enum kind kinds[HOST] = {PINNED, PINNED, REGISTERED, PAGEABLE, PAGEABLE};
 
 struct buffer {
-	uint32_t *host; /* NULL: of the device */
+	uint32_t *host; /* NULL: device memory */
 	CUdeviceptr device;
 	enum kind kind;
 	uint32_t *model;
-	int writer;       /* the stream in which it is written; NOBODY: it is done */
-	unsigned readers; /* bits of streams */
+	int writer;       /* the stream that writes the buffer; NOBODY: written */
+	unsigned readers; /* bit mask of streams that read the buffer */
 };
 
 enum what { SET, FILL, COPY, CALL };
 struct op {
 	enum what what;
-	int from, to; /* buffers; from: of COPY */
+	int from, to; /* buffers; `from` only for COPY */
 	size_t from_at, to_at, n;
 	uint32_t value;
 };
@@ -94,7 +94,7 @@ static void use(int which, int stream, bool is_write)
 		b->readers |= 1u << stream;
 }
 
-/* All that is queued there is done. */
+/* Waits for all work submitted to the stream. */
 static void await(int stream)
 {
 	if (any(2)) {
@@ -134,7 +134,7 @@ static void await_buffer(struct buffer *b, bool is_write)
 			await(s);
 }
 
-/* ---- what is done ---- */
+/* ---- effects of operations ---- */
 
 static void apply(const struct op *op)
 {
@@ -163,7 +163,7 @@ static CUdeviceptr address(int which, size_t at)
 	return (b->host ? (CUdeviceptr)(uintptr_t)b->host : b->device) + 4 * at;
 }
 
-/* Plain ones have no stream: they are in the legacy one, or in the thread's own. */
+/* A plain copy has no stream: it goes to the legacy stream, or to the thread's own. */
 static void copy(const struct op *op, int stream, bool is_plain)
 {
 	const CUdeviceptr from = address(op->from, op->from_at), to = address(op->to, op->to_at);
@@ -207,7 +207,7 @@ static void issue(const struct op *op, int stream, bool is_plain)
 		break;
 	case COPY: copy(op, stream, is_plain); break;
 	case CALL:
-		kept = malloc(sizeof(*kept)); /* a graph may call it again, whenever */
+		kept = malloc(sizeof(*kept)); /* not freed: a graph may call the function again */
 		*kept = *op;
 		MUST(cuLaunchHostFunc(streams[stream], call, kept));
 	}
@@ -238,7 +238,7 @@ static void do_op(const struct op *op, int stream)
 {
 	const bool is_plain = op->what == COPY && (stream == LEGACY || stream == OWN) && any(2);
 
-	/* Memory that is not page-locked may be read at the call, unless there is no stream. */
+	/* A call may read pageable memory at once, unless the copy has no stream. */
 	if (op->what == COPY && is_pageable(op->from) && !is_plain)
 		await_buffer(&buffers[op->from], false);
 	if (op->what == COPY)
@@ -248,7 +248,7 @@ static void do_op(const struct op *op, int stream)
 	apply(op);
 }
 
-/* ---- the program's own looks ---- */
+/* ---- the program's own reads ---- */
 
 static void check(const struct buffer *b, const uint32_t *has)
 {
@@ -325,7 +325,7 @@ static void capture(int stream)
 	MUST(cuGraphDestroy(graph));
 }
 
-/* Another one in its place, behind what it had. */
+/* Replaces the stream by a new one, ordered after the old one's work. */
 static void replace(int stream)
 {
 	MUST(cuEventRecord(event, streams[stream]));
@@ -334,7 +334,7 @@ static void replace(int stream)
 	MUST(cuStreamWaitEvent(streams[stream], event, 0));
 }
 
-/* The source of a copy is written when that has been asked for, before its stream may get there. */
+/* Writes a copy's source after the call, but before the stream may reach the copy. */
 static void fill_late(int stream)
 {
 	int other = FREE_1 + (int)any(2);
