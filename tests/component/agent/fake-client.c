@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fake client: see fake-client.h. Parent and child speak over a SEQPACKET pair: an order is one
- * byte and its text; what the daemon sends comes back as it is, with its descriptors. A packet of
- * one byte 'H' says that the daemon has hung up, 'F' that there is none.
+ * The fake client: see fake-client.h. Parent and child exchange packets over a SEQPACKET pair. An
+ * order is a struct order. The child forwards the daemon's packets unchanged, with their
+ * descriptors. A packet 'H' means that the daemon has closed the connection, 'F' that no daemon
+ * answers.
  */
 #include "fake-client.h"
 
@@ -45,7 +46,7 @@ struct order {
 
 struct child {
 	int link, sock;
-	struct fd_list pages; /* of the last welcome: down, up, tenant, ... */
+	struct fd_list pages; /* of the last WELCOME: down, up, tenant, ... */
 };
 
 static void child_register(struct child *c, const struct order *order)
@@ -98,7 +99,7 @@ static void child_become(const struct order *order)
 	if (setresgid(order->uid, order->uid, order->uid) < 0 ||
 		setresuid(order->uid, order->uid, order->uid) < 0)
 		_exit(1);
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change took it away */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of user has cleared it */
 }
 
 static void child_main(int link)
@@ -244,7 +245,7 @@ int fake_hello_wait(struct fake_client *c)
 		n = fd_recv(c->link, packet, sizeof(packet), &fds, 0);
 		if (n == 1 && packet[0] == 'F')
 			return -ECONNREFUSED;
-		if (n == 1) /* the end of the connection before */
+		if (n == 1) /* the end of the previous connection */
 			continue;
 		if (n < (ssize_t)sizeof(*head))
 			DIE("no answer to HELLO");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libnvidia-ml.so.1 for tests of the daemon: as many devices as $DIVVY_SIM_DEVICES begins with,
- * each a "Test-80Gi", and the processes that the file $DIVVY_FAKE_NVML names, one
- * "pid device bytes" a line, read at each question. Nothing else.
+ * A libnvidia-ml.so.1 for tests of the daemon. The leading number of $DIVVY_SIM_DEVICES is the
+ * number of devices, each a "Test-80Gi". The file $DIVVY_FAKE_NVML lists the processes, one "pid
+ * device bytes" a line; each query reads it again.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -68,7 +68,7 @@ static pid_t spawn_daemon(struct rig *rig, const char *simulate, const char *con
 	_exit(127);
 }
 
-/* True when it serves; false when it has ended. */
+/* True once the daemon serves; false if it has exited. */
 static bool await_ready(int fd)
 {
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
@@ -146,7 +146,7 @@ static void check_leftovers(const struct rig *rig)
 
 		for (size_t i = 0; i < ARRAY_SIZE(allowed); i++)
 			is_allowed |= !strcmp(allowed[i], e->d_name);
-		/* Tests put their own files there, named so. */
+		/* Files with this prefix belong to the tests. */
 		if (!is_allowed && strncmp(e->d_name, "test-", 5))
 			DIE("the daemon has left %s behind", e->d_name);
 	}

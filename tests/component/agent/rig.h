@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A daemon of the test's own, in a folder of its own, with fake devices. What fails here ends the
- * test program.
+ * A daemon for one test, in its own folder, with fake devices. A failure here ends the test
+ * program.
  */
 #ifndef TESTS_COMPONENT_AGENT_RIG_H
 #define TESTS_COMPONENT_AGENT_RIG_H
@@ -13,43 +13,46 @@
 struct rig {
 	char folder[64];
 	char socket[108];
-	char processes[96]; /* what the devices say: see fake-nvml.c */
+	char processes[96]; /* the file with the devices' processes: see fake-nvml.c */
 	pid_t daemon;
-	unsigned int files_max; /* the daemon's limit of descriptors; 0: the test's own */
+	unsigned int files_max; /* the daemon's limit of descriptors; 0: as the test's */
 };
 
-/* args: up to a NULL, after `--simulate SPEC-80Gi`. */
+/* Starts the daemon with `--simulate SIMULATE` and `args`, which ends with NULL. */
 void rig_start(struct rig *rig, const char *simulate, const char *const *args);
-/* The same, with a limit of descriptors of its own. */
+/* The same, with a limit of descriptors for the daemon. */
 void rig_start_with_files(
 	struct rig *rig, const char *simulate, const char *const *args, unsigned int files_max);
-/* Again in the same folder. */
+/* Starts a daemon in the same folder again. */
 void rig_restart(struct rig *rig, const char *simulate, const char *const *args);
 /*
- * Another daemon in the same folder (--replace, or one too many); its exit status, -1 if it
- * serves.
+ * Starts a further daemon in the same folder (--replace, or one too many). Returns its exit status,
+ * or -1 if it serves.
  */
 int rig_another(struct rig *rig, const char *simulate, const char *const *args, pid_t *ret_pid);
-/* SIGKILL, reaped. */
+/* Kills the daemon by SIGKILL and reaps it. */
 void rig_kill(struct rig *rig);
-/* SIGTERM; must end with 0 and leave no file but state. Removes the folder. */
+/*
+ * Ends the daemon by SIGTERM. It must exit with 0 and leave only its state files. Removes the
+ * folder.
+ */
 void rig_stop(struct rig *rig);
 
-/* A control request; the caller owns the answer. `format` as json_pack. */
+/* Sends a control request, with `format` as for json_pack. The caller owns the answer. */
 json_t *rig_ask(struct rig *rig, const char *format, ...);
-/* The same, must be ok. */
+/* The same; the answer must be ok. */
 json_t *rig_do(struct rig *rig, const char *format, ...);
-/* Makes a tenant of the test's own process; returns its id. spec: a JSON text. */
+/* Makes a tenant owned by the test's process and returns its id. `spec` is JSON. */
 int rig_tenant(struct rig *rig, const char *spec, char ret_secret[static 33]);
-/* Member by path "a.0.b"; dies when there is none. */
+/* Returns a member by its path, as "a.0.b"; without such a member the test ends. */
 const json_t *rig_get(const json_t *json, const char *path);
 long long rig_number(const json_t *json, const char *path);
 const char *rig_text(const json_t *json, const char *path);
 
-/* The exit status of a child. */
+/* Reaps a child and returns its exit status. */
 int rig_wait(pid_t pid);
 
-/* Repeats until fn says true; false after that time. */
+/* Repeats fn until it returns true; false after the time limit. */
 bool rig_until(bool (*fn)(void *data), void *data, int timeout_ms);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit: processes of no tenant with --police, and tenants that use more than was counted. The
- * devices answer with the text of a file (fake-nvml.c).
+ * The audit: unmanaged processes with --police, and tenants that use more memory than divvy counts.
+ * A file has the devices' answers (fake-nvml.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "fake-client.h"
 #include "rig.h"
-/* Its fail() is a macro: after ours. */
+/* last: it has a macro named fail */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -28,14 +28,14 @@
 
 #define LONG_MS 180000
 #define USER 60002
-/* Less than three rounds of 10 s, of which each may come a little early. */
+/* Less than three rounds of 10 s, because each round may come a little early. */
 #define LEAST_NS (25 * NSEC_PER_SEC)
 
-/* ---- processes of no tenant ---- */
+/* ---- unmanaged processes ---- */
 
 enum habit { OBEDIENT, STUBBORN };
 
-/* A copy of sleep(1) at that path, or the machine's; what it calls itself; NULL: as it is. */
+/* Executes sleep(1) at `path`, with argv[0] `name` if given; a NULL path: a child of that name. */
 static pid_t start_program(const char *path, enum habit habit, uid_t uid, const char *name)
 {
 	int fds[2];
@@ -65,7 +65,7 @@ static pid_t start_program(const char *path, enum habit habit, uid_t uid, const 
 			pause();
 	}
 	close(fds[1]);
-	/* Ready, or another program by now. */
+	/* The child is ready, or has executed the program. */
 	assert_true(read(fds[0], &byte, 1) >= 0);
 	close(fds[0]);
 	return pid;
@@ -84,7 +84,7 @@ struct dying {
 	struct rig *rig;
 	pid_t pid;
 	int status;
-	bool does_ask; /* which makes no more rounds */
+	bool does_ask; /* audit on request adds no rounds */
 };
 
 static bool has_ended(void *data)
@@ -104,8 +104,8 @@ static void kill_all(const pid_t *pids, size_t n)
 	}
 }
 
-/* Without a tenant and without a connection. */
-static void police_ends_a_stranger_where_nobody_else_is(void **state)
+/* No tenant exists, and no program is connected. */
+static void police_ends_an_unmanaged_process_on_an_unused_device(void **state)
 {
 	const char *args[] = {"--police", NULL};
 	struct dying d = {0};
@@ -120,8 +120,8 @@ static void police_ends_a_stranger_where_nobody_else_is(void **state)
 	rig_stop(&rig);
 }
 
-/* Two rounds until SIGTERM and one until SIGKILL, however often somebody asks. */
-static void police_ends_one_that_ignores_it(void **state)
+/* SIGTERM after two rounds, SIGKILL after a third; audits on request do not count as rounds. */
+static void police_kills_a_process_that_ignores_sigterm(void **state)
 {
 	const char *args[] = {"--police", NULL};
 	struct dying d = {.does_ask = true};
@@ -150,8 +150,11 @@ static void copy_sleep(const char *path)
 	assert_int_equal(file_replace(path, buf_str(&program), 0755, NULL), 0);
 }
 
-/* By executable and by user; not by what a process calls itself, nor by a file of its own. */
-static void names_that_anybody_can_take_allow_nothing(void **state)
+/*
+ * --police-allow matches executables and users, not a process's own name, nor the file name of a
+ * copy.
+ */
+static void police_allow_does_not_match_forged_names(void **state)
 {
 	const char *args[] = {"--police", "--police-allow", NULL, NULL};
 	char allow[400], by_path[96], folder[96], forged[112];
@@ -191,7 +194,7 @@ static void names_that_anybody_can_take_allow_nothing(void **state)
 	rig_stop(&rig);
 }
 
-static void a_user_that_is_none_is_refused(void **state)
+static void police_allow_refuses_an_invalid_user(void **state)
 {
 	const char *args[] = {"--police", "--police-allow", "uid:all", NULL};
 	struct rig rig;
@@ -240,7 +243,7 @@ static bool is_told(void *data)
 		is_in_findings(e->rig) == e->is_wanted;
 }
 
-static void an_excess_is_told_everywhere_and_taken_back(void **state)
+static void excess_memory_is_reported_until_it_ends(void **state)
 {
 	struct fake_client c;
 	char secret[33], text[64];
@@ -266,11 +269,11 @@ static void an_excess_is_told_everywhere_and_taken_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(police_ends_a_stranger_where_nobody_else_is),
-		cmocka_unit_test(police_ends_one_that_ignores_it),
-		cmocka_unit_test(names_that_anybody_can_take_allow_nothing),
-		cmocka_unit_test(a_user_that_is_none_is_refused),
-		cmocka_unit_test(an_excess_is_told_everywhere_and_taken_back),
+		cmocka_unit_test(police_ends_an_unmanaged_process_on_an_unused_device),
+		cmocka_unit_test(police_kills_a_process_that_ignores_sigterm),
+		cmocka_unit_test(police_allow_does_not_match_forged_names),
+		cmocka_unit_test(police_allow_refuses_an_invalid_user),
+		cmocka_unit_test(excess_memory_is_reported_until_it_ends),
 	};
 
 	return cmocka_run_group_tests_name("agent-audit", tests, NULL, NULL);

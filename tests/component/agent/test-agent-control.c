@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control protocol: what is made, listed, changed, refused, and with which sentence. */
+/*
+ * The control protocol: what requests create, list, change and refuse, and the error messages.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +10,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* Its fail() is a macro: after ours. */
+/* last: it has a macro named fail */
 #include <cmocka.h>
 
 #include <dirent.h>
@@ -34,7 +36,7 @@ static void refused(struct rig *rig, const char *spec, const char *code, const c
 	json_decref(answer);
 }
 
-static void ping_says_who_serves(void **state)
+static void ping_describes_the_daemon(void **state)
 {
 	struct rig rig;
 	json_t *a;
@@ -49,7 +51,7 @@ static void ping_says_who_serves(void **state)
 	rig_stop(&rig);
 }
 
-static void impossible_wishes_are_refused_in_words(void **state)
+static void impossible_requests_are_refused_with_a_reason(void **state)
 {
 	char secret[33];
 	struct rig rig;
@@ -77,7 +79,7 @@ static void impossible_wishes_are_refused_in_words(void **state)
 	rig_stop(&rig);
 }
 
-static void unknown_requests_are_refused_in_words(void **state)
+static void unknown_commands_and_members_are_refused_with_a_reason(void **state)
 {
 	struct rig rig;
 	json_t *a;
@@ -100,7 +102,7 @@ static void unknown_requests_are_refused_in_words(void **state)
 	rig_stop(&rig);
 }
 
-static void values_of_no_use_are_named(void **state)
+static void errors_name_the_wrong_value(void **state)
 {
 	static const char *const bad[][2] = {
 		{"{\"cmd\": \"usage\", \"last_ms\": \"soon\"}",
@@ -190,13 +192,13 @@ static void tenants_are_listed_changed_and_removed(void **state)
 	json_decref(rig_do(&rig, "{s:s}", "cmd", "doctor"));
 	a = rig_do(&rig, "{s:s}", "cmd", "audit");
 	assert_true(json_is_array(rig_get(a, "unmanaged_processes")));
-	/* The old name. */
+	/* The old name has the same value. */
 	assert_true(json_equal(rig_get(a, "unmanaged_processes"), rig_get(a, "strangers")));
 	json_decref(a);
 	rig_stop(&rig);
 }
 
-static void whole_devices_and_several(void **state)
+static void tenants_get_whole_devices_and_several_devices(void **state)
 {
 	struct rig rig;
 	char secret[33];
@@ -208,7 +210,7 @@ static void whole_devices_and_several(void **state)
 	a = rig_do(&rig, "{s:s, s:i}", "cmd", "list", "tenant", id);
 	assert_int_equal(json_array_size(rig_get(a, "tenants.0.devices")), 2);
 	json_decref(a);
-	/* The third is left. */
+	/* One of three devices is free. */
 	refused(&rig, "{\"request\": \"0.5\", \"count\": \"2\"}", "ENOSPC",
 		"count 2: 1 device has capacity");
 	rig_tenant(&rig, "{\"request\": \"0.5\"}", secret);
@@ -236,7 +238,7 @@ static void best_fit_keeps_whole_devices_free(void **state)
 	rig_stop(&rig);
 }
 
-static void a_wish_waits_for_room(void **state)
+static void a_request_waits_for_capacity(void **state)
 {
 	struct rig rig;
 	char secret[33];
@@ -269,7 +271,7 @@ static void a_second_daemon_is_refused(void **state)
 
 	rig_start(&rig, "1xTest-80Gi", NULL);
 	assert_int_equal(rig_another(&rig, "1xTest-80Gi", NULL, &pid), 1);
-	/* Another folder, the same devices. */
+	/* A second folder with the same devices is refused, too. */
 	other = rig;
 	snprintf(other.folder, sizeof(other.folder), "%.50s/test-b", rig.folder);
 	setenv("DIVVY_TEST_SIM", rig.folder, 1);
@@ -278,7 +280,7 @@ static void a_second_daemon_is_refused(void **state)
 	rig_stop(&rig);
 }
 
-static void a_history_has_as_many_points_as_asked_for(void **state)
+static void usage_has_the_requested_number_of_points(void **state)
 {
 	static const struct {
 		long long last_ms, step_ms, points, step;
@@ -287,7 +289,7 @@ static void a_history_has_as_many_points_as_asked_for(void **state)
 		{600000, 0, 600, 1000},
 		{20000, 10, 500, 40},
 		{10, 1, 1, 10},
-		/* A step that is longer than all that is kept: one point of all of it. */
+		/* A step longer than the history gives one point for all of it. */
 		{60000, 1LL << 40, 1, 1LL << 40},
 	};
 	struct rig rig;
@@ -320,10 +322,10 @@ static void refused_inside(struct rig *inside, json_t *answer)
 }
 
 /*
- * What a container is given is a folder with one socket. Programs register there, and nobody, be it
- * the root that a container's root is outside too, learns or changes anything by it.
+ * A container gets a folder with one socket. Programs register there. No client of this socket, not
+ * even root, can read or change anything else.
  */
-static void a_containers_socket_serves_programs_alone(void **state)
+static void the_containers_socket_serves_programs_only(void **state)
 {
 	struct rig rig, inside;
 	struct fake_client c;
@@ -361,7 +363,7 @@ static void a_containers_socket_serves_programs_alone(void **state)
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
 			assert_string_equal(e->d_name, "divvyd.sock");
 	closedir(dir);
-	/* It is mounted where containers run: the next daemon must be found in the very folder. */
+	/* Containers have mounted this folder: a restarted daemon must use the same inode. */
 	assert_int_equal(stat(folder, &before), 0);
 	rig_kill(&rig);
 	rig_restart(&rig, "1xTest-80Gi", NULL);
@@ -381,17 +383,17 @@ static void a_containers_socket_serves_programs_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ping_says_who_serves),
-		cmocka_unit_test(a_history_has_as_many_points_as_asked_for),
-		cmocka_unit_test(impossible_wishes_are_refused_in_words),
-		cmocka_unit_test(unknown_requests_are_refused_in_words),
-		cmocka_unit_test(values_of_no_use_are_named),
+		cmocka_unit_test(ping_describes_the_daemon),
+		cmocka_unit_test(usage_has_the_requested_number_of_points),
+		cmocka_unit_test(impossible_requests_are_refused_with_a_reason),
+		cmocka_unit_test(unknown_commands_and_members_are_refused_with_a_reason),
+		cmocka_unit_test(errors_name_the_wrong_value),
 		cmocka_unit_test(tenants_are_listed_changed_and_removed),
-		cmocka_unit_test(whole_devices_and_several),
+		cmocka_unit_test(tenants_get_whole_devices_and_several_devices),
 		cmocka_unit_test(best_fit_keeps_whole_devices_free),
-		cmocka_unit_test(a_wish_waits_for_room),
+		cmocka_unit_test(a_request_waits_for_capacity),
 		cmocka_unit_test(a_second_daemon_is_refused),
-		cmocka_unit_test(a_containers_socket_serves_programs_alone),
+		cmocka_unit_test(the_containers_socket_serves_programs_only),
 	};
 
 	return cmocka_run_group_tests_name("agent-control", tests, NULL, NULL);

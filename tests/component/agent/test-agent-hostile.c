@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clients that want the daemon to stop: passed descriptors whose close(2) sleeps, answers that
- * nobody reads, connections without end. The daemon is stopped while a client prepares, so that it
- * finds all of it at once.
+ * Clients that try to block the daemon: passed descriptors whose close(2) sleeps, unread answers,
+ * connections without limit. Each test stops the daemon while a client prepares, so that the daemon
+ * finds everything at once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "fake-client.h"
 #include "rig.h"
-/* Its fail() is a macro: after ours. */
+/* last: it has a macro named fail */
 #include <cmocka.h>
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@
 #include "../../packet.h"
 
 #define LINGER_S 600    /* longer than the test may take */
-#define ANSWER_MS 60000 /* ends what hangs */
+#define ANSWER_MS 60000 /* the daemon hangs if an answer takes longer */
 #define PASSED_MAX 253
 
 static void stop(const struct rig *rig)
@@ -60,7 +60,7 @@ static int connect_to(const char *path)
 	return fd;
 }
 
-/* A TCP socket that lingers, with data that nobody reads at *ret_other. */
+/* Makes a TCP socket with SO_LINGER and unread data; *ret_other is its peer. */
 static int make_lingering(int *ret_other)
 {
 	struct sockaddr_in address = {
@@ -84,7 +84,7 @@ static int make_lingering(int *ret_other)
 	return fd;
 }
 
-/* The same inside the queue of another socket, where nobody can take the lingering off. */
+/* Puts the descriptor into the queue of another socket, where the daemon cannot clear SO_LINGER. */
 static int wrap(int fd)
 {
 	int pair[2];
@@ -125,12 +125,12 @@ enum form {
 	WITH_NOTHING, /* an empty packet */
 	MANY,
 	BEHIND,       /* in the queue of a connection that the daemon closes */
-	BEHIND_EMPTY, /* and an empty packet between */
+	BEHIND_EMPTY, /* the same, after an empty packet */
 	HUNG_UP,
 	FORMS,
 };
 
-/* The attack itself; the connection stays open but for HUNG_UP. */
+/* Passes fd in this form. Returns the open connection, or -1 for HUNG_UP. */
 static int pass(const char *path, enum form form, int fd)
 {
 	union packet p;
@@ -152,7 +152,7 @@ static int pass(const char *path, enum form form, int fd)
 	return form == HUNG_UP ? -1 : sock;
 }
 
-/* The daemon answers somebody else. */
+/* Checks that the daemon answers another client. */
 static void answers(const struct rig *rig)
 {
 	union packet p;
@@ -199,13 +199,13 @@ static void attack(const char *socket_name, bool is_wrapped)
 		close(others[form]);
 }
 
-static void a_passed_socket_that_lingers_stops_nobody(void **state)
+static void a_passed_socket_that_lingers_does_not_block_the_daemon(void **state)
 {
 	attack("divvyd.sock", false);
 	attack("programs/divvyd.sock", false);
 }
 
-static void one_that_cannot_be_mended_stops_nobody(void **state)
+static void a_lingering_socket_in_a_queue_does_not_block_the_daemon(void **state)
 {
 	attack("divvyd.sock", true);
 	attack("programs/divvyd.sock", true);
@@ -227,8 +227,8 @@ static bool has_two(void *data)
 	return count_tenants(data) == 2;
 }
 
-/* An answer that does not fit into the socket's buffers, and a request behind it. */
-static void no_request_is_executed_before_the_last_answer_is_read(void **state)
+/* The answers exceed the socket's buffers, and a further request follows. */
+static void no_request_is_executed_while_answers_are_unread(void **state)
 {
 	static char part[MSG_MAX];
 	char secret[33];
@@ -249,7 +249,7 @@ static void no_request_is_executed_before_the_last_answer_is_read(void **state)
 		assert_int_equal(count_tenants(&rig), 1);
 		usleep(10000);
 	}
-	/* All of them are answered once they are read. */
+	/* The daemon answers all requests once the client reads. */
 	for (int i = 0; i < 61;) {
 		const struct msg_control *reply = (const struct msg_control *)(void *)part;
 		struct pollfd pfd = {.fd = sock, .events = POLLIN};
@@ -282,8 +282,8 @@ static int count_open(const int *socks, int n)
 	return open;
 }
 
-/* Root in a container is root here by number only. */
-static void a_containers_root_is_bounded(void **state)
+/* A container's root has uid 0, but the daemon does not trust it like root outside. */
+static void root_in_a_container_gets_few_connections(void **state)
 {
 	enum { FILES = 256, MANY_SOCKETS = 100 };
 	int socks[MANY_SOCKETS];
@@ -303,7 +303,7 @@ static void a_containers_root_is_bounded(void **state)
 	assert_in_range(count_open(socks, MANY_SOCKETS), 8, FILES / 4);
 	for (int i = 0; i < MANY_SOCKETS; i++)
 		close(socks[i]);
-	/* Its place is its own again. */
+	/* After that, the socket accepts connections again. */
 	answers(&rig);
 	answers(&rig);
 	socks[0] = connect_to(path);
@@ -335,7 +335,7 @@ static uint64_t cpu_ticks(pid_t pid)
 	return user + system;
 }
 
-static void without_descriptors_the_daemon_rests(void **state)
+static void a_daemon_without_descriptors_does_not_spin(void **state)
 {
 	enum { FILES = 256, MANY_SOCKETS = 400, SECONDS = 2 };
 	int socks[MANY_SOCKETS];
@@ -360,11 +360,11 @@ static void without_descriptors_the_daemon_rests(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_passed_socket_that_lingers_stops_nobody),
-		cmocka_unit_test(one_that_cannot_be_mended_stops_nobody),
-		cmocka_unit_test(no_request_is_executed_before_the_last_answer_is_read),
-		cmocka_unit_test(a_containers_root_is_bounded),
-		cmocka_unit_test(without_descriptors_the_daemon_rests),
+		cmocka_unit_test(a_passed_socket_that_lingers_does_not_block_the_daemon),
+		cmocka_unit_test(a_lingering_socket_in_a_queue_does_not_block_the_daemon),
+		cmocka_unit_test(no_request_is_executed_while_answers_are_unread),
+		cmocka_unit_test(root_in_a_container_gets_few_connections),
+		cmocka_unit_test(a_daemon_without_descriptors_does_not_spin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory, files and figures: measuring, what the dead held, waiting for room, tenants.conf, a
- * followed resource-config.txt, metrics, ending when idle.
+ * Memory and files: measured processes, memory of dead processes, waits for memory, tenants.conf, a
+ * followed resource-config.txt, metrics, exit when idle.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* Its fail() is a macro: after ours. */
+/* last: it has a macro named fail */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static void write_text(const char *path, const char *text)
 struct wanted {
 	struct rig *rig;
 	const char *tenant, *member;
-	long long value; /* -1: there is no such tenant */
+	long long value; /* -1: no such tenant */
 };
 
 static bool is_so(void *data)
@@ -60,7 +60,7 @@ static void memory_note(struct fake_client *c, enum msg_type type, uint64_t byte
 	fake_send(c, &note, sizeof(note));
 }
 
-static void the_device_is_asked_what_a_process_uses(void **state)
+static void the_daemon_measures_a_process_on_the_device(void **state)
 {
 	struct msg_memory measured;
 	struct fake_client c;
@@ -81,7 +81,7 @@ static void the_device_is_asked_what_a_process_uses(void **state)
 	assert_int_equal(measured.head.status, 0);
 	assert_int_equal(measured.head.request, 9);
 	assert_int_equal(measured.bytes, 300 << 20);
-	/* It held nothing but its context: now it is known what one takes. */
+	/* The process held only its context, so the daemon learns a context's size. */
 	assert_int_equal(atomic_load(&c.devices[0].down->context_bytes), 300 << 20);
 	fake_end(&c);
 	rig_stop(&rig);
@@ -100,8 +100,8 @@ static uint64_t measure(struct rig *rig, struct fake_client *c, uint64_t bytes)
 	return atomic_load(&c->devices[0].down->context_bytes);
 }
 
-/* What a process uses beside the libraries must not become what a context of others costs. */
-static void what_a_context_takes_is_learnt_by_tenant(void **state)
+/* A process's other memory must not become the expected context size of other tenants. */
+static void context_sizes_are_learnt_per_tenant(void **state)
 {
 	const uint64_t mib = 1 << 20;
 	struct fake_client c[4];
@@ -118,12 +118,17 @@ static void what_a_context_takes_is_learnt_by_tenant(void **state)
 		assert_int_equal(fake_hello(&c[i], rig.socket, secret[i], false), 0);
 	guess = atomic_load(&c[2].devices[0].down->context_bytes);
 	assert_in_range(guess, mib, 1024 * mib);
-	/* 20 GiB are no context; 1 GiB may be one, of that tenant alone, and it may fall again */
+	/*
+	 * 20 GiB is too much for a context. 1 GiB is possible, for that tenant alone, and may
+	 * shrink.
+	 */
 	assert_int_equal(measure(&rig, &c[0], 20480 * mib), guess);
 	assert_int_equal(measure(&rig, &c[0], 1024 * mib), 1024 * mib);
 	assert_int_equal(atomic_load(&c[2].devices[0].down->context_bytes), guess);
 	assert_int_equal(measure(&rig, &c[0], 700 * mib), 700 * mib);
-	/* the least that two have seen is what a third expects, and who comes later */
+	/*
+	 * a further tenant, present or later, expects the least size that two tenants have measured
+	 */
 	assert_int_equal(measure(&rig, &c[1], 600 * mib), 600 * mib);
 	assert_int_equal(atomic_load(&c[0].devices[0].down->context_bytes), 700 * mib);
 	assert_int_equal(atomic_load(&c[2].devices[0].down->context_bytes), 600 * mib);
@@ -136,7 +141,7 @@ static void what_a_context_takes_is_learnt_by_tenant(void **state)
 	rig_stop(&rig);
 }
 
-static void what_a_dead_process_held_returns(void **state)
+static void memory_of_a_dead_process_is_freed(void **state)
 {
 	struct wanted wanted = {.tenant = "1", .member = "tenants.0.devices.0.memory_used_bytes"};
 	struct fake_client a, b;
@@ -155,7 +160,7 @@ static void what_a_dead_process_held_returns(void **state)
 	assert_true(fake_reserve(&b, 4 << 20));
 	wanted.value = 10 << 20;
 	assert_true(is_so(&wanted));
-	/* While the device still lists it, it counts. */
+	/* A dead process's memory counts while the device still lists the process. */
 	snprintf(text, sizeof(text), "%d 0 %d\n", (int)a.pid, 6 << 20);
 	write_text(rig.processes, text);
 	fake_end(&a);
@@ -183,7 +188,7 @@ static int share(
 	return reply.head.status;
 }
 
-/* Charged once, from the first holder to the last, whichever of them dies when. */
+/* Shared memory is charged from its first holder to its last, in whatever order they exit. */
 static void shared_memory_is_charged_once(void **state)
 {
 	struct wanted wanted = {.tenant = "1", .member = "tenants.0.devices.0.memory_used_bytes"};
@@ -207,16 +212,16 @@ static void shared_memory_is_charged_once(void **state)
 	assert_true(is_so(&wanted));
 	assert_int_equal(share(&b, MSG_MEM_SHARE, 2, 2 * gib, 0), ENOMEM);
 	assert_true(is_so(&wanted));
-	/* what is there already counts beyond the quota, but not beyond the device */
+	/* memory that exists already counts beyond the quota, but not beyond the device */
 	assert_int_equal(share(&b, MSG_MEM_SHARE, 2, 2 * gib, MSG_SHARE_HELD), 0);
 	assert_int_equal(share(&b, MSG_MEM_SHARE, 3, 81 * gib, MSG_SHARE_HELD), EINVAL);
 	assert_int_equal(share(&b, MSG_MEM_UNSHARE, 3, 0, 0), 0);
 	wanted.value = (long long)(5 * gib);
 	assert_true(is_so(&wanted));
-	assert_int_equal(share(&a, MSG_MEM_UNSHARE, 2, 0, 0), 0); /* not its own */
+	assert_int_equal(share(&a, MSG_MEM_UNSHARE, 2, 0, 0), 0); /* a does not hold it */
 	assert_int_equal(share(&a, MSG_MEM_UNSHARE, 1, 0, 0), 0);
 	assert_true(is_so(&wanted));
-	/* the last holder dies: it counts as long as the device lists that one */
+	/* the last holder dies: the memory counts while the device lists that process */
 	snprintf(text, sizeof(text), "%d 0 %d\n", (int)b.pid, 1 << 20);
 	write_text(rig.processes, text);
 	fake_end(&b);
@@ -229,7 +234,7 @@ static void shared_memory_is_charged_once(void **state)
 	rig_stop(&rig);
 }
 
-static void shared_memory_is_bounded(void **state)
+static void the_number_of_shares_is_limited(void **state)
 {
 	struct wanted wanted = {.tenant = "1", .member = "tenants.0.devices.0.memory_used_bytes"};
 	struct fake_client c;
@@ -254,7 +259,7 @@ static void shared_memory_is_bounded(void **state)
 	rig_stop(&rig);
 }
 
-static void a_quota_changes_while_it_runs(void **state)
+static void a_running_programs_quota_can_change(void **state)
 {
 	struct fake_client c;
 	char secret[33];
@@ -272,7 +277,7 @@ static void a_quota_changes_while_it_runs(void **state)
 	rig_stop(&rig);
 }
 
-static void waiting_for_room(void **state)
+static void a_reservation_waits_for_free_memory(void **state)
 {
 	static const char spec[] =
 		"{\"request\": \"0.3\", \"memory\": \"50Gi\", \"memory-policy\": \"wait\"}";
@@ -293,7 +298,7 @@ static void waiting_for_room(void **state)
 	assert_true(fake_expect(&a, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
 	assert_int_equal(reply.head.status, 0);
 	assert_int_equal(reply.head.request, 21);
-	memory_note(&b, MSG_MEM_RESERVE, 60ull << 30, 22); /* above its own quota */
+	memory_note(&b, MSG_MEM_RESERVE, 60ull << 30, 22); /* above b's own quota */
 	assert_true(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
 	assert_int_equal(reply.head.status, ENOMEM);
 	memory_note(&b, MSG_MEM_RESERVE, 40ull << 30, 23);
@@ -302,7 +307,7 @@ static void waiting_for_room(void **state)
 	assert_true(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), LONG_MS));
 	assert_int_equal(reply.head.status, 0);
 	assert_int_equal(reply.head.request, 23);
-	/* A death gives room, too. */
+	/* A process's death frees memory for a waiting process, too. */
 	memory_note(&a, MSG_MEM_RESERVE, 50ull << 30, 25);
 	assert_false(fake_expect(&a, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
 	fake_end(&b);
@@ -312,8 +317,8 @@ static void waiting_for_room(void **state)
 	rig_stop(&rig);
 }
 
-/* What a removed tenant holds stays on the device while its program runs: nobody else gets it. */
-static void removed_holders_keep_what_they_share(void **state)
+/* A removed tenant's memory stays on the device while its program runs: no other tenant gets it. */
+static void removed_tenants_keep_their_shared_memory(void **state)
 {
 	static const char spec[] =
 		"{\"request\": \"0.3\", \"memory\": \"50Gi\", \"memory-policy\": \"wait\"}";
@@ -336,7 +341,7 @@ static void removed_holders_keep_what_they_share(void **state)
 	assert_int_equal(share(&a[1], MSG_MEM_SHARE, 1, 50ull << 30, 0), 0);
 	memory_note(&b, MSG_MEM_RESERVE, 40ull << 30, 21);
 	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
-	/* from one holder to the other, past who waits */
+	/* one holder lets go and takes the memory again, before the waiting tenant */
 	assert_int_equal(share(&a[0], MSG_MEM_UNSHARE, 1, 0, 0), 0);
 	assert_false(fake_expect(&b, MSG_MEM_REPLY, &reply, sizeof(reply), 100));
 	assert_int_equal(share(&a[0], MSG_MEM_SHARE, 1, 50ull << 30, MSG_SHARE_HELD), 0);
@@ -351,7 +356,7 @@ static void removed_holders_keep_what_they_share(void **state)
 	rig_stop(&rig);
 }
 
-static void rules_say_whose_a_process_is(void **state)
+static void rules_assign_processes_to_tenants(void **state)
 {
 	const char *args[] = {"--tenants", NULL, NULL};
 	char conf[96] = "/tmp/divvy-test-conf-XXXXXX", text[256];
@@ -384,7 +389,7 @@ static void rules_say_whose_a_process_is(void **state)
 	unlink(conf);
 }
 
-static void a_followed_file_becomes_tenants(void **state)
+static void a_followed_file_creates_tenants(void **state)
 {
 	char path[128];
 	struct wanted wanted = {.tenant = "one", .member = "tenants.0.spec.limit_permille"};
@@ -408,7 +413,7 @@ static void a_followed_file_becomes_tenants(void **state)
 	wanted.tenant = "two";
 	wanted.value = -1;
 	assert_true(rig_until(is_so, &wanted, LONG_MS));
-	/* Half a file changes nothing. */
+	/* An incomplete file changes nothing. */
 	write_text(path, "2\none 0.3 0.9 1073741824\n");
 	wanted = (struct wanted){
 		.rig = &rig, .tenant = "one", .member = wanted.member, .value = 800};
@@ -467,13 +472,13 @@ static void metrics_are_served(void **state)
 	assert_non_null(strstr(buf_text(&text), "divvy_processes 1\n"));
 	fake_end(&c);
 	rig_stop(&rig);
-	/* Its socket went with it. */
+	/* The daemon has removed its socket. */
 	assert_int_equal(access(address + 5, F_OK), -1);
 	*strrchr(address, '/') = '\0';
 	rmdir(address + 5);
 }
 
-/* A daemon whose main thread does not run, as a debugger has it. */
+/* Stops the daemon's main thread only, like a debugger. */
 static bool stop_main_thread(pid_t pid)
 {
 	if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0)
@@ -496,8 +501,8 @@ static bool is_health(void *data)
 	return strstr(buf_text(&text), h->expected) != NULL;
 }
 
-/* HTTP has a thread of its own: it answers while the loop does not run, and tells so in the end. */
-static void health_is_answered_beside_the_loop(void **state)
+/* HTTP has its own thread. It answers while the loop is stopped, and after a while reports that. */
+static void health_is_answered_while_the_loop_is_stopped(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
 	const char *args[] = {"--metrics", NULL, NULL};
@@ -522,7 +527,7 @@ static void health_is_answered_beside_the_loop(void **state)
 	rmdir(address + 5);
 }
 
-static void it_ends_when_idle(void **state)
+static void an_idle_daemon_exits(void **state)
 {
 	static const char *const args[] = {"--exit-idle=100ms", NULL};
 	struct rig rig;
@@ -531,7 +536,7 @@ static void it_ends_when_idle(void **state)
 	rig_start(&rig, "1xTest-80Gi", args);
 	assert_int_equal(rig_wait(rig.daemon), 0);
 	assert_int_equal(access(rig.socket, F_OK), -1);
-	/* And one that serves does not. */
+	/* A daemon without --exit-idle stays. */
 	assert_int_equal(rig_another(&rig, "1xTest-80Gi", NULL, &pid), -1);
 	rig.daemon = pid;
 	rig_stop(&rig);
@@ -540,19 +545,19 @@ static void it_ends_when_idle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_device_is_asked_what_a_process_uses),
-		cmocka_unit_test(what_a_context_takes_is_learnt_by_tenant),
-		cmocka_unit_test(what_a_dead_process_held_returns),
+		cmocka_unit_test(the_daemon_measures_a_process_on_the_device),
+		cmocka_unit_test(context_sizes_are_learnt_per_tenant),
+		cmocka_unit_test(memory_of_a_dead_process_is_freed),
 		cmocka_unit_test(shared_memory_is_charged_once),
-		cmocka_unit_test(shared_memory_is_bounded),
-		cmocka_unit_test(a_quota_changes_while_it_runs),
-		cmocka_unit_test(waiting_for_room),
-		cmocka_unit_test(removed_holders_keep_what_they_share),
-		cmocka_unit_test(rules_say_whose_a_process_is),
-		cmocka_unit_test(a_followed_file_becomes_tenants),
+		cmocka_unit_test(the_number_of_shares_is_limited),
+		cmocka_unit_test(a_running_programs_quota_can_change),
+		cmocka_unit_test(a_reservation_waits_for_free_memory),
+		cmocka_unit_test(removed_tenants_keep_their_shared_memory),
+		cmocka_unit_test(rules_assign_processes_to_tenants),
+		cmocka_unit_test(a_followed_file_creates_tenants),
 		cmocka_unit_test(metrics_are_served),
-		cmocka_unit_test(health_is_answered_beside_the_loop),
-		cmocka_unit_test(it_ends_when_idle),
+		cmocka_unit_test(health_is_answered_while_the_loop_is_stopped),
+		cmocka_unit_test(an_idle_daemon_exits),
 	};
 
 	return cmocka_run_group_tests_name("agent-memory", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A name service that answers late or never: nobody but the user that it is asked about waits, and
- * that one for a bounded time. The service is a preloaded library (tests/programs/slow-names.c).
+ * A name service that answers late or never. Only the user in question waits, and for a bounded
+ * time. A preloaded library is the service (tests/programs/slow-names.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "fake-client.h"
 #include "rig.h"
-/* Its fail() is a macro: after ours. */
+/* last: it has a macro named fail */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct world {
 	const char *args[3];
 };
 
-/* Configures the name service of the next daemon. */
+/* Sets the environment of the next daemon's name service. */
 static void set_service(unsigned int ms)
 {
 	char text[16];
@@ -91,7 +91,7 @@ static json_t *tenant(struct world *w, uint64_t id)
 	return rig_do(&w->rig, "{s:s, s:i}", "cmd", "list", "tenant", (int)id);
 }
 
-static void who_is_in_a_group_is_known_after_a_restart_too(void **state)
+static void a_users_group_is_known_after_a_restart(void **state)
 {
 	struct fake_client c;
 	struct world w;
@@ -115,7 +115,7 @@ static void who_is_in_a_group_is_known_after_a_restart_too(void **state)
 	stop(&w);
 }
 
-static void nobody_waits_for_an_answer_that_never_comes(void **state)
+static void a_silent_name_service_blocks_no_registration(void **state)
 {
 	struct fake_client c, other;
 	char secret[33];
@@ -128,14 +128,14 @@ static void nobody_waits_for_an_answer_that_never_comes(void **state)
 	rig_tenant(&w.rig, "{\"request\": \"0.5\"}", secret);
 	fake_start(&other);
 	assert_int_equal(fake_hello(&other, w.rig.socket, secret, false), 0);
-	/* It is decided by what the kernel says of the process: its own group alone. */
+	/* The daemon decides by the kernel's data: the process's primary group alone. */
 	assert_int_equal(fake_hello_wait(&c), 0);
 	a = tenant(&w, c.welcome.tenant);
 	assert_string_equal(rig_text(a, "tenants.0.source"), "default");
 	assert_string_equal(rig_text(a, "tenants.0.name"), "default-60001");
 	assert_string_equal(rig_text(a, "tenants.0.user"), "60001");
 	json_decref(a);
-	/* Nor does the daemon's end. */
+	/* The daemon's exit does not wait for the name service either. */
 	fake_end(&c);
 	fake_end(&other);
 	stop(&w);
@@ -157,13 +157,13 @@ static bool is_named(void *data)
 	return is;
 }
 
-static void a_late_answer_gives_the_name(void **state)
+static void a_late_answer_renames_the_tenant(void **state)
 {
 	struct fake_client c;
 	struct named named;
 	struct world w;
 
-	/* Two questions: longer than a registration waits. */
+	/* Two queries of 2 s take longer than a registration waits. */
 	start(&w, 2000, "");
 	start_user(&c);
 	assert_int_equal(fake_hello(&c, w.rig.socket, NULL, false), 0);
@@ -176,9 +176,9 @@ static void a_late_answer_gives_the_name(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_is_in_a_group_is_known_after_a_restart_too),
-		cmocka_unit_test(nobody_waits_for_an_answer_that_never_comes),
-		cmocka_unit_test(a_late_answer_gives_the_name),
+		cmocka_unit_test(a_users_group_is_known_after_a_restart),
+		cmocka_unit_test(a_silent_name_service_blocks_no_registration),
+		cmocka_unit_test(a_late_answer_renames_the_tenant),
 	};
 
 	return cmocka_run_group_tests_name("agent-names", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon killed, replaced and started again under registered programs: tenants, counters and
- * pages are the same afterwards, and what died meanwhile no longer counts.
+ * The daemon is killed, replaced and restarted while programs are registered. Tenants, counters and
+ * pages stay the same, and programs that died meanwhile no longer count.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* Its fail() is a macro: after ours. */
+/* last: it has a macro named fail */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static bool is_used(void *data)
 	return used(w->rig, w->tenant) == w->bytes;
 }
 
-static void a_killed_daemon_comes_back(void **state)
+static void a_killed_daemon_keeps_tenants_and_programs(void **state)
 {
 	struct fake_client a, b, late;
 	char secret[33], other[33];
@@ -79,7 +79,7 @@ static void a_killed_daemon_comes_back(void **state)
 	for (int round = 0; round < 5; round++) {
 		rig_kill(&rig);
 		rig_restart(&rig, "1xTest-80Gi", NULL);
-		/* A new program of that tenant must not get a counter of its own. */
+		/* A new program of that tenant must share the tenant's counter. */
 		if (round == 0)
 			fake_hello_send(&late, rig.socket, secret, false);
 		assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
@@ -112,7 +112,7 @@ static void a_killed_daemon_comes_back(void **state)
 	rig_stop(&rig);
 }
 
-static void what_died_meanwhile_no_longer_counts(void **state)
+static void memory_of_programs_that_died_meanwhile_is_freed(void **state)
 {
 	struct fake_client a, b;
 	struct wanted wanted;
@@ -140,7 +140,7 @@ static void what_died_meanwhile_no_longer_counts(void **state)
 	rig_stop(&rig);
 }
 
-static void a_page_that_is_not_the_recorded_one_is_refused(void **state)
+static void a_page_of_another_tenant_is_refused(void **state)
 {
 	struct fake_client a, b;
 	struct rig rig;
@@ -152,7 +152,7 @@ static void a_page_that_is_not_the_recorded_one_is_refused(void **state)
 	fake_start(&a);
 	fake_start(&b);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
-	/* b has the secret of a's tenant, but is not known with a's pages, nor with its own. */
+	/* b knows the secret of a's tenant, but its pages are recorded for another tenant. */
 	assert_int_equal(fake_hello(&b, rig.socket, other, false), 0);
 	assert_true(fake_hello(&b, rig.socket, secret, true) < 0);
 	assert_int_equal(fake_hello(&b, rig.socket, other, true), 0);
@@ -176,7 +176,7 @@ static void a_daemon_takes_over_from_another(void **state)
 	assert_int_equal(fake_hello(&a, rig.socket, secret, false), 0);
 	assert_true(fake_acquire(&a, 0, LONG_MS));
 	for (int i = 0; i < 4; i++) {
-		/* And from one whose socket somebody has removed. */
+		/* Taking over also works if the old daemon's socket has been removed. */
 		if (i == 3)
 			assert_return_code(unlink(rig.socket), errno);
 		assert_int_equal(rig_another(&rig, "1xTest-80Gi", replace, &next), -1);
@@ -191,8 +191,8 @@ static void a_daemon_takes_over_from_another(void **state)
 	rig_stop(&rig);
 }
 
-/* It was stopped while somebody asked it to leave, and asked too long. */
-static void who_has_gone_does_not_take_over(void **state)
+/* The client gave up while the daemon was stopped: the daemon must not hand over then. */
+static void a_closed_replace_request_does_not_end_the_daemon(void **state)
 {
 	static const char *const requests[] = {
 		"{\"cmd\":\"replace\"}", "{\"cmd\":\"replace\",\"hand_over\":true}"};
@@ -225,8 +225,8 @@ static void who_has_gone_does_not_take_over(void **state)
 	rig_stop(&rig);
 }
 
-/* The daemon may be killed at any byte of its writing: what is whole of the file comes back. */
-static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
+/* The daemon may be killed at any byte of a write: every whole line of the file comes back. */
+static void a_torn_state_keeps_its_whole_lines(void **state)
 {
 	_cleanup_buf_ struct buf whole = BUF_INIT(STATE_MAX);
 	char path[128], bad[136], secret[3][33], name[64];
@@ -235,7 +235,7 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 	rig_start(&rig, "1xTest-80Gi", NULL);
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	for (int i = 0; i < 3; i++) {
-		/* Without a process a tenant would end with its owner: keep. */
+		/* `keep`: other lifetimes end with the owner, or without processes. */
 		json_t *a = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request",
 			"0.1", "lifetime", "keep");
 
@@ -264,17 +264,17 @@ static void a_torn_state_is_read_as_far_as_it_is_whole(void **state)
 		snprintf(name, sizeof(name), "%d", i);
 		json_decref(rig_do(&rig, "{s:s, s:s}", "cmd", "list", "tenant", name));
 	}
-	/* Of a head that is torn there is nothing to be read. */
+	/* With a torn first line the file has no readable tenant. */
 	snprintf(bad, sizeof(bad), "%s.bad", path);
 	assert_return_code(unlink(bad), errno);
 	rig_stop(&rig);
 }
 
-/* No crash of the daemon's does that: who repairs or reports it wants to see it. */
+/* No crash of the daemon causes this damage: an operator wants to see the file. */
 static void a_damaged_state_is_kept_aside(void **state)
 {
 	_cleanup_buf_ struct buf damaged = BUF_INIT(STATE_MAX), kept = BUF_INIT(STATE_MAX);
-	/* The last character of each becomes another; so many tenants are left. */
+	/* The last character of each is changed; the index is the number of tenants left. */
 	static const char *const changes[] = {"H", "T {"};
 	char path[128], bad[136];
 	struct rig rig;
@@ -330,8 +330,8 @@ static void create_kept(struct rig *rig)
 		"lifetime", "keep"));
 }
 
-/* Behind an end of line or within a line: either way a tenant is lost, and it is said. */
-static void a_state_without_its_end_is_kept_aside(void **state)
+/* At the end of a line or within a line: a tenant is lost, and the daemon keeps the file aside. */
+static void a_state_without_its_last_line_is_kept_aside(void **state)
 {
 	_cleanup_buf_ struct buf whole = BUF_INIT(STATE_MAX);
 	char path[128];
@@ -341,7 +341,7 @@ static void a_state_without_its_end_is_kept_aside(void **state)
 	snprintf(path, sizeof(path), "%s/state", rig.folder);
 	for (int i = 0; i < 3; i++)
 		create_kept(&rig);
-	/* The end for good writes it anew. */
+	/* An orderly exit writes the whole state anew. */
 	kill(rig.daemon, SIGTERM);
 	waitpid(rig.daemon, NULL, 0);
 	assert_int_equal(file_read(path, &whole, NULL), 0);
@@ -351,7 +351,7 @@ static void a_state_without_its_end_is_kept_aside(void **state)
 	for (size_t n = whole.n - 1; n > whole.n - 3; n--) {
 		size_t cut = n;
 
-		/* First within the last line, then without all of it. */
+		/* First cuts within the last line, then the whole line. */
 		while (n == whole.n - 2 && whole.p[cut - 1] != '\n')
 			cut--;
 		rig_kill(&rig);
@@ -363,7 +363,7 @@ static void a_state_without_its_end_is_kept_aside(void **state)
 	rig_stop(&rig);
 }
 
-/* A tenant that was told that it is there is there after a kill, whatever failed before. */
+/* A tenant that the daemon has confirmed exists after a kill, whatever write failed before. */
 static void a_full_disk_loses_no_tenant(void **state)
 {
 	char fill[160], path[128];
@@ -382,7 +382,7 @@ static void a_full_disk_loses_no_tenant(void **state)
 	snprintf(fill, sizeof(fill), "%s/test-fill", rig.folder);
 	fd = open(fill, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_return_code(fd, errno);
-	/* Only the rest of the state's last block is left. */
+	/* Only the rest of the state's last block is free. */
 	while (write(fd, path, sizeof(path)) > 0)
 		continue;
 	for (n = 0;; n++) {
@@ -410,8 +410,8 @@ static void a_full_disk_loses_no_tenant(void **state)
 	rig_stop(&rig);
 }
 
-/* Nobody waits for the room of programs that have ended without a daemon. */
-static void who_has_ended_meanwhile_has_left_its_room(void **state)
+/* The capacity of programs that exited while no daemon ran is free at once. */
+static void programs_that_ended_meanwhile_free_their_capacity(void **state)
 {
 	struct rig rig;
 	pid_t owner;
@@ -428,7 +428,7 @@ static void who_has_ended_meanwhile_has_left_its_room(void **state)
 	kill(owner, SIGKILL);
 	waitpid(owner, NULL, 0);
 	rig_restart(&rig, "1xTest-80Gi", NULL);
-	/* The first request of all. */
+	/* The daemon's first request since its start. */
 	json_decref(rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.5",
 		"lifetime", "keep"));
 	assert_int_equal(n_tenants(&rig), 1);
@@ -441,7 +441,7 @@ struct grown {
 	off_t most;
 };
 
-/* Each is a line more; the file is seen to have become shorter. */
+/* Each `set` appends a line; true once the file has become shorter. */
 static bool is_shorter(void *data)
 {
 	struct grown *g = data;
@@ -455,7 +455,7 @@ static bool is_shorter(void *data)
 	return st.st_size < g->most;
 }
 
-static void a_state_that_has_grown_is_written_anew(void **state)
+static void a_state_that_has_grown_is_compacted(void **state)
 {
 	struct fake_client a;
 	char secret[33];
@@ -486,7 +486,7 @@ static void a_state_that_has_grown_is_written_anew(void **state)
 		json_decref(answer);
 		g.most = 0;
 	}
-	/* The number of one that was removed is nobody's again. */
+	/* The daemon does not use the id of a removed tenant again. */
 	answer = rig_do(&rig, "{s:s, s:{s:s}, s:s}", "cmd", "create", "spec", "request", "0.1",
 		"lifetime", "keep");
 	assert_int_equal(rig_number(answer, "tenant"), 4);
@@ -495,8 +495,8 @@ static void a_state_that_has_grown_is_written_anew(void **state)
 	rig_stop(&rig);
 }
 
-/* Reports go on from nothing then, but what there was is there to be looked at. */
-static void reports_that_cannot_be_read_are_kept_aside(void **state)
+/* Reports start from nothing then, and the old file is kept for inspection. */
+static void unreadable_reports_are_kept_aside(void **state)
 {
 	char path[128], other[160];
 	struct stat st;
@@ -514,7 +514,7 @@ static void reports_that_cannot_be_read_are_kept_aside(void **state)
 	assert_true(S_ISDIR(st.st_mode));
 	assert_return_code(rmdir(other), errno);
 	rig_kill(&rig);
-	/* A line that is none: the others count. */
+	/* An invalid line: the other lines count. */
 	assert_int_equal(file_replace(path, STR("R 70 0 500 1000 1 2 9.5 0 0.0 known\nB 0 60\n"),
 				 0600, NULL),
 		0);
@@ -526,7 +526,7 @@ static void reports_that_cannot_be_read_are_kept_aside(void **state)
 	rig_stop(&rig);
 }
 
-/* The tenants of a state file as the first version wrote them: those fields and no more. */
+/* A tenant's line as the first version wrote it, with those fields only. */
 static struct str aged(struct str line, struct buf *out)
 {
 	static const char *const first[] = {"id", "name", "uid", "source", "origin", "lifetime",
@@ -549,7 +549,7 @@ static struct str aged(struct str line, struct buf *out)
 	return buf_str(out);
 }
 
-/* And as a later one may: with a field more, and lines of another kind. */
+/* A tenant's line of a later version: with a further field, and followed by an unknown line. */
 static struct str advanced(struct str line, struct buf *out)
 {
 	buf_clear(out);
@@ -608,7 +608,7 @@ static void a_state_of_another_version_is_read(void **state)
 	rig_stop(&rig);
 }
 
-static void an_end_for_good_leaves_the_gates_open(void **state)
+static void an_orderly_exit_opens_the_gates(void **state)
 {
 	struct fake_client a;
 	struct rig rig;
@@ -622,7 +622,7 @@ static void an_end_for_good_leaves_the_gates_open(void **state)
 	kill(rig.daemon, SIGTERM);
 	assert_int_equal(rig_wait(rig.daemon), 0);
 	assert_true(fake_await_gate(&a, 0, GATE_OPEN, LONG_MS));
-	/* The next one closes it again, in its own page. */
+	/* The next daemon closes the gate again, in its own page. */
 	rig_restart(&rig, "1xTest-80Gi", NULL);
 	assert_int_equal(fake_hello(&a, rig.socket, secret, true), 0);
 	assert_int_equal(atomic_load(&a.devices[0].down->gate), GATE_CLOSED);
@@ -645,7 +645,7 @@ static bool is_charged(void *data)
 	return c->gpu_s > c->least_s;
 }
 
-static void what_was_used_is_kept(void **state)
+static void an_orderly_exit_keeps_used_time(void **state)
 {
 	struct fake_client a;
 	struct rig rig;
@@ -662,7 +662,7 @@ static void what_was_used_is_kept(void **state)
 	fake_submit(&a, 0);
 	assert_true(rig_until(is_charged, &charged, LONG_MS));
 	before = charged.gpu_s;
-	/* An orderly end loses nothing. */
+	/* An orderly exit loses no usage. */
 	kill(rig.daemon, SIGTERM);
 	assert_int_equal(rig_wait(rig.daemon), 0);
 	rig_restart(&rig, "1xTest-80Gi", NULL);
@@ -674,8 +674,11 @@ static void what_was_used_is_kept(void **state)
 	rig_stop(&rig);
 }
 
-/* What has been reported stays so, of who lives and of who has gone, though no file is written. */
-static void what_a_killed_daemon_has_charged_is_kept(void **state)
+/*
+ * Reported usage stays, of running and of exited programs, although the daemon wrote no file at its
+ * end.
+ */
+static void a_kill_keeps_used_time(void **state)
 {
 	struct fake_client a;
 	struct charged charged;
@@ -715,22 +718,22 @@ static void what_a_killed_daemon_has_charged_is_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_killed_daemon_comes_back),
-		cmocka_unit_test(what_died_meanwhile_no_longer_counts),
-		cmocka_unit_test(a_page_that_is_not_the_recorded_one_is_refused),
+		cmocka_unit_test(a_killed_daemon_keeps_tenants_and_programs),
+		cmocka_unit_test(memory_of_programs_that_died_meanwhile_is_freed),
+		cmocka_unit_test(a_page_of_another_tenant_is_refused),
 		cmocka_unit_test(a_daemon_takes_over_from_another),
-		cmocka_unit_test(who_has_gone_does_not_take_over),
-		cmocka_unit_test(a_torn_state_is_read_as_far_as_it_is_whole),
+		cmocka_unit_test(a_closed_replace_request_does_not_end_the_daemon),
+		cmocka_unit_test(a_torn_state_keeps_its_whole_lines),
 		cmocka_unit_test(a_damaged_state_is_kept_aside),
-		cmocka_unit_test(a_state_without_its_end_is_kept_aside),
+		cmocka_unit_test(a_state_without_its_last_line_is_kept_aside),
 		cmocka_unit_test(a_full_disk_loses_no_tenant),
-		cmocka_unit_test(who_has_ended_meanwhile_has_left_its_room),
-		cmocka_unit_test(a_state_that_has_grown_is_written_anew),
-		cmocka_unit_test(reports_that_cannot_be_read_are_kept_aside),
+		cmocka_unit_test(programs_that_ended_meanwhile_free_their_capacity),
+		cmocka_unit_test(a_state_that_has_grown_is_compacted),
+		cmocka_unit_test(unreadable_reports_are_kept_aside),
 		cmocka_unit_test(a_state_of_another_version_is_read),
-		cmocka_unit_test(an_end_for_good_leaves_the_gates_open),
-		cmocka_unit_test(what_was_used_is_kept),
-		cmocka_unit_test(what_a_killed_daemon_has_charged_is_kept),
+		cmocka_unit_test(an_orderly_exit_opens_the_gates),
+		cmocka_unit_test(an_orderly_exit_keeps_used_time),
+		cmocka_unit_test(a_kill_keeps_used_time),
 	};
 
 	return cmocka_run_group_tests_name("agent-restart", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token over real pages: the test plays hook and device of several fake programs. Waits are
- * bounded by what never happens on a sound daemon (seconds), not by how fast it should be.
+ * The token over real pages: the test acts as hook and device of several fake programs. Waits are
+ * bounded by seconds, which a correct daemon never needs, not by its usual speed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* Its fail() is a macro: after ours. */
+/* last: it has a macro named fail */
 #include <cmocka.h>
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static void stop(struct pair *p)
 	rig_stop(&p->rig);
 }
 
-static void pages_say_what_was_asked(void **state)
+static void pages_show_the_tenants_limits(void **state)
 {
 	struct pair p;
 	const struct page_down *down;
@@ -89,7 +89,7 @@ static void a_want_opens_the_gate(void **state)
 	stop(&p);
 }
 
-static void an_idle_holder_gives_way(void **state)
+static void an_idle_holder_loses_the_token(void **state)
 {
 	struct pair p;
 
@@ -110,14 +110,14 @@ static void a_busy_holder_is_closed_and_drained(void **state)
 	assert_true(fake_acquire(&p.a, 0, LONG_MS));
 	fake_submit(&p.a, 0);
 	fake_want(&p.b, 0);
-	/* Its quantum ends while its work is still on the device. */
+	/* a's quantum ends while its work is still in flight. */
 	assert_true(fake_await_gate(&p.a, 0, GATE_CLOSED, LONG_MS));
 	fake_complete(&p.a, 0);
 	assert_true(fake_await_gate(&p.b, 0, GATE_OPEN, LONG_MS));
 	stop(&p);
 }
 
-static void they_take_turns(void **state)
+static void two_tenants_take_turns(void **state)
 {
 	struct pair p;
 	uint32_t grants;
@@ -135,7 +135,7 @@ static void they_take_turns(void **state)
 	stop(&p);
 }
 
-static void a_frozen_holder_is_passed(void **state)
+static void a_frozen_holder_loses_the_token(void **state)
 {
 	struct pair p;
 
@@ -148,7 +148,7 @@ static void a_frozen_holder_is_passed(void **state)
 	stop(&p);
 }
 
-static void a_thread_that_never_leaves_a_launch_is_passed(void **state)
+static void a_thread_stuck_in_a_launch_loses_the_token(void **state)
 {
 	struct pair p;
 
@@ -159,7 +159,7 @@ static void a_thread_that_never_leaves_a_launch_is_passed(void **state)
 	stop(&p);
 }
 
-static void a_dead_holder_is_passed(void **state)
+static void a_dead_holder_loses_the_token(void **state)
 {
 	struct pair p;
 
@@ -172,7 +172,7 @@ static void a_dead_holder_is_passed(void **state)
 	stop(&p);
 }
 
-static void an_unmarked_tail_is_asked_for(void **state)
+static void unmarked_submissions_are_flushed(void **state)
 {
 	struct pair p;
 	uint32_t flush;
@@ -190,7 +190,7 @@ static void an_unmarked_tail_is_asked_for(void **state)
 	stop(&p);
 }
 
-static void an_unmarked_tail_of_a_frozen_program_ends(void **state)
+static void a_frozen_program_with_unmarked_submissions_loses_the_token(void **state)
 {
 	struct pair p;
 
@@ -199,12 +199,12 @@ static void an_unmarked_tail_of_a_frozen_program_ends(void **state)
 	fake_submit_unmarked(&p.a, 0);
 	kill(p.a.pid, SIGSTOP);
 	assert_true(fake_acquire(&p.b, 0, LONG_MS));
-	/* And the frozen one does not hold it for good: its gate is closed in the end. */
+	/* a's gate is closed in the end, although a is frozen. */
 	assert_true(fake_await_gate(&p.a, 0, GATE_CLOSED, LONG_MS));
 	stop(&p);
 }
 
-static void a_release_gives_way(void **state)
+static void a_release_hands_over_the_token(void **state)
 {
 	struct pair p;
 
@@ -218,7 +218,7 @@ static void a_release_gives_way(void **state)
 	stop(&p);
 }
 
-/* `from` runs, `to` waits: did a yield open its gate well before the 2 s of a turn were over? */
+/* `from` runs, `to` waits: true if a yield closed the gate well before the turn's 2 s were over. */
 static bool yields(struct fake_client *from, struct fake_client *to)
 {
 	uint64_t said;
@@ -240,7 +240,7 @@ static bool yields(struct fake_client *from, struct fake_client *to)
 	return was_open;
 }
 
-static void a_yield_gives_way(void **state)
+static void a_yield_hands_over_the_token(void **state)
 {
 	static const char spec[] = "{\"request\": \"0.5\", \"memory_policy\": \"swap\"}";
 	struct pair p;
@@ -250,9 +250,9 @@ static void a_yield_gives_way(void **state)
 	start(&p, spec, spec);
 	assert_true(fake_acquire(&p.a, 0, LONG_MS));
 	/*
-	 * The first was alone and is closed in any case; a round may meet a stall of this
-	 * machine. What ended in a closed turn is said to have, for whoever slept through it, if it
-	 * was looked at in time.
+	 * In its first turn a was alone, and the daemon closes its gate in any case; and this
+	 * machine may stall in a round. If the daemon looks in time, it reports in drained_ns when
+	 * the closed turn's work completed.
 	 */
 	for (int round = 0; round < 200 && !(has_yielded && is_said); round++) {
 		yields(&p.a, &p.b);
@@ -267,7 +267,7 @@ static void a_yield_gives_way(void **state)
 	stop(&p);
 }
 
-static void latency_closes_the_others_at_once(void **state)
+static void a_latency_tenant_preempts_at_once(void **state)
 {
 	struct pair p;
 
@@ -275,7 +275,7 @@ static void latency_closes_the_others_at_once(void **state)
 		"{\"request\": \"0.5\", \"class\": \"latency\"}");
 	assert_true(fake_acquire(&p.a, 0, LONG_MS));
 	fake_submit(&p.a, 0);
-	/* The other's work has not ended, and it is opened all the same. */
+	/* b's gate opens although a's work is still in flight. */
 	assert_true(fake_acquire(&p.b, 0, LONG_MS));
 	assert_int_equal(atomic_load(&p.a.devices[0].down->gate), GATE_CLOSED);
 	stop(&p);
@@ -294,7 +294,7 @@ static void a_removed_tenant_loses_its_grant(void **state)
 	stop(&p);
 }
 
-static void liars_hurt_only_themselves(void **state)
+static void false_counters_harm_only_their_own_tenant(void **state)
 {
 	struct rand rand = rand_seeded(7);
 	struct pair p;
@@ -321,7 +321,7 @@ static void liars_hurt_only_themselves(void **state)
 	stop(&p);
 }
 
-static void nonsense_ends_only_its_connection(void **state)
+static void an_invalid_packet_ends_only_its_connection(void **state)
 {
 	struct rand rand = rand_seeded(11);
 	uint8_t packet[256];
@@ -338,7 +338,7 @@ static void nonsense_ends_only_its_connection(void **state)
 		for (size_t i = 0; i < sizeof(packet); i++)
 			packet[i] = (uint8_t)rand_u64(&rand);
 		n = (uint32_t)(1 + rand_below(&rand, sizeof(packet) - 1));
-		if (round % 2) { /* a plausible head */
+		if (round % 2) { /* a plausible header */
 			head->size = n;
 			head->type = (uint16_t)rand_below(&rand, MSG_TYPES + 1);
 			head->abi = MSG_ABI;
@@ -352,7 +352,7 @@ static void nonsense_ends_only_its_connection(void **state)
 	stop(&p);
 }
 
-static void strangers_get_the_default_tenant(void **state)
+static void programs_without_a_secret_get_the_default_tenant(void **state)
 {
 	static const char *const refuse[] = {"--refuse-unmanaged", NULL};
 	struct fake_client c;
@@ -405,8 +405,8 @@ static void a_process_belongs_to_one_tenant_for_life(void **state)
 }
 
 /*
- * A folder below our own cgroup, in the hierarchy where ours is the deepest. False: not possible
- * here.
+ * Makes a folder below this process's cgroup, in the hierarchy where that cgroup is deepest. False
+ * if impossible.
  */
 static bool cgroup_make(char *ret, size_t size)
 {
@@ -458,14 +458,14 @@ static void a_container_is_known_by_its_cgroup(void **state)
 	json_t *a;
 
 	if (getuid() != 0 || !cgroup_make(folder, sizeof(folder)))
-		skip(); /* needs root and a cgroup of its own */
+		skip(); /* needs root and a cgroup to write to */
 	rig_start(&rig, "1xTest-80Gi", NULL);
 	let_all_in(&rig);
 	a = rig_do(&rig, "{s:s, s:{s:s}, s:b}", "cmd", "create", "spec", "request", "0.5",
 		"container", 1);
 	snprintf(secret, sizeof(secret), "%s", rig_text(a, "secret"));
 	json_decref(a);
-	/* where it was asked for, others' users are strangers as ever */
+	/* in the creator's cgroup, other users' processes are refused */
 	fake_start(&other);
 	fake_become(&other, nobody);
 	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
@@ -476,7 +476,7 @@ static void a_container_is_known_by_its_cgroup(void **state)
 	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
 	assert_non_null(strstr(other.refused, "divvy-test-"));
 	fake_end(&other);
-	/* nor is root, elsewhere; and a restart changes nothing */
+	/* root outside the container's cgroup is refused, too; a restart changes nothing */
 	fake_start(&other);
 	assert_int_equal(fake_hello(&other, rig.socket, secret, false), -EACCES);
 	rig_kill(&rig);
@@ -491,7 +491,7 @@ static void a_container_is_known_by_its_cgroup(void **state)
 		usleep(1000);
 }
 
-static void gate_off_leaves_all_open(void **state)
+static void gate_off_leaves_all_gates_open(void **state)
 {
 	struct pair p;
 
@@ -506,27 +506,27 @@ static void gate_off_leaves_all_open(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pages_say_what_was_asked),
+		cmocka_unit_test(pages_show_the_tenants_limits),
 		cmocka_unit_test(a_want_opens_the_gate),
-		cmocka_unit_test(an_idle_holder_gives_way),
+		cmocka_unit_test(an_idle_holder_loses_the_token),
 		cmocka_unit_test(a_busy_holder_is_closed_and_drained),
-		cmocka_unit_test(they_take_turns),
-		cmocka_unit_test(a_frozen_holder_is_passed),
-		cmocka_unit_test(a_thread_that_never_leaves_a_launch_is_passed),
-		cmocka_unit_test(a_dead_holder_is_passed),
-		cmocka_unit_test(an_unmarked_tail_is_asked_for),
-		cmocka_unit_test(an_unmarked_tail_of_a_frozen_program_ends),
-		cmocka_unit_test(a_release_gives_way),
-		cmocka_unit_test(a_yield_gives_way),
-		cmocka_unit_test(latency_closes_the_others_at_once),
+		cmocka_unit_test(two_tenants_take_turns),
+		cmocka_unit_test(a_frozen_holder_loses_the_token),
+		cmocka_unit_test(a_thread_stuck_in_a_launch_loses_the_token),
+		cmocka_unit_test(a_dead_holder_loses_the_token),
+		cmocka_unit_test(unmarked_submissions_are_flushed),
+		cmocka_unit_test(a_frozen_program_with_unmarked_submissions_loses_the_token),
+		cmocka_unit_test(a_release_hands_over_the_token),
+		cmocka_unit_test(a_yield_hands_over_the_token),
+		cmocka_unit_test(a_latency_tenant_preempts_at_once),
 		cmocka_unit_test(a_removed_tenant_loses_its_grant),
-		cmocka_unit_test(liars_hurt_only_themselves),
-		cmocka_unit_test(nonsense_ends_only_its_connection),
-		cmocka_unit_test(strangers_get_the_default_tenant),
+		cmocka_unit_test(false_counters_harm_only_their_own_tenant),
+		cmocka_unit_test(an_invalid_packet_ends_only_its_connection),
+		cmocka_unit_test(programs_without_a_secret_get_the_default_tenant),
 		cmocka_unit_test(a_wrong_secret_is_refused),
 		cmocka_unit_test(a_process_belongs_to_one_tenant_for_life),
 		cmocka_unit_test(a_container_is_known_by_its_cgroup),
-		cmocka_unit_test(gate_off_leaves_all_open),
+		cmocka_unit_test(gate_off_leaves_all_gates_open),
 	};
 
 	return cmocka_run_group_tests_name("agent-token", tests, NULL, NULL);
