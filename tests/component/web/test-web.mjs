@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody sees of a cluster, does with the page, and is spared. The objects are told to web-server.
+// What a user of the page sees, does, and is protected from. web-server gets the objects as
+// commands.
 
 import { spawn } from "node:child_process";
 import { createServer } from "node:net";
@@ -66,7 +67,7 @@ function gpuNode(name, nDevices, tenants = [], more = {}) {
   };
 }
 
-// Each tenant with what it uses of each of its devices.
+// Each tenant's use of each of its devices.
 function lease(uses, ageS = 0) {
   const measured = uses.map(([pod, ...pairs]) => `uid-${pod}/main=${pairs.map(([share, gib]) => `${share}:${Math.round(gib * GIB)}`).join(",")}`).join(" ");
   return {
@@ -118,7 +119,7 @@ function tellLarge(server, nNodes, change = 0) {
   if (!change) for (let i = 0; i < 1500; i++) server.tell("pod", `waits-${i}`, pod("0/125 nodes: 125 no GPU with 0.5 free"), "batch");
 }
 
-// ---- what the tests do
+// ---- helpers of the tests
 
 let server;
 
@@ -141,7 +142,7 @@ async function end({ browser, wrong }) {
   check(!wrong.length, `on the console: ${wrong.join("; ")}`);
 }
 
-// Each with a server of its own.
+// Runs a test with a server of its own.
 const withServer = (test) => Object.defineProperty(async () => {
   server = await new Server().start();
   try { await test(); } finally { await server.stop(); }
@@ -151,7 +152,7 @@ const device = (page, name) => page.getByRole("button", { name, exact: false });
 
 // ---- the tests
 
-async function nothing_is_said_to_who_has_no_token() {
+async function without_a_token_nothing_is_served() {
   tellSmall(server);
   for (const [path, token, wanted] of [["events/", "", 401], ["history/uid-a/main", "", 401], ["session", "", 401], ["events/", "bad", 401],
     ["events/", "poor", 403], ["history/uid-a/main", "poor", 403], ["session", "good", 204], ["history/uid-none/main", "good", 404]]) {
@@ -165,7 +166,7 @@ async function nothing_is_said_to_who_has_no_token() {
   }
 }
 
-// The events of a stream, up to and with the one that has this in it.
+// The events of a stream, up to and including the first that contains `part`.
 async function heard(path, part) {
   const answer = await fetch(server.url + path, { headers: { Authorization: "Bearer good" } }), decoder = new TextDecoder();
   let text = "";
@@ -176,7 +177,7 @@ async function heard(path, part) {
   return text;
 }
 
-async function all_is_told_once() {
+async function a_stream_sends_all_objects_once() {
   server.tell("node", "gpu-1", gpuNode("gpu-1", 1));
   const told = heard("events/", "gpu-2");
   server.tell("node", "gpu-2", gpuNode("gpu-2", 1));
@@ -197,7 +198,7 @@ async function files_come_with_a_strict_policy() {
   check((await fetch(`${server.url}nothing`)).status === 404, "another path");
 }
 
-async function the_cookie_is_out_of_reach() {
+async function scripts_cannot_read_the_cookie() {
   for (const [token, wanted] of [["good", 204], ["bad", 401]]) {
     const answer = await fetch(`${server.url}session`, { method: "POST", headers: { Authorization: `Bearer ${token}` } });
     check(answer.status === wanted, `${token}: ${answer.status}`);
@@ -261,7 +262,7 @@ async function markup_is_text() {
   await end(view);
 }
 
-async function changes_are_seen() {
+async function changes_appear_on_the_page() {
   const view = await inside(), { page } = view;
   await device(page, "gpu-2 device 0").waitFor();
   server.tell("lease", "gpu-2", lease([["notebook-eva", [730, 9]]]));
@@ -279,7 +280,7 @@ async function changes_are_seen() {
   await end(view);
 }
 
-async function a_silent_cluster_is_not_live() {
+async function a_silent_api_server_is_shown() {
   const view = await inside(), { page } = view;
   await page.getByText("Live").waitFor();
   server.tell("silence", "35");
@@ -291,7 +292,7 @@ async function a_silent_cluster_is_not_live() {
   await end(view);
 }
 
-async function keys_are_enough() {
+async function keys_reach_everything() {
   const view = await inside(), { page } = view;
   const at = () => page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.id);
   await page.keyboard.press("/");
@@ -314,7 +315,7 @@ async function keys_are_enough() {
   await end(view);
 }
 
-async function names_are_there_for_who_does_not_see() {
+async function screen_readers_get_names() {
   const view = await inside(), { page } = view;
   const nameless = await page.evaluate(() => [...document.querySelectorAll("button, input, select, [role=img]")]
     .filter((e) => !e.closest("[hidden]") && e.checkVisibility())
@@ -326,14 +327,14 @@ async function names_are_there_for_who_does_not_see() {
   await end(view);
 }
 
-// An hour of somebody's, with minutes in which nothing was heard.
+// One hour of a tenant's use, with minutes without a report.
 function past() {
   const share = Array.from({ length: 360 }, (_, i) => i > 200 && i < 230 ? null : i === 359 ? 90 : Math.round(250 + 200 * Math.sin(i / 17) * Math.sin(i / 3)));
   const series = (step) => ({ step, ago: 3, share, mib: share.map((v) => v && 4000 + 10 * v) });
   return { fine: series(10), coarse: series(300) };
 }
 
-// WCAG's ratio of each text to what is behind it, at least 4.5.
+// WCAG's contrast of each text with its background must be at least 4.5.
 async function text_can_be_read(scheme) {
   const view = await inside({ colorScheme: scheme }), { page } = view;
   await page.route("**/history/**", (route) => route.fulfill({ json: past() }));
@@ -359,10 +360,10 @@ async function text_can_be_read(scheme) {
   await picture(page, `detail-${scheme}`);
   await end(view);
 }
-const text_can_be_read_by_day = () => text_can_be_read("light");
-const text_can_be_read_by_night = () => text_can_be_read("dark");
+const text_has_contrast_by_day = () => text_can_be_read("light");
+const text_has_contrast_by_night = () => text_can_be_read("dark");
 
-async function finds() {
+async function search_finds_devices_and_tenants() {
   const view = await inside(), { page } = view, shown = () => page.locator(".device:visible").count();
   await device(page, "gpu-2 device 0").waitFor();
   await page.getByRole("searchbox").fill("research/notebook");
@@ -388,7 +389,7 @@ async function an_empty_cluster_says_what_to_do() {
   await end(view);
 }
 
-async function a_lost_connection_is_said_and_heals() {
+async function a_lost_connection_is_shown_and_restored() {
   const view = await inside({ expects: () => true }), { page } = view, { port } = server;
   await page.getByRole("heading", { name: "gpu-3" }).waitFor();
   await server.stop("SIGKILL");
@@ -404,7 +405,7 @@ async function a_lost_connection_is_said_and_heals() {
   await end(view);
 }
 
-async function who_may_is_asked_again_and_nothing_is_missed() {
+async function rights_are_checked_again_and_no_change_is_lost() {
   const view = await inside(), { page } = view, asked = [];
   page.on("request", (r) => { if (r.url().includes("/events/")) asked.push(r.url()); });
   await page.getByRole("heading", { name: "gpu-3" }).waitFor();
@@ -420,7 +421,7 @@ async function who_may_is_asked_again_and_nothing_is_missed() {
   await end(view);
 }
 
-async function on_a_phone_and_at_night() {
+async function the_page_fits_a_phone_by_night() {
   const phone = await inside({ viewport: PHONE });
   await device(phone.page, "gpu-1 device 0").waitFor();
   const wide = await phone.page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
@@ -439,7 +440,7 @@ async function on_a_phone_and_at_night() {
   await end(night);
 }
 
-async function a_thousand_devices() {
+async function a_thousand_devices_are_shown() {
   const view = await inside({ viewport: DESKTOP }, (s) => tellLarge(s, 125)), { page } = view;
   await page.waitForFunction(() => document.querySelectorAll(".device").length === 1000);
   await page.getByText("500 more are not listed here").waitFor();
@@ -460,9 +461,10 @@ async function a_thousand_devices() {
   await end(view);
 }
 
-const tests = [nothing_is_said_to_who_has_no_token, all_is_told_once, files_come_with_a_strict_policy, the_cookie_is_out_of_reach, signs_in_and_out,
-  devices_and_tenants_are_shown, markup_is_text, changes_are_seen, a_silent_cluster_is_not_live, keys_are_enough, names_are_there_for_who_does_not_see,
-  text_can_be_read_by_day, text_can_be_read_by_night, finds, an_empty_cluster_says_what_to_do, a_lost_connection_is_said_and_heals, who_may_is_asked_again_and_nothing_is_missed,
-  on_a_phone_and_at_night, a_thousand_devices];
+const tests = [without_a_token_nothing_is_served, a_stream_sends_all_objects_once, files_come_with_a_strict_policy,
+  scripts_cannot_read_the_cookie, signs_in_and_out, devices_and_tenants_are_shown, markup_is_text, changes_appear_on_the_page,
+  a_silent_api_server_is_shown, keys_reach_everything, screen_readers_get_names, text_has_contrast_by_day, text_has_contrast_by_night,
+  search_finds_devices_and_tenants, an_empty_cluster_says_what_to_do, a_lost_connection_is_shown_and_restored,
+  rights_are_checked_again_and_no_change_is_lost, the_page_fits_a_phone_by_night, a_thousand_devices_are_shown];
 const only = process.argv[2];
 process.exit(await main(tests.filter((t) => !only || t.name.includes(only)).map(withServer)));

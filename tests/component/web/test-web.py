@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Debian's chromium, driven by test-web.mjs; here is only what that needs, or why not."""
+"""Runs test-web.mjs, which drives the page in Debian's chromium, or says what is missing."""
 
 import os
 import shutil
@@ -18,8 +18,8 @@ found = subprocess.run([os.path.join(TESTS, "browser/get"), "--check"], stdin=su
 if found.returncode:
     skip_all(found.stderr.strip())
 os.environ["DIVVY_BROWSER"] = found.stdout.strip()
-# Interfaces that come and go, as those of another test's node do, break a browser's connections: where it may,
-# it has a network of its own.
+# Interfaces of other tests' nodes appear and disappear, and that breaks a browser's connections:
+# the browser gets its own network namespace where possible.
 argv, own = ["node", os.path.join(HERE, "test-web.mjs")], ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 if shutil.which("unshare") and subprocess.run([*own, "true"], stdin=subprocess.DEVNULL, capture_output=True,
                                               check=False).returncode == 0:

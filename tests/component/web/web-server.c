@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The page as the controller serves it, without a cluster: `web-server PORT` is told of objects on
- * its standard input, a line of JSON each:
+ * Serves the controller's page without a cluster: `web-server PORT`. Its standard input has the
+ * objects, one JSON value a line:
  *   {"kind":"node"|"lease"|"pod", "namespace":"n", "name":"a", "object":{...}|null}
- *   {"kind":"later", "name":"5m"}     as if viewers had been here for five minutes
+ *   {"kind":"later", "name":"5m"}     as if viewers had been connected for five minutes
  *   {"kind":"silence", "name":"35"}   the API server has not answered for 35 s
- *   {"kind":"revoke", "name":"good"}  "good" may not see it any more
- * It says "ready" once it listens on 127.0.0.1. The token "good" may see it, "poor" may not, others
- * are none. Ends with its standard input.
+ *   {"kind":"revoke", "name":"good"}  the token "good" loses its right to the page
+ * It prints "ready" once it listens on 127.0.0.1. The token "good" may read the page, "poor" may not,
+ * and other tokens are invalid. It exits at the end of its standard input.
  */
 #include <errno.h>
 #include <stdio.h>
