@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of deploy/images/Dockerfile, done without a container engine: each stage is a Debian 12 root of its own,
-made by debootstrap out of the archive that this machine's apt uses; RUN is chroot in a mount namespace. At the end
-each image's program says its version as the image's user. Takes minutes and 4 GB, so it is a soak."""
+"""The steps of deploy/images/Dockerfile, without a container engine. Each stage is a Debian 12
+root, which debootstrap makes from the archive of this machine's apt. RUN is a chroot in a mount
+namespace. At the end each image's program prints its version as the image's user. Takes minutes and
+4 GB, so it is a soak."""
 
 import contextlib
 import json
@@ -37,7 +38,7 @@ def archives():
 
 
 def steps():
-    """(instruction, rest) of each, without comments and with lines that go on joined."""
+    """(instruction, rest) of each step, without comments and with continued lines joined."""
     text = ""
     with open(DOCKERFILE, encoding="utf-8") as f:
         for line in f:
@@ -77,7 +78,7 @@ class Stage:
         return path
 
     def copy(self, sources, target, stage):
-        """COPY: of a folder what is in it."""
+        """COPY: for a folder, copies its contents."""
         for source in sources:
             if stage is None and source == ".":
                 self.copy_tree(self.place(target, True))
@@ -91,11 +92,11 @@ class Stage:
 
     @staticmethod
     def copy_tree(place):
-        """The sources, without what was built or is ignored."""
+        """Copies the sources, without built and ignored files."""
         for name in command("git", "-C", SOURCE, "ls-files", "-co", "--exclude-standard").splitlines():
             target = os.path.join(place, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # deleted, and not yet committed
+            with contextlib.suppress(FileNotFoundError):  # deleted, but not yet committed
                 shutil.copy(os.path.join(SOURCE, name), target)
 
 
@@ -142,7 +143,7 @@ def the_programs_run():
     assert "usage: spin" in stages["divvy-programs"].run("spin --help", user=stages["divvy-programs"].user)
 
 
-def what_divvyd_gives_its_tenants_is_in_its_image():
+def divvyds_image_has_its_tenants_libraries():
     found = stages["divvyd"].run("ls /usr/lib/divvy /usr/lib/divvy/sim /usr/libexec/divvy; divvy version")
     for name in ("libdivvy-cuda.so", "libdivvy-nvml.so", "libcuda.so.1", "libnvidia-ml.so.1", "divvy-sim-engine"):
         assert name in found, found
@@ -152,4 +153,4 @@ stages = {}
 if os.geteuid() != 0 or not shutil.which("debootstrap"):
     skip_all("only root, with debootstrap, can make a root")
 with tempfile.TemporaryDirectory(prefix="divvy-images-") as folder:
-    main(all_steps_succeed, the_programs_run, what_divvyd_gives_its_tenants_is_in_its_image)
+    main(all_steps_succeed, the_programs_run, divvyds_image_has_its_tenants_libraries)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests of deploy/ agree with one another, with the contract and with the code."""
+"""The manifests of deploy/ agree with one another, with docs/reference and with the code."""
 
 import os
 import re
@@ -24,7 +24,7 @@ GENERATE = runpy.run_path(str(DEPLOY / "generate"), run_name="test")
 KEEP = "helm.sh/resource-policy"
 
 
-def what_is_made_is_current():
+def generated_files_are_current():
     done = subprocess.run([sys.executable, DEPLOY / "generate", "--check"], capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -42,13 +42,13 @@ def the_chart_makes_the_same_objects():
     assert set(made) == set(wanted), set(made) ^ set(wanted)
     for name, obj in made.items():
         if obj["kind"] == "CustomResourceDefinition":
-            # What alone is Helm's: definitions stay when the release goes.
+            # Only Helm needs this annotation: CRDs stay when the release is removed.
             assert obj["metadata"].pop("annotations") == {KEEP: "keep"}, obj["metadata"]
         assert not list(differences(wanted[name], obj)), (name, list(differences(wanted[name], obj)))
 
 
-def a_kubelets_other_folder_is_for_pod_resources_alone():
-    """Its socket for device plugins is always at the same place."""
+def a_kubelet_folder_moves_only_pod_resources():
+    """The kubelet's socket for device plugins has a fixed path; only pod-resources moves."""
     given = {**values(), "kubeletDir": "/elsewhere"}
     volumes = {v["name"]: v["hostPath"]["path"] for name, spec in pods(chart(given).values()) if name == "divvyd"
                for v in spec["volumes"] if "hostPath" in v}
@@ -66,12 +66,12 @@ def every_value_of_the_chart_has_an_effect():
             node = node[name]
         node[path[-1]] = 7 if isinstance(node[path[-1]], int) else "another"
         assert chart(given) != plain, ".".join(path)
-    # ... and nothing a person may want to choose is left out of the table for lack of its text.
+    # ... and no value is missing from the chart because its text has changed.
     for text, _ in GENERATE["CHART"]:
         assert any(text in p.read_text() for p in (DEPLOY / "base").glob("*.yaml")), text
 
 
-def the_specs_fields_are_those_of_the_code():
+def deploy_generate_has_the_specs_fields():
     header = (SOURCE / "src/spec/spec.h").read_text()
     fields = []
     for table in ("SPEC_FIELDS", "SPEC_CLUSTER_FIELDS"):
@@ -84,8 +84,8 @@ def the_specs_fields_are_those_of_the_code():
         assert set(fields) == set(ours), set(fields) ^ set(ours)
 
 
-def the_contracts_names_are_those_of_the_code():
-    """Keys and dialects, as far as there is code that knows them."""
+def the_reference_has_the_codes_keys_and_dialects():
+    """The contract has all keys and dialects that the code knows."""
     for path in (SOURCE / "src").rglob("*.h"):
         for key_name in re.findall(r'^#define \w+ "(divvy\.gpu/[a-z-]+)"', path.read_text(), re.MULTILINE):
             assert f"`{key_name}" in CONTRACT, f"{path.name}: {key_name}"
@@ -111,8 +111,8 @@ def crds():
     return {o["spec"]["names"]["kind"]: o for o in base().values() if o["kind"] == "CustomResourceDefinition"}
 
 
-def the_contract_names_every_field_that_is_written():
-    # What a field of a list's entry means is in its description.
+def the_reference_names_every_field_of_the_crds():
+    # The description of a list explains the fields of its entries.
     for kind, crd in crds().items():
         pages = "".join(PAGES[name] for name in PAGES_OF[kind])
         for part in ("spec", "status"):
@@ -141,7 +141,7 @@ def schemas_have_limits_and_no_defaults():
         walk(schema_of(crd), kind)
 
 
-def uninstalling_ends_all_of_it_and_begins_with_the_webhooks():
+def uninstalling_removes_the_webhooks_first():
     log = subprocess.run([DEPLOY / "uninstall", "--all"], capture_output=True, text=True, check=True,
                          env={**os.environ, "KUBECTL": "echo"}).stdout
     gone = re.findall(r"\b([a-z]+)/([a-z.-]+)", log)
@@ -160,7 +160,7 @@ def uninstalling_ends_all_of_it_and_begins_with_the_webhooks():
     assert wrong.returncode == 2 and "usage" in wrong.stdout, wrong
 
 
-def only_the_nodes_daemon_needs_more_than_restricted():
+def only_divvyd_needs_more_than_the_restricted_policy():
     found = {name: set(restricted(spec)) for name, spec in pods(base().values())}
     assert found.pop("divvyd") == {
         "hostPID", "divvyd: may be root", "divvyd: is root", "divvyd: capability SETGID", "divvyd: capability SETUID", "volume device-plugins", "volume pod-resources",
@@ -177,7 +177,7 @@ def only_the_nodes_daemon_needs_more_than_restricted():
             assert "livenessProbe" in container and "readinessProbe" in container
 
 
-def each_opening_to_the_node_is_explained():
+def each_privilege_on_the_node_is_explained():
     lines = (DEPLOY / "base/divvyd.yaml").read_text().split("\n")
     for n, line in enumerate(lines):
         if re.search(r"hostPID:|hostPath:|runAsUser: 0", line):
@@ -195,8 +195,8 @@ def tokens_are_bound_to_their_pods():
         assert sources[1]["configMap"]["name"] == "kube-root-ca.crt", name
 
 
-def rights_are_named_one_by_one():
-    secrets = []  # and what else is there to be filled
+def rights_have_no_wildcards_and_are_explained():
+    secrets = []  # secrets, and ConfigMaps to fill
     for name, obj in base().items():
         for rule in obj.get("rules", []):
             if obj["kind"] not in ("Role", "ClusterRole"):
@@ -213,7 +213,7 @@ def rights_are_named_one_by_one():
         (controller, ["configmaps"], ["divvy-remote-authority"], read + ["patch"]),
         (("Role", "kube-system", "divvy-controller"), ["configmaps"], ["extension-apiserver-authentication"], read),
         (("Role", "divvy-system", "divvyd"), ["configmaps"], ["divvy-remote-authority"], read)], secrets
-    # A word on each, in front of it or of what it continues.
+    # Each rule has a comment before it, or continues a rule that has one.
     for path in ("scheduler", "controller", "divvyd"):
         text = (DEPLOY / f"base/{path}.yaml").read_text()
         for match in re.finditer(r"^(.*)\n- apiGroups: .*\n  resources: (.*)\n", text, re.MULTILINE):
@@ -226,7 +226,7 @@ def webhooks():
         yield from ((kind, hook) for hook in base()[(kind, "", "divvy")]["webhooks"])
 
 
-def the_webhook_never_stands_in_its_own_way():
+def webhooks_never_block_divvys_own_pods():
     own = {name for kind, _, name in base() if kind == "Namespace"}
     for kind, hook in webhooks():
         what = {r for rule in hook["rules"] for r in rule["resources"]}
@@ -243,12 +243,12 @@ def the_webhook_never_stands_in_its_own_way():
     for namespace in own:
         labels = base()[("Namespace", "", namespace)]["metadata"]["labels"]
         assert labels["divvy.gpu/admission"] == "ignore", namespace
-    # The kubelets' writes and those of every rollout go on while the controller is away.
+    # Kubelets and rollouts must be able to write while the controller is down.
     soft = {hook["name"] for _, hook in webhooks() if hook["failurePolicy"] == "Ignore"}
     assert soft == {"pods.status.divvy.gpu", "templates.divvy.gpu", "leases.divvy.gpu"}, soft
 
 
-def services_lead_to_the_ports_of_their_programs():
+def services_use_the_ports_of_their_programs():
     objects = base()
     for (kind, namespace, name), obj in objects.items():
         if kind != "Service":
@@ -263,7 +263,7 @@ def services_lead_to_the_ports_of_their_programs():
         assert where["port"] in {p["port"] for p in service["spec"]["ports"]}, where
 
 
-def the_contract_has_the_command_lines():
+def the_reference_has_the_command_lines():
     options = PAGES["options"]
     sections = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", options, re.MULTILINE))
     for _, spec in pods(base().values()):
@@ -280,7 +280,7 @@ def examples():
     return {p: load(p.read_text()) for p in sorted((DEPLOY / "examples").rglob("*.yaml"))}
 
 
-def examples_ask_for_what_there_is():
+def examples_use_existing_keys():
     fields = {row[0] for row in GENERATE["FIELDS"]} | {"container"}
     used, kinds = set(), set()
     for path, objects in examples().items():
@@ -303,16 +303,16 @@ def examples_ask_for_what_there_is():
     assert {"Pod", "Job", "Deployment", "SharePod", "GPUPolicy", "GPUNode"} <= kinds, kinds
 
 
-def kubeshares_definition_is_an_option_of_its_own():
+def kubeshares_definition_is_installed_separately():
     text = (DEPLOY / "kubeshare/crd.yaml").read_text()
     assert text == (DEPLOY / "chart-kubeshare/crds/crd.yaml").read_text()
     crd = yaml.safe_load(text)
     assert key(crd) not in base() and crd["spec"]["names"]["shortNames"] == ["shp"]
-    # Helm leaves what is in crds/ alone when it is there already; in templates/ it would not.
+    # Helm does not overwrite an existing definition in crds/, but would in templates/.
     assert not list((DEPLOY / "chart-kubeshare").glob("templates/*"))
 
 
-def all_versions_are_one():
+def all_versions_are_equal():
     version = re.search(r"version: '([0-9.]+)'", (SOURCE / "meson.build").read_text()).group(1)
     for name in ("chart", "chart-kubeshare"):
         about = yaml.safe_load((DEPLOY / name / "Chart.yaml").read_text())
@@ -321,12 +321,12 @@ def all_versions_are_one():
         assert all(c["image"].endswith(":" + version) for c in spec["containers"]), spec["containers"]
 
 
-main(what_is_made_is_current, both_kustomizations_list_all_files, the_chart_makes_the_same_objects,
-     every_value_of_the_chart_has_an_effect, a_kubelets_other_folder_is_for_pod_resources_alone, the_specs_fields_are_those_of_the_code,
-     the_contracts_names_are_those_of_the_code,
-     the_contract_names_every_field_that_is_written, schemas_have_limits_and_no_defaults,
-     uninstalling_ends_all_of_it_and_begins_with_the_webhooks, only_the_nodes_daemon_needs_more_than_restricted,
-     each_opening_to_the_node_is_explained, tokens_are_bound_to_their_pods, rights_are_named_one_by_one,
-     the_webhook_never_stands_in_its_own_way, services_lead_to_the_ports_of_their_programs,
-     the_contract_has_the_command_lines, examples_ask_for_what_there_is,
-     kubeshares_definition_is_an_option_of_its_own, all_versions_are_one)
+main(generated_files_are_current, both_kustomizations_list_all_files, the_chart_makes_the_same_objects,
+     every_value_of_the_chart_has_an_effect, a_kubelet_folder_moves_only_pod_resources,
+     deploy_generate_has_the_specs_fields, the_reference_has_the_codes_keys_and_dialects,
+     the_reference_names_every_field_of_the_crds, schemas_have_limits_and_no_defaults,
+     uninstalling_removes_the_webhooks_first, only_divvyd_needs_more_than_the_restricted_policy,
+     each_privilege_on_the_node_is_explained, tokens_are_bound_to_their_pods,
+     rights_have_no_wildcards_and_are_explained, webhooks_never_block_divvys_own_pods,
+     services_use_the_ports_of_their_programs, the_reference_has_the_command_lines, examples_use_existing_keys,
+     kubeshares_definition_is_installed_separately, all_versions_are_equal)
