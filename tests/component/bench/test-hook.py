@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""--hook and --env of the benches: another project's library is what the shared runs are measured with."""
+"""--hook and --env of the benches, which measure the shared runs with another project's library."""
 
 import os
 import pathlib
@@ -15,12 +15,12 @@ LIBRARY = os.path.join(BUILD, "tests/component/bench/libtrivial.so")
 
 
 def bench(name, *args):
-    with tempfile.TemporaryDirectory() as folder:  # it makes a folder out where it is
+    with tempfile.TemporaryDirectory() as folder:  # the bench makes a folder `out` in its current folder
         return subprocess.run([os.path.join(BUILD, "bench/bench-" + name), "--quick", *args], cwd=folder,
                               check=False, capture_output=True, text=True, timeout=patience(150))
 
 
-def shared_runs_preload_it():
+def shared_runs_preload_the_library():
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         done = bench("busy", "--only", "1 ms kernels, switch 0 us", "--hook", LIBRARY, "--env",
@@ -28,18 +28,18 @@ def shared_runs_preload_it():
         assert done.returncode == 0 and "busy.fraction" in done.stdout, done
         assert "busy.fraction" in pathlib.Path(folder, "some").read_text(), "--only leaves --out alone"
         told = sorted(pathlib.Path(log).read_text().splitlines())
-        # not in what it is compared with: alone, and side by side without
+        # not in the runs for comparison: alone, and side by side without the library
         assert told == [f"share {share} of 100, 0 MiB" for share in (20, 30, 50)], told
 
 
-def what_is_not_there_is_refused():
+def a_missing_library_is_refused():
     done = bench("busy", "--hook", "/nonexistent.so")
     assert done.returncode == 2 and "/nonexistent.so" in done.stderr, done
 
 
-def what_is_of_our_daemon_is_left_out():
+def benches_of_divvyd_are_skipped_with_another_library():
     done = bench("daemon", "--hook", LIBRARY)
     assert done.returncode == 0 and "nothing to measure" in done.stderr and "daemon." not in done.stdout, done
 
 
-main(what_is_not_there_is_refused, what_is_of_our_daemon_is_left_out, shared_runs_preload_it)
+main(a_missing_library_is_refused, benches_of_divvyd_are_skipped_with_another_library, shared_runs_preload_the_library)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make reproduce, ended while programs run on a node."""
+"""A signal ends make reproduce while programs run on a node."""
 
 import contextlib
 import os
@@ -17,12 +17,12 @@ sys.path[:0] = [str(SOURCE / "tests")]
 from tap import main, patience, wait_for  # noqa: E402
 
 
-OURS = ("divvy", "spin")  # so begin the names of what a run starts
+OURS = ("divvy", "spin")  # the first letters of the names of a run's programs
 
 
 def processes_with(words):
-    """{pid: name} of ours in whose environment they stand. Others are not asked: who reads it waits for a process
-    that is being executed, and those of a container may be frozen there."""
+    """{pid: name} of the run's processes whose environment contains `words`. It reads no other process's
+    environment: a read waits while the process is in exec, and a container's processes may be frozen there."""
     found = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -46,12 +46,12 @@ def leaves_nothing(sign):
         wait_for(lambda: not processes_with(mark), "nothing runs any more")
 
 
-def a_run_that_is_ended_leaves_nothing():
+def a_terminated_run_leaves_no_process():
     leaves_nothing(signal.SIGTERM)
 
 
-def nor_does_one_that_is_interrupted():
+def an_interrupted_run_leaves_no_process():
     leaves_nothing(signal.SIGINT)
 
 
-main(a_run_that_is_ended_leaves_nothing, nor_does_one_that_is_interrupted)
+main(a_terminated_run_leaves_no_process, an_interrupted_run_leaves_no_process)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""reproduce/: two experiments from end to end, and that verdicts are what the rules say."""
+"""reproduce/: two experiments from end to end, and verdicts that follow the rules."""
 
 import contextlib
 import io
@@ -38,7 +38,7 @@ def reproduce(only, out, **env):
                           capture_output=True, timeout=patience(), check=False, env=environment(only, **env))
 
 
-def runs_draws_and_writes_a_page():
+def a_run_draws_and_writes_a_page():
     goals = judge.read_goals()
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         out = pathlib.Path(folder)
@@ -63,13 +63,13 @@ def runs_draws_and_writes_a_page():
 
 
 def cells_of(text):
-    """{experiment: the cells of its row} of a page of verdicts."""
+    """{experiment: the cells of its row} in a page of verdicts."""
     rows = (line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ["))
     return {cells[0].partition("]")[0].strip("["): cells for cells in rows}
 
 
-def pages_list_all_and_say_what_the_results_say():
-    """The pages in docs, and the results that are kept beside them."""
+def the_pages_agree_with_the_stored_results():
+    """The pages in docs agree with the results stored beside them."""
     goals = judge.read_goals()
     lines = [json.loads(line) for line in (SOURCE / "docs/reproduction" / run.LINES).read_text(encoding="utf-8").splitlines()]
     rows = {row["experiment"]: run.judged(row, goals[row["experiment"]]) for row in lines}
@@ -89,7 +89,7 @@ def pages_list_all_and_say_what_the_results_say():
         assert all(len(line) <= 200 for line in own_page.splitlines() if line.startswith("|")), name
 
 
-def both_columns_follow_from_the_results():
+def both_verdicts_follow_from_the_results():
     goals = judge.read_goals()
 
     def columns(name, **values):
@@ -97,11 +97,11 @@ def both_columns_follow_from_the_results():
         measured.update({metric: {"mean": value, "half": 0.0, "n": 1} for metric, value in values.items()})
         row = {"experiment": name, "measured": measured, "quick": False, "seconds": 1}
         return cells_of(page.verdicts(goals, {name: run.judged(row, goals[name])}, "."))[name][4:]
-    # Less than 5 % is published; our own goal is 1 %.
+    # The published bound is 5 %, our own goal 1 %.
     assert columns("G1", overhead=0.005) == ["holds", "holds"]
     assert columns("G1", overhead=0.03) == ["holds", "**falls short**"]
     assert columns("G1", overhead=0.06) == ["**falls short**", "**falls short**"]
-    # The claim holds, our comparison with another placement does not.
+    # The claim holds, but our comparison with another placement does not.
     w1 = {"makespan": 0.5, "use": 40, "wang_makespan": 0.8}
     assert columns("W1", **w1) == ["holds under this model", "holds under this model"]
     assert columns("W1", **w1, of_wang=1.2) == ["holds under this model", "**falls short**"]
@@ -111,7 +111,7 @@ def both_columns_follow_from_the_results():
     assert columns("U2", local_first=1) == ["no claim", "true by construction"]
 
 
-def the_page_keeps_what_is_not_run_again():
+def the_page_keeps_results_of_earlier_runs():
     goals = judge.read_goals()
     row = {"simulated": True, "quick": False, "seeds": 1, "verdict": "holds", "why": "old", "seconds": 1, "date": "",
            "machine": "", "kernel": "", "commit": ""}
@@ -145,22 +145,22 @@ def the_page_keeps_what_is_not_run_again():
         assert (docs / "reproduction/K2-paced.svg").exists() and "| 0.5 |" in text
 
 
-def a_run_at_the_slower_pace_agrees_or_not():
-    ours = judge.Estimate(2.0, 0.5, 3)  # one more run: 1 either way
+def a_slower_run_agrees_or_not():
+    ours = judge.Estimate(2.0, 0.5, 3)  # one more run may differ by 1 either way
     assert {judge.agreement(bound, ours, 1.0) for bound in (">= 1", "<= 3", "in 1 3")} == {"agrees"}
     assert judge.agreement("<= 3", ours, 0.9) == judge.agreement(">= 1", ours, 3.1) == "does not agree: better"
     assert {judge.agreement(bound, ours, value) for bound, value in ((">= 1", 0.9), ("<= 3", 3.1), ("in 1 3", 0.9), ("in 1 3", 3.1))} \
         == {judge.DISAGREES}
 
 
-def a_ratio_of_means_varies_with_both():
+def the_interval_of_a_ratio_counts_both_lists():
     values = judge.estimate(judge.ratio_of_means([2, 4, 6], [1, 2, 3]))
-    assert values.mean == 2 and values.half == 0  # always twice as much
+    assert values.mean == 2 and values.half == 0  # the ratio is always 2
     values = judge.estimate(judge.ratio_of_means([2, 2, 2], [1, 2, 3]))
-    assert values.mean == 1 and values.half > 1  # by the other one alone
+    assert values.mean == 1 and values.half > 1  # because the second list varies
 
 
-def the_slower_pace_is_of_what_is_compressed():
+def only_compressed_experiments_have_a_slower_pace():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         done = reproduce("K2,W3", folder, QUICK="0", PACED="1")
         assert done.returncode and "W3" in done.stderr and "C, D2, K2" in done.stderr, done.stderr
@@ -168,23 +168,23 @@ def the_slower_pace_is_of_what_is_compressed():
         assert done.returncode and "QUICK" in done.stderr, done.stderr
 
 
-def a_share_is_back_when_a_whole_second_of_it_is():
+def a_share_is_back_after_a_whole_second_of_it():
     b = u5.Program("B", 0.3, 1.0)
     steady = [(i * 0.01, i * 0.01 + 0.003) for i in range(300)]
-    # From 5 s on a tenth for half a second, then its share.
+    # From 5 s on B gets a tenth of the device for half a second, then its share.
     late = [(5 + i * 0.01, 5 + i * 0.01 + (0.001 if i < 50 else 0.003)) for i in range(400)]
     other = [(0.0, 9.0)]
     back = u5.returns({"A": other, "B": steady + late, "C": other}, b)
-    # Two points below, a tenth for 0.1 s of the second is enough.
+    # Two points below the share are enough, so 0.1 s of the second may be at a tenth.
     assert len(back) == 1 and abs(back[0] - 0.4) < 0.06, back
     assert u5.returns({"A": other, "B": steady + late, "C": [(0.0, 4.0)]}, b) == []
 
 
-def an_index_is_jains():
+def the_fairness_index_is_jains():
     assert u4.jain([1, 1, 1, 1]) == 1 and u4.jain([1, 0]) == 0.5 and abs(u4.jain([1, 2]) - 0.9) < 1e-9
 
 
-def processors_are_for_both_or_divided():
+def processors_are_shared_or_divided():
     assert run.divided([0, 1, 2]) == ([0, 1, 2], [0, 1, 2])
     for n, of_node in ((4, 2), (6, 2), (8, 4), (16, 8)):
         first, second = run.divided(list(range(n)))
@@ -193,12 +193,12 @@ def processors_are_for_both_or_divided():
 
 
 class Pretended(run.Runs):
-    """Notes who runs beside whom."""
+    """Records which experiments run at the same time."""
 
     def __init__(self, goals, quick):
         super().__init__(list(goals), goals, pathlib.Path("/nowhere"), quick, False)
         self.at_work, self.seen = set(), []
-        self.met = threading.Event()  # two of those that may run beside others
+        self.met = threading.Event()  # two experiments that may overlap have overlapped
 
     def perform_one(self, name):
         with self.lock:
@@ -213,7 +213,7 @@ class Pretended(run.Runs):
             self.at_work.remove(name)
 
 
-def quiet_ones_have_nothing_beside_them():
+def quiet_experiments_run_alone():
     goals = judge.read_goals()
     there = sorted(os.sched_getaffinity(0))
     on_cluster_ones = {name for name in goals if goals[name]["means"] == "cluster"}
@@ -232,7 +232,7 @@ def quiet_ones_have_nothing_beside_them():
             assert halves[0] != halves[1] or not at_once & on_cluster_ones or len(at_once) == 1, at_once
 
 
-# Answers what it is asked as on_cluster.py does; an unknown word ends it with that status.
+# Answers requests like on_cluster.py; an unknown word is the exit status.
 ANSWERS = """
 import sys
 for line in sys.stdin:
@@ -246,7 +246,7 @@ for line in sys.stdin:
 """
 
 
-def one_cluster_is_there_for_all_that_ask():
+def all_experiments_share_one_cluster():
     class Answers(one_cluster.OneCluster):
         def start(self):
             self.process = subprocess.Popen([sys.executable, "-c", ANSWERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -260,10 +260,10 @@ def one_cluster_is_there_for_all_that_ask():
             raise AssertionError("it has ended, and nobody knows")
         except error:
             assert cluster.process is None
-        assert len(list(cluster.rows("count", [1], 1))) == 1  # by another one
+        assert len(list(cluster.rows("count", [1], 1))) == 1  # by another process
     cluster.process.kill()
     cluster.process.wait()
-    assert len(list(cluster.rows("count", [1], 1))) == 1  # it died when nobody asked
+    assert len(list(cluster.rows("count", [1], 1))) == 1  # the process died between two requests
     with contextlib.redirect_stderr(io.StringIO()) as said:
         assert len(list(cluster.rows("count", [5, 6], 1))) == 2 and not said.getvalue()
         try:
@@ -274,17 +274,17 @@ def one_cluster_is_there_for_all_that_ask():
     rows = cluster.rows("count", [1, 2, 3], 1)
     next(rows)
     left = cluster.process
-    rows.close()  # what is not read is no part of the next answer
+    rows.close()  # unread rows do not become part of the next answer
     assert left.returncode is not None and [row["n"] for row in cluster.rows("count", [4], 1)] == [4]
     last = cluster.process
     cluster.end()
     assert last.returncode == 0 and first.returncode == 77 and cluster.process is None
-    cluster.end()  # there is none
+    cluster.end()  # without a process
 
 
-def a_service_has_grown_when_all_is_answered():
+def a_service_has_grown_once_it_answers_everything():
     looks = [on_cluster.Look(at, [200] * n, n, 25 * max(0, at)) for at in range(-10, 90) for n in [1 if at < 20 or at > 70 else 4]]
-    # Of 25 in a second ten are answered, from 20 s on all.
+    # Ten of 25 a second are answered, and all from 20 s on.
     answers = [(i / 25, 0.1 + i / 1e5) for i in range(60 * 25) if i >= 500 or i % 5 < 2]
     assert on_cluster.grown_at(looks, answers, 60) == 25 and on_cluster.shrunk_at(looks, 60) == 10
     assert on_cluster.part_answered(looks, answers, 30, 60) == 1 and abs(on_cluster.part_answered(looks, answers, 0, 20) - 0.4) < 0.01
@@ -292,7 +292,7 @@ def a_service_has_grown_when_all_is_answered():
     assert d2.mean_curve([[(0, 1), (2, 3)], [(0, 2), (1, 4), (2, 4)]]) == [(0, 1.5), (1, 2.5), (2, 3.5)]
 
 
-def left_counts_what_is_missing_too():
+def left_counts_missing_pods_too():
     class Of:
         name = "on-shares"
 
@@ -328,7 +328,7 @@ def a_busy_machine_fails_no_short_run():
         assert "too busy" in said.getvalue()
 
 
-def says_what_it_cannot_run():
+def unknown_experiments_are_refused():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         there = {path.stem.upper() for path in (SOURCE / "reproduce/experiments").glob("*.py")}
         missing = [name for name in judge.read_goals() if name not in there]
@@ -337,7 +337,7 @@ def says_what_it_cannot_run():
             assert done.returncode and all(w in done.stderr for w in words), done.stderr
 
 
-def what_needs_a_cluster_is_skipped_in_words():
+def cluster_experiments_are_skipped_with_a_reason():
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder:
         done = reproduce("O,W3", folder, KUBECONFIG="/nowhere")
         assert done.returncode == 0 and "1 passed, 0 failed, 1 skipped" in done.stdout, done.stdout
@@ -357,12 +357,13 @@ def every_experiment_has_goals_that_can_be_judged():
         assert set(experiment) <= {"of", "title", "claim", "claim_of", "condition", "means", "quiet", "goals", "model", "inputs", "compressed",
                                    "baselines", "not_run", "changed"}, name
         assert set(experiment.get("changed", [])) <= {"claim", "condition", "inputs", "baselines", *experiment["goals"]}, name
-        # A comma that is not quoted makes a key of what follows it.
+        # A comma without quotes makes a key of the text after it.
         assert all(set(of) <= {"rule", "headline", "metric", "within"} for of in experiment.get("baselines", {}).values()), name
         for goal in experiment["goals"].values():
             assert set(goal) <= {"says", "claim", "holds", "better", "against", "hardware", "check", "metric", "bound"}, (name, goal)
             assert goal.get("bound", "ours") in page.CLAIM_OF, (name, goal)
-            # A bound of the other system's is part of its claim, and a question of ours claims nothing.
+            # The bound of another system is part of its claim; a question of our own claims
+            # nothing.
             assert "claim" in goal or goal.get("bound", "ours") == "ours", (name, goal)
             assert "claim" not in goal or "ours" not in (goal.get("bound"), page.source_of(experiment, goal)), (name, goal)
             assert goal["says"] and (goal.get("hardware") or judge.keeps(goal["holds"], value) in (True, False))
@@ -372,7 +373,7 @@ def every_experiment_has_goals_that_can_be_judged():
         assert path.stem.upper() in goals, path
 
 
-def an_interval_is_students():
+def an_interval_uses_students_distribution():
     value = judge.estimate([1, 2, 3, 4, 5])
     assert value.mean == 3 and abs(value.half - 1.963) < 1e-3 and value.n == 5
     assert judge.estimate(0.5) == judge.Estimate(0.5, 0.0, 1)
@@ -392,7 +393,7 @@ def the_worse_end_of_an_interval_counts():
 
 
 def verdict(gain, headline=2.0, **more):
-    """(the verdict of each goal, that on our goals, baselines that do not count)"""
+    """(the verdict of each goal, the verdict on our goals, baselines that failed)"""
     experiment = {
         "claim_of": "ours",
         "baselines": {"old": {"headline": "twice", "metric": "headline", "within": [1.6, 2.4]}},
@@ -406,7 +407,7 @@ def verdict(gain, headline=2.0, **more):
     return judged.of_ours, judged.ours, judged.failed
 
 
-def verdicts_are_those_of_the_rules():
+def verdicts_follow_the_rules():
     assert verdict(1.3)[1] == "better" and verdict(1.1)[1] == "holds" and verdict(0.9)[1] == "falls short"
     assert verdict(1.3, sane=2)[1] == "falls short"
     assert verdict(1.3)[0]["cold"] == "not comparable because simulated"
@@ -416,21 +417,21 @@ def verdicts_are_those_of_the_rules():
     verdicts, whole, _ = verdict(1.3, model=True)
     assert {whole, verdicts["gain"], verdicts["sane"]} == {"holds under this model"}
     assert verdict(0.9, model=True)[1] == "falls short"
-    # Better than a bound of ours is better than nobody.
+    # Better than our own bound is not better than another system.
     ours = {"claim_of": "ours", "goals": {"gain": {"says": "gain", "holds": ">= 1", "better": ">= 2"}}}
     judged = judge.judge(ours, {"gain": judge.estimate(3)})
     assert (judged.of_ours, judged.ours) == ({"gain": "better"}, "holds")
 
 
-def a_check_counts_only_where_it_is_missed():
+def a_check_counts_only_if_it_fails():
     goals = {"gain": {"says": "gain", "against": "rule", "holds": ">= 1", "better": ">= 2"}, "sane": {"says": "sane", "holds": ">= 0", "check": True}}
     for sane, of_sane, in_all in ((1, "true by construction", "better"), (-1, "falls short", "falls short")):
         judged = judge.judge({"claim_of": "ours", "goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(sane)})
         assert (judged.of_ours["sane"], judged.ours) == (of_sane, in_all), judged
-    # Where all are checks the verdict is no more than that.
+    # If all goals are checks, the verdict says so.
     checks = {"claim_of": "ours", "goals": {"sane": goals["sane"]}}
     assert judge.judge(checks, {"sane": judge.estimate(1)}).ours == "true by construction"
-    # Two goals of one figure.
+    # Two goals use one figure.
     goals["ours"] = {"says": "ours", "metric": "sane", "holds": ">= 2"}
     judged = judge.judge({"claim_of": "ours", "goals": goals}, {"gain": judge.estimate(3), "sane": judge.estimate(1)})
     assert judged.of_ours["ours"] == "falls short"
@@ -442,7 +443,7 @@ def a_claim_is_judged_by_its_own_goals():
 
     def judged(gain, long, **more):
         return judge.judge({"claim_of": "published", "goals": goals, **more}, {"gain": judge.estimate(gain), "long": judge.estimate(long)})
-    # The stricter bound on a figure of the claim is a goal of ours.
+    # A stricter bound on a figure of the claim is our own goal.
     for gain, long, claim, ours in ((3, 1, "holds", "holds"), (1.5, 1, "holds", "falls short"), (3, 0.5, "holds", "falls short"),
                                     (0.5, 1, "falls short", "falls short")):
         assert (judged(gain, long).claim, judged(gain, long).ours) == (claim, ours), (gain, long)
@@ -462,7 +463,7 @@ def rounded(shares):
     return {name: round(share, 6) for name, share in shares.items()}
 
 
-def the_rule_fills_up_from_the_lowest():
+def the_rule_fills_shares_from_the_lowest():
     assert rounded(node.rule([A])) == {"A": 0.6}
     assert rounded(node.rule([A, B])) == {"A": 0.5, "B": 0.5}
     assert rounded(node.rule([A, B, C])) == {"A": 0.3, "B": 0.4, "C": 0.3}
@@ -471,19 +472,19 @@ def the_rule_fills_up_from_the_lowest():
 
 
 def kernels(begin, end, share):
-    """Of 10 ms each, that fill so much of the time."""
+    """Kernels of 10 ms that fill this share of the time."""
     period = 0.01 / share
     return [(begin + i * period, begin + i * period + 0.01) for i in range(round((end - begin) / period))]
 
 
-def phases_are_told_by_who_is_at_work():
+def phases_are_divided_by_the_active_programs():
     ran = {"A": kernels(0, 10, 0.6) + kernels(10, 20, 0.5), "B": kernels(10, 20, 0.5)}
     (first, second) = node.phases(ran)
     assert first.active == ("A",) and second.active == ("A", "B")
     assert abs(first.begin - 1) < 0.1 and abs(first.end - 10) < 0.1 and abs(second.end - 20) < 0.1
     off = node.distance(ran, [A, B])
     assert off.n_phases == 2 and off.from_rule < 0.005 and off.below_request <= 0 and off.above_limit < 0.005
-    # Of the first ten seconds A has too much; of the others B has too little.
+    # A has too much in the first ten seconds, and B too little after that.
     off = node.distance({"A": kernels(0, 20, 0.7), "B": kernels(10, 20, 0.3)}, [A, B])
     assert abs(off.from_rule - 0.2) < 0.01 and abs(off.above_limit - 0.1) < 0.01 and abs(off.below_request - 0.1) < 0.01
     paused = node.phases({"A": kernels(0, 5, 0.5) + kernels(8, 20, 0.5)})
@@ -495,27 +496,28 @@ def busy_time_is_counted_once():
     assert node.busy([(0, 2.5), (3, 4)], 2, 3.5) == 1
 
 
-def orders_of_waiting_are_reckoned():
+def orders_of_waiting_are_computed():
     gib = 1 << 10
     came = [(0, 32 * gib, 2), (0.1, 16 * gib, 1), (0.2, 4 * gib, 1)]
-    # Of 40 GiB 8 are free: the last one fits, unless the one before it has collected them.
+    # 8 of 40 GiB are free: the last task fits, unless the task before it has collected them.
     for order in c.ORDERS:
         assert [round(s, 6) for s in c.suspended(order, False, came, 1)] == [0, 1.9, 0], order
     assert [round(s, 6) for s in c.suspended("first come", True, came, 1)] == [0, 1.9, 1.8]
-    # Room for one of two: the largest that fits, the oldest, the newest.
+    # There is capacity for one of them: the largest that fits, the oldest, the newest.
     came = [(0, 40 * gib, 2), (0.1, 16 * gib, 1), (0.2, 32 * gib, 1), (0.3, 24 * gib, 1)]
     first = {order: c.suspended(order, False, came, 1).index(2 - i / 10) for order, i in
              (("first come", 1), ("best fit", 2), ("recent use", 3))}
     assert first == {"first come": 1, "best fit": 2, "recent use": 3}
 
 
-main(runs_draws_and_writes_a_page, pages_list_all_and_say_what_the_results_say, both_columns_follow_from_the_results,
-     the_page_keeps_what_is_not_run_again, a_share_is_back_when_a_whole_second_of_it_is,
-     an_index_is_jains, processors_are_for_both_or_divided,
-     quiet_ones_have_nothing_beside_them, one_cluster_is_there_for_all_that_ask, a_service_has_grown_when_all_is_answered,
-     left_counts_what_is_missing_too, an_experiment_gets_another_run_on_a_busy_machine,
-     a_busy_machine_fails_no_short_run, says_what_it_cannot_run, what_needs_a_cluster_is_skipped_in_words,
-     every_experiment_has_goals_that_can_be_judged, an_interval_is_students, the_worse_end_of_an_interval_counts, verdicts_are_those_of_the_rules,
-     a_check_counts_only_where_it_is_missed, a_claim_is_judged_by_its_own_goals,
-     a_run_at_the_slower_pace_agrees_or_not, a_ratio_of_means_varies_with_both, the_slower_pace_is_of_what_is_compressed,
-     the_rule_fills_up_from_the_lowest, phases_are_told_by_who_is_at_work, busy_time_is_counted_once, orders_of_waiting_are_reckoned)
+main(a_run_draws_and_writes_a_page, the_pages_agree_with_the_stored_results, both_verdicts_follow_from_the_results,
+     the_page_keeps_results_of_earlier_runs, a_share_is_back_after_a_whole_second_of_it, the_fairness_index_is_jains,
+     processors_are_shared_or_divided, quiet_experiments_run_alone, all_experiments_share_one_cluster,
+     a_service_has_grown_once_it_answers_everything, left_counts_missing_pods_too,
+     an_experiment_gets_another_run_on_a_busy_machine, a_busy_machine_fails_no_short_run,
+     unknown_experiments_are_refused, cluster_experiments_are_skipped_with_a_reason,
+     every_experiment_has_goals_that_can_be_judged, an_interval_uses_students_distribution,
+     the_worse_end_of_an_interval_counts, verdicts_follow_the_rules, a_check_counts_only_if_it_fails,
+     a_claim_is_judged_by_its_own_goals, a_slower_run_agrees_or_not, the_interval_of_a_ratio_counts_both_lists,
+     only_compressed_experiments_have_a_slower_pace, the_rule_fills_shares_from_the_lowest,
+     phases_are_divided_by_the_active_programs, busy_time_is_counted_once, orders_of_waiting_are_computed)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/soak says that all is well only when all has run, and writes down what ran."""
+"""scripts/soak reports success only after all has run, and records what ran."""
 
 import json
 import os
@@ -29,7 +29,7 @@ WELL = {"name": "divvy:soak / chaos-soak", "result": "OK", "duration": 83.4,
 
 
 def soak(log=None, fuzz_fails=False):
-    """The exit status and the page (or None) where the build's programs and the fuzz targets do as told."""
+    """Returns the exit status and the page (or None), with fake programs and fuzz targets."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         shutil.copytree(os.path.join(SOURCE, "scripts"), root / "scripts")
@@ -48,7 +48,7 @@ def soak(log=None, fuzz_fails=False):
         return done.returncode, page.read_text() if page.exists() else None
 
 
-def what_ran_is_written_down():
+def the_page_lists_what_ran():
     status, page = soak([WELL])
     assert status == 0
     assert "| chaos-soak | 0:01:23 | 2 | 0 | 0 |" in page, page
@@ -56,12 +56,12 @@ def what_ran_is_written_down():
     assert "commit unknown" in page, page
 
 
-def what_did_not_run_has_not_passed():
+def without_results_the_soak_fails():
     status, page = soak()
     assert status != 0 and page is None
 
 
-def what_failed_is_said():
+def the_page_shows_failures():
     bad = {**WELL, "result": "FAIL", "stdout": "ok 1 - killed at random\nnot ok 2 - killed in order\n1..2\n"}
     status, page = soak([WELL, bad])
     assert status != 0
@@ -70,4 +70,4 @@ def what_failed_is_said():
     assert status != 0 and "str **failed**" in page, page
 
 
-main(what_ran_is_written_down, what_did_not_run_has_not_passed, what_failed_is_said)
+main(the_page_lists_what_ran, without_results_the_soak_fails, the_page_shows_failures)

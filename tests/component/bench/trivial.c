@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Another project's library, as little as it can be: writes what it was told to TRIVIAL_LOG. */
+/*
+ * A minimal library of another project: writes the text of TRIVIAL_TOLD to TRIVIAL_LOG.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
