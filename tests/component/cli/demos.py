@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the demos share: one that runs in a folder of its own and leaves nothing there and no
-process, and another try where the machine was too busy for a fair one."""
+"""Helpers of the demos' tests: a demo in its own folder that leaves no file and no process, and a
+second try if the machine was too busy."""
 
 import os
 import re
@@ -45,13 +45,14 @@ def session(pid):
 
 
 def was_starved(out):
-    """The device stood idle although all three had work: the machine had no processor for them."""
+    """The device idled although all three programs had work: the machine had no free processor."""
     return sum(float(got) for got in re.findall(r"^[\w-]+ +[\d.]+% +([\d.]+)%", out, re.MULTILINE)) < 98
 
 
 def tried(script, check, **popen):
-    """The demo ends well, and prints what `check` expects. On a machine without idle processors a program may wait
-    for one for half a second, in which the other programs get its share; then the demo has another try."""
+    """Runs the demo until it succeeds and `check` accepts its output. Without an idle processor a
+    program may wait for half a second, and other programs get its share; then the demo has another
+    try."""
     for left in reversed(range(TRIES)):
         before = processor_ticks()
         with Demo(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **popen) as demo:

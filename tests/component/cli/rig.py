@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the component tests of the command line share: TAP, and a daemon of one's own with a simulated
-GPU in a folder of its own. Everything that a Rig starts it ends, and it waits for the simulated device
-to leave, soon after its last user, before it removes the folder."""
+"""Helpers of the command line's tests: TAP, and a daemon with a simulated GPU in a folder of its
+own. A Rig ends everything that it starts. It waits until the simulated device has exited, shortly
+after the last user, and then removes the folder."""
 
 import fcntl
 import json
@@ -65,7 +65,7 @@ class Rig:
         self.daemon = None
 
     def end_on_demand(self):
-        """A daemon that `divvy run` started is nobody's child: ask it who it is."""
+        """A daemon that `divvy run` started has no parent here: `divvy version` prints its pid."""
         words = self.divvy("version").stdout.split()
         if "pid" in words:
             pid = int(words[words.index("pid") + 1].rstrip(","))
@@ -105,7 +105,7 @@ class Rig:
         return json.loads(done.stdout)
 
     def run(self, *args, env=None):
-        """divvy run in the background; the child becomes the program."""
+        """Starts divvy run in the background; the child becomes the program."""
         child = subprocess.Popen([DIVVY, "run", *args], env={**self.env, **(env or {})},
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  text=True)
@@ -113,7 +113,7 @@ class Rig:
         return child
 
     def talk(self, argv, env=None):
-        """A child whose stdin is ours as well."""
+        """A child whose stdin is a pipe, too."""
         child = subprocess.Popen(argv, env={**self.env, **(env or {})}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)
         self.children.append(child)
@@ -142,7 +142,7 @@ class Rig:
 
 
 def refused(done, code, *parts):
-    """It failed with that exit code and one sentence that names these."""
+    """Checks that the command failed with this exit code and one sentence that has these parts."""
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("divvy"), done.stderr
     for part in parts:

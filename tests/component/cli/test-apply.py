@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Gemini's resource configuration: tenants out of it, followed when it changes."""
+"""Gemini's resource configuration: divvy makes tenants from the file and follows its changes."""
 
 import os
 
@@ -29,7 +29,7 @@ def clients_become_tenants_and_the_file_is_followed():
         wait_for(lambda: not rig.tenant("ns/a"), "its tenants are removed")
 
 
-def the_daemon_takes_a_file_of_the_current_folder():
+def the_daemon_follows_a_file_with_a_relative_path():
     with Rig(daemon=False) as rig:
         path = write(rig, "a 0.5 0.8 1073741824")
         rig.start("--apply", os.path.relpath(path))
@@ -39,8 +39,9 @@ def the_daemon_takes_a_file_of_the_current_folder():
         wait_for(lambda: not rig.tenant("b"), "its tenants are removed")
 
 
-def a_line_changes_the_class_too():
-    """A request of 0 is opportunistic: what it is counted as, 0.001, may have been there before."""
+def a_changed_line_can_change_the_class():
+    """A request of 0 means opportunistic. The daemon stores it as 0.001, so only the class may
+    change."""
     with Rig() as rig:
         path = write(rig, "a 0.001 0.8 1073741824")
         assert rig.divvy("apply", "-f", path, "--once").returncode == 0
@@ -55,7 +56,7 @@ def a_line_changes_the_class_too():
         assert rig.tenant("a")["spec"]["class"] == "standard"
 
 
-def what_was_read_once_can_be_removed():
+def tenants_of_a_file_read_once_can_be_removed():
     with Rig() as rig:
         path = write(rig, "a 0.5 0.8 1073741824", "b 0.5 0.8 1073741824")
         assert rig.divvy("apply", "-f", path, "--once").returncode == 0
@@ -65,7 +66,7 @@ def what_was_read_once_can_be_removed():
         assert rig.divvy("why", "b").stdout.splitlines()[1].endswith("loads libdivvy-cuda.so.")
         assert "removed" in rig.divvy("apply", "-f", path, "--stop").stdout
         assert rig.json("ps", "-o", "json") == []
-        # What followed it has gone.
+        # After a restart the daemon does not follow the file, but the tenants exist.
         assert rig.divvy("apply", "-f", path).returncode == 0
         rig.stop()
         rig.start()
@@ -73,18 +74,18 @@ def what_was_read_once_can_be_removed():
         assert rig.json("ps", "-o", "json") == []
 
 
-def a_removed_program_is_told():
+def a_program_learns_that_its_tenant_was_removed():
     with Rig() as rig:
         child = rig.spin("a", "--request", "0.5", "--memory", "10%", "--quiet")
         assert rig.divvy("remove", "a").returncode == 0
         line = child.stderr.readline()
         assert "this program has lost its GPU" in line and "removed" in line, line
-        # Its next launch fails, as that of a program with a remote GPU does; it need not be killed.
+        # The next launch fails, as with a remote GPU; nobody has to kill the program.
         assert child.wait(patience()) == 1
         assert "DEVICE_UNAVAILABLE" in child.stderr.read()
 
 
-def a_program_becomes_such_a_tenants():
+def a_program_can_join_a_tenant_of_the_file():
     with Rig() as rig:
         path = write(rig, "a 0.5 0.8 4294967296")
         secret = rig.json("apply", "-f", path, "-o", "json")[0]["secret"]
@@ -97,7 +98,7 @@ def a_program_becomes_such_a_tenants():
         rig.env.pop("LD_PRELOAD")
 
 
-def a_file_that_is_none_is_not_followed():
+def an_invalid_file_is_not_followed():
     with Rig() as rig:
         path = write(rig, "a half")
         assert rig.divvy("apply", "-f", path).returncode == 1
@@ -110,7 +111,7 @@ def a_file_that_is_none_is_not_followed():
         wait_for(lambda: not rig.tenant("a"), "its tenants are removed")
 
 
-def a_bad_line_is_refused_by_name():
+def an_invalid_line_is_refused_with_its_client():
     with Rig() as rig:
         path = write(rig, "fine 0.5 0.8 1073741824", "greedy 0.9 1.0 1073741824")
         done = rig.divvy("apply", "-f", path)
@@ -122,7 +123,7 @@ def a_bad_line_is_refused_by_name():
         assert rig.tenant("fine") and not rig.tenant("greedy")
 
 
-main(clients_become_tenants_and_the_file_is_followed, the_daemon_takes_a_file_of_the_current_folder,
-     a_line_changes_the_class_too, what_was_read_once_can_be_removed,
-     a_removed_program_is_told, a_program_becomes_such_a_tenants, a_file_that_is_none_is_not_followed,
-     a_bad_line_is_refused_by_name)
+main(clients_become_tenants_and_the_file_is_followed, the_daemon_follows_a_file_with_a_relative_path,
+     a_changed_line_can_change_the_class, tenants_of_a_file_read_once_can_be_removed,
+     a_program_learns_that_its_tenant_was_removed, a_program_can_join_a_tenant_of_the_file,
+     an_invalid_file_is_not_followed, an_invalid_line_is_refused_with_its_client)

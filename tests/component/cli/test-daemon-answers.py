@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever answers at the socket, divvy ends with a sentence: other versions, parts, garbage, silence at the
-end of a connection, members that are missing."""
+"""Whatever answers on the socket, divvy ends with one sentence: other versions, answers in parts,
+garbage, a closed connection, missing members."""
 
 import json
 import os
@@ -17,7 +17,8 @@ HEAD = struct.Struct("<IHHIiII")
 
 
 class Fake:
-    """Answers each request with the packets that `reply(number of the request, request)` gives."""
+    """Answers each request with the packets that `reply(number of the request, request)`
+    returns."""
 
     def __init__(self, rig, reply):
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -55,7 +56,7 @@ def part(request, text, more=0, kind=REPLY, abi=ABI):
     return HEAD.pack(HEAD.size + len(data), kind, abi, request, 0, more, 0) + data
 
 
-def answers_of_several_parts_are_put_together():
+def answers_in_several_parts_are_joined():
     with Rig(daemon=False) as rig:
         text = json.dumps({"ok": True, "tenants": [{"id": i, "name": f"t{i}"} for i in range(4000)]})
 
@@ -65,7 +66,7 @@ def answers_of_several_parts_are_put_together():
             assert rig.divvy("ps", "-q").stdout.split()[-1] == "t3999"
 
 
-def refusals_are_shown_as_they_are():
+def refusals_are_shown_unchanged():
     with Rig(daemon=False) as rig:
         def reply(request, _):
             return [part(request, '{"ok": false, "code": "ENOENT", "error": "tenant x: there is none"}')]
@@ -73,7 +74,7 @@ def refusals_are_shown_as_they_are():
             refused(rig.divvy("why", "x"), 1, "divvy why: tenant x: there is none")
 
 
-def nonsense_ends_in_a_sentence():
+def invalid_answers_end_with_one_sentence():
     for text in ("", "{", "[]", "null", '{"ok": 1}', '{"ok": true', "\0\1\2", '{"ok": true, "ok": false}'):
         with Rig(daemon=False) as rig:
             with Fake(rig, lambda request, _: [part(request, text)]):
@@ -81,7 +82,7 @@ def nonsense_ends_in_a_sentence():
                 assert done.returncode == 1 and done.stderr.startswith("divvy devices: "), (text, done)
 
 
-def what_is_no_divvyd_is_named_so():
+def another_program_at_the_socket_is_reported():
     with Rig(daemon=False) as rig:
         with Fake(rig, lambda request, _: [part(request, "{}", kind=3)]):
             refused(rig.divvy("ps"), 1, "not a divvyd of this version")
@@ -93,7 +94,7 @@ def what_is_no_divvyd_is_named_so():
             refused(rig.divvy("ps"), 1, "closed the connection")
 
 
-def members_may_be_missing_or_of_another_kind():
+def members_may_be_missing_or_have_a_wrong_type():
     with Rig(daemon=False) as rig:
         def reply(request, _):
             return [part(request, '{"ok": true, "tenants": [{}, {"devices": [{}]}, 5, {"spec": 7, "name": 3, '
@@ -106,7 +107,7 @@ def members_may_be_missing_or_of_another_kind():
                 assert done.returncode in (0, 1), (command, done)
 
 
-def a_socket_that_is_none():
+def a_path_without_a_socket_is_reported():
     with Rig(daemon=False) as rig:
         path = os.path.join(rig.dir, "divvyd.sock")
         with open(path, "w", encoding="utf-8"):
@@ -118,8 +119,9 @@ def a_socket_that_is_none():
         refused(rig.divvy("ps", "--socket", "/x" * 80), 1, "at most 107 bytes")
 
 
-def a_dry_run_lives_no_longer_than_its_command():
-    """Nobody looks for processes of a container that is never made."""
+def a_dry_runs_tenant_ends_with_its_command():
+    """The dry run's tenant has the lifetime of its command, since no container's processes will
+    come."""
     with Rig(daemon=False) as rig:
         asked = []
 
@@ -134,6 +136,6 @@ def a_dry_run_lives_no_longer_than_its_command():
         assert [(r.get("container"), r["lifetime"]) for r in asked] == 2 * [(None, "process")], asked
 
 
-main(answers_of_several_parts_are_put_together, refusals_are_shown_as_they_are, nonsense_ends_in_a_sentence,
-     what_is_no_divvyd_is_named_so, members_may_be_missing_or_of_another_kind, a_socket_that_is_none,
-     a_dry_run_lives_no_longer_than_its_command)
+main(answers_in_several_parts_are_joined, refusals_are_shown_unchanged, invalid_answers_end_with_one_sentence,
+     another_program_at_the_socket_is_reported, members_may_be_missing_or_have_a_wrong_type,
+     a_path_without_a_socket_is_reported, a_dry_runs_tenant_ends_with_its_command)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/demo: succeeds, fails with the gate off, leaves nothing behind, also when it is interrupted."""
+"""scripts/demo succeeds, fails with the gate off, and leaves nothing behind, even after an
+interrupt."""
 
 import os
 import pty
@@ -13,7 +14,7 @@ from demos import Demo, tried
 from rig import main, wait_for
 
 
-def each_gets_what_it_asked_for():
+def each_program_gets_its_requested_share():
     tried("demo", lambda out, demo: check(out, demo.out))
 
 
@@ -23,12 +24,13 @@ def check(out, folder):
         text = f.read()
     xml.dom.minidom.parseString(text)
     assert "(simulated)</title>" in text and text.count("stroke-dasharray") == 3
-    # Who comes last has about its share from the first point on, not all of a window's part. 100% is at 84.
+    # The last tenant's curve starts near its share, not with the whole part of a window. 100% is at
+    # 84.
     last = re.findall(r'fill="none" stroke="#\w+" stroke-width="[\d.]+" [^>]*d="M[\d.]+,([\d.]+)', text)[-1]
     assert float(last) > 200, last
 
 
-def with_the_gate_off_it_fails():
+def it_fails_with_the_gate_off():
     with Demo("demo", env={"DIVVY_GATE": "off"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
         out, _ = demo.process.communicate()
         assert demo.process.returncode == 1, out
@@ -40,7 +42,7 @@ def a_terminal_gets_a_live_view_and_an_interrupt_cleans_up():
     with Demo("demo", stdout=slave, stderr=slave, env={"TERM": "xterm"}) as demo:
         os.close(slave)
         seen = b""
-        # Frames over one another, with the first tenant in them.
+        # Waits for overwritten frames that show the first tenant.
         while not (b"\033[J" in seen and b"train" in seen):
             seen += os.read(master, 65536)
         demo.process.send_signal(signal.SIGTERM)
@@ -50,7 +52,8 @@ def a_terminal_gets_a_live_view_and_an_interrupt_cleans_up():
 
 
 def drain(fd):
-    """So that nobody blocks on a full terminal; never says that it is enough."""
+    """Empties the terminal, so that the demo never blocks on it; returns False so that wait_for
+    goes on."""
     os.set_blocking(fd, False)
     try:
         while os.read(fd, 65536):
@@ -60,4 +63,5 @@ def drain(fd):
     return False
 
 
-main(each_gets_what_it_asked_for, with_the_gate_off_it_fails, a_terminal_gets_a_live_view_and_an_interrupt_cleans_up)
+main(each_program_gets_its_requested_share, it_fails_with_the_gate_off,
+     a_terminal_gets_a_live_view_and_an_interrupt_cleans_up)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An installed tree works where it lies: under DESTDIR as well as in its place, with no variable that names
+"""An installed tree works where it lies, under DESTDIR and in its prefix, without a variable for
 its parts."""
 
 import atexit
@@ -29,13 +29,14 @@ def everything_is_installed():
     for pattern in ("bin/divvy", "sbin/divvyd", "man1/divvy-run.1", "man5/tenants.conf.5", "man8/divvyd.8",
                     "sbin/divvy-scheduler", "man8/divvy-scheduler.8", "sbin/divvy-controller", "man8/divvy-controller.8"):
         installed(pattern)
-    # man PROGRAM is about that program; and man divvy-COMMAND about a command, not about a program of that name
+    # `man PROGRAM` shows that program's page, and `man divvy-COMMAND` that command's, even if a
+    # program has the same name.
     pages = {os.path.basename(path)[:-2] for path in glob.glob(os.path.join(STAGE, "**/man?/*.?"), recursive=True)}
     programs = {os.path.basename(path) for path in glob.glob(os.path.join(STAGE, "**/*bin/*"), recursive=True)}
     commands = {"divvy-" + line.split()[0] for line in subprocess.run(
         [installed("bin/divvy"), "help"], capture_output=True, text=True, check=True).stdout.splitlines()
         if line[:2] == "  " and line[2:3].isalpha()}
-    # kubectl asks the plugin for completions by another name.
+    # kubectl calls the plugin by another name for completions.
     assert os.path.realpath(installed("bin/kubectl_complete-divvy")) == os.path.realpath(installed("bin/kubectl-divvy"))
     programs -= {"kubectl_complete-divvy"}
     assert programs == {"divvy", "divvyd", "divvy-controller", "divvy-scheduler", "divvy-simctl", "kubectl-divvy"}, programs
@@ -52,7 +53,7 @@ def unit_file_starts_the_daemon_of_the_prefix():
 
 
 def settings():
-    """The unit's settings, with all values of one that is there several times."""
+    """The unit's settings; a repeated setting has all its values."""
     found = {}
     with open(installed("lib/systemd/system/divvyd.service"), encoding="utf-8") as f:
         for line in f:
@@ -72,7 +73,7 @@ def systemd_finds_no_fault_in_the_unit():
         assert key in settings(), key
     if shutil.which("systemd-analyze"):
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
-        # What is said of other units is not ours.
+        # systemd may warn of other units.
         assert "divvyd" not in done.stderr, done.stderr
 
 
@@ -99,7 +100,7 @@ def a_program_runs_from_the_tree():
         done = r.divvy("run", "--simulate", "1xTest-1Gi", "--request", "0.5", "--", SPIN, "--count=5")
         assert done.returncode == 0, done.stderr
         env = r.divvy("run", "--request", "0.5", "--quiet", "--dry-run", "--", "true").stdout
-        assert env.count(STAGE + "/") == 3, env  # the simulated driver and the two libraries
+        assert env.count(STAGE + "/") == 3, env  # the simulated driver and both interception libraries
 
 
 main(everything_is_installed, unit_file_starts_the_daemon_of_the_prefix, systemd_finds_no_fault_in_the_unit,

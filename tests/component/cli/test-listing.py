@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What lists: ps, devices, why, report, top, plot, as tables, JSON and YAML; report over a restart."""
+"""Commands that list: ps, devices, why, report, top and plot, as tables, JSON and YAML; report
+after a restart."""
 
 import concurrent.futures
 import fcntl
@@ -21,7 +22,7 @@ import xml.dom.minidom
 from rig import DIVVY, DIVVYD, SPIN, Rig, main, patience, refused, wait_for
 
 
-def tables_name_what_is_there():
+def tables_show_tenants_and_devices():
     with Rig(simulate="2xH200-141Gi") as rig:
         rig.spin("train", "--request", "0.5", "--limit", "0.75", "--memory", "20Gi", "--class", "latency")
         out = rig.divvy("ps").stdout
@@ -36,7 +37,7 @@ def tables_name_what_is_there():
         assert any(line.split()[0] == pid for line in rig.divvy("ps", "--processes").stdout.splitlines()[2:])
 
 
-def json_and_yaml_say_the_same():
+def json_and_yaml_have_the_same_members():
     with Rig() as rig:
         rig.spin("one", "--request", "0.3", "--memory", "4Gi")
         for command in (("ps",), ("devices",), ("why", "one"), ("report",), ("doctor",)):
@@ -63,7 +64,7 @@ def yaml_names(text):
     return [name for name in stripped if name.replace("_", "").isalnum()]
 
 
-def why_says_what_holds_back():
+def why_explains_what_a_tenant_waits_for():
     with Rig() as rig:
         rig.spin("capped", "--request", "0.2", "--limit", "0.2", "--memory", "10%")
         wait_for(lambda: "limit" in rig.divvy("why", "capped").stdout.splitlines()[1], "it is at its limit")
@@ -87,14 +88,14 @@ def report_survives_a_restart():
         assert before["gpu_seconds"] > 0.5 and not before["alive"], before
         rig.stop()
         rig.start()
-        # Whole microseconds are kept.
+        # Reports are stored in whole microseconds.
         assert abs(used()["gpu_seconds"] - before["gpu_seconds"]) < 2e-6, (used(), before)
         assert "worker" in rig.divvy("report", "--since", "1h").stdout
         assert rig.divvy("report").stdout.startswith("ID")
 
 
 def report_survives_a_reboot():
-    """After which the runtime folder is empty."""
+    """After a reboot the runtime folder is empty."""
     with tempfile.TemporaryDirectory(prefix="divvy-test-usage-") as kept:
         for round_ in range(2):
             with Rig(daemon=False) as rig:
@@ -110,7 +111,7 @@ def report_survives_a_reboot():
         assert done.returncode != 0 and "'here': expected an absolute path" in done.stderr, done
 
 
-def top_prints_a_frame():
+def top_once_prints_one_frame():
     with Rig() as rig:
         rig.spin("shown", "--request", "0.4", "--memory", "10%")
         wait_for(lambda: rig.got("shown") > 300, "it gets the device")
@@ -133,7 +134,7 @@ def top_is_a_live_screen():
             screen.await_text("shown")
             screen.await_text("q quit")
             screen.send(b"s")
-            screen.await_text("used)")  # only what changed is drawn anew
+            screen.await_text("used)")  # top draws only the changed parts
             screen.send(b"p")
             screen.await_text("paused")
             screen.send(b"p")
@@ -147,7 +148,7 @@ def top_is_a_live_screen():
 
 
 class Screen:
-    """divvy top on a terminal of its own. What has been waited for is forgotten."""
+    """divvy top on a terminal of its own. await_text() drops the output that it has matched."""
 
     def __init__(self, rig, term="xterm"):
         self.master, slave = pty.openpty()
@@ -185,7 +186,7 @@ class Screen:
 
 
 def usage(rig, **fields):
-    """The series of the last minute, by the control protocol (docs/control-protocol.md)."""
+    """The last minute's series, read by the control protocol (docs/control-protocol.md)."""
     body = json.dumps({"cmd": "usage", "last_ms": 60000, **fields}).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         s.connect(os.path.join(rig.dir, "divvyd.sock"))
@@ -196,7 +197,7 @@ def usage(rig, **fields):
     return json.loads(text)["series"]
 
 
-def plot_knows_those_that_have_ended():
+def plot_draws_ended_tenants():
     with Rig() as rig:
         for name in "first", "second":
             done = rig.divvy("run", "-q", "--request", "0.25", "--name", name, "--", SPIN, "--duration=0.6")
@@ -207,7 +208,7 @@ def plot_knows_those_that_have_ended():
         for name in "first", "second":
             assert re.search(rf"{name}[^<]*</text>", done.stdout), done.stdout
         assert "requested 25%" in done.stdout, done.stdout
-        # one that lives beside them, and a time in which they were gone
+        # a further tenant runs now, after a time without the first two
         rig.spin("third", "--request", "0.5")
         wait_for(lambda: rig.got("third") > 0, "it is used")
         svg = rig.divvy("plot", "--last", "1m", "-o", "-").stdout
@@ -215,7 +216,7 @@ def plot_knows_those_that_have_ended():
         wait_for(lambda: "first" not in rig.divvy("plot", "--last", "1s", "-o", "-").stdout, "only what was used is drawn")
 
 
-def plot_keeps_the_latest_of_those_that_have_ended():
+def plot_keeps_the_latest_ended_tenants():
     with Rig() as rig:
         def run(i):
             done = rig.divvy("run", "-q", "--request", "0.001", "--memory", "1Gi", "--name", f"t{i}", "--",
@@ -233,7 +234,7 @@ def plot_keeps_the_latest_of_those_that_have_ended():
         assert not usage(rig), "only who asks for it is told of them"
 
 
-def plot_steps_are_no_shorter_than_turns():
+def default_steps_of_plot_are_no_shorter_than_turns():
     with Rig() as rig:
         rig.spin("x", "--request", "0.5")
         wait_for(lambda: rig.got("x") > 0, "it is used")
@@ -254,7 +255,7 @@ def plot_writes_a_picture():
         xml.dom.minidom.parseString(text)
         stacked = rig.divvy("plot", "--last", "5s", "--style", "stacked", "-o", "-").stdout
         xml.dom.minidom.parseString(stacked)
-        # Folders are not made wherever a name leads, and what is no file stays what it is.
+        # plot makes no folders, and writes into a file that is not a regular file.
         deep = os.path.join(rig.dir, "deep", "usage.svg")
         refused(rig.divvy("plot", "-o", deep), 1, deep, "folder")
         fifo = os.path.join(rig.dir, "fifo")
@@ -265,7 +266,7 @@ def plot_writes_a_picture():
         assert stat.S_ISFIFO(os.lstat(fifo).st_mode)
 
 
-def doctor_finds_sharing_works():
+def doctor_reports_that_sharing_works():
     with Rig() as rig:
         done = rig.divvy("doctor")
         assert done.returncode == 0 and "Sharing works here." in done.stdout, done.stdout
@@ -274,7 +275,7 @@ def doctor_finds_sharing_works():
         assert done.returncode == 1 and "problem" in done.stdout and "DIVVY_HOOKS" in done.stdout
 
 
-def doctor_asks_the_engines():
+def doctor_checks_the_container_engines():
     with Rig() as rig:
         said = [f for f in rig.json("doctor", "-o", "json") if f["what"].startswith("containers: ")]
         assert said, "engines are looked for"
@@ -291,8 +292,9 @@ def doctor_asks_the_engines():
             assert works or "start the engine's daemon" in fails[0]["do"], fails
 
 
-def doctor_finds_a_driver_out_of_reach():
-    """The daemon lives, and what its programs would load or connect to does not answer."""
+def doctor_reports_an_unreachable_driver():
+    """The daemon serves, but the driver that its programs would load or connect to does not
+    answer."""
     with Rig() as rig:
         done = rig.divvy("doctor")
         assert done.returncode == 0 and "simulated driver: " in done.stdout, done.stdout
@@ -304,7 +306,7 @@ def doctor_finds_a_driver_out_of_reach():
         assert rig.divvy("doctor").returncode == 0
 
 
-def a_bundle_has_what_helps_and_no_secret():
+def a_bundle_has_diagnostics_and_no_secret():
     with Rig() as rig:
         rig.spin("train", "--request", "0.5")
         path = os.path.join(rig.dir, "bundle.tar")
@@ -318,7 +320,7 @@ def a_bundle_has_what_helps_and_no_secret():
         assert [t["name"] for t in json.loads(files["daemon/list.json"])["tenants"]] == ["train"]
         assert json.loads(files["doctor.json"])
         assert "Secrets and ConfigMaps" in files["README.txt"] and "cluster: " in files["README.txt"], files["README.txt"]
-        # What lets a program in as this tenant, as its environment has it.
+        # The secret that admits a program as this tenant, from the program's environment.
         with open(f"/proc/{rig.tenant('train')['pid']}/environ", encoding="utf-8") as environ:
             secrets = [v.partition("=")[2] for v in environ.read().split("\0") if v.startswith("DIVVY_T")]
         assert secrets and not any(s in text for s in secrets for text in files.values()), "it has the tenant's secret"
@@ -333,8 +335,8 @@ def a_bundle_has_what_helps_and_no_secret():
         assert done.returncode == 1 and "/proc/no" in done.stderr, done.stderr
 
 
-main(tables_name_what_is_there, json_and_yaml_say_the_same, why_says_what_holds_back, report_survives_a_restart,
-     report_survives_a_reboot, top_prints_a_frame, top_is_a_live_screen, plot_knows_those_that_have_ended, plot_keeps_the_latest_of_those_that_have_ended,
-     plot_steps_are_no_shorter_than_turns, plot_writes_a_picture, doctor_finds_sharing_works, doctor_asks_the_engines,
-     doctor_finds_a_driver_out_of_reach,
-     a_bundle_has_what_helps_and_no_secret)
+main(tables_show_tenants_and_devices, json_and_yaml_have_the_same_members, why_explains_what_a_tenant_waits_for,
+     report_survives_a_restart, report_survives_a_reboot, top_once_prints_one_frame, top_is_a_live_screen,
+     plot_draws_ended_tenants, plot_keeps_the_latest_ended_tenants, default_steps_of_plot_are_no_shorter_than_turns,
+     plot_writes_a_picture, doctor_reports_that_sharing_works, doctor_checks_the_container_engines,
+     doctor_reports_an_unreachable_driver, a_bundle_has_diagnostics_and_no_secret)

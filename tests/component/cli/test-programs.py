@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy run with programs that are not built as most are, each of which behaves as it does alone; and with libraries
-in folders of any name."""
+"""divvy run with unusual programs, each of which behaves as without divvy; and libraries in folders
+with unusual names."""
 
 import os
 import resource
@@ -34,11 +34,11 @@ def sanitized_programs_run():
 
 
 def sanitized_programs_run_with_a_remote_device():
-    # these two allow no memory at most addresses, and device memory has the addresses of the other side
+    # these two sanitizers forbid most addresses, and device memory has addresses of the other side
     run_sanitized("--remote", "local", without=("thread", "memory"))
 
 
-# Does what an engine does with our options, for a container that has all of this machine's files.
+# Applies divvy's options like an engine, for a container that sees all files of this machine.
 ENGINE = r"""#!/usr/bin/env python3
 import os, sys
 mounts, env, rest = {}, {}, sys.argv[2:]
@@ -65,16 +65,17 @@ def musl_program(folder):
     return program[0]
 
 
-def musl_programs_are_left_alone():
+def musl_programs_run_without_divvys_libraries():
     with Rig() as rig, tempfile.TemporaryDirectory() as folder:
         program = musl_program(folder)
-        # with a remote device musl does not take our library for libcuda.so.1: it has another file name
+        # a remote device: musl does not take the library for libcuda.so.1, whose file name is
+        # different
         for options, found in ((), 100), (("--remote", "local"), -1):
             done = rig.divvy("run", "-q", "--request", "0.1", *options, "--", program)
             assert (done.returncode, done.stdout, done.stderr) == (5, f"cuInit: {found}\n", ""), (options, done)
 
 
-def musl_programs_of_a_container_are_left_alone():
+def musl_programs_in_containers_run_without_divvys_libraries():
     with Rig() as rig, tempfile.TemporaryDirectory() as folder:
         program = musl_program(folder)
         engine = os.path.join(folder, "docker")
@@ -87,7 +88,7 @@ def musl_programs_of_a_container_are_left_alone():
 
 
 def libraries_in(folder, part="hook"):
-    """A copy of the libraries in that folder."""
+    """Copies the libraries into that folder."""
     os.makedirs(folder)
     for name in os.listdir(os.path.join(BUILD, "src", part)):
         if name.startswith("libdivvy-") and name.endswith(".so"):
@@ -138,8 +139,8 @@ def processor_s():
     return used.ru_utime + used.ru_stime
 
 
-def spin_burns_processor_time_for_its_kernels():
-    """A batch is ten kernels of a millisecond; behind the last of 20 it ends."""
+def spin_uses_processor_time_for_its_kernels():
+    """A batch is ten kernels of 1 ms; the program ends after the 20th batch."""
     with Rig() as rig:
         before_s = processor_s()
         done = rig.divvy("run", "-q", "--request", "0.1", "--", SPIN, "--count=200", "--host-us=1000")
@@ -148,5 +149,6 @@ def spin_burns_processor_time_for_its_kernels():
 
 
 main(a_path_that_the_loader_would_cut_is_refused, a_path_that_an_engine_would_cut_is_refused,
-     a_runtime_folder_may_have_any_name, spin_burns_processor_time_for_its_kernels, sanitized_programs_run,
-     sanitized_programs_run_with_a_remote_device, musl_programs_are_left_alone, musl_programs_of_a_container_are_left_alone)
+     a_runtime_folder_may_have_any_name, spin_uses_processor_time_for_its_kernels, sanitized_programs_run,
+     sanitized_programs_run_with_a_remote_device, musl_programs_run_without_divvys_libraries,
+     musl_programs_in_containers_run_without_divvys_libraries)

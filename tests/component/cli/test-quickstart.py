@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/quickstart.md does what it says: its commands, in order, in one shell that stops at the first failure."""
+"""The commands of docs/quickstart.md work, in order, in one shell that stops at the first
+failure."""
 
 import os
 import re
@@ -19,7 +20,7 @@ def every_command_works():
     assert len(blocks) >= 8
     with Rig(daemon=False) as rig:
         path = ":".join((os.path.join(BUILD, "src/cli"), os.path.join(BUILD, "tests/programs"), os.environ["PATH"]))
-        # Job control, since the page uses it; what is still there at a failure is ended.
+        # The page uses job control; the trap ends jobs that a failure leaves.
         script = "set -em\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -v\n" + "\n".join(blocks)
         done = subprocess.run(["bash", "-c", script], cwd=rig.dir, env={**rig.env, "PATH": path},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

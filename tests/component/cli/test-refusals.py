@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Impossible wishes and wrong words: refused before anything starts, in one sentence, with the documented
-exit codes."""
+"""Impossible requests and wrong options are refused before anything starts, with one sentence and
+the documented exit codes."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ import subprocess
 from rig import DIVVY, DIVVYD, SPIN, Rig, main, patience, refused
 
 
-def wishes_that_no_machine_can_grant():
+def requests_that_no_machine_can_grant_are_refused():
     with Rig(daemon=False) as rig:
         for args, parts in [
             (("--request", "1.5"), ("request", "1.5")),
@@ -23,11 +23,11 @@ def wishes_that_no_machine_can_grant():
             (("--request", "half"), ("request", "half")),
         ]:
             refused(rig.divvy("run", *args, "--", SPIN), 125, *parts)
-        # None of them had started a daemon.
+        # None of these commands has started a daemon.
         assert not os.path.exists(os.path.join(rig.dir, "divvyd.sock"))
 
 
-def wishes_that_this_machine_cannot_grant():
+def requests_beyond_this_machine_are_refused():
     with Rig(simulate="2xA100-80Gi") as rig:
         for args, parts in [
             (("--request", "0.5", "--memory", "200Gi"), ("memory", "200Gi", "80")),
@@ -37,12 +37,12 @@ def wishes_that_this_machine_cannot_grant():
             (("--request", "3"), ("request 3", "2 devices")),
         ]:
             refused(rig.divvy("run", *args, "--", SPIN), 125, *parts)
-            # Waiting would not help, so it is not waited for.
+            # --wait fails at once too, because waiting would not help.
             refused(rig.divvy("run", "--wait", *args, "--", SPIN), 125, *parts)
         assert rig.json("ps", "-o", "json") == []
 
 
-def requests_that_sum_above_one():
+def requests_that_sum_above_one_are_refused():
     with Rig() as rig:
         rig.spin("first", "--request", "0.7", "--memory", "10%")
         refused(rig.divvy("run", "--request", "0.5", "--", SPIN), 125, "request 0.5", "0.3 free", "0.7")
@@ -52,7 +52,7 @@ def requests_that_sum_above_one():
         assert len(rig.json("ps", "-o", "json")) == 1
 
 
-def exit_codes_of_programs_that_are_not_there():
+def missing_programs_give_documented_exit_codes():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("run", "--request", "0.1", "--", "no-such-program"), 127, "no-such-program")
         refused(rig.divvy("run", "--request", "0.1", "--", "./no/such"), 127, "./no/such")
@@ -63,7 +63,7 @@ def exit_codes_of_programs_that_are_not_there():
         refused(rig.divvy("run", "--request", "0.1", "--quiet", "--", path), 126, path)
 
 
-def slips_of_the_hand():
+def typing_errors_are_refused_with_a_hint():
     with Rig(daemon=False) as rig:
         refused(rig.divvy("reprot"), 2, "did you mean 'report'")
         refused(rig.divvy("rnu"), 2, "did you mean 'run'")
@@ -78,15 +78,15 @@ def slips_of_the_hand():
         refused(rig.divvy("set"), 2, "TENANT is missing")
         assert rig.divvy().returncode == 2
         assert rig.divvy("--help").returncode == 0
-        # Before the command they are its options as well, and a value is no command's name.
+        # Options may precede the command, and an option's value is not a command.
         refused(rig.divvy("-q", "--output", "json", "ps"), 2, "--quiet and --output")
         refused(rig.divvy("--every", "top", "top"), 2, "divvy top: ", "--every", "'top'")
         refused(rig.divvy("--quite", "ps"), 2, "unknown option '--quite'")
         assert rig.divvy("top", "--help").stdout.startswith("usage: divvy top")
 
 
-def values_that_no_machine_would_take():
-    """Bad usage, told before a daemon is looked for."""
+def invalid_values_are_refused():
+    """Bad usage is reported before divvy looks for a daemon."""
     with Rig(daemon=False) as rig:
         for args, parts in [
             (("top", "--every", "x"), ("--every", "'x'")),
@@ -140,7 +140,7 @@ def values_that_no_machine_would_take():
         refused(rig.divvy("run", "--request", "0.1", "--wait", "1s", "--", "true"), 125, "--wait=1s")
 
 
-def what_cannot_be_printed_is_said():
+def failed_writes_to_stdout_are_reported():
     with Rig() as rig:
         rig.spin("first", "--request", "0.5", "--memory", "10%")
         for command in ("ps -o json", "ps -q", "devices", "why first", "doctor", "version", "set first --limit 1",
@@ -149,14 +149,14 @@ def what_cannot_be_printed_is_said():
                 done = subprocess.run(["sh", "-c", f"{DIVVY} {command} >{where}"], env=rig.env, text=True,
                                       capture_output=True, timeout=patience(), check=False)
                 refused(done, 1, "write to stdout", why)
-        # Nor does the program of divvy run get what the user has closed.
+        # divvy run's program gets no open descriptor for one that the user has closed.
         done = subprocess.run(["sh", "-c", f"{DIVVY} run -q --request 0.1 -- sh -c 'echo x' >&- 2>&-"],
                               env=rig.env, timeout=patience(), check=False)
         assert done.returncode not in (0, 125), done
 
 
-def what_the_simulated_device_cannot_read():
-    """Its own sentence reaches the user, rather than that there is no device."""
+def errors_of_the_simulated_device_reach_the_user():
+    """The simulated device's own message reaches the user, not "no device"."""
     with Rig(daemon=False) as rig:
         faults = os.path.join(rig.dir, "sim", "faults")
         for text, part in [("oom\n", "line 1: fault oom: nth= is missing"), ("# no\nlost at=x\n", "line 2: "),
@@ -174,7 +174,7 @@ def what_the_simulated_device_cannot_read():
                 "DIVVY_SIM_COSTS: cost 'garbage': expected key=value")
 
 
-def commands_without_a_daemon():
+def commands_report_that_no_daemon_runs():
     with Rig(daemon=False) as rig:
         for command in (("ps",), ("devices",), ("top", "--once"), ("why", "x"), ("report",), ("plot",),
                         ("set", "x", "--limit", "1")):
@@ -190,7 +190,7 @@ def commands_without_a_daemon():
         refused(rig.divvy("apply", "-f", "gone", "--stop"), 1, "no daemon runs")
 
 
-def changes_that_a_running_tenant_cannot_have():
+def impossible_changes_of_a_running_tenant_are_refused():
     with Rig(simulate="2xH200-141Gi") as rig:
         rig.spin("first", "--request", "0.5", "--memory", "10%")
         done = rig.divvy("set", "first", "--memory", "8Gi")
@@ -199,7 +199,7 @@ def changes_that_a_running_tenant_cannot_have():
                 "has 0.5 on 1 device")
 
 
-def lines_of_tenants_conf():
+def invalid_lines_of_tenants_conf_are_refused():
     with Rig(daemon=False) as rig:
         for line, parts in [
             ("default maybe", ("line 2", "default 'maybe'", "allow or refuse")),
@@ -233,8 +233,8 @@ def lines_of_tenants_conf():
             refused(done, 2, path, part)
 
 
-def a_gpu_that_is_simulated_for_somebody_else():
-    """Root's daemon serves everybody, but its simulated GPU reads and writes the memory of programs."""
+def a_simulated_gpu_of_another_user_is_refused():
+    """Root's daemon serves all users, but a simulated GPU reads and writes its programs' memory."""
     other = 65534
     if os.getuid() != 0 or subprocess.run([DIVVY, "version"], user=other, capture_output=True, check=False).returncode:
         print("# needs root, and a build folder that others may read")
@@ -252,8 +252,8 @@ def a_gpu_that_is_simulated_for_somebody_else():
         assert rig.divvy("run", "--request", "0.2", "--memory", "10%", "-q", "--", "true").returncode == 0
 
 
-def values_of_a_daemon_that_is_to_take_over():
-    """Known before the daemon that runs is told to leave; and not that there is one."""
+def a_new_daemon_checks_its_values_before_taking_over():
+    """divvyd checks its values before it asks the running daemon to exit, or reports that one runs."""
     with Rig() as rig:
         bad = os.path.join(rig.dir, "bad.conf")
         with open(bad, "w", encoding="utf-8") as f:
@@ -273,7 +273,7 @@ def values_of_a_daemon_that_is_to_take_over():
         assert rig.daemon.poll() is None and rig.divvy("ps").returncode == 0
 
 
-def a_state_folder_that_the_loader_would_cut():
+def a_state_folder_that_the_loader_would_cut_is_refused():
     with Rig(daemon=False) as rig:
         for name in "my state", "my:state":
             done = subprocess.run([DIVVYD, "--cluster", "--node-name=n", f"--state-dir={rig.dir}/{name}"], env=rig.env,
@@ -281,7 +281,7 @@ def a_state_folder_that_the_loader_would_cut():
             refused(done, 2, name, "LD_PRELOAD")
 
 
-def tenants_that_are_not_there():
+def missing_tenants_are_reported():
     with Rig() as rig:
         refused(rig.divvy("why", "nobody"), 1, "nobody")
         refused(rig.divvy("set", "nobody", "--limit", "0.5"), 1, "nobody")
@@ -290,8 +290,10 @@ def tenants_that_are_not_there():
         refused(rig.divvy("apply", "-f", os.path.join(rig.dir, "none")), 1, "none")
 
 
-main(what_the_simulated_device_cannot_read, wishes_that_no_machine_can_grant, wishes_that_this_machine_cannot_grant, requests_that_sum_above_one,
-     exit_codes_of_programs_that_are_not_there, slips_of_the_hand, values_that_no_machine_would_take,
-     what_cannot_be_printed_is_said, commands_without_a_daemon,
-     changes_that_a_running_tenant_cannot_have, lines_of_tenants_conf, a_gpu_that_is_simulated_for_somebody_else,
-     values_of_a_daemon_that_is_to_take_over, a_state_folder_that_the_loader_would_cut, tenants_that_are_not_there)
+main(errors_of_the_simulated_device_reach_the_user, requests_that_no_machine_can_grant_are_refused,
+     requests_beyond_this_machine_are_refused, requests_that_sum_above_one_are_refused,
+     missing_programs_give_documented_exit_codes, typing_errors_are_refused_with_a_hint, invalid_values_are_refused,
+     failed_writes_to_stdout_are_reported, commands_report_that_no_daemon_runs,
+     impossible_changes_of_a_running_tenant_are_refused, invalid_lines_of_tenants_conf_are_refused,
+     a_simulated_gpu_of_another_user_is_refused, a_new_daemon_checks_its_values_before_taking_over,
+     a_state_folder_that_the_loader_would_cut_is_refused, missing_tenants_are_reported)

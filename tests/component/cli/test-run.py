@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy run: the program keeps pid, signals and exit code; the daemon comes on demand and goes when idle;
---wait, --dry-run, --container, --simulate."""
+"""divvy run: the program keeps its pid, signals and exit code; the daemon starts on demand and
+exits when idle. Tests --wait, --dry-run, --container and --simulate."""
 
 import fcntl
 import json
@@ -44,7 +44,7 @@ def options_end_at_the_program():
         assert done.stdout == "--limit|-x|--|", done.stdout
 
 
-def environment_of_the_program():
+def the_program_gets_its_environment():
     with Rig() as rig:
         done = rig.divvy("run", *WISH, "--", "env", env={"KEPT": "yes"})
         env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
@@ -53,17 +53,17 @@ def environment_of_the_program():
         assert env["DIVVY_SOCKET"] == os.path.join(rig.dir, "divvyd.sock")
         for library in env["LD_PRELOAD"].split(":"):
             assert library.startswith("/") and os.path.exists(library)
-        # Within another divvy run: each library once, and the user's own behind them.
+        # Inside another divvy run: each library once, with the user's own libraries after them.
         own = os.path.join(BUILD, "src/simgpu/libnvidia-ml.so.1")
         for before in (own, env["LD_PRELOAD"] + " " + own, f"/x/libdivvy-nvml.so::{own}:/x/libdivvy-cuda.so"):
             done = rig.divvy("run", *WISH, "--dry-run", "--", "true", env={"LD_PRELOAD": before})
             assert f"LD_PRELOAD={env['LD_PRELOAD']}:{own}\n" in done.stdout, done.stdout
-        # Nothing but the three standard descriptors goes to the program.
+        # The program gets only the three standard descriptors.
         done = rig.divvy("run", *WISH, "--", "ls", "/proc/self/fd")
         assert done.stdout.split() == ["0", "1", "2", "3"], done.stdout  # 3 is ls's own
 
 
-def tenant_ends_with_the_program():
+def the_tenant_ends_with_the_program():
     with Rig() as rig:
         child = rig.spin("short", "--request", "0.5", "--quiet")
         tenant = rig.tenant("short")
@@ -72,7 +72,7 @@ def tenant_ends_with_the_program():
         wait_for(lambda: not rig.tenant("short"), "the tenant has gone")
 
 
-def daemon_comes_on_demand_and_says_simulated():
+def the_daemon_starts_on_demand_and_reports_a_simulation():
     with Rig(daemon=False) as rig:
         done = rig.divvy("run", "--request", "0.5", "--simulate", "2xH200-141Gi", "--", SPIN, "--count=20")
         assert done.returncode == 0, done.stderr
@@ -83,17 +83,17 @@ def daemon_comes_on_demand_and_says_simulated():
         for spec in ("2xA100-141Gi", "2xH200-80Gi", "1xH200-141Gi,1xTest-1Gi"):
             refused(rig.divvy("run", "--request", "0.5", "--simulate", spec, "--", "true"), 125, spec, "already")
         assert rig.divvy("run", "--request", "0.5", "--simulate", "2xH200", "-q", "--", "true").returncode == 0
-        # Nobody's child: the program that was run had none that it did not make.
+        # The daemon is not a child of the program, which has only its own children.
         done = rig.divvy("run", *WISH, "--", "sh", "-c", "cat /proc/$$/task/$$/children")
         assert done.returncode == 0
 
 
-def who_prefers_to_be_apart_is_while_it_can():
+def preferred_anti_affinity_is_kept_while_possible():
     wish = ("--request", "0.2", "--memory", "5%", "--preferred-anti-affinity", "x")
     with Rig(simulate="2xH200-141Gi") as rig:
         for name in ("a", "b"):
             rig.spin(name, *wish, "--quiet")
-        # Best fit alone would have put them together.
+        # Best fit alone would have put both on one device.
         assert {rig.tenant(name)["devices"][0]["index"] for name in ("a", "b")} == {0, 1}
         assert "apart" not in rig.divvy("why", "b").stdout
         done = rig.divvy("run", "--name", "c", *wish, "--", "true")
@@ -108,7 +108,7 @@ def who_prefers_to_be_apart_is_while_it_can():
                 "preferred-anti-affinity 'yyy", "1 to 63")
 
 
-def a_daemon_on_demand_keeps_nothing_of_the_callers():
+def a_daemon_on_demand_keeps_no_descriptor_of_its_caller():
     with Rig(daemon=False) as rig:
         path = os.path.join(rig.dir, "callers")
         with open(path, "wb") as lock:
@@ -121,7 +121,7 @@ def a_daemon_on_demand_keeps_nothing_of_the_callers():
         assert "divvyd does not run" not in rig.divvy("version").stdout
 
 
-def many_start_one_daemon():
+def many_runs_start_one_daemon():
     with Rig(daemon=False) as rig:
         children = [rig.run("--request", "0.1", "--memory", "5%", "--", SPIN, "--count=50") for _ in range(6)]
         for child in children:
@@ -130,13 +130,13 @@ def many_start_one_daemon():
 
 
 def on_demand(rig):
-    """The pid of the daemon that divvy run has started, now at the latest."""
+    """The pid of the daemon that divvy run has started; starts one if needed."""
     done = rig.divvy("run", *WISH, "--", "true")
     assert done.returncode == 0, done
     return int(rig.divvy("version").stdout.split("pid ")[1].split(",")[0].split()[0])
 
 
-def who_waits_for_a_killed_daemon_goes_on():
+def programs_continue_after_their_daemon_is_killed():
     with Rig(daemon=False) as rig:
         daemon = on_demand(rig)
         wish = ("--memory", "10%", "--quiet")
@@ -153,7 +153,7 @@ def who_waits_for_a_killed_daemon_goes_on():
         assert said, "nobody has said why it waited"
 
 
-def the_next_run_brings_a_killed_daemon_back():
+def the_next_run_restarts_a_killed_daemon():
     with Rig(daemon=False) as rig:
         killed = on_demand(rig)
         child = rig.spin("a", "--request", "0.5", "--memory", "10%", "--quiet")
@@ -164,7 +164,7 @@ def the_next_run_brings_a_killed_daemon_back():
         assert child.poll() is None
 
 
-def waits_for_room_in_order():
+def a_run_waits_for_free_capacity():
     with Rig() as rig:
         first = rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
         waiter = rig.run("--request", "0.5", "--memory", "10%", "--wait", "--name", "waiter", "--", "echo", "in")
@@ -176,14 +176,14 @@ def waits_for_room_in_order():
         assert waiter.returncode == 0 and out == "in\n"
 
 
-def waits_no_longer_than_told():
+def a_wait_has_a_time_limit():
     with Rig() as rig:
         rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
         done = rig.divvy("run", "--request", "0.5", "--memory", "10%", "--quiet", "--wait=300ms", "--", "true")
         refused(done, 125, "no free capacity within 300ms", "request 0.5", "0.2 free")
 
 
-def wait_can_be_given_up():
+def a_signal_ends_a_wait():
     with Rig() as rig:
         rig.spin("first", "--request", "0.8", "--memory", "10%", "--quiet")
         waiter = rig.run("--request", "0.5", "--memory", "10%", "--wait", "--", "true")
@@ -193,7 +193,7 @@ def wait_can_be_given_up():
         assert [t["name"] for t in rig.json("ps", "-o", "json")] == ["first"]
 
 
-def a_lost_device_gets_nobody_new():
+def a_lost_device_gets_no_new_tenant():
     with Rig(simulate="2xTest-1Gi") as rig:
         sim = os.path.join(rig.dir, "sim")
         spin = ("--", SPIN, "--duration=0.1")
@@ -207,7 +207,7 @@ def a_lost_device_gets_nobody_new():
         problem = [f for f in json.loads(done.stdout) if f["level"] == "problem"]
         assert done.returncode == 1, done
         assert len(problem) == 1 and "device 0" in problem[0]["what"] and "restart the daemon" in problem[0]["do"]
-        for _ in range(2):  # best fit alone would be device 0
+        for _ in range(2):  # best fit alone would choose device 0
             done = rig.divvy("run", "--request", "0.3", "--quiet", *spin)
             assert done.returncode == 0, done.stderr
         refused(rig.divvy("run", "--device", "0", *WISH, *spin), 125, "is lost: the driver cannot reach it any more", "doctor")
@@ -222,7 +222,7 @@ def dry_run_prints_and_runs_nothing():
         wait_for(lambda: rig.json("ps", "-o", "json") == [], "the tenant has gone")
 
 
-def amounts_are_read_as_other_tools_read_them():
+def memory_units_mean_what_they_mean_in_other_tools():
     with Rig() as rig:
         for i, (memory, quota) in enumerate((("4g", 4 << 30), ("4gb", 4 << 30), ("4gib", 4 << 30), ("2048m", 2 << 30),
                                              (".5g", 1 << 29), ("4G", 4 * 10**9), ("4Gi", 4 << 30), ("4GB", 4 * 10**9))):
@@ -237,7 +237,7 @@ def amounts_are_read_as_other_tools_read_them():
             wait_for(lambda name=f"t{i}": not rig.tenant(name), "it has gone")
 
 
-def a_quota_that_no_context_fits_into_is_said():
+def a_quota_below_the_size_of_a_context_is_reported():
     with Rig() as rig:
         child = rig.talk([DIVVY, "run", "--request", "0.1", "--memory", "100Mi", "--name", "small", "--", "cat"])
         wait_for(lambda: rig.tenant("small"), "it is made")
@@ -248,7 +248,7 @@ def a_quota_that_no_context_fits_into_is_said():
         assert "memory 100Mi: a CUDA context alone takes" in said, said
 
 
-def a_setting_that_shows_no_device_is_said():
+def a_setting_that_hides_all_devices_is_reported():
     with Rig(simulate="2xH200-141Gi") as rig:
         env = {"CUDA_VISIBLE_DEVICES": "1"}
         done = rig.divvy("run", *WISH[:-1], "--", SPIN, "--duration=0.1", env=env)
@@ -261,7 +261,7 @@ def a_setting_that_shows_no_device_is_said():
         assert "devices 0 to 1 only" in done.stderr, done
 
 
-def too_few_descriptors_are_said():
+def too_few_descriptors_are_reported():
     with Rig() as rig:
         done = rig.divvy("run", *WISH, "--", "sh", "-c", f"ulimit -n 6; exec {SPIN} --duration=0.1")
         assert done.returncode == 1 and "ulimit -n" in done.stderr, done
@@ -290,8 +290,8 @@ def containers_get_mounts_environment_and_device():
                 "expected 'run' or 'create'")
 
 
-def a_container_engine_is_run():
-    """With a program of that name that shows what it got: no engine is needed."""
+def a_container_engine_is_called():
+    """A script with the engine's name shows its arguments: the test needs no engine."""
     with Rig() as rig:
         path = os.path.join(rig.dir, "bin")
         os.mkdir(path)
@@ -314,7 +314,7 @@ def fake_engine(rig, script):
 
 
 def a_tenant_lives_as_long_as_its_container():
-    """Also when no program of it has used a device yet, and the engine's command has ended."""
+    """Even if no program in it has used a device, and the engine's command has exited."""
     with Rig() as rig:
         env = fake_engine(rig, 'setsid sleep 600 >/dev/null 2>&1 & echo $!\n')
         done = rig.divvy("run", *WISH, "--name", "box", "--container", "docker", "--", "run", "img", env=env)
@@ -329,8 +329,8 @@ def a_tenant_lives_as_long_as_its_container():
         wait_for(lambda: not rig.tenant("box"), "the tenant has gone with its container")
 
 
-def a_detached_containers_engine_is_waited_for():
-    """Its command may fetch an image for longer than a tenant without programs lives."""
+def the_daemon_waits_for_a_detached_containers_engine():
+    """The engine's command may fetch an image for longer than a tenant without programs lives."""
     with Rig(daemon=False) as rig:
         rig.start("--exit-idle=2s")
         child = rig.run(*WISH, "--container", "docker", "--", "run", "--name", "x", "-dit", "me/box:1",
@@ -338,15 +338,15 @@ def a_detached_containers_engine_is_waited_for():
         wait_for(lambda: rig.tenant("box-1"), "the tenant is there, called as the image")
         tenant = rig.tenant("box-1")
         assert (tenant["lifetime"], tenant["pid"]) == ("processes", child.pid), tenant
-        time.sleep(4)  # longer than a daemon with nothing to do stays
+        time.sleep(4)  # longer than the idle daemon's limit
         assert rig.tenant("box-1"), "the daemon did not leave under it"
 
 
-def an_idle_daemon_leaves():
+def an_idle_daemon_exits():
     with Rig(daemon=False, env={"DIVVY_EXIT_IDLE": "300ms"}) as rig:
         rig.divvy("run", *WISH, "--", "true")
         words = rig.divvy("version").stdout.split()
-        if "pid" in words:  # it may have gone by now
+        if "pid" in words:  # the daemon may have exited by now
             pid = int(words[words.index("pid") + 1].rstrip(","))
             wait_for(lambda: not alive(pid), "the idle daemon has left")
         assert subprocess.run([DIVVY, "ps"], env=rig.env, capture_output=True, check=False).returncode == 1
@@ -364,7 +364,7 @@ def a_daemon_that_cannot_start_says_why():
 
 
 def other_simulated_devices_are_served_or_refused():
-    """The engine of before stays a moment after its last user, and as long as it has one."""
+    """An engine runs as long as it has a user, and a moment longer."""
     with Rig() as rig:
         rig.stop()
         rig.simulate = "2xA100-80Gi"
@@ -383,22 +383,22 @@ def other_simulated_devices_are_served_or_refused():
         done = subprocess.run([DIVVYD, "--simulate", "1x"], env=rig.env, capture_output=True, text=True,
                               timeout=patience(), check=False)
         assert "--simulate: devices: '1x' has no model name" in done.stderr, done
-        rig.start()  # the same as before
+        rig.start()  # the same devices again
 
 
-def an_engine_without_its_folder_leaves_another_ones_alone():
+def an_engine_without_its_folder_keeps_the_next_engines_files():
     with Rig() as rig, open(os.path.join(rig.dir, "sim", "engine.lock"), "rb") as lock:
         shutil.rmtree(os.path.join(rig.dir, "sim"))
         first = rig.daemon
         first.kill()
         first.wait()
         rig.start()
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the first engine's end
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the first engine exits
         assert os.path.exists(os.path.join(rig.dir, "sim", "engine.sock"))
         assert rig.divvy("run", *WISH, "--", SPIN, "--duration=0.1").returncode == 0
 
 
-def without_proc_a_program_learns_why_it_has_no_gpu():
+def a_program_without_proc_learns_why_it_has_no_gpu():
     script = ('mount -t tmpfs none /proc || exit 77; "$1" --duration=0.1')
     with Rig() as rig:
         if not shutil.which("unshare") or subprocess.run(["unshare", "-m", "true"], capture_output=True,
@@ -410,8 +410,9 @@ def without_proc_a_program_learns_why_it_has_no_gpu():
             assert done.stderr.count("no GPU for this program: ") == 1 and "mount /proc" in done.stderr, done
 
 
-def a_full_file_system_ends_the_trace_and_not_the_device():
-    """Nor does it start without room, and says so. In a mount namespace, where one may be made."""
+def a_full_file_system_ends_only_the_trace():
+    """Without enough space at the start, the device fails with a message. Runs in a mount
+    namespace, if the machine allows one."""
     def spin_in(size):
         script = ('mount -t tmpfs -o "size=$1" none "$2" || exit 77; '
                   'env "DIVVY_SIM=$2/sim" "LD_LIBRARY_PATH=$3" "$4" --kernel-us=1 --count=80000 || exit; '
@@ -425,23 +426,22 @@ def a_full_file_system_ends_the_trace_and_not_the_device():
                 ["unshare", "-rm", "mount", "-t", "tmpfs", "none", rig.dir], capture_output=True,
                 check=False).returncode:
             return
-        done = spin_in("3m")  # a trace of 80000 kernels takes 5
+        done = spin_in("3m")  # the trace of 80000 kernels needs 5 MiB
         assert done.returncode == 0 and "from now on nothing is recorded" in done.stderr, done
         done = spin_in("64k")
         assert done.returncode > 0 and "error: room for" in done.stderr, done
 
 
 main(exit_code_and_pid_are_the_programs, signals_reach_the_program, options_end_at_the_program,
-     environment_of_the_program, tenant_ends_with_the_program, daemon_comes_on_demand_and_says_simulated,
-     who_prefers_to_be_apart_is_while_it_can,
-     a_daemon_on_demand_keeps_nothing_of_the_callers, many_start_one_daemon,
-     who_waits_for_a_killed_daemon_goes_on, the_next_run_brings_a_killed_daemon_back,
-     waits_for_room_in_order, waits_no_longer_than_told, wait_can_be_given_up,
-     a_lost_device_gets_nobody_new,
-     amounts_are_read_as_other_tools_read_them, a_quota_that_no_context_fits_into_is_said,
-     a_setting_that_shows_no_device_is_said, too_few_descriptors_are_said,
-     dry_run_prints_and_runs_nothing, containers_get_mounts_environment_and_device, a_container_engine_is_run,
-     a_tenant_lives_as_long_as_its_container, a_detached_containers_engine_is_waited_for,
-     an_idle_daemon_leaves, a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
-     without_proc_a_program_learns_why_it_has_no_gpu,
-     an_engine_without_its_folder_leaves_another_ones_alone, a_full_file_system_ends_the_trace_and_not_the_device)
+     the_program_gets_its_environment, the_tenant_ends_with_the_program,
+     the_daemon_starts_on_demand_and_reports_a_simulation, preferred_anti_affinity_is_kept_while_possible,
+     a_daemon_on_demand_keeps_no_descriptor_of_its_caller, many_runs_start_one_daemon,
+     programs_continue_after_their_daemon_is_killed, the_next_run_restarts_a_killed_daemon,
+     a_run_waits_for_free_capacity, a_wait_has_a_time_limit, a_signal_ends_a_wait, a_lost_device_gets_no_new_tenant,
+     memory_units_mean_what_they_mean_in_other_tools, a_quota_below_the_size_of_a_context_is_reported,
+     a_setting_that_hides_all_devices_is_reported, too_few_descriptors_are_reported, dry_run_prints_and_runs_nothing,
+     containers_get_mounts_environment_and_device, a_container_engine_is_called,
+     a_tenant_lives_as_long_as_its_container, the_daemon_waits_for_a_detached_containers_engine, an_idle_daemon_exits,
+     a_daemon_that_cannot_start_says_why, other_simulated_devices_are_served_or_refused,
+     a_program_without_proc_learns_why_it_has_no_gpu, an_engine_without_its_folder_keeps_the_next_engines_files,
+     a_full_file_system_ends_only_the_trace)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked is what the device's own trace shows, and `divvy set` changes it while it runs."""
+"""The device's own trace shows the requested shares, and `divvy set` changes them at run time."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def measured(rig, *tenants):
     return {t["name"]: t["got"] for t in json.loads(done.stdout)["tenants"]}
 
 
-def shares_in_the_trace_are_those_asked_for():
+def the_trace_shows_the_requested_shares():
     def look():
         with Rig() as rig:
             args = ("--kernel-us=500", "--duration=6")
@@ -25,7 +25,7 @@ def shares_in_the_trace_are_those_asked_for():
             b = rig.spin("b", "--request", "0.3", "--memory", "10%", args=args)
             assert a.wait(patience()) == 0 and b.wait(patience()) == 0
             got = measured(rig, f"a:{a.pid}:0.7", f"b:{b.pid}:0.3")
-        # Of what ran: a machine that is busy otherwise cannot keep the simulated device from idling.
+        # Relative to the time in use: on a busy machine the simulated device may idle.
         ran = got["a"] + got["b"]
         return None if ran > 0.5 and abs(got["a"] / ran - 0.7) < 0.02 else got
 
@@ -57,4 +57,4 @@ def memory_is_a_quota():
         assert done.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in done.stderr, done.stderr
 
 
-main(shares_in_the_trace_are_those_asked_for, set_changes_a_running_tenant, memory_is_a_quota)
+main(the_trace_shows_the_requested_shares, set_changes_a_running_tenant, memory_is_a_quota)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy sim: traces, YAML and generated workloads through the real engine; bad input in words."""
+"""divvy sim: traces, YAML and generated workloads through the real placement; messages for bad
+input."""
 
 import json
 import os
@@ -39,7 +40,7 @@ def figures(answer, policy):
 
 
 class Files:
-    """A folder with those files."""
+    """A folder with these files."""
     def __init__(self, **files):
         self.files = files
 
@@ -63,7 +64,7 @@ class Files:
 TRACE = ("--nodes", "nodes.csv", "--pods", "pods.csv")
 
 
-def replays_a_trace():
+def sim_replays_a_trace():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         done = f.sim(*TRACE, "--policy", "best-fit,default,whole", "--seeds", "3", "--json", "out.json")
         assert done.returncode == 0 and not done.stderr, done.stderr
@@ -85,7 +86,7 @@ def replays_a_trace():
         assert again.stdout == done.stdout
 
 
-def takes_orders_and_ranks():
+def sim_takes_orders_and_ranks():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         for seed in (1, 2):
             f.write(f"o.{seed}.txt", "2\n2\n0\n1\n3\n")
@@ -96,7 +97,7 @@ def takes_orders_and_ranks():
         assert len(runs) == 2 and runs[0]["tasks"] == 5 and runs[0]["placed"] == 5, runs
         assert runs[0]["curves"] == runs[1]["curves"]
         refused(f.sim(*TRACE, "--orders", "o.SEED.txt", "--seeds", "1-3", "--svg", "never"), 1, "--orders", "o.3.txt", "No such file")
-        assert not os.path.exists(os.path.join(f.folder.name, "never"))  # all are read before anything is done
+        assert not os.path.exists(os.path.join(f.folder.name, "never"))  # sim reads all files before it writes any
         f.write("o.1.txt", "0\n4\n")
         refused(f.sim(*TRACE, "--orders", "o.SEED.txt", "--seeds", "1-2"), 1, "o.1.txt", "line 2", "'4'", "4 rows")
         f.write("o.1.txt", "\n")
@@ -108,7 +109,7 @@ def takes_orders_and_ranks():
         refused(f.sim(*TRACE, "--orders", "o.1.txt", "--seeds", "1"), 1, "o.1.perm", "1 rank for 4 nodes")
 
 
-def follows_a_trace_in_time():
+def sim_follows_a_trace_in_time():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         answer = sim_json(*TRACE, "--mode", "queue", "--policy", "best-fit", "--seeds", "1",
                           folder=f.folder.name)
@@ -123,7 +124,7 @@ def follows_a_trace_in_time():
         refused(f.sim(*TRACE, "--mode", "queue"), 1, "pods.csv", "deletion_time")
 
 
-def draws_tasks_that_come_and_go():
+def sim_draws_tasks_that_arrive_and_end():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         answer = sim_json(*TRACE, "--draw", "500", "--load", "1.5", "--duration", "10m", "--policy",
                           "best-fit,worst-fit", "--seeds", "2", folder=f.folder.name)
@@ -138,7 +139,7 @@ def draws_tasks_that_come_and_go():
         refused(f.sim(*TRACE, "--draw", "1000000"), 1, "--draw 1000000", "4 tasks")
 
 
-def reads_yaml():
+def sim_reads_yaml_and_names_its_errors():
     with Files(c_yaml=SPEC) as f:
         answer = sim_json("--spec", "c.yaml", "--policy", "best-fit,whole", folder=f.folder.name)
         runs = {p["policy"]: p["runs"][0] for p in answer["policies"]}
@@ -211,8 +212,9 @@ tasks:
 """
 
 
-def has_devices_of_several_kinds_in_a_node():
-    """Whole instances are taken two at a time; what needs 20Gi shares the one device that has them, at half speed."""
+def a_node_may_have_several_kinds_of_devices():
+    """Whole devices are taken two at a time. Tasks that need 20Gi share the only large enough
+    device, at half speed."""
     with Files(c_yaml=MIXED) as f:
         done = f.sim("--spec", "c.yaml", "--policy", "best-fit")
         assert "1 of 7 tasks never got a place" in done.stderr and "no node has this model" not in done.stderr, done.stderr
@@ -220,7 +222,7 @@ def has_devices_of_several_kinds_in_a_node():
         assert run["end_s"] == 20 and run["devices_in_use"] == 3 and run["queued_p99_s"] == 10, run
 
 
-def ends_in_time_or_says_that_it_does_not():
+def a_run_beyond_the_time_limit_is_refused():
     with Files(c_yaml="nodes:\n- {devices: 1}\ntasks:\n- {request: 1, duration: 200d, copies: 1100}\n") as f:
         refused(f.sim("--spec", "c.yaml"), 1, "256 of 1100 tasks", "51200 days", "fewer")
 
@@ -259,7 +261,7 @@ tasks:
 """
 
 
-def shares_by_queues_labels_and_thresholds():
+def queues_labels_and_thresholds_decide_placement():
     def run(text):
         f.write("c.yaml", text)
         answer = sim_json("--spec", "c.yaml", "--policy", "best-fit", folder=f.folder.name)
@@ -271,7 +273,7 @@ def shares_by_queues_labels_and_thresholds():
         assert bounded["evicted"] == 0 and bounded["end_s"] == 200, bounded
         assert run(LABELLED.replace("LABEL", "x"))["devices_in_use"] == 1
         assert run(LABELLED.replace("LABEL", "y"))["devices_in_use"] == 2
-        # The empty label is one of its own, other than none.
+        # The empty label is a label, other than no label.
         assert run(LABELLED.replace("LABEL", "''"))["devices_in_use"] == 2
         assert run(LABELLED.replace("exclusion: x", "exclusion: ''").replace("LABEL", "''"))["devices_in_use"] == 1
         assert run(LABELLED.replace(", exclusion: x", "").replace("LABEL", "''"))["devices_in_use"] == 2
@@ -321,7 +323,7 @@ tasks:
 """
 
 
-def says_what_never_had_room():
+def tasks_that_never_fit_are_reported():
     with Files(c_yaml=CROWDED, nodes_csv=NODES, pods_csv=PODS) as f:
         args = ("--spec", "c.yaml", "--policy", "default,best-fit,replicas")
         done = f.sim(*args)
@@ -382,8 +384,8 @@ cells:
 """
 
 
-def figures_are_without_who_never_had_room():
-    """But for placed they are those of a file without such tasks."""
+def figures_leave_out_tasks_that_never_fit():
+    """All figures but `placed` equal those of a file without these tasks."""
     def run(text):
         f.write("c.yaml", text)
         return sim_json("--spec", "c.yaml", "--policy", "first-fit,whole", "--preempt", "restart", folder=f.folder.name)["policies"]
@@ -399,7 +401,7 @@ def figures_are_without_who_never_had_room():
                 assert [p["busy_s"] for p in lower] == [p["busy_s"] for p in a["priorities"]], b["priorities"]
 
 
-def reads_cells():
+def sim_reads_cells():
     with Files(cells_yaml=CELLS, nodes_csv=NODES, pods_csv=PODS) as f:
         args = ("--generate", "wang", "--nodes-like", "2x2", "--policy", "kubeshare2", "--seeds", "1")
         done = f.sim(*args, "--cells", "cells.yaml")
@@ -447,8 +449,8 @@ tasks:
 """
 
 
-def tells_of_tasks_that_no_node_could_have():
-    """Whoever else is there; they are counted before anything runs."""
+def tasks_beyond_every_node_are_reported():
+    """Independent of other tasks: sim counts them before the first run."""
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         assert not f.sim(*TRACE, "--seeds", "1").stderr
         f.write("pods.csv", PODS + "\nhuge,999999999,1,1,500,,0,9\nmore,999999999,1,1,500,,0,9\n")
@@ -458,7 +460,7 @@ def tells_of_tasks_that_no_node_could_have():
             "0 of 4 nodes have room: 4 have too little CPU" in done.stderr, done.stderr
 
 
-def tells_of_generated_tasks_that_never_fit():
+def generated_tasks_that_never_fit_are_reported():
     made = ("--generate", "kubeshare", "--tasks", "20", "--nodes-like", "1x1", "--whole", "2", "--seeds", "2", "--policy")
     with Files() as f:
         assert f.sim(*made, "default,replicas").stderr.splitlines()[0] == \
@@ -468,7 +470,7 @@ def tells_of_generated_tasks_that_never_fit():
         assert half.returncode == 0, half.stderr
 
 
-def tells_of_quotas_that_nothing_can_meet():
+def quotas_beyond_the_cluster_are_reported():
     text = """nodes:
   - {name: n, devices: "V100:2|T4:1"}
 queues:
@@ -490,7 +492,7 @@ tasks:
             "divvy sim: c.yaml: the queues' quotas sum to 5 devices, and the cluster has 3\n"
 
 
-def tells_which_limit_nobody_gets_past():
+def the_limit_that_blocks_a_task_is_reported():
     text = """nodes:
   - {name: n, devices: "V100:2|T4:1"}
 queues:
@@ -510,7 +512,7 @@ tasks:
             assert told.endswith(f"0 of 1 nodes have room: 1 is beyond the limits of its queue; {limit}"), told
 
 
-def tells_of_gangs_that_never_fit():
+def gangs_that_never_fit_are_reported():
     with Files(c_yaml="""nodes:
   - {name: n, devices: 2}
 tasks:
@@ -533,7 +535,7 @@ tasks:
         assert not f.sim("--spec", "c.yaml").stderr
 
 
-def calls_labels_by_their_names():
+def messages_use_the_names_of_labels():
     with Files(c_yaml="""nodes:
   - {name: a, devices: 1}
 networks:
@@ -546,7 +548,7 @@ tasks:
         assert "preferred-anti-affinity 'quiet' would keep apart" in run["decisions"][1]["why"], run
 
 
-def chooses_modes_and_networks():
+def sim_chooses_modes_and_networks():
     with Files(c_yaml=WAYS) as f:
         run = sim_json("--spec", "c.yaml", "--policy", "default", "--mode", "drop",
                        folder=f.folder.name)["policies"][0]["runs"][0]
@@ -557,7 +559,7 @@ def chooses_modes_and_networks():
         assert "runs on b, device on a over the host's network, 1 hop, 90 us" in there.pop("why"), there
         assert there == {"outcome": "remote", "network": "host", "mbit": 9000, "latency_us": 90}, there
         assert queued["outcome"] == "queued" and queued["why"].startswith("queued, local was asked: "), queued
-        # Of the host's network 4 Gbps are left.
+        # The host's network has 4 Gbps left.
         assert (over["outcome"], over["network"], over["latency_us"]) == ("remote", "overlay", 2), over
         refused(f.sim("--spec", "c.yaml"), 1, "c.yaml", "networks", "--mode drop")
         f.write("c.yaml", WAYS.replace("5Gbps,100us", "5Gbps,1us"))
@@ -586,7 +588,7 @@ tasks:
 """
 
 
-def makes_room_for_who_matters_more():
+def preemption_frees_capacity_for_higher_priorities():
     args = ("--generate", "kubeshare", "--priorities", "10:4,90:1", "--policy", "default", "--seeds", "2")
     kept, resumed, restarted = (sim_json(*args, *more)["policies"][0]["figures"] for more in (
         (), ("--preempt", "resume"), ("--preempt", "restart")))
@@ -606,7 +608,8 @@ def makes_room_for_who_matters_more():
                         "--gangs", "1:3,4:1", "--threshold", "0.5", "--preempt", "restart", "--grace", "30s",
                         "--defrag", "1m")
     assert labelled["policies"][0]["figures"]["placed_percent"]["mean"] == 100
-    # One has to go at 4 s and has 3 s; the other one has 5 s, and then the first has 3 s left.
+    # The first task is evicted at 4 s and has a grace of 3 s. The other runs for 5 s; then the first has
+    # 3 s left.
     with Files(spec_yaml=GRACE) as f:
         answer = json.loads(f.sim("--spec", "spec.yaml", "--policy", "default", "--seeds", "1", "--json", "-",
                                   "--preempt", "resume", "--grace", "3s").stdout)
@@ -617,7 +620,7 @@ def makes_room_for_who_matters_more():
     assert (told["end_s"], told["queued_urgent_mean_s"], told["queued_mean_s"], told["evicted"]) == (15, 3, 4, 1), told
 
 
-def generates_the_named_shapes():
+def sim_generates_the_named_shapes():
     for shape in ("kubeshare", "trace-like", "wang"):
         answer = sim_json("--generate", shape, "--policy", "whole,default,replicas,memory-only", "--seeds", "2")
         assert all(run["placed"] == run["tasks"] for p in answer["policies"] for run in p["runs"])
@@ -642,7 +645,7 @@ def a_mean_alone_is_without_deviation():
     assert "MEAN alone: the same for all (SIGMA 0)" in " ".join(sim("--help").stdout.split())
 
 
-def slows_tasks_of_a_kind_and_keeps_them_apart():
+def tasks_of_a_kind_slow_each_other_and_can_be_kept_apart():
     args = ("--generate", "wang", "--nodes-like", "1x4", "--tasks", "4", "--duration", "100s,100s",
             "--rate", "3600000", "--demand", "0.5,0", "--limit", "0.5", "--policy", "default", "--seeds", "1")
 
@@ -658,18 +661,18 @@ def slows_tasks_of_a_kind_and_keeps_them_apart():
     assert apart["completion_s_hundredths"][-1] == 100 and apart["requested_most_of_devices"] == [0.5] * 4
 
 
-def tells_nothing_of_what_has_not_arrived():
+def too_few_tasks_give_no_figure():
     few = ("--generate", "kubeshare", "--tasks", "20", "--mode", "drop", "--policy", "default,best-fit", "--seeds", "2")
     lines = [line.replace(" ±", "±") for line in sim(*few).stdout.splitlines()]
     assert lines[1].split("  ")[0] == "POLICY" and "AT END  AGAINST default  IN USE AT 100%" in lines[1], lines
     rows = [line.split() for line in lines[2:]]
-    # What there is of so little stands at its end, and policies are compared there.
+    # So few tasks have no figure at 90%; the columns at the end compare the policies.
     assert [[row[0], *row[1:6], row[8], row[10]] for row in rows] == [
         [policy, "-", "-", "-", "-", "-", "-", "100.00±0.00"] for policy in ("default", "best-fit")], rows
     assert rows[0][6] == rows[1][6] == "19.05±11.02" and [row[7] for row in rows] == ["-", "+0.00±0.00"], rows
     assert [row[9] for row in rows] == ["8.00±0.00", "8.5±6.4"], rows
     answer = sim_json(*few)
-    for run in answer["policies"][0]["runs"]:  # none has left
+    for run in answer["policies"][0]["runs"]:  # no task has left
         asked = run["requested_most_of_devices"]
         assert abs(run["allocated_at_end"] - 100 * sum(asked) / len(asked)) < 1e-6, run
         assert run["devices_in_use_at_end"] == sum(one > 0 for one in asked), run
@@ -679,7 +682,7 @@ def tells_nothing_of_what_has_not_arrived():
     enough = sim_json("--generate", "kubeshare", "--tasks", "105", "--mode", "drop", "--policy", "default", "--seeds", "1")
     shown = {name: figure["mean"] for name, figure in figures(enough, "default").items()}
     assert shown["allocated_at_90"] > 80 and shown["allocated_at_130"] is None, shown
-    # Where less arrives in some runs, the others tell.
+    # A run in which too few tasks arrive has no figure; the other runs give the mean.
     some = sim_json("--generate", "kubeshare", "--tasks", "105", "--mode", "drop", "--policy", "best-fit,default", "--seeds", "5")
     there = [run["allocated_at_100"] for run in some["policies"][1]["runs"] if run["allocated_at_100"] is not None]
     first = [run["allocated_at_100"] for run in some["policies"][0]["runs"] if run["allocated_at_100"] is not None]
@@ -690,8 +693,8 @@ def tells_nothing_of_what_has_not_arrived():
     assert "AT 100%  AGAINST default" in all_of_it.stdout and "END" not in all_of_it.stdout, all_of_it.stdout
 
 
-def columns_have_names_of_their_own():
-    """And each figure of several runs has its interval, also where that is nothing."""
+def columns_have_different_names():
+    """Each figure of several runs has its interval, even an interval of 0."""
     for args in (("--mode", "drop"), (), ("--tasks", "20", "--mode", "drop")):
         lines = sim("--generate", "kubeshare", "--policy", "default,replicas", "--seeds", "2", *args).stdout.splitlines()
         names = [name.strip() for name in lines[1].split("  ") if name.strip()]
@@ -703,8 +706,8 @@ def columns_have_names_of_their_own():
         assert "±" not in sim("--generate", "kubeshare", "--policy", "default", "--seeds", "1", *args).stdout
 
 
-def nothing_is_said_of_what_is_not_known():
-    """What is 0 for the first policy is no measure of others, and one run says nothing of other runs."""
+def unknown_ratios_and_intervals_are_null():
+    """A figure of 0 for the first policy allows no ratio, and one run has no interval."""
     with Files(w_yaml="nodes:\n- {devices: 1}\ntasks:\n- {copies: 2, request: 0.5, limit: 0.5, duration: 1m}\n") as f:
         answer = json.loads(f.sim("--spec", "w.yaml", "--policy", "default,whole", "--json", "-").stdout)
     shared, whole = (policy["figures"]["queued_mean_s"] for policy in answer["policies"])
@@ -712,15 +715,15 @@ def nothing_is_said_of_what_is_not_known():
     assert whole["mean"] > 0 and whole["ratio_to_first"] == {"mean": None, "interval": None, "runs": 0}, whole
 
 
-def who_never_leaves_needs_no_duration():
+def in_drop_mode_tasks_need_no_duration():
     with Files(w_yaml="nodes:\n- {devices: 2}\ntasks:\n- {request: 0.5, duration: 1s}\n- {request: 0.5}\n") as f:
         refused(f.sim("--spec", "w.yaml"), 1, "w.yaml", "line 5", "duration", "--mode drop")
         done = f.sim("--spec", "w.yaml", "--mode", "drop", "--policy", "default", "--json", "-")
         assert json.loads(done.stdout)["policies"][0]["runs"][0]["placed"] == 2, done
 
 
-def who_comes_first_is_placed_first():
-    """Without times as well: by `at`, not by the file; who come at once by the file."""
+def earlier_tasks_are_placed_first():
+    """With --mode drop, by `at`; tasks with the same `at` in the order of the file."""
     tasks = "nodes:\n- {devices: 1}\ntasks:\n- {request: 1, at: 10m}\n- {request: 0.4, copies: 2}\n"
     with Files(w_yaml=tasks, v_yaml=tasks.replace(", at: 10m", "")) as f:
         for name, placed in (("w.yaml", 2), ("v.yaml", 1)):
@@ -731,7 +734,7 @@ def who_comes_first_is_placed_first():
 
 
 def whole_devices_need_the_memory():
-    """And a scheme without whole devices gives parts, also over networks."""
+    """A policy without whole devices gives parts instead, also over networks."""
     with Files(w_yaml="nodes:\n- {devices: 1, memory: 40Gi}\ntasks:\n- {request: 1, memory: 80Gi, duration: 1m}\n",
                n_yaml="nodes:\n- {name: n, devices: 1}\nnetworks:\n- {node: n, kind: direct, bandwidth: 9Gbps, latency: 5us}\n"
                       "tasks:\n- {request: 1, mode: exclusive}\n") as f:
@@ -742,7 +745,7 @@ def whole_devices_need_the_memory():
         assert [policy["runs"][0]["placed"] for policy in json.loads(done.stdout)["policies"]] == [1, 1, 1], done
 
 
-def files_are_named_with_what_is_wrong():
+def errors_name_the_file_and_its_fault():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         for option in (("--spec",), ("--nodes", "nodes.csv", "--pods"), ("--pods", "pods.csv", "--nodes"), (*TRACE, "--cells")):
             refused(f.sim(*option, "none"), 1, option[-1], "'none'", "No such file")
@@ -765,7 +768,7 @@ def files_are_named_with_what_is_wrong():
         refused(f.sim("--spec", "none.yaml"), 1, "line 4: memory: '0': expected")
 
 
-def tables_round_and_json_is_one_text():
+def tables_round_and_json_is_the_same_in_file_and_output():
     with Files(c_yaml="nodes:\n- {devices: 1}\ntasks:\n- {request: 1, duration: 119.7s}\n"
                       "- {request: 1, duration: 0.1s, at: 119.7s}\n") as f:
         printed = f.sim("--spec", "c.yaml", "--policy", "default", "--json", "-").stdout
@@ -779,7 +782,7 @@ def tables_round_and_json_is_one_text():
         assert (cells["COMPLETION P99"], cells["ALL DONE"], cells["QUEUED P99"]) == ("1m59s", "2m", "0"), cells
 
 
-def tells_what_becomes_of_each_task():
+def the_events_file_has_the_fate_of_each_task():
     with Files(spec_yaml=SPEC + "  - {request: 2, at: 1s, duration: 1s}\n"
                "  - {request: 0.4, model: none, at: 1s, duration: 1s}\n") as files:
         def told(*args):
@@ -809,7 +812,7 @@ def tells_what_becomes_of_each_task():
         refused(files.sim("--spec", "spec.yaml", "--events", "-"), 1, "--events -", "name a file")
 
 
-# {what of it: (nodes, tasks, options, what becomes of them: what is said of each time but the ends)}
+# {property: (nodes, tasks, options, expected events at each time, without the ends)}
 TURNS = {
     "a victim has room elsewhere at once, though another one in line has not": ("""
   - {name: a, devices: 2}
@@ -1056,7 +1059,7 @@ queues:
 }
 
 
-def who_has_to_go_waits_its_turn():
+def evicted_tasks_wait_their_turn():
     with Files() as files:
         for name, (nodes, tasks, options, expected) in TURNS.items():
             files.write("c.yaml", f"nodes:{nodes}tasks:{tasks}")
@@ -1075,7 +1078,7 @@ def who_has_to_go_waits_its_turn():
                 assert why in event["why"], (name, line, event)
 
 
-def the_rest_of_a_gang_has_its_own_reason():
+def the_rest_of_a_gang_is_dropped_with_its_own_reason():
     with Files() as files:
         files.write("c.yaml", "nodes:\n- {devices: 1}\ntasks:\n- {request: 1, copies: 2, duration: 1s, gang: yes, threshold: 0.5}\n")
         done = files.sim("--spec", "c.yaml", "--policy", "first-fit", "--mode", "drop", "--events", "events")
@@ -1086,7 +1089,7 @@ def the_rest_of_a_gang_has_its_own_reason():
         assert "1 unused requested" in dropped["why"] and "gang" not in dropped["why"], dropped
 
 
-def draws_pictures():
+def sim_draws_pictures():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         drop, queue = (os.path.join(f.folder.name, name) for name in ("made/drop", "queue"))
         assert f.sim(*TRACE, "--svg", drop, "--policy", "fgd,best-fit").returncode == 0
@@ -1102,7 +1105,7 @@ def draws_pictures():
                     text = svg.read()
                 xml.etree.ElementTree.fromstring(text)
                 assert "(simulated)</title>" in text and "nan" not in text and "inf" not in text, name
-        # Bands of many would be nothing but grey.
+        # More policies would make bands that overlap to grey.
         for policies, has_bands in (("default,fgd,best-fit,worst-fit,first-fit,random", True),
                                     ("default,fgd,best-fit,worst-fit,first-fit,random,whole", False)):
             assert f.sim("--generate", "wang", "--seeds", "2", "--svg", "bands", "--policy", policies).returncode == 0
@@ -1116,7 +1119,7 @@ def points(path):
     return [tuple(map(float, point.split(","))) for point in path.get("d").strip("MZ").split()]
 
 
-def curves_end_where_they_should():
+def curves_end_with_the_slowest_run():
     with Files() as f:
         assert f.sim("--generate", "kubeshare", "--tasks", "400", "--seeds", "1", "--policy", "whole,default",
                      "--svg", "made").returncode == 0
@@ -1124,7 +1127,7 @@ def curves_end_where_they_should():
             "{http://www.w3.org/2000/svg}path")) for name in ("idle-whole", "idle-default", "queueing-time")}
     ends = [points(path)[-1][0] for path in paths["queueing-time"] if path.get("fill") == "none"]
     assert len(ends) == 2 and ends[0] == ends[1], ends
-    # Once a run is over all of the cluster is idle, up to where the slowest run ends.
+    # After its run the whole cluster is idle, up to the end of the slowest run.
     right = ends[0]
     for name, is_first in (("idle-whole", False), ("idle-default", True)):
         stacked = [points(path) for path in paths[name] if path.get("fill-opacity")]
@@ -1152,7 +1155,7 @@ def json_has_the_same_keys_whatever_the_data():
             assert keys(*args) == dropped, args
 
 
-def names_of_files_are_text():
+def file_names_are_printed_as_valid_text():
     few = ("--policy", "best-fit", "--svg", "pictures", "--json", "out.json")
     for name, shown in (
             ("a" + "é" * 40, "a" + "é" * 29 + ": "),
@@ -1170,7 +1173,7 @@ def names_of_files_are_text():
             xml.etree.ElementTree.parse(os.path.join(f.folder.name, "pictures", "allocated.svg"))
 
 
-def bad_usage_is_said():
+def wrong_usage_is_refused():
     for args, words in {
         (): ("--pods", "--spec", "--generate"),
         ("--pods", "p"): ("--nodes",),
@@ -1248,7 +1251,7 @@ def help_lists_every_policy():
         assert sim("--generate", "wang", "--seeds", "1", "--policy", name).returncode == 0, name
 
 
-def bad_files_are_said_and_nothing_is_written():
+def invalid_files_are_refused_before_anything_is_written():
     with Files(nodes_csv=NODES, pods_csv=PODS) as f:
         outputs = ("--json", "out.json")
         refused(f.sim("--nodes", "none.csv", "--pods", "pods.csv", *outputs), 1, "none.csv")
@@ -1264,17 +1267,17 @@ def bad_files_are_said_and_nothing_is_written():
         os.mkdir(os.path.join(f.folder.name, "made"))
         for path, words in (("none/out.json", "No such file"), ("nodes.csv/out.json", "Not a directory"),
                             ("made", "is a folder"), ("made/", "is a folder"), ("new/", "No such file")):
-            # It is known before the first run, which would draw too many.
+            # sim reports this before the first run, which would draw a million tasks.
             late = f.sim(*TRACE, "--draw", "1000000", "--json", path)
             refused(late, 1, "--json", f"'{path}'", words)
             assert "~" not in late.stderr, late.stderr
         assert f.sim(*TRACE, "--json", "./made/out.json", "--seeds", "1").returncode == 0
         late = f.sim(*TRACE, "--draw", "1000000", "--svg", "nodes.csv")
         refused(late, 1, "--svg 'nodes.csv'", "Not a directory")
-        # Where root may write as it says, but nobody can.
+        # Root may write here by the file's mode, but no user can.
         refused(f.sim(*TRACE, "--draw", "1000000", "--svg", "/proc/self"), 1, "--svg '/proc/self'")
         refused(f.sim(*TRACE, "--draw", "1000000", "--json", "/proc/self/x.json"), 1, "--json '/proc/self/x.json'")
-        # What could not be known before leaves no figures, as they are written last.
+        # A late failure leaves no figures, because sim writes them last.
         os.makedirs(os.path.join(f.folder.name, "pictures", "cluster-fgd.svg"))
         late = f.sim(*TRACE, "--policy", "fgd", "--seeds", "1", "--svg", "pictures", "--json", "late.json")
         refused(late, 1, "cluster-fgd.svg", "Is a directory")
@@ -1282,19 +1285,19 @@ def bad_files_are_said_and_nothing_is_written():
         assert not [name for name in os.listdir(f.folder.name) if name.startswith(".divvy")]
 
 
-main(replays_a_trace, takes_orders_and_ranks, follows_a_trace_in_time,
-     draws_tasks_that_come_and_go, reads_yaml, has_devices_of_several_kinds_in_a_node, ends_in_time_or_says_that_it_does_not,
-     shares_by_queues_labels_and_thresholds,
-     says_what_never_had_room, figures_are_without_who_never_had_room, reads_cells, tells_of_tasks_that_no_node_could_have,
-     tells_of_generated_tasks_that_never_fit, tells_of_quotas_that_nothing_can_meet,
-     tells_which_limit_nobody_gets_past, tells_of_gangs_that_never_fit, calls_labels_by_their_names,
-     chooses_modes_and_networks,
-     makes_room_for_who_matters_more, generates_the_named_shapes, a_mean_alone_is_without_deviation,
-     slows_tasks_of_a_kind_and_keeps_them_apart,
-     tells_nothing_of_what_has_not_arrived, columns_have_names_of_their_own, nothing_is_said_of_what_is_not_known,
-     who_never_leaves_needs_no_duration, who_comes_first_is_placed_first, whole_devices_need_the_memory,
-     files_are_named_with_what_is_wrong, tables_round_and_json_is_one_text,
-     tells_what_becomes_of_each_task, who_has_to_go_waits_its_turn, the_rest_of_a_gang_has_its_own_reason,
-     draws_pictures, curves_end_where_they_should, json_has_the_same_keys_whatever_the_data, names_of_files_are_text,
-     bad_usage_is_said, help_lists_every_policy,
-     bad_files_are_said_and_nothing_is_written)
+main(sim_replays_a_trace, sim_takes_orders_and_ranks, sim_follows_a_trace_in_time,
+     sim_draws_tasks_that_arrive_and_end, sim_reads_yaml_and_names_its_errors,
+     a_node_may_have_several_kinds_of_devices, a_run_beyond_the_time_limit_is_refused,
+     queues_labels_and_thresholds_decide_placement, tasks_that_never_fit_are_reported,
+     figures_leave_out_tasks_that_never_fit, sim_reads_cells, tasks_beyond_every_node_are_reported,
+     generated_tasks_that_never_fit_are_reported, quotas_beyond_the_cluster_are_reported,
+     the_limit_that_blocks_a_task_is_reported, gangs_that_never_fit_are_reported, messages_use_the_names_of_labels,
+     sim_chooses_modes_and_networks, preemption_frees_capacity_for_higher_priorities, sim_generates_the_named_shapes,
+     a_mean_alone_is_without_deviation, tasks_of_a_kind_slow_each_other_and_can_be_kept_apart,
+     too_few_tasks_give_no_figure, columns_have_different_names, unknown_ratios_and_intervals_are_null,
+     in_drop_mode_tasks_need_no_duration, earlier_tasks_are_placed_first, whole_devices_need_the_memory,
+     errors_name_the_file_and_its_fault, tables_round_and_json_is_the_same_in_file_and_output,
+     the_events_file_has_the_fate_of_each_task, evicted_tasks_wait_their_turn,
+     the_rest_of_a_gang_is_dropped_with_its_own_reason, sim_draws_pictures, curves_end_with_the_slowest_run,
+     json_has_the_same_keys_whatever_the_data, file_names_are_printed_as_valid_text, wrong_usage_is_refused,
+     help_lists_every_policy, invalid_files_are_refused_before_anything_is_written)

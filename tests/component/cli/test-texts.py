@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The man pages in docs/man are those of the tables; completions complete; --help fits the terminal."""
+"""The man pages in docs/man match the option tables, completions complete, and --help fits the
+terminal."""
 
 import filecmp
 import os
@@ -39,7 +40,7 @@ def man_pages_are_current():
         assert len(same) == len(COMMANDS) + 3 + len(KUBECTL_COMMANDS) + 1 + 3 * (DIVVYD in makers)
 
 
-def man_accepts_them():
+def man_shows_the_pages_without_warnings():
     if not shutil.which("man"):
         return
     for name in sorted(os.listdir(os.path.join(SOURCE, "docs/man"))):
@@ -50,7 +51,7 @@ def man_accepts_them():
         assert name.rpartition(".")[0] in done.stdout
 
 
-def help_fits():
+def help_fits_the_terminal():
     assert "faults" in subprocess.run([DIVVY, "run", "--help"], capture_output=True, text=True, check=True).stdout
     for program, command in [(DIVVY, c) for c in COMMANDS] + [(KUBECTL, c) for c in KUBECTL_COMMANDS]:
         done = subprocess.run([program, command, "--help"], capture_output=True, text=True, check=True)
@@ -102,10 +103,10 @@ def bash_completes():
     assert set(COMMANDS) == set(complete("divvy", ""))
     assert complete("divvy", "run", "--mem") == ["--memory", "--memory-policy"]
     assert complete("divvy", "run", "--class", "la") == ["latency"]
-    # bash takes a = for a word of its own
+    # bash splits words at =
     assert complete("divvy", "run", "--class", "=") == ["latency", "standard", "opportunistic"]
     assert complete("divvy", "run", "--class", "=", "la") == ["latency"]
-    # the program, whatever options are before it, and then its own words
+    # completes the program after any options, but not the program's own arguments
     for before in ((), ("--",), ("-q", "--request", "0.5", "--class", "=", "latency", "--wait", "=", "1m", "--")):
         assert "divvy-pro" in complete("divvy", "run", *before, "divvy-p")
         assert complete("divvy", "run", *before, "divvy-pro", "--m") == []
@@ -127,4 +128,5 @@ def zsh_and_fish_name_everything():
             subprocess.run([shell, "-n"], input=text, text=True, check=True)
 
 
-main(man_pages_are_current, man_accepts_them, pages_name_every_option_of_divvyd, help_fits, tools_describe_themselves, bash_completes, zsh_and_fish_name_everything)
+main(man_pages_are_current, man_shows_the_pages_without_warnings, pages_name_every_option_of_divvyd,
+     help_fits_the_terminal, tools_describe_themselves, bash_completes, zsh_and_fish_name_everything)

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every row of docs/upgrading.md is true: an alias works under both names, and a renamed name under the new one only.
+"""Every row of docs/upgrading.md is true: an alias works under both names, and a renamed name only
+under the new one.
 
-What needs no API server is asked of the running programs. Of divvy-scheduler, divvy-controller and kubectl-divvy the
-test reads the names in the program; tests/k8s/test-monitoring.py and the unit tests read their output."""
+The running programs show all that needs no API server. For divvy-scheduler, divvy-controller and
+kubectl-divvy the test reads the names in the program; tests/k8s/test-monitoring.py and the unit
+tests read their output."""
 
 import json
 import os
@@ -55,7 +57,8 @@ def rows(heading, works_for=None):
 # ---- the programs
 
 def texts_of(program):
-    """Its texts, each with the NUL behind it. A linker keeps the longest of several with a common end."""
+    """The program's strings, each with its NUL. A linker keeps only the longest of strings with a
+    common end."""
     with open(os.path.join(BUILD, PROGRAMS[program]), "rb") as f:
         return f.read()
 
@@ -108,7 +111,7 @@ def both_names_of_metrics_are_exported():
         assert values_of(text, new) and values_of(text, old) == values_of(text, new), (old, new)
 
 
-def every_old_name_of_the_tables_is_on_the_page():
+def the_page_has_every_old_name_of_the_tables():
     listed = {n for r in rows("Metrics") + rows("Options") for n in names_in(r[0])}
     for folder, _, files in os.walk(os.path.join(SOURCE, "src")):
         for file in files:
@@ -119,7 +122,7 @@ def every_old_name_of_the_tables_is_on_the_page():
                     assert any(name == n or n.endswith("--" + name) for n in listed), f"{file}: {name}"
 
 
-def what_is_shipped_uses_new_names():
+def shipped_files_use_the_new_names():
     old = {n for heading in ("Metrics",) for r in rows(heading) for n in names_in(r[0])}
     used = set(re.findall(r"\bdivvy_[a-z0-9_]+", text_of("deploy/monitoring/dashboard.json")))
     assert not used & old, used & old
@@ -137,7 +140,8 @@ def crd(kind):
 
 
 def fields_below(schema, path):
-    """The properties that have the last name of status.accounts.askedMilliseconds among them, and that name."""
+    """The properties next to the last name of a path such as status.accounts.askedMilliseconds, and
+    that name."""
     *above, last = path.split(".")
     for name in above:
         schema = schema["properties"][name]
@@ -156,7 +160,7 @@ def objects_have_both_fields():
         assert not {old, new} & set(required), "neither release writes what the other requires"
 
 
-def objects_take_both_values():
+def objects_accept_both_values():
     for old_cell, new_cell, _, _ in rows("Fields of objects", RENAMED):
         path, old = names_in(old_cell)
         fields, last, _ = fields_below(crd(old_cell.split()[0])["schema"]["openAPIV3Schema"], path)
@@ -177,7 +181,7 @@ def keys_of(value):
 
 
 def answers_have_both_fields():
-    """But for those of `audit`, which no command prints: test-agent-control asks for it."""
+    """All answers but that of `audit`, which no command prints: test-agent-control tests it."""
     with Rig() as rig:
         rig.spin("one", "--request", "0.3", "--memory", "10%")
         found = [keys_of(rig.json(*words)) for words in (("ps", "-o", "json"), ("why", "one", "-o", "json"), ("top", "--json"))]
@@ -202,7 +206,7 @@ def a_simulation_has_both_fields():
             assert run[names_in(old_cell)[1]] == run[names_in(new_cell)[0]]
 
 
-def renamed_values_have_the_new_name_only():
+def renamed_values_have_only_the_new_name():
     for old_cell, new_cell, _, _ in rows("JSON", RENAMED):
         owner, old = names_in(old_cell)
         owner = owner.split()[0]
@@ -231,7 +235,7 @@ def options_are_accepted_under_both_names():
         assert "--refuse-unmanaged" in told and "--refuse-strangers" not in told, told
 
 
-def reasons_are_the_new_ones():
+def reasons_have_only_the_new_names():
     for row in rows("Events, conditions and alerts", RENAMED):
         old, new = names_in(row[0])[0], names_in(row[1])[0]
         for program in programs_of(row[2:]):
@@ -240,14 +244,14 @@ def reasons_are_the_new_ones():
             assert_lacks(program, old)
 
 
-def alerts_are_the_new_ones():
+def alerts_have_only_the_new_names():
     alerts = set(re.findall(r"- alert: (\w+)", text_of("deploy/monitoring/alerts.yaml")))
     for row in rows("Events, conditions and alerts", RENAMED):
         if row[0].startswith("alert "):
             assert names_in(row[1])[0] in alerts and names_in(row[0])[0] not in alerts, alerts
 
 
-def columns_are_the_new_ones():
+def columns_have_only_the_new_names():
     shown = {c["name"].upper() for c in crd("SharePod")["additionalPrinterColumns"]}
     with Rig() as rig:
         head = next(line.split() for line in rig.divvy("ps").stdout.split("\n") if line.split()[:1] == ["ID"])
@@ -260,7 +264,7 @@ def columns_are_the_new_ones():
             assert_lacks(program, old)
 
 
-main(both_names_of_metrics_are_exported, every_old_name_of_the_tables_is_on_the_page, what_is_shipped_uses_new_names,
-     objects_have_both_fields, objects_take_both_values, answers_have_both_fields, a_simulation_has_both_fields,
-     renamed_values_have_the_new_name_only, options_are_accepted_under_both_names, reasons_are_the_new_ones,
-     alerts_are_the_new_ones, columns_are_the_new_ones)
+main(both_names_of_metrics_are_exported, the_page_has_every_old_name_of_the_tables, shipped_files_use_the_new_names,
+     objects_have_both_fields, objects_accept_both_values, answers_have_both_fields, a_simulation_has_both_fields,
+     renamed_values_have_only_the_new_name, options_are_accepted_under_both_names, reasons_have_only_the_new_names,
+     alerts_have_only_the_new_names, columns_have_only_the_new_names)
