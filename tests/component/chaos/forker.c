@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * forker: a program that forks in every way while it uses a device.
- * usage: forker before        the parent forks before it has used CUDA: both use it
- *        forker after         children of a user of CUDA ask for it themselves: the driver refuses
- *        forker threads N     two threads keep submitting while two others fork N times: children
- *                             end at once, run a program, or become another user of CUDA by exec
- *        forker twice N       a chain of N programs, each by exec in the place of the one before
+ * usage: forker before        the parent forks before its first CUDA call: both use CUDA
+ *        forker after         the parent has used CUDA: the driver refuses its children's calls
+ *        forker threads N     two threads submit while two others fork N times: children exit at
+ *                             once, run a program, or exec another program that uses CUDA
+ *        forker twice N       a chain of N programs, each replaced by the next with exec
  *        forker work          uses a device once
- * Prints what it saw, one line each; any call of the driver that fails where it must not ends it.
+ * Prints one line for each result. An unexpected failure of a driver call ends the program.
  */
 #include <pthread.h>
 #include <spawn.h>
@@ -104,7 +104,7 @@ static void after(void)
 			void *params[] = {&ns};
 			cu_pointer p = 0;
 
-			/* whatever the driver answers, it is an answer */
+			/* any answer of the driver is right here */
 			if (!cuda.init(0) || !cuda.mem_alloc(&p, 4096) ||
 				!cuda.launch(function, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL))
 				_exit(1);

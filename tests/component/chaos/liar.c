@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liar: a client that does everything wrong, as fast as it can: random packets, valid ones with
- * bits turned over, descriptors of all sorts, and nonsense in every word of the pages that it may
- * write.
- * usage: liar socket PATH SECRET SEED SECONDS    packets, over ever new connections
- *        liar pages PATH SECRET SEED SECONDS     registers, then writes nonsense into its pages
- *        liar greedy PATH SECRET SEED SECONDS    registers, then always wants and is never done
- * Exit code 0 unless it could not even begin. One thread; shares nothing.
+ * liar: a client that does everything wrong, as fast as it can. It sends random packets, valid
+ * packets with inverted bits and descriptors of all sorts, and writes random values into all of its
+ * pages.
+ * usage: liar socket PATH SECRET SEED SECONDS    sends packets over one connection after another
+ *        liar pages PATH SECRET SEED SECONDS     registers, then writes random values to its pages
+ *        liar greedy PATH SECRET SEED SECONDS    registers, then always wants and never drains
+ * Exits with 0 unless it could not begin. One thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static void pause_us(unsigned int us)
 	clock_sleep_until_ns(clock_now_ns() + us * NSEC_PER_USEC);
 }
 
-/* A connection; -1 while there is none (the daemon may be slow to accept us, of all people). */
+/* Connects to the daemon; -1 if it does not accept in time, because it may be slow for a liar. */
 static int reach(const struct liar *l)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
@@ -172,7 +172,7 @@ static size_t mutate(struct liar *l, uint8_t *p, size_t n)
 }
 
 /*
- * Descriptors as somebody might hand back: of files, unsealed or small memory, the connection
+ * Fills fds with descriptors like a client's pages: files, unsealed or small memory, the connection
  * itself.
  */
 static size_t gather(struct liar *l, int connection, int *fds)
@@ -221,7 +221,7 @@ static int lie_on_sockets(struct liar *l)
 			if (r == -EPIPE || r == -ECONNRESET)
 				break;
 			packets += !r;
-			/* one in two reads its answers */
+			/* every other connection reads its answers */
 			if (connections % 2)
 				recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
 		}
@@ -309,7 +309,7 @@ static int lie_in_pages(struct liar *l)
 			uint32_t value = next(l) % 3 ? (uint32_t)next(l)
 						     : (uint32_t)(next(l) % 3) - 1;
 
-			/* the head lines more often: that is where the state of the token is */
+			/* more often in the head lines, which have the token's state */
 			if (next(l) % 2)
 				up[next(l) % 64] = value;
 			else
@@ -325,7 +325,7 @@ static int lie_in_pages(struct liar *l)
 	return 0;
 }
 
-/* In an endless submission, with work that never ends, and yet it wants more. */
+/* Claims an endless submission and endless work, and still wants the token. */
 static int lie_greedily(struct liar *l)
 {
 	struct pages p;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fault tests share: the daemon and simulated GPU of the command line's Rig, and on top of it
-tenants made over the socket, the device's own trace and account, and the checks that must hold after
-any fault: the books are right, the others go on, nothing is left over."""
+"""Helpers of the fault tests, on top of the command line's Rig with its daemon and simulated GPU:
+tenants made over the socket, the device's own trace and account, and the checks after each fault.
+After a fault the ledger is right, other programs continue, and nothing is left."""
 
 import contextlib
 import ctypes
@@ -26,7 +26,7 @@ HOOK_BEFORE = os.path.join(BUILD, "tests/component/chaos/libdivvy-cuda-before.so
 HOOKS = [os.path.join(BUILD, "src/hook/libdivvy-cuda.so"), os.path.join(BUILD, "src/hook/libdivvy-nvml.so")]
 CHAOS = os.path.join(BUILD, "tests/component/chaos")
 MIB = 1 << 20
-SLACK = 4 * MIB  # of a process
+SLACK = 4 * MIB  # allowed difference per process
 
 MSG = {name: n for n, name in enumerate(
     "HELLO WELCOME REFUSED WANT RELEASE FLUSH MEM_RESERVE MEM_RELEASE MEM_REPLY MEASURE MEASURED BYE CONTROL"
@@ -42,17 +42,17 @@ ABORTED = 16
 
 
 def run(*tests):
-    """All of them, or those whose names have one of the words of the command line in them, and none of those
-    that come with a minus."""
+    """Runs all tests, or those with one of the command line's words in their names; a word after a
+    minus excludes tests."""
     without = [w[1:] for w in sys.argv[1:] if w.startswith("-")]
     words = [w for w in sys.argv[1:] if not w.startswith("-")] or [""]
     tests = [t for t in tests if not any(w in t.__name__ for w in without)]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the exit ends all that was started
     main(*[t for t in tests if any(w in t.__name__ for w in words)])
 
 
 def seed_of(name):
-    """The seed of this run: CHAOS_SEED, or one that is printed, so that a failure can be repeated."""
+    """The seed of this run: CHAOS_SEED or a random one. The printed seed repeats a failing run."""
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1 << 31))
     print(f"# {name}: CHAOS_SEED={seed}", flush=True)
     return random.Random(seed)
@@ -63,12 +63,14 @@ def soaking():
 
 
 def subreaper():
-    """Orphans of what we start come to us, so that none of them can be lost from sight."""
+    """Makes this process the parent of orphans of its descendants, so that it can find and reap
+    them."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 
 
 class Ring:
-    """A ring of records that the simulated machine writes; read as it grows."""
+    """A ring of records that the simulated machine writes; new() reads the records since the last
+    call."""
 
     def __init__(self, path, record):
         with open(path, "rb") as f:
@@ -91,13 +93,13 @@ class Ring:
 
 
 class Peer:
-    """The daemon's socket, spoken to as it is."""
+    """A connection to the daemon's socket that sends and receives raw packets."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(patience())
         self.socket.connect(path)
-        self.version = None  # of what came last
+        self.version = None  # of the last packet
 
     def __enter__(self):
         return self
@@ -110,7 +112,7 @@ class Peer:
         socket.send_fds(self.socket, [packet], list(fds))
 
     def receive(self):
-        """(type, status, body, fds); type None at the end."""
+        """(type, status, body, fds); type None at the end of the connection."""
         packet, fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 48)
         if not packet:
             return None, 0, b"", fds
@@ -135,7 +137,8 @@ class Peer:
 
 
 class Machine(Rig):
-    """Rig, whose tenants live until they are removed and whose programs are started without `divvy run`."""
+    """A Rig whose tenants live until they are removed, and whose programs start without `divvy
+    run`."""
 
     def __init__(self, simulate="1xT4-16Gi", env=None, costs="context_create_us=1000", **kw):
         subreaper()
@@ -196,7 +199,7 @@ class Machine(Rig):
     def tenants(self):
         return self.ask(cmd="list")["tenants"]
 
-    # ---- the device's own word
+    # ---- the device's own data
 
     @property
     def sim(self):
@@ -208,7 +211,7 @@ class Machine(Rig):
         return self.rings[name]
 
     def account(self):
-        """{(pid, device): bytes} of who holds memory now."""
+        """{(pid, device): bytes} of present memory."""
         held = self.watches.setdefault("account", {})
         for _, count, _, pid, device, _ in self.ring("account", ACCOUNT_RECORD).new():
             held[pid, device] = count
@@ -229,14 +232,15 @@ class Machine(Rig):
         return self.kernels().get(pid, 0)
 
     def goes_on(self, *pids, more=20):
-        """Each of them gets through that many kernels from now on."""
+        """Each of these processes completes `more` further kernels."""
         for pid in pids:
             goal = self.kernels_of(pid) + more
             wait_for(lambda p=pid, g=goal: self.kernels_of(p) >= g or not alive(p), f"pid {pid} goes on")
             assert alive(pid), f"pid {pid} has died"
 
     def shares(self, groups, seconds):
-        """Share in 1/1000 of the device's time in which kernels of each group of pids run, for so many seconds."""
+        """Share in 1/1000 of the device's time in which kernels of each group of pids run, over
+        `seconds`."""
         self.kernels()
         start = time.monotonic_ns()
         self.watches["intervals"] = []
@@ -244,7 +248,7 @@ class Machine(Rig):
             time.sleep(0.1)
             self.kernels()
         intervals = sorted(self.watches.pop("intervals"))
-        # The device writes what it did a little later: the end is that of the last kernel.
+        # The device writes its records a little later: the interval ends with the last kernel.
         end = max((e for _, e, _ in intervals), default=start)
         shares = []
         for pids in groups:
@@ -256,10 +260,11 @@ class Machine(Rig):
             shares.append(1000 * busy / max(end - start, 1))
         return shares
 
-    # ---- the books
+    # ---- the ledger
 
     def wrong(self, but=()):
-        """What is wrong in the books, as a sentence; '' when all is right. `but`: tenants not to be judged."""
+        """The first error of the ledger as a sentence, or ''. `but`: names of tenants to leave
+        out."""
         tenants = [t for t in self.tenants() if t["name"] not in but]
         account = self.account()
         known = set()
@@ -271,7 +276,7 @@ class Machine(Rig):
                     return f"{t['name']} lists pid {pid}, which is dead"
             for d in t["devices"]:
                 device = sum(account.get((pid, d["index"]), 0) for pid in pids)
-                # Never less than the device has; small allocations may lie in blocks of a module's.
+                # At least the device's count; small allocations may lie in a module's blocks.
                 if not device <= d["memory_used_bytes"] <= device + len(pids) * SLACK:
                     return (f"{t['name']} on device {d['index']}: the ledger has {d['memory_used_bytes'] / MIB} MiB,"
                             f" the device {device / MIB} MiB, processes {pids}")
@@ -338,14 +343,14 @@ class Tenant:
 
 
 def reap():
-    """Children that came to us by way of a dead parent."""
+    """Reaps children that came from a dead parent."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def ours(path):
-    """Processes that work in this runtime folder."""
+    """Processes that use this runtime folder."""
     needle = f"DIVVY_RUNTIME_DIR={path}".encode()
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -368,7 +373,7 @@ def kill(child, sig=signal.SIGKILL):
 
 
 def survived(child, code=0):
-    """It ends by itself and well."""
+    """Checks that the child exits by itself, with this code; returns its output."""
     out, err = child.communicate(timeout=patience())
     assert child.returncode == code, f"{child.args[0]}: exit {child.returncode}: {out[-500:]}{err[-2000:]}"
     return out

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * old: a user of the device that runs on old systems: linked against libcuda.so.1 directly, it
- * needs of libc what GLIBC_2.2.5 has, and brings its own beginning (the usual one is newer). Goes
- * through context, memory, module, kernels, a thread of the library's own, and says "worked".
+ * old: a program for old systems that uses the device. It links libcuda.so.1 directly and needs
+ * only GLIBC_2.2.5 of libc, so it has its own entry point (the usual one is newer). It uses a
+ * context, memory, a module, kernels and a thread of the library, and prints "worked".
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -62,7 +62,7 @@ static void work(void)
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		if (bytes[i] != 42)
 			check(CUDA_ERROR_UNKNOWN, "a copy");
-	/* Above its quota it gets what a smaller device would say. */
+	/* Above the quota, the result is that of a smaller device. */
 	if (cuMemAlloc_v2(&p, total) != CUDA_ERROR_OUT_OF_MEMORY)
 		check(CUDA_ERROR_UNKNOWN, "an allocation above the quota");
 	check(cuCtxSynchronize(), "cuCtxSynchronize");

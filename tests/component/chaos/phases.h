@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What victim goes through, and the system call by which it says so. */
+/*
+ * Phases of victim, and the system call that announces a phase.
+ */
 #ifndef TESTS_COMPONENT_CHAOS_PHASES_H
 #define TESTS_COMPONENT_CHAOS_PHASES_H
 
-#define PHASE_CALL 0x64697676 /* no option of prctl: EINVAL */
+#define PHASE_CALL 0x64697676 /* not an option of prctl, which returns EINVAL */
 #define PHASES(X) \
 	X(register) \
 	X(context) \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sharer FD: shares device memory with another one through the socket FD, as it is told by lines on
- * stdin. Each line is answered with one number, the driver's result.
- * create MIB, export, import, receive (keep the descriptor), use (import the one kept), close,
- * release: memory by handle. hoard N MIB: create, export, import, close, release, N times; answers
- * how many times that worked. pile N MIB: the same without the import and the close.
- * alloc MIB, free, get, open, shut: allocations and their IPC handles. room: MiB that are free.
- * begin: the context. exit, or the end of stdin, ends it.
+ * sharer FD: shares device memory with another sharer through the socket FD. Each line on stdin is
+ * a command; the answer is one number, the driver's result.
+ * create MIB, export, import, receive (keep a descriptor), use (import the kept descriptor), close,
+ * release: memory by handle. hoard N MIB: create, export, import, close, release, N times; the
+ * answer is the number of successes. pile N MIB: the same without import and close.
+ * alloc MIB, free, get, open, shut: allocations and their IPC handles. room: free memory in MiB.
+ * begin: makes the context. exit, or the end of stdin: ends the program.
  */
 #include <dlfcn.h>
 #include <stdint.h>

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stepper: runs a program and kills it at a chosen point of a chosen phase, so that a test can go
- * through all of them. A point is what others can have seen: after each system call of the
- * program's main thread, and after each instruction that has changed what it shares with the daemon
- * (the head and the thread lines of its up page, the tenant's counter). What only the process
- * itself can see makes no difference to a kill.
+ * stepper: runs a program and kills it at a chosen point of a chosen phase, so that a test can try
+ * all points. A point is a change that other processes can observe. It comes after each system call
+ * of the program's main thread, and after each instruction that changes memory shared with the
+ * daemon: the head and the thread lines of its up page, the tenant's counter.
  *
- * usage: stepper PHASE POINT COMMAND...      POINT 0: kill nowhere, count
- *        stepper attach POINT PID            kills PID after so many of its system calls
- * Prints "pid N" first; at the end "points N" (the phase ended or the program did), or "killed N".
- * The program's output is its own. Exit code 77 where tracing is not allowed or not written for.
+ * usage: stepper PHASE POINT COMMAND...      POINT 0: counts points and kills nothing
+ *        stepper attach POINT PID            kills PID after POINT of its system calls
+ * Prints "pid N" first; at the end "points N" (the phase or the program has ended) or "killed N".
+ * The program inherits stdout. Exits with 77 if tracing is not allowed, or on other processors.
  *
- * One thread; only the program's first thread is traced, its others run freely and die with it.
+ * One thread; it traces only the program's first thread. The others run freely and die with it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -42,7 +41,7 @@
 
 #if defined(__x86_64__)
 
-/* Of the shared pages, what the process writes: markers (done) are the device's. */
+/* The parts of the shared pages that the process writes; the device writes the markers (done). */
 struct seen {
 	uint8_t up[offsetof(struct page_up, done) < 256 ? offsetof(struct page_up, done) : 256];
 	uint32_t issued[8];
@@ -57,11 +56,11 @@ struct run {
 	const struct page_tenant *tenant;
 	struct seen seen;
 	uint64_t point, points;
-	bool is_stepping; /* instructions, not only system calls */
+	bool is_stepping; /* stops at instructions, not only at system calls */
 	struct {
-		uint64_t address; /* of the page + 1; 0: empty */
+		uint64_t address; /* the page's address + 1; 0: empty */
 		uint8_t bytes[PAGE];
-	} text[TEXTS]; /* the program's code, read once */
+	} text[TEXTS]; /* the program's code, each page read once */
 };
 
 static void die(const char *what)
@@ -72,7 +71,7 @@ static void die(const char *what)
 	exit(skip ? SKIP : 2);
 }
 
-/* A page of the program by the name of its memfd, mapped here too. */
+/* Maps a page of the program here, found by the name of its memfd. */
 static const void *find_page(pid_t pid, const char *name, size_t size)
 {
 	char path[64], target[128];
@@ -140,7 +139,7 @@ static bool has_changed(struct run *r)
 	return true;
 }
 
-/* Kills when this is the chosen point. */
+/* Kills the program if this is the chosen point. */
 static bool at_point(struct run *r)
 {
 	if (++r->points != r->point)
@@ -156,7 +155,7 @@ static bool is_end(const struct run *r, int status)
 	return WIFEXITED(status) || WIFSIGNALED(status);
 }
 
-/* Goes on and waits for the next stop; false when the program has ended. Signals are passed on. */
+/* Continues to the next stop and passes signals on; false when the program has exited. */
 static bool go_on(struct run *r, enum __ptrace_request how, int *status)
 {
 	int sig = WIFSTOPPED(*status) ? WSTOPSIG(*status) : 0;
@@ -170,9 +169,7 @@ static bool go_on(struct run *r, enum __ptrace_request how, int *status)
 	return !is_end(r, *status);
 }
 
-/*
- * The number of the phase that begins with the system call the program stands at; 0: another call.
- */
+/* Number of the phase that begins with the program's present system call; 0: another call. */
 static unsigned long phase_at(const struct user_regs_struct *regs, unsigned long long number)
 {
 	if (number != SYS_prctl || regs->rdi != PHASE_CALL)
@@ -202,7 +199,7 @@ static bool stands_at_syscall(struct run *r, const struct user_regs_struct *regs
 	return r->text[i].bytes[at] == 0x0f && r->text[i].bytes[at + 1] == 0x05;
 }
 
-/* By system calls until the phase begins. */
+/* Continues by system calls until the phase begins. */
 static bool reach(struct run *r, unsigned long phase, int *status)
 {
 	struct user_regs_struct regs;
@@ -219,7 +216,7 @@ static bool reach(struct run *r, unsigned long phase, int *status)
 	return false;
 }
 
-/* Through the phase, point by point. True: killed. */
+/* Goes through the phase point by point; true if the program was killed. */
 static bool walk_calls(struct run *r, int *status)
 {
 	struct user_regs_struct regs;
@@ -304,7 +301,7 @@ static int attach(struct run *r)
 	status = 0;
 	while (go_on(r, PTRACE_SYSCALL, &status)) {
 		if (WIFSTOPPED(status) && status >> 16)
-			continue; /* an event, no stop at a call */
+			continue; /* an event, not a system call */
 		if (++r->points < r->point)
 			continue;
 		kill(r->pid, SIGKILL);

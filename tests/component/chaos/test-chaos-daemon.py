@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon is killed under load, at random and at its own system calls, and replaced by another while
-programs run, start and end: none of them dies or hangs, shares come back, the books are right."""
+"""The daemon is killed under load, at random and at its own system calls, and replaced, while
+programs run, start and end. No program dies or hangs, shares return, and the ledger is right."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ rng = seed_of("daemon")
 
 
 def load(m, memory="4Gi"):
-    """Three tenants of 0.5, 0.3 and 0.2: one of two processes, one that allocates and waits, one that pauses."""
+    """Three tenants with shares 0.5, 0.3 and 0.2; the first has two processes."""
     a = m.create("a", request="0.5", limit="0.5", memory=memory)
     b = m.create("b", request="0.3", limit="0.3", memory=memory)
     c = m.create("c", request="0.2", limit="0.2", memory=memory)
@@ -44,19 +44,20 @@ def all_is_well(m, tenants, spins):
 
 
 def shares_are_right(m, spins):
-    """Of time, in the device's trace, by tenant; a coarse look: the benches have the fine one."""
+    """Shares of time in the device's trace, by tenant. The ranges are wide; the benches measure
+    precisely."""
     pids = [s.pid for s in spins]
-    # The device's switches between the first one's two processes are in its time, but are no kernels.
+    # Switches between a's two processes count as its time, but are no kernels.
     wanted = ((390, 550), (250, 350), (150, 250))
 
     def look():
         got = m.shares([pids[:2], pids[2:3], pids[3:]], 2)
         wrong = [(round(g), w) for g, w in zip(got, wanted) if not w[0] <= g <= w[1]]
         return wrong and f"shares (got, possible): {wrong}"
-    fairly(look, 4)  # what the device was used for while nobody governed it is still being made up for
+    fairly(look, 4)  # the arbiter still compensates for use while no daemon ran
 
 
-def killed_at_random_under_load():
+def a_daemon_killed_at_random_keeps_shares():
     with Machine() as m:
         tenants, spins = load(m)
         all_is_well(m, tenants, spins)
@@ -75,8 +76,8 @@ def killed_at_random_under_load():
         assert all(t.used() == 0 for t in tenants)
 
 
-def killed_at_its_system_calls():
-    """While it starts, takes over, registers and grants."""
+def a_daemon_killed_at_its_system_calls_keeps_shares():
+    """At calls during its start, takeover, registrations and grants."""
     if subprocess.run([STEPPER, "1", "0", "/bin/true"], capture_output=True, check=False).returncode == SKIP:
         print("# tracing is not allowed here")
         return
@@ -89,7 +90,7 @@ def killed_at_its_system_calls():
                 m.kill_daemon()
                 m.daemon = subprocess.Popen([DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log)
-            # from its first calls on, or when it has served for a moment
+            # stops it within its first calls, or after a moment of service
             time.sleep(rng.choice([0, 0.002, 0.02, 0.2]))
             comer = tenants[n % 3].start(SPIN, "--count=30", "--kernel-us=100", registered=False)
             done = subprocess.run([STEPPER, "attach", str(point), str(m.daemon.pid)], capture_output=True, text=True,
@@ -102,9 +103,10 @@ def killed_at_its_system_calls():
         shares_are_right(m, spins)
 
 
-def programs_come_and_go_meanwhile():
-    """Registered just before, during and after the daemon's death: each gets through all its work."""
-    with Machine(simulate="1xH200-141Gi") as m:  # with room for ALIVE_MAX programs
+def programs_that_start_while_the_daemon_dies_complete():
+    """Programs that register just before, during and after the daemon's death complete all their
+    work."""
+    with Machine(simulate="1xH200-141Gi") as m:  # with capacity for ALIVE_MAX programs
         tenants, spins = load(m, "40Gi")
         running = []
         for _ in range(TIMES):
@@ -125,7 +127,7 @@ def programs_come_and_go_meanwhile():
         all_is_well(m, tenants, spins)
 
 
-def clients_die_while_it_is_gone():
+def programs_that_die_without_a_daemon_leave_the_ledger_right():
     with Machine() as m:
         tenants, spins = load(m)
         for _ in range(max(2, TIMES // 3)):
@@ -136,8 +138,8 @@ def clients_die_while_it_is_gone():
             all_is_well(m, tenants, spins)
 
 
-def killed_while_one_waits_for_memory():
-    """It goes on waiting, and gets the memory from the next daemon."""
+def a_wait_for_memory_survives_a_killed_daemon():
+    """The waiting program continues to wait, and gets the memory from the next daemon."""
     with Machine() as m:
         a, b = [m.create(name, request="0.3", memory="9Gi", memory_policy="wait") for name in "ab"]
         for _ in range(max(2, TIMES // 3)):
@@ -158,7 +160,7 @@ def killed_while_one_waits_for_memory():
             m.books_are_right()
 
 
-def replaced_under_load():
+def a_replaced_daemon_keeps_shares():
     with Machine() as m:
         tenants, spins = load(m)
         all_is_well(m, tenants, spins)
@@ -170,7 +172,7 @@ def replaced_under_load():
         shares_are_right(m, spins)
 
 
-def a_graceful_end_is_survived_too():
+def programs_survive_an_orderly_exit_of_the_daemon():
     with Machine() as m:
         tenants, spins = load(m)
         for _ in range(max(2, TIMES // 3)):
@@ -180,7 +182,7 @@ def a_graceful_end_is_survived_too():
             all_is_well(m, tenants, spins)
 
 
-tests = [killed_at_random_under_load, killed_at_its_system_calls, programs_come_and_go_meanwhile,
-         clients_die_while_it_is_gone,
-         killed_while_one_waits_for_memory, replaced_under_load, a_graceful_end_is_survived_too]
+tests = [a_daemon_killed_at_random_keeps_shares, a_daemon_killed_at_its_system_calls_keeps_shares, programs_that_start_while_the_daemon_dies_complete,
+         programs_that_die_without_a_daemon_leave_the_ledger_right,
+         a_wait_for_memory_survives_a_killed_daemon, a_replaced_daemon_keeps_shares, programs_survive_an_orderly_exit_of_the_daemon]
 run(*tests)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Several devices, what of them is visible, daemons that want the same ones, and no daemon at all."""
+"""Several devices, the visible devices of a tenant, two daemons for the same devices, and no daemon
+at all."""
 
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 
 from machine import DIVVYD, Machine, SPIN, patience, run, survived, wait_for
 
-# What CUDA and NVML show: UUIDs in CUDA's order, memory, UUIDs in NVML's order.
+# Devices that CUDA and NVML show: UUIDs in CUDA's order, memory, UUIDs in NVML's order.
 PROBE = """
 import ctypes, json
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -44,7 +45,7 @@ def uuids(m):
     return [d["uuid"] for d in m.ask(cmd="devices")["devices"]]
 
 
-def a_tenant_sees_its_devices_as_0_to_n():
+def a_tenant_sees_only_its_devices():
     with Machine(simulate="1xT4-16Gi,1xA10-24Gi,1xT4-16Gi") as m:
         u = uuids(m)
         for device in u:
@@ -58,7 +59,7 @@ def a_tenant_sees_its_devices_as_0_to_n():
         assert sorted(seen["cuda"]) == sorted([u[0], u[2]]) and sorted(seen["nvml"]) == sorted(seen["cuda"]), seen
 
 
-def cuda_visible_devices_narrows():
+def cuda_visible_devices_selects_from_the_tenants_devices():
     with Machine(simulate="3xT4-16Gi") as m:
         tenant = m.create("two", request="0.2", memory="1Gi", count="2")
         first, second = both = probe(tenant)["cuda"]
@@ -73,7 +74,7 @@ def cuda_visible_devices_narrows():
             seen = probe(tenant, CUDA_VISIBLE_DEVICES=setting)
             assert seen["cuda"] == expected, (setting, expected, seen)
             assert bool(seen["init"]) == (not expected), (setting, seen)
-            # NVML does not look at the variable, and shows the tenant's devices.
+            # NVML ignores the variable and shows the tenant's devices.
             assert sorted(seen["nvml"]) == sorted(both), (setting, seen)
 
 
@@ -93,7 +94,7 @@ def two_devices_are_shared_independently():
         assert both.used(0) == 0 < both.used(1)
 
 
-def over_quota_on_one_of_two():
+def each_device_has_its_own_quota():
     with Machine(simulate="2xT4-16Gi") as m:
         tenant = m.create("both", request="0.3", memory="1Gi", count="2")
         for device in "01":
@@ -103,8 +104,9 @@ def over_quota_on_one_of_two():
         m.books_are_right()
 
 
-def two_daemons_for_one_device():
-    """In another runtime folder, for the same simulated machine: it names who has the device."""
+def a_second_daemon_for_a_device_is_refused():
+    """A second daemon with another runtime folder fails, and names the daemon that has the
+    device."""
     with Machine() as m:
         spin = m.create("mine", request="0.5").spin()
         m.goes_on(spin.pid)
@@ -116,29 +118,29 @@ def two_daemons_for_one_device():
                                   capture_output=True, text=True, timeout=patience(), check=False)
             assert done.returncode != 0, done
             assert f"pid {m.daemon.pid}" in done.stderr and m.socket_path in done.stderr, done.stderr
-        # the same folder
+        # a second daemon in the same folder
         done = subprocess.run([DIVVYD, "--simulate", m.simulate], env=m.env, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=patience(), check=False)
         assert done.returncode != 0 and str(m.daemon.pid) in done.stderr, done.stderr
         m.goes_on(spin.pid)
         m.books_are_right()
-        # killed, it holds nothing: the next one may
+        # a killed daemon holds nothing, so the next daemon can start
         m.kill_daemon()
         m.start()
         m.goes_on(spin.pid)
         m.books_are_right()
 
 
-def without_a_daemon():
+def divvy_absent_decides_without_a_daemon():
     with Machine() as m:
         tenant = m.create("mine", request="0.5")
         m.stop()
         nowhere = os.path.join(m.dir, "nowhere.sock")
-        # open (the default): as if we were not there
+        # open (the default): the program runs as without divvy
         env = {"DIVVY_SOCKET": nowhere, "DIVVY_ABSENT": "open"}
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert (done.returncode, done.stderr) == (0, ""), done
-        # closed: no device, one line that says why, and the program's own words
+        # closed: no device, one line with the reason, and the program's own message
         env["DIVVY_ABSENT"] = "closed"
         done = tenant.run(SPIN, "--count=20", "--kernel-us=100", env=env)
         assert done.returncode == 1, done
@@ -149,7 +151,7 @@ def without_a_daemon():
         survived(tenant.start(SPIN, "--count=20", "--kernel-us=100", registered=False))
 
 
-def a_tenant_that_is_no_more():
+def a_removed_tenants_secret_is_refused():
     with Machine() as m:
         tenant = m.create("gone", request="0.5")
         tenant.remove()
@@ -159,6 +161,6 @@ def a_tenant_that_is_no_more():
         wait_for(lambda: not m.tenants(), "no tenant is left")
 
 
-tests = [a_tenant_sees_its_devices_as_0_to_n, cuda_visible_devices_narrows, two_devices_are_shared_independently,
-         over_quota_on_one_of_two, two_daemons_for_one_device, without_a_daemon, a_tenant_that_is_no_more]
+tests = [a_tenant_sees_only_its_devices, cuda_visible_devices_selects_from_the_tenants_devices, two_devices_are_shared_independently,
+         each_device_has_its_own_quota, a_second_daemon_for_a_device_is_refused, divvy_absent_decides_without_a_daemon, a_removed_tenants_secret_is_refused]
 run(*tests)

@@ -40,24 +40,24 @@ def ends_well(name, *args, expected):
         assert tenant.used() == 0
 
 
-def fork_before_the_first_use():
-    # The parent's unwritten output is empty then: one line.
+def parent_and_child_can_use_cuda_after_an_early_fork():
+    # The parent has no buffered output when it forks, so the line appears once.
     ends_well("before", "before", expected="both worked")
 
 
-def fork_after_the_first_use():
+def cuda_refuses_children_after_its_first_use():
     ends_well("after", "after", expected="children were refused")
 
 
-def fork_from_threads_under_load():
+def threads_submit_while_others_fork():
     ends_well("threads", "threads", MANY, expected="launched throughout")
 
 
-def exec_in_the_place_of_a_user():
+def a_program_can_exec_another_program_that_uses_cuda():
     ends_well("twice", "twice", "6", expected="the last one worked")
 
 
-def python_with_forked_workers():
+def python_workers_can_use_cuda():
     with Machine() as m:
         tenant = m.create("python", request="0.5")
         script = os.path.join(m.dir, "workers.py")
@@ -70,8 +70,9 @@ def python_with_forked_workers():
         m.books_are_right()
 
 
-def a_child_that_lives_on_holds_nothing():
-    """The parent dies, its forked child keeps every descriptor: the parent's share and memory come back."""
+def a_surviving_child_holds_nothing_of_its_parent():
+    """The parent dies, and its forked child keeps every descriptor: the parent's share and memory
+    are freed."""
     with Machine() as m:
         tenant = m.create("parent", request="0.5")
         other = m.create("other", request="0.4").spin(kernel_us=400)
@@ -95,6 +96,6 @@ def a_child_that_lives_on_holds_nothing():
         os.waitpid(orphan, 0)
 
 
-tests = [fork_before_the_first_use, fork_after_the_first_use, fork_from_threads_under_load,
-         exec_in_the_place_of_a_user, python_with_forked_workers, a_child_that_lives_on_holds_nothing]
+tests = [parent_and_child_can_use_cuda_after_an_early_fork, cuda_refuses_children_after_its_first_use, threads_submit_while_others_fork,
+         a_program_can_exec_another_program_that_uses_cuda, python_workers_can_use_cuda, a_surviving_child_holds_nothing_of_its_parent]
 run(*tests)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL at every point that somebody else can have seen, in every phase of a program's life: another
-process of its tenant and another tenant go on, and the books are those of the living right afterwards."""
+"""SIGKILL at every point that another process can have observed, in every phase of a program's
+life. Another process of its tenant and another tenant continue, and the ledger then counts exactly
+the living processes."""
 
 import os
 import subprocess
@@ -12,15 +13,15 @@ from machine import CHAOS, Machine, SKIP, SPIN, kill, patience, run, reap, seed_
 PHASES = "register context reserve small free launch synchronise destroy".split()
 STEPPER = os.path.join(CHAOS, "stepper")
 VICTIM = os.path.join(CHAOS, "victim")
-POINTS = 1 << 20 if soaking() else 12  # of a phase; more are sampled
-SLOW = {"context": 4, "destroy": 4}  # there a life takes seconds, instruction by instruction
+POINTS = 1 << 20 if soaking() else 12  # at most in a phase; of more points a sample
+SLOW = {"context": 4, "destroy": 4}  # single-stepping these phases takes seconds
 KILLS = 200 if soaking() else 25
 
 rng = seed_of("kill")
 
 
 def step(tenant, phase, point):
-    """One life of the victim; how many points it has passed."""
+    """Runs the victim once and returns how many points it has passed."""
     child = subprocess.Popen([STEPPER, str(PHASES.index(phase) + 1), str(point), VICTIM],
                              env=tenant.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)
@@ -63,8 +64,8 @@ def killed_in(phase):
     return test
 
 
-def waiters_are_killed():
-    """With the gate closed to them: their wish must go with them."""
+def waiting_programs_are_killed():
+    """Programs wait at closed gates: their wants must end with them."""
     with Machine() as m:
         first = m.create("first", request="0.5", limit="0.5").spin(kernel_us=1000)
         second = m.create("second", request="0.1", limit="0.1")
@@ -78,14 +79,15 @@ def waiters_are_killed():
 
 
 def has_device(tenant):
-    """Its gate is open, or its kernel still runs: a long one is a turn by itself, and the gate closes behind it."""
+    """True if the tenant's gate is open or its kernel still runs: the gate closes behind a long
+    kernel."""
     now = tenant.now()
     device = now["devices"][0]
     return device["holds"] or (device["why"] == "drain" and device["why_tenant"] == now["id"])
 
 
-def holders_are_killed():
-    """In the middle of a long kernel; what had waited for it goes on."""
+def programs_that_hold_the_token_are_killed():
+    """In the middle of a long kernel; a waiting program continues."""
     with Machine() as m:
         other = m.create("other", request="0.5").spin(kernel_us=500)
         holder = m.create("holder", request="0.5")
@@ -98,8 +100,8 @@ def holders_are_killed():
             m.books_are_right()
 
 
-def who_waits_for_memory():
-    """Three want more than half of the device: the one that has it, or one that waits, is killed."""
+def programs_that_wait_for_memory_are_killed():
+    """Three programs need more than half of the device: the holder or a waiting one is killed."""
     with Machine() as m:
         tenants = [m.create(f"t{i}", request="0.3", memory="9Gi", memory_policy="wait") for i in range(2)]
         for _ in range(KILLS // 8):
@@ -108,15 +110,16 @@ def who_waits_for_memory():
             waits = [tenants[1].start(SPIN, "--memory=8400", "--kernel-us=300", "--duration=7000") for _ in range(2)]
             first = waits.pop(0)
             time.sleep(rng.random() * 0.05)
-            kill(first)  # it waits, or is about to: its place is not kept for it
+            kill(first)  # this program waits, or will; its place in the queue ends with it
             kill(has)
             m.goes_on(waits[0].pid, more=3)
             kill(waits[0])
             m.books_are_right()
 
 
-def a_tenant_that_is_removed_makes_room():
-    """Its processes end with it; who waits for what they had is told, though the tenant's book is gone by then."""
+def a_removed_tenants_memory_goes_to_a_waiting_program():
+    """The tenant's processes end with it, and a program that waits for their memory gets it, even
+    though the daemon has removed the tenant's ledger."""
     with Machine() as m:
         for _ in range(3):
             first, next_one = [m.create(name, request="0.3", memory="9Gi", memory_policy="wait") for name in "ab"]
@@ -126,20 +129,20 @@ def a_tenant_that_is_removed_makes_room():
             wait_for(lambda t=next_one: t.pids(), "it has registered")
             time.sleep(rng.random() * 0.1)
             has.kill()
-            first.remove()  # before the daemon has asked the device what the dead one holds
+            first.remove()  # before the daemon has asked the device for the dead process's memory
             has.wait()
             m.goes_on(waits.pid, more=3)
             kill(waits)
             next_one.remove()
 
 
-def many_are_killed_at_random():
+def many_programs_are_killed_at_random():
     with Machine() as m:
         tenants = [m.create(f"t{i}", request="0.25", memory="2Gi") for i in range(3)]
         steady = m.create("steady", request="0.2").spin(kernel_us=400)
         living = []
         for _ in range(KILLS):
-            m.kernels()  # before the ring has come round
+            m.kernels()  # before the ring overwrites records
             while len(living) < 5:
                 tenant = rng.choice(tenants)
                 living.append(tenant.spin(f"--memory={rng.randrange(1, 600)}", f"--streams={rng.randrange(1, 5)}",
@@ -163,6 +166,6 @@ def many_are_killed_at_random():
 
 if subprocess.run([STEPPER, "1", "0", "/bin/true"], capture_output=True, check=False).returncode == SKIP:
     skip_all("tracing is not allowed here")
-tests = [killed_in(p) for p in PHASES] + [waiters_are_killed, holders_are_killed, who_waits_for_memory,
-                                             a_tenant_that_is_removed_makes_room, many_are_killed_at_random]
+tests = [killed_in(p) for p in PHASES] + [waiting_programs_are_killed, programs_that_hold_the_token_are_killed, programs_that_wait_for_memory_are_killed,
+                                             a_removed_tenants_memory_goes_to_a_waiting_program, many_programs_are_killed_at_random]
 run(*tests)

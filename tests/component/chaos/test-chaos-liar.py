@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A client that lies, in its pages and on the socket: the daemon neither ends nor stands still, and the
-others keep their shares, quotas and accounts."""
+"""A client that lies, in its pages and on the socket. The daemon neither exits nor hangs, and the
+other tenants keep their shares, quotas and ledger."""
 
 import contextlib
 import os
@@ -12,10 +12,12 @@ import time
 from machine import CHAOS, Machine, run, seed_of, soaking, survived, wait_for
 
 LIAR = os.path.join(CHAOS, "liar")
-# Of the arbiter: three drains of 250 ms in 10 s may be waited for, before all go past who is never done.
+# The arbiter waits for at most three drains of 250 ms in 10 s, then passes a client that never
+# drains.
 SECONDS = 60 if soaking() else 11
-# 1/1000 of the device that each liar may change somebody else's share by. It takes processor time as well, on
-# a machine that may have two processors: so do those whose place it takes.
+# 1/1000 of the device by which each liar may change another tenant's share. A liar also takes
+# processor time, on a machine with perhaps two processors; the busy programs of the comparison do
+# so, too.
 OFF = 50
 
 rng = seed_of("liar")
@@ -40,7 +42,7 @@ def untouched(m, tenants, spins, before):
 
 @contextlib.contextmanager
 def busy(n):
-    """So many programs that take a processor, and touch nothing."""
+    """Runs n programs that use a processor each, and no device."""
     programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
     try:
         yield
@@ -71,38 +73,38 @@ def beside_once(*ways, seconds):
         lying.remove()
         comer = m.create("comer", request="0.2").spin(kernel_us=300)
         m.goes_on(comer.pid, *[s.pid for s in spins])
-        # More than its limit it has when it co-runs with who holds the device and does nothing; less than it
-        # beside programs that are only busy where the machine has no time for them.
+        # A program may get more than its limit while it co-runs with an idle holder. It may get
+        # less than its limit beside busy programs, if the machine has no processor time for it.
         wants = [min(want, share) for want, share in zip((500, 300), alone)]
         return [f"{share:.0f}/1000 instead of {want:.0f}" for share, want in zip(got, wants) if share < want - OFF * len(ways)]
 
 
 def beside(*ways, seconds=SECONDS):
-    """What a lie takes from others it takes every time; a busy machine takes something now and then."""
+    """A lie that takes share does so in every run; a busy machine only in some."""
     wrong = [beside_once(*ways, seconds=seconds)]
     while wrong[-1] and len(wrong) < 3:
         wrong.append(beside_once(*ways, seconds=seconds))
     assert not wrong[-1], f"beside {ways}: {wrong}"
 
 
-def lies_on_the_socket():
+def lies_on_the_socket_take_no_share():
     beside("socket", "socket", seconds=SECONDS // 2)
 
 
-def lies_in_the_pages():
+def lies_in_the_pages_take_no_share():
     beside("pages")
 
 
-def is_never_done():
+def a_client_that_never_drains_takes_no_share():
     beside("greedy")
 
 
-def all_lies_at_once():
+def all_lies_at_once_take_no_share():
     beside("socket", "pages", "greedy")
 
 
-def lies_of_a_stranger():
-    """Of no tenant: without a secret, and with somebody's who is not there."""
+def lies_without_a_valid_secret_change_nothing():
+    """Lies without a secret, and with the secret of a missing tenant."""
     with Machine() as m:
         tenants, spins = honest(m)
         before = [t.now() for t in tenants]
@@ -113,8 +115,8 @@ def lies_of_a_stranger():
         untouched(m, tenants, spins, before)
 
 
-def a_lying_user_of_the_device():
-    """It has a device, works, and its pages are nonsense: written over while it runs, by its own kind."""
+def false_pages_of_a_working_program_change_nothing():
+    """A program works on its device while another process of its tenant overwrites its pages."""
     with Machine() as m:
         tenants, spins = honest(m)
         before = [t.now() for t in tenants]
@@ -129,7 +131,7 @@ def a_lying_user_of_the_device():
         wait_for(lambda: lying.used() == 0, "its own account is recounted too")
 
 
-def other_versions_are_refused_in_a_sentence():
+def other_versions_are_refused_with_a_reason():
     with Machine() as m:
         tenant = m.create("old", request="0.5")
         with m.peer() as peer:
@@ -138,7 +140,7 @@ def other_versions_are_refused_in_a_sentence():
             assert kind == "REFUSED" and status and not fds
             sentence = body.split(b"\0")[0].decode()
             assert "2" in sentence and "serves 1" in sentence, sentence
-            # refused, not broken: the same connection may ask again
+            # refused, but not closed: the same connection may send HELLO again
             peer.hello(tenant.secret)
             kind, _, _, fds = peer.receive()
             assert kind == "WELCOME" and len(fds) == 3
@@ -151,6 +153,6 @@ def other_versions_are_refused_in_a_sentence():
         wait_for(lambda: tenant.used() == 0, "nothing stays")
 
 
-tests = [lies_on_the_socket, lies_in_the_pages, is_never_done, all_lies_at_once, lies_of_a_stranger,
-         a_lying_user_of_the_device, other_versions_are_refused_in_a_sentence]
+tests = [lies_on_the_socket_take_no_share, lies_in_the_pages_take_no_share, a_client_that_never_drains_takes_no_share, all_lies_at_once_take_no_share, lies_without_a_valid_secret_change_nothing,
+         false_pages_of_a_working_program_change_nothing, other_versions_are_refused_with_a_reason]
 run(*tests)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries in programs that know nothing of them: shells, small tools, a JVM, Python. These behave
-as without, print the same, and leave nothing behind; a JVM and a Python use the device, too."""
+"""The libraries in programs that do not know of them: shells, small tools, a JVM, Python. They
+behave and print as without, and leave nothing. A Python program also uses the device."""
 
 import os
 import shutil
@@ -19,7 +19,8 @@ def plain(*argv, **env):
 
 
 def same(*argv):
-    """Without, preloaded and of a tenant, preloaded and without a daemon."""
+    """The same results without the libraries, with them in a tenant, and with them without a
+    daemon."""
     bare = plain(*argv)
     preload = ":".join(HOOKS)
     assert plain(*argv, LD_PRELOAD=preload).__dict__ == {**bare.__dict__}, argv
@@ -31,7 +32,7 @@ def same(*argv):
         assert tenant.pids() == [] and tenant.used() == 0, "who does not use the device is not registered"
 
 
-def a_shell_and_small_tools():
+def shells_and_small_tools_behave_the_same():
     same("/bin/bash", "-c", "umask; ulimit -n; trap; echo $((6 * 7)) | cat; (exit 3); echo $?; set -o | sort | head; "
          "for i in 1 2 3; do /bin/true & done; wait; ls /proc/self/fd | wc -l; cat /proc/self/status | grep -E 'Sig[^Q]|Threads'")
     same("/bin/true")
@@ -39,14 +40,14 @@ def a_shell_and_small_tools():
     same("/usr/bin/env", "-i", "/bin/echo", "nothing")
 
 
-def a_jvm():
+def a_jvm_behaves_the_same():
     if not JAVA:
         print("# there is no java here")
         return
     same(JAVA, "-Xshare:auto", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XshowSettings:vm", "-version")
 
 
-def a_python():
+def a_python_program_behaves_the_same():
     same("/usr/bin/python3", "-c", "import threading, os, signal, sys\n"
          "print(threading.active_count(), os.umask(0), signal.getsignal(signal.SIGINT), sys.flags)\n"
          "import subprocess, multiprocessing\n"
@@ -56,7 +57,8 @@ def a_python():
 
 
 def a_python_with_threads_and_fork_uses_the_device():
-    """As a loader of training data does: workers forked from a user of the device, which do not use it."""
+    """Like a loader of training data: workers that do not use the device, forked from a program
+    that does."""
     with Machine() as m:
         tenant = m.create("python", request="0.5")
         done = tenant.run("/usr/bin/python3", "-c", """
@@ -86,4 +88,4 @@ print(sum(map(bool, errors)), len(set(host.raw)))
         m.books_are_right()
 
 
-run(a_shell_and_small_tools, a_jvm, a_python, a_python_with_threads_and_fork_uses_the_device)
+run(shells_and_small_tools_behave_the_same, a_jvm_behaves_the_same, a_python_program_behaves_the_same, a_python_with_threads_and_fork_uses_the_device)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries in a Debian 11 root, with glibc 2.31: loaded into its shell, and into a user of the device.
-The root is made once, by debootstrap out of the archive that this machine's apt uses, and kept in the
-user's cache; where it cannot be made or entered, the test is skipped."""
+"""The libraries in a Debian 11 root with glibc 2.31: in its shell, and in a program that uses the
+device. debootstrap makes the root once from the archive of this machine's apt, and the user's cache
+keeps it. Without a root, or the right to enter it, the test is skipped."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ MAKE_S = 170
 
 
 def mirrors():
-    """The archives that apt knows, without those of updates."""
+    """The archives that apt knows, without those of security updates."""
     with contextlib.suppress(OSError):
         done = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE)", "Created-By: Packages"],
                               capture_output=True, text=True, check=False, timeout=patience())
@@ -30,7 +30,8 @@ def mirrors():
 
 
 def make_root():
-    """Only what debootstrap unpacks first: a libc and a shell that run, nothing configured."""
+    """Makes a root with only the packages that debootstrap unpacks first: a libc and a shell,
+    unconfigured."""
     os.makedirs(CACHE, exist_ok=True)
     with open(os.path.join(CACHE, "lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -49,7 +50,8 @@ def make_root():
                 continue
             if done.returncode == 0:
                 for folder in ("mnt", "proc", "dev"):
-                    # Made by packages that are not configured; or links to the host's, inside containers.
+                    # Unconfigured packages do not make these; in containers they may be links to
+                    # the host's.
                     path = os.path.join(new, folder)
                     if os.path.islink(path):
                         os.unlink(path)
@@ -62,7 +64,8 @@ def make_root():
 
 
 def enter(folder, *argv, env=None):
-    """Runs in the root, with `folder` as its /mnt; the mounts are the program's own and go with it."""
+    """Runs in the root, with `folder` as its /mnt. The mounts belong to the program's namespace and
+    end with it."""
     script = ('mount --bind "$1" "$2/mnt" && mount -t proc none "$2/proc" && mount --bind /dev "$2/dev" &&'
               ' root=$2 && shift 2 && exec chroot "$root" "$@"')
     clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **(env or {})}
@@ -74,7 +77,8 @@ def enter(folder, *argv, env=None):
 
 
 def furnish(m):
-    """The libraries as they were built, in the folder that the root sees; and the environment for them."""
+    """Copies the built libraries into the folder that the root sees. Returns the environment for
+    them."""
     for folder in ("lib", "sim"):
         os.makedirs(os.path.join(m.dir, "old", folder))
     for hook in HOOKS:
@@ -85,7 +89,7 @@ def furnish(m):
     return {"LD_PRELOAD": ":".join("/mnt/old/lib/" + os.path.basename(h) for h in HOOKS)}
 
 
-def the_old_shell_does_not_notice():
+def an_old_shell_behaves_the_same():
     with Machine() as m:
         preload = furnish(m)
         script = "umask; trap; echo $((6 * 7)) | cat; (exit 3); echo $?; ls /mnt/old; for i in 1 2 3; do true & done; wait"
@@ -96,14 +100,14 @@ def the_old_shell_does_not_notice():
         assert "GLIBC 2.31" in enter(m.dir, "/usr/bin/ldd", "--version").stdout
 
 
-def the_old_shell_does_not_notice_the_remote_libraries():
+def an_old_shell_behaves_the_same_with_the_remote_libraries():
     remote = os.path.join(os.environ["DIVVY_BUILD"], "src/remote")
     preload = "/mnt/libdivvy-remote.so:/mnt/libdivvy-remote-nvml.so"
     got = enter(remote, "/bin/bash", "-c", "echo $((6 * 7)) | cat", env={"LD_PRELOAD": preload})
     assert (got.returncode, got.stdout, got.stderr) == (0, "42\n", ""), got
 
 
-def a_user_of_the_device_works():
+def an_old_program_can_use_the_device():
     with Machine() as m:
         preload = furnish(m)
         tenant = m.create("old", request="0.5", memory="1Gi")
@@ -117,7 +121,7 @@ def a_user_of_the_device_works():
         wait_for(lambda: not tenant.pids() and tenant.used() == 0, "all is given back")
         m.books_are_right()
         assert tenant.now()["devices"][0]["used_ns"] > 0, "what it used was charged"
-        # Without a driver it says what a driver would.
+        # Without a driver the libraries return a driver's own error.
         done = enter(m.dir, "/mnt/old/old", env={**env, "DIVVY_DRIVER": "/nowhere"})
         assert done.returncode == 1 and "error 0100 of cuInit" in done.stderr, done
 
@@ -133,4 +137,4 @@ if reason:
     skip_all(reason)
 if enter("/", "/bin/true").returncode:
     skip_all("the root cannot be entered here: " + enter("/", "/bin/true").stderr.strip())
-run(the_old_shell_does_not_notice, the_old_shell_does_not_notice_the_remote_libraries, a_user_of_the_device_works)
+run(an_old_shell_behaves_the_same, an_old_shell_behaves_the_same_with_the_remote_libraries, an_old_program_can_use_the_device)

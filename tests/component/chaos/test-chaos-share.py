@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that outlives the handle or the process that it came from: exported descriptors, imports and IPC
-handles. Whoever holds it, the tenant is charged for as long as the device has it, and once."""
+"""Memory that outlives its handle or its process: exported descriptors, imports and IPC handles.
+Whichever process holds the memory, the tenant is charged once, as long as the device has it."""
 
 import contextlib
 import os
@@ -12,11 +12,11 @@ from machine import CHAOS, MIB, Machine, Tenant, alive, kill, patience, run, wai
 
 SHARER = os.path.join(CHAOS, "sharer")
 OUT_OF_MEMORY = 2
-CONTEXT_MIB = 700  # more than a context takes
+CONTEXT_MIB = 700  # more than a context needs
 
 
 class Sharer:
-    """A sharer of the tenant, which is told what to do line by line."""
+    """A sharer program of the tenant, controlled line by line."""
 
     def __init__(self, tenant, channel):
         self.child = subprocess.Popen([SHARER, str(channel.fileno())], env=tenant.environment(),
@@ -40,7 +40,7 @@ class Sharer:
 
 
 def pair(first, second):
-    """Two of these tenants, with a socket between them."""
+    """A sharer of each tenant, with a socket between both."""
     a, b = socket.socketpair()
     with a, b:
         return Sharer(first, a), Sharer(second, b)
@@ -82,7 +82,7 @@ def descriptors_that_nobody_imports_are_charged():
         one.end()
 
 
-def exported_within_a_tenant_it_is_charged_once():
+def memory_exported_within_a_tenant_is_charged_once():
     """The idiom: export, send, release right after; the importer keeps it, and gives it back."""
     with Machine() as m:
         tenant = m.create("pair", memory="4Gi")
@@ -92,13 +92,13 @@ def exported_within_a_tenant_it_is_charged_once():
         is_charged(m, tenant, 1024, base)
         one.ok("export")
         is_charged(m, tenant, 1024, base)
-        one.ok("release")  # the descriptor is on its way
+        one.ok("release")  # the descriptor is in flight
         is_charged(m, tenant, 1024, base)
         other.ok("import")
         is_charged(m, tenant, 1024, base)
         other.ok("release")
         is_charged(m, tenant, 0, base)
-        for _ in range(8):  # not what came and went, but what is there counts
+        for _ in range(8):  # the charge counts present memory, not earlier memory
             one.ok("create", 1024)
             one.ok("export")
             other.ok("import")
@@ -146,7 +146,7 @@ def an_importer_of_another_tenant_pays_too():
         one.ok("create", 1024)
         one.ok("export")
         other.ok("import")
-        is_charged(m, second, 1024, base, but=["second"])  # the device has it in the exporter's name
+        is_charged(m, second, 1024, base, but=["second"])  # the device counts the memory for the exporter's process
         one.end()
         wait_for(lambda: first.used() == 0, "the exporter's tenant has let go")
         is_charged(m, second, 1024, base)
@@ -169,7 +169,7 @@ def an_import_above_the_quota_is_refused():
 
 
 def export_to_us(tenant, mib):
-    """The descriptor that a sharer of the tenant has exported, or None; the sharer is killed."""
+    """The descriptor that a sharer of the tenant has exported, or None. Kills the sharer."""
     ours, its = socket.socketpair()
     with ours, its:
         sharer = Sharer(tenant, its)
@@ -182,7 +182,7 @@ def export_to_us(tenant, mib):
 
 
 def descriptors_that_outlive_their_exporters_are_charged():
-    """One exporter after the other, whose descriptors a process without CUDA keeps."""
+    """Three exporters, one after the other; a process without CUDA keeps their descriptors."""
     with Machine() as m:
         tenant = m.create("piler", memory="2560Mi")
         fds = [export_to_us(tenant, 1024) for _ in range(3)]
@@ -196,7 +196,7 @@ def descriptors_that_outlive_their_exporters_are_charged():
         wait_for(lambda: tenant.used() == 0, "nobody holds it any more")
 
 
-def a_descriptor_that_was_kept_can_be_imported():
+def a_descriptor_can_be_imported_after_its_exporters_death():
     with Machine() as m:
         tenant = m.create("heir", memory="2Gi", memory_policy="wait")
         fd = export_to_us(tenant, 1024)
@@ -226,8 +226,8 @@ def a_tenant_lasts_as_long_as_its_descriptors():
         wait_for(lambda: not m.tenants(), "the tenant ends with it")
 
 
-def who_shares_leaves_its_room_at_once():
-    """The next one is not refused while the device is asked what the last one left."""
+def the_capacity_of_a_removed_sharer_is_free_at_once():
+    """The next tenant fits even while the daemon asks the device for the last one's memory."""
     with Machine() as m:
         for _ in range(5):
             with subprocess.Popen(["sleep", "infinity"]) as owner:
@@ -237,8 +237,9 @@ def who_shares_leaves_its_room_at_once():
                 owner.kill()
 
 
-def memory_by_ipc_handle():
-    """Freed by its exporter, it is there until the importer closes it; the end of either changes nothing."""
+def memory_by_ipc_handle_is_charged_until_closed():
+    """Memory that its exporter has freed exists until the importer closes it, even after the
+    exporter's exit."""
     with Machine() as m:
         tenant = m.create("pair", memory="4Gi")
         one, other = pair(tenant, tenant)
@@ -263,7 +264,7 @@ def memory_by_ipc_handle():
         other.end()
 
 
-def a_daemon_that_is_killed_hears_of_it_again():
+def a_restarted_daemon_learns_of_shared_memory_again():
     with Machine() as m:
         tenant = m.create("pair", memory="4Gi")
         one, other = pair(tenant, tenant)
@@ -282,8 +283,8 @@ def a_daemon_that_is_killed_hears_of_it_again():
         other.end()
 
 
-def tenants_that_wait_find_the_room():
-    """Shared memory stands in the device's book, and leaves it with its last holder."""
+def waiting_tenants_get_freed_shared_memory():
+    """Shared memory counts for the device, and is free after its last holder's exit."""
     with Machine() as m:
         first = m.create("first", memory="10Gi", memory_policy="wait")
         second = m.create("second", memory="10Gi", memory_policy="wait")
@@ -301,9 +302,9 @@ def tenants_that_wait_find_the_room():
 
 
 run(a_loop_of_export_and_import_stays_in_its_quota, descriptors_that_nobody_imports_are_charged,
-    exported_within_a_tenant_it_is_charged_once, an_importer_outlives_an_exporter_that_ends,
+    memory_exported_within_a_tenant_is_charged_once, an_importer_outlives_an_exporter_that_ends,
     an_importer_outlives_an_exporter_that_is_killed, an_importer_of_another_tenant_pays_too,
     an_import_above_the_quota_is_refused, descriptors_that_outlive_their_exporters_are_charged,
-    a_descriptor_that_was_kept_can_be_imported, a_tenant_lasts_as_long_as_its_descriptors,
-    who_shares_leaves_its_room_at_once, memory_by_ipc_handle, a_daemon_that_is_killed_hears_of_it_again,
-    tenants_that_wait_find_the_room)
+    a_descriptor_can_be_imported_after_its_exporters_death, a_tenant_lasts_as_long_as_its_descriptors,
+    the_capacity_of_a_removed_sharer_is_free_at_once, memory_by_ipc_handle_is_charged_until_closed, a_restarted_daemon_learns_of_shared_memory_again,
+    waiting_tenants_get_freed_shared_memory)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""SIGSTOP: of who waits, of who holds the device and does nothing, of who holds it and is in the middle
-of submitting; and a holder that gets a tenth of a processor. The device passes to the others; SIGCONT
-goes on as if nothing had been."""
+"""SIGSTOP for a waiting program, for an idle holder, and for a holder in the middle of a
+submission; and a holder that gets a tenth of a processor. The token passes to other programs. After
+SIGCONT the program continues."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ def thaw(child):
 
 
 def frozen(name, child, m, *others):
-    """Frozen: the others go on; thawed: all go on."""
+    """Other programs continue while it is frozen; after the thaw all continue."""
     freeze(child)
     m.goes_on(*[o.pid for o in others])
     m.books_are_right()
@@ -37,7 +37,7 @@ def frozen(name, child, m, *others):
     m.books_are_right()
 
 
-def a_waiter_is_stopped():
+def a_stopped_waiting_program_does_not_block_others():
     with Machine() as m:
         first = m.create("first", request="0.5", limit="0.6").spin(kernel_us=1000)
         second = m.create("second", request="0.1", limit="0.2")
@@ -48,8 +48,8 @@ def a_waiter_is_stopped():
             frozen("waiter", waiter, m, first)
 
 
-def an_idle_holder_is_stopped():
-    """It has synchronised and computes; then somebody comes."""
+def a_stopped_idle_holder_does_not_block_others():
+    """The holder has synchronised and computes on the processor; then another program comes."""
     with Machine() as m:
         holder = m.create("holder", request="0.5").spin("--burst-on=20", "--burst-off=40", kernel_us=1000)
         other = m.create("other", request="0.5")
@@ -73,7 +73,7 @@ def busy(m, pid):
     return m.kernels_of(pid) != before
 
 
-def a_busy_holder_is_stopped():
+def a_stopped_busy_holder_does_not_block_others():
     with Machine() as m:
         holder = m.create("holder", request="0.5").spin("--streams=3", kernel_us=50)
         other = m.create("other", request="0.4").spin(kernel_us=300)
@@ -83,7 +83,7 @@ def a_busy_holder_is_stopped():
             frozen("holder", holder, m, other)
 
 
-def everybody_is_stopped_now_and_then():
+def programs_stopped_at_random_do_not_block_others():
     with Machine() as m:
         spins = [m.create(f"t{i}", request="0.2").spin(f"--streams={1 + i}", kernel_us=[50, 300, 2000, 9000][i])
                  for i in range(4)]
@@ -103,7 +103,8 @@ def free(m):
 
 
 def a_stopped_program_of_a_removed_tenant_keeps_its_memory():
-    """What it holds is promised to nobody else before it has ended; it ends at its next launch."""
+    """The daemon grants the program's memory to no other tenant before it exits. It exits at its
+    next launch."""
     with Machine() as m:
         all_of_it = free(m)
         tenant = m.create("removed", request="0.5", memory="8Gi")
@@ -124,7 +125,8 @@ def a_stopped_program_of_a_removed_tenant_keeps_its_memory():
 
 @contextlib.contextmanager
 def a_tenth_of_a_processor(child):
-    """A cgroup with 10 ms of each 100 ms; where there is none, stopped and continued as often."""
+    """A cgroup with 10 ms of each 100 ms; without cgroups, SIGSTOP and SIGCONT in the same
+    rhythm."""
     name = f"divvy-test-{os.getpid()}"
     for root, quota, value in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "10000"),
                                ("/sys/fs/cgroup", "cpu.max", "10000 100000")):
@@ -152,7 +154,7 @@ def a_tenth_of_a_processor(child):
     yield "signals"
 
 
-def a_holder_with_a_tenth_of_a_processor():
+def a_holder_with_a_tenth_of_a_processor_does_not_block_others():
     with Machine() as m:
         other = m.create("other", request="0.5").spin(kernel_us=500)
         holder = m.create("holder", request="0.5").spin("--streams=4", kernel_us=20)
@@ -170,14 +172,15 @@ def a_holder_with_a_tenth_of_a_processor():
             m.goes_on(holder.pid, more=3)
 
             def look():
-                """It cannot even use its half: what it leaves is the other's, and never less than its own half."""
+                """The holder cannot use its half, so the other program gets at least its own
+                half."""
                 got = m.shares([[other.pid]], 2)[0]
                 return "" if got >= 450 else f"the other got {got}/1000 beside a holder that is hardly ever there"
             fairly(look, 3)
             m.books_are_right()
 
 
-tests = [a_waiter_is_stopped, an_idle_holder_is_stopped, a_busy_holder_is_stopped,
+tests = [a_stopped_waiting_program_does_not_block_others, a_stopped_idle_holder_does_not_block_others, a_stopped_busy_holder_does_not_block_others,
          a_stopped_program_of_a_removed_tenant_keeps_its_memory,
-         everybody_is_stopped_now_and_then, a_holder_with_a_tenth_of_a_processor]
+         programs_stopped_at_random_do_not_block_others, a_holder_with_a_tenth_of_a_processor_does_not_block_others]
 run(*tests)

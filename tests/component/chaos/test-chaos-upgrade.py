@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon of the next version of the wire takes over while programs run, and one of the version before
-takes it back: those that were started with either library run on and have their shares."""
+"""A daemon with the next wire version takes over while programs run, and later a daemon with the
+version before. Programs with either library run on and keep their shares."""
 
 import os
 import signal
@@ -15,14 +15,14 @@ BEFORE = {"LD_PRELOAD": ":".join([HOOK_BEFORE, *HOOKS[1:]])}
 
 
 def replace(m, program):
-    """As when a daemon is upgraded: told to end, and the next one comes."""
+    """Upgrades like an administrator: stops the daemon, then starts the next program."""
     m.stop()
     m.program = program
     m.start()
 
 
 def versions(m):
-    """What the daemon speaks at most."""
+    """The highest wire version that the daemon speaks."""
     with m.peer() as peer:
         return peer.ask(cmd="ping")["abi"]
 
@@ -39,13 +39,13 @@ def all_run(m, *spins):
 
 def have_their_shares(m, low, high):
     """
-    In the device's own trace: nobody is above his limit, and the one has more than the other, as nobody would without
-    a daemon. How near they come to their limits is the processors' business too, and the benches'.
+    In the device's own trace no tenant exceeds its limit, and `high` gets more than `low`, unlike without a daemon. How
+    near each comes to its limit also depends on the processors; the benches measure that.
     """
     def look():
         got = m.shares([[low.pid], [high.pid]], 2)
         return "" if got[0] < 340 and got[1] < 640 and got[1] > 1.4 * got[0] > 0 else f"shares: {got}, of at most 300 and 600"
-    fairly(look, 6)  # what nobody governed is made up for first
+    fairly(look, 6)  # first the arbiter compensates for use without a daemon
 
 
 def start(m):
@@ -54,7 +54,7 @@ def start(m):
     return low, high
 
 
-def programs_of_before_run_on_under_the_next_daemon():
+def old_programs_run_on_under_a_new_daemon():
     with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         replace(m, DIVVYD_BEFORE)
         assert versions(m) == 1
@@ -65,7 +65,7 @@ def programs_of_before_run_on_under_the_next_daemon():
         assert versions(m) == 2
         all_run(m, *spins)
         have_their_shares(m, *spins)
-        # Memory is asked for as before; and newer ones come beside them.
+        # Old programs can still reserve memory, and new programs can start beside them.
         newer = high.spin("--memory=20")
         all_run(m, *spins, newer)
         kill(newer)
@@ -76,7 +76,7 @@ def programs_of_before_run_on_under_the_next_daemon():
         assert low.used() == high.used() == 0
 
 
-def programs_of_the_next_run_on_when_it_is_taken_back():
+def new_programs_run_on_under_an_old_daemon():
     with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         low, high = start(m)
         spins = [low.spin("--memory=100"), high.spin("--memory=50", env=BEFORE)]
@@ -85,14 +85,14 @@ def programs_of_the_next_run_on_when_it_is_taken_back():
         assert versions(m) == 1 and m.divvy("ps").returncode == 0
         all_run(m, *spins)
         have_their_shares(m, *spins)
-        late = low.spin()  # of the next version, first seen by the daemon of before
+        late = low.spin()  # a library of the next version that registers with the old daemon
         all_run(m, *spins, late)
         replace(m, DIVVYD)
         all_run(m, *spins, late)
 
 
-def one_takes_over_from_the_other():
-    """divvyd --replace, without a moment in which nobody serves."""
+def old_and_new_daemons_take_over_from_each_other():
+    """divvyd --replace: one daemon serves at any time."""
     with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         for program, speaks in ((DIVVYD_BEFORE, 1), (DIVVYD, 2), (DIVVYD_BEFORE, 1)):
             last, m.program = m.daemon, program
@@ -101,7 +101,7 @@ def one_takes_over_from_the_other():
             wait_for(lambda s=speaks: versions(m) == s, "the other serves")
 
 
-def others_are_refused_in_words():
+def other_wire_versions_are_refused_with_a_reason():
     with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         tenant = m.create("one")
         for version, hello_version in ((0, 0), (3, 2)):
@@ -112,14 +112,14 @@ def others_are_refused_in_words():
                 assert kind == "REFUSED" and status, (kind, status)
                 assert f"protocol version {version}; expected version 1 or 2" in text, text
                 assert peer.version == hello_version, peer.version
-        # And each of the two is welcome, in its own words.
+        # Clients of both versions register, each in its own version.
         for version in (1, 2):
             with m.peer() as peer:
                 peer.hello(tenant.secret, abi=version)
                 assert peer.receive()[0] == "WELCOME" and peer.version == version
 
 
-def a_lost_device_is_told_to_who_understands():
+def only_new_clients_get_the_message_about_a_lost_device():
     with Machine(env={"DIVVY_SIM_LIBS": os.path.join(BUILD, "src/simgpu")}) as m:
         tenant = m.create("one", memory="1Gi")
         with m.peer() as old, m.peer() as new:
@@ -136,7 +136,7 @@ def a_lost_device_is_told_to_who_understands():
             while not said.endswith("is lost: the driver cannot reach it any more"):
                 kind, _, body, _ = new.receive()
                 said = body[8:].split(b"\0")[0].decode() if kind == "SAY" else ""
-                # An Xid of the driver's may come before.
+                # A message about an Xid error may come first.
                 assert kind and (not said or said.startswith("device GPU-")), (kind, said)
             old.socket.setblocking(False)
             while True:
@@ -147,5 +147,5 @@ def a_lost_device_is_told_to_who_understands():
                 assert kind not in ("SAY", None), kind
 
 
-run(programs_of_before_run_on_under_the_next_daemon, programs_of_the_next_run_on_when_it_is_taken_back,
-    one_takes_over_from_the_other, others_are_refused_in_words, a_lost_device_is_told_to_who_understands)
+run(old_programs_run_on_under_a_new_daemon, new_programs_run_on_under_an_old_daemon,
+    old_and_new_daemons_take_over_from_each_other, other_wire_versions_are_refused_with_a_reason, only_new_clients_get_the_message_about_a_lost_device)

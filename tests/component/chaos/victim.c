@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * victim: goes once through everything that a program does with a device, and says where it is by a
- * system call that does nothing (prctl with a number of ours), for stepper to find. Out of memory
- * is an answer; any other failure ends it with a sentence.
- * usage: victim [PHASE]: only until the end of that phase, then waits to be killed.
+ * victim: goes once through all phases of a program that uses a device. It announces each phase to
+ * stepper by a system call without effect (prctl with an unused number). It accepts out of memory;
+ * any other failure ends it with a message.
+ * usage: victim [PHASE]: stops after that phase and waits to be killed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static cu_handle context, function;
 static cu_pointer large[2], small[SMALL];
 
 /*
- * The device spins for as long as its parameter says; short, since stepper walks through its
- * parser.
+ * A spin kernel whose parameter is its duration. The text is short, because stepper walks through
+ * its parser.
  */
 static const char kernel[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 			     ".visible .global .align 4 .u32 hint = 0;\n"
