@@ -288,7 +288,7 @@ static void read_at_the_call(void)
 	OK(drv.cuCtxDestroy_v2(context));
 }
 
-/* The remote library refuses requests that it cannot represent in the worker's driver. */
+/* Requests that the worker's driver cannot fulfil: it knows none of the program's events. */
 static void refused(void)
 {
 	CUcontext context = begin_context();

@@ -113,7 +113,9 @@ static void hold(void *unused)
 	has_given_up = !is_released;
 }
 
-/* Also for a copy without a stream, which waits for all streams but non-blocking ones. */
+/*
+ * A host function in a non-blocking stream holds up no other stream, and no copy without a stream.
+ */
 static void held_by_host(void)
 {
 	CUcontext context = begin_context();
@@ -564,7 +566,7 @@ static CUDA_MEMCPY3D box(void *host, CUdeviceptr device, bool is_in)
 	return c;
 }
 
-/* Copies a box to the device and back, from and to this kind of memory, and checks it. */
+/* Copies a box to the device and back, from and to the given memory. */
 static void copy_boxes(uint8_t *from, uint8_t *to, CUdeviceptr device, bool is_async)
 {
 	CUDA_MEMCPY3D in = box(from, device, true), out = box(to, device, false);

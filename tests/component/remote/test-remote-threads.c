@@ -377,7 +377,7 @@ static void waits_to_read(void)
 	waits("a copy to the host that waits", true, copy_out);
 }
 
-/* All lanes that need no wait are in use; each further copy gets memory of its own. */
+/* The held stream uses all counted stages; a copy to another stream still gets a stage. */
 static void copy_elsewhere(size_t bytes)
 {
 	uint32_t *host = malloc(bytes), last = 0;
