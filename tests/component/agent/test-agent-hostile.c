@@ -11,7 +11,7 @@
 
 #include "fake-client.h"
 #include "rig.h"
-/* last: it has a macro named fail */
+/* after our headers: its fail() is a macro */
 #include <cmocka.h>
 
 #include <arpa/inet.h>

@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "fake-client.h"
 #include "rig.h"
-/* last: it has a macro named fail */
+/* after our headers: its fail() is a macro */
 #include <cmocka.h>
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 #include "fake-client.h"
 #include "rig.h"
 #include "../../patience.h"
-/* last: it has a macro named fail */
+/* after our headers: its fail() is a macro */
 #include <cmocka.h>
 
 #include <errno.h>
