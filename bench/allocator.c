@@ -2,15 +2,15 @@
 /*
  * allocator: takes device memory in every way the driver has, for the memory bench.
  *   allocator WORKERS SECONDS SEED [WAY]
- *                                    keeps that many processes allocating and freeing at random,
- *                                    and kills one every now and then; prints "pid <pid>" for
- *                                    each it started, and when all have ended "operations <n>"
- *                                    and "refused <n>", and goes on SIGTERM, until when the
- *                                    tenant exists; WAY, a number of enum way, is the only one
- *                                    used
+ *                                    keeps WORKERS processes that allocate and free at random,
+ *                                    and kills a random worker now and then; prints "pid <pid>"
+ *                                    for each worker. After SECONDS it prints "operations <n>"
+ *                                    and "refused <n>" and waits for SIGTERM, so that the tenant
+ *                                    lives on. WAY, a number of enum way, restricts the workers
+ *                                    to one way
  *   allocator keep MIB SEED          fills MIB of memory with a pattern, works on it for a while,
- *                                    checks every word; exit status 1 when one is wrong
- * Out of memory is an answer here, not an error; any other code ends the program with a sentence.
+ *                                    checks every word; exit status 1 when a word is wrong
+ * The workers count out of memory as refused; any other error code ends the program.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -32,7 +32,7 @@
 #define WORKERS_MAX 64
 #define MIB (1024u * 1024u)
 
-/* Shared with the parent, which kills: counted in memory that outlives a worker. */
+/* Shared with the parent, and outlives a worker, which the parent may kill at any time. */
 struct tally {
 	_Atomic uint64_t operations, refused;
 };
@@ -51,7 +51,7 @@ static uint64_t random_below(uint64_t n)
 	return (z ^ z >> 31) % n;
 }
 
-/* Whether the driver said yes; out of memory is counted. */
+/* Counts the call. Returns true on success, false out of memory; other errors end the program. */
 static bool got(CUresult r, const char *what)
 {
 	atomic_fetch_add(&tally->operations, 1);
@@ -67,7 +67,7 @@ static bool got(CUresult r, const char *what)
 
 static size_t random_size(void)
 {
-	/* Many small, some large: what frameworks do. */
+	/* Many small and some large allocations, as frameworks make them. */
 	switch (random_below(4)) {
 	case 0: return 1 + random_below(64 * 1024);
 	case 1: return 1 + random_below(4 * MIB);
@@ -106,7 +106,7 @@ struct held {
 };
 
 static CUcontext main_context;
-static enum way only_way = WAYS; /* WAYS: all */
+static enum way only_way = WAYS; /* WAYS: every way */
 
 static bool take_vmm(struct held *h, size_t size)
 {
@@ -216,7 +216,7 @@ static void give(struct held *h)
 	case PITCH:
 	case ASYNC:
 	case POOL:
-		/* Both frees take pointers of both kinds. */
+		/* Both free functions take pointers of both kinds. */
 		if (random_below(2))
 			DRIVER_CHECK(DRIVER(cuMemFree_v2)(h->p));
 		else
@@ -250,7 +250,7 @@ static void prepare_pool(void)
 		DRIVER(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
 }
 
-/* Runs until it is killed or told to end. */
+/* Runs until the parent kills it or `end` is reached. */
 static int worker(uint64_t seed, uint64_t end)
 {
 	struct held held[HELD_MAX];
@@ -259,7 +259,7 @@ static int worker(uint64_t seed, uint64_t end)
 
 	state = seed;
 	DRIVER_CHECK(DRIVER(cuInit)(0));
-	/* The tenant may be full of the other workers' memory. */
+	/* The other workers' memory may fill the tenant's quota. */
 	while ((r = DRIVER(cuCtxCreate_v2)(&main_context, 0, 0)) == CUDA_ERROR_OUT_OF_MEMORY) {
 		if (clock_now_ns() > end)
 			return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * busy.*: kernel time that the device did in company of three tenants / alone in the same wall
- * time, at a switch cost of 0, 1x and 3x; the same three side by side without divvy beside it.
- * handover.*: in the same runs, from the last completion of one tenant to the first kernel of the
- * next, beyond the device's own switch cost. All from the device's trace.
+ * busy.*: kernel time of the device with three tenants / with one program in the same wall time, at
+ * a switch cost of 0, 1x and 3x; for comparison the same three programs without divvy. handover.*:
+ * in the same runs, the time from the last completion of one tenant to the first kernel of the
+ * next, beyond the device's own switch cost. The device's trace gives all times.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls KIND [OPTION...]: what a driver call costs in this process with the hook library in front
- * of the driver, beside the same call straight to the driver. Hooked and bare batches take turns in
- * the same thread, through the same loop, each by a pointer looked up in its library; what the hook
- * adds is a hooked batch's mean less the median of the bare batches' means. Prints lines "name
- * value".
+ * calls KIND [OPTION...]: cost of a driver call in this process through the hook library, and of
+ * the same call straight to the driver. Hooked and bare batches alternate in the same thread,
+ * through the same loop, each by a pointer looked up in its library. The added cost is a hooked
+ * batch's mean less the median of the bare batches' means. Prints lines "name value".
  *
  *   launch    batches of 1,000 cuLaunchKernel
  *               --streams N   round robin over N created streams (1); 0: the default stream
  *               --mixed       the default stream and one created stream in turn
- *               --threads N   each with streams of its own, pinned over the processors (1)
- *               --seconds S   so long, instead of by batches
+ *               --threads N   threads with streams of their own, pinned to the processors (1)
+ *               --seconds S   measure for this time, not for a number of batches
  *               --leave-out   leave out hooked batches longer than 1 ms in which the thread slept:
  *                             the gate was closed in them
- *   alloc     batches of 100 cuMemAlloc and as many cuMemFree, each of one among the living ones
- *               --live N      allocations that live meanwhile (0)
- *               --bytes N     of each (2 MiB)
+ *   alloc     batches of 100 cuMemAlloc and as many cuMemFree, each of a random live allocation
+ *               --live N      number of live allocations meanwhile (0)
+ *               --bytes N     size of each (2 MiB)
  *   backlog   launches without end, until SIGTERM
- *   --batches N   of each sort (5000)
+ *   --batches N   number of hooked and of bare batches (5000)
  *
- * Batches of one thread are timed by CLOCK_MONOTONIC on a pinned processor. Several threads share
- * processors, so that theirs are timed by CLOCK_THREAD_CPUTIME_ID, which stops while another runs.
- * Batches in which the kernel took the processor away (an involuntary context switch) are left out
- * on both sides, and counted: what somebody else's work takes is not the library's. Against a real
- * driver the device is let run dry after each batch, outside of the time.
+ * CLOCK_MONOTONIC times the batches of a single thread on a pinned processor. Several threads share
+ * processors: CLOCK_THREAD_CPUTIME_ID times theirs, which stops while another thread runs. The
+ * program leaves out batches with an involuntary context switch, hooked and bare, and counts them:
+ * another program's work is no cost of the library. Behind a real driver, the device finishes its
+ * work after each batch, outside the measured time.
  */
 #include <dlfcn.h>
 #include <getopt.h>
@@ -55,13 +54,13 @@ static struct {
 	bool mixed, leave_out;
 } options = {.streams = 1, .threads = 1, .batches = 5000, .bytes = 2 << 20};
 
-/* The driver, as the program sees it and as it is. */
+/* The driver's functions, through the hook and (bare_*) without it. */
 static struct {
 	PFN_cuLaunchKernel *launch, *bare_launch;
 	PFN_cuMemAlloc_v2 *alloc, *bare_alloc;
 	PFN_cuMemFree_v2 *free, *bare_free;
 	PFN_cuCtxSetCurrent *set_current;
-	PFN_cuCtxSynchronize *drain; /* NULL: there is nothing to wait for */
+	PFN_cuCtxSynchronize *drain; /* NULL: the driver is the stub, without work to wait for */
 	PFN_cuStreamCreate *stream_create;
 	uint64_t (*writes)(void);
 	CUcontext context;
@@ -87,8 +86,8 @@ static void check(CUresult r, const char *what)
 /* ---- the two ways to the driver ---- */
 
 /*
- * The driver that the hook has loaded. By the loader's list, since hooks turn a dlopen of it into
- * themselves; glibc's handles are the entries of that list.
+ * The driver that the hook has loaded. Hooks redirect a dlopen of the driver to themselves, so this
+ * walks the loader's list instead: glibc's handles are the entries of that list.
  */
 static void *find_driver(void)
 {
@@ -115,7 +114,7 @@ static void *must(void *library, const char *name)
 	return entry;
 }
 
-/* As a program gets it, which is by dlsym, or by linking where the hook is no libcuda.so.1. */
+/* The entry that a program gets: by dlsym or, where the hook is no libcuda.so.1, by linking. */
 static void *seen(void *library, const char *name, void *bare)
 {
 	void *entry = must(library, name);
@@ -187,7 +186,9 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* The nth of those we may run on, counted from the last: the first does the machine's chores. */
+/*
+ * Pins the thread to the nth allowed processor from the last; the first runs the machine's chores.
+ */
 static void pin(uint32_t n)
 {
 	cpu_set_t may, one;
@@ -212,7 +213,7 @@ struct lane {
 	uint64_t (*now)(void);
 	CUstream *stream;
 	uint32_t streams, at;
-	CUdeviceptr *live[2]; /* of the hook, of the driver */
+	CUdeviceptr *live[2]; /* allocated through the hook, by the driver */
 	uint64_t random;
 	double *mean[2]; /* of each batch: hooked, bare */
 	uint32_t n[2];
@@ -238,7 +239,7 @@ static NOINLINE CUresult launch_all(struct lane *lane, PFN_cuLaunchKernel *launc
 	return r;
 }
 
-/* Which of the living ones goes is at random, so that neither end of any list is favoured. */
+/* Frees a random live allocation, so that the search favours neither end of any list. */
 static NOINLINE CUresult allocate_all(struct lane *lane, PFN_cuMemAlloc_v2 *allocate,
 	PFN_cuMemFree_v2 *release, CUdeviceptr *live)
 {
@@ -256,7 +257,7 @@ static NOINLINE CUresult allocate_all(struct lane *lane, PFN_cuMemAlloc_v2 *allo
 		r |= allocate(&fresh, options.bytes);
 		old = live[victim];
 		live[victim] = fresh;
-		/* the place after the last holds nothing between two turns */
+		/* between two batches the slot after the last is empty */
 		if (victim == options.live)
 			old = fresh;
 		r |= release(old);
@@ -317,7 +318,7 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* What the hook added in each batch of this thread, in place of the batch's mean. */
+/* Replaces the mean of each hooked batch of this thread by what the hook added. */
 static double subtract_bare(struct lane *lane)
 {
 	double bare;

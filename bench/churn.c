@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * churn.*: how much of a cluster is allocated, and how long tasks wait, where they come and go: ten
- * times the OpenB traces' arrivals (traces.h), simulated by `divvy sim --draw 10`. Tasks are drawn
- * from the trace with replacement and arrive by Poisson, so that they ask for all of the cluster's
- * devices, which is more than can be given away: a queue is always there. Durations are exponential
- * with a mean of one hour, whatever the task asks for: in the traces' own, half of the device time
- * is that of the few tasks of more than 50 days, with which nothing gets steady, and some traces
+ * churn.*: allocated part of a cluster and waiting time of tasks that arrive and end: ten times the
+ * OpenB traces' arrivals (traces.h), simulated by `divvy sim --draw 10`. The simulation draws tasks
+ * from the trace with replacement and lets them arrive by Poisson. They request all of the
+ * cluster's devices, more than placement can give away, so that a queue always exists. Durations
+ * are exponential with a mean of one hour for every task. In the traces' own durations, a few tasks
+ * of more than 50 days have half of the device time, which keeps the load unsteady, and some traces
  * have none.
  *
- * Who does not fit waits, and holds up nobody. `alloc` is the mean over the last two thirds of the
- * arrivals, when the cluster has filled; waiting is over all tasks. With defragmentation: every ten
- * minutes in which somebody waits for a whole device, up to 100 moves, each of which costs its
- * task 30 s. Policies meet the same tasks, so differences are taken seed by seed.
+ * A task that does not fit waits and blocks no other task. `alloc` is the mean over the last two
+ * thirds of the arrivals, when the cluster has filled; waiting is over all tasks. With
+ * defragmentation: every ten minutes in which a task waits for a whole device, up to 100 moves,
+ * each of which costs its task 30 s. All policies get the same tasks, so differences are taken per
+ * seed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +72,7 @@ static void collect(json_t *result, struct runs *ret)
 	json_decref(result);
 }
 
-/* Both kinds at once: they need a processor each. */
+/* Runs both kinds at once: each needs one processor. */
 static void run_trace(const char *trace, struct runs ret[static ARRAY_SIZE(kinds)])
 {
 	struct traces_run runs[ARRAY_SIZE(kinds)];
@@ -112,7 +113,7 @@ static void report_one(const char *trace, size_t kind, size_t policy, const stru
 	}
 }
 
-/* One less the other, seed by seed. */
+/* The difference of two results, seed by seed. */
 static double report_less(
 	const char *name, const char *unit, const double *a, const double *b, size_t n)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon.*, register.*, recovery.*: what the node daemon takes (memory with 100 tenants, processor
- * time when nobody contends), how long 1,000 processes that are already started take to register,
- * how soon the next tenant runs after the one that holds the device was killed, and how soon the
- * daemon reacts beside slow work (reaction.c).
+ * daemon.*, register.*, recovery.*: resources of the node daemon (memory with 100 tenants,
+ * processor time without contention); time for 1,000 started processes to register; time until the
+ * next tenant runs after the tenant with the token was killed; reaction of the daemon beside slow
+ * work (reaction.c).
  */
 #include <errno.h>
 #include <signal.h>
@@ -70,8 +70,7 @@ static void residence(void)
 		"%s --count 2 --batch 1 --burst-on 1 --burst-off 600000 --seed 1 --quiet",
 		bench_built("tests/programs/spin"));
 	/*
-	 * --burst-off also pauses before the first burst, at random: what matters here is the
-	 * context.
+	 * --burst-off also pauses before the first burst, at random: this measures contexts only.
 	 */
 	for (int i = 0; i < TENANTS; i++)
 		rig_start(&rig, "--request 0.01", command);
@@ -100,7 +99,7 @@ static void residence(void)
 	rig_done(&rig);
 }
 
-/* The processes wait for the file to appear, then register; the last to finish says how long. */
+/* The processes wait for a file, then register; the last to finish ends the measured time. */
 static void registration(void)
 {
 	const int n = bench_quick() ? 200 : PROCESSES;
@@ -151,7 +150,7 @@ static uint64_t next_start(struct rig *rig, pid_t pid, uint64_t after)
 	return 0;
 }
 
-/* Whom the device worked for, or had switched to, at an instant that is over. */
+/* The process for which the device worked, or to which it had switched, at a past instant. */
 static pid_t holder_at(struct rig *rig, uint64_t instant)
 {
 	struct sim_trace *trace = rig_trace(rig);
@@ -170,8 +169,8 @@ static pid_t holder_at(struct rig *rig, uint64_t instant)
 }
 
 /*
- * Kills one of two tenants some time after their start. Whether it held the device then is asked of
- * the device. Returns the milliseconds until the other's next kernel began, or -1: it did not.
+ * Kills one of two tenants some time after their start. Returns the milliseconds until the other
+ * tenant's next kernel began, or -1 if the trace shows that the victim did not hold the device.
  */
 static double kill_one(int victim, uint64_t delay_ns)
 {

@@ -44,12 +44,12 @@ struct row {
 	uint32_t cpu_milli, mib, count, share;
 };
 
-/* Few nodes can take these. */
+/* Only a few nodes have room for these. */
 static const struct row large[] = {{120000, 737280, 8, 1000}, {128000, 786432, 8, 1000},
 	{96000, 700000, 8, 1000}, {90000, 360000, 8, 1000}, {120000, 600000, 4, 1000},
 	{60000, 300000, 4, 1000}, {94000, 500000, 2, 1000}};
 
-/* Models that most tasks would fit on, about as often as the cluster has their devices. */
+/* Models on which most tasks would fit, about as often as the cluster has their devices. */
 static const char *const models[] = {"G2", "G2", "G2", "T4", "G3", "V100M32", "P100"};
 
 static uint32_t times(uint32_t x, uint32_t percent, uint32_t most)
@@ -91,7 +91,7 @@ void derive(const struct derived *of, const char *folder, const char *path)
 		if (row.count && rand_below(&rand, 1000) < of->model_permille) {
 			const char *model = models[rand_below(&rand, ARRAY_SIZE(models))];
 
-			/* What only the large nodes can take stays with any model. */
+			/* A task that only the large nodes can take accepts any model. */
 			if (row.count == 1 && row.cpu_milli <= 16000 && row.mib <= 65536)
 				snprintf(spec, sizeof(spec), "%s", model);
 		}

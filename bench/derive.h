@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Traces made of the OpenB ones, in which something else is scarce: CPU, host memory, some models,
- * or the nodes that can take a few large tasks. The same on every machine. One thread.
+ * Traces derived from the OpenB traces, in which another resource is scarce: CPU, host memory, some
+ * models, or nodes for a few large tasks. The same on every machine. One thread.
  */
 #ifndef BENCH_DERIVE_H
 #define BENCH_DERIVE_H
@@ -11,9 +11,9 @@
 
 struct derived {
 	const char *name, *from;           /* from: one of the OpenB traces */
-	uint32_t cpu_percent, mib_percent; /* of each task's own; what no node has stays as it is */
-	uint32_t model_permille; /* of the tasks with devices ask for a model of their own */
-	uint32_t large_permille; /* so many large tasks instead of those of several devices */
+	uint32_t cpu_percent, mib_percent; /* of each request, unless no node has that much */
+	uint32_t model_permille;           /* tasks with devices that request a model */
+	uint32_t large_permille;           /* large tasks, which replace tasks of several devices */
 };
 
 #define DERIVED 8u

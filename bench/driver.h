@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Driver entries by their exported names, for the programs of the benches that use many of them:
- * DRIVER(cuMemAlloc_v2)(&p, n). Looked up in libcuda.so.1, opened by name, at each use (a hash
- * look-up: these programs are not timed by the call). Ends the program where an entry is missing.
+ * Driver entries by their exported names, for bench programs that use many of them:
+ * DRIVER(cuMemAlloc_v2)(&p, n). Each use looks the name up in libcuda.so.1 (a hash look-up: these
+ * programs do not time single calls). A missing entry ends the program.
  */
 #ifndef BENCH_DRIVER_H
 #define BENCH_DRIVER_H

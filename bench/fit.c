@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fit.*: how long the check of one pod against all nodes takes, in one thread: 5,000 nodes in 20
- * zones with 30,000 pods, one in ten of them with anti-affinity by host. Pods that ask for
- * resources alone, that are spread and want to be near others, and that have a volume; and how long
- * the view takes to build from JSON, and how much memory it holds.
+ * fit.*: time to check one pod against all nodes, in one thread: 5,000 nodes in 20 zones with
+ * 30,000 pods, one in ten of them with anti-affinity by host. The pods under test request resources
+ * alone, have spread constraints and affinity, or have a volume. Also the time to build the view
+ * from JSON, and its memory.
  */
 #include <jansson.h>
 #include <malloc.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See host.h. A quota is a cgroup of its own below the bench's: the cpu controller of version 1,
- * or version 2 where its folder lets us make one. A loop dies with the bench (PDEATHSIG).
+ * See host.h. A quota is a cgroup of its own below the bench's: of the cpu controller of version 1,
+ * or of version 2 where the bench may create a group. A loop dies with the bench (PDEATHSIG).
  */
 #include "bench/host.h"
 
@@ -22,7 +22,7 @@
 #include "bench/bench.h"
 #include "bench/rig.h"
 
-static struct host *living; /* what there is to be ended with the bench */
+static struct host *living; /* ends with the bench; NULL: no load */
 
 static const struct {
 	const char *folder, *file, *text;
@@ -63,7 +63,7 @@ static bool add_group(struct host *host)
 	return false;
 }
 
-/* From now on the calling thread runs on that processor only. */
+/* From now on the calling thread runs on this processor only. */
 static void stay_on(int processor)
 {
 	cpu_set_t set;
@@ -106,7 +106,7 @@ bool host_init(struct host *ret_host, enum host_load load)
 	*ret_host = (struct host){.load = load};
 	living = ret_host;
 	if (load == HOST_QUOTA) {
-		/* The first group shows whether there can be any. */
+		/* The first group shows whether the bench may create groups. */
 		if (!add_group(ret_host)) {
 			bench_note("no cgroup with a CPU quota can be made here (needs root)");
 			living = NULL;
@@ -133,7 +133,7 @@ void host_add(struct host *host, pid_t pid)
 			"process %d cannot be moved into a cgroup: %s", (int)pid, strerror(errno));
 }
 
-/* Both versions of cgroups have these lines; periods without a program in them do not count. */
+/* Both cgroup versions have these lines; periods without a running program do not count. */
 static double throttled_part(const char *group)
 {
 	unsigned long long value, n_periods = 0, n_throttled = 0;
@@ -187,7 +187,7 @@ void host_end(void)
 #define WATCH_SLEEP_NS NSEC_PER_MSEC
 #define WATCH_PRIORITY 10
 
-/* One processor's thread. The thread alone writes stall and n until it has been joined. */
+/* One processor's watcher. Only its thread writes stall and n until it has been joined. */
 struct watch {
 	pthread_t thread;
 	int processor;

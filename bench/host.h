@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A host that is busy otherwise: one endless loop per processor beside the programs of a rig, or a
- * CPU quota for each of these programs, as Kubernetes gives pods with a CPU limit. Everything ends
- * with host_done, and with the bench. One thread.
+ * Load on the host: one endless loop per processor beside the programs of a rig, or a CPU quota for
+ * each of these programs, as Kubernetes gives pods with a CPU limit. Everything ends with
+ * host_done, and with the bench. One thread.
  *
- * And the host below a virtual machine: a stall is a time in which it ran one of the machine's
- * processors not at all. Nothing on this machine can work then, and no scheduler on it can help.
+ * Also the host below a virtual machine. A stall is a time in which that host did not run one of
+ * the machine's processors. Nothing on this machine can work on that processor then.
  */
 #ifndef BENCH_HOST_H
 #define BENCH_HOST_H
@@ -33,19 +33,20 @@ struct host {
 	size_t n_added; /* programs */
 };
 
-/* Returns false, with a note of the reason, where this machine cannot have that load. */
+/* Returns false, with a note of the reason, where this machine does not allow the load. */
 bool host_init(struct host *ret_host, enum host_load load);
-/* To be called for each program, right after its start. */
+/* Call it for each program, right after its start. */
 void host_add(struct host *host, pid_t pid);
 /*
- * The part of the quota's periods in which it stopped a program that ran in them, of the program
- * that it stopped least. -1: there is no quota, or the kernel does not say. Before host_done.
+ * The fraction of scheduling periods in which the quota stopped a program, least over all programs;
+ * periods in which a program did not run do not count. -1: no quota, or the kernel gives no figure.
+ * Call it before host_done.
  */
 double host_throttled(const struct host *host);
-/* Call it when the programs have ended: their groups must be empty. */
+/* Call it after the programs have ended: their groups must be empty. */
 void host_done(struct host *host);
 
-/* Shorter ones are as long as what the programs wait for anyway. */
+/* Shortest stall: the programs wait as long as this for other reasons anyway. */
 #define HOST_STALL_NS UINT64_C(2000000)
 
 struct host_stall {
@@ -53,12 +54,15 @@ struct host_stall {
 };
 
 /*
- * Watches the processors for stalls from now on: a thread for each, of a real-time priority above
- * those of divvy's daemon and the simulated device, which sleeps for 1 ms at a time. Does nothing
- * where the bench may not have such a priority, for then the thread would wait for its turn.
+ * Starts to watch the processors for stalls, with one thread each that sleeps for 1 ms at a time.
+ * The threads' real-time priority is above those of divvy's daemon and the simulated device. Does
+ * nothing where the bench may not have such a priority: the thread would wait for a processor
+ * itself.
  */
 void host_watch_start(void);
-/* Ends it. Returns the number of stalls in *ret_stalls, by time; they are valid until next time. */
+/*
+ * Ends the watch. Returns the number of stalls; *ret_stalls, by time, is valid until the next call.
+ */
 size_t host_watch_stop(const struct host_stall **ret_stalls);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kube.*: the API client against the API server of KUBECONFIG (scripts/bench starts one): 10,000
- * pods as a Deployment's controller makes them, with status, are listed into a cache of small
- * objects; then they change at 500 a second.
+ * kube.*: the API client against the API server of KUBECONFIG (scripts/bench starts one). It lists
+ * 10,000 pods with status, as a Deployment's controller makes them, into a cache of small objects;
+ * then the pods change at 500 a second.
  *
- * Each list is a process of its own, so that its memory is its own. The latency of a frame is
- * counted from the earliest that its last byte can have come: when the loop's wait ended, or where
- * it did not wait, when the batch before began; beside it, how much processor time that took us,
- * which is the same on a machine that others keep busy.
+ * A process of its own makes each list, so that its memory is that of the list. The latency of a
+ * frame counts from the earliest time at which its last byte can have arrived: the end of the
+ * loop's wait, or without a wait the begin of the previous batch. The processor time beside it does
+ * not depend on other programs' load.
  */
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ static void end(void)
 	loop_free(loop);
 }
 
-/* Many writes, as many at once as the client lets through. */
+/* Many writes, as many at once as the client allows. */
 static struct {
 	size_t n_open, n_failed;
 	struct error error;
@@ -164,7 +164,7 @@ static void make_pods(int n)
 	if (kube_create(client, &space, name_space, NULL) < 0)
 		bench_die("a namespace was not made");
 	wait_for_writes(0);
-	/* Its service account takes a moment. */
+	/* The namespace's service account appears a moment later. */
 	clock_sleep_until_ns(clock_now_ns() + 3 * NSEC_PER_SEC);
 	for (int i = 0; i < n; i++) {
 		_cleanup_json_ json_t *pod = NULL;
@@ -190,7 +190,7 @@ static void on_pod(void *data, const struct kube_answer *answer)
 	writes.n_open--;
 }
 
-/* With managedFields, as a list carries it. */
+/* With managedFields, as in a list. */
 static void check_size(void)
 {
 	struct kube_write w;
@@ -210,7 +210,7 @@ static void check_size(void)
 		bench_die("a pod must be at least %d bytes", POD_BYTES);
 }
 
-/* What a scheduler keeps of a pod. */
+/* The fields of a pod that a scheduler keeps. */
 struct own {
 	char node[64], phase[16], request[16];
 	uint64_t cpu_milli, memory_bytes;
@@ -239,19 +239,19 @@ static double cpu_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Frames, as their handler is called. */
+/* Latencies of the frames, taken when the handler is called. */
 static struct {
 	bool is_synced;
-	uint64_t asked_ns;              /* when the loop was told to wait */
-	uint64_t last_ns;               /* when the batch before began */
-	double asked_cpu_s, last_cpu_s; /* our processor time at these */
+	uint64_t asked_ns;              /* when the loop began to wait */
+	uint64_t last_ns;               /* when the previous batch began */
+	double asked_cpu_s, last_cpu_s; /* this process's processor time then */
 	double *ms, *cpu_ms;
 	size_t n, room;
 } frames;
 
 #define WAITED_NS (20 * NSEC_PER_USEC)
 
-/* The loop's wait ended with what is handled now: before, none of it can have been there. */
+/* Did the loop wait? Then no byte of the present batch can have been there before the wait. */
 static bool has_waited(void)
 {
 	return loop_now_ns(loop) > frames.asked_ns + WAITED_NS;
@@ -309,7 +309,7 @@ static uint64_t status_bytes(const char *field)
 	return kib << 10;
 }
 
-/* One list in a process of its own: seconds, MiB, seconds of its processor time. */
+/* One list, called in a process of its own: seconds, MiB, seconds of processor time. */
 static void list_once(double ret[static 3], int n)
 {
 	const uint64_t idle_bytes = status_bytes("VmRSS");
@@ -331,7 +331,7 @@ static void warm_up(void)
 {
 	const struct kube_request request = {.path = "/version", .done = on_written};
 
-	/* libcurl, TLS and the connection are what is idle. */
+	/* So that the list finds libcurl, TLS and the connection ready. */
 	writes.n_open++;
 	kube_call_start(client, &request, NULL, NULL);
 	wait_for_writes(0);
@@ -361,7 +361,9 @@ static void list_apart(double ret[static 3], int n)
 	if (pid == 0) {
 		char count[16], fd[16];
 
-		/* A new program: what is left over in our heap would hide what a list takes. */
+		/*
+		 * A new program: reused memory of this process's heap would hide the list's memory.
+		 */
 		snprintf(count, sizeof(count), "%d", n);
 		snprintf(fd, sizeof(fd), "%d", fds[1]);
 		execl("/proc/self/exe", "bench-kube", LIST_ONCE, count, fd, (char *)NULL);
@@ -398,7 +400,7 @@ static void measure_lists(int n)
 		detail);
 }
 
-/* Another process that changes pods at the rate, until it is killed. */
+/* Starts a process that changes pods at the rate, until it is killed. */
 static pid_t start_changes(int n)
 {
 	const pid_t pid = fork();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * latency.*, harvest.*: a latency tenant (requests of 5 ms of kernels) beside an opportunistic one
- * with a backlog of 1 ms kernels. Open loop: Poisson arrivals at 30 % load, the same seed alone
- * and in company; closed loop: back to back. The harvest is the opportunistic tenant's busy time /
- * (1 - busy of the latency tenant alone), from the device's trace. Names that end in _remote: the
- * same in the company of a remote one.
+ * with a backlog of 1 ms kernels. Open loop: Poisson arrivals at 30 % load, the same seed alone and
+ * with the opportunistic tenant; closed loop: back to back. The harvest is the opportunistic
+ * tenant's busy time / (1 - busy time of the latency tenant alone), from the device's trace. Names
+ * that end in _remote: the opportunistic tenant is remote.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 struct open_loop {
 	double p50_ms, p99_ms;
 	double busy;    /* of the serving program */
-	double harvest; /* busy of the other */
+	double harvest; /* busy of the opportunistic tenant */
 	size_t n;
 };
 
@@ -42,7 +42,7 @@ static void fill_latencies(char *text, struct open_loop *ret)
 
 enum company { NONE, HERE, REMOTE };
 
-/* Returns when it runs on the device, with the process that does. */
+/* Starts the opportunistic tenant and waits until it runs on the device; returns its process. */
 static pid_t start_company(struct rig *rig, enum company company)
 {
 	char command[256], wish[128];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.*, alloc.*: what the hook library adds to a driver call. The program that measures is
- * calls.c, started as a tenant; the driver behind the hook is a stub whose calls return at once
- * (stub/), or with --real the machine's own. The tenant is registered with a daemon that offers a
- * simulated device, whose UUID the stub takes on; the device itself has no part in the numbers.
+ * launch.*, alloc.*: time that the hook library adds to a driver call. calls.c measures, started as
+ * a tenant. The driver behind the hook is a stub whose calls return at once (stub/), or with --real
+ * the machine's own. The tenant is registered with a daemon that has a simulated device; the stub
+ * takes that device's UUID, and the device itself does not affect the numbers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static void read_numbers(char *text, struct numbers *ret)
 
 static char uuid[96]; /* of the rig's device, which the stub takes on */
 
-/* The daemon's device, for the stub to be the same one. */
+/* Gets the UUID of the daemon's device, for the stub. */
 static void learn_uuid(struct rig *rig)
 {
 	char *text = NULL, *at;
@@ -83,7 +83,7 @@ static pid_t start(struct rig *rig, const char *spec, const char *what)
 	char command[1024];
 	size_t n = 0;
 
-	/* env, since the stub takes the place of the driver that divvy run names */
+	/* env sets the stub after `divvy run` has set its driver */
 	if (!bench_real())
 		n = (size_t)snprintf(command, sizeof(command),
 			"/usr/bin/env DIVVY_DRIVER=%s LD_LIBRARY_PATH=%s:%s STUB_UUID=%s ",
@@ -167,7 +167,7 @@ static void alone(void)
 	}
 }
 
-/* Tenants that live as long as this program does. */
+/* Registers tenants that live as long as this process. */
 static void register_tenants(struct rig *rig, unsigned int n)
 {
 	_cleanup_client_ struct client client = CLIENT_NONE;
@@ -241,7 +241,7 @@ static void contended(void)
 
 static void allocations(void)
 {
-	/* behind a real driver the pieces are small: two sets of them must fit the device */
+	/* behind a real driver the allocations are small: two sets of them must fit the device */
 	static const struct {
 		const char *name;
 		unsigned int live, bytes;

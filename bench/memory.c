@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.*: quotas under attack. Eight processes of three tenants allocate, free and are killed at
- * random through every allocation path for five minutes (--quick: 20 s); a breach is a change in
- * the *device's* account after which a tenant held more than its quota. Afterwards ledger and
- * device are empty. The same side by side without divvy, for a shorter time, shows that breaches
- * are found. Then two tenants of 60 % of the memory each with the policies wait and swap: both
- * finish, the data bit-exact.
+ * memory.*: quotas under attack. Eight processes of three tenants allocate, free and die at random
+ * through every allocation path for five minutes (--quick: 20 s). A breach is a change in the
+ * *device's* account after which a tenant held more than its quota. Afterwards ledger and device
+ * are empty. A shorter run without divvy shows that the bench finds breaches. Then two tenants of
+ * 60 % of the memory each with the policies wait and swap: both finish, the data bit-exact.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -55,7 +54,7 @@ struct storm {
 	size_t processes;
 };
 
-/* Adds what the device's account says of a tenant, and its programs of themselves. */
+/* Adds a tenant's figures from the device's account and from its programs' output. */
 static void count(struct rig *rig, pid_t parent, int i, struct storm *s)
 {
 	static pid_t pids[PIDS_MAX];
@@ -79,7 +78,9 @@ static void count(struct rig *rig, pid_t parent, int i, struct storm *s)
 	free(text);
 }
 
-/* Waits until all that a tenant's program had started is gone; itself it stays. */
+/*
+ * Waits until all processes that a tenant's program started have ended; the program itself stays.
+ */
 static void wait_calm(struct rig *rig, pid_t parent, uint64_t deadline)
 {
 	for (;;) {
@@ -98,7 +99,7 @@ static void wait_calm(struct rig *rig, pid_t parent, uint64_t deadline)
 	}
 }
 
-/* What the ledger still counts for tenants that exist, but have no process that holds memory. */
+/* Memory in the ledger of tenants without a process that holds memory. */
 static uint64_t ledger_bytes(struct rig *rig)
 {
 	uint64_t sum = 0;
@@ -168,7 +169,7 @@ static void report(const char *metric, const char *goal, const struct storm *s)
 
 static void breaches(void)
 {
-	/* What nobody limits goes beyond its quota: this shows that the counting finds that. */
+	/* Without a limit tenants exceed their quotas: shows that the count finds breaches. */
 	struct storm s = storm(RIG_BARE, bench_quick() ? 5 : 20);
 
 	report("memory.unshared_breaches", ">= 1", &s);
@@ -196,7 +197,7 @@ static void lifetime(struct rig *rig, pid_t pid, uint64_t *ret_begin, uint64_t *
 	*ret_end = end;
 }
 
-/* Two tenants of 60 % each: 1 when both finish with their data as written. */
+/* Two tenants of 60 % each: returns 1 when both finish with their data intact. */
 static double oversubscribed(const char *policy)
 {
 	struct rig rig;

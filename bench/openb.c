@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * openb.*: how much of a cluster can be given away, on the OpenB trace (Alibaba
- * cluster-trace-gpu-v2023) as Weng et al. have it (USENIX ATC 2023). Runs `divvy sim` on the traces
+ * openb.*: how much of a cluster placement can allocate, on the OpenB trace (Alibaba
+ * cluster-trace-gpu-v2023) as Weng et al. use it (USENIX ATC 2023). Runs `divvy sim` on the traces
  * in the folder that DIVVY_OPENB names: openb_node_list_gpu_node.csv, openb_pod_list_<trace>.csv,
- * arrivals/<trace>.<seed>.txt and .perm for seeds 42 to 46, published.csv. Without the folder
- * nothing is measured. Beside them, traces are made in which other things are scarce (derive.h).
- * Policies meet the same orders, so differences are taken order by order.
+ * arrivals/<trace>.<seed>.txt and .perm for seeds 42 to 46, published.csv. Without the folder the
+ * bench measures nothing. Further traces are derived in which other resources are scarce
+ * (derive.h). All policies get the same orders, so differences are taken per order.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,21 +21,21 @@
 
 #define POLICIES 4u
 #define GIVEN 5u  /* orders that come with the data */
-#define DRAWN 20u /* that are drawn, from seed 1000 on */
+#define DRAWN 20u /* drawn orders, from seed 1000 on */
 #define RUNS (GIVEN + DRAWN)
 
 enum { FGD, BEST_FIT, DEFAULT, FIRST_FIT };
 static const char *const policies[POLICIES] = {"fgd", "best-fit", "default", "first-fit"};
 #define SIM_POLICIES "--policy fgd,best-fit,default,first-fit "
-#define GPUSPEC33 1u /* of the traces; judged by itself */
+#define GPUSPEC33 1u /* index of a trace with a goal of its own */
 
 /* Percent arrived. */
 #define POINTS 7u
 enum { AT_50, AT_70, AT_80, AT_90, AT_95, AT_100, AT_130 };
 static const unsigned int points[POINTS] = {50, 70, 80, 90, 95, 100, 130};
-#define EARLY_POINTS AT_100 /* those before the cluster is asked for more than it has */
+#define EARLY_POINTS AT_100 /* points below the cluster's capacity */
 
-/* Allocated percent there. */
+/* Allocated percent at each point. */
 struct runs {
 	double at[POINTS][POLICIES][RUNS];
 	size_t n;
@@ -94,7 +94,7 @@ static void run_trace(const char *trace, struct runs *ret)
 	collect(sim(trace, options), ret);
 }
 
-/* No order comes with these traces: all are drawn. */
+/* These traces come without an order of arrival: divvy sim draws all orders. */
 static void run_derived(const struct derived *of, struct runs *ret)
 {
 	char path[] = "/tmp/divvy-derived-XXXXXX", options[128];
@@ -116,7 +116,7 @@ static void run_derived(const struct derived *of, struct runs *ret)
 
 /* ---- what was published ---- */
 
-/* For 100 and 130 % arrived. */
+/* The published percentage at 100 or 130 % arrived. */
 static double published(const char *trace, const char *policy, size_t point)
 {
 	char path[1024], line[256], name[64], as[64];
@@ -139,7 +139,7 @@ static double published(const char *trace, const char *policy, size_t point)
 	return found;
 }
 
-/* The largest difference from it, over FGD and best fit, of the orders that are given. */
+/* Largest difference from the published values, over FGD and best fit, in the given orders. */
 static double compare(const char *trace, const struct runs *runs, double most)
 {
 	static const struct {
@@ -176,7 +176,7 @@ static void report(const char *trace, const struct runs *runs)
 		}
 }
 
-/* Ours less FGD's, order by order. */
+/* The default policy's percentage less FGD's, order by order. */
 static double gain(const char *trace, const struct runs *runs, size_t point)
 {
 	double d[RUNS], mean;
@@ -194,8 +194,8 @@ static double gain(const char *trace, const struct runs *runs, size_t point)
 }
 
 /*
- * The default policy's less the better of FGD's and best fit's, at the points before the cluster is
- * asked for all that it has: the least of any order.
+ * The default policy's percentage less the better of FGD's and best fit's, before the arrivals
+ * exceed the cluster's capacity: the least of any order.
  */
 static void behind(const char *trace, const struct runs *runs)
 {

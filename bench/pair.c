@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pair: kernels that wait for one another, as collectives do.
- *   pair devices SECONDS          one process on two devices: each round, a kernel on each says
- *                                 that it is there, spins until the other is, then works 1 ms
+ *   pair devices SECONDS          one process on two devices: each round, a kernel on each device
+ *                                 sets its flag, spins until the other's is set, then works 1 ms
  *   pair rank SECONDS RANK FILE   one of two processes on one device; FILE carries the IPC handles
  * Prints "rounds <n>". A spin gives up after 10 s, which the program reports as a hang.
  */
@@ -101,7 +101,7 @@ static uint32_t devices(uint64_t seconds)
 	return round;
 }
 
-/* The other rank's flag, through an IPC handle in a file that appears whole. */
+/* The other rank's flag, by an IPC handle in a file that rename() makes visible as a whole. */
 static CUdeviceptr peer_flag(struct side *s, const char *base, int rank)
 {
 	char mine[256], peer[256], temporary[264];
@@ -131,7 +131,9 @@ static CUdeviceptr peer_flag(struct side *s, const char *base, int rank)
 	return p;
 }
 
-/* Rounds until the time is over, in step with the partner: each spins for the other's flag. */
+/*
+ * Rounds until the time is over, in step with the partner: each kernel spins for the other's flag.
+ */
 static uint32_t rank(uint64_t seconds, int number, const char *base)
 {
 	struct side s;
@@ -147,11 +149,11 @@ static uint32_t rank(uint64_t seconds, int number, const char *base)
 
 		round_of(&s, flag, ++round);
 		DRIVER_CHECK(DRIVER(cuStreamSynchronize)(s.stream));
-		/* The one that ends first leaves the other one spinning: that is no hang. */
+		/* The rank that ends first leaves the other one spinning: this is no hang. */
 		if (clock_now_ns() < end)
 			check_time(begin);
 	}
-	/* Let the partner's last spin end whichever round it is in. */
+	/* Ends the partner's last spin, whatever its round. */
 	launch(&s, s.set, 1, (void *[]){&s.flag, &(uint32_t){UINT32_MAX}});
 	DRIVER_CHECK(DRIVER(cuStreamSynchronize)(s.stream));
 	clock_sleep_until_ns(clock_now_ns() + NSEC_PER_SEC);

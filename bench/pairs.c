@@ -2,7 +2,7 @@
 /*
  * pairs.*: programs whose kernels wait for one another. Two tenants on two devices each, every
  * kernel spinning for its partner on the other device: rounds of both / rounds of one alone. And
- * two ranks in two tenants on one device: rounds through divvy / rounds side by side without it.
+ * two ranks in two tenants on one device: rounds through divvy / rounds of both without divvy.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place.*: how fast placement decides, in one thread. A cluster of 8-device nodes of six models is
- * three quarters full; each decision finds a place, takes it, and a tenant drawn at random leaves.
- * Specs are drawn from 2,000 distinct ones, or are all distinct; they ask for shares, whole devices
- * and fractions of several, CPU, memory of node and device, models, node labels, tolerations,
- * affinity, anti-affinity and exclusion. What is learnt and every table that is built counts.
+ * place.*: speed of placement, in one thread. A cluster of 8-device nodes of six models is three
+ * quarters full. Each decision places a pod, then random tenants terminate. Specs are drawn from
+ * 2,000 distinct ones, or are all distinct. They request shares, whole devices and fractions of
+ * several, CPU, memory of node and device, models, node labels, tolerations, affinity,
+ * anti-affinity and exclusion. The time includes learning and building of tables.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ struct cluster {
 	struct place *place;
 	uint32_t *tenants; /* placed */
 	uint32_t n, size;
-	uint64_t share, all; /* permille: given away, and all */
+	uint64_t share, all; /* permille: allocated; of all devices */
 	uint32_t zone[4];
 	uint32_t label[3][64]; /* affinity, anti-affinity, exclusion */
 	uint64_t taint;
@@ -108,7 +108,7 @@ static void cluster_done(struct cluster *c)
 
 /* ---- specs ---- */
 
-/* How specs differ: 2,000 of them; all, with shares in hundredths; all, with any permille. */
+/* 2,000 distinct specs; all distinct, shares in hundredths; all distinct, any permille. */
 enum variety { SOME, DISTINCT, FINE, N_VARIETIES };
 static const uint32_t share_steps[] = {50, 10, 1};
 
@@ -214,7 +214,7 @@ struct speed {
 	double per_s, median_us, p99_us, max_us, refused;
 };
 
-/* For some seconds, each decision timed; what leaves is not. */
+/* Decides for some seconds and times each decision, but no removal of tenants. */
 static struct speed run(struct cluster *c, const struct place_spec *specs, uint32_t n, double for_s)
 {
 	enum { TIMES_MAX = 1 << 21 };
@@ -246,7 +246,7 @@ static struct speed run(struct cluster *c, const struct place_spec *specs, uint3
 	return s;
 }
 
-/* As first fit fills it, which takes no time worth speaking of, and with its arrivals known. */
+/* Fills the cluster as first fit does, in negligible time, and notes the arrivals. */
 static void fill_quickly(
 	struct cluster *c, uint32_t nodes, const struct place_spec *specs, uint32_t n)
 {
@@ -335,7 +335,10 @@ static void curve(void)
 		cluster_init(&c, policy, nodes[i]);
 		specs = draw_many(&c, SPECS, SOME, 1);
 		fill_quickly(&c, nodes[i], specs, SPECS);
-		/* Until what it learns has come in again; its tables are built anew then. */
+		/*
+		 * Runs until the learnt workload mix is complete again; the policy rebuilds its
+		 * tables then.
+		 */
 		s = run(&c, specs, SPECS, bench_quick() ? 1 : nodes[i] > NODES ? 40 : 4);
 		tenants = c.n;
 		cluster_done(&c);
@@ -381,7 +384,7 @@ static void rebuild(void)
 		choice.device[0] = choice.node * DEVICES + i / NODES % DEVICES;
 		check(place_restore(c.place, &spec, &choice, NULL, &tenant, &err), &err);
 	}
-	/* With the first decision, and with it its tables. */
+	/* Counts the first decision, which builds the tables. */
 	place_one(&c, &spec);
 	bench_metric("place.rebuild_s", (double)(clock_now_ns() - began) / 1e9, "s", "<= 2", 1,
 		false, "10,000 nodes, 200,000 tenants, the first decision");
@@ -397,7 +400,7 @@ static double median_ms(double *ms, size_t n, double *ret_most)
 	return bench_median(ms, n);
 }
 
-/* A gang of 1,024 on the cluster as it is, or as others leave for it; taken back each time. */
+/* Places a gang of 1,024 in free capacity, or with `rules` by preemption; rolls back each time. */
 static void gangs(struct cluster *c, const struct place_preempt *rules)
 {
 	enum { SIZE = 1024 };
@@ -438,7 +441,7 @@ static void gangs(struct cluster *c, const struct place_preempt *rules)
 		rules ? "" : "<= 50", times, false, detail);
 }
 
-/* Whole devices that only come free when others leave; or CPU that does. */
+/* Requests whole devices, or CPU, that only preemption makes free. */
 static void victims(struct cluster *c, bool is_for_cpu)
 {
 	enum { TIMES = 101 };
@@ -479,7 +482,7 @@ static void victims(struct cluster *c, bool is_for_cpu)
 		TIMES, false, detail);
 }
 
-/* Somebody on each device, and 200,000 tenants in all. */
+/* Puts tenants on each device, 200,000 tenants in all. */
 static void occupy(struct cluster *c)
 {
 	struct place_spec small = PLACE_SPEC_INIT;
@@ -492,11 +495,11 @@ static void occupy(struct cluster *c)
 
 		small.priority = c->n % 100;
 		if (place_add(c->place, &small, &choice, &tenant, NULL) == 0)
-			c->n++; /* nobody leaves at random from here on */
+			c->n++; /* from here on c->tenants is not used */
 	}
 }
 
-/* Tenants without a device, until no node has 8 cores left. */
+/* Adds tenants without a device until no node has 8 free cores. */
 static void use_cpu(struct cluster *c)
 {
 	struct place_spec spec = PLACE_SPEC_INIT;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reaction of the daemon's loop: see reaction.h. A request for as good as nothing is due every
- * millisecond; each counts from the time at which it was due, so that a stall counts for its whole
- * length. Values beside a load are ratios to the quiet ones of the same run.
+ * Reaction of the daemon's loop: see reaction.h. A request for almost nothing is due every
+ * millisecond. Each latency counts from the due time, so that a stall counts for its whole length.
+ * Values beside a load are ratios to the quiet values of the same run.
  *
- * Only a daemon of a cluster serves a page over HTTPS, so that every case has one: it shares its
- * devices out whether or not the API server answers, and here none does.
+ * Only a daemon of a cluster serves a page over HTTPS, so that every case uses such a daemon. It
+ * schedules its devices whether or not the API server answers; here none does.
  */
 #include "bench/reaction.h"
 
@@ -33,14 +33,14 @@
 #include "wire/msg.h"
 
 #define PERIOD_NS NSEC_PER_MSEC
-#define SECONDS 20 /* of which every five bring a round of reports */
+#define SECONDS 20 /* a round of reports comes every 5 s */
 #define SECONDS_QUICK 11
 #define TENANTS_ENDED 4000
 #define HOURS 100
 #define NAMES_MS "5000"
 #define LIST_NS (100 * NSEC_PER_MSEC)
 #define HANDSHAKERS 2
-#define ANSWER_S 120 /* a daemon that does not answer at all */
+#define ANSWER_S 120 /* then the daemon counts as hung */
 #define PACKET_MAX (1u << 20)
 
 enum load {
@@ -53,7 +53,7 @@ enum load {
 static uint16_t page_port;
 static char kubeconfig[128], listen_at[64], state_dir[128], usage_dir[128], kubelet_dir[128],
 	cdi_dir[128];
-/* prepare() fills what is empty here. */
+/* prepare() fills the empty buffers. */
 static const char *const cluster_args[] = {"--cluster", "--node-name=bench", "--cgroup-root=/none",
 	"--probe-peers=0", kubeconfig, listen_at, state_dir, usage_dir, kubelet_dir, cdi_dir, NULL};
 
@@ -87,7 +87,7 @@ static void ask(int fd, const char *json, struct msg_control *packet)
 	} while (packet->more);
 }
 
-/* The p99 in microseconds over that time. */
+/* The p99 in microseconds over `seconds`. */
 static double measure(const char *socket_path, int seconds)
 {
 	const size_t n = (size_t)seconds * (NSEC_PER_SEC / PERIOD_NS);
@@ -133,7 +133,7 @@ static void end_load(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* Lists name the tenants' users: a question to the name service. */
+/* Lists name the tenants' users, for which the daemon asks the name service. */
 static pid_t start_lists(const char *socket_path)
 {
 	pid_t pid = fork_load();
@@ -175,7 +175,7 @@ static void write_reports(struct rig *rig)
 		bench_die("write '%s': %s", path, strerror(errno));
 }
 
-/* A ClientHello of TLS 1.3 and 1.2; what the server answers costs it a key and a signature. */
+/* A ClientHello of TLS 1.3 and 1.2; the answer costs the server a key and a signature. */
 static size_t client_hello(uint8_t ret[static 256], unsigned int seed)
 {
 	static const uint8_t head[] = {0x16, 3, 1, 0, 0, 1, 0, 0, 0, 3, 3};
@@ -211,7 +211,7 @@ static size_t client_hello(uint8_t ret[static 256], unsigned int seed)
 	return n;
 }
 
-/* Closing it resets the connection: else ports would run out. */
+/* close() resets the connection, since otherwise ports would run out. */
 static int dial(void)
 {
 	const struct sockaddr_in page = {.sin_family = AF_INET,
@@ -231,7 +231,7 @@ static int dial(void)
 	return -1;
 }
 
-/* Whether the page has answered with a ServerHello, and not with an alert. */
+/* Did the page answer with a ServerHello, and not with an alert? */
 static bool handshake(unsigned int seed)
 {
 	static const uint8_t record_handshake = 0x16, server_hello = 2;
@@ -256,7 +256,7 @@ static pid_t start_handshakes(atomic_uint *n_handshakes, unsigned int seed)
 
 /* ---- cases ---- */
 
-/* Before ordinary programs, as the daemon is: what is measured is its reaction and not ours. */
+/* Puts this thread before ordinary programs, like the daemon: only the daemon's reaction counts. */
 static void be_prompt(bool is_on)
 {
 	struct sched_param param = {.sched_priority = is_on ? 1 : 0};
@@ -331,7 +331,7 @@ static void start_rig(struct rig *rig, unsigned int loads)
 			clock_sleep_until_ns(clock_now_ns() + 20 * NSEC_PER_MSEC);
 }
 
-/* Shared with the processes that shake hands. */
+/* Shared with the processes that make TLS handshakes. */
 static atomic_uint *counter_new(void)
 {
 	void *p = mmap(NULL, sizeof(atomic_uint), PROT_READ | PROT_WRITE,
@@ -347,7 +347,7 @@ struct reaction {
 	unsigned int handshakes_per_s;
 };
 
-/* Both tenants are at work when it begins, and the daemon has something to write down. */
+/* At the begin both tenants are at work, and the daemon has usage to write. */
 static struct reaction measure_beside(unsigned int loads)
 {
 	const unsigned int n_handshakers = loads & LOAD_TLS ? HANDSHAKERS : 0;
@@ -403,7 +403,7 @@ static void report(size_t i, double quiet_us, const struct reaction *reaction)
 		(unsigned int)(bench_quick() ? SECONDS_QUICK : SECONDS) * 1000, true, detail);
 }
 
-/* Quiet is the better of the first and the last run, since the machine may do other things, too. */
+/* The quiet value is the better of the first and the last run: other programs may disturb one. */
 void reaction_measure(void)
 {
 	const unsigned int n = (unsigned int)(bench_quick() ? SECONDS_QUICK : SECONDS) * 1000;

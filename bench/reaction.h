@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon.reaction_*: how long the daemon's loop, which opens and closes all gates, takes until it
- * reacts, with two tenants at work, quiet and beside slow work of other kinds.
+ * daemon.reaction_*: reaction time of the daemon's loop, which opens and closes all gates, with two
+ * tenants at work: without other load, and beside slow work of several kinds.
  */
 #ifndef BENCH_REACTION_H
 #define BENCH_REACTION_H

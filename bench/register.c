@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * register N FILE: N processes of one tenant that are started, have loaded the driver's library by
- * name and wait until FILE appears; then each initialises it, which registers it with the daemon.
- * Prints "ready" when all wait; exits 0 when all got a device.
+ * register N FILE: starts N processes of one tenant that have loaded the driver's library by name
+ * and wait until FILE appears. Then each initialises the driver, which registers it with the
+ * daemon. Prints "ready" when all wait; exits 0 when all got a device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "tests/programs/cuda-min.h"
 
-/* Says that it is ready, waits for the other end of `go` to close, then starts. */
+/* Reports that it is ready, waits for the other end of `go` to close, then starts. */
 static int child(int go, int ready)
 {
 	int count = 0;

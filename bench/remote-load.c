@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote-load STEPS [steps]   what bench/remote.c measures, local or remote as it is started
- * remote-load N idle          N processes with a context, which do nothing
- * Prints "name value" lines; `steps`: no copies.
+ * remote-load STEPS [steps]   the program that bench/remote.c measures, local or remote remote-load
+ * N idle          N idle processes with a context Prints "name value" lines; `steps`: no copies.
  *   launch_ns   an asynchronous launch, until it returns: median
  *   sync_us     a synchronisation of an idle stream: median
- *   echo_us     between those, a question of which the driver knows the answer: there and back,
- *               through the same rings, links, TLS and sockets
+ *   echo_us     between those, a call that the driver answers from memory: there and back, through
+ *               the same rings, links, TLS and sockets
  *   loop_ms     a step of a training-like loop: 200 launches of 20 us to 1 ms, 2 synchronisations,
  *               1 MiB in and out
  *   in, out     copies of 64 MiB, page-locked memory, bytes a nanosecond; memcpy: the same between
- *               two buffers; paged_in, paged_out: memory that the driver does not know; tcp: what a
- *               connection over the loopback device carries
- *   pid         of an idle process, once all have come so far
+ *               two buffers; paged_in, paged_out: memory that the driver does not know; tcp: the
+ *               throughput of a connection over the loopback device
+ *   pid         of an idle process, once all are ready
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -112,7 +111,7 @@ static void steps(CUfunction f, CUstream stream, unsigned n)
 	printf("loop_ms %.3f\n", (double)(clock_now_ns() - begin) / n / 1e6);
 }
 
-/* There and back, in nanoseconds. */
+/* Copies in and out; returns bytes a nanosecond. */
 static void copy(CUdeviceptr p, void *host, double *ret_in, double *ret_out)
 {
 	const uint64_t begin = clock_now_ns();
@@ -138,7 +137,7 @@ static void copies(void)
 	memset(host, 1, LARGE);
 	memset(other, 2, LARGE);
 	memset(locked, 3, LARGE);
-	/* Once for the pages of all. */
+	/* Touches all pages once. */
 	copy(p, host, &paged_in[0], &paged_out[0]);
 	for (int i = 0; i < COPIES; i++) {
 		uint64_t begin;

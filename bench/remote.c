@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote.*: the same program as a local tenant and with its device elsewhere: in a worker process
- * of this machine (`divvy run --remote local`, shm), or behind a link over TLS (`divvy serve`, tcp)
- * of this machine, or one that tests/programs/link-shim makes late. One after the other, medians of
+ * remote.*: one program as a local tenant and with a remote device: in a worker process of this
+ * machine (`divvy run --remote local`, shm); behind a link over TLS (`divvy serve`, tcp) of this
+ * machine; behind a link that tests/programs/link-shim delays. One after the other, medians of
  * rounds. remote-load.c measures.
  *   remote.launch_ns_shm, _tcp    an asynchronous launch
  *   remote.sync_over_rtt_us, _shm a synchronisation beyond an echo from the same worker
  *   remote.loop_ratio_shm, _tcp   a training-like loop, remote / local
- *   remote.loop_ratio_20us ...    the same where each message takes so long
+ *   remote.loop_ratio_20us ...    the same with this delay of each message
  *   remote.copy_fraction_shm      copies of 64 MiB of page-locked memory, the slower direction, of
  *                                 a plain memcpy; _shm_paged: of other memory
- *   remote.copy_fraction_tcp      the same of what a connection over the loopback device carries
+ *   remote.copy_fraction_tcp      the same, of the throughput of a loopback connection
  *   remote.share_error_pp         two remote tenants and a local one at 0.3, 0.3 and 0.4
- *   remote.free_ms_shm, _tcp      a program that computes and holds 1 GiB is killed: until the
- *                                 device's account says that it holds nothing, the longest of all
+ *   remote.free_ms_shm, _tcp      a program that computes and holds 1 GiB is killed: time until the
+ *                                 device's account has no memory of it, the longest of all
  *   remote.client_mib             200 idle processes of one server: memory of each beyond that of
  *                                 a local one
  */
@@ -43,7 +43,7 @@ static const unsigned delays_us[PLACES] = {[TCP_20US] = 20, [TCP_200US] = 200, [
 
 /* ---- programs ---- */
 
-/* The first line that it writes, without its end. Static storage. */
+/* The first line of a program's output, without its end. Static storage. */
 static const char *first_line(struct rig *rig, pid_t pid)
 {
 	const uint64_t deadline = clock_now_ns() + PATIENCE_NS;
@@ -63,7 +63,7 @@ static const char *first_line(struct rig *rig, pid_t pid)
 	}
 }
 
-/* What `divvy run` is told to use the device of a server that is started here. */
+/* Starts a server; returns in `spec` the options with which `divvy run` uses its device. */
 static void serve(struct rig *rig, unsigned delay_us, const char *wish, char *spec, size_t size)
 {
 	char command[512], invitation[128];
@@ -144,7 +144,7 @@ static void one_round(struct results *r, size_t i)
 {
 	struct numbers *n = r->last;
 
-	/* In turn first and last, so that neither has the machine at its best. */
+	/* Alternates the order, so that no place always has the machine at its best. */
 	for (size_t k = 0; k < PLACES; k++) {
 		const enum place place = (enum place)(i % 2 ? PLACES - 1 - k : k);
 
@@ -273,7 +273,7 @@ static void shares(void)
 #define ENDS 20
 #define HELD_MIB 1024
 
-/* When the process came to hold so little, or so much; since that record. */
+/* The time at which the process held from `least` to `most` bytes, searched from record `since`. */
 static uint64_t await_held(
 	struct rig *rig, pid_t pid, uint64_t since, uint64_t least, uint64_t most)
 {
@@ -336,7 +336,7 @@ static void ends(const char *name, bool is_tcp)
 
 #define CLIENTS 200
 
-/* What would be free without it, in KiB: what it shares counts in parts. */
+/* Proportional set size in KiB: shared pages count in parts. */
 static uint64_t memory_kib(pid_t pid)
 {
 	unsigned long long kib = 0;
@@ -355,7 +355,7 @@ static uint64_t memory_kib(pid_t pid)
 	return kib;
 }
 
-/* Of that many idle processes together with their workers, each. */
+/* Mean memory of an idle process, with its worker. */
 static double client_kib(bool is_remote, unsigned clients)
 {
 	static pid_t pid[CLIENTS + 8];

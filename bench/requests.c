@@ -45,12 +45,10 @@ static void prepare(void)
 	spin_kernel_open("requests", 0, &spin);
 	for (int i = 0; i < STREAMS; i++)
 		cuda_check(cuda.stream_create(&stream[i], CU_STREAM_NON_BLOCKING), "stream");
-	request(); /* what is lazy is done now */
+	request(); /* loads everything that the driver loads at first use */
 }
 
-/*
- * splitmix64 and the inverse of the exponential distribution: the same arrivals for the same seed.
- */
+/* splitmix64 and the inverse of the exponential distribution: a seed gives the same arrivals. */
 static double exponential(uint64_t *state)
 {
 	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -86,7 +84,7 @@ static void closed(double seconds)
 	printf("requests %" PRIu64 " %" PRIu64 "\n", n, now - begin);
 }
 
-/* CPU work of a fixed time on the wall clock, as a program that computes. */
+/* CPU work of a fixed wall-clock time, as a program that computes. */
 static void compute(uint64_t ns)
 {
 	uint64_t end = clock_now_ns() + ns;

@@ -91,10 +91,10 @@ void bench_init(const char *name, int argc, char **argv)
 				argv[i]);
 		i++;
 	}
-	/* Some results are not to stand among all. */
+	/* Partial results do not belong among those of a full run. */
 	if (!bench.out)
 		bench.out = bench.only ? "/dev/null" : "out/bench.jsonl";
-	/* The loader would say that it is not there, and go on without it. */
+	/* The loader would only warn of a missing library and go on without it. */
 	if (bench_hook.path && (!strchr(bench_hook.path, '/') || access(bench_hook.path, R_OK) < 0))
 		bench_die("--hook '%s': the path of a library is needed", bench_hook.path);
 	if (mkdir("out", 0755) < 0 && errno != EEXIST)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine for one measurement: folder, simulated GPU, daemon, programs. Everything it starts is
- * ended by pid and its folder removed, also when the bench is interrupted. One thread.
+ * A machine for one measurement: folder, simulated GPU, daemon, programs. rig_done, and an
+ * interrupted bench, end all started processes by pid and remove the folder. One thread.
  */
 #include "bench/rig.h"
 
@@ -24,7 +24,7 @@
 #include "bench/bench.h"
 
 #define RIGS_MAX 4
-/* Five minutes of the memory bench write 3 million changes. What is not written takes no space. */
+/* The memory bench writes 3 million changes in five minutes. Unwritten records take no space. */
 #define ACCOUNT_RECORDS "8388608"
 #define WORDS_MAX 64
 #define START_TIMEOUT_NS (60 * NSEC_PER_SEC) /* ends what hangs, on a busy machine too */
@@ -71,7 +71,7 @@ static void set_environment(const struct rig *rig, bool daemon_or_bare)
 		setenv("LD_LIBRARY_PATH", bench_built("src/simgpu"), 1);
 }
 
-/* In the child, before exec: its own output file, and no life beyond ours. */
+/* In the child, before exec: opens its output file and lets it die with the bench. */
 static void become(const struct rig *rig, const char *output)
 {
 	int fd = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -124,11 +124,11 @@ static char *slurp(const char *path)
 	fclose(f);
 	if (got >= 0)
 		return text;
-	free(text); /* of an empty file, getdelim leaves what was in that memory before */
+	free(text); /* getdelim leaves the buffer of an empty file uninitialised */
 	return strdup("");
 }
 
-/* Prints the daemon's log, which goes with the rig's folder, and ends the bench. */
+/* Prints the daemon's log, which vanishes with the rig's folder, and ends the bench. */
 static void die_of_daemon(const char *log)
 {
 	fputs(slurp(log), stderr);
@@ -174,7 +174,7 @@ static void start_daemon(struct rig *rig, const char *const *args)
 	}
 }
 
-/* Larger than a machine has by default: a change that was overwritten is one not looked at. */
+/* A larger account than by default: an overwritten change would not be checked. */
 static void write_config(const struct rig *rig)
 {
 	char path[128];
@@ -231,7 +231,7 @@ static double spec_value(const char *spec, const char *option, double missing)
 	return p ? strtod(p + strlen(option), NULL) : missing;
 }
 
-/* A value of --env with what stands in it for a number of the tenant. */
+/* Replaces {request}, {limit} and {memory} in a value of --env by the tenant's numbers. */
 static void expand(const char *text, const char *spec, char *ret, size_t size)
 {
 	const char *memory = strstr(spec, "--memory ");
@@ -262,7 +262,7 @@ static void expand(const char *text, const char *spec, char *ret, size_t size)
 	ret[n] = '\0';
 }
 
-/* In the child: another project's library, and what it is told of the tenant. */
+/* In the child: preloads another project's library and sets its environment. */
 static void set_hook(const char *spec)
 {
 	setenv("LD_PRELOAD", bench_hook.path, 1);
@@ -298,7 +298,7 @@ pid_t rig_start(struct rig *rig, const char *spec, const char *command)
 	n_words = split(command_copy, words, WORDS_MAX);
 	memcpy(argv + n, words, (n_words + 1) * sizeof(*words));
 	snprintf(output, sizeof(output), "%s/%zu.out", rig->dir, rig->programs);
-	/* There from now on, so that it can be read before the program has come so far. */
+	/* Creates the file now: a caller may read it before the child has opened it. */
 	close(open(output, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
 	pid = fork();
 	if (pid < 0)
@@ -322,7 +322,7 @@ static size_t find(const struct rig *rig, pid_t pid)
 	bench_die("process %d was not started here", (int)pid);
 }
 
-/* Programs that have ended are kept as -pid, so that their output can still be read. */
+/* Keeps an ended program as -pid, so that its output can still be read. */
 int rig_wait(struct rig *rig, pid_t pid)
 {
 	size_t i = find(rig, pid);
@@ -380,7 +380,7 @@ uint64_t rig_first_ns(struct rig *rig, pid_t pid)
 	return 0;
 }
 
-/* What was overwritten would read as a device that did nothing. */
+/* Overwritten records would read as an idle device. */
 static void check_kept(struct sim_trace *trace, uint64_t t0)
 {
 	uint64_t lost = sim_trace_lost(trace);
@@ -469,9 +469,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 	return 0;
 }
 
-/*
- * The engine leaves by itself once nobody uses it; wait for that, so that nothing is left running.
- */
+/* The engine exits once no process uses it; waits for that, so that no process is left. */
 static void end_engine(struct rig *rig)
 {
 	char path[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between result.c, rig.c and host.c: which library shared runs preload, and how to end what was
- * started when the program has to stop.
+ * Interface between result.c, rig.c and host.c: the library that shared runs preload, and the end
+ * of all started processes when the program has to stop.
  */
 #ifndef BENCH_RIG_H
 #define BENCH_RIG_H
@@ -18,9 +18,9 @@ struct bench_hook {
 
 extern struct bench_hook bench_hook;
 
-/* Ends every rig of this program, and the host load beside them. */
+/* Ends every rig of this program, and the host load. */
 void rig_end_all(void);
-/* The load of host.h that there is, when no program runs any more. */
+/* Ends the present load of host.h, once no program runs. */
 void host_end(void);
 
 #endif

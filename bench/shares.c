@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shares.*: how far each tenant's share of the device is from what it is entitled to, over every
- * sliding window of 1 s and 10 s (step 10 ms, from 2 s after the last one started), worst over the
- * mixes of tenants and of kernels below. Share is kernel time in the device's trace / wall time.
- * For comparison some of the programs by themselves, and side by side without divvy.
- * shares.busy_host_* and shares.cpu_quota_*: the same beside one endless loop per processor, and
- * with half a processor for each program, which needs less. Idle time is wall time in which the
- * device neither runs a kernel nor switches between contexts, and at least one tenant has work: all
- * always have.
+ * shares.*: how far each tenant's share of the device is from its entitlement, over every sliding
+ * window of 1 s and 10 s (step 10 ms, from 2 s after the last tenant started), worst over the mixes
+ * of tenants and of kernels below. Share is kernel time in the device's trace / wall time. For
+ * comparison some of the programs alone, and together without divvy. shares.busy_host_* and
+ * shares.cpu_quota_*: the same beside one endless loop per processor, and with a quota of half a
+ * processor for each program, which needs less. Idle time is wall time in which the device neither
+ * runs a kernel nor switches between contexts, although at least one tenant has work: all always
+ * have.
  *
- * shares.cpu_throttled_*: programs that need 0.7 of a processor for what they are entitled to and
- * get half of one, so that the host stops each of them again and again. Entitled is what each
- * program uses under its quota on a device of its own; idle is what of this the programs lose on a
- * shared device. Whether a program is stopped at an instant cannot be seen from outside:
- * idle_raw counts all time in which the device does nothing.
+ * shares.cpu_throttled_*: programs that need 0.7 of a processor for their entitlement and get half
+ * of one, so that the kernel stops each of them again and again. A program is entitled to its use
+ * under its quota on a device of its own; idle is the part of this that the programs lose on a
+ * shared device. Nothing outside a program shows whether it is stopped at an instant: idle_raw
+ * counts all time in which the device is idle.
  *
  * shares.unstalled_*: only windows in which the host of a virtual machine stopped none of its
- * processors for 2 ms or longer, nor in the half second before, in which others' lags come back.
+ * processors for 2 ms or longer, nor in the half second before, in which tenants regain their lags.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ struct load {
 	const char *name;
 	const char *options;
 	bool in_1s;    /* kernels above 25 ms count in the 10 s figure only */
-	bool unshared; /* also measured without divvy, which would take as long again for all */
+	bool unshared; /* also measured without divvy, which doubles the time */
 };
 
 static const struct load loads[] = {
@@ -72,8 +72,8 @@ static const struct load loads[] = {
 };
 
 /*
- * As mixed, but one kernel launched alike, whose length is its argument: nobody can tell it
- * before.
+ * As mixed, but all launches look alike: the kernel's length is an argument, so that nothing tells
+ * it before the launch.
  */
 static const struct load alike = {"alike", "--kernel-us 1000 --mixed --alike", true, false};
 
@@ -82,7 +82,7 @@ struct worst {
 	char where[96];
 };
 
-/* Over n runs. */
+/* The worst values over n runs. */
 struct worsts {
 	struct worst pp_1s, pp_10s, over_ms, idle;
 	unsigned int n;
@@ -110,7 +110,7 @@ static void keep(
 		tenant + 1);
 }
 
-/* The programs of n tenants, and the time in which all ran, from 2 s after the last one started. */
+/* Programs of n tenants and the time in which all ran, from 2 s after the last one started. */
 struct crowd {
 	struct rig rig;
 	struct host host;
@@ -122,7 +122,7 @@ struct crowd {
 	uint32_t host_us[TENANTS_MAX]; /* spin's --host-us */
 };
 
-/* Runs n programs to their end; spec: of their tenants. What they left is there until rig_done. */
+/* Runs n programs, with options `spec`, to their end. Their traces remain until rig_done. */
 static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *spec, size_t n,
 	const struct load *load)
 {
@@ -150,7 +150,7 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 			bench_die("%s kernels: tenant %zu of %zu ran none", load->name, i + 1, n);
 		c->t0 = MAX(c->t0, first);
 	}
-	/* The first to start is the first to end. */
+	/* The program that starts first ends first. */
 	c->t1 = rig_first_ns(&c->rig, c->pid[0]) + (uint64_t)seconds * NSEC_PER_SEC -
 		200 * NSEC_PER_MSEC;
 	c->t0 += WARM_UP_NS;
@@ -159,7 +159,7 @@ static void crowd_run(struct crowd *c, enum rig_mode mode, const char *const *sp
 			"%s kernels: %zu tenants ran together for too short a time", load->name, n);
 }
 
-/* The part of the time in which the device did nothing, though each tenant had work. */
+/* The part of the time in which the device was idle, though each tenant had work. */
 static double idle_part(struct crowd *c)
 {
 	struct sim_handover *v = NULL;
@@ -189,7 +189,7 @@ static double worst_pp_10s(const struct crowd *c, const struct sim_busy *busy, u
 	return worst_pp(busy, c->t0, c->t1, window_ns, entitled);
 }
 
-/* The worst window between stalls, in points; -1: there is none of that length. */
+/* The worst window without a stall, in points; -1: no window of this length is without one. */
 static double worst_unstalled(
 	const struct crowd *c, const struct sim_busy *busy, uint64_t window_ns, uint64_t entitled)
 {
@@ -217,7 +217,7 @@ static void keep_unstalled(struct worst *w, unsigned int *n, double pp, const st
 	++*n;
 }
 
-/* How far the crowd was from what this mix of tenants would be entitled to. */
+/* Compares the crowd's shares with the entitlements of this mix of tenants. */
 static void judge(
 	struct crowd *c, const struct mix *mix, const struct load *load, struct worsts *ret)
 {
@@ -289,7 +289,7 @@ static void report_on_host(const char *host, const char *what, const struct wors
 	bench_metric(metric, worst->pp, unit, goal, n, true, worst->where);
 }
 
-/* The same mixes with kernels of 20 us, 500 us and mixed lengths, while the host does that. */
+/* The same mixes with kernels of 20 us, 500 us and mixed lengths, under this host load. */
 static void on_host(enum host_load host, const char *name)
 {
 	static const size_t some[] = {0, 4, 5};
@@ -319,13 +319,13 @@ static void on_host(enum host_load host, const char *name)
 	report_on_host(name, "idle", &w.idle, "", "<= 0.03", w.n);
 }
 
-/* Of a processor, which each program needs for what it is entitled to. The quota is 500. */
+/* Of a processor: each program's need for its entitlement. The quota is 500. */
 #define NEEDED_PERMILLE 700u
 
 struct throttled {
-	struct worsts errors;   /* against what each can use; also holds the raw idle time */
-	struct worst lost;      /* of what all can use */
-	struct worst apart;     /* error over 10 s of one on a device of its own */
+	struct worsts errors;   /* against each usable share; also the raw idle time */
+	struct worst lost;      /* of the sum of usable shares */
+	struct worst apart;     /* error over 10 s of a program on its own device */
 	double least_throttled; /* part of the periods */
 };
 
@@ -347,8 +347,8 @@ static bool run_throttled(struct crowd *c, enum rig_mode mode, const struct mix 
 }
 
 /*
- * What each program can use under its quota is what it uses at the same time as the others on a
- * device of its own, without divvy.
+ * A program's usable share under its quota is its use of a device of its own, without divvy, while
+ * the others run on theirs.
  */
 static bool throttle(const struct mix *mix, const struct load *load, struct throttled *t)
 {
@@ -417,7 +417,7 @@ static void throttled(void)
 		"part of the quota's periods that stopped a program, the least of all");
 }
 
-/* Without divvy nobody knows of a mix: mixes of as many tenants are judged by the same run. */
+/* Without divvy a mix has no effect: one run serves all mixes of equal size. */
 static void unshared(const struct load *load, struct worsts *ret)
 {
 	struct crowd c = {0};
@@ -438,7 +438,7 @@ static void unshared(const struct load *load, struct worsts *ret)
 	}
 }
 
-/* How much of the device the program uses when it has it for itself. */
+/* The share of the device that the program uses alone. */
 static double alone(const struct load *load)
 {
 	struct crowd c = {0};
@@ -489,7 +489,7 @@ static void compare(void)
 	}
 }
 
-/* Arrivals at 0, 20 and 40 s; the entitlements of those present, by water-filling. */
+/* Arrivals at 0, 20 and 40 s; water-filling gives the entitlements of the present tenants. */
 static void staggered(void)
 {
 	static const char *const spec[] = {"--request 0.3 --limit 0.6", "--request 0.4 --limit 0.6",

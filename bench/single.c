@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * single.loss_fraction: what divvy costs a program that has the device for itself, worst of five
- * programs: time for the same work through divvy / without it, in pairs one after the other, the
- * median of the pairs. blocked_enqueue_loss: the one that enqueues 100 ms of kernels and computes
- * 80 ms meanwhile, with company at half the device, against what half the device would give it.
- * bursty.*: tenants that use the device a fifth (or half) of the time share one, against each
- * having it to itself one after the other.
+ * single.loss_fraction: divvy's cost to a program alone on the device, worst of five programs: time
+ * for the same work through divvy / without it, in pairs one after the other, the median of the
+ * pairs. blocked_enqueue_loss: a program that enqueues 100 ms of kernels and computes 80 ms
+ * meanwhile, with another tenant at half the device, against its time on an ideal half. bursty.*:
+ * tenants that use the device a fifth (or half) of the time share it, against each tenant alone one
+ * after the other.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void single(void)
 		unsigned int rounds;
 	} programs[] = {
 		{"enqueue", 5}, {"train", 250}, {"alloc", 1500}, {"streams", 2000}, {"graph", 500}};
-	/* Many and short: single runs differ by far more than what is looked for. */
+	/* Many short runs: single runs differ by far more than the loss. */
 	const size_t pairs = bench_quick() ? 5 : PAIRS;
 	double worst = -1;
 	char where[96] = "";
@@ -64,7 +64,7 @@ static void single(void)
 		for (size_t i = 0; i < pairs; i++) {
 			double bare, hooked;
 
-			/* Whichever goes first changes, so that a drift of the machine cancels. */
+			/* The order alternates, so that a drift of the machine cancels. */
 			if (i % 2) {
 				hooked = alone(RIG_SHARED, programs[p].name, programs[p].rounds);
 				bare = alone(RIG_BARE, programs[p].name, programs[p].rounds);

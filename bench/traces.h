@@ -13,7 +13,7 @@
 #define TRACES 7
 extern const char *const traces[TRACES];
 
-/* NULL where there is none, which is said: nothing is measured then. */
+/* The folder, or NULL, with a note: then the bench measures nothing. */
 const char *traces_folder(void);
 
 struct traces_run {
@@ -21,11 +21,11 @@ struct traces_run {
 	FILE *out;
 };
 
-/* Begins a run, which goes on by itself; "options" are of divvy sim. */
+/* Starts a run in the background; "options" are those of divvy sim. */
 struct traces_run traces_start(const char *trace, const char *options);
-/* The same with that file of pods. */
+/* The same with another file of pods. */
 struct traces_run traces_start_file(const char *pods, const char *options);
-/* What came of it, the caller's; a run that failed ends the program. */
+/* Waits for the run; the caller owns the result. A failed run ends the program. */
 json_t *traces_finish(struct traces_run *run);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entries of the stub that answer something. Device addresses lie in a range of their own,
- * apart from the host's, so that a value write knows whether there is memory behind its address.
+ * Entries of the stub that return a value. Device addresses have a range apart from the host's, so
+ * that a value write knows whether memory is behind its address.
  *
  * Allocations: up to 64 KiB from blocks of 2 MiB, as devices do; up to 2 MiB a block each; larger
- * ones as many blocks. The first two are used again, last freed first.
+ * ones as many blocks. The stub reuses memory of the first two sizes, last freed first.
  */
 #include <ctype.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 #define PIECE (UINT64_C(64) << 10)
 #define FREED_MAX (1u << 18)
 
-/* Where the three sizes lie; one range is far larger than any bench allocates. */
+/* Ranges of the three sizes; one range is far larger than all allocations of any bench. */
 #define RANGE (UINT64_C(1) << 43)
 #define PIECES (UINT64_C(1) << 45)
 #define BLOCKS (PIECES + RANGE)
@@ -38,7 +38,7 @@ struct CUstream_st {
 	unsigned int flags;
 };
 
-static char handle; /* modules and functions are nothing but an address */
+static char handle; /* its address stands for every module and function */
 static _Atomic uint64_t writes;
 
 static uint64_t count_writes(void)
@@ -164,7 +164,7 @@ EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 	return CUDA_SUCCESS;
 }
 
-/* There is one context: whoever pops it had it before, or had none, which makes no difference. */
+/* The stub has one context only, so that a pop changes nothing. */
 EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 {
 	if (pctx)
