@@ -8,8 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def ours():
-    """The names of all files that git tracks, from ROOT, sorted; links are left out. In a copy without git: all but
-    what was built."""
+    """The sorted names of all files that git tracks, from ROOT, without links. In a copy without git: all files that the build
+    did not make."""
     try:
         out = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True)
         names = out.stdout.decode().split("\0")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the sentences that we have written: in Markdown, and in comments of C, assembly, shell and Python."""
+"""Finds the sentences that people wrote: in Markdown, and in comments of C, assembly, shell and Python."""
 import re
 
 from ours import ROOT, ours
 
-# Written by programs, from texts that stand elsewhere.
+# Pages that programs write, from texts in other files.
 GENERATED = re.compile(r"docs/(?:reproduction|benchmarks|soak|remote-api|simulated-api|dialects)\.md|docs/reproduction/|docs/man/")
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[]|divvy|kube|simgpu|cgroup)")
 C_COMMENT = re.compile(r"/\*(.*?)\*/|//([^\n]*)", re.DOTALL)
@@ -12,7 +12,7 @@ HASH_COMMENT = re.compile(r"^[ \t]*#(?!!)(.*)$", re.MULTILINE)
 
 
 def files():
-    """The names of those with prose that somebody has written."""
+    """The names of the files with prose that people wrote."""
     return [name for name in ours() if not GENERATED.match(name) and not name.startswith("tests/fuzz/corpus/")]
 
 
