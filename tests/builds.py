@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that tests compile themselves: tests/programs/cuda-thread.c under the sanitizers of the compilers that
-are here, and tests/programs/other-libc.c for musl."""
+"""Programs that tests compile themselves: tests/programs/cuda-thread.c under each sanitizer of the machine's compilers, and
+tests/programs/other-libc.c for musl."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def cuda_source():
 
 
 def build(folder, name, source, command):
-    """(its path, what the compiler says where it makes none) of a program."""
+    """Compiles a program. Returns (its path, the compiler's messages on failure or "")."""
     path = os.path.join(folder, name)
     with open(path + ".c", "w", encoding="utf-8") as f:
         f.write(source)
@@ -37,7 +37,7 @@ def build(folder, name, source, command):
 
 
 def sanitized(folder):
-    """For each way: (a name, a program as of build(), why it cannot be made here)."""
+    """Yields for each sanitizer (name, result of build() or None, why it cannot be built or "")."""
     for compiler, options in BUILDS:
         name = f"a program of {compiler} -fsanitize={options}"
         command = [compiler, *f"-fsanitize={options}".split()]
@@ -51,5 +51,5 @@ def sanitized(folder):
 
 
 def musl(folder):
-    """A dynamic program of musl's, as of build(); None where there is no compiler for it."""
+    """A dynamic program of musl's, as of build(); None without musl's compiler."""
     return build(folder, "musl", source_of("other-libc.c"), ["musl-gcc"]) if shutil.which("musl-gcc") else None

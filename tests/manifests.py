@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests as objects: what kustomize and Helm would make of them, as far as ours ask for it."""
+"""The manifests as objects: builds the parts of kustomize and Helm that our manifests use."""
 
 import os
 import pathlib
@@ -57,7 +57,7 @@ def leaves(tree, path=()):
 
 
 def chart(given):
-    """The chart's objects. It uses no more of Helm's language than a value by its name."""
+    """The chart's objects. Our chart uses only one feature of Helm's language, a value by its name."""
     def value(match):
         node = given
         for name in match.group(1).split("."):
@@ -73,7 +73,7 @@ def chart(given):
 
 
 def differences(a, b, path=""):
-    """'path: this != that', one for each."""
+    """Yields 'path: this != that' for each difference."""
     if isinstance(a, dict) and isinstance(b, dict):
         for name in sorted({*a, *b}):
             at = f"{path}.{name}" if path else str(name)
@@ -102,7 +102,7 @@ WORKLOADS = ("Deployment", "DaemonSet", "Job", "StatefulSet")
 
 
 def pods(objects):
-    """(name, pod spec) of everything that makes pods, or is one."""
+    """(name, pod spec) of each workload and each pod."""
     for obj in objects:
         if obj["kind"] in WORKLOADS:
             yield obj["metadata"]["name"], pod_spec(obj)
@@ -115,7 +115,7 @@ VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persiste
 
 
 def restricted(pod):
-    """What of a pod spec the profile "restricted" of Pod Security Standards forbids, in words."""
+    """Yields the fields of a pod spec that the profile "restricted" of the Pod Security Standards forbids."""
     pod_context = pod.get("securityContext", {})
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field):
@@ -155,8 +155,8 @@ PORTS_APART = 10
 
 
 def overlay(cluster, folder):
-    """A copy of deploy/ in `folder`, whose overlay for tests names that cluster's API server; the overlay. What is in it
-    has the host's network: on a machine's second node its ports are others than the shipped ones."""
+    """Copies deploy/ to `folder`, with this cluster's API server in the overlay for tests, and returns that overlay. Its pods
+    use the host's network, so that on a machine's second node their ports differ from the shipped ones."""
     copy = pathlib.Path(folder) / "deploy"
     shutil.copytree(DEPLOY, copy)
     if cluster.node and cluster.node.seat.number:
@@ -179,7 +179,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def define_crds(cluster, skip):
-    """divvy's, gone when the block is left; skips where they are there already, and somebody's."""
+    """Defines divvy's CRDs until the block ends; skips on a cluster that has them already."""
     for crd in crds():
         if cluster.exists(f"{CRDS}/{crd['metadata']['name']}"):
             raise skip("divvy is installed on the cluster of KUBECONFIG")

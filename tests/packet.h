@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packets to the daemon as a hostile or careless client makes them: any fields, any descriptors. */
+/*
+ * Packets to the daemon from a hostile or careless client: any fields, any descriptors.
+ */
 #ifndef TESTS_PACKET_H
 #define TESTS_PACKET_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long a test waits for what must come: the twin of patience() in tap.py. A time-out of a test
- * is there to end what hangs, so each one comes from here and grows with the machine's load: a
- * bound is twice as long as named on an idle machine, and at most ten times as long.
+ * The bound of a wait in a test: the twin of patience() in tap.py. A time-out ends a hanging test,
+ * so each one comes from here and grows with the machine's load. A bound is twice as long as named
+ * on an idle machine, and at most ten times as long.
  *
  * Works in a forked child and in any thread; allocates nothing.
  */
@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Seconds that suffice on an idle machine for anything that a test waits for. */
+/* Seconds that suffice for any wait of a test on an idle machine. */
 #define PATIENCE_S 60u
 
-/* Times 1/100: 200 to 1000. */
+/* The factor in percent: 200 to 1000. */
 static inline unsigned int patience_percent(void)
 {
 	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -28,7 +28,7 @@ static inline unsigned int patience_percent(void)
 	return percent < 200 ? 200 : percent > 1000 ? 1000 : (unsigned int)percent;
 }
 
-/* The bound on this machine now of a wait that takes at most so many seconds on an idle one. */
+/* The bound, on this machine now, of a wait that takes at most `seconds` on an idle one. */
 static inline unsigned int patience_s(unsigned int seconds)
 {
 	return (unsigned int)((uint64_t)seconds * patience_percent() / 100);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests in Python share: TAP, and waiting for what must come."""
+"""Common parts of the Python tests: TAP, and bounded waiting."""
 
 import collections
 import concurrent.futures
@@ -10,9 +10,9 @@ import sys
 import time
 import traceback
 
-LONG_S = 10  # what a test takes beyond this it says
-PATIENCE_S = 60  # a bound for what must come on an idle machine, not a measure of how fast
-SLOWEST = 10  # a bound is never longer than this many times what it is on an idle machine
+LONG_S = 10  # a slower test prints its time
+PATIENCE_S = 60  # enough for any wait on an idle machine, not a measure of speed
+SLOWEST = 10  # largest factor by which load lengthens a bound
 SKIP = 77
 
 
@@ -21,16 +21,16 @@ class Skip(Exception):
 
 
 def skip_all(why, code=0):
-    """All of a test's; meson takes TAP's word for it, and the code SKIP from what does not speak TAP."""
+    """Skips a whole program. meson obeys TAP's line; a caller without TAP needs the exit status `code`."""
     print(f"1..0 # SKIP {why}")
     sys.exit(code)
 
 
 def patience(seconds=PATIENCE_S):
-    """The bound in seconds of a wait that takes at most `seconds` on an idle machine, on this machine now.
+    """The bound in seconds, on this machine now, of a wait that takes at most `seconds` on an idle machine.
 
-    Every time-out of a test comes from here, or from patience.h, its twin in C: a time-out is there to end what hangs.
-    The bound is twice as long on an idle machine and grows with the runnable processes per processor."""
+    Every time-out of a test comes from here, or from patience.h, its twin in C: a time-out ends a hanging test. The bound is
+    twice `seconds` on an idle machine and grows with the runnable processes per processor."""
     runnable = os.getloadavg()[0] / (os.cpu_count() or 1)
     return seconds * min(max(2, 2 * runnable), SLOWEST)
 
@@ -39,7 +39,7 @@ Stat = collections.namedtuple("Stat", "state parent session started")
 
 
 def stat_of(pid):
-    """Of proc(5): the state's letter, the parent's pid, the session, the start in ticks. OSError: there is no such process."""
+    """From proc(5): the state's letter, the parent's pid, the session, the start in ticks. OSError: no such process."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
         words = f.read().rpartition(")")[2].split()  # a name may hold blanks and parentheses
     return Stat(words[0], int(words[1]), int(words[3]), int(words[19]))
@@ -53,36 +53,36 @@ def alive(pid):
 
 
 def thaw(pid):
-    """A stopped process goes on. One that runs is left alone: SIGCONT takes back the SIGSTOP by which LeakSanitizer's
-    tracer stops it as it ends, and both would wait for ever."""
+    """Continues a stopped process, and only that. At its end LeakSanitizer's tracer stops a process by SIGSTOP; a SIGCONT would
+    cancel that stop, and both would wait for ever."""
     with contextlib.suppress(OSError):
         if stat_of(pid).state == "T":
             os.kill(pid, signal.SIGCONT)
 
 
 def processor_ticks():
-    """(idle, stolen by other machines of the same host, all) since the machine has started."""
+    """(idle, stolen by other machines of the same host, all) since the machine started."""
     with open("/proc/stat", encoding="ascii") as f:
         ticks = [int(word) for word in f.readline().split()[1:9]]
     return ticks[3] + ticks[4], ticks[7], sum(ticks)
 
 
 def was_stolen_from(before):
-    """Whether since those processor_ticks() other machines of the same host took processors away: then what programs
-    got of a device says little about who shares it out."""
+    """Did other machines of the same host take processors since processor_ticks() returned `before`? Then shares of a device
+    say little about divvy."""
     _, stolen, ticks = (now - then for now, then in zip(processor_ticks(), before))
     return stolen > ticks / 50
 
 
 def was_busy(before):
-    """The same, or that there was hardly an idle processor."""
+    """Did others take processors, or was hardly any processor idle?"""
     idle, _, ticks = (now - then for now, then in zip(processor_ticks(), before))
     return idle < ticks / 5 or was_stolen_from(before)
 
 
 def fairly(look, tries=1):
-    """look() says what is wrong with what programs got, or nothing, which ends it: after so many looks at which the
-    machine had its processors. That the test itself keeps them busy is no excuse."""
+    """Calls look(), which returns the fault of measured shares or nothing, until it finds none. Fails after `tries` looks at
+    which the host took no processor away. Load by the test itself does not count."""
     wrong = None
     for _ in range(2 * tries):
         before = processor_ticks()
@@ -96,7 +96,7 @@ def fairly(look, tries=1):
 
 
 def wait_for(condition, what, patience_s=PATIENCE_S):
-    """Until it is so; fails when it is not so after patience(patience_s), as long as that is by then."""
+    """Waits until condition() is true and returns its value; fails after patience(patience_s), taken anew at each look."""
     begin = time.monotonic()
     while True:
         value = condition()
@@ -107,7 +107,7 @@ def wait_for(condition, what, patience_s=PATIENCE_S):
 
 
 def outcome(test):
-    """(whether it went well, its name, what there is to say before it) of one test."""
+    """Runs a test. Returns (whether it succeeded, its name, the output before its line)."""
     name = test.__name__.replace("_", " ")
     begin = time.monotonic()
 
@@ -119,12 +119,12 @@ def outcome(test):
         return True, name, took()
     except Skip as why:
         return True, f"{name} # SKIP {why}", ""
-    except Exception:  # whatever it is, the next test is to run
+    except Exception:  # the next test must run in any case
         return False, name, took() + "# " + traceback.format_exc().strip().replace("\n", "\n# ") + "\n"
 
 
 def outcomes(tests):
-    """Of tests in this order; those in a tuple run beside one another, in threads."""
+    """Runs tests in this order; tests in a tuple run at once, in threads."""
     for test in tests:
         if isinstance(test, tuple):
             with concurrent.futures.ThreadPoolExecutor(len(test)) as threads:

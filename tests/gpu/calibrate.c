@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calibrate: what things cost on this device, as one JSON object, in the units of the simulator's
- * table of costs (src/simgpu/costs.def). One process, medians; the slice and the switch between
- * processes come from `stamps` run side by side.
+ * calibrate: costs on this device, as one JSON object, in the units of the simulator's table of
+ * costs (src/simgpu/costs.def). One process, medians. The slice and the switch between processes
+ * come from concurrent runs of `stamps`.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ static void copies(void)
 	DRIVER_CHECK(DRIVER(cuMemFree_v2)(a));
 }
 
-/* What the device gives up for the first byte of a new block. */
+/* The device memory that the first byte of a new block takes. */
 static void granularity(void)
 {
 	size_t before = free_bytes();

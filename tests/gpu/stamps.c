@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stamps KERNEL_US SECONDS FILE: back-to-back kernels that write the device's own timer at their
- * begin and end (stamp_ns in kernels.ptx), kept in FILE as pairs of little-endian u64 nanoseconds.
- * The timer is the device's, so the files of several processes on one device are one trace: what a
- * simulated device writes by itself, taken from a real one. At most four kernels are queued.
+ * stamps KERNEL_US SECONDS FILE: back-to-back kernels write the device's timer at their begin and
+ * end (stamp_ns in kernels.ptx); FILE gets pairs of little-endian u64 nanoseconds. The timer
+ * belongs to the device, so the files of several processes on one device are one trace, like that
+ * of a simulated device. At most four kernels are in flight.
  */
 #include <inttypes.h>
 #include <stdio.h>

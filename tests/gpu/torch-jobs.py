@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small PyTorch programs that tests/gpu/run starts as tenants: `torch-jobs.py NAME SECONDS`.
 
-Each works for that long and prints one JSON line: {"job": NAME, "steps": n, "seconds": s, ...}. They
-use nothing of divvy: what they do under it is what any program would do.
-"""
+Each works for SECONDS and prints one JSON line: {"job": NAME, "steps": n, "seconds": s, ...}. They use nothing of divvy, as any
+user's program."""
 import json
 import os
 import sys
@@ -140,7 +139,7 @@ def blas(seconds):
 
 
 def hold(seconds):
-    """Takes memory until it is refused, says how much, and keeps it."""
+    """Allocates memory until an allocation fails, prints the amount, and keeps it."""
     kept, step = [], 64 << 20
     try:
         while True:

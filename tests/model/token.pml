@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The token between the daemon and two programs on one device, step by step as in src/hook and
- * src/agent, names as in src/wire/page.h: gate store, membarrier, in_launch, markers (issued, done),
- * flush, want and futex wake-up, overlap, bounded drain, co-run; a program dies or freezes anywhere.
+ * src/agent, with the names of src/wire/page.h: gate store, membarrier, in_launch, markers (issued,
+ * done), flush, want and futex wake-up, overlap, bounded drain, co-run. One program may die or
+ * freeze at any step.
  *
- * Checked: (1) no submission while the other's work is on the device, but within a declared overlap
- * or co-run; (2) nobody sleeps for ever while the gate could open: an end state in which a healthy
- * program still waits is invalid; there is no timeout in the futex wait here, though the real one has
- * one; (3) so a dead or frozen holder is always passed.
+ * Checked: (1) No program submits while the other's work is on the device, except within a declared
+ * overlap or co-run. (2) No program sleeps for ever while the gate could open: an end state in which
+ * a healthy program still waits is invalid. The futex wait here has no timeout, unlike the real one.
+ * (3) It follows that the device never waits for a dead or frozen holder.
  *
- * The store of in_launch waits in the processor's store buffer until the program's next release, or a
- * membarrier: the latest that x86 allows; earlier, the daemon only sees more. Planted defects: -DBUG_LOST_WAKEUP, -DBUG_MISSING_BARRIER,
- * -DBUG_DEAD_HOLDER; run finds each.
- */
+ * The store of in_launch waits in the processor's store buffer until the program's next release or a
+ * membarrier, the latest that x86 allows; an earlier store only shows the daemon more. Planted
+ * defects: -DBUG_LOST_WAKEUP, -DBUG_MISSING_BARRIER, -DBUG_DEAD_HOLDER; `run` finds each.
 #define N 2	   /* programs */
-#define LAUNCHES(i) (2 - (i)) /* two of one, one of the other: each waits for the other once */
+#define LAUNCHES(i) (2 - (i)) /* 2 and 1: each program waits for the other once */
 #define DEPTH 1	   /* submissions in flight at most: the window */
 #define NONE N
 #define OTHER(i) (1 - (i))
@@ -22,7 +22,7 @@
 #define CLOSED 0
 #define OPEN 1
 
-/* Something that look() would act on; it does not spin here. */
+/* Does look() have work? The model's daemon does not spin. */
 #define can_see(i) ((unflushed[i] && !flush[i]) || (!unflushed[i] && !pending[i]) || \
 	(!unflushed[i] && waiting[OTHER(i)] && holder == NONE && !corun && !drains[OTHER(i)]))
 
@@ -45,20 +45,20 @@ bool pending[N];
 byte queue[N];
 
 /* the kernel */
-bool sleeps[N];	  /* in futex_wait(gate) */
+bool sleeps[N];	  /* is in futex_wait(gate) */
 bool dead[N], frozen[N];
 bool hup[N];	  /* pidfd readable */
-byte faults = 0;  /* one is enough: two programs */
+byte faults = 0;  /* at most one, with two programs */
 
 bool message[N]; /* WANT, on the daemon's socket */
 
 /* the daemon */
 byte holder = NONE;
 bool corun = false;   /* declared: both gates may be open, work may mix */
-bool overlap = false; /* declared: the next was opened for the end of the drain */
+bool overlap = false; /* declared: the next program opened before the drain ended */
 bool waiting[N], drains[N], gone[N];
 
-/* A store of the program reaches memory after the ones before it. */
+/* A program's stores reach memory in their order. */
 inline drain_buffer(i)
 {
 	if
@@ -67,7 +67,7 @@ inline drain_buffer(i)
 	fi
 }
 
-/* Anywhere between two steps a program may be killed or stopped. */
+/* A program may be killed or stopped between any two steps. */
 inline may_fail(i)
 {
 	if
@@ -79,7 +79,7 @@ inline may_fail(i)
 	fi
 }
 
-/* Marks what is unmarked: flushed = sum(submitted). */
+/* Issues a marker after unmarked submissions: flushed = sum(submitted). */
 inline flush_own(i)
 {
 	if
@@ -122,11 +122,11 @@ proctype program(byte i)
 				unflushed[i] = true;
 				in_launch[i] = false
 			};
-			if /* a marker every so many submissions, and at the end of a run of them */
+			if /* a marker now or later, and after the last submission */
 			:: launches < LAUNCHES(i)
 			:: marker_pass(i)
 			fi
-		:: seen == OPEN && queue[i] == DEPTH -> /* the window: a marker is waited for */
+		:: seen == OPEN && queue[i] == DEPTH -> /* the window is full: waits for a marker */
 			d_step { drain_buffer(i); in_launch[i] = false; flush_own(i) };
 			queue[i] < DEPTH || gate[i] == CLOSED
 		:: seen == CLOSED ->
@@ -137,7 +137,7 @@ proctype program(byte i)
 			:: gate[i] == OPEN -> break
 			:: else ->
 #ifdef BUG_LOST_WAKEUP
-				sleeps[i] = true; /* sleeps though the gate has opened meanwhile */
+				sleeps[i] = true; /* sleeps although the gate may have opened */
 #else
 				atomic { /* futex_wait compares in the kernel */
 					if
@@ -156,7 +156,7 @@ ends:
 	skip
 }
 
-/* The program's helper thread: honours a flush while the program's own threads are elsewhere. */
+/* The program's helper thread: obeys a flush while the program's own threads do other work. */
 proctype helper()
 {
 end:
@@ -166,7 +166,7 @@ end:
 	od
 }
 
-/* Ends submissions in any order among programs; writes done after all before the marker. */
+/* Ends submissions of different programs in any order; writes `done` after all before the marker. */
 proctype device()
 {
 end:
@@ -184,7 +184,7 @@ inline open(i)
 	sleeps[i] = false /* futex_wake */
 }
 
-/* gate = CLOSED, then what makes every thread's in_launch visible, or the closed gate to it. */
+/* Closes the gate. Then the daemon sees each thread's in_launch, or the thread sees CLOSED. */
 inline close(i)
 {
 	gate[i] = CLOSED;
@@ -226,8 +226,8 @@ inline removed(i)
 }
 
 /*
- * Drained: in_launch is read first (the guard of the caller), then the rest. Once the gate is closed
- * and the barrier passed, a thread that is in no launch begins none.
+ * Drained: the caller's guard reads in_launch first, then this reads the rest. After the gate's
+ * close and the barrier, a thread outside a launch begins none.
  */
 inline look(i)
 {
@@ -235,7 +235,7 @@ inline look(i)
 	:: unflushed[i] && !flush[i] -> flush[i] = true /* down.flush, MSG_FLUSH */
 	:: !unflushed[i] && !pending[i] -> is_drained(i)
 	:: !unflushed[i] && pending[i] && waiting[OTHER(i)] && holder == NONE && !corun &&
-		!drains[OTHER(i)] -> /* the rest is short: the next may be opened for it */
+		!drains[OTHER(i)] -> /* the work left is short: the next program may open */
 		overlap = true;
 		open(OTHER(i))
 	:: true
@@ -251,29 +251,29 @@ end:
 	:: message[0] -> d_step { message[0] = false; waiting[0] = !gone[0] && gate[0] == CLOSED }
 	:: message[1] -> d_step { message[1] = false; waiting[1] = !gone[1] && gate[1] == CLOSED }
 
-	/* Nobody has the device: the next. */
+	/* No program holds the device: opens the next. */
 	:: holder == NONE && waiting[0] && !drains[0] && !drains[1] -> open(0)
 	:: holder == NONE && waiting[1] && !drains[0] && !drains[1] -> open(1)
 
-	/* A turn is over, or the holder idle: any time while another waits. */
+	/* A turn ends, or the holder is idle: at any time while the other program waits. */
 	:: holder != NONE && waiting[OTHER(holder)] && !corun && !drains[OTHER(holder)] ->
 		i = holder;
 		close(i)
 
-	/* Watching drains. */
+	/* Looks at draining gates. */
 	:: drains[0] && gate[0] == CLOSED && !in_launch[0] && can_see(0) -> look(0)
 	:: drains[1] && gate[1] == CLOSED && !in_launch[1] && can_see(1) -> look(1)
 
 #ifndef BUG_DEAD_HOLDER
-	/* A drain passes its bound: the next co-runs, and the other's gate opens again. */
+	/* A drain exceeds its bound: the next program co-runs, and the other's gate opens again. */
 	:: drains[0] && holder == NONE && waiting[1] && !drains[1] && !gone[0] ->
 		corun = true; drains[0] = false; open(0); open(1)
 	:: drains[1] && holder == NONE && waiting[0] && !drains[0] && !gone[1] ->
 		corun = true; drains[1] = false; open(1); open(0)
-	/* An overlap passes it too. */
+	/* An overlap exceeds the bound too. */
 	:: overlap && (drains[0] || drains[1]) -> d_step { overlap = false; corun = true }
 
-	/* A process is gone: its token passes at once. */
+	/* A process is dead: its token passes on at once. */
 	:: hup[0] && !gone[0] -> gone[0] = true; removed(0)
 	:: hup[1] && !gone[1] -> gone[1] = true; removed(1)
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The few driver entries that the small programs use, looked up by name in libcuda.so.1 as any
- * program without the toolkit would. One table, opened once by cuda_open; failures end the program,
- * since these are programs and no library.
+ * The few driver entries that the small programs use, looked up by name in libcuda.so.1 as a
+ * program without the toolkit does. cuda_open fills the only table; failures end the program, since
+ * these are programs and no library.
  */
 #ifndef TESTS_PROGRAMS_CUDA_MIN_H
 #define TESTS_PROGRAMS_CUDA_MIN_H
@@ -66,7 +66,7 @@ struct cuda {
 
 extern struct cuda cuda;
 
-/* Opens libcuda.so.1 and fills the table; ends the program with a sentence where it cannot. */
+/* Opens libcuda.so.1 and fills the table; on failure ends the program with a message. */
 void cuda_open(const char *program);
 
 /* Ends the program with "<program>: <what>: <driver's name and text>" unless result is 0. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread of the program's own calls CUDA, so that a sanitizer's run time sees both the thread and
- * the calls. Prints "fine" and exits with 3. tests/builds.py compiles it in each way it knows.
+ * A thread of the program calls CUDA, so that a sanitizer's run time sees both the thread and the
+ * calls. Prints "fine" and exits with 3. tests/builds.py compiles it under each sanitizer.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What src/kuberules says of pods, for tests that compare it with others: reads
+ * Verdicts of src/kuberules, for tests that compare them with another scheduler's: reads
  *     {"minor": 20, "objects": {KIND: [OBJECT...], ...}, "pods": ["namespace/name"...]}
  * from stdin and prints, for each of these pods of the objects,
  *     {"namespace/name": {"nodes": [NAME...], "why": SENTENCE, "not": {NAME: PHRASE...},
  *                         "rules": [RULE...]}, ...}
- * where the rules are the names of fit-why.def by which nodes were refused.
+ * The rules are the names in fit-why.def by which nodes were refused.
  */
 #include <errno.h>
 #include <jansson.h>

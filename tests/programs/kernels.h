@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of the kernels that the small programs run, src/simgpu/kernels.ptx: $KERNELS_PTX, else
- * where the build found it, which it says as the macro of that name.
+ * The text of the small programs' kernels, src/simgpu/kernels.ptx: $KERNELS_PTX, else the path that
+ * the build gives by the macro of that name.
  */
 #ifndef TESTS_PROGRAMS_KERNELS_H
 #define TESTS_PROGRAMS_KERNELS_H
@@ -13,7 +13,7 @@
 
 #define KERNELS_MAX_BYTES (1u << 20)
 
-/* To be freed. Ends the program with a sentence where it cannot be read. */
+/* The caller frees the text. Ends the program with a message if the file cannot be read. */
 static inline char *kernels_read(void)
 {
 	const char *given = getenv("KERNELS_PTX"), *path = given ? given : KERNELS_PTX;

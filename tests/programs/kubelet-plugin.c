@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device plugin as divvyd's is one, without GPUs: offers slots, gives each container a folder of
- * its slot's, and before the container starts asks the kubelet who it is and writes that there.
+ * A device plugin like divvyd's, without GPUs. It offers slots and gives each container the folder
+ * of its slot. Before the container starts, it asks the kubelet for the pod and writes the answer
+ * there.
  *
  *   kubelet-plugin KUBELET_DIR SLOTS_DIR N [SOCKET_NAME]
- *       serves until SIGTERM; a pod whose name begins with "refused" is refused. Each line on
- *       stdout is an event, with the time of day: "1700000000.123456 known ..."
+ *       serves until SIGTERM; refuses a pod whose name begins with "refused". Each line on stdout
+ *       is an event, with the time of day: "1700000000.123456 known ..."
  *   kubelet-plugin --cgroup PID
  *       prints the pod's uid and the container's id of a process in a pod
  */
@@ -127,7 +128,7 @@ static void on_pre_start(struct plugin_request *request)
 		plugin_refuse(request, GRPC_RESOURCE_EXHAUSTED, "too many containers at once");
 }
 
-/* The highest first, to show that the kubelet listens. */
+/* Prefers the highest slots, which shows that the kubelet follows the preference. */
 static void on_prefer(struct plugin_request *request)
 {
 	struct plugin_ids chosen[PLUGIN_CONTAINERS_MAX];
@@ -210,7 +211,7 @@ static int serve(char **argv, const char *socket_name, struct error *err)
 	return r;
 }
 
-/* By the root that the process's own cgroup shows: it is taken for one of whom that is known. */
+/* Takes the cgroup root from the process's own cgroup: the process is assumed to be in a pod. */
 static int show_cgroup(const char *pid, struct error *err)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(CGROUP_FILE_MAX);

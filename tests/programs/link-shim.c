@@ -2,14 +2,14 @@
 /*
  * link-shim HOST:PORT [delay=US] [skew=US] [sway=US] [rate=MBPS] [lame=MBPS]
  *
- * A slow or broken network between two ends of this machine: says a port of 127.0.0.1, and passes
- * what connects there on to HOST:PORT. What is read is delivered at the time it was read + delay,
- * to each second connection skew later still, everywhere up to sway later, now more and now less
- * (so that connections overtake each other), and no faster than rate (megabits a second of each
- * direction of each connection; 0: as fast as it goes), of each third connection lame. Words on
- * stdin, one a line, change that while it runs: delay=, skew=, sway=, rate=, lame=, `cut` (all
- * connections end at once, and new ones with them), `stall` (nothing is delivered any more),
- * `count` (answers with the bytes read of who connected, and of HOST:PORT), `quit`. One thread.
+ * A slow or broken network between two ends of this machine. The program prints a port of 127.0.0.1
+ * and forwards connections there to HOST:PORT. It delivers bytes `delay` after it read them, `skew`
+ * later on each second connection, and up to `sway` later still, which varies, so that connections
+ * overtake each other. `rate` bounds the megabits a second of each direction of each connection (0:
+ * no bound), `lame` those of each third connection. Commands on stdin, one a line, change this
+ * while it runs: delay=, skew=, sway=, rate=, lame=, `cut` (ends all connections, and each new
+ * one), `stall` (stops delivery), `count` (prints the bytes read from clients, and from HOST:PORT),
+ * `quit`. One thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,7 +33,7 @@
 
 #define CONNECTIONS_MAX 256
 #define PIECE (64u << 10)
-/* Of each direction: more than 10 Gb/s have under way in 20 ms. */
+/* In each direction: more than a link of 10 Gb/s carries in 20 ms. */
 #define UNDER_WAY (32u << 20)
 
 struct piece {
@@ -47,11 +47,11 @@ struct way {
 	int from, to;
 	struct piece *first, **last;
 	size_t under_way;
-	uint64_t last_ns; /* when the piece before is due: this one is not before it */
-	uint64_t free_ns; /* when the piece before has been sent, at that rate */
-	uint64_t *n_read; /* with those of other connections */
-	bool has_ended;   /* nothing more is read */
-	bool is_full;     /* nothing more can be written for now */
+	uint64_t last_ns; /* when the previous piece is due: keeps the order */
+	uint64_t free_ns; /* when the previous piece has been sent, at the rate */
+	uint64_t *n_read; /* shared with other connections */
+	bool has_ended;   /* reading has ended */
+	bool is_full;     /* the receiver takes no more for now */
 	bool is_over;
 };
 
@@ -85,7 +85,7 @@ static _Noreturn void die(const char *what)
 	exit(1);
 }
 
-/* "delay=20", "cut": false for what is no such word. */
+/* Obeys "delay=20", "cut" and so on; false for an unknown command. */
 static bool command(const char *text)
 {
 	unsigned long long n;
@@ -115,7 +115,7 @@ static bool command(const char *text)
 
 /* ---- one direction ---- */
 
-/* How late what goes that way now is; a swing lasts a while, so that much is overtaken at once. */
+/* Delay of the bytes read now. A swing lasts a while, so that many bytes are overtaken at once. */
 static uint64_t late_ns(const struct connection *c, uint64_t sent_ns)
 {
 	const uint64_t swing_ns = shim.sway_ns ? sent_ns / (4 * shim.sway_ns) : 0;
@@ -157,7 +157,7 @@ static void take_in(const struct connection *c, struct way *w)
 	w->under_way += p->n;
 }
 
-/* What is due goes out. Returns when the next one is; UINT64_MAX. */
+/* Sends the pieces that are due. Returns when the next piece is due, or UINT64_MAX. */
 static uint64_t pass_on(struct way *w)
 {
 	for (struct piece *p; (p = w->first);) {
@@ -266,7 +266,7 @@ static void read_commands(bool *is_open)
 	}
 }
 
-/* Waits for a socket, a word, or the next piece that is due. */
+/* Waits for a socket, a command, or the next piece that is due. */
 static void wait_for_any(int listener, bool *is_open, uint64_t due_ns)
 {
 	static struct pollfd fds[2 + 2 * CONNECTIONS_MAX];
@@ -348,7 +348,7 @@ int main(int argc, char **argv)
 			"[lame=MBPS]\n");
 		return 2;
 	}
-	/* Else a wake-up is 50 us late. */
+	/* By default a wake-up is 50 us late. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	listener = listen_here();
 	for (;;) {

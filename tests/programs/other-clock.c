@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded: the time of day is OTHER_CLOCK_S seconds ahead, as on a machine that is set wrong. */
+/*
+ * Preloaded: the time of day is OTHER_CLOCK_S seconds ahead, like a wrong clock.
+ */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>

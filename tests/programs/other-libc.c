@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * As a shell does, starts a program: itself, with "child". That one looks names up, has a thread,
- * and asks for a GPU, which no libc but glibc has a driver for. Prints what it finds; exits with 5.
+ * Starts a program as a shell does: itself, with "child". The child looks names up, starts a thread
+ * and asks for a GPU; a driver exists only for glibc. Prints its findings; exits with 5.
  */
 #include <dlfcn.h>
 #include <pthread.h>

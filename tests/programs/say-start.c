@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Says when it was started: a datagram "NAME NANOSECONDS" of CLOCK_MONOTONIC to ADDRESS:PORT. What
- * a container's first program would do first, so that benches know when it could.
- * usage: say-start NAME ADDRESS PORT
+ * Reports its start: sends a datagram "NAME NANOSECONDS" of CLOCK_MONOTONIC to ADDRESS:PORT. As a
+ * container's first program it shows benches when the container could work. usage: say-start NAME
+ * ADDRESS PORT
  */
 #include <arpa/inet.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A name service that answers late, for LD_PRELOAD: each question about a user or group takes
- * DIVVY_TEST_NAMES_MS milliseconds. Of user DIVVY_TEST_NAMES_UID it knows the name "far-away" and
- * the group DIVVY_TEST_NAMES_GID; of others what the machine knows.
+ * A slow name service, for LD_PRELOAD: each look-up of a user or group takes DIVVY_TEST_NAMES_MS
+ * milliseconds. User DIVVY_TEST_NAMES_UID has the name "far-away" and the group
+ * DIVVY_TEST_NAMES_GID; the machine's own name service answers for others.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the small programs begin: a device, a context on it that is the thread's, and its kernel
- * spin_ns, which takes as long as it is told. Ends the program with a sentence where that fails.
+ * Start of the small programs: a device, a context on it that is current in the thread, and the
+ * kernel spin_ns, which runs for a given time. A failure ends the program with a message.
  */
 #ifndef TESTS_PROGRAMS_SPIN_KERNEL_H
 #define TESTS_PROGRAMS_SPIN_KERNEL_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spin: keeps a device busy with kernels of a known length, in the ways real programs do: one or
+ * spin: keeps a device busy with kernels of a known length, in the ways of real programs: one or
  * several streams, graphs, cooperative launches, mixed lengths, bursts, with or without waiting.
  * Without --sync-every it stays at most two batches ahead of the device, as a training loop does.
  *
- * One thread. The last line on stdout is one JSON object of what was submitted and done; shares and
- * busy time are read from the device's own trace, not from here.
+ * One thread. The last line on stdout is one JSON object of submitted and completed work; shares
+ * and busy time come from the device's own trace.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -60,7 +60,7 @@ struct work {
 	const struct settings *set;
 	cu_handle function;
 	cu_handle stream[STREAMS_MAX];
-	cu_handle graph; /* executable, when graphs are asked */
+	cu_handle graph; /* executable, with --graphs */
 	cu_handle event[2];
 	unsigned int blocks;
 	uint64_t random;
@@ -97,7 +97,7 @@ static void sleep_ns(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-/* xorshift64*: the same sequence for the same seed everywhere. */
+/* xorshift64*: a seed gives the same sequence on every machine. */
 static uint64_t random_next(uint64_t *state)
 {
 	*state ^= *state >> 12;
@@ -216,9 +216,8 @@ static void launch(struct work *w, cu_handle stream, uint64_t ns, unsigned int t
 }
 
 /*
- * Lengths of a mixed program, in 1/1000 of --kernel-us: many short ones, few long ones. Each
- * length has a shape of its own, as in a program whose kernels differ, unless all are to look
- * alike.
+ * Lengths of a mixed program, in 1/1000 of --kernel-us: many short kernels, few long ones. Each
+ * length has a shape of its own, as in a program of different kernels, unless --alike is given.
  */
 static uint64_t next_kernel_ns(struct work *w, unsigned int *ret_threads)
 {
@@ -312,7 +311,7 @@ static void run_batch(struct work *w, uint64_t batch, uint64_t number, uint64_t 
 		"event record");
 }
 
-/* Of this thread, as a program that prepares data does between batches. */
+/* Uses processor time of this thread, as a program that prepares data does between batches. */
 static void burn(const struct work *w, uint64_t cpu_ns, uint64_t end_ns)
 {
 	const uint64_t until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + cpu_ns;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usage-from-trace: what share of a simulated device each of some processes got, read from the
- * device's own trace, against what it asked for. Prints a table (or JSON), draws a picture, and
- * exits 1 when a share is further from the wish than the tolerance.
+ * usage-from-trace: compares the shares of processes on a simulated device, read from the device's
+ * own trace, with their requests. Prints a table (or JSON), draws a picture, and exits 1 when a
+ * share is further from the request than the tolerance.
  *
- * The measured time is that in which all of them had work: from the latest first kernel plus a
- * settling time to the earliest last one.
+ * The measured time is that in which all processes had work: from the latest first kernel plus a
+ * settling time to the earliest last kernel.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -39,7 +39,7 @@ struct job {
 	bool json;
 	struct tenant tenant[TENANTS_MAX];
 	size_t n;
-	uint64_t t0_ns, t1_ns; /* measured */
+	uint64_t t0_ns, t1_ns; /* the measured time */
 };
 
 static int failed(const struct error *err)
@@ -48,7 +48,7 @@ static int failed(const struct error *err)
 	return 2;
 }
 
-/* NAME:PID:ASKED, ASKED as in 0.3 */
+/* NAME:PID:REQUEST, REQUEST as in 0.3 */
 static int parse_tenant(struct job *job, const char *text, struct error *err)
 {
 	struct tenant *t = &job->tenant[job->n];
@@ -159,8 +159,8 @@ static void print_json(const struct job *job)
 }
 
 /*
- * Each point is the share of the window that ends there. The first is that of the first whole
- * window: a part of one may be a single turn, of which a tenant has all.
+ * Each point is the share of the window that ends there. The first point ends the first whole
+ * window: a part of a window may be a single turn, in which a tenant has the whole device.
  */
 static double *make_points(
 	const struct job *job, const struct tenant *t, uint64_t from_ns, size_t n)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A service that others share the load of: asks ADDRESS:PORT for work, which is a byte, runs a
- * kernel of that length for each, and sends the byte back. Ends when nobody has work any more.
- * usage: worker ADDRESS PORT KERNEL_US
+ * A worker of a service: connects to ADDRESS:PORT, runs one kernel of KERNEL_US for each byte that
+ * it receives, and sends the byte back. Ends when the service closes the connection. usage: worker
+ * ADDRESS PORT KERNEL_US
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
