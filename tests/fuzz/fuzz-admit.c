@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AdmissionReviews, and SharePods: a path's number, what is known of the namespace and then the
- * review, in lines. Every review gets an answer with its uid; a refusal has a sentence; a patch can
- * be applied, and the pod that comes of it needs none and is valid.
+ * AdmissionReviews, and SharePods. Input, in lines: a path's number, facts of the namespace, the
+ * review. Every review gets an answer with its uid. A refusal has a message. A patch can be
+ * applied, and the patched pod is valid and needs no patch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void check_mutated(
 	if (!patch || strcmp(request->operation, "CREATE"))
 		return;
 	pod = json_deep_copy(request->object);
-	/* What no API server lets through has no place for a patch. */
+	/* A pod without these objects, which no API server lets through, takes no patch. */
 	if (!json_is_object(json_object_get(pod, "metadata")) ||
 		!json_is_object(json_object_get(pod, "spec")))
 		return;

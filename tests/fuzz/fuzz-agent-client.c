@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a connection of the daemon takes: packets in a row, each with none, one or two descriptors
- * of kinds that are nearly right. The daemon is whole, its devices are not.
- * Input: { u16 size, u8 descriptors, bytes } ...; sizes are cut to what is there.
+ * Packets on a connection of the daemon, each with none, one or two descriptors that are nearly
+ * right. The daemon is real, its devices are not. Input: { u16 size, u8 descriptors, bytes } ...;
+ * the last size is cut to the input's end.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -85,7 +85,7 @@ static void start(void)
 	atexit(at_end);
 }
 
-/* A page that is right, one that is short, one without seals, no memfd at all. */
+/* A page that is right, a short page, a page without seals, a descriptor that is no memfd. */
 static int make_fd(unsigned int kind)
 {
 	int fd;
@@ -125,16 +125,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			fd_close(fds[k]);
 		data += 3 + n;
 		size -= 3 + n;
-		/* No agent_after_batch yet: conn is ours until the end. */
+		/* Without agent_after_batch the daemon frees nothing: conn stays valid. */
 	}
 	close(pair[1]);
-	/* The next input finds an empty machine. */
+	/* Removes all tenants, so that the next input finds an empty machine. */
 	LIST_FOREACH(t, &agent->tenants, link)
 		tenant_kill(t);
 	for (int i = 0; i < 3; i++) {
 		loop_run_once(agent->loop, 0);
 		agent_after_batch(agent);
-		agent->is_leaving = false; /* "replace" is among what may come */
+		agent->is_leaving = false; /* the input may contain "replace" */
 	}
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter under any sequence of events on two devices, true ones and lies: whoever is told to
- * open was closed and the other way round; never two open on a device but as co-runners or while
- * one drains; what is charged never exceeds the time that passed; and once everybody tells the
- * truth again, everyone who waits is opened.
+ * The arbiter under any sequence of events on two devices, true or false ones. Each tenant to open
+ * was closed, and each tenant to close was open. Two tenants are open on a device only as
+ * co-runners or while one drains. Charged time never exceeds the time that passed. Once all events
+ * are true again, every waiting tenant opens.
  */
 #include <string.h>
 
@@ -21,10 +21,10 @@ struct world {
 	bool is_there[TENANTS + 1];
 	uint64_t devices[TENANTS + 1];
 	uint32_t request[TENANTS + 1];
-	/* Opportunistic: others want all there is. At its limit: its debt may last for minutes. */
+	/* Opportunistic: others may use all time. Below limit 1: its debt may last for minutes. */
 	bool may_starve[TENANTS + 1];
 	bool is_open[TENANTS + 1][DEVICES], drains[TENANTS + 1][DEVICES];
-	uint64_t used[DEVICES]; /* by those who are gone */
+	uint64_t used[DEVICES]; /* by removed tenants */
 };
 
 static void check_holders(struct world *world)
@@ -45,7 +45,7 @@ static void check_holders(struct world *world)
 			FUZZ_CHECK(usage.window_used_ns <= ARBITER_WINDOW_NS + ARBITER_BUCKET_NS);
 			FUZZ_CHECK(usage.lag_ns <= (int64_t)ARBITER_WINDOW_NS);
 		}
-		/* One has the token; others only beside it, declared. */
+		/* One tenant has the token; others run beside it only as declared co-runners. */
 		FUZZ_CHECK(exclusive <= 1);
 		FUZZ_CHECK(open <= TENANTS);
 	}
@@ -156,7 +156,7 @@ static void remove_tenant(struct world *world, arbiter_id id)
 	world->is_there[id] = false;
 }
 
-/* Another class, with or without a limit; it asks for what it asked for. */
+/* Changes class and limit of a tenant, but not its request. */
 static void change_tenant(struct world *world, arbiter_id id, uint8_t how)
 {
 	struct spec spec = spec_of(how);
@@ -213,7 +213,7 @@ static void event(struct world *world, uint8_t what, uint8_t value)
 	}
 }
 
-/* Everybody tells the truth: short work, prompt drains. Nobody may wait for ever. */
+/* Sends true events only: short work, prompt drains. No tenant may wait for ever. */
 static void settle(struct world *world)
 {
 	bool was_open[TENANTS + 1][DEVICES] = {{false}};
@@ -245,7 +245,7 @@ static void settle(struct world *world)
 		check_holders(world);
 		world->now += MS;
 	}
-	__builtin_trap(); /* a minute, and somebody was never served */
+	__builtin_trap(); /* a tenant has waited for a minute */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a client of the extender may send, [["filter", {...}], ["bind", {...}], ["pass", 70], ...],
- * to a scheduler with two nodes and some pods: each node that is named is in one list of the
- * answer, no device is ever given beyond what it has, and all of it can be written as JSON again.
+ * Requests of an extender client, [["filter", {...}], ["bind", {...}], ["pass", 70], ...], to a
+ * scheduler with two nodes and some pods. Each named node is in one list of the answer, no device
+ * is allocated beyond its capacity, and each answer can be written as JSON.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void add_node(struct sched *sched, const char *name)
 			"Healthy"));
 }
 
-/* a to f: shares of 0.2 to 0.7; the last is no GPU's. */
+/* Pods a to f request shares of 0.2 to 0.7; the last pod requests no GPU. */
 static void add_pod(struct sched *sched, int i)
 {
 	const char name[2] = {(char)('a' + i), '\0'};
@@ -63,7 +63,7 @@ static const json_t *nodes_of(const json_t *args)
 	return json_object_get(args, "NodeNames");
 }
 
-/* Each node that was asked about by name is in the one list or the other. */
+/* Each node that the request names is in exactly one of the two lists. */
 static void check_filter(const json_t *args, const json_t *answer)
 {
 	const json_t *fit = json_object_get(answer, "NodeNames");
@@ -80,7 +80,7 @@ static void check_filter(const json_t *args, const json_t *answer)
 	}
 }
 
-/* Of each device at most what it has is kept or bound. */
+/* Reserved and bound shares of a device never exceed the device. */
 static void check_shares(struct sched *sched)
 {
 	struct cluster *c = sched_cluster(sched);
@@ -108,7 +108,7 @@ static void bind(struct sched *sched, const json_t *args, size_t step)
 	if (r != 0)
 		return;
 	FUZZ_CHECK(cpod_state(pod) == CPOD_ASSUMED && cpod_node(pod)[0]);
-	/* Some fail. */
+	/* Some Bindings fail. */
 	if (step % 2) {
 		char name[2] = {cpod_name(pod)[0], '\0'};
 

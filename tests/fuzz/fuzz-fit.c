@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Clusters from JSON, {"pod": [...], "node": [...], ...}, and every pod checked on every node, by
- * the oldest rules and by new ones: what is refused has a sentence, a pod that is not understood
- * fits nowhere, asking twice gives the same answer, and nothing remains when all is removed.
+ * the oldest rules and by new ones. A refusal has a message, a pod with an unknown field value fits
+ * nowhere, a repeated check gives the same answer, and no node remains after all objects are
+ * removed.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -13,7 +14,7 @@
 #include "fuzz.h"
 #include "kuberules/fit.h"
 
-#define OBJECTS_MAX 64 /* per kind: more only takes longer */
+#define OBJECTS_MAX 64 /* per kind: more would only be slower */
 
 static void fill(struct view *view, json_t *json)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gemini's file: any text is refused with a sentence, or gives clients that keep every rule. */
+/*
+ * Gemini's file: any text is refused with a message, or gives clients that keep every rule.
+ */
 #include <errno.h>
 #include <string.h>
 

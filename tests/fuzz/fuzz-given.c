@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Given keys: each line of the input is KEY VALUE; what is accepted keeps what given.h promises. */
+/*
+ * Assigned keys: each input line is KEY VALUE; accepted keys keep the promises of given.h.
+ */
 #include <stdlib.h>
 
 #include "base/str.h"
@@ -22,7 +24,7 @@ static void check(const struct given_container *c)
 			abort();
 }
 
-/* What was written, as annotations again. */
+/* The keys that given.h has written, as annotations again. */
 struct written {
 	char *text[WRITTEN_MAX];
 	struct manifest_entry entry[WRITTEN_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The body of a list or a watch: any bytes, in any pieces. However it is cut, the same comes out;
- * what is handed over as an object has no managedFields in its metadata when it is JSON.
+ * The body of a list or a watch: any bytes, in any pieces. The result does not depend on the
+ * pieces. An object that is JSON has no managedFields in its metadata.
  */
 #include <stdlib.h>
 
@@ -74,7 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		struct rand rand = rand_seeded(n);
 		const int r = scan_in_pieces((enum scan_kind)kind, text, NULL, &whole);
 
-		/* Too long and broken at once: which is seen first is a matter of the pieces. */
+		/*
+		 * Text may be both too long and broken; the pieces decide which error comes first.
+		 */
 		FUZZ_CHECK((scan_in_pieces((enum scan_kind)kind, text, &rand, &pieces) < 0) ==
 			(r < 0));
 		FUZZ_CHECK(whole.n == pieces.n && whole.hash == pieces.hash);

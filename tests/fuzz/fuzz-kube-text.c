@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What else a peer or a file says, by the first byte: a kubeconfig, a plugin's answer, a Status, a
- * list of resources, a Lease, base64 and times, an object for the cache. Read or refused.
+ * Other text from a peer or a file, chosen by the first byte: a kubeconfig, a plugin's answer, a
+ * Status, a list of resources, a Lease, base64 and times, an object for the cache. Read or refused.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static int project(void *data, const struct kube_object *object, void **ret_own,
 	return 0;
 }
 
-/* Lines of objects, each told twice. */
+/* Lines of objects, each fed twice. */
 static void feed_cache(struct str text)
 {
 	const struct kube_cache_handler handler = {

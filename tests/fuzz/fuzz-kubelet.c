@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What comes from the kubelet and from /proc by itself: messages of each type, which unpack and
- * pack without loss; cgroups, of which a pod has a uid and a container an id or none; timeouts and
- * sentences of gRPC.
- * Input: u8 which, then the bytes.
+ * Input from the kubelet and from /proc: messages of each type, which unpack and pack without loss;
+ * cgroups, which give a pod's uid and a container's id or none; timeouts and messages of gRPC.
+ * Input: u8 kind, then the bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	if (!n)
 		return 0;
-	copy = malloc(n); /* its end is the allocation's */
+	copy = malloc(n); /* ends with its allocation, for AddressSanitizer */
 	if (!copy)
 		return 0;
 	memcpy(copy, data + 1, n - 1);

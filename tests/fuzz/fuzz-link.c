@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Another machine that says anything over the connections of a session, and the rings' owners
- * meanwhile: nothing outside the rings is written, what a consumer is told of is there, and no
- * place is written twice. The input is {u8 what, u8 argument, u16 bytes} and that many bytes: what
- * one of the streams says, or how far a consumer has read. What is written is of a colour of its
- * own.
+ * A hostile machine on the connections of a session, while the rings' owners read. The link writes
+ * nothing outside the rings, publishes only bytes that have arrived, and writes no byte twice.
+ * Input: {u8 what, u8 argument, u16 bytes} and that many bytes: data on a stream, or how far a
+ * consumer has read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ struct said {
 	size_t n;
 };
 
-/* Of a long piece only the beginning is in the input: the rest is whatever it is. */
+/* The input has only the begin of a long piece: the rest is filled with 0xa5. */
 static int say(struct stream s, void *p, size_t n)
 {
 	struct said *said = s.own;
@@ -65,7 +64,7 @@ static void consume(struct remote_session *session, unsigned lane, uint64_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const struct stream_kind kind = {.send = refuse, .receive = say};
-	/* Nothing of it is touched but what is written. */
+	/* MAP_NORESERVE: only written pages of this large mapping take memory. */
 	struct remote_session *session = mmap(NULL, REMOTE_BYTES, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct said said[STREAMS] = {{NULL, 0}};
@@ -75,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	FUZZ_CHECK(session != MAP_FAILED);
 	for (unsigned i = 0; i < STREAMS; i++)
 		end.stream[i] = (struct stream){&kind, &said[i], 0};
-	/* The program has written something, so that the other side may say it has read it. */
+	/* The program has written 4096 bytes, so that the peer may report them as read. */
 	atomic_store(&session->lane[1].up.tail, 4096);
 	link = link_new(&end, REMOTE_HUB_SERVER);
 	FUZZ_CHECK(link);

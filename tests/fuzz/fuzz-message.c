@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets from a socket: nothing beyond their end is read, a refusal has a sentence, and what is
- * accepted has the size of its type, ended strings and counts within bounds.
+ * Packets from a socket: the decoder reads nothing beyond their end, a refusal has a message, and
+ * an accepted packet has the size of its type, ended strings and counts within bounds.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	if (n > UINT32_MAX)
 		return 0;
-	packet = malloc(n ? n : 1); /* its end is the allocation's: AddressSanitizer watches it */
+	packet = malloc(n ? n : 1); /* ends with its allocation, for AddressSanitizer */
 	if (!packet)
 		return 0;
 	memcpy(packet, data, n);

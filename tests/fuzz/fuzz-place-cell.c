@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KubeShare 2.0's file of cells: any text is refused with a sentence, or gives a whole tree. */
+/*
+ * KubeShare 2.0's file of cells: any text is refused with a message, or gives a whole tree.
+ */
 #include <errno.h>
 
 #include "place/place-cell.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler fed with objects as JSON, [["pod", {...}], ["gone", "pod", "ns", "name"], ["pass",
- * 5], ...], in any order: each action is of a pod that is there and has a sentence or a place; what
- * has been bound may fail; and all of it ends.
+ * The scheduler with objects as JSON, [["pod", {...}], ["gone", "pod", "ns", "name"], ["pass", 5],
+ * ...], in any order. Each action is about a present pod and has a message or a place. Bindings may
+ * fail. The number of actions is bounded.
  */
 #include <jansson.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static void drain(struct sched *sched, size_t step)
 		if (a.act != SCHED_BIND)
 			continue;
 		check_bind(sched, a.pod);
-		/* Some fail, and are tried again after their pause. */
+		/* Some actions fail; the scheduler retries them after a pause. */
 		if ((step + n) % 3 == 0) {
 			_cleanup_buf_ struct buf ns = BUF_INIT(512), name = BUF_INIT(512),
 						 uid = BUF_INIT(8192);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's labelSelector: refused with a sentence, or a selector that can be asked. */
+/*
+ * A request's labelSelector: refused with a message, or a selector that can be matched.
+ */
 #include "fuzz.h"
 #include "manifest/label-selector.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What others write of certificates, by the first byte: a name, a request in PEM, an object of the
- * API with the pod that it is about, the bytes of a request in an object that is right otherwise,
- * an identity's texts. What is read is what would be written; nothing is signed that names nobody,
- * or somebody else than who asks.
+ * Input of certificate requests, chosen by the first byte: a name, a request in PEM, an object of
+ * the API with the pod that it is about, the bytes of a request in a valid object, an identity's
+ * texts. Accepted names format to the same text. The signer accepts no request without a name, or
+ * with the name of another requester.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static void read_object(struct str text)
 		decide(object, json_object_get(object, "pod"));
 }
 
-/* As bytes of a request in an object that is right otherwise. */
+/* As bytes of a request in a valid object. */
 static void read_der(struct str text)
 {
 	_cleanup_buf_ struct buf pem = BUF_INIT(1 << 17), twice = BUF_INIT(1 << 18);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Specs from text, "field=value" lines: a refusal has a sentence and changes nothing; a finished
- * spec keeps every rule, finishes again to itself, and its shares come back from their own text.
+ * Specs from text, "field=value" lines: a refusal has a message and changes nothing. A finished
+ * spec keeps every rule, finishes again to itself, and its shares survive formatting and parsing.
  */
 #include <errno.h>
 #include <string.h>

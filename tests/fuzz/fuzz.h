@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each target defines: reads n bytes that may be anything, must return 0, may not crash, leak,
- * write what its contract forbids, or take long. __builtin_trap() says that a property is broken.
+ * The function that each target defines. It reads any n bytes and returns 0. It must not crash,
+ * leak, write against its contract, or take long. __builtin_trap() reports a broken property.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
