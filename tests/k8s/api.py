@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking an API server, as somebody: with a token, a client certificate, or through `kubectl proxy`."""
+"""Requests to an API server with an account's token, client certificate, or through `kubectl proxy`."""
 
 import contextlib
 import http.client
@@ -20,7 +20,7 @@ PATCHES = {
 
 
 class ApiError(Exception):
-    """What the server refused, with its own Status."""
+    """A refusal by the server, with its own Status."""
 
     def __init__(self, method, path, code, body):
         self.code = code
@@ -42,7 +42,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Account:
-    """Somebody who may ask. `kubeconfig` is the path of a file that says how, for any other program."""
+    """An account for requests. `kubeconfig` is the path of its kubeconfig, for any other program."""
 
     def __init__(self, server, *, ca=None, token=None, cert=None, kubeconfig=None, kubectl_path="kubectl",
                  proxy=None, insecure=False):
@@ -81,7 +81,7 @@ class Account:
         return connection.getresponse()
 
     def request(self, method, path, body=None, *, content=None, headers=None, timeout=REQUEST_S):
-        """The decoded answer; ApiError when the server refuses."""
+        """Sends a request and returns the decoded answer; ApiError when the server refuses."""
         with contextlib.closing(self.connect(timeout)) as connection:
             response = self.send(connection, method, path, body, content, headers)
             answer = response.read()
@@ -104,7 +104,7 @@ class Account:
         return self.request("PATCH", path, body, content=PATCHES[kind], **kw)
 
     def delete(self, path, grace_s=None, **kw):
-        """What is not there is deleted."""
+        """Deletes an object; succeeds too if the object does not exist."""
         body = None if grace_s is None else {"apiVersion": "v1", "kind": "DeleteOptions",
                                               "gracePeriodSeconds": grace_s}
         try:
@@ -124,7 +124,7 @@ class Account:
             return False
 
     def may(self, verb, resource="", *, url="", **attributes):
-        """What the API server says of its own rights; attributes: group, namespace, name, subresource."""
+        """Asks the API server for this account's right; attributes: group, namespace, name, subresource."""
         spec = {"nonResourceAttributes": {"verb": verb, "path": url}} if url else {
             "resourceAttributes": {"verb": verb, "resource": resource, **attributes}}
         return self.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
@@ -132,7 +132,7 @@ class Account:
 
     @contextlib.contextmanager
     def watch(self, path, timeout=REQUEST_S, **query):
-        """Gives an iterator over the events. The server has begun to watch when this returns."""
+        """Returns an iterator over the events, after the server has begun to watch."""
         query = {"watch": "1", "allowWatchBookmarks": "true", **query}
         connection = self.connect(timeout)
         try:
@@ -145,9 +145,9 @@ class Account:
             connection.close()
 
     def kubectl(self, *args, stdin=None, check=True, timeout=REQUEST_S):
-        """kubectl as this account; what it printed, or (code, out, err) without check."""
+        """Runs kubectl as this account; returns its output, or (code, out, err) without check."""
         env = {**os.environ, "KUBECONFIG": self.kubeconfig, "LC_ALL": "C.UTF-8"}
-        env["HOME"] = os.path.dirname(self.kubeconfig)  # its cache of the discovery goes there
+        env["HOME"] = os.path.dirname(self.kubeconfig)  # kubectl keeps its discovery cache there
         done = subprocess.run([self.kubectl_path, *args], input=stdin or "", capture_output=True, text=True,
                               env=env, timeout=timeout, check=False)
         if not check:
@@ -156,14 +156,14 @@ class Account:
         return done.stdout
 
     def apply(self, *manifests, namespace=None):
-        """Each is YAML or JSON text, or an object."""
+        """Applies manifests, each YAML or JSON text, or an object."""
         where = ["-n", namespace] if namespace else []
         text = "\n---\n".join(m if isinstance(m, str) else json.dumps(m) for m in manifests)
         return self.kubectl(*where, "apply", "-f", "-", stdin=text)
 
 
 def write_kubeconfig(path, server, *, ca=None, token=None, cert=None, namespace="default", insecure=False):
-    """JSON, which is YAML too."""
+    """Writes JSON, which is YAML too."""
     cluster = {"server": server}
     if ca:
         cluster["certificate-authority"] = ca

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""
-How fast divvy-scheduler binds, over a program that does nothing but bind, with as many requests at a time; on the
-same API server, taking turns. Both are timed by a watch, from the first pod that is bound to the last.
-usage: bench-bind.py [--pods N] [--rounds N] [--quick] [--out FILE]: one object a line is added to FILE
-"""
+"""Compares the rate of Bindings of divvy-scheduler with that of a program that does nothing but bind, with as many concurrent
+requests. Both use the same API server, in turns. A watch times both, from the first bound pod to the last.
+usage: bench-bind.py [--pods N] [--rounds N] [--quick] [--out FILE]: appends one object a line to FILE"""
 
 import os
 import statistics
@@ -25,7 +23,7 @@ METRIC = "kube.bind_ratio"
 
 
 class Times:
-    """When each pod of a selector was bound, as a watch sees it."""
+    """The time at which a watch shows each pod of a selector as bound."""
 
     def __init__(self, label):
         self.label, self.bound = label, {}

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""
-How much later a shared pod starts than a plain one: from the first byte of the POST to the first instruction of its
-container's program, which says over a socket what CLOCK_MONOTONIC then was. All are of the same image on the same
-node; the plain one goes through kube-scheduler and never meets divvy, the shared one through divvy as it ships, onto a
-device that others use; and a third kind is plain, too, but has a device of a plugin that does nothing (fake-plugin),
-which is what the kubelet alone takes longer with devices. One after the other, taking turns; then many at once.
-usage: bench-start.py [--pods N] [--at-once N] [--rounds N] [--quick] [--out FILE]: one object a line is added to FILE
-"""
+"""Compares the start of a shared pod with that of a plain one: from the first byte of the POST to the first instruction of the
+container's program, which reports its CLOCK_MONOTONIC over a socket. All pods have the same image and node. The plain pod goes
+through kube-scheduler and never meets divvy. The shared pod goes through divvy as it ships, onto a device that others use. A
+third kind is plain too, but has a device of a plugin that does nothing (fake-plugin): it shows the kubelet's own cost of
+devices. Pods start one after the other, in turns; then many at once.
+usage: bench-start.py [--pods N] [--at-once N] [--rounds N] [--quick] [--out FILE]
+Appends one object a line to FILE."""
 
 import statistics
 import sys
@@ -20,7 +19,7 @@ from starts import Kind, Starts, keep_one_there
 
 GOAL = "<= 1.10"
 DEVICE = "example.com/device"
-PLUGINS = 64  # of those
+PLUGINS = 64  # number of fake plugins
 
 
 def median(kind, which=0):
@@ -34,7 +33,7 @@ def show(metric, goal, kind, plain, n):
 
 
 def take_turns(kinds, rounds, at_once, n_warm=0):
-    """Of a round each kind has two turns, so that what else the machine does meets all."""
+    """Gives each kind two turns a round, so that other load of the machine meets all kinds."""
     for kind in kinds:
         kind.times = []
     for i in range(rounds):

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random kills, seeded: divvy's parts, the API server, etcd and the kubelet, alone and in pairs, while pods, groups
-and SharePods come and go; then checker.py reads what happened. divvy's parts run beside the cluster, as their own
-accounts, so that each can be killed by itself: two schedulers and a controller with leader election, the node's daemon.
-usage: chaos.py [--kills N] [--seed N]
-"""
+"""Random kills, seeded: divvy's parts, the API server, etcd and the kubelet, alone and in pairs, while pods, groups and
+SharePods come and go. Then checker.py checks the history. divvy's parts run beside the cluster with their own accounts, so that
+the test can kill each by itself: two schedulers and a controller with leader election, the node's daemon.
+usage: chaos.py [--kills N] [--seed N]"""
 
 import argparse
 import json
@@ -26,13 +25,13 @@ from controller import SYSTEM, installed  # noqa: E402
 DEVICES = "2xTest-16Gi"
 SCHEDULERS = ("divvy-scheduler-1", "divvy-scheduler-2")
 TARGETS = (*SCHEDULERS, "divvy-controller", "divvyd", "kube-apiserver", "etcd", "kubelet")
-AT_ONCE = 8  # things asked for, besides those that stay
+AT_ONCE = 8  # objects at once, besides those that stay
 QUIET_S = 180
-GONE = (OSError, ApiError, ValueError)  # what asking one that is being killed may come to
+GONE = (OSError, ApiError, ValueError)  # possible errors of a request to a process that is being killed
 
 
 class Watch:
-    """Everything of one resource, in order, through the API server's deaths."""
+    """All events of one resource, in order, also across the API server's restarts."""
 
     def __init__(self, path, kind, history):
         self.path, self.kind, self.history = path, kind, history
@@ -51,7 +50,7 @@ class Watch:
         self.history.append((time.monotonic(), what, obj))
 
     def list(self):
-        """What is new or gone since."""
+        """Objects that are new or deleted since the last call."""
         answer = cluster.get(self.path)
         there = {o["metadata"]["uid"]: o for o in answer["items"]}
         for uid in set(self.known) - set(there):
@@ -81,7 +80,7 @@ class Watch:
 
 
 class Load:
-    """Somebody who asks for things, and takes some back."""
+    """A user who creates objects and deletes some again."""
 
     def __init__(self, random_):
         self.random, self.made = random_, 0
@@ -95,7 +94,7 @@ class Load:
                 self.step()
             except GONE:
                 pass
-        while self.mine:  # also what was asked for while nobody answered
+        while self.mine:  # also objects whose creation got no answer
             try:
                 self.remove(self.mine[0])
             except GONE:
@@ -179,7 +178,7 @@ def await_all():
 
 
 def settled(question):
-    """A question to which there is no answer yet is one to ask again."""
+    """Repeats a question until it has an answer."""
     def asked():
         try:
             return question()
@@ -216,14 +215,14 @@ def steady():
 
 
 def is_quiet():
-    """Only those who stay are there, and they work."""
+    """Do only the steady pods remain, and do they work?"""
     names = {p["metadata"]["name"] for p in cluster.get(PODS())["items"]}
     tenants = {t["pod"] for t in daemon.status().get("tenants") or []}
     return names == tenants == {"steady-0", "steady-1"}
 
 
 def last_share_pods():
-    """Made when all is well: also after all that each comes to one pod."""
+    """SharePods after the last fault: each must still get one pod."""
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     for i in range(2):
         cluster.create(path, {"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": f"last-{i}"}, "spec": {

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether divvy kept its promises, told from outside: what an API server's watches have shown and what divvyd has
-written down of its grants (--grant-log) are replayed, with none of divvy's own code.
+"""Checks from outside whether divvy kept its promises. It replays the events of an API server's watches and divvyd's log of its
+grants (--grant-log), without any code of divvy.
 
     history: [(seconds, "ADDED" | "MODIFIED" | "DELETED", object)], in the server's order for each kind
     grants:  [line of the grant log as an object], in the file's order
-    problems(history, grants, devices, away=[(from, until)]) -> [sentence]; away: when there was no API server
+    problems(history, grants, devices, away=[(from, until)]) -> [sentence]; away: times without an API server
 
-What must never be:
-- a device promised, by given keys or by its daemon, beyond 1 of its time or beyond its memory, or to others
-  beside somebody who has it alone;
+These must never occur:
+- a device promised, by assigned keys or by its daemon, beyond 1 of its time or beyond its memory, or to other tenants
+  beside an exclusive one;
 - a grant that a daemon's restart has lost, or that exists twice;
-- of a group some members bound and the threshold not reached for longer than GANG_S in which there was an API server,
-  or a container of it started before the threshold was bound;
+- a group with some members bound and the threshold missed for longer than GANG_S of time with an API server, or with a
+  container that started before the threshold was bound;
 - a SharePod with two pods, or in the end with none;
-- a pod labelled chaos=steady that restarted, failed or was evicted.
-"""
+- a pod labelled chaos=steady that restarted, failed or was evicted."""
 
 import collections
 import re
@@ -40,7 +39,7 @@ def key_of(pod, name):
 
 
 def by_container(text):
-    """'a=x b=y' as {a: x, b: y}"""
+    """Parses 'a=x b=y' to {a: x, b: y}."""
     return dict(word.split("=", 1) for word in (text or "").split())
 
 
@@ -49,11 +48,11 @@ def name_of(obj):
 
 
 class Books:
-    """Who has what of each device."""
+    """The owners of each device's parts."""
 
     def __init__(self, devices, whose):
         self.devices, self.whose = devices, whose
-        self.has = {}  # who: [(device, milli, bytes, is exclusive)]
+        self.has = {}  # owner: [(device, milli, bytes, is exclusive)]
 
     def give(self, who, parts):
         self.has[who] = parts
@@ -78,12 +77,12 @@ class Books:
 
 
 def given_parts(pod):
-    """[(device, milli, bytes, is exclusive)] of all its containers."""
+    """[(device, milli, bytes, is exclusive)] of all containers of the pod."""
     shares, memories = (by_container(key_of(pod, f"granted-{k}")) for k in ("request", "memory"))
     modes, classes = (by_container(key_of(pod, f"granted-{k}")) for k in ("mode", "class"))
     parts = []
     for container, devices in by_container(key_of(pod, "devices")).items():
-        # Who runs in what others leave is promised nothing.
+        # An opportunistic container has no guaranteed share.
         share = 0 if classes.get(container) == "opportunistic" else min(milli(shares[container]), WHOLE)
         for device, memory in zip(devices.split(","), memories[container].split(",")):
             parts.append((device, share, quantity(memory), modes.get(container) == "exclusive"))
@@ -106,8 +105,8 @@ class Gang:
     def __init__(self):
         self.least = 0
         self.bound = set()  # uids, ever
-        self.here = set()   # of those, who has not gone again
-        self.since = None   # when the first was, while there are too few
+        self.here = set()   # those that are not deleted
+        self.since = None   # when the first was bound, while too few are
 
     def see(self, at, what, pod):
         uid = pod["metadata"]["uid"]
@@ -125,7 +124,7 @@ class Gang:
 
 
 class Pods:
-    """Everything that pods' history says."""
+    """The pods' history."""
 
     def __init__(self, devices, away):
         self.books = Books(devices, "given keys")
@@ -165,7 +164,7 @@ class Pods:
             yield from self.once(f"group {name}: {name_of(pod)} has started while {len(gang.bound)} of {gang.least} are bound")
 
     def lasted(self, since, at):
-        """Seconds in which something could be done about it."""
+        """Seconds since then in which there was an API server."""
         return at - since - sum(max(0, min(at, until) - max(since, begin)) for begin, until in self.away)
 
     def see_time(self, at):
@@ -196,7 +195,7 @@ class Pods:
 
 
 def history_problems(history, devices, now=None, away=()):
-    """now: in the end, the time until when nothing more was seen."""
+    """now: the time of the last observation, at the end."""
     pods, share_pods = Pods(devices, away), {}
     for at, what, obj in history:
         yield from pods.see_time(at)
@@ -227,10 +226,10 @@ def lost_grants(books, before, kept):
 
 def grant_problems(grants, devices):
     books, daemon, slots = Books(devices, "divvyd"), None, {}
-    before, kept = set(), None  # while a daemon says what it still has
+    before, kept = set(), None  # while a daemon lists the grants that it kept
     for line in grants:
         who = (f"{line['namespace']}/{line['pod']}", line["podUID"], line["container"])
-        if line["daemon"] != daemon:  # it has been started again: says first what it still has
+        if line["daemon"] != daemon:  # a restarted daemon first lists the grants that it kept
             daemon, kept, before = line["daemon"], set(), set(books.has)
         if line["what"] == "kept":
             kept.add(who)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes for tests: a control plane of one's own, if wanted with a real node, or the cluster of KUBECONFIG.
+"""Kubernetes for tests: a control plane of the test's own, on request with a real node, or the cluster of KUBECONFIG.
 
     from cluster import main, open_cluster
 
@@ -8,15 +8,13 @@
         someone = cluster.service_account(cluster.namespace, "scheduler", rules=[...])
         someone.kubectl("get", "pods")
 
-The object is the cluster's administrator (an Account: see api.py); divvy's own parts are given a service
-account's kubeconfig instead. Everything that is started belongs to a keeper (keeper.py), which ends it all
-when the block is left or the test dies. Each cluster has a loopback address of its own and ports on it, held by
-an abstract socket, so any number of them run side by side; of nodes there are two at a time on a machine.
+The object is the cluster's administrator (an Account: see api.py); divvy's own parts get a service account's kubeconfig. All
+started processes belong to a keeper (keeper.py), which ends them when the block ends or the test dies. Each cluster has a
+loopback address of its own and ports on it, reserved by an abstract socket, so that any number of clusters run side by side. A
+machine has room for two nodes at a time.
 
-With KUBECONFIG set no cluster is started: the tests run against that one, in a namespace of their own, and
-what needs a cluster of one's own (its parts killed or given other arguments, made-up nodes, users with
-certificates) is skipped, which is a Skip that says so.
-"""
+With KUBECONFIG set no cluster starts: the tests use that cluster, in a namespace of their own. They skip, by Skip, the tests
+that need a cluster of their own (parts that are killed or get other arguments, fake nodes, users with certificates)."""
 
 import base64
 import errno
@@ -43,11 +41,11 @@ from pki import Pki  # noqa: E402
 from tap import SKIP, Skip, alive, main, patience, skip_all, thaw, wait_for  # noqa: E402,F401
 
 SLOTS = 500         # clusters on one machine at once
-FIRST_PORT = 20000  # below those that outgoing connections are given
+FIRST_PORT = 20000  # below the ports of outgoing connections
 PORTS = {"kube-apiserver": 0, "etcd": 1, "etcd-peer": 2, "kube-controller-manager": 3, "kube-scheduler": 4,
          "kubelet": 5, "kubelet-healthz": 6}
 PORTS_EACH = 16
-START_S = 300       # bounds for what must come, also on a machine that others keep busy
+START_S = 300       # enough for any start, also on a busy machine
 PARTS = {"api": ["etcd", "kube-apiserver"], "kcm": ["kube-controller-manager"], "sched": ["kube-scheduler"],
          "node": ["containerd", "kubelet"]}
 NAME = re.compile(r"[^a-z0-9]+")
@@ -55,7 +53,7 @@ NAME = re.compile(r"[^a-z0-9]+")
 
 @functools.lru_cache
 def cache():
-    """Where the programs are; Skip says why they are not."""
+    """The folder of the programs, or Skip with the reason."""
     done = subprocess.run([os.path.join(HERE, "get"), "--check"], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, check=False)
     if done.returncode:
@@ -68,8 +66,8 @@ def unique(prefix):
 
 
 def is_chroot():
-    """Is the root of this mount namespace another one? Who enters one by setns(2) is there, and so
-    runc enters no container's files: `kubectl exec` is not to be had."""
+    """Is the root of this mount namespace another one? setns(2) into the namespace leads there, so that runc does not enter the
+    container's files and `kubectl exec` fails."""
     return subprocess.run(["nsenter", "--mount=/proc/self/ns/mnt", "test", "-e", os.path.abspath(__file__)],
                           check=False).returncode != 0
 
@@ -97,7 +95,7 @@ class Keeper:
         return answer
 
     def undo(self, kind, *args):
-        """To be said before it is done."""
+        """Registers an undo; call it before the action."""
         self.ask("undo", kind=kind, args=list(args))
 
     def end(self):
@@ -108,14 +106,14 @@ class Keeper:
 
 
 class Slot:
-    """A loopback address with ports, and a range for services, ours while `lock` is open in some process."""
+    """A loopback address with ports, and a range for services, reserved while a process has `lock` open."""
 
     def __init__(self):
         for n in range(SLOTS):
             self.lock = socket.socket(socket.AF_UNIX)
             self.address = f"127.64.{n // 250}.{n % 250 + 1}"
             self.first = FIRST_PORT + n * PORTS_EACH
-            net = f"198.{18 + n // 256}.{n % 256}"  # of a range for tests of networks, before node.py's
+            net = f"198.{18 + n // 256}.{n % 256}"  # from the range for network tests, below node.py's
             self.services = net + ".0/24"
             self.service = net + ".1"  # the API server's, as pods see it
             try:
@@ -139,7 +137,7 @@ class Slot:
 
 
 def has(account, rule, namespace):
-    """Whether the account may do the first of what the rule says."""
+    """May the account do the first action of the rule?"""
     verb = rule["verbs"][0]
     if "nonResourceURLs" in rule:
         return account.may(verb, url=rule["nonResourceURLs"][0])
@@ -149,7 +147,7 @@ def has(account, rule, namespace):
 
 
 class Tools(Account):
-    """What tests do to a cluster, whosever it is."""
+    """Operations of tests on any cluster."""
 
     own = True  # made by the test: may be broken
 
@@ -158,7 +156,7 @@ class Tools(Account):
             raise Skip(f"{what}: not on the cluster of KUBECONFIG")
 
     def forget_later(self, path):
-        """An object outside of our namespaces: to be deleted when the block is left."""
+        """Registers an object outside of the test's namespaces for deletion at the end of the block."""
 
     def new_namespace(self, prefix="divvy-test", **labels):
         name = unique(prefix)
@@ -169,11 +167,11 @@ class Tools(Account):
         return name
 
     def makes_accounts(self):
-        """There is a controller manager."""
+        """Does the cluster have a controller manager?"""
         return self.exists("/api/v1/namespaces/default/serviceaccounts/default")
 
     def has_account(self, namespace):
-        """Pods may be made in it: its default service account is there and, before 1.24, has its token."""
+        """Can pods be created in the namespace? Its default service account must exist and, before 1.24, have its token."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
         minor = int(re.sub("[^0-9]", "", self.get("/version")["minor"]))
         return self.exists(path) and (minor >= 24 or bool(self.get(path).get("secrets")))
@@ -187,8 +185,8 @@ class Tools(Account):
             return None
 
     def service_account(self, namespace, name, *, rules=None, cluster_rules=None):
-        """An Account with that service account's own token; made, and given these rules, where it is missing: known
-        to the server, which learns of them a moment later, when this returns."""
+        """An Account with that service account's own token. A missing account is created with these rules. The server learns of
+        the rules a moment later; the function returns after that."""
         base = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         self.create_once(base, {"metadata": {"name": name}})
         group, subjects = "rbac.authorization.k8s.io", [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
@@ -219,7 +217,7 @@ class Tools(Account):
                        insecure=self.insecure, **proof)
 
     def define(self, crd):
-        """A custom resource, established when this returns and gone when the block is left."""
+        """Defines a custom resource, established when this returns, and deletes it at the end of the block."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.create(path, {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd})
         self.forget_later(f"{path}/{crd['metadata']['name']}")
@@ -229,12 +227,12 @@ class Tools(Account):
             return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or [])
         wait_for(established, f"{crd['metadata']['name']} is established", START_S)
         served = [v["name"] for v in crd["spec"]["versions"] if v["served"]]
-        for version in served:  # which comes a moment later
+        for version in served:  # established a moment later
             wait_for(lambda v=version: self.exists(f"/apis/{crd['spec']['group']}/{v}/{crd['spec']['names']['plural']}"),
                      f"{crd['metadata']['name']} is served", START_S)
 
     def shell_pod(self, name, script, *, labels=None, annotations=None, container=None, **spec):
-        """A pod that runs that in a shell once; `container` and spec are added to what they are named after."""
+        """A pod that runs `script` in a shell once; `container` and `spec` add fields to the container and the pod's spec."""
         image, pull = self.shell_image()
         return {"apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}},
@@ -246,7 +244,7 @@ class Tools(Account):
         return self.get(f"/api/v1/namespaces/{namespace or self.namespace}/pods/{name}")
 
     def wait_for_pod(self, name, *phases, namespace=None):
-        """Its object, when it is in one of these phases."""
+        """Waits until the pod is in one of these phases and returns it."""
         seen = {}
 
         def there():
@@ -265,8 +263,8 @@ class Tools(Account):
 
 
 class Cluster(Tools):
-    """A cluster of one's own. `args`: {program: more arguments}; `parts`: keys of PARTS, "api" is always there;
-    `alone`: there is no other node on the machine."""
+    """A cluster of the test's own. `args`: {program: more arguments}; `parts`: keys of PARTS, "api" is always there; `alone`:
+    no other node runs on the machine."""
 
     def __init__(self, *parts, args=None, alone=False):
         unknown = set(parts) - set(PARTS)
@@ -279,7 +277,7 @@ class Cluster(Tools):
         self.commands = {}  # how a part was started
         self.keeper = None
         self.node = None
-        self.is_interactive = False  # whoever ends it by a signal wants no logs; of a test that hangs they are wanted
+        self.is_interactive = False  # then a signal prints no logs; for a hanging test it does
 
     def __enter__(self):
         if "node" in self.parts:
@@ -309,7 +307,7 @@ class Cluster(Tools):
         try:
             keeper.end()
         except AssertionError:
-            if well:  # else what went wrong first is to be seen
+            if well:  # else the first error is to be shown
                 raise
 
     def end_of_log(self, name, lines):
@@ -380,13 +378,13 @@ class Cluster(Tools):
         self.run("etcd", "--data-dir", os.path.join(self.dir, "etcd"), "--listen-client-urls", etcd,
                  "--advertise-client-urls", etcd, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
                  "--initial-cluster", "default=" + peer, "--unsafe-no-fsync",
-                 # Alone, it need not wait for others to speak up.
+                 # A single etcd need not wait for other members.
                  "--heartbeat-interval=20", "--election-timeout=200")
         names = [f"IP:{self.slot.address}", f"IP:{self.slot.service}", "DNS:localhost"]
         names += ["DNS:" + ".".join(["kubernetes", "default", "svc"][:n]) for n in (1, 2, 3)]
         cert, key = self.pki.sign("apiserver", "kube-apiserver", alternatives=",".join(names))
         client_cert, client_key = self.pki.sign("kubelet-client", "apiserver-kubelet-client", ["system:masters"])
-        front = Pki(os.path.join(self.dir, "front"))  # of its own: who has it speaks for anybody
+        front = Pki(os.path.join(self.dir, "front"))  # of its own: its owner may impersonate any user
         front_cert, front_key = front.sign("front", "front-proxy-client")
         private, public = self.pki.key_pair("sa")
         self.run("kube-apiserver", f"--etcd-servers={etcd}", f"--bind-address={self.slot.address}",
@@ -394,12 +392,12 @@ class Cluster(Tools):
                  "--endpoint-reconciler-type=none", f"--tls-cert-file={cert}", f"--tls-private-key-file={key}",
                  f"--client-ca-file={self.pki.ca}", f"--token-auth-file={self.dir}/pki/tokens.csv",
                  "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-                 # This one needs tokens that the controller manager makes.
+                 # This plugin needs tokens that the controller manager makes.
                  *([] if "kcm" in self.parts else ["--disable-admission-plugins=ServiceAccount"]),
                  "--service-account-issuer=https://kubernetes.default.svc",
                  f"--service-account-key-file={public}", f"--service-account-signing-key-file={private}",
                  f"--service-cluster-ip-range={self.slot.services}", "--allow-privileged=true",
-                 # Without a kube-proxy: webhooks are reached at their endpoints.
+                 # Without a kube-proxy the server calls webhooks at their endpoints.
                  "--enable-aggregator-routing=true",
                  f"--requestheader-client-ca-file={front.ca}", "--requestheader-allowed-names=front-proxy-client",
                  "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
@@ -414,7 +412,7 @@ class Cluster(Tools):
                         self.exists("/api/v1/namespaces/default"))
 
     def start_kcm(self):
-        # Nobody beats the heart of a made-up node.
+        # A fake node has no heartbeats.
         own = self.args.get("kube-controller-manager", [])
         quiet = "node" in self.parts or any(a.startswith("--controllers") for a in own)
         self.run("kube-controller-manager", f"--kubeconfig={self.kubeconfigs['kube-controller-manager']}",
@@ -438,7 +436,7 @@ class Cluster(Tools):
         self.await_part("kube-scheduler", lambda: self.healthy("kube-scheduler"))
 
     def healthy(self, name):
-        """Of a part that certifies itself."""
+        """Is a part with a self-signed certificate healthy?"""
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
         with urllib.request.urlopen(f"https://{self.slot.address}:{self.slot.port(name)}/healthz", timeout=patience(10),
@@ -452,14 +450,14 @@ class Cluster(Tools):
     # ---- faults
 
     def pid(self, name):
-        """Of a part that lives, else None."""
+        """The pid of a running part, else None."""
         return self.keeper.ask("status", name=name)["pid"]
 
     def send_signal(self, name, sig):
         assert self.keeper.ask("signal", name=name, sig=int(sig))["pid"], f"{name} does not run"
 
     def kill(self, name, sig=signal.SIGKILL):
-        """Ended when this returns; a stopped one, too."""
+        """Kills a part, also a stopped one; it has ended when this returns."""
         def ended():
             pid = self.pid(name)
             if pid:
@@ -475,7 +473,7 @@ class Cluster(Tools):
         self.send_signal(name, signal.SIGCONT)
 
     def restart(self, name, sig=signal.SIGKILL, wait=True):
-        """Kills it if it runs, and starts it as it was; ready when this returns, unless told not to wait."""
+        """Kills a running part, and starts it with its former arguments; ready when this returns, unless wait is false."""
         if self.pid(name):
             self.kill(name, sig)
         if self.node and name in PARTS["node"]:
@@ -513,12 +511,12 @@ class Cluster(Tools):
         return "local/busybox:1", "Never"
 
     def import_image(self, name, folder, entrypoint, env=("PATH=/bin",)):
-        """Gives the node an image out of a folder; pods name it with imagePullPolicy Never."""
+        """Makes an image from a folder on the node; pods name it with imagePullPolicy Never."""
         self.node.import_image(name, folder, entrypoint, env)
 
 
 class External(Tools):
-    """The cluster of KUBECONFIG. It is asked through `kubectl proxy`, which knows every way to log in."""
+    """The cluster of KUBECONFIG, through `kubectl proxy`, which knows every way to log in."""
 
     own = False
 
@@ -602,8 +600,8 @@ class External(Tools):
 
 
 def open_cluster(*parts, args=None, own=False, alone=False):
-    """For a with statement. own: the test breaks it, or needs it as we make it; alone: its node measures, and has no
-    other beside it on the machine."""
+    """For a with statement. own: the test breaks the cluster, or needs it made by us; alone: the test measures, so no other
+    node runs on the machine."""
     if not os.environ.get("KUBECONFIG"):
         return Cluster(*parts, args=args, alone=alone)
     if own or args:

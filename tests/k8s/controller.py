@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvy installed from deploy/ on a test's cluster, with a divvy-controller that runs beside it.
 
-The program is the one of this build, as the service account of the manifests and with nothing but its rights. API
-servers reach it as they would a pod: through the Service, at an address of this machine.
-"""
+The program is from this build, and has exactly the rights of the manifests' service account. API servers reach it as a pod:
+through the Service, at an address of this machine."""
 
 import contextlib
 import http.client
@@ -20,7 +19,7 @@ PROGRAM = os.path.join(os.environ.get("DIVVY_BUILD", "build"), "src/controller/d
 
 
 def own_address():
-    """An address that an Endpoints object may have: loopback may not be in one."""
+    """An address for an Endpoints object, which may not have a loopback address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         try:
             s.connect(("192.0.2.77", 9))
@@ -56,7 +55,7 @@ class Controller:
         self.cluster.kill(self.name)
 
     def get(self, path, port=None, token=None):
-        """(status, text); as API servers and Prometheus would ask."""
+        """(status, text) of a request, as API servers and Prometheus send it."""
         return self.ask("GET", path, port or self.page, headers={"Authorization": "Bearer " + token} if token else {})
 
     def ask(self, method, path, port, body=None, headers=None):
@@ -80,7 +79,7 @@ class Controller:
             return f.read()[-2000:]
 
     def serve_here(self, *others):
-        """The Service leads to this one (and others): nobody else's pods are behind it."""
+        """Points the Service to this controller (and `others`) alone."""
         services = f"/api/v1/namespaces/{self.system}/services/divvy-controller"
         self.cluster.patch(services, {"spec": {"selector": None}})
         subsets = [{"addresses": [{"ip": c.address}], "ports": [
@@ -101,7 +100,7 @@ class Controller:
 
 @contextlib.contextmanager
 def installed(cluster, args=()):
-    """deploy/ applied, and its controller running, with more arguments."""
+    """Applies deploy/ and runs its controller, with more arguments."""
     with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
         cluster.only_own("installing divvy")
         cluster.kubectl("apply", "--server-side", "-k", str(overlay(cluster, temporary)), timeout=patience(120))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """divvyd on the node of a test cluster, as its service account, with simulated devices; and pods for it.
 
-The control plane's words (Binding with given keys) are the test's own: no scheduler is needed.
-"""
+The test itself writes what the control plane writes (Binding with assigned keys): no scheduler is needed."""
 
 import contextlib
 import http.client
@@ -28,26 +27,26 @@ GIB = 1 << 30
 
 
 def install(cluster):
-    """The shipped definitions, accounts and rights. No DaemonSet starts: no node has the label."""
+    """Installs the shipped definitions, accounts and rights. No DaemonSet starts, since no node has the label."""
     cluster.apply(*(open(os.path.join(SOURCE, "deploy/base", name), encoding="utf-8").read()
                     for name in ("crds.yaml", "namespace.yaml", "divvyd.yaml")))
     wait_for(lambda: cluster.exists("/apis/divvy.gpu/v1/gpunodes"), "GPUNode is served", 60)
 
 
 def libraries_of(program):
-    """What the loader maps for it, which is itself among that; nothing for what is no program."""
+    """The files that the loader maps for a program, the loader included; none if the file is no program."""
     done = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
     return re.findall(r"(/\S+) \(0x", done.stdout)
 
 
 def make_image(cluster):
-    """spin with the C library, all of it; neither divvy's libraries nor a driver."""
+    """An image of spin and the whole C library, without divvy's libraries and without a driver."""
     driver = os.path.join(BUILD, "src/simgpu/libcuda.so.1")
     image_of(cluster, IMAGE, SPIN, *libraries_of(driver), os.path.join(SOURCE, "src/simgpu/kernels.ptx"))
 
 
 def image_of(cluster, name, program, *more):
-    """A program with its libraries, and more files where they are here."""
+    """An image of a program with its libraries, and with more files where they exist here."""
     folder = os.path.join(cluster.dir, "image")
     inside = "/bin/" + os.path.basename(program)
     os.makedirs(os.path.join(folder, "bin"))
@@ -61,7 +60,7 @@ def image_of(cluster, name, program, *more):
 
 
 def bound_account(cluster, name="divvyd-beside", node=None):
-    """divvyd's, with a token that names a pod on its node: the webhook takes no other."""
+    """divvyd's account, with a token that names a pod on its node: the webhook accepts no other token."""
     pods = "/api/v1/namespaces/divvy-system/pods"
     pod = cluster.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "serviceAccountName": "divvyd", "nodeName": node or cluster.node_name, "automountServiceAccountToken": False,
@@ -78,7 +77,7 @@ class Daemon:
     kubelet_dir = "/var/lib/kubelet"
 
     def __init__(self, cluster, simulate="1xH200-141Gi", account=None, name="divvyd", node=None):
-        """simulate: "" for a node without devices; name: of the process, where there are several."""
+        """simulate: "" for a node without devices; name: of the process, if there are several."""
         self.cluster = cluster
         self.account = account or cluster.service_account("divvy-system", "divvyd")
         self.name = name
@@ -93,7 +92,7 @@ class Daemon:
         os.makedirs(self.dir, exist_ok=True)
 
     def newer_hooks(self):
-        """A folder with the libraries of another version: they do the same, but are other files."""
+        """A folder with the libraries of another version: the same code in other files."""
         folder = os.path.join(self.dir, "hooks")
         os.makedirs(folder)
         for name in ("libdivvy-cuda.so", "libdivvy-nvml.so"):
@@ -152,11 +151,11 @@ class Daemon:
         return [d["uuid"] for d in self.status()["devices"]]
 
     def tenants(self):
-        """{pod/container: as GPUNode says}"""
+        """{pod/container: tenant} from GPUNode"""
         return {f"{t['pod']}/{t['container']}": t for t in self.status().get("tenants") or []}
 
     def tenant(self, name, container="main"):
-        """As GPUNode says, which is told a moment after it is so."""
+        """The tenant from GPUNode, which shows it a moment after the grant."""
         wait_for(lambda: f"{name}/{container}" in self.tenants(), f"GPUNode has {name}/{container}")
         return self.tenants()[f"{name}/{container}"]
 
@@ -171,12 +170,12 @@ class Daemon:
         return done.stdout
 
     def answers(self):
-        """It runs, whatever GPUNode says still of the one before."""
+        """Does the daemon run? GPUNode may still show its predecessor's state."""
         return subprocess.run([DIVVY, "ps", "--socket", os.path.join(self.runtime, "divvyd.sock")],
                               capture_output=True, check=False).returncode == 0
 
     def listed(self):
-        """{pod: as the daemon's own list has it}"""
+        """{pod: tenant} from the daemon's own list"""
         return {t["pod"]["name"]: t for t in json.loads(self.divvy("ps", "-o", "json")) if t.get("pod")}
 
     def used(self, pod):
@@ -189,7 +188,7 @@ class Daemon:
         return os.path.join(self.dir, "state/slots", slot, "divvyd.sock")
 
     def spin_by(self, slot):
-        """What a program of the host is told at the socket of a slot."""
+        """The daemon's answer to a program of the host at the socket of a slot."""
         hooks = os.path.join(BUILD, "src/hook")
         done = subprocess.run([SPIN, "--count=1"], capture_output=True, text=True, timeout=patience(), check=False, env={
             "LD_PRELOAD": os.path.join(hooks, "libdivvy-cuda.so"), "DIVVY_ABSENT": "closed",
@@ -199,7 +198,7 @@ class Daemon:
 
     @contextlib.contextmanager
     def stranger(self, device="0"):
-        """A program of the host that uses a device, past everybody."""
+        """An unmanaged process: a program of the host that uses a device without the daemon."""
         process = subprocess.Popen([SPIN, "--kernel-us=500"], stdout=subprocess.DEVNULL, env={
             "LD_LIBRARY_PATH": os.path.join(BUILD, "src/simgpu"), "DIVVY_SIM": os.path.join(self.runtime, "sim"),
             "CUDA_VISIBLE_DEVICES": device})
@@ -220,7 +219,7 @@ class Daemon:
             return response.status, response.read().decode()
 
     def probe(self, path):
-        """As a kubelet's probe, at the port that is for these alone: (status, text)"""
+        """(status, text) of a request as a kubelet's probe, at the port for probes."""
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(60)
             s.connect(self.health)
@@ -229,7 +228,7 @@ class Daemon:
             return int(head.split()[1]), text
 
     def engine(self):
-        """The pid of what simulates its devices."""
+        """The pid of the engine that simulates its devices."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
                 words = f.read().split(b"\0")
@@ -238,7 +237,7 @@ class Daemon:
         raise AssertionError("there is no engine")
 
     def shares(self, **asked):
-        """What of the device each pod got, by the device's trace, as parts of what ran."""
+        """Each pod's part of the device time that was used, by the device's trace."""
         listed = self.listed()
         named = [f"{pod}:{listed[pod]['processes'][0]['pid']}:{share}" for pod, share in asked.items()]
         done = subprocess.run([USAGE, "--dir", os.path.join(self.runtime, "sim"), "--json", "--tolerance=1000",
@@ -249,14 +248,14 @@ class Daemon:
 
 
 def given(devices, *, container="main", request="0.5", limit="1", memory="8Gi", epoch="1", **more):
-    """The keys that a scheduler writes."""
+    """The assigned keys, as a scheduler writes them."""
     keys = {"devices": ",".join(devices), "granted-request": request, "granted-limit": limit,
             "granted-memory": memory, **{k.replace("_", "-"): v for k, v in more.items()}}
     return {**{f"divvy.gpu/{k}": f"{container}={v}" for k, v in keys.items()}, "divvy.gpu/epoch": epoch}
 
 
 def create_pod(cluster, name, args, labels=None, namespace=None, **spec):
-    """A pod with a slot, as the webhook leaves it; not bound."""
+    """A pod with a slot, as the webhook returns it; not bound."""
     slot = {"divvy.gpu/slot": "1"}
     return cluster.create(f"/api/v1/namespaces/{namespace or cluster.namespace}/pods", {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}},

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seeded nuisance between a client and the real API server.
-
-FaultProxy ends TLS with a certificate of its own and speaks HTTP/1.1, so that it can do to an answer what a
-network, a middlebox or a restarting server does: cut it, end it early but in good order, put garbage into it,
-hold it back, go silent, or give another answer instead. CutProxy passes bytes on without looking into them
-(HTTP/2 goes through), cuts connections and goes silent. GateProxy lets the client hear and not speak, when told.
-
+"""Proxies that disturb, by a seed, the connection between a client and the real API server. FaultProxy ends TLS with a
+certificate of its own and speaks HTTP/1.1. It does to an answer what a network, a middlebox or a restarting server does: it
+cuts the answer, ends it early but in good order, corrupts it, delays it, goes silent, or sends another answer. CutProxy passes
+bytes on without looking into them (HTTP/2 goes through), cuts connections and goes silent. GateProxy, on request, stops
+requests and lets answers pass.
     with FaultProxy(cluster, folder, seed=1) as proxy:
         proxy.kubeconfig       # trusts the proxy, is the cluster's administrator
-        proxy.level = 0        # from now on nothing is done to anything
-"""
+        proxy.level = 0        # from now on the proxy disturbs nothing"""
 
 import asyncio
 import os
@@ -31,8 +28,8 @@ class Proxy:
 
     def __init__(self, cluster, folder, seed):
         self.cluster, self.folder, self.random = cluster, folder, random.Random(seed)
-        self.level = 1.0  # how likely something is done
-        self.done = {}    # what was, how often
+        self.level = 1.0  # factor of the probability of faults
+        self.done = {}    # fault: how often
         self.tasks = set()
         self.loop = asyncio.new_event_loop()
         self.upstream = urllib.parse.urlsplit(cluster.server)
@@ -77,7 +74,7 @@ class Proxy:
             writer.transport.abort()
 
     def pick(self, kinds, chance):
-        """One of them, or None."""
+        """A random fault, or None."""
         if self.random.random() >= self.level * chance:
             return None
         kind = self.random.choice(kinds)
@@ -107,7 +104,7 @@ class FaultProxy(Proxy):
                 return
 
     async def answer(self, head, writer):
-        """One request; true when the connection may serve another."""
+        """Handles one request; true when the connection may serve another."""
         is_watch = b"watch=1" in head.split(b"\r\n")[0]
         is_page = b"continue=" in head.split(b"\r\n")[0]
         kinds = ["status", "cut", "cut", "end", "garbage", "delay", "silence"] + ["expired"] * (is_watch or is_page)
@@ -135,7 +132,7 @@ class FaultProxy(Proxy):
         return True
 
     async def body(self, head, reader):
-        """The pieces of it, without their framing."""
+        """Yields the pieces of the body, without their framing."""
         lower = head.lower()
         if b"transfer-encoding: chunked" in lower:
             while True:
@@ -186,7 +183,7 @@ class CutProxy(Proxy):
         self.kubeconfig = os.path.join(self.folder, "kubeconfig")
         write_kubeconfig(self.kubeconfig, f"https://127.0.0.1:{self.port}", ca=self.cluster.ca,
                          token=self.cluster.token)
-        # The certificate is the server's own, which the proxy's address is not in.
+        # The certificate is the server's own, which does not name the proxy's address.
         with open(self.kubeconfig, encoding="utf-8") as f:
             text = f.read()
         with open(self.kubeconfig, "w", encoding="utf-8") as f:
@@ -197,7 +194,7 @@ class CutProxy(Proxy):
 
     @staticmethod
     async def both(up_writer, *ways):
-        """Until one of them ends; then the connection to the server does."""
+        """Runs until one direction ends; then ends the connection to the server."""
         pumps = [asyncio.ensure_future(way) for way in ways]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -230,10 +227,9 @@ class CutProxy(Proxy):
 
 
 class GateProxy(CutProxy):
-    """Passes everything on until it is shut: then who asks for something on a connection that there is is cut off, and
-    who connects gets no further until it is open again. What the server says still comes through, as on a watch, and so
-    does what keeps a watch alive: a PING or a WINDOW_UPDATE of HTTP/2 (RFC 9113 6.7, 6.9) is a few bytes long, a write
-    is hundreds."""
+    """Passes everything on until it is shut. Then it cuts a connection on which the client sends a request, and keeps new
+    connections waiting until it opens again. Data of the server still comes through, as on a watch, and so do frames that keep
+    a watch alive: a PING or a WINDOW_UPDATE of HTTP/2 (RFC 9113 6.7, 6.9) is a few bytes long, a write is hundreds."""
 
     ASKS_BYTES = 128
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random clusters and pods for test-fit.py: what an API server takes, with every field that placing looks at.
+"""Random clusters and pods for test-fit.py that an API server accepts, with every field that placement reads.
 
-A world is a list of (kind, object); objects are complete as created, with their status. Kinds are those of
-src/kuberules. The same seed gives the same world.
-"""
+A world is a list of (kind, object); objects are complete as created, with their status. Kinds are those of src/kuberules. The
+same seed gives the same world."""
 import random
 
 NAMESPACES = ["fit-a", "fit-b", "fit-c"]
@@ -191,7 +190,7 @@ class World:
         self.add("persistentvolumeclaim", claim)
 
     def make_volumes(self):
-        """Free ones, each of a size of its own."""
+        """Free volumes, each of a size of its own."""
         for i in range(14):
             more = self.volume_affinity() if self.chance(0.8) else {}
             if self.chance(0.2):
@@ -399,7 +398,7 @@ class World:
         self.make_volumes()
         for i in range(self.counts["bound"]):
             pod = self.pod(f"bound{i}", False)
-            # Now and then on a node that is not there.
+            # Sometimes on a node that does not exist.
             pod["spec"]["nodeName"] = self.pick(self.node_names) if self.chance(0.97) else "nowhere"
             if self.chance(0.06):
                 pod["metadata"]["finalizers"] = ["example.com/hold"]
@@ -417,8 +416,8 @@ class World:
 
     @staticmethod
     def spare(spec):
-        """kube-scheduler 1.20 panics where a pod is nominated to a node whose domain the spread pod's own node
-        affinity leaves out (it counts in a domain that it has no count for)."""
+        """Avoids a panic of kube-scheduler 1.20, which comes when a pod is nominated to a node whose domain the spread pod's
+        own node affinity excludes (it counts in a domain for which it has no counter)."""
         if any(s["whenUnsatisfiable"] == "DoNotSchedule" for s in spec.get("topologySpreadConstraints", [])):
             spec.pop("nodeSelector", None)
             spec.get("affinity", {}).pop("nodeAffinity", None)

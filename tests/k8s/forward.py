@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Passes connections on, for the one service that pods must reach without a kube-proxy: the API server's.
-
-usage: forward.py ADDRESS PORT TO-ADDRESS TO-PORT
-"""
+"""Forwards connections to the API server, the only service that pods must reach without a kube-proxy.
+usage: forward.py ADDRESS PORT TO-ADDRESS TO-PORT"""
 import asyncio
 import contextlib
 import sys

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a container image out of a folder: one layer, as an archive that containerd imports.
+"""Makes a container image from a folder: one layer, as an archive that containerd imports.
 
 usage: image.py OUT NAME:TAG FOLDER ENTRYPOINT...
-The same folder makes the same image: owners, times and order are fixed.
-"""
+The same folder makes the same image: owners, times and order are fixed."""
 import hashlib
 import io
 import json

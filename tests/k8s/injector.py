@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mutating webhook of somebody else, as sidecar injectors are: it puts a container into each pod of its namespaces."""
+"""A mutating webhook like those of sidecar injectors: it adds a container to each pod of its namespaces."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ class Server(JsonServer):
     def __init__(self, address, certificate, patch):
         super().__init__(address, self.review, certificate)
         self.make_patch = patch
-        self.denial = None  # the sentence with which all is refused
+        self.denial = None  # if set, the message with which it refuses every pod
 
     def review(self, review):
         patch = self.make_patch(review["request"]["object"])
@@ -37,7 +37,8 @@ class Server(JsonServer):
 
 @contextlib.contextmanager
 def injector(cluster, name, address, patch=in_front, reinvocation="Never"):
-    """It works in namespaces labelled NAME=on. API servers call webhooks in the order of the configurations' names."""
+    """Starts the webhook for namespaces labelled NAME=on. API servers call webhooks in the order of the configurations'
+    names."""
     server = Server(address, cluster.pki.sign(name, name, alternatives=f"IP:{address}"), patch)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with open(cluster.pki.ca, "rb") as f:

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A program of a pod that knows more than it could: it goes to a daemon's socket outside of its container's mounts.
-
+"""A program of a pod that attacks a daemon's socket which its container does not mount.
 usage: intruder.py SOCKET PID [--below NAMES] [--uid N] [--secret HEX] [--started TICKS] [--lend PID] [--times N]
-It joins the cgroups of PID, or makes one of those NAMES below them, becomes that user, says HELLO and prints what the
-daemon answered. With --lend a child in the cgroups of that PID says it instead, over the connection of its parent;
-with --times it connects that often, and says nothing. It stays until its stdin ends.
-"""
+It joins the cgroups of PID, or makes cgroups NAMES below them, becomes that user, sends HELLO and prints the daemon's answer. With --lend a child in the cgroups of that PID sends
+HELLO over its parent's connection; with --times it opens that many connections and sends nothing. It stays until its stdin
+ends."""
 
 import argparse
 import json
@@ -22,7 +20,7 @@ REST = struct.Struct("<II16sQiI32s")
 
 
 def cgroups_of(pid):
-    """Its folders in all trees."""
+    """The folders of a process's cgroups in all trees."""
     trees = {}
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
         for line in f:
@@ -40,7 +38,7 @@ def cgroups_of(pid):
 
 
 def join(pid, below):
-    """The folders that it has made: one of version 1 that a controller wants settings in first stays as it is."""
+    """Joins cgroups; returns the folders that it made. It skips a version 1 cgroup whose controller needs settings first."""
     made = []
     for folder in set(cgroups_of(pid)):
         for name in below.split("/") if below else ():
@@ -78,7 +76,7 @@ def connect(path):
 def main(args):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # As who has its folder already, whatever stands above it.
+    # The process may already be in its folder; the path above may be closed to it.
     os.chdir(os.path.dirname(args.socket))
     path = os.path.basename(args.socket)
     made = join(args.pid, args.below)

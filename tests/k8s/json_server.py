@@ -23,7 +23,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class JsonServer(http.server.ThreadingHTTPServer):
-    """answer(asked) makes the answer, in several threads; certificate: its path and its key's, for HTTPS."""
+    """answer(request) makes the answer, in several threads; certificate: paths of certificate and key, for HTTPS."""
 
     daemon_threads = True
 

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The parent of everything that a test cluster starts, so that nothing of it can outlive the test.
+"""The parent of all processes of a test cluster, so that none of them outlives the test.
 
-The test starts a keeper and talks to it over a socket, one JSON object a packet, one answer each. When
-the test says so, or is gone however it went, the keeper kills what it has started, and what that has
-started (orphans come to it: it is their subreaper), and then undoes, newest first, what it was told to
-undo. It signals only children of its own that it has not reaped, so never a stranger with their number.
-When the keeper itself is killed the kernel kills the parts; then the next node's start tidies the rest.
+The test starts a keeper and sends it requests over a socket, one JSON object a packet, one answer each. On request, or after
+the test's end for any reason, the keeper kills its children and their descendants (orphans become its children: it is their
+subreaper). Then it runs the registered undos, newest first. It signals only children that it has not reaped, so never another
+process with a reused pid. If the keeper itself is killed, the kernel kills the parts, and the next node's start cleans up.
 
-usage: keeper.py FD     of a SOCK_SEQPACKET socket; other inherited descriptors are held till the end
-"""
+usage: keeper.py FD     of a SOCK_SEQPACKET socket; other inherited descriptors stay open till the end"""
 import contextlib
 import ctypes
 import json
@@ -30,12 +28,12 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PACKET_MAX = 1 << 16
 FOLDERS_LOCK = "\0divvy-k8s-folders"
-MARK = ".divvy-k8s-"  # begins the names of the marks of those who use a mount point that was not there
+MARK = ".divvy-k8s-"  # prefix of the marks that users leave in a mount point they made
 LIBC = ctypes.CDLL(None)
 
 
 def children():
-    """Those of this process; it has one thread."""
+    """The children of this process, which has one thread."""
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as f:
         return [int(pid) for pid in f.read().split()]
 
@@ -49,7 +47,7 @@ def undo_tree(path):
 
 @contextlib.contextmanager
 def folders_to_itself():
-    """No other keeper on this machine makes or removes mount points meanwhile."""
+    """A lock: no other keeper on this machine makes or removes mount points meanwhile."""
     with socket.socket(socket.AF_UNIX) as lock:
         end = time.monotonic() + patience()
         while True:
@@ -64,8 +62,8 @@ def folders_to_itself():
 
 
 def undo_folder(path, mark):
-    """A mount point that was not there: gone with the last one that uses it, if nobody has put anything into it.
-    (What others have mounted there would go with the folder.)"""
+    """Removes a mount point that a keeper made, if this was its last user and it is empty. (Other mounts inside would vanish
+    with it.)"""
     with folders_to_itself():
         for undo, what in (os.unlink, mark), (os.rmdir, path):
             with contextlib.suppress(OSError):
@@ -74,7 +72,7 @@ def undo_folder(path, mark):
 
 
 def undo_controllers(path, value):
-    """Of cgroups below that one; who else has begun to use them meanwhile keeps them."""
+    """Resets the controllers of cgroups below `path`, except those that others use by now."""
     with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as f:
         f.write(value)
     return True
@@ -87,7 +85,7 @@ def undo_link(name):
 
 
 def undo_cgroup(path):
-    """The whole tree below it; whoever is in it is ours."""
+    """Kills all processes in the cgroup tree and removes the tree; every process in it is ours."""
     end = time.monotonic() + patience()
     while os.path.isdir(path) and time.monotonic() < end:
         for parent, _, _ in os.walk(path, topdown=False):
@@ -109,9 +107,9 @@ class Keeper:
     def __init__(self, sock):
         self.sock = sock
         self.pids = {}    # of parts that live, by name
-        self.exits = {}   # how parts that do not have ended: a code, or minus a signal
+        self.exits = {}   # how ended parts exited: a code, or minus a signal
         self.undo = []
-        self.held = {}    # sockets with nothing but a name, which they are locks by
+        self.held = {}    # sockets whose only purpose is their name, as locks
         self.ended = False
 
     def start(self, name, argv, log, env):
@@ -130,7 +128,7 @@ class Keeper:
         return {"pid": child.pid}
 
     def signal(self, name, sig):
-        """To a part that lives, or has not been reaped: never to somebody else."""
+        """Signals a part that has not been reaped, so never another process."""
         if name in self.pids:
             os.kill(self.pids[name], sig)
         return {"pid": self.pids.get(name)}
@@ -146,11 +144,11 @@ class Keeper:
 
     @staticmethod
     def tidy(kind, args):
-        """Undoes now, what one that was killed has left."""
+        """Undoes now an action of a killed keeper."""
         return {"done": UNDO[kind](*args)}
 
     def hold(self, address):
-        """A socket with that name, until the end: a lock that cannot be left behind."""
+        """Binds a socket to that name until the end: a lock that no crash leaves behind."""
         lock = socket.socket(socket.AF_UNIX)
         try:
             lock.bind(address)
@@ -165,8 +163,8 @@ class Keeper:
         return {}
 
     def make_folder(self, path, number):
-        """A mount point; whether it is ours, and not one that was there before. number: ours among those who may use it
-        at the same time: it names our mark in the folder."""
+        """Makes a mount point; returns whether it did not exist before. number: this user's among those who may use the folder
+        at the same time; it names this user's mark in the folder."""
         mark = os.path.join(path, f"{MARK}{number}")
         with folders_to_itself():
             if os.path.isdir(path) and not any(name.startswith(MARK) for name in os.listdir(path)):
@@ -178,7 +176,7 @@ class Keeper:
         return {"made": True}
 
     def end(self):
-        """Everything away; says what could not be."""
+        """Removes everything; returns what could not be removed."""
         self.ended = True
         stop = time.monotonic() + patience()
         while time.monotonic() < stop:
@@ -221,7 +219,7 @@ class Keeper:
             return {"error": str(error)}
 
     def serve(self, wakeup):
-        """Until the test has said that it is over, or has gone."""
+        """Serves until the test ends."""
         while not self.ended:
             readable, _, _ = select.select([self.sock, wakeup], [], [])
             if wakeup in readable:
@@ -242,7 +240,7 @@ def main():
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer)
     for sig in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(sig, lambda *_: None)  # not ignored: what is started would inherit that
+        signal.signal(sig, lambda *_: None)  # not ignored, since children would inherit that
     keeper = Keeper(socket.socket(fileno=int(sys.argv[1])))
     try:
         keeper.serve(reader)

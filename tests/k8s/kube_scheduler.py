@@ -6,9 +6,9 @@ import os
 
 
 def start(cluster, *extenders, plugins=None):
-    """With its one profile, whose plugins are as usual unless said."""
+    """Starts it with one profile, with the default plugins unless `plugins` is given."""
     path = os.path.join(cluster.dir, "scheduler.json")
-    # It wants one; there is no kubelet to take this.
+    # The option is mandatory; no kubelet uses this port here.
     insecure = f"{cluster.slot.address}:{cluster.slot.port('kubelet')}"
     with open(path, "w", encoding="utf-8") as f:
         json.dump({

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node of a test cluster: the real kubelet, containerd and runc, in a mount namespace of their own.
 
-The folders that the kubelet and containerd insist on (/var/lib/kubelet and others) are folders of the
-cluster's own there, and so are the settings of the kernel that they write. Outside, the same files are under
-Node.kubelet_dir, sockets included; Node.enter runs a program inside. What is the machine's (cgroups, a bridge,
-mount points) the keeper puts back. A machine has two seats for nodes: the third one waits, as does who measures
-and wants to be alone.
-"""
+The fixed folders of kubelet and containerd (/var/lib/kubelet and others) are the cluster's own folders there, and so are the
+kernel settings that they write. Outside, the same files are under Node.kubelet_dir, sockets included; Node.enter runs a program
+inside. The keeper restores what belongs to the machine (cgroups, a bridge, mount points). A machine has two seats for nodes: a
+third node waits, and so does a measuring test, which needs all seats."""
 
 import contextlib
 import json
@@ -21,17 +19,17 @@ import time
 from image import make_image
 from tap import PATIENCE_S, Skip, patience, wait_for
 
-TURN = "\0divvy-k8s-node-turn"  # is held by who waits for a seat, so that who wants all of them is not passed by
-LOCK_S = 1200  # others' tests may take long
+TURN = "\0divvy-k8s-node-turn"  # held while waiting for a seat, so that a test that needs all is not overtaken
+LOCK_S = 1200  # other tests may take long
 START_S = 300
 GROUP = "divvy-k8s"  # our part of every cgroup tree; each seat's begins so
 HERE = os.path.dirname(os.path.abspath(__file__))
-# What a kubelet and its network's plugins would set: inside, each is a file of the node's own.
+# Settings that a kubelet and its network plugins write: inside, each is a file of the node's own.
 SYSCTLS = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
            "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward"]
 NEEDED = {"cpu", "cpuacct", "cpuset", "memory"}
 NEEDED_V2 = {"cpu", "cpuset", "memory", "pids"}
-# What is found at these places inside, and whether the place must be made outside.
+# Folders at these paths inside, and whether the path must be made outside.
 PLACES = {"kubelet": "/var/lib/kubelet", "cni-state": "/var/lib/cni", "run-containerd": "/run/containerd",
           "netns": "/run/netns", "log-pods": "/var/log", "run-divvy": "/run/divvy", "state-divvy": "/var/lib/divvy",
           "cdi": "/var/run/cdi", "lock": "/run/lock"}
@@ -47,7 +45,7 @@ exec sleep infinity
 
 @contextlib.contextmanager
 def held(name):
-    """An abstract socket's, by this process, as keepers hold it."""
+    """Holds an abstract socket in this process, as keepers do."""
     with socket.socket(socket.AF_UNIX) as lock:
         def ours():
             try:
@@ -60,7 +58,7 @@ def held(name):
 
 
 class Seat:
-    """What there is once on a machine of a node: each seat has its own."""
+    """Resources that a node needs for itself on a machine: each seat has its own."""
 
     def __init__(self, number):
         suffix = f"-{number}" if number else ""
@@ -68,7 +66,7 @@ class Seat:
         self.lock = "\0divvy-k8s-node" + suffix
         self.group = GROUP + suffix
         self.bridge = f"divvyk8s{number}"
-        self.pods = f"198.19.{244 + 2 * number}.0/24"  # of a range for tests of networks, behind the clusters' services
+        self.pods = f"198.19.{244 + 2 * number}.0/24"  # from the range for network tests, above the clusters' services
         self.address = f"198.19.{244 + 2 * number}.1"
 
 
@@ -81,7 +79,7 @@ def words_of(path):
 
 
 def settings():
-    """{path: value} of those of the kernel that a node would change."""
+    """{path: value} of the kernel settings that a node would change."""
     found = {}
     for name in SYSCTLS:
         path = os.path.join("/proc/sys", name)
@@ -91,7 +89,7 @@ def settings():
 
 
 def cgroup_trees():
-    """{mount point: its controllers} of version 1, and the same of version 2, which there is one of at most."""
+    """{mount point: its controllers} of version 1, and the same of version 2, which has at most one."""
     trees, unified = {}, {}
     with open("/proc/self/mountinfo", encoding="utf-8") as f:
         for line in f:
@@ -105,7 +103,7 @@ def cgroup_trees():
 
 
 def cgroups_used():
-    """{mount point: its controllers} of what a node here uses; Skip says what is missing."""
+    """{mount point: its controllers} that a node here uses; Skip says what is missing."""
     trees, unified = cgroup_trees()
     lacking = NEEDED - set().union(*trees.values())
     if not lacking:
@@ -122,7 +120,7 @@ def unshared(*argv):
 
 
 def can_be_had(programs):
-    """Skip says why no node can run here."""
+    """Raises Skip with the reason if no node can run here."""
     if os.geteuid() != 0:
         raise Skip("only root can run a kubelet")
     for program in ("unshare", "nsenter", "ip"):
@@ -154,7 +152,7 @@ def cgroups_can_be_had():
 
 class Node:
     def __init__(self, cluster, alone):
-        """alone: on the machine, for what is measured."""
+        """alone: no other node on the machine, for measurements."""
         self.cluster = cluster
         self.alone = alone
         self.seat = None
@@ -162,8 +160,8 @@ class Node:
         self.dir = os.path.join(cluster.dir, "node")
         self.kubelet_dir = os.path.join(self.dir, "kubelet")  # /var/lib/kubelet inside
         self.socket = os.path.join(self.dir, "c.sock")
-        self.made = []       # mount points that were not there
-        self.mounts = []     # what is where, inside
+        self.made = []       # mount points that this node made
+        self.mounts = []     # the mounts inside
         self.runtime = None  # containerd's cgroup, of any tree
 
     # ---- the start
@@ -193,7 +191,7 @@ class Node:
         self.cluster.keeper.ask("release", address=TURN)
 
     def hold_one(self, locks, end):
-        """The keeper listens on nothing: it holds the name, which goes with it."""
+        """Takes the first free lock. The keeper holds its name, so that it ends with the keeper."""
         said = False
         while True:
             for lock in locks:
@@ -211,7 +209,7 @@ class Node:
         for point in [*trees, *unified]:  # runc makes one in each
             path = os.path.join(point, self.seat.group)
             self.cluster.keeper.undo("cgroup", path)
-            self.cluster.keeper.ask("tidy", kind="cgroup", args=[path])  # of one whose keeper was killed
+            self.cluster.keeper.ask("tidy", kind="cgroup", args=[path])  # left by a killed keeper
         for point, controllers in cgroups_used().items():
             path = os.path.join(point, self.seat.group)
             if point in unified:
@@ -234,7 +232,7 @@ class Node:
 
     @staticmethod
     def delegate(path):
-        """Version 2: what is below may limit these."""
+        """Version 2: lets child cgroups use these controllers."""
         control = os.path.join(path, "cgroup.subtree_control")
         for name in words_of(os.path.join(path, "cgroup.controllers")) - words_of(control):
             with contextlib.suppress(OSError):
@@ -242,8 +240,8 @@ class Node:
                     f.write("+" + name)
 
     def make_bridge(self):
-        """Pods' network, and the node's address, so that no other of the machine's is needed."""
-        bridge = self.seat.bridge  # with an address of its own: else it is that of the lowest that joins, and changes with those
+        """Makes the pods' network with the node's address, so that the node needs no other address of the machine."""
+        bridge = self.seat.bridge  # a fixed MAC; by default it follows the lowest joined port
         self.cluster.keeper.undo("link", bridge)
         self.cluster.keeper.ask("tidy", kind="link", args=[bridge])
         for args in (["link", "add", bridge, "address", f"02:64:76:79:00:{int(bridge[-1]):02x}", "type", "bridge"],
@@ -255,7 +253,7 @@ class Node:
                 raise Skip(f"a node needs a bridge: ip {' '.join(args)}: {done.stderr.strip()}")
 
     def serve_api(self):
-        """At the address that pods are told: there is no kube-proxy."""
+        """Forwards the API server's service address, since there is no kube-proxy."""
         self.cluster.keeper.ask("start", name="forward", env={}, log=self.log("forward"), argv=[
             sys.executable, os.path.join(HERE, "forward.py"), self.cluster.slot.service, "443",
             self.cluster.slot.address, str(self.cluster.slot.port("kube-apiserver"))])
@@ -291,7 +289,7 @@ class Node:
         return os.path.join(self.cluster.dir, "log", name + ".log")
 
     def inside(self):
-        """What to put before a command so that it sees the node's mounts, from the root that we have."""
+        """The command prefix that shows the node's mounts to a program, from the root of this process."""
         return ["nsenter", "--mount", "--root", "--target", str(self.cluster.pid("mounts"))]
 
     def enter(self, *argv, check=True, timeout=PATIENCE_S, **kw):
@@ -303,7 +301,7 @@ class Node:
     # ---- containerd
 
     def overlays(self):
-        """Whether layers can be mounted on one another here; else they are copied."""
+        """Can layers be mounted by overlayfs here? Otherwise containerd copies them."""
         for name in ("lower", "upper", "work", "merged"):
             os.makedirs(os.path.join(self.dir, "probe", name))
         below = os.path.join(self.dir, "probe")
@@ -392,8 +390,8 @@ state = "/run/containerd"
     # ---- for the cluster
 
     def cut_power(self):
-        """All that runs on the node ends at once; its mounts are gone, and what is in memory alone. What others have
-        started there is theirs to end."""
+        """Ends everything on the node at once, with its mounts and files in memory. The caller ends processes that others
+        started there."""
         for name in ("kubelet", "containerd"):
             self.cluster.kill(name)
         for point in [point for trees in cgroup_trees() for point in trees]:
@@ -412,7 +410,7 @@ state = "/run/containerd"
 
     def run_again(self, name):
         wrap = self.inside()
-        if name == "containerd":  # with all that it starts, into a cgroup of ours
+        if name == "containerd":  # with its children, in a cgroup of ours
             script = 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"'
             wrap += ["sh", "-c", script, "sh", self.runtime]
         self.since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -425,7 +423,7 @@ state = "/run/containerd"
             self.cluster.await_part(name, self.is_ready)
 
     def is_ready(self):
-        """In a heartbeat of this kubelet, not of the one before."""
+        """Is the node Ready in a heartbeat of this kubelet, not of its predecessor?"""
         if not self.cluster.exists(f"/api/v1/nodes/{self.name}"):
             return False
         for c in self.cluster.get(f"/api/v1/nodes/{self.name}")["status"].get("conditions") or []:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificates of one test cluster, made by openssl: one authority, which signs everybody."""
+"""The certificates of one test cluster, made by openssl: one authority signs all of them."""
 
 import os
 import subprocess

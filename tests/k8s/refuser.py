@@ -14,7 +14,7 @@ REASON = "nodes need a ticket"
 
 
 class Refuser:
-    """For `with`; `refused` are names of pods, `asked` is what the API server asked: (name, whether it was allowed)."""
+    """For `with`; `refused` are names of pods, `asked` are the API server's requests: (name, whether it was allowed)."""
 
     def __init__(self, cluster, *refused):
         self.cluster = cluster

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bench measures on a cluster: its options and its lines are those of bench/bench.h."""
+"""Results of a bench on a cluster, with the options and lines of bench/bench.h."""
 
 import argparse
 import json
 
 
 class Results:
-    """Takes the options, then the numbers, each of which is shown and added to --out at once."""
+    """Parses the options, then shows each number and appends it to --out at once."""
 
     def __init__(self, *sizes):
-        """sizes: (option, in a full run, in a quick one)"""
+        """sizes: (option, value in a full run, in a quick one)"""
         parser = argparse.ArgumentParser()
         parser.add_argument("--out")
         parser.add_argument("--only", default="", help="numbers that have this in their name")
@@ -26,7 +26,7 @@ class Results:
         return any(self.args.only in metric for metric in metrics)
 
     def add(self, metric, value, goal, n, detail):
-        """goal: "<= 2", ">= 2" or "": there is none"""
+        """goal: "<= 2", ">= 2" or "" for none"""
         row = {"metric": metric, "value": round(value, 3), "unit": ""}
         if goal:
             sense, bound = goal.split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""divvy-scheduler on a test's cluster: with its own account and the shipped rights; nodes and GPUs are made up."""
+"""divvy-scheduler on a test's cluster: with its own account and the shipped rights; nodes and GPUs are fake."""
 
 import contextlib
 import datetime
@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 
 def documents(name, *kinds):
-    """Of a manifest those of these kinds."""
+    """The documents of a manifest that have one of these kinds."""
     with open(os.path.join(BASE, name), encoding="utf-8") as f:
         texts = f.read().split("\n---\n")
     return [t for t in texts if not kinds or any(f"\nkind: {k}\n" in f"\n{t}\n" for k in kinds)]
@@ -30,12 +30,12 @@ def now():
 
 
 class Scheduled:
-    """A cluster with divvy's definitions, nodes whose daemons live, and schedulers to start."""
+    """A cluster with divvy's definitions, nodes with live daemons, and schedulers to start."""
 
     def __init__(self, cluster):
         self.cluster = cluster
         self.namespace = cluster.namespace  # of pods, here and below
-        self.nodes = {}  # name: whether its daemon lives
+        self.nodes = {}  # name: whether its daemon renews its Lease
         self.processes = []
         self.ends = threading.Event()
         for space in ("divvy-system", "divvy-node-lease"):
@@ -94,7 +94,7 @@ class Scheduled:
         self.nodes[name] = True
 
     def node(self, name, *models, bytes_each=16 * GIB, labels=None, **resources):
-        """A node with a GPU of each of the models: GPU-name-0, ..."""
+        """A node with one GPU of each model: GPU-name-0, ..."""
         owner = {"divvy.gpu/owner": "divvy"} if models else {}
         self.cluster.fake_node(name, labels={**owner, **(labels or {})},
                                **{"divvy.gpu/slot": str(64 * len(models)), **resources})
@@ -121,7 +121,7 @@ class Scheduled:
         return f"/api/v1/namespaces/{self.namespace}/pods" + (f"/{name}" if name else "")
 
     def pod(self, name, annotations=None, *, containers=("main",), resources=None, labels=None, **spec):
-        """Annotations are asked keys without their prefix, or whole ones; the label is what the webhook would put on."""
+        """Annotations are requested keys without their prefix, or whole keys; the label is the webhook's."""
         keys = {k if "/" in k else f"divvy.gpu/{k}": v for k, v in (annotations or {}).items()}
         return self.cluster.create(self.path(), {
             "metadata": {"name": name, "annotations": keys, "labels": {"divvy.gpu/tenant": "true", **(labels or {})}},
@@ -132,7 +132,7 @@ class Scheduled:
         return self.cluster.get(self.path(name))
 
     def bound(self, name):
-        """The pod, when it has a node."""
+        """Waits until the pod has a node, and returns the pod."""
         seen = {}
 
         def there():
@@ -157,7 +157,7 @@ class Scheduled:
         return None
 
     def waits(self, name, sentence):
-        """Its condition says so."""
+        """Waits until the pod's condition has that message."""
         seen = {}
 
         def said():
@@ -174,7 +174,7 @@ class Scheduled:
         return [e for e in items if e["involvedObject"].get("name") == name and reason in (None, e["reason"])]
 
     def gone(self, *names):
-        """As the kubelet does when the containers have ended."""
+        """Deletes pods, as the kubelet does after their containers have ended."""
         for name in names:
             self.cluster.delete(self.path(name), grace_s=0)
         wait_for(lambda: not any(self.cluster.exists(self.path(n)) for n in names), "they are gone")

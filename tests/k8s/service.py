@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service of shared pods under Kubernetes' own autoscaler: deploy/examples/autoscaling, with a program that answers
-requests (tests/programs/worker), and the requests."""
+"""A service of shared pods under Kubernetes' own autoscaler: deploy/examples/autoscaling, with a program that answers requests
+(tests/programs/worker), and the requests."""
 
 import contextlib
 import os
@@ -18,25 +18,25 @@ from divvyd import BUILD, libraries_of
 from manifests import DEPLOY
 
 IMAGE = "worker"
-KERNEL_MS = 20  # of the device, each request
+KERNEL_MS = 20  # device time of a request
 SHARE = "0.2"
 WAIT_S = 300
-# The autoscaler looks every 15 s, and the example waits a minute before it shrinks: so much faster here.
+# The autoscaler looks every 15 s, and the example shrinks after a minute: here all goes this much faster.
 FASTER = 5
 LOOKS_S, SHRINKS_AFTER_S = 15, 60
 
 
 def sync(faster=FASTER):
-    """The controller manager's option."""
+    """The controller manager's option for the autoscaler's period."""
     return [f"--horizontal-pod-autoscaler-sync-period={LOOKS_S / faster:g}s"]
 
 
-WAIT = 4  # requests at most, for somebody who takes them
+WAIT = 4  # most requests that wait for a pod
 
 
 class Load:
-    """Requests by Poisson that all of a service's pods take from. Who asks for more than they do waits for none of them:
-    what comes while as many wait as may is lost."""
+    """Poisson arrivals that all pods of a service serve. The load does not wait for the pods: a request that finds the queue
+    full is lost."""
 
     def __init__(self, address, seed=1):
         self.socket = socket.create_server((address, 0))
@@ -71,13 +71,13 @@ class Load:
                 threading.Thread(target=self.give, args=(connection,), daemon=True).start()
 
     def close(self):
-        """Nothing more comes."""
+        """Ends the load."""
         self.is_over = True
         with self.socket, contextlib.suppress(OSError):
-            socket.create_connection((self.address, self.port)).close()  # for who waits in accept()
+            socket.create_connection((self.address, self.port)).close()  # wakes accept()
 
     def give(self, connection):
-        """To one pod, until it has gone; a pod says nothing but answers."""
+        """Sends requests to one pod until the pod closes its connection; a pod sends answers only."""
         with connection, contextlib.suppress(OSError):
             while not select.select([connection], [], [], 0)[0]:
                 try:
@@ -105,7 +105,7 @@ class Service:
         self.load = Load(cluster.node.seat.address)
 
     def apply(self):
-        """It serves, and the autoscaler reads what it uses."""
+        """Applies both and waits until the service serves and the autoscaler reads its usage."""
         self.cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
         self.cluster.apply(shipped.example(
             "autoscaling/service", version=("autoscaling/v2", "autoscaling/v2beta2"), name=("answers-many", self.name),
@@ -122,7 +122,7 @@ class Service:
         wait_for(self.is_read, "the autoscaler reads it", WAIT_S)
 
     def is_measured(self):
-        """The API server takes a moment to know where the metrics are."""
+        """Does the API server serve the metrics? It needs a moment to find them."""
         try:
             self.metric("divvy_gpu_used")
         except ApiError:
@@ -143,7 +143,7 @@ class Service:
         return self.deployment()["status"].get("readyReplicas", 0)
 
     def shares(self):
-        """Of a device, in thousandths, of each of its pods that has one."""
+        """The device share, in thousandths, of each pod that has one."""
         return [t["request"] for t in self.daemon.status().get("tenants") or [] if t["pod"].startswith(self.name + "-")]
 
     def metric(self, name):

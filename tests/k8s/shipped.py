@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""divvy on a test cluster's node as it ships: images with what this build installs, objects from deploy/.
+"""divvy on a test cluster's node as it ships: images with the files that this build installs, objects from deploy/.
 
-What differs from another cluster is deploy/overlays/test alone. The daemon's folders are the node's own, and so
-seen from outside below Node.dir.
-"""
+Only deploy/overlays/test differs from another cluster. The daemon's folders are the node's own, so from outside they are below
+Node.dir."""
 
 import contextlib
 import glob
@@ -25,7 +24,7 @@ EXAMPLES = os.path.join(SOURCE, "deploy/examples")
 
 
 def add_files(folder, files):
-    """{path in the image: file here}, with the libraries that they are linked with."""
+    """Adds {path in the image: file here}, with the libraries to which the files are linked."""
     for path, source in files.items():
         target = folder + path
         os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -44,7 +43,7 @@ def import_image(cluster, name, files, entrypoint=(), version=VERSION):
 
 
 def installed_files(stage, *patterns):
-    """{path: file} of what is installed below `stage`."""
+    """{path: file} of the installed files below `stage`."""
     found = {}
     for pattern in patterns:
         below = [p for p in glob.glob(os.path.join(stage, "**", pattern), recursive=True) if os.path.isfile(p)]
@@ -55,7 +54,7 @@ def installed_files(stage, *patterns):
 
 @contextlib.contextmanager
 def staged(cluster):
-    """A folder with what this build installs."""
+    """A folder with the files that this build installs."""
     stage = os.path.join(cluster.dir, "stage")
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", stage], check=True,
                    stdin=subprocess.DEVNULL, capture_output=True)
@@ -73,7 +72,7 @@ def make_image(cluster, stage, name, version=VERSION):
 
 
 def make_newer_divvyd(cluster, version):
-    """An image whose libraries for tenants do the same, but are other files."""
+    """An image whose libraries for tenants have the same code in other files."""
     with staged(cluster) as stage:
         for path in installed_files(stage, "lib/**/divvy/libdivvy-*.so").values():
             with open(path, "ab") as f:
@@ -82,7 +81,7 @@ def make_newer_divvyd(cluster, version):
 
 
 def make_images(cluster):
-    """What deploy/images/Dockerfile says, out of this build and this machine's libraries."""
+    """The images of deploy/images/Dockerfile, from this build and this machine's libraries."""
     with staged(cluster) as stage:
         for name in WANTED:
             make_image(cluster, stage, name)
@@ -93,7 +92,7 @@ def make_images(cluster):
 
 
 class Shipped(Daemon):
-    """divvyd of the shipped DaemonSet, its Daemon's questions asked from outside."""
+    """divvyd of the shipped DaemonSet; Daemon's methods work from outside."""
 
     def __init__(self, cluster, simulate):
         super().__init__(cluster, simulate)
@@ -111,7 +110,7 @@ class Shipped(Daemon):
         wait_for(lambda: self.slots_offered() == slots, f"the kubelet offers {slots} slots", START_S)
 
     def change_devices(self, simulate):
-        """Nobody may have a share; serving when this returns."""
+        """Changes the simulated devices while no pod has a share; divvyd serves when this returns."""
         if simulate != self.simulate:
             self.simulate = simulate
             self.cluster.patch(f"/apis/divvy.gpu/v1/gpunodes/{self.node}", {"spec": {"simulate": simulate}})
@@ -123,7 +122,7 @@ class Shipped(Daemon):
 
 
 def example(name, /, **replaced):
-    """The text of deploy/examples/NAME.yaml, with what a user puts there first."""
+    """The text of deploy/examples/NAME.yaml, with values that a user would put there."""
     with open(os.path.join(EXAMPLES, name + ".yaml"), encoding="utf-8") as f:
         text = f.read()
     for old, new in replaced.values():
@@ -138,7 +137,7 @@ def await_workloads(cluster):
 
 
 def plug_in(cluster, simulate):
-    """Devices that are there without divvyd, as real ones are: its own end with its container."""
+    """Starts devices without divvyd, like real ones: divvyd's own would end with its container."""
     folder = os.path.join(cluster.node.dir, "run-divvy/sim")
     os.makedirs(folder, exist_ok=True)
     cluster.keeper.ask("start", name="devices", env={"PATH": os.environ["PATH"]},
@@ -149,7 +148,7 @@ def plug_in(cluster, simulate):
 
 
 def install(cluster, simulate="2xH200-141Gi"):
-    """As docs/kubernetes.md tells a user to; serving when this returns."""
+    """Installs as docs/kubernetes.md describes; divvyd serves when this returns."""
     make_images(cluster)
     with tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as folder:
         cluster.kubectl("apply", "-k", str(overlay(cluster, folder)), timeout=START_S)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long pods take from the first byte of their POST to the first instruction of their program, which says over a
-socket when that was (tests/programs/say-start)."""
+"""Time from the first byte of a pod's POST to the first instruction of its program, which reports it over a socket
+(tests/programs/say-start)."""
 
 import concurrent.futures
 import contextlib
@@ -20,7 +20,7 @@ SAY = os.path.join(BUILD, "tests/programs/say-start")
 
 
 class Starts:
-    """What the programs say: {pod's name: CLOCK_MONOTONIC in ns}."""
+    """The programs' reports: {pod's name: CLOCK_MONOTONIC in ns}."""
 
     def __init__(self, cluster, daemon):
         self.cluster, self.daemon = cluster, daemon
@@ -38,7 +38,7 @@ class Starts:
 
 
 class Bound:
-    """When a watch saw that a pod has a node: where the time goes."""
+    """When a watch showed that a pod has a node: splits the time."""
 
     def __init__(self, cluster, space):
         self.cluster, self.space, self.at = cluster, space, {}
@@ -71,7 +71,8 @@ class Kind:
         return f"/api/v1/namespaces/{self.space}/pods" + (f"/{name}" if name else "")
 
     def pod(self):
-        """With many at once the runtime may lose a sandbox before its container is in it: the kubelet makes another one."""
+        """Many pods at once may make the runtime lose a sandbox before its container is in it; the kubelet then makes another
+        one."""
         self.made += 1
         name = f"{self.label}-{self.made}"
         return name, json.dumps({
@@ -82,7 +83,7 @@ class Kind:
                  "resources": {"limits": self.limits}}]}})
 
     def post(self, connection, pod):
-        """When the first byte went."""
+        """Creates a pod; returns the time of the first byte."""
         began = time.monotonic_ns()
         response = self.cluster.send(connection, "POST", self.path(), pod)
         text = response.read()
@@ -101,14 +102,15 @@ class Kind:
         return tenant["namespace"] == self.space and tenant["pod"].startswith(self.label + "-")
 
     def is_torn_down(self):
-        """An object that is deleted without grace is gone at once, and the kubelet at work on the rest for seconds."""
+        """Has the kubelet cleaned up? An object deleted without grace vanishes at once, and the kubelet works for seconds
+        more."""
         node = self.cluster.node
         pods = self.cluster.get("/api/v1/pods?fieldSelector=spec.nodeName=" + node.name)["items"]
         there = {p["metadata"]["uid"] for p in pods}
         return set(os.listdir(os.path.join(node.kubelet_dir, "pods"))) <= there
 
     def held_up(self, names):
-        """What is known of the first that has not started."""
+        """The state of the first pod that has not started."""
         late = [name for name in names if name not in self.starts.at or name not in self.bound.at]
         events = f"/api/v1/namespaces/{self.space}/events?fieldSelector=involvedObject.name={late[0]}"
         return f"{len(late)} of {len(names)}, {late[0]}: {json.dumps(self.cluster.get(self.path(late[0]))['status'])}, " + "; ".join(
@@ -136,7 +138,7 @@ class Kind:
 
 
 def keep_one_there(cluster, device, name="there"):
-    """The device is shared already."""
+    """Keeps another pod on the device, so that it is shared already."""
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "labels": {"keep": "yes"}, "annotations": {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reports its start: sends a datagram "NAME NANOSECONDS" of CLOCK_MONOTONIC to ADDRESS:PORT. As a
- * container's first program it shows benches when the container could work. usage: say-start NAME
- * ADDRESS PORT
+ * container's first program it shows benches when the container could work.
+ * usage: say-start NAME ADDRESS PORT
  */
 #include <arpa/inet.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A worker of a service: connects to ADDRESS:PORT, runs one kernel of KERNEL_US for each byte that
- * it receives, and sends the byte back. Ends when the service closes the connection. usage: worker
- * ADDRESS PORT KERNEL_US
+ * it receives, and sends the byte back. Ends when the service closes the connection.
+ * usage: worker ADDRESS PORT KERNEL_US
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
