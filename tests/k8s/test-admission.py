@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy's webhook beside what else changes pods on a real API server: other webhooks, and Kubernetes' own plugins."""
+"""divvy's webhook beside the other parts that change pods on a real API server: other webhooks, and Kubernetes' own plugins."""
 
 import contextlib
 import os
@@ -32,13 +32,13 @@ def pod(*containers, annotations=None, **metadata):
 
 
 def limits_of(made):
-    """{container: what of its limits is divvy's}"""
+    """{container: its limits that divvy wrote}"""
     return {c["name"]: {k: v for k, v in c["resources"].get("limits", {}).items() if k.startswith("divvy.gpu/")}
             for c in made["spec"]["containers"]}
 
 
 def becomes(namespace, body, want, default=None):
-    """Its containers, in order, with what divvy put into them; a dry run goes through all of admission."""
+    """Checks the pod's containers, in order, with the limits that divvy adds; a dry run goes through all of admission."""
     made = cluster.create(pods(namespace) + "?dryRun=All", body)
     assert list(limits_of(made).items()) == list(want.items()), (limits_of(made), want)
     assert made["metadata"].get("annotations", {}).get(DEFAULT) == default, made["metadata"]
@@ -47,7 +47,7 @@ def becomes(namespace, body, want, default=None):
 
 @contextlib.contextmanager
 def injected(name, **how):
-    """A namespace in which that webhook puts its sidecar in front."""
+    """A namespace in which another webhook puts its sidecar first."""
     namespace = cluster.new_namespace(**{name: "on"})
     with injector(cluster, name, controller.address, **how):
         def works():
@@ -56,14 +56,14 @@ def injected(name, **how):
         yield namespace
 
 
-def a_sidecar_from_before_gets_nothing():
+def a_sidecar_that_an_earlier_webhook_adds_gets_no_share():
     with injected("a-before") as namespace:
         becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
         becomes(namespace, pod(container("train"), container("log"), annotations=REQUEST),
                 {"proxy": {}, "train": SHARE, "log": {}}, "train")
 
 
-def a_sidecar_from_behind_gets_nothing():
+def a_sidecar_that_a_later_webhook_adds_gets_no_share():
     """divvy's webhook runs a second time, since the pod has changed."""
     for name, how in (("z-behind", {}), ("z-again", {"reinvocation": "IfNeeded"})):
         with injected(name, **how) as namespace:
@@ -104,8 +104,8 @@ def another_systems_resource_stays_with_its_container():
                     {"proxy": {}, "train": {**SHARE, "divvy.gpu/memory-mib": "1"}}, "train")
 
 
-def kubectls_default_container_counts():
-    """As Argo makes its pods: `wait` in front of `main`."""
+def kubectls_default_container_gets_the_share():
+    """Argo makes pods with `wait` in front of `main`."""
     body = pod(container("wait"), container("main"), annotations={**REQUEST, KUBECTL: "main"})
     becomes(cluster.namespace, body, {"wait": {}, "main": SHARE}, "main")
     with injected("a-before") as namespace:
@@ -121,7 +121,7 @@ def kubectls_default_container_counts():
         becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": {}, "train": SHARE}, "train")
 
 
-def the_choice_is_divvys_to_write():
+def only_divvy_may_write_the_chosen_container():
     for annotations in ({DEFAULT: "log"}, {**REQUEST, DEFAULT: "log"}):
         try:
             becomes(cluster.namespace, pod(container("train"), container("log"), annotations=annotations), {})
@@ -137,15 +137,15 @@ def the_choice_is_divvys_to_write():
         assert "leave it unchanged" in str(error), error
     else:
         raise AssertionError("not refused")
-    # kubectl's default may change later; the share does not move.
+    # A later change of kubectl's default does not move the share.
     cluster.patch(f"{path}/p", {"metadata": {"annotations": {KUBECTL: "log", "divvy.gpu/limit": "0.5"}}})
     cluster.delete(f"{path}/p", grace_s=0)
-    # A copy of what `kubectl get` shows is taken as it is.
+    # A copy of `kubectl get`'s output is accepted as it is.
     again = pod(annotations=made["metadata"]["annotations"], labels=made["metadata"]["labels"])
     becomes(cluster.namespace, {**again, "spec": made["spec"]}, {"train": SHARE, "log": {}}, "train")
 
 
-def the_scheduler_gives_to_that_container():
+def the_scheduler_assigns_devices_to_the_chosen_container():
     with injected("a-before") as namespace, Scheduled(cluster) as rig:
         rig.start()
         rig.node("n1", "A100", **{"divvy.gpu/milli": "1000", "divvy.gpu/memory-mib": "16384"})
@@ -159,7 +159,7 @@ NOTHING = {"divvy.gpu/milli": "0"}
 
 
 def ranged(**limits):
-    """A namespace with a LimitRange that LimitRanger has heard of."""
+    """A namespace with a LimitRange that LimitRanger knows already."""
     namespace = cluster.new_namespace(**{"a-before": "on", "z-behind": "on"})
     cluster.create(f"/api/v1/namespaces/{namespace}/limitranges", {
         "metadata": {"name": "shares"}, "spec": {"limits": [{"type": "Container", **limits}]}})
@@ -168,8 +168,8 @@ def ranged(**limits):
     return namespace
 
 
-def a_range_closes_no_namespace():
-    """Its max is a default of all containers, and a container without a limit is refused by LimitRanger itself."""
+def a_limit_range_refuses_no_shared_pod():
+    """The range's max is a default for all containers; LimitRanger itself refuses a container without a limit."""
     namespace = ranged(max={"divvy.gpu/milli": "500"})
     init = [container("init")]
     for name in ("plain", "own"):
@@ -192,8 +192,8 @@ def a_range_closes_no_namespace():
             becomes(namespace, pod(container("train"), annotations=REQUEST), {"proxy": NOTHING, "train": SHARE}, "train")
 
 
-def a_default_of_nothing_is_taken():
-    """As an administrator may write it, so that plain pods need nothing from divvy."""
+def a_default_limit_of_zero_is_accepted():
+    """An administrator may write such a default, so that plain pods need nothing from divvy."""
     namespace = ranged(max={"divvy.gpu/milli": "500"}, default={"divvy.gpu/milli": "0"})
     becomes(namespace, pod(container("train")), {"train": NOTHING})
     becomes(namespace, pod(container("train"), annotations=REQUEST), {"train": SHARE})
@@ -218,7 +218,7 @@ def keys_of_a_later_webhook_are_translated():
 
 
 def refused(namespace, body):
-    """The sentence, with which an API server refuses what its webhook does not answer."""
+    """The message of the API server's refusal when its webhook does not answer."""
     try:
         cluster.create(pods(namespace) + "?dryRun=All", body)
     except ApiError as error:
@@ -243,7 +243,7 @@ def only_pods_with_a_share_need_the_controller():
     else:
         assert not any(conditions.values()), conditions
     with nobody_answers():
-        # Of new pods these, as nobody would translate them, or see what only divvy may write.
+        # New pods that need the webhook: without it they stay untranslated, or keep keys that only divvy may write.
         for body in (share, pod(container("c", **{"divvy.gpu/slot": "1"})), pod(container("c"), labels={"divvy.gpu/tenant": "true"}),
                      pod(container("c"), annotations={"c.divvy.gpu/devices": "GPU-1"})):
             wait_for(lambda b=body: refused(cluster.namespace, b), "the webhook is asked")
@@ -253,7 +253,7 @@ def only_pods_with_a_share_need_the_controller():
                 cluster.create(pods(cluster.namespace) + "?dryRun=All", body)
 
 
-def so_do_those_of_a_listed_dialect():
+def pods_of_a_listed_dialect_need_the_controller_too():
     if minor() < 28:
         return  # all pods do
     namespace = cluster.new_namespace()
@@ -272,7 +272,7 @@ def so_do_those_of_a_listed_dialect():
 
 
 def lead_to(space, *without):
-    """Where the webhooks are served, and that space left alone, everywhere where one is."""
+    """Points the webhooks to this address, except the named ones, with this namespace exempt."""
     for hook in [h for h in [*hooks(), *hooks("validating")] if h["name"] not in without]:
         expressions = hook["namespaceSelector"].get("matchExpressions", [])
         names = [e["values"] for e in expressions if e["key"] == "kubernetes.io/metadata.name"]
@@ -282,7 +282,7 @@ def lead_to(space, *without):
 
 
 def the_late_hook_sees_the_same_pods():
-    """What an administrator changes in the one hook holds in the one that the controller adds."""
+    """An administrator's change of one webhook configuration also holds in the one that the controller adds."""
     if minor() < 28:
         return  # there is none
 
@@ -310,8 +310,8 @@ def generate(*args):
     return done.returncode, done.stdout + done.stderr
 
 
-def it_may_be_in_another_namespace():
-    """... and comes up there by itself when all of it has gone: no pod of its own waits for its webhook."""
+def divvy_may_run_in_another_namespace():
+    """... and it starts there by itself after all of it was deleted: no pod of divvy waits for divvy's webhook."""
     for name in ("", "No", "a/b", "divvy-node-lease"):
         code, text = generate("--namespace", name)
         assert code == 1 and "DNS label" in text, text
@@ -334,7 +334,7 @@ def it_may_be_in_another_namespace():
     other.start()
     try:
         becomes(cluster.namespace, share, {"c": SHARE})
-        # Webhooks that were left behind are led to the controller that runs.
+        # The running controller takes over webhooks that were left behind.
         path = os.path.join(os.environ["DIVVY_SOURCE"], "deploy/base/admission.yaml")
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path)
         wait_for(lambda: lead_to(space), "the webhooks lead to where it is")
@@ -344,11 +344,11 @@ def it_may_be_in_another_namespace():
         other.kill()
 
 
-TESTS = [a_sidecar_from_before_gets_nothing, a_sidecar_from_behind_gets_nothing, keys_by_name_stay_with_their_containers,
-         another_systems_resource_stays_with_its_container, kubectls_default_container_counts, the_choice_is_divvys_to_write,
-         the_scheduler_gives_to_that_container, a_range_closes_no_namespace, a_default_of_nothing_is_taken,
+TESTS = [a_sidecar_that_an_earlier_webhook_adds_gets_no_share, a_sidecar_that_a_later_webhook_adds_gets_no_share, keys_by_name_stay_with_their_containers,
+         another_systems_resource_stays_with_its_container, kubectls_default_container_gets_the_share, only_divvy_may_write_the_chosen_container,
+         the_scheduler_assigns_devices_to_the_chosen_container, a_limit_range_refuses_no_shared_pod, a_default_limit_of_zero_is_accepted,
          keys_of_a_later_webhook_are_translated, only_pods_with_a_share_need_the_controller,
-         so_do_those_of_a_listed_dialect, the_late_hook_sees_the_same_pods, it_may_be_in_another_namespace]
+         pods_of_a_listed_dialect_need_the_controller_too, the_late_hook_sees_the_same_pods, divvy_may_run_in_another_namespace]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:

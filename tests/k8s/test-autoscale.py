@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A service of shared pods grows and shrinks with its load: Kubernetes' own autoscaler, what divvyd has measured."""
+"""A service of shared pods grows and shrinks with its load: Kubernetes' own autoscaler with divvyd's measurements."""
 
 import time
 
@@ -9,38 +9,38 @@ from cluster import Skip, main, open_cluster, skip_all, wait_for
 from service import KERNEL_MS, WAIT_S, Service, import_worker, sync
 
 
-def the_example_is_one_idle_pod_at_first():
+def the_example_starts_with_one_idle_pod():
     service.apply()
     assert service.metric("divvy_gpu_granted") == "200m", service.metric("divvy_gpu_granted")
 
 
-def with_a_load_it_grows():
-    """Of half a device in all: each pod may use a fifth of one, and seven tenths of that are wished for."""
+def the_service_grows_with_its_load():
+    """The load needs half a device. Each pod may use a fifth of one, and the autoscaler aims at seven tenths of that."""
     service.load.per_s = 0.5 * 1000 / KERNEL_MS
     service.await_replicas(lambda n: n >= 3, "three pods share the load")
     assert service.milli("divvy_gpu_granted") >= 600, service.metric("divvy_gpu_granted")
-    # They are enough: it neither runs to its bound nor back.
+    # The pods are enough: their number neither grows to its bound nor falls back.
     wait_for(lambda: 400 <= service.milli("divvy_gpu_used") <= 600, "the load is done, and no more", WAIT_S)
     assert service.ready() <= 5, service.autoscaler()["status"]
-    # A pod that comes just now is granted before it is ready.
+    # A new pod gets its grant before it is ready.
     wait_for(lambda: service.shares() == [200] * service.ready(), "each has its fifth", WAIT_S)
 
 
-def without_one_it_shrinks():
+def the_service_shrinks_without_load():
     service.load.per_s = 0
     service.await_replicas(lambda n: n == 1, "one is left")
     wait_for(lambda: len(service.shares()) == 1, "the others' shares are given back", WAIT_S)
     wait_for(lambda: service.milli("divvy_gpu_used") == 0, "it uses nothing", WAIT_S)
 
 
-def who_is_silent_is_no_reason_to_shrink():
-    """A node whose daemon says nothing: not known is not idle, and more pods than the load needs stay."""
+def a_silent_daemon_does_not_shrink_the_service():
+    """A node whose daemon is silent: unknown usage is not idle, so that more pods than the load needs stay."""
     cluster.kubectl("-n", shipped.SYSTEM, "patch", "daemonset", "divvyd", "-p",
                     '{"spec":{"template":{"spec":{"nodeSelector":{"nowhere":"x"}}}}}')
     wait_for(lambda: service.metric("divvy_gpu_utilization") is None, "nothing is known any more", WAIT_S)
     assert service.metric("divvy_gpu_granted") == "200m", service.metric("divvy_gpu_granted")
     cluster.kubectl("-n", cluster.namespace, "scale", "deployment", service.name, "--replicas=3")
-    time.sleep(20)  # six looks of the autoscaler's, and twice what it waits before it shrinks
+    time.sleep(20)  # six looks of the autoscaler, and twice its wait before it shrinks
     assert service.deployment()["spec"]["replicas"] == 3, service.autoscaler()["status"]
 
 
@@ -48,7 +48,7 @@ try:
     with open_cluster("kcm", "sched", "node", own=True, args={"kube-controller-manager": sync()}) as cluster:
         service = Service(cluster, shipped.install(cluster, "1xH200-141Gi"))
         import_worker(cluster)
-        main(the_example_is_one_idle_pod_at_first, with_a_load_it_grows, without_one_it_shrinks,
-             who_is_silent_is_no_reason_to_shrink)
+        main(the_example_starts_with_one_idle_pod, the_service_grows_with_its_load, the_service_shrinks_without_load,
+             a_silent_daemon_does_not_shrink_the_service)
 except Skip as reason:
     skip_all(reason)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checker of faults, proved by histories with a bug in each: it finds that one, and in the good history none."""
+"""Proves the checker of faults by histories with one bug each: it finds exactly that bug, and none in the good history."""
 
 import copy
 import os
@@ -48,7 +48,7 @@ GANG = {"group": "g", "group_size": "3", "group_threshold": "0.6"}  # 2 are need
 
 
 def good_history():
-    """Two share a device, one ends and another takes its place; a gang; a SharePod whose pod is replaced."""
+    """Two pods share a device, one ends and another takes its place; a gang; a SharePod whose pod is replaced."""
     return [
         (0, "ADDED", pod("a")), (1, "MODIFIED", pod("a", keys=given(), node="x")),
         (2, "ADDED", pod("b", keys=given(memory="12Gi"), node="x", phase="Running", started=True)),
@@ -72,41 +72,41 @@ def good_grants():
             line("ended", "b", daemon=2, slot="1"), line("granted", "d", daemon=2, request=600, slot="1")]
 
 
-def good_is_good():
+def a_good_history_has_no_fault():
     found = problems(good_history(), good_grants(), DEVICES, now=1000)
     assert not found, found
 
 
 def finds(text, history=(), grants=(), now=None, after=None, away=()):
-    """A bug added to what is good, and what is said of it: that alone."""
+    """Adds a bug to the good history and checks that the checker reports that bug alone."""
     found = problems([*(good_history() if after is None else after), *history], [*good_grants(), *grants], DEVICES, now, away)
     assert len(found) == 1 and text in found[0], found
 
 
-def a_double_grant_by_the_scheduler():
+def the_scheduler_assigns_a_device_twice():
     finds("GPU-0 is given 1500/1000", [(200, "ADDED", pod("d", keys=given(memory="0"), node="x"))],
           after=[e for e in good_history() if e[0] != 3 and e[2]["metadata"]["name"] != "c"])
     finds("GPU-0 is given 1001/1000", [(200, "ADDED", pod("d", keys=given(request="0.001", memory="0"), node="x"))])
 
 
-def memory_beyond_the_device():
+def the_scheduler_assigns_more_memory_than_a_device_has():
     finds(f"GPU-0 has {16 * GIB} bytes", [(200, "ADDED", pod("d", keys=given(request="0", memory="1"), node="x"))])
 
 
-def somebody_beside_an_exclusive_one():
+def a_tenant_runs_beside_an_exclusive_one():
     finds("is somebody's alone", [(200, "ADDED", pod("d", keys=given("GPU-1", "0.001", "1", mode="exclusive"), node="x"))])
 
 
-def a_device_that_is_not_there():
+def the_scheduler_assigns_an_unknown_device():
     finds("no device GPU-9", [(200, "ADDED", pod("d", keys=given("GPU-9"), node="x"))])
 
 
-def opportunistic_shares_are_no_promise():
+def opportunistic_shares_may_exceed_a_device():
     more = [(200, "ADDED", pod("d", keys=given("GPU-1", "0.9", "1Gi", **{"class": "opportunistic"}), node="x"))]
     assert not problems([*good_history(), *more], [], DEVICES)
 
 
-def half_a_gang():
+def a_gang_stays_below_its_threshold():
     one = [(200, "ADDED", pod("h1", keys={**GANG, "group": "h", **given("GPU-1", "0.1", "1Gi")}, node="x"))]
     finds("half placed for more than", [*one, (200 + GANG_S + 1, "ADDED", pod("later"))])
     finds("half placed for more than", one, now=200 + GANG_S + 1)
@@ -117,29 +117,29 @@ def half_a_gang():
     assert not problems([*good_history(), *one, (201, "DELETED", one[0][2])], [], DEVICES, now=end), "it is gone"
 
 
-def a_member_that_starts_alone():
+def a_gang_member_starts_below_the_threshold():
     finds("has started while 1 of 2 are bound", [(200, "ADDED", pod(
         "h1", keys={**GANG, "group": "h", **given("GPU-1", "0.1", "1Gi")}, node="x", phase="Running", started=True))])
 
 
-def a_share_pod_is_doubled():
+def a_share_pod_has_two_pods():
     finds("has 2 pods: n/s-2, n/s-3", [(200, "ADDED", pod("s-3", owner="s"))])
 
 
-def a_share_pod_is_lost():
+def a_share_pod_has_no_pod():
     finds("SharePod n/s has no pod", [(200, "DELETED", pod("s-2", owner="s"))])
     finds("SharePod n/t has no pod", [(200, "ADDED", share_pod("t", phase="Pending"))])
     assert not problems([*good_history(), (200, "ADDED", share_pod("t", phase="Succeeded"))], [], DEVICES)
 
 
-def a_running_pod_is_hurt():
+def a_steady_pod_restarts_or_ends():
     gone = copy.deepcopy(good_history()[4][2])
     gone["status"]["containerStatuses"][0]["restartCount"] = 1
     finds("n/c was to run on", [(200, "MODIFIED", gone)])
     finds("n/c was to run on", [(200, "DELETED", good_history()[4][2])])
 
 
-def the_daemon_gives_too_much():
+def the_daemon_grants_more_than_a_device_has():
     finds("divvyd: GPU-0 is given 1001/1000", grants=[line("granted", "e", daemon=2, request=1, memory=0, slot="2")])
     finds("divvyd: GPU-0 has", grants=[line("granted", "e", daemon=2, request=0, memory=13 * GIB, slot="2")])
     finds("divvyd: GPU-0 is given 1600/1000", grants=[line("changed", "c", daemon=2, request=1000)])
@@ -155,11 +155,11 @@ def a_restart_loses_a_grant():
     finds("n/c/u-c/main is lost by a restart", grants=[line("kept", "d", daemon=3, request=600, slot="1")])
 
 
-def what_nobody_had_has_ended():
+def a_grant_ends_that_never_began():
     finds("has ended and had nothing", grants=[line("ended", "zz", daemon=2)])
 
 
-main(good_is_good, a_double_grant_by_the_scheduler, memory_beyond_the_device, somebody_beside_an_exclusive_one,
-     a_device_that_is_not_there, opportunistic_shares_are_no_promise, half_a_gang, a_member_that_starts_alone,
-     a_share_pod_is_doubled, a_share_pod_is_lost, a_running_pod_is_hurt, the_daemon_gives_too_much,
-     the_daemon_grants_twice, a_restart_loses_a_grant, what_nobody_had_has_ended)
+main(a_good_history_has_no_fault, the_scheduler_assigns_a_device_twice, the_scheduler_assigns_more_memory_than_a_device_has, a_tenant_runs_beside_an_exclusive_one,
+     the_scheduler_assigns_an_unknown_device, opportunistic_shares_may_exceed_a_device, a_gang_stays_below_its_threshold, a_gang_member_starts_below_the_threshold,
+     a_share_pod_has_two_pods, a_share_pod_has_no_pod, a_steady_pod_restarts_or_ends, the_daemon_grants_more_than_a_device_has,
+     the_daemon_grants_twice, a_restart_loses_a_grant, a_grant_ends_that_never_began)

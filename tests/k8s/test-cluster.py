@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real API server: what the tests of divvy's parts rest on, and that nothing of a cluster is left over."""
+"""A real API server: the facts on which tests of divvy's parts rely, and that no part of a cluster is left over."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def a_binding_writes_its_annotations_into_the_pod():
             "metadata": {"name": "bound", "annotations": {"divvy.gpu/devices": "GPU-0", "given": "new"}},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node}})
         first = next(e for e in events if e["type"] == "MODIFIED")["object"]
-    # One write: nobody can see the node without the annotations.
+    # One write: no watch can see the node without the annotations.
     assert first["spec"]["nodeName"] == node, first
     annotations = first["metadata"]["annotations"]
     assert annotations == {"mine": "stays", "given": "new", "divvy.gpu/devices": "GPU-0"}, annotations
@@ -95,7 +95,7 @@ def a_binding_writes_its_annotations_into_the_pod():
     cluster.delete(path + "/bound", grace_s=0)
 
 
-def a_service_account_may_what_its_rules_say():
+def a_service_account_has_the_rights_of_its_rules():
     who = cluster.service_account(cluster.namespace, "reader", rules=[
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}])
     path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
@@ -109,7 +109,7 @@ def a_service_account_may_what_its_rules_say():
     refused(401, Account(cluster.server, ca=cluster.ca, token="nonsense", insecure=cluster.insecure).get, path)
 
 
-def a_user_is_somebody_by_certificate():
+def a_user_is_known_by_a_certificate():
     alice = cluster.user("alice", ["team/a"])
     error = refused(403, alice.get, "/api/v1/nodes")
     assert '"alice"' in str(error), error
@@ -137,7 +137,7 @@ def clusters_stand_side_by_side():
     assert len(servers) == 3 and not any(found for _, found, _ in others), others
 
 
-def its_parts_survive_what_is_done_to_them():
+def a_clusters_parts_survive_kill_and_stop():
     cluster.only_own("killing the API server")
     path = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
     cluster.create(path, {"metadata": {"name": "kept"}})
@@ -196,7 +196,7 @@ def no_part_survives_a_killed_keeper():
     shutil.rmtree(folder)
 
 
-def who_ends_an_interactive_cluster_sees_no_logs():
+def an_interactive_cluster_prints_no_logs_at_its_end():
     cluster.only_own("a cluster's end")
     script = f"""
 import signal, sys
@@ -220,9 +220,9 @@ with c:
 
 
 TESTS = [custom_resources_keep_their_schema, a_watch_shows_each_change_in_its_order,
-         a_binding_writes_its_annotations_into_the_pod, a_service_account_may_what_its_rules_say,
-         a_user_is_somebody_by_certificate, clusters_stand_side_by_side, its_parts_survive_what_is_done_to_them,
-         nothing_survives_a_killed_test, no_part_survives_a_killed_keeper, who_ends_an_interactive_cluster_sees_no_logs]
+         a_binding_writes_its_annotations_into_the_pod, a_service_account_has_the_rights_of_its_rules,
+         a_user_is_known_by_a_certificate, clusters_stand_side_by_side, a_clusters_parts_survive_kill_and_stop,
+         nothing_survives_a_killed_test, no_part_survives_a_killed_keeper, an_interactive_cluster_prints_no_logs_at_its_end]
 
 try:
     with open_cluster() as cluster:

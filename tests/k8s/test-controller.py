@@ -50,7 +50,7 @@ def resources_of(obj, container=0):
 
 
 def kubectl_apply(obj):
-    """What somebody at a terminal reads."""
+    """kubectl's exit status and the text that a user reads."""
     path = os.path.join(cluster.dir, "apply.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump(obj, f)
@@ -60,7 +60,7 @@ def kubectl_apply(obj):
 
 
 def editor():
-    """Who may do in a namespace what its users may."""
+    """An account with the rights of a namespace's users."""
     name = unique("edit")
     cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
         "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
@@ -73,7 +73,7 @@ def editor():
 
 # ---- the webhook
 
-def a_share_is_put_in():
+def a_pods_share_is_translated():
     got = cluster.create(pods(), pod("share", {"divvy.gpu/request": "0.3", "divvy.gpu/memory": "4Gi"}, {"cpu": "1"}))
     assert got["metadata"]["labels"]["divvy.gpu/tenant"] == "true", got["metadata"]
     assert got["spec"]["schedulerName"] == "divvy-scheduler"
@@ -84,8 +84,8 @@ def a_share_is_put_in():
     assert plain["spec"]["schedulerName"] == "default-scheduler" and "labels" not in plain["metadata"]
 
 
-def a_made_pod_may_be_made_again():
-    """As controllers and people do with `kubectl get -o yaml`."""
+def a_translated_pod_may_be_created_again():
+    """Controllers and people create a pod again from `kubectl get -o yaml`."""
     got = cluster.pod("share")
     again = {"apiVersion": "v1", "kind": "Pod", "spec": got["spec"], "metadata": {
         "name": "share2", "labels": got["metadata"]["labels"], "annotations": got["metadata"]["annotations"]}}
@@ -93,7 +93,7 @@ def a_made_pod_may_be_made_again():
     assert resources_of(made) == resources_of(got)
 
 
-def kubectl_shows_the_sentence():
+def kubectl_shows_the_webhooks_message():
     code, text = kubectl_apply(pod("bad", {"divvy.gpu/request": "1.5"}))
     assert code and "above 1, expected a whole number" in text, text
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {"divvy.gpu/reqest": "0.5"}},
@@ -120,7 +120,7 @@ def a_deployments_pods_are_translated():
     def made():
         return cluster.get(pods(ns))["items"]
 
-    # The namespace's change has to have been heard of. Who is made in that moment may be refused: nobody has translated it.
+    # API servers learn of the namespace's change later. A pod created meanwhile may be refused, as nothing translated it.
     def known():
         with contextlib.suppress(ApiError):
             got = cluster.create(pods(ns) + "?dryRun=All", {**pod("try"), "spec": template["spec"]})
@@ -146,7 +146,7 @@ def event_of(obj, reason):
     return found and found[0]
 
 
-def given_keys_are_the_schedulers():
+def only_the_scheduler_writes_assigned_keys():
     user = editor()
     given = {"divvy.gpu/devices": "main=GPU-1", "divvy.gpu/granted-limit": "main=1"}
     refused(user.create, pods(), pod("thief", {"divvy.gpu/request": "0.3", **given}), says="only divvy's scheduler")
@@ -160,7 +160,7 @@ def given_keys_are_the_schedulers():
     refused(user.patch, mine, {"metadata": {"annotations": {"divvy.gpu/limit": "0.1"}}}, says="limit")
     user.patch(mine, {"metadata": {"annotations": {"divvy.gpu/limit": "0.6"}}})
     refused(user.patch, mine + "/status", {"metadata": {"annotations": given}}, says="403")
-    # Even for who may write a status: it is a matter of who, not of which way.
+    # The right to write a status does not help: the account counts, not the path.
     refused(cluster.patch, mine + "/status", {"metadata": {"annotations": given}}, says="only divvy's scheduler")
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
     scheduler.patch(mine + "/status", {"metadata": {"annotations": given}}, "strategic")
@@ -183,7 +183,7 @@ def a_bound_pod_keeps_its_place():
     cluster.patch(pods() + "/bound", {"metadata": {"annotations": {"divvy.gpu/class": "latency"}}})
 
 
-def policies_are_held_at_admission():
+def admission_enforces_policies():
     ns = cluster.new_namespace()
     cluster.create(G + "/gpupolicies", {"apiVersion": "divvy.gpu/v1", "kind": "GPUPolicy", "metadata": {"name": "poor"},
                                         "spec": {"namespaces": [ns], "classes": ["opportunistic"]}})
@@ -200,7 +200,7 @@ def policies_are_held_at_admission():
 
 
 def daemon_of(node):
-    """The account of a divvyd there: its token names a pod, and that the node."""
+    """The account of a divvyd on the node: its token names a pod, and the pod names the node."""
     daemon = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": unique("divvyd")}, "spec": {
         "serviceAccountName": "divvyd", "nodeName": node, "automountServiceAccountToken": False,
         "containers": [{"name": "c", "image": "none"}]}}
@@ -211,7 +211,7 @@ def daemon_of(node):
     return cluster.account(unique("divvyd"), token=answer["status"]["token"], namespace=SYSTEM)
 
 
-def a_daemon_writes_of_its_own_node():
+def a_daemon_writes_only_its_own_node():
     node, other = unique("node"), unique("node")
     for name in (node, other):
         cluster.create(G + "/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": name}})
@@ -269,7 +269,7 @@ def a_share_pod_becomes_a_pod():
     assert condition(status, "Accepted")["status"] == "True" and condition(status, "PodCreated")["status"] == "True", status
 
 
-def what_the_node_grants_is_shown():
+def the_status_shows_the_nodes_grant():
     node, uid = unique("node"), cluster.pod("s1")["metadata"]["uid"]
     cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
@@ -301,7 +301,7 @@ def what_the_node_grants_is_shown():
     assert all(word in table for word in ("GPU-1", "0.3-0.6", "4Gi", "Running")), table
 
 
-def what_is_divvys_no_more_has_no_capacity():
+def a_node_without_divvys_label_has_no_capacity():
     node = unique("node")
     cluster.fake_node(node, labels={"divvy.gpu/owner": "divvy"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
@@ -316,8 +316,8 @@ def what_is_divvys_no_more_has_no_capacity():
     wait_for(lambda: milli() == [None, None], "and has none any more", 30)
 
 
-def what_can_be_taken_from_another_plugin_counts():
-    """Of a node of the pool, whether it has been taken or not."""
+def devices_of_another_plugin_count_in_a_pool():
+    """Devices of a pool's node count, whether divvy has taken them or not."""
     node, gib = unique("node"), 1 << 30
     cluster.fake_node(node, labels={"divvy.gpu/owner": "pool"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
@@ -343,7 +343,7 @@ def told(name, reason, space="default"):
             if e["involvedObject"]["name"] == name and e["reason"] == reason]
 
 
-def a_label_that_the_spec_denies_is_told():
+def an_event_reports_a_label_that_contradicts_the_spec():
     node = unique("node")
     cluster.fake_node(node, labels={"divvy.gpu/owner": "pool"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
@@ -356,7 +356,7 @@ def a_label_that_the_spec_denies_is_told():
     cluster.delete(f"/api/v1/nodes/{node}")
 
 
-def a_label_that_means_nothing_is_told():
+def an_event_reports_an_unknown_owner_label():
     node = unique("node")
     cluster.fake_node(node, labels={"divvy.gpu/owner": "pol"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: any("owner=pol is unknown" in text for text in told(node, "OwnerUnknown")),
@@ -367,7 +367,7 @@ def a_label_that_means_nothing_is_told():
     cluster.delete(f"/api/v1/nodes/{node}")
 
 
-def a_placeholder_that_is_refused_is_told_to_who_waits():
+def a_waiting_pod_learns_of_a_refused_placeholder():
     node, quotas = unique("node"), f"/api/v1/namespaces/{SYSTEM}/resourcequotas"
     cluster.fake_node(node, labels={"divvy.gpu/owner": "pool"}, **{"divvy.gpu/slot": "64"})
     wait_for(lambda: cluster.exists(f"{G}/gpunodes/{node}"), "the node has its GPUNode", 30)
@@ -393,8 +393,8 @@ def a_placeholder_that_is_refused_is_told_to_who_waits():
         cluster.delete(f"/api/v1/nodes/{node}")
 
 
-def what_the_node_has_measured_is_shown():
-    """As the Lease of its daemon says it; a little more or less is not written."""
+def the_status_shows_the_nodes_measurements():
+    """The Lease of the node's daemon gives the figures; the controller does not write small changes."""
     status = status_of("s1")
     leases = "/apis/coordination.k8s.io/v1/namespaces/divvy-node-lease/leases"
     key = f"{status['podUID']}/main"
@@ -429,7 +429,7 @@ def a_change_reaches_the_running_pod():
     wait_for(lambda: condition(status_of("s1"), "Granted").get("reason") == "Granted", "... and is taken back", 30)
 
 
-def refused_in_words():
+def bad_share_pods_are_refused_with_a_message():
     spec = share_pod("s2", limit=0.2)
     code, text = kubectl_apply(spec)
     assert code and "limit" in text, text
@@ -439,8 +439,8 @@ def refused_in_words():
     assert code and "the spec says '0.3'" in text, text
 
 
-def a_refused_change_gives_the_reason_alone():
-    """The SharePod's own webhook would refuse it, so that it is another's, about the pod."""
+def a_refused_change_shows_only_the_reason():
+    """The SharePod's own webhook would refuse the change, so another webhook refuses the pod's change."""
     server = injector.Server(controller.address, cluster.pki.sign("denies", "denies", alternatives=f"IP:{controller.address}"),
                              lambda _: [])
     server.denial = "limits change on Mondays"
@@ -475,7 +475,7 @@ def a_refused_change_gives_the_reason_alone():
     wait_for(lambda: condition(status_of("s1"), "Granted").get("status") == "True", "it is as it was")
 
 
-def a_taken_name_is_left_alone():
+def a_share_pod_leaves_another_pod_of_its_name_alone():
     cluster.create(pods(), pod("s3"))
     uid = cluster.pod("s3")["metadata"]["uid"]
     cluster.create(share_pods(), share_pod("s3"))
@@ -484,11 +484,11 @@ def a_taken_name_is_left_alone():
     assert cluster.pod("s3")["metadata"]["uid"] == uid
 
 
-def killed_and_back_nothing_is_doubled():
+def a_restarted_controller_makes_no_second_pod():
     controller.kill()
     cluster.kill_uid = cluster.pod("s1")["metadata"]["uid"]
     refused(cluster.create, pods(), pod("late"), says="pods.mutate.divvy.gpu")
-    # What must not wait for us does not.
+    # Pods that must not wait for divvy do not wait.
     cluster.create(pods("kube-system") + "?dryRun=All", pod("system"))
     cluster.create(pods(SYSTEM) + "?dryRun=All", pod("own"))
     cluster.patch(pods() + "/s1/status", {"status": {"message": "alive"}})
@@ -500,7 +500,7 @@ def killed_and_back_nothing_is_doubled():
 
 
 def created(path, body):
-    """API servers keep a connection to one that does not answer until they have waited for it in vain."""
+    """Repeats a creation: API servers keep a connection to a silent webhook until a request on it has timed out."""
     def so():
         try:
             return bool(cluster.create_once(path, body)) or True
@@ -510,8 +510,8 @@ def created(path, body):
     wait_for(so, "the webhook answers", 90)
 
 
-def another_takes_over():
-    """Both answer the webhook, one reconciles; the second goes on where the first was killed or stopped."""
+def a_second_controller_takes_over():
+    """Both answer the webhook, one reconciles; the second continues where the first was killed or stopped."""
     second = Controller(cluster, "divvy-controller-2")
     second.start()
     second.serve_here(controller)
@@ -523,7 +523,7 @@ def another_takes_over():
     created(share_pods(), share_pod("s6"))
     wait_for(lambda: exists("s6"), "the second has taken over", 90)
     assert cluster.get(lease)["spec"]["holderIdentity"] == "divvy-controller-2"
-    # The first wakes up and sees that it leads no more.
+    # The first wakes up and sees that it has lost the leadership.
     cluster.thaw("divvy-controller")
     wait_for(controller.ready, "the first is back", 60)
     controller.serve_here(second)
@@ -536,7 +536,7 @@ def another_takes_over():
     assert before == {p["metadata"]["name"]: p["metadata"]["uid"] for name in ("s1", "s3") for p in its_pods(name)}
 
 
-def deleted_with_its_pod_and_made_again():
+def a_share_pod_is_deleted_with_its_pod_and_made_again():
     cluster.delete(share_pods() + "/s4")
     wait_for(lambda: not exists("s4"), "its pod is gone", 60)
     cluster.create(share_pods(), share_pod("s5"))
@@ -565,7 +565,7 @@ def a_kubeshare_pod_is_reconciled_in_place():
     gemini = {**body, "metadata": {"name": "g1", "annotations": {
         "gemini/gpu_request": "0.5", "gemini/gpu_limit": "1.0", "gemini/gpu_mem": "1073741824"}}}
     cluster.create(path, gemini)
-    # One that KubeShare serves is none of ours.
+    # divvy ignores a SharePod that KubeShare serves.
     cluster.create(path, {**body, "metadata": {**body["metadata"], "name": "theirs"}, "status": {"PodPhase": "Running"}})
     wait_for(lambda: any("is 'gemini', without kubeshare" in text for text in told_off("g1")), "it is said of Gemini's", 60)
     assert not told_off("theirs"), told_off("theirs")
@@ -578,7 +578,7 @@ def a_kubeshare_pod_is_reconciled_in_place():
     wait_for(lambda: (cluster.get(path + "/k1").get("status") or {}).get("PodObjectMeta", {}).get("name") == "k1",
              "its status is filled", 30)
     assert cluster.get(path + "/k1")["status"]["PodStatus"]["phase"] == "Pending"
-    # Known before its namespace is one of these: that one's label has nothing to do with it, the other's does.
+    # Created before its namespace had the label: the old namespace's label does not count, the new one's does.
     later, old = cluster.new_namespace(), {**body, "metadata": {**body["metadata"], "name": "k2"}}
     cluster.create(path.replace(ns, later), old)
     cluster.create(path, {**old, "metadata": {**old["metadata"], "name": "k3"}})
@@ -590,7 +590,7 @@ def a_kubeshare_pod_is_reconciled_in_place():
     wait_for(lambda: cluster.exists(pods(later) + "/k2"), "it is taken up when its namespace is", 30)
 
 
-def past_the_webhook_is_told():
+def an_event_reports_an_untranslated_pod():
     ns = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
     wait_for(lambda: passes(ns), "the namespace is left alone")
     got = cluster.create(pods(ns), pod("past", {"divvy.gpu/request": "0.3"}))
@@ -599,7 +599,7 @@ def past_the_webhook_is_told():
 
 
 def passes(ns):
-    with contextlib.suppress(ApiError):  # seen by one of its webhooks, and not by the other
+    with contextlib.suppress(ApiError):  # one webhook knows of the change, the other does not yet
         got = cluster.create(pods(ns) + "?dryRun=All", pod("past", {"divvy.gpu/request": "0.3"}))
         return "divvy.gpu/tenant" not in got["metadata"].get("labels", {})
     return False
@@ -620,13 +620,13 @@ def a_lost_certificate_is_made_again():
     wait_for(controller.ready, "it is trusted", 30)
 
     def answers():
-        with contextlib.suppress(ApiError):  # API servers hear of the authority a moment later
+        with contextlib.suppress(ApiError):  # API servers learn of the authority a moment later
             return cluster.create(pods() + "?dryRun=All", pod("new"))
         return None
     wait_for(answers, "the webhook answers", 30)
 
 
-def metrics_are_for_who_may_get_them():
+def only_authorized_accounts_get_metrics():
     operator = cluster.service_account(cluster.namespace, "metrics", cluster_rules=[{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
     nobody = cluster.service_account(cluster.namespace, "nobody")
     assert controller.get("/healthz") == (200, "ok\n")
@@ -639,7 +639,7 @@ def metrics_are_for_who_may_get_them():
 
 
 def silent_connections_keep_no_pod_out():
-    """More than the webhook and the page take, of several addresses, until the server has cut all of them off."""
+    """More connections than the webhook and the page accept, from several addresses, until the server has cut all of them."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
     def answers():
@@ -656,16 +656,16 @@ def silent_connections_keep_no_pod_out():
         wait_for(answers, "the same after the last has been cut off", 60)
 
 
-TESTS = [a_share_is_put_in, a_made_pod_may_be_made_again, kubectl_shows_the_sentence, a_deployments_pods_are_translated,
-         given_keys_are_the_schedulers, a_bound_pod_keeps_its_place, policies_are_held_at_admission,
-         a_daemon_writes_of_its_own_node, a_share_pod_becomes_a_pod, what_the_node_grants_is_shown, what_is_divvys_no_more_has_no_capacity, what_can_be_taken_from_another_plugin_counts,
-         a_label_that_the_spec_denies_is_told,
-         a_label_that_means_nothing_is_told,
-         a_placeholder_that_is_refused_is_told_to_who_waits, what_the_node_has_measured_is_shown,
-         a_change_reaches_the_running_pod, a_refused_change_gives_the_reason_alone, refused_in_words, a_taken_name_is_left_alone,
-         killed_and_back_nothing_is_doubled, another_takes_over,
-         deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
-         past_the_webhook_is_told, a_lost_certificate_is_made_again, metrics_are_for_who_may_get_them, silent_connections_keep_no_pod_out]
+TESTS = [a_pods_share_is_translated, a_translated_pod_may_be_created_again, kubectl_shows_the_webhooks_message, a_deployments_pods_are_translated,
+         only_the_scheduler_writes_assigned_keys, a_bound_pod_keeps_its_place, admission_enforces_policies,
+         a_daemon_writes_only_its_own_node, a_share_pod_becomes_a_pod, the_status_shows_the_nodes_grant, a_node_without_divvys_label_has_no_capacity, devices_of_another_plugin_count_in_a_pool,
+         an_event_reports_a_label_that_contradicts_the_spec,
+         an_event_reports_an_unknown_owner_label,
+         a_waiting_pod_learns_of_a_refused_placeholder, the_status_shows_the_nodes_measurements,
+         a_change_reaches_the_running_pod, a_refused_change_shows_only_the_reason, bad_share_pods_are_refused_with_a_message, a_share_pod_leaves_another_pod_of_its_name_alone,
+         a_restarted_controller_makes_no_second_pod, a_second_controller_takes_over,
+         a_share_pod_is_deleted_with_its_pod_and_made_again, a_kubeshare_pod_is_reconciled_in_place,
+         an_event_reports_an_untranslated_pod, a_lost_certificate_is_made_again, only_authorized_accounts_get_metrics, silent_connections_keep_no_pod_out]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster, args=["--placeholder-image=none"]) as controller:

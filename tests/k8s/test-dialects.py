@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests in the words of other systems, on a real API server: what the webhook makes of them, where the scheduler
-puts them, and what their users read back. The values are those of each project's own published examples."""
+"""Manifests in other systems' dialects, on a real API server: their translation by the webhook, their placement by the
+scheduler, and the keys that users read back. The values are from each project's published examples."""
 
 import contextlib
 import glob
@@ -19,7 +19,7 @@ spaces = {}  # by list of dialects
 
 
 def space(dialects):
-    """A namespace with these, as soon as the webhook knows of it."""
+    """A namespace with these dialects, once the webhook knows of it."""
     if dialects not in spaces:
         name = cluster.new_namespace()
         if dialects:
@@ -27,7 +27,7 @@ def space(dialects):
         spaces[dialects] = name
 
         def known():
-            # One that is made in the very moment may be refused, as what was made of it is not what is right now.
+            # A pod created at that moment may be refused: its translation no longer matches the list.
             with contextlib.suppress(ApiError):
                 got = cluster.create(pods(name) + "?dryRun=All", pod(annotations={"divvy.gpu/request": "0.1"}))
                 return ("divvy.gpu/dialects" in got["metadata"]["annotations"]) == bool(dialects)
@@ -41,7 +41,7 @@ def pods(namespace):
 
 
 def pod(*containers, init=(), annotations=None, labels=None, name="pod", **spec):
-    """Containers are their limits."""
+    """Each container is given by its limits."""
     def made(prefix, lists):
         return [{"name": f"{prefix}{i}", "image": "none", "resources": {"limits": limits}} for i, limits in enumerate(lists)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
@@ -57,7 +57,7 @@ def asks(milli, mib=None):
 
 
 def becomes(dialects, body, *want, init=(), translated=None):
-    """As the webhook gives it back: of each container what it asks for; None: as it was, without a share."""
+    """Checks each container's limits after the webhook; None: unchanged, without a share."""
     got = cluster.create(pods(space(dialects)) + "?dryRun=All", body)
     for kind, lists in (("containers", want), ("initContainers", init)):
         for asked, container in zip(lists, got["spec"].get(kind) or [], strict=True):
@@ -69,7 +69,7 @@ def becomes(dialects, body, *want, init=(), translated=None):
     is_tenant = any(want) or any(init)
     assert (got["metadata"].get("labels", {}).get("divvy.gpu/tenant") == "true") == is_tenant, got["metadata"]
     assert (got["spec"]["schedulerName"] == "divvy-scheduler") == is_tenant, got["spec"]["schedulerName"]
-    # And again, without the namespace's list: its own says what it means.
+    # The translated pod, created again in a namespace without the list, keeps its meaning.
     again = {**got, "metadata": {k: got["metadata"].get(k) for k in ("name", "annotations", "labels")}}
     if is_tenant:
         twice = cluster.create(pods(space(dialects)) + "?dryRun=All", again)
@@ -227,7 +227,7 @@ BACK = {
 }
 
 
-# What changes when the kubelet says that it runs.
+# Changes after the kubelet reports that the container runs.
 RUNS = {
     "gaiagpu": {"tencent.com/gpu-assigned": "true"},
     "gpushare": {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": r"\d{19}"},

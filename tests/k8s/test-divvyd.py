@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvyd on a real kubelet: pods get what was given to them, and nothing else."""
+"""divvyd on a real kubelet: pods get exactly their assigned shares."""
 
 import contextlib
 import datetime
@@ -20,7 +20,7 @@ from plugin import start_plugin
 from tap import fairly, patience
 
 
-DEVICES = 4  # for those that run beside one another; the others use the first
+DEVICES = 4  # for tests that run at the same time; the others use the first
 SLOTS = 64 * DEVICES
 
 
@@ -28,7 +28,7 @@ def device(n=0):
     return daemon.devices()[n:n + 1]
 
 
-def a_node_says_what_it_has():
+def a_node_reports_its_devices():
     daemon.await_ready()
     status = daemon.status()
     assert len(status["devices"]) == DEVICES, status
@@ -41,7 +41,7 @@ def a_node_says_what_it_has():
 
 
 def make_card(speed):
-    """What sysfs says of a network card, and of its RDMA device."""
+    """sysfs files of a network card and of its RDMA device."""
     files = {"class/net/eth0/type": "1", "class/net/eth0/operstate": "up", "class/net/eth0/speed": speed,
              "class/net/eth0/device/vendor": "0x15b3", "class/infiniband/mlx5_0/device/vendor": "0x15b3",
              "class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
@@ -60,7 +60,7 @@ def networks():
             for n in daemon.status()["network"]["devices"]}
 
 
-def a_node_says_over_what_it_is_reached():
+def a_node_reports_its_networks():
     wait_for(lambda: networks() == {"eth0": ("host", 10000, 10000, None), "mlx5_0": ("rdma", 25000, 25000, "eth0")},
              "GPUNode has both")
     make_card("25000")
@@ -75,7 +75,7 @@ def a_node_says_over_what_it_is_reached():
 
 def two_pods_have_their_shares():
     uuid = device()
-    # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
+    # Long kernels: the tenants keep their shares on a busy machine, which delays short kernels.
     args = ("--kernel-us=2000", "--duration=25")
     looks = itertools.count(1)
 
@@ -99,7 +99,7 @@ def two_pods_have_their_shares():
             wait_for_pod(cluster, name, "Succeeded")
         wait_for(lambda: not daemon.tenants(), "what they had is given back")
         assert "Granted" in events_of(cluster, low)
-        # Beside the whole suite: what a busy machine keeps one from asking for goes to the other.
+        # Beside other tests: time that the busy machine keeps one tenant from using goes to the other.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)
@@ -123,8 +123,8 @@ def a_slow_disk_keeps_the_container_waiting_and_nobody_else():
     wait_for(lambda: not daemon.tenants(), "what it had is given back")
 
 
-def memory_is_a_quota():
-    """Who asks for more than his gets the error, and his neighbour goes on."""
+def a_pod_cannot_exceed_its_memory_quota():
+    """A pod that allocates beyond its quota gets the error, and its neighbour goes on."""
     uuid = device()
     run_pod(cluster, "good", ("--kernel-us=500", "--memory=4096"), given(uuid, memory="6Gi"))
     wait_for_pod(cluster, "good", "Running")
@@ -149,7 +149,7 @@ def stop_pod(*names):
 
 
 def refused(name, why):
-    """Its container does not start, and an Event says why."""
+    """The pod's container does not start, and an Event gives the reason."""
     wait_for(lambda: any(why in m for m in events_of(cluster, name).get("GrantRefused", [])), f"{name}: {why}", 60)
     assert f"{name}/main" not in daemon.tenants()
     for status in cluster.pod(name)["status"].get("containerStatuses", []):
@@ -157,7 +157,7 @@ def refused(name, why):
     delete_pod(cluster, name, grace_s=0)
 
 
-def what_cannot_be_granted_is_refused_in_words():
+def an_impossible_grant_is_refused_with_a_message():
     uuid = device(1)
     run_pod(cluster, "most", ("--kernel-us=500",), given(uuid, request="0.9", memory="8Gi", epoch="7"))
     wait_for_pod(cluster, "most", "Running")
@@ -177,7 +177,7 @@ def what_cannot_be_granted_is_refused_in_words():
     stop_pod("most")
 
 
-def the_kubelet_gives_no_slot_to_namespaces_left_alone():
+def pods_of_exempt_namespaces_get_no_slot():
     space = cluster.new_namespace(**{"divvy.gpu/admission": "ignore"})
     mine, cluster.namespace = cluster.namespace, space
     try:
@@ -187,7 +187,7 @@ def the_kubelet_gives_no_slot_to_namespaces_left_alone():
         cluster.namespace = mine
 
 
-def a_change_takes_effect_while_it_runs():
+def a_resize_takes_effect_while_the_pod_runs():
     uuid = device()
     run_pod(cluster, "changes", ("--kernel-us=2000",), given(uuid, request="0.2", limit="0.4", epoch="5"))
     wait_for_pod(cluster, "changes", "Running")
@@ -243,20 +243,20 @@ def a_killed_daemon_finds_its_tenants_again():
     wait_for(lambda: daemon.used("stays") > used, "and goes on")
     assert daemon.status()["epoch"] == 7
     assert cluster.pod("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
-    # Nothing is granted twice: what it has is still taken.
+    # A grant takes no capacity twice: the first grant still counts.
     run_pod(cluster, "twice", (), given(uuid, request="0.8", epoch="7"))
     refused("twice", "0.7 free")
     stop_pod("stays")
 
 
 def accounted():
-    """What the namespace has had, by the day: time asked, granted and used."""
+    """The namespace's accounts, by day: requested, granted and used time."""
     rows = [a for a in daemon.status().get("accounts") or [] if a["namespace"] == cluster.namespace]
     return tuple(sum(a[f"{k}Milliseconds"] for a in rows) for k in ("requested", "granted", "used"))
 
 
-def accounts_go_on_after_a_restart():
-    """They are told once a minute: by now of the tests before. Of a daemon that is killed no more than seconds are lost."""
+def accounts_continue_after_a_restart():
+    """divvyd writes accounts once a minute, by now those of earlier tests. A kill loses seconds at most."""
     run_pod(cluster, "counted", ("--kernel-us=500",), given(device(), request="0.5", epoch="7"))
     wait_for_pod(cluster, "counted", "Running")
     wait_for(lambda: all(accounted()), "there are accounts", 120)
@@ -273,14 +273,14 @@ def accounts_go_on_after_a_restart():
 
 
 def environment_of(name):
-    """Of its program."""
+    """The environment of the pod's program."""
     process = wait_for(lambda: daemon.listed()[name]["processes"], f"{name} has registered")[0]
     with open(f"/proc/{process['pid']}/environ", encoding="utf-8") as f:
         return dict(pair.split("=", 1) for pair in f.read().split("\0") if pair)
 
 
-def a_dialects_variables_are_there():
-    """Those that its own device plugin set, and no neighbour's, though the kubelet names nobody in Allocate."""
+def a_container_gets_its_dialects_variables():
+    """The variables of the dialect's own device plugin, and no neighbour's, although Allocate names no pod."""
     pods = {
         "hami": ("hami", "main/nvidia.com/gpumem=3000,main/nvidia.com/gpucores=20", "3000Mi",
                  {"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_SM_LIMIT": "20"}),
@@ -309,8 +309,8 @@ def shared(name, memory="100Gi"):
             given(device(), request="0.1", memory=memory, epoch="7", granted_memory_policy="wait"))
 
 
-def memory_is_promised_as_policies_say():
-    """Of tenants that wait for it; and what was promised is kept by the next daemon."""
+def memory_overcommit_follows_the_policies():
+    """Memory of waiting tenants; the next daemon keeps what was granted."""
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     shared("alone")
     wait_for_pod(cluster, "alone", "Running")
@@ -341,8 +341,8 @@ def memory_is_promised_as_policies_say():
     stop_pod("one", "two", "four")
 
 
-def another_pods_process_is_not_let_in():
-    """By the socket of a slot, from another cgroup than that pod's."""
+def another_pods_process_is_refused():
+    """A process from another pod's cgroup at the socket of this pod's slot."""
     run_pod(cluster, "owner", ("--kernel-us=500",), given(device(), epoch="7"))
     wait_for_pod(cluster, "owner", "Running")
     slot = daemon.tenant("owner")["slot"]
@@ -351,7 +351,7 @@ def another_pods_process_is_not_let_in():
     stop_pod("owner")
 
 
-def cordoned_devices_take_nobody_new():
+def cordoned_devices_take_no_new_tenant():
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": u, "reason": "test"} for u in daemon.devices()]}})
     wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
@@ -363,8 +363,8 @@ def cordoned_devices_take_nobody_new():
     wait_for(lambda: daemon.slots_offered() == SLOTS, "all are again")
 
 
-def what_no_placeholder_holds_takes_nobody():
-    """On a node of the pool, though slots are offered there all the time."""
+def a_device_without_a_placeholder_takes_no_tenant():
+    """On a node of the pool, although the node offers slots all the time."""
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     cluster.patch(path, {"spec": {"pool": {"policy": "onDemand"}}})
     wait_for(lambda: {d["owner"] for d in daemon.status()["devices"]} == {"native"}, "no device is divvy's")
@@ -378,7 +378,7 @@ def what_no_placeholder_holds_takes_nobody():
     stop_pod("early")
 
 
-def metrics_are_for_who_may_get_them():
+def only_authorized_accounts_get_metrics():
     run_pod(cluster, "counts", ("--kernel-us=500",), given(device(1), epoch="7"))
     wait_for_pod(cluster, "counts", "Running")
     assert daemon.http("/healthz") == (200, "ok\n")
@@ -396,8 +396,8 @@ def metrics_are_for_who_may_get_them():
     stop_pod("counts")
 
 
-def clients_that_hold_the_page_keep_no_probe_out():
-    """All connections of its port, which say nothing or half a greeting, and two that begin handshakes without end."""
+def idle_clients_do_not_block_probes():
+    """Clients hold all connections of the page's port, silent or with half a greeting; two begin handshakes without end."""
     address = (cluster.slot.address, daemon.port)
     is_over = threading.Event()
 
@@ -431,8 +431,8 @@ def clients_that_hold_the_page_keep_no_probe_out():
     wait_for(is_page_answered, "the page answers after them", 120)
 
 
-def what_the_kubelet_no_longer_lists_is_given_back():
-    """Whatever we hear of the pod: the API server is away when it ends."""
+def a_grant_ends_when_the_kubelet_no_longer_lists_the_pod():
+    """Even if divvyd hears nothing of the pod: the API server is down when the pod ends."""
     run_pod(cluster, "unheard", ("--kernel-us=500", "--duration=8"), given(device(), epoch="7"))
     wait_for_pod(cluster, "unheard", "Running")
     cluster.freeze("kube-apiserver")
@@ -444,7 +444,7 @@ def what_the_kubelet_no_longer_lists_is_given_back():
     wait_for(lambda: "unheard/main" not in daemon.tenants(), "what it had is given back", 60)
 
 
-def another_plugin_has_the_nodes_gpus():
+def another_plugin_owns_the_nodes_gpus():
     start_plugin(cluster, "nvidia.com/gpu", 2)
     wait_for(lambda: daemon.condition("OwnerConflict").get("status") == "True", "the conflict is seen", 60)
     status = daemon.status()
@@ -453,7 +453,7 @@ def another_plugin_has_the_nodes_gpus():
     wait_for(lambda: daemon.slots_offered() == 0, "no slot is offered")
     wait_for(lambda: "OwnerConflict" in events_of(cluster, cluster.node_name), "an Event says so")
     cluster.kill("fake-plugin")
-    cluster.restart("kubelet")  # or it believes in the other one for five minutes more
+    cluster.restart("kubelet")  # it would count the other plugin for five minutes more
     wait_for(lambda: daemon.is_ready() and daemon.slots_offered() == SLOTS, "it is divvy's again", 60)
 
 
@@ -461,7 +461,7 @@ STAGE_S = 14  # divvyd compares every 10 s
 
 
 def its_door_stays(tenant):
-    """For nearly as long as a stage runs."""
+    """The tenant socket stays for nearly as long as a stage runs."""
     door = os.path.join(daemon.dir, "state/slots", tenant["slot"], "divvyd.sock")
     end = time.monotonic() + STAGE_S - 2
     while time.monotonic() < end:
@@ -469,7 +469,7 @@ def its_door_stays(tenant):
         time.sleep(0.2)
 
 
-def an_init_container_hands_its_slot_on():
+def an_init_container_passes_its_slot_on():
     slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
     uuid = device(2)[0]
     keys = {f"divvy.gpu/{k}": f"first={v} main={w}" for k, v, w in (
@@ -479,10 +479,10 @@ def an_init_container_hands_its_slot_on():
         {"name": "first", "image": IMAGE, "imagePullPolicy": "Never", "args": [f"--duration={STAGE_S}"], "resources": slot}])
     tenant = daemon.tenant("stages", "first")
     assert tenant["request"] == 800, tenant
-    # Who has begun on a device goes on there.
+    # A tenant that has begun on a device goes on there.
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
     cluster.patch(path, {"spec": {"cordoned": [{"uuid": uuid}]}})
-    # Its way to divvyd stays, though the kubelet's list, with which divvyd compares, has the slot as the other's.
+    # The tenant socket stays, although the kubelet's list, with which divvyd compares, gives the slot to another container.
     its_door_stays(tenant)
     wait_for_pod(cluster, "stages", "Running")
     wait_for(lambda: "stages/main" in daemon.tenants(), "GPUNode says so")
@@ -495,8 +495,8 @@ def an_init_container_hands_its_slot_on():
     wait_for(lambda: daemon.slots_offered() == SLOTS, "all are offered again")
 
 
-def ten_init_containers_have_their_own_and_nobody_comes_after():
-    """The kubelet's list has none of them; the last one stays longer than divvyd takes between two comparisons."""
+def ten_init_containers_get_their_own_grants_in_one_slot():
+    """The kubelet's list has none of the init containers; the last one outlasts the time between two comparisons."""
     slot = {"limits": {"divvy.gpu/slot": "1"}, "requests": {"divvy.gpu/slot": "1"}}
     uuid, names = device(2)[0], [f"i{n}" for n in range(10)]
     keys = {f"divvy.gpu/{k}": " ".join(f"{name}={v(n)}" for n, name in enumerate(names)) for k, v in (
@@ -520,14 +520,14 @@ def ten_init_containers_have_their_own_and_nobody_comes_after():
 
 
 def in_group(name, annotations, namespace=None):
-    """As the webhook and the scheduler leave a member of which two are needed."""
+    """A member of a group that needs two, as the webhook and the scheduler leave it."""
     keys = {**annotations, "divvy.gpu/granted-group": "g=2"}
     run_pod(cluster, name, ("--kernel-us=500",), keys, labels={"divvy.gpu/tenant": "true"}, namespace=namespace)
 
 
 def no_member_starts_before_enough_are_bound():
     keys = given(device(3), request="0.2", memory="1Gi", epoch="7")
-    # Who has the group's name elsewhere is no member; who is not bound, not yet.
+    # A pod of another namespace with the group's name is no member; a pod that is not bound is none yet.
     other = cluster.new_namespace()
     in_group("stranger", keys, namespace=other)
     in_group("first", keys)
@@ -541,7 +541,7 @@ def no_member_starts_before_enough_are_bound():
     for name in ("first", "second"):
         wait_for_pod(cluster, name, "Running")
     assert "stranger/main" not in daemon.tenants()
-    # A late one comes alone; and what was started goes on alone.
+    # A late member starts alone, and a started member goes on alone.
     in_group("third", keys)
     wait_for_pod(cluster, "third", "Running")
     stop_pod("second", "third")
@@ -553,7 +553,7 @@ def no_member_starts_before_enough_are_bound():
 
 
 def a_pod_needs_no_privilege():
-    """What the kubelet has mounted, seen from within: read-only, and nothing of other slots."""
+    """The kubelet's mounts, seen from within: read-only, and without files of other slots."""
     run_pod(cluster, "seen", ("--kernel-us=500",), given(device(3), epoch="7"))
     wait_for_pod(cluster, "seen", "Running")
     wait_for(lambda: daemon.listed()["seen"]["processes"], "it has registered")
@@ -568,7 +568,7 @@ def a_pod_needs_no_privilege():
     stop_pod("seen")
 
 
-def a_restarted_kubelet_has_the_slots_at_once():
+def a_restarted_kubelet_gets_the_slots_at_once():
     run_pod(cluster, "through", ("--kernel-us=500",), given(device(), epoch="7"))
     wait_for_pod(cluster, "through", "Running")
     cluster.restart("kubelet")
@@ -686,8 +686,8 @@ def restarts_of(name):
     return status.get("restartCount", 0) if "running" in status.get("state", {}) else -1
 
 
-def with_fewer_devices_slots_in_use_stay():
-    """Of pods on devices that are still there, whatever number the kubelet has given to their slot."""
+def slots_in_use_stay_when_devices_are_missing():
+    """Pods keep devices that still exist, whatever number the kubelet has given to their slot."""
     high = None
     for i in range(24):
         run_pod(cluster, f"high{i}", ("--kernel-us=500",), given(device(), request="0.01", memory="1Gi", epoch="7"),
@@ -716,8 +716,8 @@ def with_fewer_devices_slots_in_use_stay():
     wait_for(lambda: daemon.slots_offered() == SLOTS, "all are there again")
 
 
-def devices_that_are_missing_are_told():
-    """A card that GPUNode.status had before did not come back; simulated ones come and go as they like."""
+def missing_devices_are_reported():
+    """A device that GPUNode.status listed did not come back; simulated devices come and go freely."""
     assert daemon.condition("DevicesMissing")["status"] == "False", daemon.condition("DevicesMissing")
     gone = "GPU-11111111-2222-3333-4444-555555555555"
     path = f"/apis/divvy.gpu/v1/gpunodes/{cluster.node_name}"
@@ -731,7 +731,7 @@ def devices_that_are_missing_are_told():
     assert gone in daemon.condition("DevicesMissing")["message"], daemon.status()
     assert daemon.status()["missingDevices"] == [{"uuid": gone}], daemon.status()
     wait_for(lambda: any(gone in m for m in events_of(cluster, cluster.node_name).get("DevicesMissing", [])), "an Event")
-    # The next daemon knows it still; an administrator who has cordoned it knows why.
+    # The next daemon still knows it; an administrator who cordoned it knows the reason.
     cluster.kill("divvyd")
     daemon.start("--sys-dir", SYS)
     daemon.await_ready()
@@ -740,13 +740,13 @@ def devices_that_are_missing_are_told():
     wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "False", "it is expected to be away", 60)
     cluster.patch(path, {"spec": {"cordoned": None}})
     wait_for(lambda: daemon.condition("DevicesMissing")["status"] == "True", "it is not any more", 60)
-    # None at all is left: nothing is served.
+    # No device is left: the daemon serves none.
     cluster.kill("divvyd")
     daemon.cut_power()
     cluster.patch(path, {"spec": {"simulate": None}})
     daemon.start("--sys-dir", SYS)
     wait_for(lambda: daemon.condition("Ready").get("reason") == "DevicesMissing", "the node is not ready", 60)
-    # An administrator deletes the GPUNode: the device does not come back, also for the divvyd that runs.
+    # After an administrator deletes the GPUNode, the device does not come back, also for the running divvyd.
     cluster.delete(path)
     cluster.create("/apis/divvy.gpu/v1/gpunodes", {
         "apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": cluster.node_name}, "spec": {}})
@@ -760,8 +760,8 @@ def devices_that_are_missing_are_told():
     assert daemon.condition("DevicesMissing")["status"] == "False", daemon.status()
 
 
-def a_driver_out_of_reach_is_told():
-    """Whatever takes away what programs would load or connect to."""
+def an_unreachable_driver_is_reported():
+    """Any loss of a file that programs load or of a socket to which they connect."""
     drivers = (os.path.join(daemon.dir, "state/lib", name, "driver/libcuda.so.1") for name in daemon.libraries())
     driver = next(path for path in drivers if os.path.exists(path))
     os.rename(driver, driver + ".away")
@@ -773,7 +773,7 @@ def a_driver_out_of_reach_is_told():
 
 
 def library_in(name):
-    """What its program finds: the file's inode and size, and whether it has mapped that very file."""
+    """The library that its program finds: the file's inode and size, and whether it is mapped."""
     process = wait_for(lambda: daemon.listed()[name]["processes"], f"{name} has registered")[0]
     path = f"/proc/{process['pid']}/root/opt/divvy/libdivvy-cuda.so"
     found = os.stat(path)
@@ -783,8 +783,8 @@ def library_in(name):
     return found.st_ino, found.st_size, process["pid"]
 
 
-def an_upgrade_changes_nothing_for_who_runs():
-    """divvyd is replaced by one that brings other libraries, while tenants run."""
+def an_upgrade_changes_nothing_for_running_tenants():
+    """Another divvyd with other libraries replaces the first while tenants run."""
     run_pod(cluster, "old", ("--kernel-us=500",), given(device(), request="0.3", epoch="7"),
             restartPolicy="Always")
     wait_for_pod(cluster, "old", "Running")
@@ -804,7 +804,7 @@ def an_upgrade_changes_nothing_for_who_runs():
     run_pod(cluster, "new", ("--kernel-us=500",), given(device(), request="0.3", epoch="7"))
     wait_for_pod(cluster, "new", "Running")
     assert library_in("new")[1] == size + len("a newer version")
-    # The kubelet remembers what it was told when the pod came.
+    # The kubelet remembers the mounts that it got when the pod came.
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: any(not p["orphan"] and p["pid"] != pid for p in daemon.listed()["old"]["processes"]),
              "its container has started again", 90)
@@ -818,8 +818,8 @@ def an_upgrade_changes_nothing_for_who_runs():
     stop_pod("new")
 
 
-def a_stranger_is_told():
-    """A program of the host that nobody has granted anything."""
+def an_event_reports_an_unmanaged_process():
+    """A program of the host without a grant."""
     wait_for(lambda: daemon.condition("Audited").get("status") == "True", "it is clean", 90)
     with daemon.stranger() as process:
         wait_for(lambda: any(f"process {process.pid} (spin) uses device {daemon.devices()[0]} but belongs to no tenant" in m
@@ -832,11 +832,11 @@ def a_stranger_is_told():
 def fail_device(line):
     with open(os.path.join(daemon.runtime, "sim/faults"), "w", encoding="ascii") as f:
         f.write(line + "\n")
-    os.kill(daemon.engine(), signal.SIGHUP)  # it reads them again
+    os.kill(daemon.engine(), signal.SIGHUP)  # the engine reads its settings again
 
 
-def an_error_of_the_device_closes_it():
-    """An Xid that programs cause does not; whoever is on the device goes on with either."""
+def a_device_error_closes_the_device():
+    """An Xid that programs cause does not close it; running tenants go on in both cases."""
     uuid = device(1)
     reader = cluster.service_account(cluster.namespace, "xid-reader", cluster_rules=[
         {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
@@ -864,7 +864,7 @@ def an_error_of_the_device_closes_it():
     stop_pod("stays", "nobody")
 
 
-def a_lost_device_is_told():
+def a_lost_device_is_reported():
     run_pod(cluster, "hurt", ("--kernel-us=500",), given(device(), epoch="7"))
     wait_for_pod(cluster, "hurt", "Running")
     fail_device("lost device=0 after=1")
@@ -890,19 +890,19 @@ try:
         make_card("10000")
         DISK = os.path.join(cluster.dir, "disk")
         daemon.start("--sys-dir", SYS, LD_PRELOAD=os.path.join(BUILD, "tests/programs/slow-disk.so"), DIVVY_TEST_DISK=DISK)
-        main(a_node_says_what_it_has, a_node_says_over_what_it_is_reached,
-             a_slow_disk_keeps_the_container_waiting_and_nobody_else, two_pods_have_their_shares, memory_is_a_quota,
-             the_kubelet_gives_no_slot_to_namespaces_left_alone, a_change_takes_effect_while_it_runs,
-             (what_cannot_be_granted_is_refused_in_words, a_container_that_starts_again_keeps_its_tenant,
-              no_member_starts_before_enough_are_bound, a_stranger_is_told),
-             a_killed_daemon_finds_its_tenants_again, accounts_go_on_after_a_restart, a_dialects_variables_are_there,
-             memory_is_promised_as_policies_say,
-             (another_pods_process_is_not_let_in, metrics_are_for_who_may_get_them,
-              clients_that_hold_the_page_keep_no_probe_out,
-              an_init_container_hands_its_slot_on, ten_init_containers_have_their_own_and_nobody_comes_after, a_pod_needs_no_privilege),
-             cordoned_devices_take_nobody_new, what_no_placeholder_holds_takes_nobody, what_the_kubelet_no_longer_lists_is_given_back,
-             a_restarted_kubelet_has_the_slots_at_once,
-             what_has_changed_is_reported_before_the_next_renewal, with_fewer_devices_slots_in_use_stay, devices_that_are_missing_are_told, a_driver_out_of_reach_is_told, an_upgrade_changes_nothing_for_who_runs,
-             another_plugin_has_the_nodes_gpus, an_error_of_the_device_closes_it, a_lost_device_is_told)
+        main(a_node_reports_its_devices, a_node_reports_its_networks,
+             a_slow_disk_keeps_the_container_waiting_and_nobody_else, two_pods_have_their_shares, a_pod_cannot_exceed_its_memory_quota,
+             pods_of_exempt_namespaces_get_no_slot, a_resize_takes_effect_while_the_pod_runs,
+             (an_impossible_grant_is_refused_with_a_message, a_container_that_starts_again_keeps_its_tenant,
+              no_member_starts_before_enough_are_bound, an_event_reports_an_unmanaged_process),
+             a_killed_daemon_finds_its_tenants_again, accounts_continue_after_a_restart, a_container_gets_its_dialects_variables,
+             memory_overcommit_follows_the_policies,
+             (another_pods_process_is_refused, only_authorized_accounts_get_metrics,
+              idle_clients_do_not_block_probes,
+              an_init_container_passes_its_slot_on, ten_init_containers_get_their_own_grants_in_one_slot, a_pod_needs_no_privilege),
+             cordoned_devices_take_no_new_tenant, a_device_without_a_placeholder_takes_no_tenant, a_grant_ends_when_the_kubelet_no_longer_lists_the_pod,
+             a_restarted_kubelet_gets_the_slots_at_once,
+             what_has_changed_is_reported_before_the_next_renewal, slots_in_use_stay_when_devices_are_missing, missing_devices_are_reported, an_unreachable_driver_is_reported, an_upgrade_changes_nothing_for_running_tenants,
+             another_plugin_owns_the_nodes_gpus, a_device_error_closes_the_device, a_lost_device_is_reported)
 except Skip as reason:
     skip_all(reason)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy as it ships on a real kubelet with simulated GPUs: from what people apply to what their programs get."""
+"""divvy as it ships on a real kubelet with simulated GPUs: from applied objects to the shares of programs."""
 
 import json
 
@@ -17,7 +17,7 @@ def pods(name=""):
 
 
 def make(name, *args, **asked):
-    """A pod that runs spin with these arguments and asks for that: memory_policy is divvy.gpu/memory-policy."""
+    """A pod that runs spin with these arguments and keys; memory_policy is divvy.gpu/memory-policy."""
     keys = {"divvy.gpu/" + k.replace("_", "-"): v for k, v in asked.items()}
     return cluster.create(pods(), {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": keys},
@@ -35,13 +35,13 @@ def running(*names):
 
 
 def registered(*names):
-    """Their programs use a device."""
+    """Do their programs use a device?"""
     running(*names)
     wait_for(lambda: all(daemon.listed().get(n, {}).get("processes") for n in names), f"{names} use their devices")
 
 
 def devices_of(name, container="main"):
-    """What the daemon has granted, which is what the pod's given keys say."""
+    """The devices that the daemon has granted, equal to those of the pod's assigned keys."""
     granted = daemon.tenant(name, container)["devices"]
     said = cluster.pod(name)["metadata"]["annotations"]["divvy.gpu/devices"]
     assert f"{container}={','.join(granted)}" in said.split(), (said, granted)
@@ -55,7 +55,7 @@ def remove(*names):
 
 
 def the_shipped_pods_run():
-    """As their own accounts, from their own images; what is not so on other clusters is the overlay's."""
+    """The pods use their own accounts and images; only the overlay differs from other clusters."""
     found = cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods")["items"]
     names = {p["metadata"]["labels"]["app.kubernetes.io/name"]: p for p in found}
     assert set(names) == {"divvy-scheduler", "divvy-controller", "divvyd"}, names
@@ -65,7 +65,7 @@ def the_shipped_pods_run():
     assert daemon.condition("HostNamespaces")["status"] == "True", daemon.condition("HostNamespaces")
 
 
-def who_is_over_his_memory_is_refused_and_his_neighbour_goes_on():
+def a_pod_beyond_its_memory_fails_and_its_neighbour_goes_on():
     uuid = daemon.devices()[0]
     make("good", "--kernel-us=500", "--memory=4096", request="0.3", memory="6Gi", device=uuid)
     registered("good")
@@ -89,13 +89,13 @@ def workers(job):
 
 
 def a_gang_job(threshold, seconds):
-    """The example, on one device, where two of the five fit at a time."""
+    """The example job, on one device with room for two of the five members at a time."""
     apply("gang-job", threshold=('"0.2"', f'"{threshold}"'), one=(
         "        divvy.gpu/group: train", f"        divvy.gpu/group: train\n        divvy.gpu/device: {daemon.devices()[1]}"),
           short=("--duration=60", f"--duration={seconds}"))
 
 
-def a_job_starts_when_a_fifth_has_a_place():
+def a_job_starts_when_a_fifth_of_it_fits():
     a_gang_job("0.2", 4)
     most = 0
 
@@ -111,8 +111,8 @@ def a_job_starts_when_a_fifth_has_a_place():
     wait_for(lambda: not workers("train"), "its pods are gone")
 
 
-def a_job_waits_while_too_few_have_a_place():
-    """Three of five have to start together, and two fit: none does."""
+def a_job_waits_while_too_few_members_fit():
+    """Three of five must start together, and two fit: none starts."""
     a_gang_job("0.6", 4)
 
     def told():
@@ -142,14 +142,14 @@ def a_share_pod_is_pinned_to_its_gpu():
         assert devices_of("pinned") == [uuid] == share_pod("pinned")["status"]["devices"]
         row = cluster.kubectl("-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split()
         assert uuid in row and row.count("0.4-1") == 2, row  # asked and granted
-        # Alone on its device it gets all of it, as soon as it gets a processor, and the column says so.
+        # Alone on its device the tenant gets all of it, once it gets a processor, and the column shows that.
         wait_for(lambda: float(share_pod("pinned")["status"].get("used", 0)) > 0.8, "it says what it got", 300)
         wait_for(lambda: share_pod("pinned")["status"]["used"] in cluster.kubectl(
             "-n", cluster.namespace, "get", "dsp", "pinned").splitlines()[1].split(), "the column says so")
         drop_share_pod("pinned")
 
 
-def labels_bring_together_and_keep_apart():
+def labels_put_tenants_together_or_apart():
     for name in ("affinity", "anti-affinity", "exclusion"):
         apply(name)
     names = ["producer", "consumer", "replica-a", "replica-b", "secret-a", "secret-b"]
@@ -159,7 +159,7 @@ def labels_bring_together_and_keep_apart():
     assert at["producer"] == at["consumer"], at
     assert at["replica-a"] != at["replica-b"], at
     assert not {at["secret-a"], at["secret-b"]} & {at[n] for n in names if not n.startswith("secret")}, at
-    # Who has no such label cannot be there, and is told so.
+    # A pod without the label cannot run there, and its condition says so.
     make("stranger", request="0.1", device=at["secret-a"])
 
     def told():
@@ -171,7 +171,7 @@ def labels_bring_together_and_keep_apart():
 
 
 def a_latency_pod_is_served_first():
-    """Of its bursts of 20 ms it loses little to the other, who takes what it leaves."""
+    """The other tenant takes little of its bursts of 20 ms, and uses the rest of the time."""
     one = f"  annotations:\n    divvy.gpu/device: {daemon.devices()[0]}"
     apply("latency", one=("  annotations:", one))
     registered("answers", "fills")
@@ -200,7 +200,7 @@ def each_container_has_its_own_spec():
     wait_for(lambda: all(t["processes"] for t in json.loads(daemon.divvy("ps", "-o", "json"))
                          if t["pod"]["name"] == "pipeline"), "both use a device")
     assert len(listed) == 2, listed
-    # The third was given nothing, and sees nothing.
+    # The third container has no grant and sees no device.
     code, _, _ = cluster.kubectl("-n", cluster.namespace, "exec", "pipeline", "-c", "log", "--", "spin", "--count=1",
                                  check=False)
     assert code != 0, "a container without a spec uses a GPU"
@@ -208,7 +208,7 @@ def each_container_has_its_own_spec():
 
 
 def a_program_may_be_kept_from_the_driver():
-    """As shipped the node serves its devices, to pods of its own as well: the program speaks to a worker alone."""
+    """As shipped the node serves its devices also to its own pods: the program uses a worker only."""
     wait_for(lambda: daemon.status().get("remote"), "the node serves its devices", 120)
     apply("remote")
     registered("remote")
@@ -223,8 +223,8 @@ def a_program_may_be_kept_from_the_driver():
     remove("remote")
 
 
-def as_many_go_as_come():
-    """Every device is full of a lower priority: for each half that is wanted one goes, and nobody else."""
+def one_pod_is_evicted_for_each_that_preempts():
+    """Pods of a lower priority fill every device: each half that is needed evicts one pod, and no other."""
     spin = ["--kernel-us=500", "--burst-on=5", "--burst-off=500"]
     low, high = [f"low-{i}" for i in range(2 * DEVICES)], [f"high-{i}" for i in range(3)]
     for name in low:
@@ -240,11 +240,11 @@ def as_many_go_as_come():
     remove(*left, *high)
 
 
-TESTS = [the_shipped_pods_run, who_is_over_his_memory_is_refused_and_his_neighbour_goes_on,
-         a_job_starts_when_a_fifth_has_a_place, a_job_waits_while_too_few_have_a_place,
+TESTS = [the_shipped_pods_run, a_pod_beyond_its_memory_fails_and_its_neighbour_goes_on,
+         a_job_starts_when_a_fifth_of_it_fits, a_job_waits_while_too_few_members_fit,
          a_share_pod_is_pinned_to_its_gpu,
-         labels_bring_together_and_keep_apart, a_latency_pod_is_served_first,
-         a_program_may_be_kept_from_the_driver, each_container_has_its_own_spec, as_many_go_as_come]
+         labels_put_tenants_together_or_apart, a_latency_pod_is_served_first,
+         a_program_may_be_kept_from_the_driver, each_container_has_its_own_spec, one_pod_is_evicted_for_each_that_preempts]
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:

@@ -23,7 +23,7 @@ PORT = free_port()
 
 
 class Keys:
-    """The certificate that is served, and those that are shown: ours alone is of the authority that counts."""
+    """The server's certificate and the clients' certificates: only our client's comes from the trusted authority."""
 
     def __init__(self, cluster):
         ours, others = (Pki(os.path.join(cluster.dir, name)) for name in ("extender-pki", "other-pki"))
@@ -37,7 +37,7 @@ class Keys:
                 "--client-ca", self.ca]
 
     def extender(self):
-        """As docs/extender.md has it."""
+        """The configuration of docs/extender.md."""
         return {"urlPrefix": f"https://127.0.0.1:{PORT}/extender", "filterVerb": "filter", "prioritizeVerb": "prioritize",
                 "preemptVerb": "preempt", "bindVerb": "bind", "weight": 10, "enableHTTPS": True, "nodeCacheCapable": True,
                 "httpTimeout": "30s", "managedResources": [{"name": "divvy.gpu/slot", "ignoredByScheduler": False}],
@@ -67,7 +67,7 @@ def node(name, *models):
 
 
 def shared(name, request, annotations=None, **spec):
-    """As the webhook makes it of a pod whose schedulerName it leaves alone."""
+    """A pod after the webhook, which leaves its schedulerName alone."""
     milli = round(float(request) * 1000)
     return rig.pod(name, {"request": request, **(annotations or {})}, schedulerName="default-scheduler",
                    resources={"limits": {"divvy.gpu/slot": "1", "divvy.gpu/milli": str(milli)}}, **spec)
@@ -82,7 +82,7 @@ def serves(port=PORT):
 
 def start():
     process = rig.start(*keys.options())
-    # A question that it can answer only when it knows the cluster.
+    # The extender can answer this request only once it knows the cluster.
     wait_for(lambda: serves() and "is missing" in keys.ask("filter", "{}", keys.client)[1], "the extender knows the cluster", 60)
     return process
 
@@ -103,8 +103,8 @@ def kube_scheduler_places_a_share():
 
 
 def no_device_is_given_twice():
-    """All at once: kube-scheduler asks for the next one while Bindings are under way. The resources of a node alone would
-    let 6 of them in."""
+    """All pods at once: kube-scheduler asks for the next one while Bindings are in flight. The node's resources alone would
+    admit 6 of them."""
     names = [f"many-{i}" for i in range(12)]
     for name in names:
         shared(name, "0.4", {"memory": "1Gi"})
@@ -115,7 +115,7 @@ def no_device_is_given_twice():
         ["main=GPU-n1-0"] * 2 + ["main=GPU-n1-1"] * 2
     left = [n for n in names if not rig.get(n)["spec"].get("nodeName")]
     is_unplaced(left[0], "no GPU with 0.4 free")
-    # Somebody goes: one more.
+    # One pod ends: one more fits.
     rig.gone(placed(names)[0]["metadata"]["name"])
     wait_for(lambda: len(placed(left)) == 1, "another has its place", 60)
     rig.gone(*[n for n in names if cluster.exists(rig.path(n))])
@@ -126,8 +126,8 @@ def placed(names):
     return [pods[n] for n in names if n in pods and pods[n]["spec"].get("nodeName")]
 
 
-def who_waits_is_looked_at_when_a_device_is_taken():
-    """kube-scheduler knows no GPUNodes: it looks again when the node's resources change, as the controller says them."""
+def a_waiting_pod_is_retried_when_the_pool_takes_a_device():
+    """kube-scheduler knows no GPUNodes: it retries when the node's resources, which the controller writes, change."""
     rig.node("n3", "A100", labels={"taken": "later"}, **{"divvy.gpu/milli": "1k", "divvy.gpu/held": "0"})
     device = cluster.get("/apis/divvy.gpu/v1/gpunodes/n3")["status"]["devices"][0]
     rig.status("n3", owner="pool", devices=[{**device, "owner": "native"}])
@@ -154,20 +154,20 @@ def a_restart_forgets_nothing():
     shared("kept", "0.6")
     device = rig.devices("kept")
     rig.kill(rig.processes[0])
-    # Who asks for no share does not notice.
+    # A pod without a share is not affected.
     rig.pod("plain", schedulerName="default-scheduler")
     rig.bound("plain")
     shared("next", "0.6")
     wait_for(lambda: rig.condition("next"), "it has been tried", 60)
     assert not rig.get("next")["spec"].get("nodeName")
     start()
-    # kube-scheduler looks again when something happens, or after a minute or two.
+    # kube-scheduler retries after an event, or after a minute or two.
     cluster.patch("/api/v1/nodes/n1", {"metadata": {"labels": {"something": "happens"}}})
     assert rig.devices("next") != device
     rig.gone("kept", "plain", "next")
 
 
-def what_the_extender_refuses_is_said():
+def the_pods_condition_shows_the_extenders_refusal():
     shared("large", "0.5", {"model": "H100"})
     is_unplaced("large", "0/1 nodes are available: 1 with another model than H100")
     shared("member", "0.5", {"group": "g", "group-size": "2"})
@@ -175,7 +175,7 @@ def what_the_extender_refuses_is_said():
     rig.gone("large", "member")
 
 
-def victims_make_room():
+def a_pod_preempts_through_the_extender():
     cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
     for name in ("low-0", "low-1"):
         shared(name, "0.8")
@@ -189,7 +189,7 @@ def victims_make_room():
     rig.gone("high", *[p["metadata"]["name"] for p in placed(["low-0", "low-1"])])
 
 
-def nobody_else_may_ask():
+def only_the_authoritys_clients_may_ask():
     shared("mine", "0.1")
     rig.bound("mine")
     body = json.dumps({"PodName": "mine", "PodNamespace": rig.namespace, "PodUID": rig.get("mine")["metadata"]["uid"],
@@ -209,7 +209,7 @@ def nobody_else_may_ask():
     rig.gone("mine")
 
 
-def the_large_and_the_slow_do_not_matter():
+def large_requests_and_slow_clients_do_no_harm():
     for shown, size, status in ((keys.client, (16 << 20) + 1, 413), (None, 1 << 30, 403)):
         connection = keys.connect(shown)
         connection.putrequest("POST", "/extender/filter")
@@ -223,7 +223,7 @@ def the_large_and_the_slow_do_not_matter():
     names = [f"node-{i:05}.some.where.example" for i in range(20000)]
     status, text = keys.ask("prioritize", json.dumps({"Pod": pod, "NodeNames": names}), keys.client)
     assert status == 200 and len(json.loads(text)) == len(names), (status, text[:200])
-    # More than may be connected, and none says anything.
+    # More clients than the extender accepts, all silent.
     slow = []
     for _ in range(100):
         s = socket.socket()
@@ -241,8 +241,8 @@ def the_large_and_the_slow_do_not_matter():
     rig.gone("among-many", "beside-the-slow")
 
 
-def who_does_not_lead_says_so():
-    """And lets go of the connection, so that the next request can reach somebody else."""
+def a_scheduler_that_does_not_lead_refuses():
+    """It also closes the connection, so that the next request can reach the leader."""
     for process in list(rig.processes):
         rig.stop(process)
     other = free_port()
@@ -262,7 +262,7 @@ def who_does_not_lead_says_so():
     rig.gone("elected", "by-the-leader")
 
 
-def without_an_authority_nobody_may_ask():
+def without_an_authority_every_client_is_refused():
     for process in list(rig.processes):
         rig.stop(process)
     rig.start(*keys.options()[:-2])
@@ -276,9 +276,9 @@ def refused_by_all():
         return False
 
 
-TESTS = [kube_scheduler_places_a_share, no_device_is_given_twice, who_waits_is_looked_at_when_a_device_is_taken,
-         both_schedulers_share_the_devices, a_restart_forgets_nothing, what_the_extender_refuses_is_said, victims_make_room, nobody_else_may_ask,
-         the_large_and_the_slow_do_not_matter, who_does_not_lead_says_so, without_an_authority_nobody_may_ask]
+TESTS = [kube_scheduler_places_a_share, no_device_is_given_twice, a_waiting_pod_is_retried_when_the_pool_takes_a_device,
+         both_schedulers_share_the_devices, a_restart_forgets_nothing, the_pods_condition_shows_the_extenders_refusal, a_pod_preempts_through_the_extender, only_the_authoritys_clients_may_ask,
+         large_requests_and_slow_clients_do_no_harm, a_scheduler_that_does_not_lead_refuses, without_an_authority_every_client_is_refused]
 
 try:
     with open_cluster(own=True) as cluster:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""External metrics through a real API server: who is asked, who may ask, whom divvy-controller believes, what it says.
+"""External metrics through a real API server: its routing, the rights to ask, the clients that divvy-controller trusts, and the
+values.
 
-What is used of devices is measured on a node: test-autoscale.py. Here pods wait."""
+Device usage is measured on a node: test-autoscale.py. Here pods wait."""
 
 import contextlib
 import http.client
@@ -28,7 +29,7 @@ def path_of(metric, selector="", namespace=None):
 
 
 def value(metric, selector="", namespace=None, who=None):
-    """What an autoscaler would add up; None: the list is empty."""
+    """The sum that an autoscaler would compute; None: the list is empty."""
     items = (who or cluster).get(path_of(metric, selector, namespace))["items"]
     return items[0]["value"] if items else None
 
@@ -50,7 +51,7 @@ def pod(name, namespace=None, **labels):
 
 
 def directly(path, headers=None, cert=None):
-    """(status, text) of who asks the controller itself."""
+    """(status, text) of a request to the controller itself."""
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     if cert:
@@ -64,11 +65,11 @@ def directly(path, headers=None, cert=None):
 
 # ---- the tests
 
-def nothing_is_served_that_nobody_asked_for():
+def no_metrics_are_served_before_the_service_is_applied():
     refused(404, GROUP)
 
 
-def the_api_server_finds_it():
+def the_api_server_finds_the_metrics():
     cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
 
     def conditions():
@@ -77,20 +78,20 @@ def the_api_server_finds_it():
     assert cluster.get(SERVICE)["spec"]["caBundle"], "the controller's authority"
 
     def is_served():
-        # It passes requests on a moment after it has said so.
+        # The API server passes requests on a moment after it has reported so.
         with contextlib.suppress(ApiError):
             return cluster.get(GROUP)
     wait_for(is_served, "it is served")
     listed = cluster.get(GROUP)
     assert [r["name"] for r in listed["resources"]] == NAMES and all(r["namespaced"] for r in listed["resources"]), listed
     assert "divvy_gpu_used" in cluster.kubectl("api-resources", "--api-group=external.metrics.k8s.io"), "kubectl lists them"
-    # Applied again it stays as the controller has made it.
+    # Applied again, the Service stays as the controller changed it.
     before = cluster.get(SERVICE)["spec"]
     cluster.kubectl("apply", "-f", str(DEPLOY / "external-metrics.yaml"))
     assert cluster.get(SERVICE)["spec"] == before
 
 
-def who_waits_is_counted():
+def waiting_pods_are_counted():
     for metric in NAMES:
         assert value(metric) is None, f"{metric}: nobody is there"
     pod("one", app="web")
@@ -108,7 +109,7 @@ def who_waits_is_counted():
     assert listed["kind"] == "ExternalMetricValueList" and listed["items"][0]["metricName"] == "divvy_pods_waiting", listed
 
 
-def what_is_unknown_is_refused_in_words():
+def unknown_metrics_are_refused_with_a_message():
     said = refused(404, path_of("divvy_gpu"))
     assert "no metric 'divvy_gpu': there are divvy_gpu_used, " in said, said
     said = refused(400, path_of("divvy_gpu_used", "a%3E1"))
@@ -116,8 +117,8 @@ def what_is_unknown_is_refused_in_words():
     refused(404, path_of("divvy_gpu_used") + "/more")
 
 
-def the_clusters_rights_count():
-    """Through the API server and directly, by who asks and not by who passes it on."""
+def the_clusters_rights_apply():
+    """Through the API server and directly: the rights of the asking account count, not of the proxy."""
     rules = [{"apiGroups": ["external.metrics.k8s.io"], "resources": ["divvy_gpu_used"], "verbs": ["list"]}]
     may = cluster.service_account(cluster.namespace, "may", rules=rules)
     may_not = cluster.service_account(cluster.namespace, "may-not")
@@ -141,7 +142,7 @@ def is_refused(who):
         return True
 
 
-def nobody_else_speaks_for_others():
+def only_the_front_proxy_may_act_for_other_users():
     lie = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     path = path_of("divvy_gpu_used")
     assert directly(path)[0] == 401
@@ -150,7 +151,7 @@ def nobody_else_speaks_for_others():
     for name in ("front-proxy-client", "admin"):
         cert = cluster.pki.sign("liar-" + name, name, ["system:masters"])
         assert directly(path, lie, cert)[0] == 401, name
-    # The front's own is believed: the API server's, which nobody else has.
+    # The controller trusts the front proxy's certificate, which only the API server has.
     front = os.path.join(cluster.dir, "front")
     cert = tuple(os.path.join(front, "front." + end) for end in ("crt", "key"))
     assert directly(path, lie, cert)[0] == 200
@@ -159,7 +160,7 @@ def nobody_else_speaks_for_others():
 
 
 def the_webhook_needs_no_certificate():
-    """As before: who asks it is asked for one, and need not have one."""
+    """The webhook requests a client certificate, and does not require one."""
     assert directly("/healthz")[0] == 200
     assert directly("/openapi/v2")[0] == 404
 
@@ -175,8 +176,8 @@ def another_systems_service_is_left_alone():
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:
-        main(nothing_is_served_that_nobody_asked_for, the_api_server_finds_it, who_waits_is_counted,
-             what_is_unknown_is_refused_in_words, the_clusters_rights_count, nobody_else_speaks_for_others,
+        main(no_metrics_are_served_before_the_service_is_applied, the_api_server_finds_the_metrics, waiting_pods_are_counted,
+             unknown_metrics_are_refused_with_a_message, the_clusters_rights_apply, only_the_front_proxy_may_act_for_other_users,
              the_webhook_needs_no_certificate, another_systems_service_is_left_alone)
 except Skip as reason:
     skip_all(reason)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The example of a queue of files: as many Jobs as there are files, each once, and nothing is left of them."""
+"""The example of a queue of files: as many Jobs as there are files, each once, and none is left over."""
 
 import collections
 import contextlib
@@ -43,7 +43,7 @@ def handled():
 
 
 def write_job(script):
-    """The example, with a program that says what it was given, and the folder of this machine."""
+    """The example, with a program that prints its input, and a folder of this machine."""
     text = example("file-queue/job", image=("image: divvy-programs:0.1.0", "image: local/busybox:1\n        imagePullPolicy: Never"),
                    program=("command: [spin, --duration=5]", f"command: [sh, -c, '{script}']"),
                    again=("backoffLimit: 2", "backoffLimit: 1"),  # Kubernetes waits 10 s before, and 20 s more each time
@@ -95,15 +95,15 @@ def one_file_is_one_job():
     assert handled() == {"one": 1}, handled()
 
 
-def each_is_handled_once_whoever_is_killed():
-    """The watcher, again and again, at random; shares bound how many run at once."""
+def each_file_is_handled_once_despite_kills():
+    """Kills the watcher repeatedly, at random; shares bound how many Jobs run at once."""
     wanted = [f"file-{n}" for n in range(20)] + ODD
     most, draw = 0, random.Random(5)
     put(*wanted)
     kills = 0
     while not set(wanted) <= names_in("done"):
         with watcher():
-            # Longer and longer: on a busy machine it would else never get as far as to do something.
+            # The pauses grow: on a busy machine the watcher would otherwise never get anything done.
             time.sleep(draw.uniform(0.2, 2.5) * 1.05 ** kills)
             kills += 1
         most = max(most, len(daemon.status().get("tenants") or []))
@@ -115,7 +115,7 @@ def each_is_handled_once_whoever_is_killed():
     assert kills > 5 and 1 < most <= AT_ONCE, (kills, most)
 
 
-def one_that_fails_is_put_apart():
+def a_failed_file_is_put_apart():
     write_job("exit 1")
     put("bad")
     with watcher("--once") as process:
@@ -124,18 +124,18 @@ def one_that_fails_is_put_apart():
     nothing_is_left()
 
 
-def the_same_name_may_come_again():
+def a_file_name_may_come_again():
     write_job(PROGRAM)
     for _ in range(3):
         put("again")
         with watcher("--once") as process:
             assert process.wait(patience(120)) == 0
-    # What came before is not written over.
+    # Later files do not overwrite earlier ones.
     assert handled()["again"] == 3 and {"again", "again.1", "again.2"} <= names_in("done")
     nothing_is_left()
 
 
-def no_more_jobs_than_are_wished_for():
+def no_more_jobs_run_than_the_limit():
     put(*(f"many-{n}" for n in range(6)))
     with watcher("--at-most=2", "--once") as process:
         most = 0
@@ -154,7 +154,7 @@ try:
         write_job(PROGRAM)
         cluster.apply(example("file-queue/rights"), namespace=cluster.namespace)
         account = cluster.service_account(cluster.namespace, "file-queue")
-        main(nothing_runs_without_a_file, one_file_is_one_job, each_is_handled_once_whoever_is_killed,
-             one_that_fails_is_put_apart, the_same_name_may_come_again, no_more_jobs_than_are_wished_for)
+        main(nothing_runs_without_a_file, one_file_is_one_job, each_file_is_handled_once_despite_kills,
+             a_failed_file_is_put_apart, a_file_name_may_come_again, no_more_jobs_run_than_the_limit)
 except Skip as reason:
     skip_all(reason)

@@ -35,16 +35,16 @@ BUILD = os.environ["DIVVY_BUILD"]
 SEED = int(os.environ.get("FIT_SEED", "1"))
 ROUNDS = int(os.environ.get("FIT_ROUNDS", "5"))
 MINOR = 20
-SETTLE_S = 1.0  # how long the scheduler is given to see what was made; a difference is then looked at again
+SETTLE_S = 1.0  # time for the scheduler to see new objects; a difference is then checked again
 PAUSES_S = (2, 5, 15)
 WORKERS = 6
 
-# Rules of fit-why.def that random pods must meet, so that the comparison is one.
+# Rules of fit-why.def that random pods must meet, so that the comparison covers them.
 RULES = {"AFFINITY", "ANTI_AFFINITY", "CLAIM_ELSEWHERE", "CLAIM_TOPOLOGY", "CLAIM_VOLUME", "CORDONED", "DISK",
          "NODE_AFFINITY", "PODS", "PORT", "REPELLED", "RESOURCE", "SPREAD_LABEL", "SPREAD_SKEW", "TAINT",
          "VOLUME_COUNT", "VOLUME_NODE", "VOLUME_ZONE"}
 
-# kind: (path of all, whether it is in a namespace)
+# kind: (path of the list, whether it is namespaced)
 PATHS = {
     "node": ("/api/v1/nodes", False),
     "pod": ("/api/v1/pods", True),
@@ -57,7 +57,7 @@ PATHS = {
 
 
 class Extender:
-    """Remembers which nodes it was asked about for each pod, by uid, and takes none of them."""
+    """Records the nodes that it gets for each pod, by uid, and accepts none of them."""
 
     def __init__(self):
         self.seen = {}
@@ -66,7 +66,7 @@ class Extender:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
     def take_none(self, args):
-        args = {k.lower(): v for k, v in args.items()}  # releases differ in that
+        args = {k.lower(): v for k, v in args.items()}  # releases differ in the case of keys
         names = args.get("nodenames") or []
         self.seen[args["pod"]["metadata"]["uid"]] = sorted(names)
         return {"nodenames": [], "failedNodes": {n: "not today" for n in names}}
@@ -129,7 +129,7 @@ class Api:
 
 
 class Bench:
-    """A cluster whose scheduler tells us what it finds."""
+    """A cluster whose scheduler reports its feasible nodes to the test."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -204,7 +204,7 @@ def key(pod):
 
 
 def show(world, pod, real, ours):
-    """One difference, with what is needed to understand it."""
+    """Prints one difference, with the objects that explain it."""
     mine = ours["nodes"]
     print(f"# seed {world.seed}, {key(pod)}: {json.dumps(pod['spec'])}")
     for node in sorted(set(real) ^ set(mine)):
@@ -214,8 +214,8 @@ def show(world, pod, real, ours):
 
 
 def run_round(bench, seed, rules):
-    """(pods compared, pods with some but not all nodes feasible, pods with none, differences). Counts the rules by
-    which nodes were refused."""
+    """(pods compared, pods with some but not all nodes feasible, pods with none, differences). Counts the rules by which nodes
+    were refused."""
     world = World(seed)
     bench.fill(world)
     real, ours, different = bench.compare(world.queries)
@@ -233,8 +233,8 @@ def run_round(bench, seed, rules):
     return len(real), some, none, len(different)
 
 
-def feasible_nodes_are_those_of_kube_scheduler():
-    # Without a controller manager nobody takes finalizers off or taints away.
+def feasible_nodes_equal_those_of_kube_scheduler():
+    # Without a controller manager nothing removes finalizers or taints.
     args = {"kube-apiserver": ["--disable-admission-plugins=StorageObjectInUseProtection,TaintNodesByCondition"]}
     with open_cluster("api", args=args, own=True) as cluster:
         bench = Bench(cluster)
@@ -246,10 +246,10 @@ def feasible_nodes_are_those_of_kube_scheduler():
               f"not, {total[2]} with none, {total[3]} differences, {time.monotonic() - began:.0f} s")
         print("# nodes refused by: " + ", ".join(f"{k} {n}" for k, n in rules.most_common()))
         assert not total[3], f"{total[3]} pods on whose nodes the two differ"
-        # A test in which nothing is ever in question would pass as well.
+        # A test in which all or no nodes are feasible would prove nothing.
         assert total[1] > total[0] / 3, "the random pods are too hard or too easy"
         assert not RULES - set(rules), f"rules that were never in question: {', '.join(RULES - set(rules))}"
 
 
 if __name__ == "__main__":
-    main(feasible_nodes_are_those_of_kube_scheduler)
+    main(feasible_nodes_equal_those_of_kube_scheduler)

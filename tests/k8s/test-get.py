@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""That tests/k8s/get takes nothing for a whole Kubernetes that is none. It builds nothing here."""
+"""Checks that tests/k8s/get rejects incomplete builds of Kubernetes. It builds nothing here."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ def said_in_get(name):
 
 @contextlib.contextmanager
 def a_cache():
-    """(folder, environment) of one that is whole, but for what is in its files."""
+    """(folder, environment) of a complete cache, except for the contents of its files."""
     caches = tempfile.mkdtemp(prefix="divvy-test-")
     try:
         folder = os.path.join(caches, "divvy", "k8s-" + said_in_get("version"))
@@ -59,13 +59,13 @@ def refused(env, why):
     assert why in done.stderr and done.stderr.count("\n") == 1, done
 
 
-def a_whole_one_is_named():
+def a_complete_cache_is_printed():
     with a_cache() as (folder, env):
         done = check(env)
         assert (done.returncode, done.stdout, done.stderr) == (0, folder + "\n", ""), done
 
 
-def none_is_none():
+def a_missing_cache_is_reported():
     with a_cache() as (folder, env):
         shutil.rmtree(folder)
         refused(env, "not built yet")
@@ -73,13 +73,13 @@ def none_is_none():
         refused(env, "the moon is full")
 
 
-def damage_is_seen():
+def a_damaged_file_is_found():
     with a_cache() as (folder, env):
         write(folder, "bin/kubelet", "Program")
         refused(env, "damaged")
 
 
-def what_is_missing_or_too_much_is_seen():
+def missing_and_extra_files_are_found():
     with a_cache() as (folder, env):
         write(folder, "bin/more", "")
         refused(env, "not the files that were put there")
@@ -90,11 +90,11 @@ def what_is_missing_or_too_much_is_seen():
         refused(env, "not complete")
 
 
-def another_recipe_is_another_cache():
+def a_cache_of_another_recipe_is_rejected():
     with a_cache() as (folder, env):
         write(folder, "VERSIONS", "recipe 0\n")
         refused(env, "another version")
 
 
-main(a_whole_one_is_named, none_is_none, damage_is_seen, what_is_missing_or_too_much_is_seen,
-     another_recipe_is_another_cache)
+main(a_complete_cache_is_printed, a_missing_cache_is_reported, a_damaged_file_is_found, missing_and_extra_files_are_found,
+     a_cache_of_another_recipe_is_rejected)

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a namespace's user tries who has no more rights than they need.
+"""Attacks by a namespace's user who has only the usual rights.
 
-All of divvy runs as it is installed, with its own accounts; users have the cluster role "edit" in a namespace of
-their own, and their pods are held to a PodSecurityPolicy that is the restricted profile.
-"""
+All of divvy runs as installed, with its own accounts. Users have the cluster role "edit" in a namespace of their own, and a
+PodSecurityPolicy equal to the restricted profile applies to their pods."""
 
 import contextlib
 import json
@@ -36,7 +35,7 @@ RESTRICTED = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "meta
              "supplementalGroups": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
              "fsGroup": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]}}}
 
-# For whoever has all rights anyway: the pod whose token divvyd has here.
+# For accounts that have all rights anyway: the pod whose token divvyd uses here.
 ANYTHING = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metadata": {"name": "anything"},
             "spec": {"privileged": True, "volumes": ["*"], "runAsUser": {"rule": "RunAsAny"}, "seLinux": {"rule": "RunAsAny"},
                      "supplementalGroups": {"rule": "RunAsAny"}, "fsGroup": {"rule": "RunAsAny"}}}
@@ -52,7 +51,7 @@ def refused(call, *args, says="", **kw):
 
 
 def refused_in_time(call, path, body, says):
-    """By a webhook that lets pass what it cannot be asked of within its two seconds: nothing is written here."""
+    """Refused, with retries: after two seconds without an answer the webhook lets requests pass. Dry runs only."""
     seen = {}
 
     def said():
@@ -72,7 +71,7 @@ def pods(namespace, name=""):
 
 
 class User:
-    """Somebody with a namespace."""
+    """A user with a namespace."""
 
     def __init__(self, prefix):
         self.space = cluster.new_namespace(prefix)
@@ -89,7 +88,7 @@ class User:
         return self.account.may(verb, resource, group=group, subresource=subresource, namespace=self.space)
 
     def pod(self, name, annotations=None, args=("--kernel-us=500",), *, env=None, container=None, labels=None, **spec):
-        """As the restricted profile wants it."""
+        """A pod that satisfies the restricted profile."""
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {
             "name": name, "annotations": annotations or {}, "labels": labels or {}},
             "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
@@ -113,13 +112,13 @@ class User:
         return self.account.patch(pods(self.space, name), body, kind)
 
     def running(self, name):
-        """It runs, and has registered: its process as the daemon lists it."""
+        """The pod runs and has registered: returns its process from the daemon's list."""
         with self.here():
             cluster.wait_for_pod(name, "Running")
         return wait_for(lambda: daemon.listed().get(name, {}).get("processes"), f"{name} has registered")[0]
 
     def ended(self, name):
-        """What it has printed."""
+        """Waits for the pod's end and returns its output."""
         cluster.wait_for_pod(name, "Succeeded", "Failed", namespace=self.space)
         return cluster.log_of(name, self.space)
 
@@ -160,7 +159,7 @@ def a_share_needs_no_privilege():
     alice.delete("modest")
 
 
-def links_and_numa_nodes_are_told():
+def the_node_reports_links_and_numa_nodes():
     first, second = daemon.status()["devices"]
     assert first["links"] == [{"uuid": second["uuid"], "kind": "nvlink"}] and first["numa"] == 0, first
     assert second["links"] == [{"uuid": first["uuid"], "kind": "nvlink"}], second
@@ -168,7 +167,7 @@ def links_and_numa_nodes_are_told():
 
 # ---- what is written into objects
 
-def a_pod_cannot_be_made_with_what_divvy_gives():
+def a_pod_cannot_be_created_with_assigned_keys():
     uuid, node = daemon.devices()[0], cluster.node_name
     request = {"divvy.gpu/request": "0.1"}
     for key, value in (("devices", f"main={uuid}"), ("granted-request", "main=1"), ("granted-memory", "main=100Gi"),
@@ -185,8 +184,8 @@ def a_pod_cannot_be_made_with_what_divvy_gives():
         refused(alice.create, alice.pod("thief", container=limits), says="divvy writes it")
 
 
-def a_pod_on_a_node_without_asking_gets_nothing():
-    """nodeName goes past every scheduler: such a pod has no slot, and so nothing of divvy's."""
+def a_pod_with_nodename_gets_no_share():
+    """nodeName goes past every scheduler: such a pod has no slot, and so no share."""
     pod = alice.shell("past", "ls /run/divvy /run/divvy-sim /opt/divvy /etc/ld.so.preload; ls /dev")
     pod["spec"]["nodeName"] = cluster.node_name
     alice.create(pod)
@@ -194,7 +193,7 @@ def a_pod_on_a_node_without_asking_gets_nothing():
     assert said.count("No such file") == 4 and "nvidia" not in said, said
 
 
-def a_label_makes_no_tenant():
+def a_label_alone_makes_no_tenant():
     pod = alice.shell("label", "true")
     pod["metadata"]["labels"]["divvy.gpu/tenant"] = "true"
     pod["spec"]["nodeName"] = cluster.node_name
@@ -204,8 +203,8 @@ def a_label_makes_no_tenant():
     assert "label" not in daemon.listed()
 
 
-def what_is_written_later_is_not_counted():
-    """On pods that were made without a share: their own, and nobody else's place."""
+def keys_written_after_creation_are_ignored():
+    """Keys written later, on pods that were created without a share, take no other tenant's capacity."""
     uuids = ",".join(daemon.devices())
     given = {"devices": uuids, "granted-request": "1", "granted-limit": "1", "granted-memory": "100Gi,100Gi"}
     thief = alice.shell("thief", "sleep 1000")
@@ -251,7 +250,7 @@ def a_running_pod_cannot_be_given_more():
     alice.delete("runs")
 
 
-def another_tenants_numbers_are_not_theirs():
+def a_user_cannot_read_other_tenants_figures():
     for path in (pods(bob.space), pods(bob.space, "victim"), f"{G}/gpunodes", f"{G}/gpunodes/{cluster.node_name}",
                  f"{G}/gpupolicies", f"{G}/namespaces/{bob.space}/sharepods", LEASES,
                  f"/api/v1/namespaces/{SYSTEM}/secrets", f"/api/v1/namespaces/{SYSTEM}/secrets/divvy-controller-tls"):
@@ -269,7 +268,7 @@ def another_tenants_numbers_are_not_theirs():
 
 LIES = {"CUDA_VISIBLE_DEVICES": "0,1", "NVIDIA_VISIBLE_DEVICES": "all", "DIVVY_TENANT": "ab" * 16, "DIVVY_DEVICES": "all",
         "DIVVY_DRIVER": "/opt/divvy/driver", "LD_LIBRARY_PATH": "/opt/divvy/driver"}
-# Past the libraries: nothing keeps a program from that, and the audit sees it.
+# Programs can go past the libraries; the audit finds them.
 PAST = {"absent": {"DIVVY_ABSENT": "open", "DIVVY_SOCKET": "/nowhere"}, "driver": {"LD_PRELOAD": "/opt/divvy/driver/libcuda.so.1"}}
 FINDS = """
 echo run: $(ls /run/divvy)
@@ -283,7 +282,7 @@ echo processes: $(ls -d /proc/[0-9]* | wc -l)
 
 
 def pids_of(pod):
-    """Of the node's processes."""
+    """The pids of the pod's processes on the node."""
     uid = cluster.get(pods(alice.space, pod))["metadata"]["uid"]
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cgroup", encoding="utf-8") as f:
@@ -305,7 +304,7 @@ def socket_of(pod):
 
 @contextlib.contextmanager
 def intruder(socket, like, *options, wrap=()):
-    """(pid, what the daemon has said to it)"""
+    """(pid, the daemon's answer)"""
     argv = [*wrap, sys.executable, os.path.join(HERE, "intruder.py"), socket, str(like), *options]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -314,8 +313,8 @@ def intruder(socket, like, *options, wrap=()):
             process.stdin.close()
 
 
-def attackers_and_their_victim_start():
-    """On one device, and go on while the rest is tried."""
+def attackers_and_a_victim_start():
+    """Starts them on one device; they go on during the other tests."""
     device = {"divvy.gpu/device": daemon.devices()[0]}
     bob.create(bob.pod("victim", {"divvy.gpu/request": "0.3", "divvy.gpu/memory": "8Gi", **device}))
     small = {"divvy.gpu/request": "0.05", "divvy.gpu/memory": "1Gi", **device}
@@ -333,14 +332,14 @@ def attackers_and_their_victim_start():
     before["used"] = daemon.used("victim")
 
 
-def its_environment_gives_a_program_nothing():
+def environment_variables_give_a_program_no_more():
     assert [d["uuid"] for d in daemon.listed()["env"]["devices"]] == daemon.devices()[:1], daemon.listed()["env"]
     for name, says in (("second", "device"), ("greedy", "out_of_memory")):
         said = alice.ended(name)
         assert says in said.lower() and cluster.get(pods(alice.space, name))["status"]["phase"] == "Failed", said
 
 
-def what_is_mounted_cannot_be_changed():
+def mounted_files_cannot_be_changed():
     said = alice.ended("finds")
     for line in said.splitlines():
         assert not line.startswith(("wrote", "removed", "made", "mounted")), said
@@ -348,8 +347,8 @@ def what_is_mounted_cannot_be_changed():
     assert lines["run"] == "divvyd.sock" and "nvidia" not in lines["dev"] and int(lines["processes"]) < 10, said
 
 
-def another_tenants_socket_is_not_theirs():
-    """As though it had got there: its cgroup says whose process it is."""
+def another_tenants_socket_refuses_attackers():
+    """The attacker reaches the socket, but its cgroup shows its pod."""
     env = cluster.get(pods(alice.space, "env"))["metadata"]["uid"]
     victim = cluster.get(pods(bob.space, "victim"))["metadata"]["uid"]
     inner = f"kubepods/besteffort/pod{victim}/{'ab' * 32}"
@@ -365,8 +364,8 @@ def another_tenants_socket_is_not_theirs():
         assert done.returncode and "divvy's commands use" in done.stderr, done
 
 
-def processes_are_who_they_are():
-    """By their own socket: whatever they claim, whoever holds the connection, whatever cgroup they make."""
+def processes_cannot_claim_another_identity():
+    """At their own socket: false claims, a passed connection and new cgroups do not help."""
     mine, others = registered("env"), registered("victim")
     victim = cluster.get(pods(bob.space, "victim"))["metadata"]["uid"]
     started = str(stat_of(process_of("victim")).started)
@@ -380,8 +379,8 @@ def processes_are_who_they_are():
         wait_for(lambda: registered("env") == mine, "it has gone")
 
 
-def connections_keep_nobody_else_out():
-    """Of one tenant; and the users of pods are one another's by name only."""
+def one_tenants_connections_do_not_block_others():
+    """The limits are per tenant; pods' users share only the user's name."""
     with contextlib.ExitStack() as stack:
         for name in ("env", "plain", *PAST):
             said = stack.enter_context(intruder(socket_of(name), process_of("env"), "--uid", str(USER), "--times", "2300"))[1]
@@ -390,7 +389,7 @@ def connections_keep_nobody_else_out():
         assert said.get("tenant") == daemon.listed()["victim"]["id"], said
 
 
-def careless_roles_give_nothing():
+def careless_roles_give_no_share():
     """With rights that no role of a namespace's users has: to add ephemeral containers, and to write a status."""
     path = pods(alice.space, "env")
     cluster.create(f"{RBAC}/namespaces/{alice.space}/roles", {"metadata": {"name": "careless"}, "rules": [
@@ -415,7 +414,7 @@ def careless_roles_give_nothing():
     assert said.count("No such file") == 4 and "nvidia" not in said, (said, status)
 
 
-def nodes_write_of_themselves_alone():
+def nodes_write_only_about_themselves():
     """With a kubelet's token, and with divvyd's."""
     name = cluster.node_name
     cluster.create(f"{G}/gpunodes", {"apiVersion": "divvy.gpu/v1", "kind": "GPUNode", "metadata": {"name": "elsewhere"}})
@@ -460,7 +459,7 @@ def nodes_write_of_themselves_alone():
     refused(other.patch, f"{G}/gpunodes/{name}/status", {"status": {"epoch": 99}}, says="40")
 
 
-def who_goes_past_the_libraries_is_told():
+def an_event_reports_programs_that_go_past_the_libraries():
     def told():
         events = cluster.get("/api/v1/namespaces/default/events")["items"]
         text = "\n".join(e["message"] for e in events if e["reason"] == "UnmanagedProcess")
@@ -468,7 +467,7 @@ def who_goes_past_the_libraries_is_told():
     wait_for(told, "who is no tenant's process is told of", 120)
 
 
-def their_victim_is_as_it_was():
+def the_victim_is_unharmed():
     assert daemon.tenant("victim") == before["victim"], (before["victim"], daemon.tenants())
     wait_for(lambda: daemon.used("victim") > before["used"], "its kernels run")
     bob.delete("victim")
@@ -476,13 +475,13 @@ def their_victim_is_as_it_was():
 
 
 before = {}
-TESTS = [the_policy_is_in_force, a_share_needs_no_privilege, links_and_numa_nodes_are_told,
-         a_pod_cannot_be_made_with_what_divvy_gives, a_pod_on_a_node_without_asking_gets_nothing, a_label_makes_no_tenant,
-         what_is_written_later_is_not_counted,
-         a_running_pod_cannot_be_given_more, attackers_and_their_victim_start, its_environment_gives_a_program_nothing,
-         what_is_mounted_cannot_be_changed, another_tenants_socket_is_not_theirs, processes_are_who_they_are,
-         connections_keep_nobody_else_out, careless_roles_give_nothing, another_tenants_numbers_are_not_theirs,
-         nodes_write_of_themselves_alone, who_goes_past_the_libraries_is_told, their_victim_is_as_it_was]
+TESTS = [the_policy_is_in_force, a_share_needs_no_privilege, the_node_reports_links_and_numa_nodes,
+         a_pod_cannot_be_created_with_assigned_keys, a_pod_with_nodename_gets_no_share, a_label_alone_makes_no_tenant,
+         keys_written_after_creation_are_ignored,
+         a_running_pod_cannot_be_given_more, attackers_and_a_victim_start, environment_variables_give_a_program_no_more,
+         mounted_files_cannot_be_changed, another_tenants_socket_refuses_attackers, processes_cannot_claim_another_identity,
+         one_tenants_connections_do_not_block_others, careless_roles_give_no_share, a_user_cannot_read_other_tenants_figures,
+         nodes_write_only_about_themselves, an_event_reports_programs_that_go_past_the_libraries, the_victim_is_unharmed]
 
 try:
     with open_cluster("kcm", "node", own=True, args={"kube-apiserver": [PLUGINS, GATES], "kubelet": [GATES]}) as cluster, \

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates between nodes on a real API server: who gets one from divvy-controller, and who does not.
+"""Certificates between nodes on a real API server: the requests that divvy-controller signs and those that it denies.
 
-Each request is made by the account that it is about: divvyd's with a token that names its pod, as the shipped rights
-have it, or somebody else's, who was given the right to ask.
-"""
+The account that a request is about makes it: divvyd's, with a token that names its pod, as the shipped rights require; or
+another account that has the right to make requests."""
 
 import base64
 import contextlib
@@ -52,7 +51,7 @@ def tenant_uri(pod, container="main"):
 
 
 def csr(*names, subject="", more="", key=None):
-    """A request in PEM, as anybody can write one."""
+    """A request in PEM, as anyone can write it."""
     with tempfile.TemporaryDirectory(prefix="divvy-csr-", dir=cluster.dir) as folder:
         config, out = os.path.join(folder, "cnf"), os.path.join(folder, "csr")
         with open(config, "w", encoding="ascii") as f:
@@ -64,7 +63,7 @@ def csr(*names, subject="", more="", key=None):
 
 
 def ask(who, pem, usages=None, signer="divvy.gpu/remote"):
-    """The name of the request."""
+    """Creates the request and returns its name."""
     name = unique("test")
     who.create(REQUESTS, {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
                           "metadata": {"name": name}, "spec": {
@@ -101,7 +100,7 @@ def text_of(pem):
 
 
 def is_believed(pem, bundle):
-    """By who trusts the bundle."""
+    """Does a client that trusts the bundle accept the certificate?"""
     with tempfile.TemporaryDirectory(prefix="divvy-crt-", dir=cluster.dir) as folder:
         ca, crt = os.path.join(folder, "ca"), os.path.join(folder, "crt")
         for path, text in ((ca, bundle), (crt, pem)):
@@ -126,7 +125,7 @@ def daemon():
 
 
 def remote_pod(node, mode="remote"):
-    """Bound there, its container given devices of another node; by the scheduler's word."""
+    """A pod bound to the node, with devices of another node in its assigned keys."""
     name = unique("tenant")
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": {
@@ -142,13 +141,13 @@ def remote_pod(node, mode="remote"):
 
 # ---- who gets one
 
-def an_authority_is_made_and_published():
+def the_controller_makes_and_publishes_an_authority():
     wait_for(bundle, "the authority is published", 60)
     assert bundle() == secret()["ca.crt"], "another is published than signs"
     assert "ca.key" in secret() and "PRIVATE" not in bundle()
 
 
-def a_nodes_daemon_gets_one_for_its_node():
+def a_nodes_daemon_gets_a_certificate_for_its_node():
     node, who = daemon()
     pem = issued(ask(who, csr("URI:" + node_uri(node)), BOTH))
     text = text_of(pem)
@@ -157,7 +156,7 @@ def a_nodes_daemon_gets_one_for_its_node():
     assert is_believed(pem, bundle())
 
 
-def one_for_a_remote_pod_of_its_node():
+def a_nodes_daemon_gets_a_certificate_for_its_remote_pod():
     node, who = daemon()
     pod = remote_pod(node)
     pem = issued(ask(who, csr("URI:" + tenant_uri(pod))))
@@ -168,21 +167,21 @@ def one_for_a_remote_pod_of_its_node():
 
 # ---- who does not
 
-def of_another_node_is_refused():
+def a_certificate_for_another_node_is_denied():
     (node, _), (other, who) = daemon(), daemon()
     pod = remote_pod(node)
     denied(ask(who, csr("URI:" + node_uri(node)), BOTH), f"divvyd of node '{other}' requested")
     denied(ask(who, csr("URI:" + tenant_uri(pod))), f"is on node '{node}'")
 
 
-def what_is_not_remote_or_not_there_is_refused():
+def a_certificate_for_a_local_or_missing_pod_is_denied():
     node, who = daemon()
     denied(ask(who, csr("URI:" + tenant_uri(remote_pod(node, "local")))), "its devices on its own node")
     denied(ask(who, csr("URI:" + tenant_uri(remote_pod(node), "side"))), "has no assigned devices")
     denied(ask(who, csr("URI:divvy://tenant/5f0c8c1e-7d0e-4a55-9a53-0c4f2e1b6d10/main")), "no pod with UID")
 
 
-def what_asks_for_more_is_refused():
+def a_request_for_more_names_or_rights_is_denied():
     node, who = daemon()
     uri = "URI:" + node_uri(node)
     denied(ask(who, csr(uri, "URI:divvy://node/another"), BOTH), "second alternative name")
@@ -195,7 +194,7 @@ def what_asks_for_more_is_refused():
     denied(ask(who, csr(uri), CLIENT), "each once")
 
 
-def others_who_may_ask_are_refused():
+def other_accounts_that_may_ask_are_denied():
     """Rights to make requests, which no role of users has, are not enough."""
     node, _ = daemon()
     pod = remote_pod(node)
@@ -205,12 +204,12 @@ def others_who_may_ask_are_refused():
     for who in (cluster, admin, namesake, cluster.user("a-user", ["system:masters"])):
         denied(ask(who, csr("URI:" + node_uri(node)), BOTH), "service account")
         denied(ask(who, csr("URI:" + tenant_uri(pod))), "service account")
-    # divvyd's own, by a token that anybody has made who may make tokens.
+    # divvyd's own account, by a token that any account with the right to make tokens can make.
     unbound = cluster.service_account(SYSTEM, "divvyd")
     denied(ask(unbound, csr("URI:" + node_uri(node)), BOTH), "names no pod")
 
 
-def users_may_not_ask_nor_answer():
+def users_may_neither_make_nor_approve_requests():
     cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
         "metadata": {"name": "an-admin"}, "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
@@ -232,7 +231,7 @@ def users_may_not_ask_nor_answer():
     assert own.get(MAP)["data"]["ca.crt"] == bundle()
 
 
-def what_somebody_else_has_approved_is_not_signed():
+def a_request_that_another_account_approved_is_not_signed():
     controller.kill()
     try:
         _, who = daemon()
@@ -245,7 +244,7 @@ def what_somebody_else_has_approved_is_not_signed():
     assert "requested" in condition(request, "Failed")["message"] and not certificate(request)
 
 
-def what_was_issued_and_refused_is_counted():
+def issued_and_denied_certificates_are_counted():
     def counts():
         text = controller.get("/metrics", token=operator.token)[1]
         return [int(re.search(rf"^divvy_controller_certificates_{what}_total (\d+)$", text, re.M)[1])
@@ -262,7 +261,7 @@ def what_was_issued_and_refused_is_counted():
 
 @contextlib.contextmanager
 def held(who, *uris):
-    """What divvyd's code holds: for each URI the last line that it has said."""
+    """Runs divvyd's code that holds identities; for each URI the last line of its output."""
     last = {}
     with open(os.path.join(cluster.dir, "log/hold-identity.log"), "ab") as log, subprocess.Popen(
             [HOLD, who.kubeconfig, SYSTEM, *uris], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
@@ -298,7 +297,7 @@ def a_daemon_holds_its_own_and_its_tenants():
             assert last[uri]["authority"] == bundle()
 
 
-def a_daemon_waits_for_a_controller_that_is_away():
+def a_daemon_waits_for_an_absent_controller():
     controller.kill()
     node, who = daemon()
     uri = node_uri(node)
@@ -313,7 +312,7 @@ def a_daemon_waits_for_a_controller_that_is_away():
             controller.start()
 
 
-def another_leader_answers():
+def another_leader_signs():
     other = Controller(cluster, name="divvy-controller-2")
     other.start()
     wait_for(other.ready, "it is ready", 60)
@@ -329,7 +328,7 @@ def another_leader_answers():
 # ---- how the authority changes
 
 def made_authority(begins_h, ends_h):
-    """(certificate, key) as the controller's; hours from now."""
+    """(certificate, key) as the controller makes them; hours from now."""
     with tempfile.TemporaryDirectory(prefix="divvy-ca-", dir=cluster.dir) as folder:
         config = os.path.join(folder, "cnf")
         with open(config, "w", encoding="ascii") as f:
@@ -358,7 +357,7 @@ def put(**texts):
                                     for k, v in texts.items()}})
 
 
-def the_authority_changes_and_both_are_believed():
+def both_authorities_are_trusted_during_a_change():
     node, who = daemon()
     uri = node_uri(node)
     first, first_key = made_authority(-24, 24 * 300)
@@ -368,7 +367,7 @@ def the_authority_changes_and_both_are_believed():
         wait_for(lambda: has(last, uri), "it is there", 60)
         mine = last[uri]["crt"]
         assert is_believed(mine, first)
-        # It comes near its end: another one is there, and does not sign yet.
+        # Near its end a successor exists, which does not sign yet.
         near, near_key = made_authority(-24, 24 * 60)
         put(ca_crt=near, ca_key=near_key, old_crt=first, old_key=first_key)
         wait_for(lambda: bundle().count("BEGIN") == 2 and not is_believed(near, secret()["ca.crt"]), "a new one is there", 60)
@@ -376,20 +375,20 @@ def the_authority_changes_and_both_are_believed():
         assert secret()["old.crt"] == near
         pem = issued(ask(who, csr("URI:" + uri), BOTH))
         assert is_believed(pem, near) and not is_believed(pem, new), "it was signed by one that nobody knows"
-    # When all have heard of it, it signs; what the old one has signed is still believed.
+    # After all daemons know the successor, it signs; certificates of the old authority remain valid.
     second, second_key = made_authority(-2, 24 * 300)
     put(ca_crt=second, ca_key=second_key, old_crt=first, old_key=first_key)
     wait_for(lambda: is_believed(mine, bundle()) and is_believed(second, bundle()), "both are published", 60)
     pem = issued(ask(who, csr("URI:" + uri), BOTH))
     assert is_believed(pem, second) and is_believed(pem, bundle()) and is_believed(mine, bundle())
-    # When the last certificate by the old one has ended, it goes.
+    # The old authority is removed after its last certificate has expired.
     third, third_key = made_authority(-26, 24 * 300)
     put(ca_crt=third, ca_key=third_key, old_crt=second, old_key=second_key)
     wait_for(lambda: bundle().count("BEGIN") == 1 and is_believed(third, bundle()), "it is alone", 60)
     assert "old.key" not in secret()
 
 
-def a_lost_authority_is_made_again_and_all_ask_anew():
+def after_a_lost_authority_all_daemons_ask_again():
     node, who = daemon()
     uri = node_uri(node)
     with held(who, uri) as last:
@@ -400,12 +399,12 @@ def a_lost_authority_is_made_again_and_all_ask_anew():
         assert is_believed(last[uri]["crt"], bundle()) and not is_believed(before, bundle())
 
 
-TESTS = [an_authority_is_made_and_published, a_nodes_daemon_gets_one_for_its_node, one_for_a_remote_pod_of_its_node,
-         of_another_node_is_refused, what_is_not_remote_or_not_there_is_refused, what_asks_for_more_is_refused,
-         others_who_may_ask_are_refused, users_may_not_ask_nor_answer, what_somebody_else_has_approved_is_not_signed,
-         what_was_issued_and_refused_is_counted,
-         a_daemon_holds_its_own_and_its_tenants, a_daemon_waits_for_a_controller_that_is_away, another_leader_answers,
-         the_authority_changes_and_both_are_believed, a_lost_authority_is_made_again_and_all_ask_anew]
+TESTS = [the_controller_makes_and_publishes_an_authority, a_nodes_daemon_gets_a_certificate_for_its_node, a_nodes_daemon_gets_a_certificate_for_its_remote_pod,
+         a_certificate_for_another_node_is_denied, a_certificate_for_a_local_or_missing_pod_is_denied, a_request_for_more_names_or_rights_is_denied,
+         other_accounts_that_may_ask_are_denied, users_may_neither_make_nor_approve_requests, a_request_that_another_account_approved_is_not_signed,
+         issued_and_denied_certificates_are_counted,
+         a_daemon_holds_its_own_and_its_tenants, a_daemon_waits_for_an_absent_controller, another_leader_signs,
+         both_authorities_are_trusted_during_a_change, after_a_lost_authority_all_daemons_ask_again]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/ applied to a real cluster: what it makes, and what its accounts may and may not do."""
+"""deploy/ applied to a real cluster: the objects that it makes, and the rights of its accounts."""
 
 import contextlib
 import json
@@ -51,13 +51,13 @@ def bare_pod(name, **metadata):
 
 # ---- what is rendered
 
-def kustomize_makes_what_the_files_say():
+def kustomize_renders_the_files_unchanged():
     assert not list(differences(base(), index(load(cluster.kubectl("kustomize", str(DEPLOY)))))), "deploy/"
     assert not list(differences(base(), index(load(cluster.kubectl("kustomize", str(DEPLOY / "base")))))), "base/"
 
 
 def overlay_for_tests_differs_in_nothing_else():
-    # As it is in the repository, not as a test fills it in.
+    # As in the repository, not as a test completes it.
     made = index(load(cluster.kubectl("kustomize", str(DEPLOY / "overlays/test"))))
     found = {f"{k[2]}: {d}" for k in {*made, *base()} for d in differences(base().get(k, {}), made.get(k, {}))}
     host, port = ("{'name': 'KUBERNETES_SERVICE_%s', 'value': '%s'}" % v for v in (("HOST", "127.0.0.1"), ("PORT", "6443")))
@@ -103,14 +103,14 @@ def apply(*more):
     return cluster.kubectl("apply", *more, "-k", str(folder), timeout=patience(120))
 
 
-def applies_on_an_empty_cluster():
-    """In one go: definitions, namespaces and what is in them."""
+def deploy_applies_to_an_empty_cluster():
+    """In one go: definitions, namespaces and their objects."""
     apply("--server-side")
     for obj_key in base():
         assert cluster.exists(path_of(obj_key)), obj_key
     for name in ("sharepods", "gpunodes", "gpupolicies"):
         wait_for(lambda n=name: cluster.exists(f"/apis/divvy.gpu/v1/{n}"), f"{name} are served")
-    # ... as it was written: what the server has of our fields is what we said.
+    # ... unchanged: our fields on the server have the values of the files.
     for obj_key, obj in base().items():
         if obj_key[0].endswith("WebhookConfiguration"):
             got = cluster.get(path_of(obj_key))
@@ -121,7 +121,7 @@ def applies_on_an_empty_cluster():
 
 @contextlib.contextmanager
 def bundle():
-    """Webhooks as the controller leaves them: with its authority."""
+    """Sets the webhooks' authority, as the controller does."""
     patched = []
     for obj_key in base():
         if obj_key[0].endswith("WebhookConfiguration"):
@@ -137,14 +137,14 @@ def bundle():
 PEM = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
 
 
-def applied_twice_is_no_change():
+def a_second_apply_changes_nothing():
     before, spec = versions(), specs()
     apply("--server-side")
     assert versions() == before, {k for k in before if versions()[k] != before[k]}
     assert specs() == spec
 
 
-def what_the_controller_fills_in_stays():
+def fields_that_the_controller_fills_in_stay():
     secret = path_of(("Secret", SYSTEM, "divvy-controller-tls"))
     authority = [path_of((kind, SYSTEM, "divvy-remote-authority")) for kind in ("Secret", "ConfigMap")]
     with bundle():
@@ -157,7 +157,7 @@ def what_the_controller_fills_in_stays():
 
 
 def client_side_apply_does_the_same():
-    """kubectl's default; after what was applied by the server, as people do."""
+    """kubectl's default; after a server-side apply, as people do."""
     before = specs()
     secret = path_of(("Secret", SYSTEM, "divvy-controller-tls"))
     with bundle():
@@ -181,7 +181,7 @@ EVERYBODY = [
     ("create", "tokenreviews", {"group": "authentication.k8s.io"}),
     ("create", "subjectaccessreviews", {"group": "authorization.k8s.io"}),
 ]
-# (verbs, resource/subresource, {group, namespace, name}): all that the manifests give
+# (verbs, resource/subresource, {group, namespace, name}): all rights that the manifests give
 MUST = {
     "divvy-scheduler": [
         *EVERYBODY, *((READ, r, {}) for r in ("pods", "nodes", "namespaces", "services", "replicationcontrollers")),
@@ -292,18 +292,18 @@ def accounts():
     return {name: cluster.service_account(SYSTEM, name) for name in MUST}
 
 
-def each_account_may_what_it_must():
+def each_account_has_the_rights_that_it_needs():
     for name, who in accounts().items():
         check_reviews(who, MUST[name], True, name)
 
 
-def each_account_may_not_what_it_must_not():
+def each_account_lacks_the_rights_that_it_must_not_have():
     for name, who in accounts().items():
         check_reviews(who, NOBODY + MUST_NOT[name], False, name)
 
 
-def rights_are_no_more_than_these():
-    """What is in nobody's list is a right too many."""
+def no_account_has_an_unlisted_right():
+    """A right that neither list names is too much."""
     for name, rows in MUST.items():
         asked = {(where.get("group", ""), resource, verb) for verbs, resource, where in rows for verb in verbs.split()}
         given = {(group, resource, verb)
@@ -313,8 +313,8 @@ def rights_are_no_more_than_these():
         assert given == asked, (name, given ^ asked)
 
 
-def the_scheduler_binds_and_speaks_through_the_status():
-    """What the contract rests on: annotations come with a Binding, and later by the status subresource."""
+def the_scheduler_writes_bindings_and_status_only():
+    """The contract relies on this: annotations come with a Binding, and later through the status subresource."""
     without_webhooks()
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
     node = unique("node")
@@ -334,7 +334,7 @@ def the_scheduler_binds_and_speaks_through_the_status():
                            "divvy.gpu/granted-limit": "c=600"}, annotations
     assert got["spec"]["nodeName"] == node
     assert any(c["type"] == "divvy.gpu/Granted" for c in got["status"]["conditions"])
-    # Nothing of the spec goes that way, and no other way is open.
+    # The status subresource does not change the spec, and no other path is open.
     got = scheduler.patch(path + "/tenant/status", {"spec": {"containers": [{"name": "c", "image": "another"}]}}, "strategic")
     assert got["spec"]["containers"][0]["image"] == "none"
     refused(403, scheduler.patch, path + "/tenant", {"metadata": {"annotations": {"a": "b"}}})
@@ -345,7 +345,7 @@ def the_scheduler_binds_and_speaks_through_the_status():
 
 
 def a_token_names_its_pod():
-    """By which the webhook knows a daemon's node: Kubernetes says so for tokens that are bound to a pod."""
+    """The webhook learns a daemon's node from the pod in its token: Kubernetes adds the pod to bound tokens."""
     without_webhooks()
     pods = f"/api/v1/namespaces/{SYSTEM}/pods"
     node = unique("node")
@@ -373,7 +373,7 @@ def a_token_names_its_pod():
 
 @contextlib.contextmanager
 def namespace_user(role):
-    """Somebody with one of the cluster's own roles in our namespace."""
+    """A user with one of the cluster's own roles in our namespace."""
     name = unique(role)
     cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{cluster.namespace}/rolebindings", {
         "metadata": {"name": name}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
@@ -382,7 +382,7 @@ def namespace_user(role):
 
 
 def a_namespaces_users_may_use_sharepods():
-    """By the cluster's own roles; as many rights as they have with pods, and none outside."""
+    """By the cluster's own roles; the same rights as for pods, and none outside."""
     without_webhooks()
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     here = {"namespace": cluster.namespace}
@@ -418,7 +418,7 @@ def an_operator_runs_nodes_and_policies():
                         ("get", "secrets", {"namespace": SYSTEM}), ("patch delete create", "pods", N)], False, "operator")
 
 
-def a_viewer_reads_what_the_scheduler_reads():
+def a_viewer_reads_the_same_objects_as_the_scheduler():
     """And nothing else; of Leases only the nodes'."""
     who = cluster.service_account(cluster.namespace, "viewer")
     name = unique("viewer")
@@ -453,7 +453,7 @@ def without_webhooks():
 
 
 def eventually_refused(call):
-    """The server looks at what webhooks there are by a watch of its own."""
+    """Retries, since the server learns of webhooks by a watch."""
     def so():
         try:
             call()
@@ -463,7 +463,7 @@ def eventually_refused(call):
     return wait_for(so, "the webhook is asked")
 
 
-def only_what_must_not_pass_waits_for_the_controller():
+def without_the_controller_only_risky_writes_are_refused():
     without_webhooks()
     pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
     cluster.create(pods, bare_pod("tenant2", labels={"divvy.gpu/tenant": "true"}))
@@ -472,7 +472,7 @@ def only_what_must_not_pass_waits_for_the_controller():
     with_webhooks()
     text = eventually_refused(lambda: cluster.create(pods + "?dryRun=All", bare_pod("new")))
     assert "pods.mutate.divvy.gpu" in text, text
-    # Refused: what would come past us, or could not be taken back.
+    # Refused: writes that would bypass divvy, or could not be taken back.
     node_status = ("/apis/divvy.gpu/v1/gpunodes/n1/status", {"status": {"epoch": 1}})
     assert "gpunodes.divvy.gpu" in eventually_refused(lambda: cluster.patch(*node_status))
     given = {"metadata": {"annotations": {"divvy.gpu/devices": "c=GPU-1"}}}
@@ -481,7 +481,7 @@ def only_what_must_not_pass_waits_for_the_controller():
     assert "pods.update.divvy.gpu" in refused(500, cluster.patch, pods + "/tenant2", off)
     share_pods = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
     assert "objects.divvy.gpu" in refused(500, cluster.create, share_pods, {**SHARE_POD, "metadata": {"name": "s"}})
-    # Not held up: pods that are no tenants, a kubelet's word, rollouts, Leases, divvy's own namespaces.
+    # Not blocked: pods that are no tenants, a kubelet's status, rollouts, Leases, divvy's own namespaces.
     cluster.patch(pods + "/other", {"metadata": {"annotations": {"a": "b"}}})
     cluster.patch(pods + "/tenant2/status", {"status": {"phase": "Succeeded"}}, "strategic")
     cluster.create(f"/apis/apps/v1/namespaces/{cluster.namespace}/deployments?dryRun=All", {
@@ -492,7 +492,7 @@ def only_what_must_not_pass_waits_for_the_controller():
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1"}, "spec": {"holderIdentity": "x"}})
     for namespace in (SYSTEM, LEASES):
         cluster.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", bare_pod("own"))
-    # An administrator can let a namespace past: as the controller does with the system's own.
+    # An administrator can exempt a namespace, as the controller does with the system's own.
     label = {"metadata": {"labels": {"divvy.gpu/admission": "ignore"}}}
     cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", label)
 
@@ -526,7 +526,7 @@ ANYTHING = {"apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy", "metada
 
 
 def shipped_pods_are_restricted_where_they_say_so():
-    """By the cluster's own judge, which was PodSecurityPolicy until Kubernetes 1.24."""
+    """By the cluster's own check, which was PodSecurityPolicy until Kubernetes 1.24."""
     without_webhooks()
     maker = cluster.service_account(cluster.namespace, "maker", cluster_rules=[
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
@@ -549,8 +549,8 @@ def shipped_pods_are_restricted_where_they_say_so():
 
 # ---- the end
 
-def uninstalling_leaves_what_runs():
-    """Pods and SharePods stay, and nothing asks for a webhook any more."""
+def uninstalling_leaves_running_pods():
+    """Pods and SharePods stay, and no object needs a webhook any more."""
     cluster.only_own("uninstalling")
     without_webhooks()
     path = f"/apis/divvy.gpu/v1/namespaces/{cluster.namespace}/sharepods"
@@ -573,19 +573,19 @@ def uninstalling_leaves_what_runs():
     apply("--server-side")  # ... and it comes back
 
 
-TESTS = [kustomize_makes_what_the_files_say, overlay_for_tests_differs_in_nothing_else,
-         overlay_for_the_extender_differs_in_nothing_else, applies_on_an_empty_cluster, applied_twice_is_no_change, what_the_controller_fills_in_stays, client_side_apply_does_the_same,
-         each_account_may_what_it_must, each_account_may_not_what_it_must_not, rights_are_no_more_than_these,
-         the_scheduler_binds_and_speaks_through_the_status, a_token_names_its_pod,
+TESTS = [kustomize_renders_the_files_unchanged, overlay_for_tests_differs_in_nothing_else,
+         overlay_for_the_extender_differs_in_nothing_else, deploy_applies_to_an_empty_cluster, a_second_apply_changes_nothing, fields_that_the_controller_fills_in_stay, client_side_apply_does_the_same,
+         each_account_has_the_rights_that_it_needs, each_account_lacks_the_rights_that_it_must_not_have, no_account_has_an_unlisted_right,
+         the_scheduler_writes_bindings_and_status_only, a_token_names_its_pod,
          a_namespaces_users_may_use_sharepods, an_operator_runs_nodes_and_policies,
-         a_viewer_reads_what_the_scheduler_reads,
-         only_what_must_not_pass_waits_for_the_controller, shipped_pods_are_restricted_where_they_say_so,
-         uninstalling_leaves_what_runs]
+         a_viewer_reads_the_same_objects_as_the_scheduler,
+         without_the_controller_only_risky_writes_are_refused, shipped_pods_are_restricted_where_they_say_so,
+         uninstalling_leaves_running_pods]
 ARGS = {"kube-apiserver": ["--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"]}
 
 try:
     with open_cluster("kcm", args=ARGS) as cluster, tempfile.TemporaryDirectory(prefix="divvy-deploy-", dir=cluster.dir) as temporary:
-        # The administrator may use any; where there is none no pod may be made at all.
+        # The administrator may use any policy; without a policy no pod could be created.
         for policy in (PSP, ANYTHING):
             cluster.create("/apis/policy/v1beta1/podsecuritypolicies", policy)
         folder = overlay(cluster, temporary)

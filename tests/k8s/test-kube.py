@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""src/kube against a real API server: alone, and with a proxy before it that does what networks do.
+"""src/kube against a real API server: directly, and through a proxy that disturbs the connection as networks do.
 
-usage: test-kube.py [--seconds N] [--seed N]: how long each proxy is a nuisance, and how.
-"""
+usage: test-kube.py [--seconds N] [--seed N]: duration and seed of each proxy's faults"""
 
 import argparse
 import json
@@ -58,7 +57,7 @@ class Mirror:
 
 
 def by_name(objects):
-    """Without what a list's items and a watch's objects differ in, and what a cache leaves out."""
+    """Objects by name, without fields that differ between lists and watches, or that a cache leaves out."""
     result = {}
     for o in objects:
         o.pop("kind", None)
@@ -74,7 +73,7 @@ def listed(mirror):
 
 
 def wait_until_equal(mirror, patience_s=120):
-    """What differs is told."""
+    """Waits until cache and server agree; prints the differences on failure."""
     seen = {}
 
     def equal():
@@ -88,7 +87,7 @@ def wait_until_equal(mirror, patience_s=120):
 
 
 class Churn:
-    """Makes, changes and deletes config maps, and some again under the same name."""
+    """Creates, changes and deletes config maps, and recreates some of them."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -132,7 +131,7 @@ class Churn:
             cluster.patch(f"{path}/{name}", {"data": data, "metadata": {"labels": {"odd": str(self.n % 2)}}})
 
 
-def all_of_it_works_alone():
+def the_client_works_without_a_proxy():
     env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "DIVVY_TEST_NAMESPACE": cluster.namespace}
     done = subprocess.run([LIVE], env=env, capture_output=True, text=True, timeout=patience(300), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -148,7 +147,7 @@ def a_cache_follows_the_server():
         assert counts["lists"] == 1 and not counts["garbled"] and not counts["lost"], counts
 
 
-def a_selector_is_the_servers():
+def the_server_evaluates_a_selector():
     with Mirror(cluster.kubeconfig, "--labels", "odd=1") as mirror:
         wait_for(lambda: mirror.counts()["synced"], "a list")
         path = f"{mirror.path}/selected"
@@ -159,8 +158,8 @@ def a_selector_is_the_servers():
 
 
 def survives(proxy, *options):
-    """The cache is right in the end, and was disturbed."""
-    # That much is what a page or two of a list is.
+    """The cache is correct in the end, after faults did occur."""
+    # Enough objects for a page or two of a list.
     for n in range(200):
         name = f"{cluster.namespace}-bulk-{n}"
         cluster.create_once(f"/api/v1/namespaces/{cluster.namespace}/configmaps",
@@ -177,18 +176,18 @@ def survives(proxy, *options):
         print(f"# {proxy.done} {mirror.counts()}")
 
 
-def a_cache_survives_a_proxy_that_garbles():
+def a_cache_survives_corrupt_answers():
     with FaultProxy(cluster, os.path.join(cluster.dir, "fault"), ARGS.seed) as proxy:
         survives(proxy, "--seed", str(ARGS.seed))
 
 
-def a_cache_survives_connections_that_are_cut():
+def a_cache_survives_cut_connections():
     with CutProxy(cluster, os.path.join(cluster.dir, "cut"), ARGS.seed) as proxy:
         survives(proxy, "--seed", str(ARGS.seed))
 
 
-def an_idle_watch_is_no_trouble():
-    """Nothing comes of what nobody changes: the watch is begun anew, and nobody is warned."""
+def an_idle_watch_logs_no_warning():
+    """A watch without changes starts anew, and no warning is logged."""
     with Mirror(cluster.kubeconfig, "--labels", "of=nothing", "--idle", "1") as mirror:
         wait_for(lambda: mirror.counts()["lost"] >= 3, "it is begun anew", 60)
         assert not mirror.counts()["troubles"], mirror.counts()
@@ -196,7 +195,7 @@ def an_idle_watch_is_no_trouble():
         wait_for(lambda: "something" in mirror.objects(), "what comes after that is seen")
 
 
-def a_cache_survives_the_server():
+def a_cache_survives_a_restart_of_the_server():
     cluster.only_own("killing the API server")
     with Mirror(cluster.kubeconfig, "--idle", "10") as mirror:
         wait_for(lambda: mirror.counts()["synced"], "a list")
@@ -211,9 +210,9 @@ PARSER = argparse.ArgumentParser()
 PARSER.add_argument("--seconds", type=float, default=40)
 PARSER.add_argument("--seed", type=int, default=1)
 ARGS = PARSER.parse_args()
-TESTS = [all_of_it_works_alone, a_cache_follows_the_server, a_selector_is_the_servers,
-         a_cache_survives_a_proxy_that_garbles, a_cache_survives_connections_that_are_cut,
-         an_idle_watch_is_no_trouble, a_cache_survives_the_server]
+TESTS = [the_client_works_without_a_proxy, a_cache_follows_the_server, the_server_evaluates_a_selector,
+         a_cache_survives_corrupt_answers, a_cache_survives_cut_connections,
+         an_idle_watch_logs_no_warning, a_cache_survives_a_restart_of_the_server]
 
 try:
     with open_cluster("kcm") as cluster:

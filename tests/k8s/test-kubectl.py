@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kubectl divvy on a real API server: real kubectl finds it in PATH, as people with the shipped roles."""
+"""kubectl divvy on a real API server: real kubectl finds it in PATH, under accounts with the shipped roles."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ TENANT = {"divvy.gpu/tenant": "true"}
 
 
 def divvy(*args, who=None, stdin=None, **more):
-    """As somebody who may do it: (code, out, err)."""
+    """Runs the plugin with an account that has the rights: (code, out, err)."""
     account = who or operator
     env = {**os.environ, **more, "KUBECONFIG": account.kubeconfig, "HOME": os.path.dirname(account.kubeconfig),
            "PATH": f"{os.path.dirname(PLUGIN)}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
@@ -58,7 +58,7 @@ def bind(account, role, namespace=None, kind="ClusterRole"):
 
 
 def confirm(name, **measured):
-    """As the node's daemon does: what is granted is in force, and what was measured of it."""
+    """Acts as the node's daemon: reports the grant as in force, with measurements."""
     pod = rig.bound(name)
     node, annotations = pod["spec"]["nodeName"], pod["metadata"]["annotations"]
     container, _, device = annotations["divvy.gpu/devices"].partition("=")
@@ -82,7 +82,7 @@ def budgets():
 
 
 def nothing_is_left():
-    """Whatever a test has left behind is no business of the next one."""
+    """Removes what an earlier test left behind."""
     names = [p["metadata"]["name"] for p in cluster.get(rig.path())["items"]]
     rig.gone(*names)
     cluster.delete(f"{budgets()}/b")
@@ -103,7 +103,7 @@ def nothing_is_confirmed(node):
 
 # ---- what is there
 
-def kubectl_finds_it():
+def kubectl_finds_the_plugin():
     assert "drain-gpu" in well("help")
     out = well("version")
     assert "kubectl-divvy" in out and "Kubernetes v1." in out, out
@@ -128,8 +128,8 @@ def top_shows_devices_and_tenants():
     assert "no such GPUNode" in refused("top", "--once", "--node", "n9")
 
 
-def another_clock_makes_no_difference():
-    """Where kubectl runs it may be an hour later or earlier: what counts is the server's time."""
+def the_local_clock_does_not_matter():
+    """kubectl's machine may be an hour late or early: the server's time counts."""
     nothing_is_left()
     rig.pod("late", {"request": "0.5", "limit": "0.75"})
     confirm("late", got=250, used=2 * GIB)
@@ -172,7 +172,7 @@ def ps_lists_tenants():
 
 # ---- why
 
-def why_says_what_each_device_lacks():
+def why_shows_what_each_device_lacks():
     out = well("why", "waits")
     assert "0/1 nodes: 1 with another model than H100" in out, out
     assert re.search(r"^n1 +devices 0-1 .*with another model than H100$", out, re.M) and "GPU-n1-0" not in out, out
@@ -195,13 +195,13 @@ def why_says_what_each_device_lacks():
         rows = {r["device"]: r for r in as_json("why", f"apart{n}")["nodes"] if "device" in r}
         assert {r["why"] for r in rows.values()} == {"kept away by affinity or exclusion labels"}, rows
     rig.gone("apart0", "apart1", "apart2")
-    # Without a cluster nobody knows what pods there are.
+    # Without a cluster the plugin cannot know the pods.
     err = subprocess.run([PLUGIN, "why", "large"], capture_output=True, text=True, timeout=patience(), check=False,
                          env={**os.environ, "KUBECONFIG": "/nowhere/config"}).stderr
     assert err == "kubectl divvy why: kubeconfig '/nowhere/config': no such file\n", err
 
 
-def why_says_what_bounds_who_runs():
+def why_shows_the_limit_of_a_running_pod():
     nothing_is_confirmed("n1")
     device = confirm("share", got=740, used=4 * GIB)
     out = well("why", "share")
@@ -214,7 +214,7 @@ def why_says_what_bounds_who_runs():
 # ---- fit, beside what the scheduler does
 
 def manifest(name, annotations, kind="Pod", labels=TENANT, **spec):
-    """There is no webhook here: as it would leave it."""
+    """A manifest as the webhook would leave it; there is no webhook here."""
     pod = {"metadata": {"annotations": {f"divvy.gpu/{k}": v for k, v in annotations.items()}, "labels": labels},
            "spec": {"schedulerName": "divvy-scheduler", "containers": [{"name": "main", "image": "none"}], **spec}}
     if kind == "Pod":
@@ -237,9 +237,9 @@ CASES = [
 ]
 
 
-def fit_says_what_the_scheduler_does():
-    """Each case alone, asked first and then tried. From the sixteenth pod on the scheduler has learnt from those that
-    came and went, of which nobody else knows: it begins anew before that."""
+def fit_predicts_the_schedulers_decision():
+    """Each case alone, first by `fit`, then for real. From the sixteenth pod on the scheduler's learnt workload mix, which
+    `fit` does not know, would matter: the test starts a new scheduler before that."""
     nothing_is_left()
     share()
     before = {p["metadata"]["name"] for p in cluster.get(rig.path())["items"]}
@@ -283,7 +283,7 @@ def fit_takes_templates_and_gangs():
     assert "-f FILE" in refused("fit", code=2)
 
 
-def fit_knows_who_would_leave():
+def fit_names_the_pods_to_evict():
     nothing_is_left()
     share()
     rig.pod("low", {"request": "1", "priority": "10"})
@@ -331,14 +331,14 @@ def a_device_is_cordoned():
 
 @contextlib.contextmanager
 def a_kubelet():
-    """As far as it matters here: pods run, and those that are told to go have gone a moment later."""
+    """A minimal kubelet: pods run, and deleted pods are removed a moment later."""
     ends = threading.Event()
 
     def work():
         while not ends.wait(0.1):
             for pod in cluster.get(rig.path())["items"]:
                 name = pod["metadata"]["name"]
-                with contextlib.suppress(ApiError):  # it has gone meanwhile
+                with contextlib.suppress(ApiError):  # the pod is deleted already
                     if pod["metadata"].get("deletionTimestamp"):
                         cluster.delete(rig.path(name), grace_s=0)
                     elif pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
@@ -358,7 +358,7 @@ def runs(*names):
 
 
 def owned(name, request, app="web", **keys):
-    """A pod that somebody makes again, which is us."""
+    """A pod with an owner that makes it again: the test itself."""
     owners = f"/api/v1/namespaces/{cluster.namespace}/configmaps"
     cluster.create_once(owners, {"metadata": {"name": app}})
     pod = rig.pod(name, {"request": request, **keys}, labels={"app": app})
@@ -375,7 +375,7 @@ def a_device_is_drained():
     with a_kubelet():
         runs("d1", "d2", "d3")
         out = well("drain-gpu", "n1/0", "--dry-run")
-        # A namespace's own name, of hexadecimal digits, may have "d3" in it.
+        # The hexadecimal name of a namespace may contain "d3".
         pods = [f"{cluster.namespace}/{n}:" in out for n in ("d1", "d2", "d3")]
         assert pods == [True, True, False], out
         assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
@@ -401,7 +401,7 @@ def a_device_is_drained():
 
 
 def apart(first, second):
-    """Each on a device of its own, where one would do for both."""
+    """Two pods on a device each, where one device has room for both."""
     owned(first, "0.3")
     device = rig.devices(first).partition("=")[2]
     well("cordon-gpu", device)
@@ -410,8 +410,8 @@ def apart(first, second):
     well("uncordon-gpu", device)
 
 
-def a_defrag_that_is_ended_opens_the_devices():
-    """Who is evicted stays until its kubelet has ended it: there is none."""
+def an_interrupted_defrag_uncordons_the_devices():
+    """Evicted pods stay until their kubelet has ended them; here there is no kubelet."""
     nothing_is_left()
     with a_kubelet():
         apart("e1", "e2")
@@ -428,7 +428,7 @@ def a_defrag_that_is_ended_opens_the_devices():
     assert not cluster.get(f"{GPU}/gpunodes/n1")["spec"].get("cordoned")
 
 
-def devices_are_made_whole():
+def defrag_makes_whole_devices():
     nothing_is_left()
     with a_kubelet():
         apart("f1", "f2")
@@ -446,7 +446,7 @@ def devices_are_made_whole():
 
 # ---- accounts
 
-def usage_and_idle_are_told():
+def usage_and_idle_show_the_accounts():
     nothing_is_left()
     account = {"requestedMilliseconds": 5000, "askedMilliseconds": 5000, "grantedMilliseconds": 4000, "usedMilliseconds": 1500}
     rig.status("n1", accounts=[{"day": "2026-01-01", "namespace": "a", **account}, {"day": "2026-01-02", "namespace": "a", **account},
@@ -468,7 +468,7 @@ def usage_and_idle_are_told():
     rig.gone("sleeps")
 
 
-def who_may_not_is_told_which_role():
+def without_rights_the_message_names_the_role():
     nobody = cluster.service_account(cluster.namespace, "nobody")
     err = refused("top", "--once", who=nobody)
     assert "403" in err and "divvy-viewer" in err, err
@@ -477,8 +477,8 @@ def who_may_not_is_told_which_role():
     assert "elsewhere" in err, err
 
 
-def who_may_sees_what_others_see():
-    """The administrator of the test may act as anybody; the operator may not."""
+def an_administrator_may_impersonate_an_account():
+    """The test's administrator may impersonate any account; the operator may not."""
     account = ("--as", f"system:serviceaccount:{cluster.namespace}:nobody")
     err = refused("top", "--once", *account, who=cluster)
     assert "403" in err and "divvy-viewer" in err, err
@@ -487,18 +487,18 @@ def who_may_sees_what_others_see():
     assert "no user" in refused("top", "--once", "--as-group", "a")
 
 
-TESTS = [kubectl_finds_it, top_shows_devices_and_tenants, top_is_a_live_screen, ps_lists_tenants, why_says_what_each_device_lacks,
-         why_says_what_bounds_who_runs, another_clock_makes_no_difference, fit_says_what_the_scheduler_does, fit_takes_templates_and_gangs,
-         fit_knows_who_would_leave, fit_shows_what_the_server_refuses, a_device_is_cordoned, a_device_is_drained,
-         a_defrag_that_is_ended_opens_the_devices, devices_are_made_whole, usage_and_idle_are_told, who_may_not_is_told_which_role,
-         who_may_sees_what_others_see]
+TESTS = [kubectl_finds_the_plugin, top_shows_devices_and_tenants, top_is_a_live_screen, ps_lists_tenants, why_shows_what_each_device_lacks,
+         why_shows_the_limit_of_a_running_pod, the_local_clock_does_not_matter, fit_predicts_the_schedulers_decision, fit_takes_templates_and_gangs,
+         fit_names_the_pods_to_evict, fit_shows_what_the_server_refuses, a_device_is_cordoned, a_device_is_drained,
+         an_interrupted_defrag_uncordons_the_devices, defrag_makes_whole_devices, usage_and_idle_show_the_accounts, without_rights_the_message_names_the_role,
+         an_administrator_may_impersonate_an_account]
 
 try:
     with open_cluster("kcm") as cluster:
         cluster.only_own("made-up nodes")
         with Scheduled(cluster) as rig:
             cluster.apply(*[d for d in documents("controller.yaml", *RIGHTS) if "divvy-viewer" in d or "divvy-operator" in d])
-            # Pods of their own namespace are made by those who may; fit asks as one of them.
+            # fit creates pods of the namespace, with that right.
             own = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
             viewer = cluster.service_account(cluster.namespace, "viewer")
             operator = cluster.service_account(cluster.namespace, "operator", rules=own)

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""src/kubelet with a real kubelet: slots are offered, given and refused; restarts of either side do no harm.
+"""src/kubelet with a real kubelet: slots are offered, allocated and refused; restarts of either side do no harm.
 
-The other side is tests/programs/kubelet-plugin.c.
-"""
+The peer is tests/programs/kubelet-plugin.c."""
 
 import os
 import signal
@@ -12,7 +11,7 @@ import time
 
 from cluster import START_S, Skip, main, open_cluster, skip_all, wait_for
 
-SLOTS = 10  # more than all pods here together have: none needs to be waited for until it is gone
+SLOTS = 10  # more than all pods here use, so that no test waits for a pod's end
 RESOURCE = "divvy.gpu/slot"
 PROGRAM = os.path.join(os.environ["DIVVY_BUILD"], "tests/programs/kubelet-plugin")
 STAYS = "cat /run/divvy/granted; echo slot $DIVVY_SLOT; trap 'exit 0' TERM; while :; do sleep 0.1; done"
@@ -25,7 +24,7 @@ def start_plugin(name="plugin", socket="divvy.sock"):
 
 
 def events(word, name="plugin"):
-    """[(time of day, text)] of the plugin's lines that begin so."""
+    """[(time of day, text)] of the plugin's lines that begin with this word."""
     with open(os.path.join(cluster.dir, "log", name + ".log"), encoding="utf-8") as f:
         lines = [line.split(maxsplit=2) for line in f]
     return [(float(line[0]), line[2].strip()) for line in lines if len(line) == 3 and line[1] == word]
@@ -41,7 +40,7 @@ def node_status():
 
 
 def heartbeats(n):
-    """The node's statuses until that many more have been written by the kubelet."""
+    """The node's statuses until the kubelet has written n more of them."""
     def beat():
         return next(c["lastHeartbeatTime"] for c in status["conditions"] if c["type"] == "Ready")
     seen, found, end = set(), [], time.monotonic() + START_S
@@ -55,7 +54,7 @@ def heartbeats(n):
 
 
 def wait_offered():
-    """In a status that the kubelet has begun to write from now on."""
+    """Waits for the slots in a status that the kubelet begins to write from now on."""
     wait_for(lambda: heartbeats(2)[-1] == SLOTS, f"{SLOTS} slots are offered", START_S)
 
 
@@ -72,7 +71,7 @@ def log_of(name, container="main"):
 
 
 def read_grant(name, container="main"):
-    """The slot of a running container, by what stands in its folder."""
+    """The slot of a running container, from the file in its folder."""
     wait_for(lambda: log_of(name, container).count("\n") >= 2, f"pod {name} has told its slot", START_S)
     granted, env = log_of(name, container).splitlines()[:2]
     space, pod, its, slot = granted.split()
@@ -95,14 +94,14 @@ def slots_are_offered():
     wait_offered()
 
 
-def a_container_has_its_slot_when_it_starts():
+def a_container_has_its_slot_at_its_start():
     slot_pod("one")
     cluster.wait_for_pod("one", "Running")
-    # The plugin prefers the last; kubelets ask for that from 1.19 on.
+    # The plugin prefers the last slot; kubelets ask for a preference since 1.19.
     assert read_grant("one") == f"slot-{SLOTS - 1}"
 
 
-def each_container_has_its_own():
+def each_container_has_its_own_slot():
     slot_pod("two", containers=2)
     cluster.wait_for_pod("two", "Running")
     slots = {read_grant("one"), read_grant("two"), read_grant("two", "more1")}
@@ -136,7 +135,7 @@ def a_refusal_keeps_a_container_from_starting():
         assert "startedAt" not in state.get("terminated", {}) or not state["terminated"]["startedAt"], status
 
 
-def the_kubelets_restart_is_followed():
+def the_plugin_registers_again_after_a_kubelet_restart():
     before = cluster.pod("one")
     for sig in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         n = len(events("known"))
@@ -151,13 +150,13 @@ def the_kubelets_restart_is_followed():
     assert read_grant("after-kubelet") != read_grant("one")
 
 
-def the_plugins_restart_does_no_harm():
+def a_restart_of_the_plugin_does_no_harm():
     before = cluster.pod("one")
     for sig in (signal.SIGTERM, signal.SIGKILL):
         cluster.kill("plugin", sig)
         if sig == signal.SIGTERM:
             assert cluster.keeper.ask("status", name="plugin")["exit"] == 0
-        # Else the next test would show nothing.
+        # Otherwise the next test would prove nothing.
         wait_for(lambda: 0 in heartbeats(1), "no slot is offered meanwhile", START_S)
         is_untouched(before)
         n = len(events("known"))
@@ -173,8 +172,8 @@ def the_plugins_restart_does_no_harm():
         assert read_grant(name) != read_grant("one")
 
 
-def a_successor_closes_the_gap():
-    """Registered before the old one ends, under another socket: the kubelet never counts less."""
+def a_successor_leaves_no_gap():
+    """The successor registers under another socket before the old one ends: the kubelet never counts fewer slots."""
     before = cluster.pod("one")
     start_plugin("successor", "divvy-2.sock")
     wait_events("known", 1, "successor")
@@ -184,14 +183,14 @@ def a_successor_closes_the_gap():
     is_untouched(before)
     slot_pod("after-all")
     cluster.wait_for_pod("after-all", "Running")
-    # The pod that is refused is tried for ever: its starts may stand after this one.
+    # The kubelet retries the refused pod for ever, so its starts may follow this one.
     assert any(said.endswith(f" {cluster.namespace}/after-all/main") for _, said in events("start", "successor"))
 
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
-        main(slots_are_offered, a_container_has_its_slot_when_it_starts, each_container_has_its_own,
+        main(slots_are_offered, a_container_has_its_slot_at_its_start, each_container_has_its_own_slot,
              a_process_is_known_by_its_cgroup, a_refusal_keeps_a_container_from_starting,
-             the_kubelets_restart_is_followed, the_plugins_restart_does_no_harm, a_successor_closes_the_gap)
+             the_plugin_registers_again_after_a_kubelet_restart, a_restart_of_the_plugin_does_no_harm, a_successor_leaves_no_gap)
 except Skip as reason:
     skip_all(reason)

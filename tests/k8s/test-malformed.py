@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that nobody should write, sent to an API server with divvy's webhook, controller and scheduler: what the
-server or the webhook refuses, it refuses in words; what is stored all the same is told in words or ignored. After each
-the same processes serve somebody else."""
+"""Malformed objects on an API server with divvy's webhook, controller and scheduler. The server or the webhook refuses them
+with a message; stored ones are reported or ignored. After each of them the same processes serve another pod."""
 
 import json
 import os
@@ -41,7 +40,7 @@ def pod(name, annotations=None, containers=({},), labels=None, **spec):
 
 
 def all_serve():
-    """The processes of before, and for somebody new: translated, placed, and its SharePod's pod made."""
+    """The processes are the same, and serve a new pod: translated, placed, and its SharePod's pod created."""
     assert (cluster.pid("divvy-controller"), rig.processes[0].pid) == before, "the controller has ended"
     assert rig.processes[0].poll() is None, "the scheduler has ended"
     name = name_of("well")
@@ -60,7 +59,7 @@ def gone(*paths):
 
 
 def refused(call, *args, says=()):
-    """By whomever, in a sentence that a person can read: with one of these words in it."""
+    """Refused by the server or the webhook, in a readable message with one of these words."""
     try:
         made = call(*args)
     except ApiError as error:
@@ -73,7 +72,7 @@ def refused(call, *args, says=()):
 
 # ---- Pods
 
-def texts_that_are_no_values():
+def invalid_values_are_refused():
     for key in KEYS:
         for text in TEXTS:
             annotations = {"divvy.gpu/request": "0.5", f"divvy.gpu/{key}": text}
@@ -86,13 +85,13 @@ def texts_that_are_no_values():
     all_serve()
 
 
-def annotations_without_end():
-    """The webhook sees them before the server has measured them."""
+def huge_annotations_are_refused():
+    """The webhook sees them before the server checks their size."""
     for key in ("divvy.gpu/request", "divvy.gpu/group", "other/thing", "a.divvy.gpu/request"):
         refused(cluster.create, pods(), pod("large", {"divvy.gpu/request": "0.1", key: MIB}), says=("metadata.annotations", key))
     refused(cluster.create, pods(), pod("many", {f"c{i}.divvy.gpu/request": "0.1" for i in range(20000)}),
             says=("containers", "divvy.gpu/request", "annotations"))
-    # What the server does take, and nobody asks for anything with.
+    # The largest size that the server accepts, without a request for a GPU.
     name = name_of("full")
     cluster.create(pods(), pod(name, {"other/thing": "½" * 120000}, schedulerName="divvy-scheduler"))
     rig.bound(name)
@@ -100,7 +99,7 @@ def annotations_without_end():
     all_serve()
 
 
-def thousands_of_containers():
+def pods_with_thousands_of_containers_do_no_harm():
     for asked in ({"divvy.gpu/request": "0.1"}, {}):
         text = refused(cluster.create, pods(), pod("many", asked, [{}] * 3000), says=("containers: the pod has 257",))
         assert "denied the request" in text, text
@@ -112,7 +111,7 @@ def thousands_of_containers():
     all_serve()
 
 
-def pods_of_wrong_types():
+def pods_with_fields_of_wrong_types_do_no_harm():
     for body in ({"metadata": {"annotations": {"divvy.gpu/request": 0.5}}}, {"metadata": {"annotations": ["a"]}},
                  {"metadata": {"labels": {"divvy.gpu/tenant": True}}}, {"spec": "none"}, {"spec": {"containers": {}}}):
         whole = pod("types")
@@ -131,8 +130,8 @@ def pods_of_wrong_types():
     all_serve()
 
 
-def names_and_volumes_without_end():
-    """Of a pod for divvy's scheduler. (Of a few thousand, this server takes longer than its own time limit to patch it.)"""
+def huge_names_and_volumes_do_no_harm():
+    """Of a pod for divvy's scheduler. (With a few thousand, a patch takes this server longer than its own time limit.)"""
     name = name_of("wide")
     cluster.create(pods(), pod(
         name, labels={f"k{i}": "v" * 63 for i in range(1000)}, schedulerName="divvy-scheduler",
@@ -149,8 +148,8 @@ def names_and_volumes_without_end():
     all_serve()
 
 
-def a_thief_of_everybodys_devices():
-    """Given keys as only the scheduler writes them, put on a pod afterwards: nothing is given by that."""
+def assigned_keys_written_by_a_user_have_no_effect():
+    """Assigned keys, which only the scheduler writes, added to a pod later: they have no effect."""
     name = name_of("thief")
     cluster.create(pods(), pod(name, nodeName="n1"))
     keys = {"devices": "GPU-n1-0,GPU-n1-1", "granted-request": "1", "granted-limit": "1", "granted-memory": "16Gi,16Gi"}
@@ -160,7 +159,7 @@ def a_thief_of_everybodys_devices():
     cluster.create(pods(), pod(whole, {"divvy.gpu/request": "2"}))
     rig.bound(whole)
     gone(pods(whole), pods(name))
-    # Asked for afterwards, nobody counts it: with a label of its own, and without.
+    # Keys added later do not count, with an own label and without.
     late, own = name_of("late"), name_of("late")
     for one, labels in ((late, {}), (own, {"divvy.gpu/tenant": "true"})):
         cluster.create(pods(), pod(one, labels=labels, schedulerName="divvy-scheduler", nodeSelector={"no": "where"}))
@@ -171,8 +170,8 @@ def a_thief_of_everybodys_devices():
     all_serve()
 
 
-def given_keys_that_say_nothing():
-    """By the scheduler's own account, as a broken one might: the next one reads them."""
+def malformed_assigned_keys_do_no_harm():
+    """Written by the scheduler's own account, as a broken scheduler might: the next scheduler reads them."""
     scheduler = cluster.service_account(SYSTEM, "divvy-scheduler")
     good = {"devices": "c0=GPU-n1-0", "granted-request": "c0=0.1", "granted-limit": "c0=1", "granted-memory": "c0=1Gi"}
     for key, value in (("devices", "c0=" + "GPU-n1-0," * 10000), ("devices", "½=½"), ("granted-request", "c0=" + "9" * 1000),
@@ -196,11 +195,10 @@ def deep(levels, kind):
     return inner
 
 
-def templates_that_no_pod_has():
-    """A template is kept as it is, whatever stands in it: only its pod can be refused.
+def templates_that_no_pod_can_have_are_stored():
+    """A template is stored unchanged, whatever its content: only its pod can be refused.
 
-    (Of twenty objects in one another Kubernetes 1.20 takes longer than its own time limit, without us.)
-    """
+    (Kubernetes 1.20 takes longer than its own time limit for twenty nested objects, without divvy.)"""
     whole = json.dumps({"apiVersion": "divvy.gpu/v1", "kind": "SharePod", "metadata": {"name": "NAME"}, "spec": {
         "request": "0.1", "template": {"spec": {"containers": [{"name": "main", "image": "none"}], "odd": "ODD"}}}})
     for odd in ("1e20", "-1e300", "123456789012345678901234567890", "9223372036854775808", '"\\u0000"', '"\\ud800"',
@@ -217,7 +215,7 @@ def templates_that_no_pod_has():
     all_serve()
 
 
-def templates_that_ask_for_more():
+def templates_with_requests_of_their_own_are_refused():
     template = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
     for metadata, spec, says in (
             ({"annotations": {"divvy.gpu/devices": "main=GPU-n1-0"}}, {}, ("only divvy's scheduler",)),
@@ -250,8 +248,8 @@ def templates_that_ask_for_more():
     all_serve()
 
 
-def kubeshares_objects():
-    """Their definition keeps everything."""
+def malformed_kubeshare_objects_do_no_harm():
+    """Their definition keeps every field."""
     cluster.kubectl("apply", "--server-side", "-k", os.path.join(SOURCE, "deploy/kubeshare"))
     wait_for(lambda: cluster.exists("/apis/kubeshare.nthu/v1/sharepods"), "KubeShare's SharePods are served", 60)
     cluster.patch(f"/api/v1/namespaces/{cluster.namespace}", {"metadata": {"annotations": {"divvy.gpu/dialects": "kubeshare"}}})
@@ -279,8 +277,8 @@ def kubeshares_objects():
 
 # ---- what others write
 
-def gpu_nodes():
-    """A daemon's account gone wild: the schema keeps some of it off; the rest is of that node alone."""
+def malformed_gpunodes_do_no_harm():
+    """A daemon's account writes nonsense: the schema rejects some of it; the rest affects that node alone."""
     uuid = "GPU-n2-0"
     rig.node("n2", "A100")
     device = {"uuid": uuid, "index": 0, "model": "A100", "memoryBytes": 16 << 30, "health": "Healthy", "owner": "divvy"}
@@ -308,7 +306,7 @@ def gpu_nodes():
     all_serve()
 
 
-def policies_and_groups():
+def malformed_policies_and_groups_do_no_harm():
     for spec in ({"namespaceSelector": {"matchExpressions": [{"key": "½", "operator": "Exists"}]}},
                  {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
                  {"namespaces": ["nobody"], "queue": {"name": "q", "parent": "q"}},
@@ -341,13 +339,13 @@ def policies_and_groups():
         labels = {"scheduling.x-k8s.io/pod-group": "none"} if group == "scheduling.x-k8s.io" else {}
         keys = {} if labels else {"scheduling.k8s.io/group-name": "none"}
         cluster.create(pods(), pod(member, {"divvy.gpu/request": "0.1", **keys}, labels=labels))
-        rig.bound(member)  # a PodGroup that says no number has nobody wait for others
+        rig.bound(member)  # a PodGroup without a number makes no pod wait
         gone(pods(member))
         all_serve()
 
 
-def namespaces_of_nonsense():
-    """A list of dialects that is none: who asks there is told, and nobody else."""
+def a_malformed_namespace_affects_only_its_pods():
+    """A list of dialects that is invalid: only pods of that namespace are refused, with a message."""
     space = cluster.new_namespace()
     cluster.patch(f"/api/v1/namespaces/{space}", {"metadata": {"annotations": {"divvy.gpu/dialects": "½," * 10000, "a": "\u0000"}}})
 
@@ -362,8 +360,8 @@ def namespaces_of_nonsense():
     all_serve()
 
 
-def reviews_that_are_none():
-    """Whoever reaches the webhook's port."""
+def malformed_reviews_do_no_harm():
+    """Sent by a client that reaches the webhook's port."""
     for body in (b"", b"{", b"null", b"[]", b'"x"', b"\xff" * 1000, b"{" * 100000, b'{"a":' * 3000, MIB.encode(),
                  json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": "x"}}).encode(),
                  json.dumps({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {
@@ -377,10 +375,10 @@ def reviews_that_are_none():
     all_serve()
 
 
-TESTS = [texts_that_are_no_values, annotations_without_end, thousands_of_containers, pods_of_wrong_types,
-         names_and_volumes_without_end, a_thief_of_everybodys_devices, given_keys_that_say_nothing, templates_that_no_pod_has,
-         templates_that_ask_for_more, kubeshares_objects, gpu_nodes, policies_and_groups, namespaces_of_nonsense,
-         reviews_that_are_none]
+TESTS = [invalid_values_are_refused, huge_annotations_are_refused, pods_with_thousands_of_containers_do_no_harm, pods_with_fields_of_wrong_types_do_no_harm,
+         huge_names_and_volumes_do_no_harm, assigned_keys_written_by_a_user_have_no_effect, malformed_assigned_keys_do_no_harm, templates_that_no_pod_can_have_are_stored,
+         templates_with_requests_of_their_own_are_refused, malformed_kubeshare_objects_do_no_harm, malformed_gpunodes_do_no_harm, malformed_policies_and_groups_do_no_harm, a_malformed_namespace_affects_only_its_pods,
+         malformed_reviews_do_no_harm]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller, Scheduled(cluster) as rig:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard, the alert rules, docs/monitoring.md and docs/reference/metrics.md name what the running
-daemons export, and all of it."""
+"""The dashboard, the alert rules, docs/monitoring.md and docs/reference/metrics.md name exactly the metrics that the
+running daemons export."""
 
 import contextlib
 import json
@@ -54,7 +54,7 @@ def of_scheduler():
 
 
 def of_divvyd():
-    """With a tenant that asks for more memory than its quota."""
+    """Metrics of a divvyd with a tenant that exceeds its memory quota."""
     with tempfile.TemporaryDirectory(prefix="divvy-test-") as folder, contextlib.ExitStack() as ends:
         address = os.path.join(folder, "metrics")
         env = {**os.environ, "DIVVY_RUNTIME_DIR": os.path.join(folder, "run"), "DIVVY_HOOKS": os.path.join(BUILD, "src/hook"),
@@ -75,7 +75,7 @@ def of_divvyd():
         start(os.path.join(BUILD, "src/divvyd/divvyd"), "--simulate", "1xTest-80Gi", "--metrics", "unix:" + address)
         wait_for(said, "divvyd serves its metrics")
         spin = os.path.join(BUILD, "tests/programs/spin")
-        # Each of the first three ends with out-of-memory; what they have counted stays with the tenant.
+        # The first three end with out-of-memory; their counts stay with the tenant.
         start(os.path.join(BUILD, "src/cli/divvy"), "run", "--request", "0.3", "--memory", "1Gi", "--", "sh", "-c",
               f"for i in 1 2 3; do {spin} --memory 2048; done; exec {spin} --quiet", stderr=subprocess.DEVNULL)
         wait_for(lambda: re.search(r"^divvy_tenant_memory_denied_total\{.*\} 3$", said(), re.M),
@@ -89,7 +89,7 @@ def samples(text):
 
 # ---- the tests
 
-def all_is_as_prometheus_reads_it():
+def metrics_have_prometheus_format():
     for who, text in exported.items():
         kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
         helps = set(re.findall(r"^# HELP (\S+) .+\.$", text, re.M))
@@ -106,14 +106,14 @@ def all_is_as_prometheus_reads_it():
     assert len(families) == len(set(families)), "one name is two daemons'"
 
 
-def everything_has_a_sample():
-    """But for those of pods, of which there is none here."""
+def every_metric_has_a_sample():
+    """Except metrics of pods, which are absent here."""
     for who, text in exported.items():
         empty = {f for f in re.findall(r"^# TYPE (\S+)", text, re.M) if not any(s.startswith(f) for s in samples(text))}
         assert empty <= {"divvy_pod_requested_share", "divvy_pod_asked_share"}, f"{who}: {empty}"
 
 
-def pods_are_asked_of():
+def metrics_show_the_pods_requests():
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {
         "name": "asks", "annotations": {"divvy.gpu/request": "0.3"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}})
     line = f'divvy_pod_requested_share{{namespace="{cluster.namespace}",pod="asks"}} 0.3\n'
@@ -134,7 +134,7 @@ def known(text, where):
     assert used <= names(), f"{where}: nobody exports {used - names()}"
 
 
-def the_dashboard_names_what_there_is():
+def the_dashboard_names_existing_metrics():
     dashboard = json.loads(text_of("deploy/monitoring/dashboard.json"))
     expressions = [t["expr"] for p in dashboard["panels"] for t in p.get("targets", ())]
     assert len(expressions) > 20
@@ -147,7 +147,7 @@ def the_dashboard_names_what_there_is():
     assert len(ids) == len(set(ids))
 
 
-def the_alerts_name_what_there_is():
+def the_alerts_name_existing_metrics():
     rules = [r for g in yaml.safe_load(text_of("deploy/monitoring/alerts.yaml"))["groups"] for r in g["rules"]]
     assert len(rules) == len({r["alert"] for r in rules})
     for rule in rules:
@@ -173,15 +173,16 @@ def old_names_are_exported_beside_the_new_ones():
             assert of_old == of_new, (old, of_old, of_new)
 
 
-def the_page_of_metrics_lists_all():
+def the_page_of_metrics_lists_all_metrics():
     families = {f for text in exported.values() for f in re.findall(r"^# TYPE (\S+)", text, re.M)}
     families -= set(deprecated())
     listed = set(re.findall(r"^\| `(divvy_\w+)` \|", text_of("docs/reference/metrics.md"), re.M))
     assert listed == families, f"docs/reference/metrics.md: only there {listed - families}, not there {families - listed}"
 
 
-TESTS = [all_is_as_prometheus_reads_it, everything_has_a_sample, pods_are_asked_of, the_dashboard_names_what_there_is,
-         the_alerts_name_what_there_is, old_names_are_exported_beside_the_new_ones, the_page_of_metrics_lists_all]
+TESTS = [metrics_have_prometheus_format, every_metric_has_a_sample, metrics_show_the_pods_requests, the_dashboard_names_existing_metrics,
+         the_alerts_name_existing_metrics, old_names_are_exported_beside_the_new_ones,
+         the_page_of_metrics_lists_all_metrics]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real kubelet: pods run from the local image, and what the kubelet offers to device plugins is there."""
+"""A real kubelet: pods run from the local image, and the kubelet's sockets for device plugins exist."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ def create(pod):
     cluster.create(f"/api/v1/namespaces/{cluster.namespace}/pods", pod)
 
 
-def a_pod_runs_and_says_how_it_ended():
+def a_pod_runs_and_reports_its_exit():
     create(cluster.shell_pod("speaks", "echo hello from $(id -u); exit 7"))
     pod = cluster.wait_for_pod("speaks", "Failed", "Succeeded")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -29,7 +29,7 @@ def a_pod_runs_and_says_how_it_ended():
     assert cluster.log_of("speaks") == "hello from 0\n"
 
 
-def a_pod_has_limits_a_network_and_its_account():
+def a_pod_has_limits_a_network_and_an_account():
     script = "cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; ip -4 -o addr show eth0;" \
              " cat /proc/self/cgroup; trap 'exit 0' TERM; while :; do sleep 0.1; done"
     create(cluster.shell_pod("lives", script, container={
@@ -67,7 +67,7 @@ def pods_outlive_kubelet_and_containerd():
 
 
 def a_pod_reaches_the_api_server():
-    """At the address that it is told; from its own network and from the node's."""
+    """At the address in the pod's environment; from the pod's own network and from the node's."""
     script = "nc -w 20 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo reached"
     for name, on_host in (("asks", False), ("asks-too", True)):
         create(cluster.shell_pod(name, script, hostNetwork=on_host))
@@ -76,7 +76,7 @@ def a_pod_reaches_the_api_server():
 
 
 def leftovers(seat, folder):
-    """What is on the machine of a node that had that seat, and that folder: another one may have another seat."""
+    """Remains, on the machine, of a node with that seat and folder: another node may have another seat."""
     found = []
     for place in filter(os.path.isdir, cluster.node.made):
         names = os.listdir(place)
@@ -92,13 +92,13 @@ def leftovers(seat, folder):
 
 
 def assert_nothing_left(seat, folder):
-    """When another node has come to that seat at once, after that one."""
+    """Checks for remains; if another node has taken the seat at once, after that node's end."""
     if leftovers(seat, folder):
         with node_module.held(node_module.TURN), node_module.held(seat.lock):
             assert not leftovers(seat, folder), leftovers(seat, folder)
 
 
-def nothing_is_left_of_a_node():
+def an_ended_node_leaves_nothing_behind():
     cluster.only_own("ending the cluster")
     create(cluster.shell_pod("last", "while :; do sleep 0.1; done"))
     cluster.wait_for_pod("last", "Running")
@@ -107,7 +107,7 @@ def nothing_is_left_of_a_node():
     assert_nothing_left(cluster.node.seat, cluster.dir)
 
 
-def the_kernels_settings_are_the_nodes_own():
+def a_node_has_its_own_kernel_settings():
     cluster.only_own("looking into the node")
     settings = node_module.settings()
     with open(f"/proc/{cluster.pid('mounts')}/mountinfo", encoding="utf-8") as f:
@@ -116,7 +116,7 @@ def the_kernels_settings_are_the_nodes_own():
     assert cluster.node.enter("cat", "/proc/sys/vm/overcommit_memory").stdout.strip() == "1", "as the kubelet writes it"
 
 
-def mount_points_go_with_the_last_node():
+def the_last_node_removes_the_mount_points():
     with tempfile.TemporaryDirectory() as folder:
         place, other = os.path.join(folder, "made/place"), os.path.join(folder, "other")
         os.mkdir(other)
@@ -130,7 +130,7 @@ def mount_points_go_with_the_last_node():
         assert not os.path.exists(place) and os.path.exists(other)
 
 
-def nothing_is_left_when_the_test_is_killed():
+def a_killed_test_leaves_no_node_behind():
     cluster.only_own("killing a test")
     script = f"""
 import sys
@@ -164,8 +164,8 @@ def is_held(name):
             return True
 
 
-def who_measures_is_alone_and_not_passed_by():
-    """With seats that nobody else knows."""
+def a_measuring_test_gets_the_machine_for_itself():
+    """With seats of the test's own."""
     name = unique("seats")
     seats = [types.SimpleNamespace(lock=f"\0{name}-{n}") for n in range(2)]
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(
@@ -193,9 +193,9 @@ def who_measures_is_alone_and_not_passed_by():
 
 try:
     with open_cluster("kcm", "sched", "node") as cluster:
-        main(a_pod_runs_and_says_how_it_ended, a_pod_has_limits_a_network_and_its_account,
+        main(a_pod_runs_and_reports_its_exit, a_pod_has_limits_a_network_and_an_account,
              a_pod_reaches_the_api_server, device_plugins_can_register, pods_outlive_kubelet_and_containerd,
-             the_kernels_settings_are_the_nodes_own, nothing_is_left_of_a_node, nothing_is_left_when_the_test_is_killed,
-             mount_points_go_with_the_last_node, who_measures_is_alone_and_not_passed_by)
+             a_node_has_its_own_kernel_settings, an_ended_node_leaves_nothing_behind, a_killed_test_leaves_no_node_behind,
+             the_last_node_removes_the_mount_points, a_measuring_test_gets_the_machine_for_itself)
 except Skip as reason:
     skip_all(reason)

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Node groups of size zero: what an autoscaler adds for pods that wait for parts of a GPU.
+"""Node groups of size zero: the nodes that an autoscaler adds for pods that wait for parts of a GPU.
 
-The rules are those of Kubernetes' cluster-autoscaler, as a model (`Autoscaler`): which pods are a reason to add nodes,
-which of them fit on nodes that are there or about to be, and how many nodes of a template the rest needs. Webhook,
-controller and scheduler are divvy's own; nodes start in the steps in which real ones do.
-"""
+The rules are those of Kubernetes' cluster-autoscaler, as a model (`Autoscaler`): which pods are a reason to add nodes, which of
+them fit on present or starting nodes, and how many nodes of a template the rest needs. Webhook, controller and scheduler are
+divvy's own; nodes start in the steps of real nodes."""
 
 import os
 
@@ -36,7 +35,7 @@ def requests_of(pod):
 
 
 def take(free, pod):
-    """Whether the pod fits; if so its part of what is free is taken."""
+    """Does the pod fit? Then it takes its part of the free resources."""
     asked = requests_of(pod)
     if any(free.get(name, 0) < amount for name, amount in asked.items()):
         return False
@@ -46,12 +45,12 @@ def take(free, pod):
 
 
 class Autoscaler:
-    """One node group, of `size` nodes that were asked for; `template` is what a node of it will have."""
+    """One node group with `size` requested nodes; `template` gives the resources of a new node."""
 
     def __init__(self, template):
         self.template = template
         self.size = 0
-        self.nodes = []  # that have registered
+        self.nodes = []  # registered nodes
 
     def is_starting(self, node):
         ready = next(c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready")
@@ -65,12 +64,12 @@ class Autoscaler:
         return free
 
     def look(self):
-        """Once around its loop: how many nodes it asks for more."""
+        """One pass of its loop: the number of further nodes that it requests."""
         pods = cluster.get(f"/api/v1/namespaces/{rig.namespace}/pods")["items"]
         waiting = [p for p in pods if is_unschedulable(p) and p["spec"].get("priority", 0) >= EXPENDABLE]
         there = [n for n in (cluster.get(f"/api/v1/nodes/{name}") for name in self.nodes) if not self.is_starting(n)]
         free = [self.free_on(n, pods) for n in there]
-        # Those that were asked for and have yet to start are counted as the template says.
+        # Requested nodes that have not started count with the template's resources.
         free += [dict(self.template) for _ in range(self.size - len(there))]
         waiting = [p for p in waiting if not any(take(f, p) for f in free)]
         added = []
@@ -78,7 +77,7 @@ class Autoscaler:
             if any(take(f, pod) for f in added):
                 continue
             fresh = dict(self.template)
-            if take(fresh, pod):  # else no node of the group would help
+            if take(fresh, pod):  # otherwise no node of the group would help
                 added.append(fresh)
         self.size += len(added)
         return len(added)
@@ -90,13 +89,13 @@ def is_unschedulable(pod):
 
 
 def template(devices=1, memory_gib=16, **more):
-    """What docs/node-groups.md has the group say of its nodes."""
+    """The group's description of its nodes, as in docs/node-groups.md."""
     return {"cpu": 8, "memory": 16 * GIB, "pods": 110, "divvy.gpu/slot": 64 * devices, "divvy.gpu/milli": 1000 * devices,
             "divvy.gpu/memory-mib": memory_gib * 1024 * devices, **more}
 
 
 def fraction(name, request="0.3", **spec):
-    """As its user makes it: the webhook says what it asks for."""
+    """A pod as its user writes it: the webhook adds the resources."""
     path = f"/api/v1/namespaces/{rig.namespace}/pods"
     cluster.create(path, {
         "metadata": {"name": name, "annotations": {"divvy.gpu/request": request, "divvy.gpu/memory": "4Gi"}},
@@ -104,7 +103,7 @@ def fraction(name, request="0.3", **spec):
 
 
 def registers(group, tainted=True):
-    """The node's kubelet, before divvyd is there."""
+    """The node's kubelet registers, before divvyd runs."""
     name = unique("grown")
     cluster.fake_node(name, labels={"divvy.gpu/owner": "divvy"})
     if tainted:
@@ -144,7 +143,7 @@ def leave(group, *pods):
 
 
 def fractions_add_one_node():
-    """From none; at no step of the node's start another one is asked for, and in the end all run on it."""
+    """From none; no step of the node's start triggers a second node, and in the end all pods run on it."""
     group, names = Autoscaler(template()), ("f1", "f2", "f3")
     for name in names:
         fraction(name)
@@ -161,8 +160,8 @@ def fractions_add_one_node():
     leave(group, *names)
 
 
-def without_the_taint_it_would_add_more():
-    """That is what the taint is for: a node without slots is one on which no pod fits."""
+def without_the_taint_the_autoscaler_adds_too_many():
+    """The purpose of the taint: no pod fits on a node without slots."""
     group = Autoscaler(template())
     fraction("early")
     all_wait("early")
@@ -172,8 +171,8 @@ def without_the_taint_it_would_add_more():
     leave(group, "early")
 
 
-def a_template_without_the_resources_adds_none():
-    """A group that says nothing of slots and shares is one that does not help."""
+def a_template_without_the_resources_adds_no_node():
+    """A group whose template has no slots and shares does not help."""
     fraction("alone")
     all_wait("alone")
     for missing in ("divvy.gpu/slot", "divvy.gpu/milli", "divvy.gpu/memory-mib"):
@@ -184,7 +183,7 @@ def a_template_without_the_resources_adds_none():
     rig.gone("alone")
 
 
-def as_many_nodes_as_the_shares_need():
+def the_autoscaler_adds_as_many_nodes_as_the_shares_need():
     group, names = Autoscaler(template()), [f"n{i}" for i in range(5)]
     for name in names:
         fraction(name, request="0.4")
@@ -193,7 +192,7 @@ def as_many_nodes_as_the_shares_need():
     rig.gone(*names)
 
 
-def what_runs_in_leftovers_adds_none():
+def opportunistic_pods_add_no_node():
     group = Autoscaler(template())
     fraction("spare", priorityClassName="divvy-opportunistic")
     all_wait("spare")
@@ -214,7 +213,7 @@ def a_node_that_is_not_ready_keeps_the_taint():
     has_slots(other)
     wait_for(lambda: cluster.exists(f"{GPU}/gpunodes/{other}"), "the controller makes the GPUNode", 60)
     rig.bound("late")
-    # Whatever the controller has done by now, it has seen both nodes.
+    # By now the controller has seen both nodes.
     assert TAINT in taints_of(other)
     leave(group, "late")
 
@@ -225,7 +224,7 @@ try:
         with installed(cluster), Scheduled(cluster) as rig:
             cluster.kubectl("apply", "-f", os.path.join(SOURCE, "deploy/startup-taint.yaml"))
             rig.start()
-            main(fractions_add_one_node, without_the_taint_it_would_add_more, a_template_without_the_resources_adds_none,
-                 as_many_nodes_as_the_shares_need, what_runs_in_leftovers_adds_none, a_node_that_is_not_ready_keeps_the_taint)
+            main(fractions_add_one_node, without_the_taint_the_autoscaler_adds_too_many, a_template_without_the_resources_adds_no_node,
+                 the_autoscaler_adds_as_many_nodes_as_the_shares_need, opportunistic_pods_add_no_node, a_node_that_is_not_ready_keeps_the_taint)
 except Skip as reason:
     skip_all(reason)

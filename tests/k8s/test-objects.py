@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy's custom resources on a real API server: what is taken, what is refused and in which words."""
+"""divvy's custom resources on a real API server: the objects that it accepts, and those that it refuses with a message."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ def try_spec(kind, spec):
     return cluster.create(path_of(kind) + "?dryRun=All", thing(kind, spec))
 
 
-# In the order of the fields' table; text as in annotations, numbers as people write them in YAML.
+# In the order of the fields' table; text as in annotations, numbers as in YAML.
 GOOD = [
     *(("SharePod", share_pod(request=v)) for v in
       (0.5, "0.5", 0.001, "0.001", "0.500000", 1, "1", "1.0", 1.0, 2, "16", "16.0", "0.010", "0.1")),
@@ -78,10 +78,10 @@ GOOD = [
                    "labelSpaces": ["common"], "dialects": ["hami", "kubeshare", "gpushare=MiB"]}),
 ]
 
-# (A number that is too fine is the webhook's to refuse.)
+# (The webhook, not the schema, refuses a number that is too fine.)
 NOT_SHARES = (0, "0", "", 0.0005, "0.0005", "0.3005", -1, "-0.5", "half", "0.5 ", " 0.5", "+0.5", ".5", "1e-1",
               17, "17", "1.5", 1e300, "0.5%", True, [0.5], {"value": 0.5}, [], {}, "0" * 10000, "½")
-# (kind, spec, the field that the message has to name)
+# (kind, spec, the field that the message must name)
 BAD = [
     *(("SharePod", share_pod(request=v), "spec.request") for v in NOT_SHARES),
     ("SharePod", {"template": TEMPLATE}, "spec.request"),
@@ -149,8 +149,8 @@ BAD = [
 DEVICE = {"uuid": UUID, "index": 0, "model": "NVIDIA H200", "memoryBytes": 141 << 30, "health": "Healthy"}
 PEER = {"name": "gpu-7", "roundTripMicroseconds": 180, "bitsPerSecond": 9400000000, "measuredAt": "2026-01-02T03:04:05Z"}
 NETWORK = {"name": "ens1f0", "kind": "host", "capacityMbps": 25000}
-# (kind, status, the field that the message has to name; "" is a good one). That a status has an entry
-# twice is for its writer to avoid: Kubernetes 1.20 does not look.
+# (kind, status, the field that the message must name; "" for a valid one). The writer of a status must avoid duplicate entries:
+# Kubernetes 1.20 does not check.
 STATUS = [
     ("GPUNode", {"epoch": 7, "owner": "divvy", "deviceCount": 1, "observedGeneration": 1,
                  "devices": [{**DEVICE, "numa": -1, "owner": "divvy", "simulated": True,
@@ -203,11 +203,11 @@ STATUS = [
 
 
 def plain(message):
-    """An index of a list is no part of a field's name here."""
+    """The message without indices of lists."""
     return "".join(c for c in message if c not in "[]0123456789")
 
 
-def all_are_established_and_structural():
+def all_definitions_are_established_and_structural():
     for crd in crds():
         got = cluster.get(f"{CRDS}/{crd['metadata']['name']}")
         conditions = {c["type"]: c for c in got["status"]["conditions"]}
@@ -217,7 +217,7 @@ def all_are_established_and_structural():
         assert got["spec"]["preserveUnknownFields"] is False if "preserveUnknownFields" in got["spec"] else True
 
 
-def good_objects_are_taken_as_they_are():
+def good_objects_are_stored_unchanged():
     for kind, spec in GOOD:
         try:
             got = try_spec(kind, spec)
@@ -226,7 +226,7 @@ def good_objects_are_taken_as_they_are():
         assert got["spec"] == spec, (kind, spec, got["spec"])
 
 
-def bad_objects_are_refused_in_words():
+def bad_objects_are_refused_with_a_message():
     for kind, spec, field in BAD:
         try:
             got = try_spec(kind, spec)
@@ -267,7 +267,7 @@ def only_the_subresource_writes_a_status():
         cluster.delete(path_of(kind, "a"))
 
 
-def what_is_unknown_is_kept_in_templates_alone():
+def unknown_fields_are_kept_in_templates_only():
     template = {
         "metadata": {"labels": {"a": "b"}, "annotations": {"infer.divvy.gpu/request": "0.4"}, "later": {"x": [1]}},
         "spec": {"containers": [{"name": "main", "image": "x", "newField": {"deep": [1, {"y": None}, 1.25, "日本"]},
@@ -279,7 +279,7 @@ def what_is_unknown_is_kept_in_templates_alone():
     made = cluster.create(path_of("SharePod"), thing("SharePod", spec, "unknown", extra={"a": 1}))
     assert made["spec"] == {"request": 0.5, "template": template}, made["spec"]
     assert "extra" not in made
-    # A null is a value there, too; and what others have written stays when one field changes.
+    # A null is a value there too; other fields stay when one field changes.
     got = cluster.patch(path_of("SharePod", "unknown"), {"spec": {"limit": 0.6}})
     assert got["spec"]["template"] == template, got["spec"]
     cluster.delete(path_of("SharePod", "unknown"))
@@ -317,15 +317,15 @@ def tables_have_their_columns():
         cluster.delete(path_of(kind, "shown"))
 
 
-def explained_by_kubectl():
-    """What a person asks first: that the field is there and what it means."""
+def kubectl_explains_the_fields():
+    """A user's first question: that the field exists and its meaning."""
     def known():
         code, out, _ = cluster.kubectl("explain", "sharepods.spec.memory", "--api-version=divvy.gpu/v1", check=False)
         return code == 0 and "Device memory on each device" in out
     wait_for(known, "kubectl explain knows the schema")
 
 
-def two_may_cordon_without_knowing_of_each_other():
+def two_users_can_cordon_independently():
     cluster.create(path_of("GPUNode"), thing("GPUNode", {}, "both"))
     for manager, uuid in (("ann", "GPU-1"), ("bob", "GPU-2"), ("ann", "GPU-1")):
         got = cluster.patch(path_of("GPUNode", "both") + f"?fieldManager={manager}", json.dumps(
@@ -337,7 +337,7 @@ def two_may_cordon_without_knowing_of_each_other():
     cluster.delete(path_of("GPUNode", "both"))
 
 
-def the_same_applied_twice_is_no_change():
+def a_second_apply_of_an_object_changes_nothing():
     for kind, spec in (("SharePod", share_pod(limit=0.75, memory="4Gi", containers=["main"])),
                        ("GPUNode", {"cordoned": [{"uuid": UUID}], "overcommit": {"memory": 1.5}}),
                        ("GPUPolicy", {"totalShare": 2.5, "classes": ["standard"]})):
@@ -349,7 +349,7 @@ def the_same_applied_twice_is_no_change():
             cluster.patch(path_of(kind, "twice", "status"), {"status": {"observedGeneration": 1}})
             got = cluster.get(path_of(kind, "twice"))
             versions.add(got["metadata"]["resourceVersion"])
-        # The first apply, then the status once.
+        # Two versions: the first apply, then the status.
         assert len(versions) == 2 and got["spec"] == spec, (versions, got["spec"])
         text = json.dumps(thing(kind, spec, "kubectl"))
         where = ["-n", cluster.namespace]
@@ -369,7 +369,7 @@ def large_nodes_fit():
     cluster.delete(path_of("GPUNode", "large"))
 
 
-def examples_are_taken():
+def examples_are_accepted():
     cluster.define(load((DEPLOY / "kubeshare/crd.yaml").read_text())[0])
     objects = [o for p in sorted((DEPLOY / "examples").rglob("*.yaml")) for o in load(p.read_text())]
     for obj in objects:
@@ -381,13 +381,13 @@ def examples_are_taken():
             continue
         kind = obj["kind"]
         if obj["apiVersion"] == "autoscaling/v2":
-            obj["apiVersion"] = "autoscaling/v2beta2"  # the same, as Kubernetes before 1.23 calls it
+            obj["apiVersion"] = "autoscaling/v2beta2"  # the same under its name before Kubernetes 1.23
         where = f"/apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"/api/{obj['apiVersion']}"
         if kind not in ("GPUNode", "GPUPolicy"):
             where += f"/namespaces/{obj['metadata'].get('namespace', cluster.namespace)}"
         plural = KINDS.get(kind, kind.lower() + "s")
         obj = copy.deepcopy(obj)
-        if kind == "Pod":  # by an account of nobody's, where no controller makes them
+        if kind == "Pod":  # with a service account that no controller makes here
             obj["spec"]["automountServiceAccountToken"] = False
             obj["spec"].pop("priorityClassName", None)
         got = cluster.create(f"{where}/{plural}?dryRun=All", obj)
@@ -395,7 +395,7 @@ def examples_are_taken():
             assert got["spec"][name] == value, (name, got["spec"])
 
 
-def kubeshares_objects_are_kept_as_they_are():
+def kubeshares_objects_are_stored_unchanged():
     path = f"/apis/kubeshare.nthu/v1/namespaces/{cluster.namespace}/sharepods"
     pod = {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "x", "some": {"new": "field"}}]}
     made = cluster.create(path, {"apiVersion": "kubeshare.nthu/v1", "kind": "SharePod", "metadata": {
@@ -405,7 +405,7 @@ def kubeshares_objects_are_kept_as_they_are():
               "BoundDeviceID": UUID, "PodManagerPort": 0}
     got = cluster.patch(path + "/s", {"status": status})
     assert got["status"] == status, got
-    # What KubeShare itself would write of one that it has not placed.
+    # KubeShare's own values of a SharePod that it has not placed.
     empty = {"PodStatus": None, "PodObjectMeta": None, "BoundDeviceID": "", "PodManagerPort": 0}
     cluster.patch(path + "/s", [{"op": "replace", "path": "/status", "value": empty}], "json")
     known = {r["name"]: r for r in cluster.get("/apis/kubeshare.nthu/v1")["resources"]}
@@ -416,7 +416,7 @@ def kubeshares_objects_are_kept_as_they_are():
 def a_definition_of_kubeshares_is_never_overwritten():
     path = f"{CRDS}/sharepods.kubeshare.nthu"
     cluster.patch(path, {"metadata": {"annotations": {"whose": "theirs"}}, "spec": {"names": {"shortNames": ["theirs"]}}})
-    # The API server accepts the names, and says so in the status, a moment later.
+    # The API server accepts the names, and reports that in the status, a moment later.
     wait_for(lambda: cluster.get(path)["status"]["acceptedNames"]["shortNames"] == ["theirs"], "the names are accepted")
     before = cluster.get(path)
     code, _, err = cluster.kubectl("create", "-k", str(DEPLOY / "kubeshare"), check=False)
@@ -435,7 +435,7 @@ def fields(schema, at=""):
 
 
 def objects_of_the_first_version_survive_an_upgrade():
-    """Last, since it defines everything anew."""
+    """The last test, since it defines everything anew."""
     cluster.only_own("replacing definitions")
     first, now = {c["metadata"]["name"]: c for c in load(FIRST.read_text())}, {c["metadata"]["name"]: c for c in crds()}
     assert set(first) <= set(now), set(first) - set(now)
@@ -475,12 +475,12 @@ def objects_of_the_first_version_survive_an_upgrade():
         cluster.patch(path_of(kind, name), {"metadata": {"labels": {"upgraded": "yes"}}})
 
 
-TESTS = [all_are_established_and_structural, good_objects_are_taken_as_they_are,
-         bad_objects_are_refused_in_words, statuses_are_checked,
-         only_the_subresource_writes_a_status, what_is_unknown_is_kept_in_templates_alone,
-         tables_have_their_columns, explained_by_kubectl, two_may_cordon_without_knowing_of_each_other,
-         the_same_applied_twice_is_no_change, large_nodes_fit, examples_are_taken,
-         kubeshares_objects_are_kept_as_they_are, a_definition_of_kubeshares_is_never_overwritten,
+TESTS = [all_definitions_are_established_and_structural, good_objects_are_stored_unchanged,
+         bad_objects_are_refused_with_a_message, statuses_are_checked,
+         only_the_subresource_writes_a_status, unknown_fields_are_kept_in_templates_only,
+         tables_have_their_columns, kubectl_explains_the_fields, two_users_can_cordon_independently,
+         a_second_apply_of_an_object_changes_nothing, large_nodes_fit, examples_are_accepted,
+         kubeshares_objects_are_stored_unchanged, a_definition_of_kubeshares_is_never_overwritten,
          objects_of_the_first_version_survive_an_upgrade]
 
 try:

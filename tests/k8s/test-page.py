@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The web page of a divvy-controller on a real API server: who may see it, and that it follows the cluster.
+"""The web page of a divvy-controller on a real API server: the rights to see it, and that it follows the cluster.
 
-With three nodes, then with a thousand devices; what a person sees is looked at in chromium where that can be had.
-"""
+With three nodes, then with a thousand devices; a test in chromium, where it is available, checks the page as people see it."""
 
 import contextlib
 import http.client
@@ -49,7 +48,7 @@ def ask(method, path, token=None, cookie=None):
 
 
 class Viewer:
-    """Follows the events in a thread; `seen` is what a page would show."""
+    """Follows the events in a thread; `seen` is the state that a page would show."""
 
     def __init__(self, token, after=""):
         self.seen = {"nodes": {}, "use": {}, "waiting": {}, "totals": {}}
@@ -164,7 +163,7 @@ def renew(name, uses):
 
 # ---- the tests
 
-def without_a_right_nothing_is_said():
+def without_rights_the_page_sends_no_data():
     for path in ("/events/", "/history/uid-a/main", "/session"):
         for kind in ({"token": "nonsense"}, {"cookie": "nonsense"}, {}):
             assert ask("GET", path, **kind)[0] == 401, (path, kind)
@@ -172,7 +171,7 @@ def without_a_right_nothing_is_said():
             status, _, text = ask("GET", path, **kind)
             assert status == 403 and "{" not in text, (path, text)
     assert ask("POST", "/session", token=nobody.token)[0] == 403
-    # What every browser gets before it has signed in.
+    # Files for every browser before it signs in.
     status, headers, text = ask("GET", "/")
     assert status == 200 and "<title>divvy</title>" in text
     assert "default-src 'none'" in headers["Content-Security-Policy"], headers.items()
@@ -185,7 +184,7 @@ def a_token_becomes_a_cookie():
     for word in (f"{COOKIE}={operator.token};", "Path=/", "Secure", "HttpOnly", "SameSite=Strict"):
         assert word in headers["Set-Cookie"], headers["Set-Cookie"]
     assert ask("GET", "/session", cookie=operator.token)[0] == 204
-    # A cookie alone makes no session: another site's form sends it, but no header.
+    # A cookie alone makes no session: another site's form sends the cookie, but no header.
     assert ask("POST", "/session", cookie=operator.token)[0] == 400
     assert "Max-Age=0" in ask("DELETE", "/session")[1]["Set-Cookie"]
 
@@ -201,7 +200,7 @@ def three_nodes_are_followed():
         renew("gpu-2", {"train-2": 310, "side-2": 220})
         v.until(lambda s: s["use"].get("gpu-2") == [[310, GIB], [220, GIB]], "what is used is shown")
         status, _, text = ask("GET", "/history/uid-train-2/main", cookie=operator.token)
-        # Ten seconds may have ended since, and then the next have nothing yet.
+        # Ten seconds may have ended since; the next ten then have no value yet.
         assert status == 200 and json.loads(text)["fine"]["share"] in ([310], [310, None]), text
         set_status("gpu-2", 4, [tenant("gpu-2", 0, "side-2", 500, 1000)])
         v.until(lambda s: len(s["nodes"]["gpu-2"]["tenants"]) == 1, "a tenant has gone")
@@ -229,7 +228,7 @@ def pods_that_wait_are_shown():
         v.until(lambda s: key not in s["waiting"], "it has gone")
 
 
-def who_comes_back_hears_what_he_has_missed():
+def a_returning_viewer_gets_the_missed_events():
     with viewer() as v:
         v.until(lambda s: len(s["nodes"]) == 3, "three nodes are shown")
         last = v.last
@@ -242,7 +241,7 @@ def who_comes_back_hears_what_he_has_missed():
         assert v.n_all == 1
 
 
-def after_a_restart_all_is_there():
+def after_a_restart_the_page_shows_all_nodes():
     controller.kill()
     controller.start()
     with viewer() as v:
@@ -250,7 +249,7 @@ def after_a_restart_all_is_there():
 
 
 def browse(name, *args):
-    """What a person sees, by tests/browser/look.mjs; its measurements."""
+    """The page in a browser, by tests/browser/look.mjs; returns its measurements."""
     get = subprocess.run([os.path.join(HERE, "../browser/get"), "--check"], capture_output=True, text=True, check=False)
     if get.returncode:
         raise Skip(get.stderr.strip())
@@ -261,13 +260,13 @@ def browse(name, *args):
     return json.loads(done.stdout)
 
 
-def a_browser_shows_them():
+def a_browser_shows_three_nodes():
     set_status("gpu-1", 4, [tenant("gpu-1", 0, "train-1"), tenant("gpu-1", 1, "side-1", 500, 1000, note=MARKUP)])
     seen = browse("cluster", "8")
     assert seen["devices"] == 8 and seen["nodes"] == ["gpu-1", "gpu-2"], seen
 
 
-def a_thousand_devices():
+def a_thousand_devices_are_followed():
     def make(some):
         for n in some:
             make_node(f"big-{n}", 8, [tenant(f"big-{n}", k // 4, f"job-{n}-{k}", 200, 1000) for k in range(32)])
@@ -290,14 +289,14 @@ def a_thousand_devices():
         assert v.bytes - size < 20000, "a change of one node tells far more than that"
 
 
-def a_browser_shows_a_thousand():
+def a_browser_shows_a_thousand_devices():
     seen = browse("cluster-thousand", "1000")
     print(f"# 1,000 devices in chromium: {json.dumps(seen['times'])}", flush=True)
 
 
-TESTS = [without_a_right_nothing_is_said, a_token_becomes_a_cookie, three_nodes_are_followed, pods_that_wait_are_shown,
-         who_comes_back_hears_what_he_has_missed, after_a_restart_all_is_there, a_browser_shows_them, a_thousand_devices,
-         a_browser_shows_a_thousand]
+TESTS = [without_rights_the_page_sends_no_data, a_token_becomes_a_cookie, three_nodes_are_followed, pods_that_wait_are_shown,
+         a_returning_viewer_gets_the_missed_events, after_a_restart_the_page_shows_all_nodes, a_browser_shows_three_nodes, a_thousand_devices_are_followed,
+         a_browser_shows_a_thousand_devices]
 
 try:
     with open_cluster("kcm", own=True) as cluster, installed(cluster) as controller:

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A node whose GPUs are another device plugin's: divvy takes whole ones from it by placeholders, and gives them back.
+"""A node whose GPUs belong to another device plugin: divvy takes whole GPUs from it by placeholders, and gives them back.
 
-All parts are real but the other plugin's devices, which have the UUIDs of simulated ones: kubelet, both schedulers,
-controller, divvyd. A native pod and a tenant never have the same device.
-"""
+All parts are real except the other plugin's devices, which have the UUIDs of simulated ones: kubelet, both schedulers,
+controller, divvyd. A native pod and a tenant never share a device."""
 
 import contextlib
 import json
@@ -29,7 +28,7 @@ from scheduled import Scheduled  # noqa: E402
 
 PLACEHOLDER_IMAGE = "local/divvy-controller:1"
 SLOTS = 128  # of both devices
-# A pod that is deleted as it starts, or whose containers ended badly, it looks at again after a minute at the soonest.
+# The kubelet retries a pod that was deleted during its start, or whose containers failed, after a minute at the earliest.
 KUBELET_S = 200
 world = {}
 SPEC = "/apis/divvy.gpu/v1/gpunodes/"
@@ -41,18 +40,18 @@ def read(path):
 
 
 def placeholders():
-    """Those that are not on their way out."""
+    """Placeholders that are not terminating."""
     items = cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods?labelSelector=app.kubernetes.io/name=divvy-placeholder")
     return [p for p in items["items"] if not p["metadata"].get("deletionTimestamp")]
 
 
 def held():
-    """{uuid: placeholder}, of devices that take tenants"""
+    """{uuid: placeholder} of devices that accept tenants"""
     return {d["uuid"]: d["placeholder"] for d in daemon.status().get("devices") or [] if d["owner"] == "pool"}
 
 
 def natives():
-    """Devices that the kubelet has given to pods of the other plugin's, placeholders among them."""
+    """Devices that the kubelet has given to pods of the other plugin, placeholders included."""
     with open(os.path.join(cluster.node.kubelet_dir, "device-plugins/kubelet_internal_checkpoint"), encoding="utf-8") as f:
         entries = json.load(f)["Data"]["PodDeviceEntries"] or []
     found = {}
@@ -86,14 +85,14 @@ def device_of(name):
 
 
 def alone_on_its_device(tenant):
-    """(uuid, placeholder), when divvy has no other device: of one that is not told yet nobody knows without a divvyd."""
+    """(uuid, placeholder), when divvy has no other device: only divvyd knows a placeholder before it is reported."""
     uuid = device_of(tenant)
     wait_for(lambda: len(placeholders()) == 1 and list(held()) == [uuid], "no other device is divvy's", KUBELET_S)
     return uuid, held()[uuid]
 
 
 class Offers:
-    """What the node says that it has, for as long as it is looked at: {(slots, milli)}."""
+    """The node's offers while a test watches them: {(slots, milli)}."""
 
     def __init__(self):
         self.seen, self.ready = set(), threading.Event()
@@ -101,7 +100,7 @@ class Offers:
         assert self.ready.wait(patience())
 
     def watch(self):
-        with contextlib.suppress(OSError):  # the cluster has ended
+        with contextlib.suppress(OSError):  # the cluster is shut down
             while True:  # a server ends each watch after some time
                 with cluster.watch("/api/v1/nodes", timeout=patience(1800), fieldSelector=f"metadata.name={cluster.node_name}") as events:
                     self.ready.set()
@@ -111,15 +110,15 @@ class Offers:
                             self.seen.add((have.get("divvy.gpu/slot"), have.get("divvy.gpu/milli")))
 
 
-def there_is_nothing_to_share_at_first():
+def at_first_divvy_owns_no_device():
     wait_for(lambda: {d["owner"] for d in daemon.status().get("devices") or []} == {"native"}, "divvy owns none", KUBELET_S)
     assert daemon.status()["owner"] == "pool"
     assert daemon.condition("OwnerConflict")["status"] == "False"
     assert not placeholders()
 
 
-def slots_are_there_before_a_device_is():
-    """The kubelet tells of new ones only now and then: who waits for a device would wait for that, too."""
+def slots_are_offered_before_a_device_is_taken():
+    """The kubelet reports new devices only every few seconds: a waiting pod would wait for that, too."""
     wait_for(lambda: cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]["allocatable"].get("divvy.gpu/milli") == "2k"
              and daemon.slots_offered() == SLOTS, "all are offered")
     world["offers"] = Offers()
@@ -138,8 +137,8 @@ def a_device_is_taken_when_a_pod_waits():
     assert device_of("two") == device_of("one") and len(placeholders()) == 1
 
 
-def who_runs_on_a_native_device_is_no_stranger():
-    """Beside one on a device of ours, who is told; both are seen in the same looks at the devices."""
+def a_native_pod_is_no_unmanaged_process():
+    """Beside an unmanaged process on one of our devices, which is reported; the same audits see both."""
     ours = device_of("one")
     native_device = next(u for u in daemon.devices() if u != ours)
     with daemon.stranger(native_device) as allowed, daemon.stranger(ours) as stranger:
@@ -151,7 +150,7 @@ def who_runs_on_a_native_device_is_no_stranger():
     wait_for(lambda: daemon.condition("Audited")["status"] == "True", "it is clean again", KUBELET_S)
 
 
-def a_placeholder_that_is_killed_comes_back():
+def a_killed_placeholder_comes_back():
     name = placeholders()[0]["metadata"]["name"]
     path = f"/api/v1/namespaces/{SYSTEM}/pods/{name}"
     cluster.wait_for_pod(name, "Running", namespace=SYSTEM)
@@ -168,7 +167,7 @@ def a_placeholder_that_is_killed_comes_back():
 
 
 def pid_of(placeholder):
-    """Of the program in it."""
+    """The pid of its program."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as f:
@@ -184,8 +183,8 @@ def pid_of(placeholder):
     raise AssertionError(f"{placeholder} has no process")
 
 
-def one_that_is_told_to_end_waits_for_its_tenants():
-    """As when its node is drained."""
+def a_deleted_placeholder_waits_for_its_tenants():
+    """As in a drain of its node."""
     name = placeholders()[0]["metadata"]["name"]
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     wait_for(lambda: not held(), "nobody new comes there")
@@ -198,13 +197,13 @@ def one_that_is_told_to_end_waits_for_its_tenants():
     delete_pod(cluster, "one")
     wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", KUBELET_S)
     wait_for_pod(cluster, "three", "Running")
-    # Another one may have been asked for while this one's device was not free yet: it is given back.
+    # Another placeholder may have been created before this one's device was free: it is given back.
     wait_for(lambda: len(placeholders()) == 1, "one is left", KUBELET_S)
     assert name not in held().values(), (name, held())
 
 
-def one_that_is_torn_away_takes_its_tenants_along():
-    """Rather than that a native pod finds somebody on its device."""
+def a_force_deleted_placeholder_ends_its_tenants():
+    """So that a native pod never finds a tenant on its device."""
     name, uuid = placeholders()[0]["metadata"]["name"], device_of("three")
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}", grace_s=0)
     wait_for(lambda: "three/main" not in daemon.tenants(), "its tenant's processes have been ended", 30)
@@ -213,13 +212,13 @@ def one_that_is_torn_away_takes_its_tenants_along():
     assert name not in held().values(), (held(), uuid)
 
 
-def what_is_idle_is_given_back():
+def an_idle_device_is_given_back():
     shared("brief", "0.5", seconds=1)
     wait_for_pod(cluster, "brief", "Succeeded")
     wait_for(lambda: not placeholders() and not held(), "the device is given back", KUBELET_S)
 
 
-def a_reservation_is_ready():
+def a_reserved_device_is_ready():
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "reservation", "reserve": 1}}})
     wait_for(lambda: len(held()) == 1, "a device is there before anybody asks", KUBELET_S)
     shared("ready", "1")
@@ -234,7 +233,7 @@ def is_leaving(placeholder):
     return cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods/{placeholder}")["metadata"].get("deletionTimestamp")
 
 
-def hybrid_keeps_one_that_is_idle():
+def hybrid_keeps_one_idle_device():
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "hybrid", "reserve": 1}}})
     for name in ("left", "right"):
         shared(name, "0.8")
@@ -245,7 +244,7 @@ def hybrid_keeps_one_that_is_idle():
     wait_for(lambda: len(placeholders()) == 1 and len(held()) == 1, "what is idle beyond the reserve is given back", KUBELET_S)
 
 
-def one_that_is_evicted_waits_for_its_tenants():
+def an_evicted_placeholder_waits_for_its_tenants():
     kept, = held().values()
     shared("evicted", "0.5")
     wait_for_pod(cluster, "evicted", "Running")
@@ -260,8 +259,8 @@ def one_that_is_evicted_waits_for_its_tenants():
     cluster.patch(SPEC + cluster.node_name, {"spec": {"pool": {"policy": "onDemand", "reserve": 0}}})
 
 
-def one_that_is_preempted_waits_for_its_tenants():
-    """By the system's own pods alone; they wait as well."""
+def a_preempted_placeholder_waits_for_its_tenants():
+    """Only the system's own pods can preempt; they wait as well."""
     shared("last", "0.5")
     wait_for_pod(cluster, "last", "Running")
     name = held()[device_of("last")]
@@ -278,8 +277,8 @@ def one_that_is_preempted_waits_for_its_tenants():
     wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{cluster.namespace}/pods/critical"), "it has gone", KUBELET_S)
 
 
-def one_that_was_told_before_it_could_hear_knows_it():
-    """A container's first process has only signals that it handles: one from before that would be lost."""
+def a_placeholder_obeys_a_signal_sent_before_its_start():
+    """A container's first process receives only signals that it handles: an earlier signal would be lost."""
     name, path = "told-early", f"/api/v1/namespaces/{SYSTEM}/pods"
     log = os.path.join(cluster.dir, "told-early.log")
     cluster.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
@@ -300,11 +299,11 @@ def one_that_was_told_before_it_could_hear_knows_it():
             cluster.delete(f"{path}/{name}", grace_s=0)
 
 
-def nothing_else_was_offered_meanwhile():
+def the_nodes_offers_stayed_constant():
     assert world["offers"].seen == {(str(SLOTS), "2k")}, world["offers"].seen
 
 
-def one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too():
+def a_placeholder_force_deleted_without_divvyd_ends_its_tenants_too():
     shared("four", "0.5")
     wait_for_pod(cluster, "four", "Running")
     uuid, name = alone_on_its_device("four")
@@ -320,7 +319,7 @@ def one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too():
 
 
 def stays(name, tenant, seconds=12):
-    """Longer than what is idle stays; and its tenant computes."""
+    """Longer than an idle placeholder stays; and its tenant computes."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         assert not is_leaving(name), f"{name} is told to end"
@@ -328,8 +327,8 @@ def stays(name, tenant, seconds=12):
         time.sleep(1)
 
 
-def who_unmakes_the_pool_takes_no_device_from_its_tenants():
-    """By GPUNode.spec, then without a divvyd and its GPUNode: nobody knows then what the placeholder has."""
+def ending_the_pool_takes_no_device_from_tenants():
+    """By GPUNode.spec, then without a divvyd and its GPUNode: then nothing shows the placeholder's device."""
     shared("five", "0.5")
     wait_for_pod(cluster, "five", "Running")
     _, name = alone_on_its_device("five")
@@ -341,7 +340,7 @@ def who_unmakes_the_pool_takes_no_device_from_its_tenants():
     cluster.kill("divvyd")
     cluster.delete(SPEC + cluster.node_name)
     stays(name, "five")
-    # Told to end by somebody else it waits on: for the controller's word that nobody is left.
+    # Deleted by another account it waits on: for the controller's mark that no tenant is left.
     cluster.delete(f"/api/v1/namespaces/{SYSTEM}/pods/{name}")
     native("wants", 2)
     time.sleep(5)
@@ -351,7 +350,7 @@ def who_unmakes_the_pool_takes_no_device_from_its_tenants():
     wait_for(lambda: not cluster.exists(f"/api/v1/namespaces/{SYSTEM}/pods/{name}"), "it has ended", KUBELET_S)
     wait_for(lambda: len(natives().get(cluster.pod("wants")["metadata"]["uid"], [])) == 2, "and its device is given", KUBELET_S)
     delete_pod(cluster, "wants")
-    cluster.patch(SPEC + cluster.node_name, {"spec": {"simulate": daemon.simulate}})  # the controller has made it anew
+    cluster.patch(SPEC + cluster.node_name, {"spec": {"simulate": daemon.simulate}})  # the controller has created it anew
     daemon.start()
     daemon.await_ready()
 
@@ -360,8 +359,8 @@ def lost():
     return sorted(events_of(cluster, cluster.node_name).get("PlaceholderLost", []))
 
 
-def a_kubelet_that_is_slow_takes_nobody_away():
-    """While it does not say to a new divvyd who has the devices, they are whose they were."""
+def a_slow_kubelet_ends_no_tenant():
+    """While the kubelet does not tell a new divvyd the devices' owners, the owners stay the same."""
     shared("six", "0.5")
     wait_for_pod(cluster, "six", "Running")
     alone_on_its_device("six")
@@ -373,7 +372,7 @@ def a_kubelet_that_is_slow_takes_nobody_away():
         daemon.start()
         wait_for(daemon.answers, "divvyd answers", KUBELET_S)
         wait_for(lambda: daemon.condition("Ready")["status"] == "False", "it has said how it is", KUBELET_S)
-        time.sleep(3)  # in which the controller would have looked
+        time.sleep(3)  # the controller would have acted by now
         assert {d.get("placeholder") for d in daemon.status()["devices"]} >= set(ours.values()), daemon.status()["devices"]
         assert not cluster.pod("six")["metadata"].get("deletionTimestamp"), events_of(cluster, "six")
     finally:
@@ -386,7 +385,7 @@ def a_kubelet_that_is_slow_takes_nobody_away():
 
 
 def told(name):
-    """What pod `name` has printed; nothing while a kubelet that has just started does not know the pod yet."""
+    """The pod's output; empty while a kubelet that has just started does not know the pod yet."""
     try:
         return cluster.log_of(name)
     except ApiError as e:
@@ -395,7 +394,7 @@ def told(name):
         return ""
 
 
-def the_node_starts_again_while_tenants_run():
+def the_node_restarts_while_tenants_run():
     shared("stays", "0.5", restart="Always")
     shared("ends", "0.4")
     native("beside")
@@ -444,15 +443,15 @@ try:
             daemon.start()
             daemon.await_ready()
             start_plugin(cluster, "nvidia.com/gpu", daemon.devices())
-            main(there_is_nothing_to_share_at_first, slots_are_there_before_a_device_is, a_device_is_taken_when_a_pod_waits,
-                 who_runs_on_a_native_device_is_no_stranger,
-                 a_placeholder_that_is_killed_comes_back, one_that_is_told_to_end_waits_for_its_tenants,
-                 one_that_is_torn_away_takes_its_tenants_along, what_is_idle_is_given_back, a_reservation_is_ready,
-                 hybrid_keeps_one_that_is_idle, one_that_is_evicted_waits_for_its_tenants,
-                 one_that_is_preempted_waits_for_its_tenants, nothing_else_was_offered_meanwhile,
-                 one_that_was_told_before_it_could_hear_knows_it,
-                 one_that_is_torn_away_while_divvyd_is_away_takes_them_along_too,
-                 who_unmakes_the_pool_takes_no_device_from_its_tenants,
-                 a_kubelet_that_is_slow_takes_nobody_away, the_node_starts_again_while_tenants_run)
+            main(at_first_divvy_owns_no_device, slots_are_offered_before_a_device_is_taken, a_device_is_taken_when_a_pod_waits,
+                 a_native_pod_is_no_unmanaged_process,
+                 a_killed_placeholder_comes_back, a_deleted_placeholder_waits_for_its_tenants,
+                 a_force_deleted_placeholder_ends_its_tenants, an_idle_device_is_given_back, a_reserved_device_is_ready,
+                 hybrid_keeps_one_idle_device, an_evicted_placeholder_waits_for_its_tenants,
+                 a_preempted_placeholder_waits_for_its_tenants, the_nodes_offers_stayed_constant,
+                 a_placeholder_obeys_a_signal_sent_before_its_start,
+                 a_placeholder_force_deleted_without_divvyd_ends_its_tenants_too,
+                 ending_the_pool_takes_no_device_from_tenants,
+                 a_slow_kubelet_ends_no_tenant, the_node_restarts_while_tenants_run)
 except Skip as reason:
     skip_all(reason)

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of another node: a pod on a real kubelet without a GPU uses a device that another node's daemon serves.
 
-All of divvy runs as it is installed, with its own accounts. The node of the devices has a daemon and no kubelet.
-"""
+All of divvy runs as installed, with its own accounts. The device node has a daemon and no kubelet."""
 
 import contextlib
 import itertools
@@ -32,7 +31,7 @@ SIGNER = "divvy.gpu/remote"
 
 
 class Server(Daemon):
-    """The daemon of the node with the devices."""
+    """The daemon of the device node."""
 
     def __init__(self, simulate):
         super().__init__(cluster, simulate, account=bound_account(cluster, "divvyd-far", FAR), name="divvyd-far", node=FAR)
@@ -52,7 +51,7 @@ class Server(Daemon):
 
 
 def network(node):
-    """A folder that says of the node's network what sysfs would."""
+    """A folder with the node's network files, as in sysfs."""
     folder = os.path.join(cluster.dir, "sys-" + node)
     for name, text in {"class/net/eth0/type": "1", "class/net/eth0/operstate": "up", "class/net/eth0/speed": "10000",
                        "class/net/eth0/device/vendor": "0x15b3"}.items():
@@ -67,7 +66,7 @@ def pods(name=""):
 
 
 def make(name, *args, account=None, **asked):
-    """A pod that runs spin with these arguments and asks for that, as a user makes it."""
+    """A pod that runs spin with these arguments and keys, as a user writes it."""
     keys = {"divvy.gpu/" + k.replace("_", "-"): v for k, v in asked.items()}
     return (account or cluster).create(pods(), {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": keys},
@@ -78,7 +77,7 @@ def make(name, *args, account=None, **asked):
 
 
 def running(*names):
-    """Their programs use the device."""
+    """Waits until their programs use the device."""
     for name in names:
         cluster.wait_for_pod(name, "Running")
     wait_for(lambda: all(server.listed().get(n, {}).get("processes") for n in names), f"{names} use their device", 60)
@@ -95,7 +94,7 @@ def remove(*names):
 
 
 def gone(*names):
-    """Nothing of them is left on the node of the devices, and GPUNode says so."""
+    """Waits until the device node has none of their tenants, and GPUNode shows that."""
     wait_for(lambda: not any(f"{n}/main" in server.tenants() for n in names) and not set(names) & set(server.listed()),
              f"what {names} had is given back", 60)
 
@@ -110,7 +109,7 @@ def said(name, words, reason="GrantRefused"):
 
 # ---- what they say
 
-def each_node_says_what_it_is():
+def each_node_reports_its_roles():
     client.await_ready()
     server.await_serving()
     ready = client.condition("Ready")
@@ -119,14 +118,14 @@ def each_node_says_what_it_is():
     status = client.status()
     assert status["deviceCount"] == 0 and status["slots"] == {"total": 64, "used": 0} and "remote" not in status, status
     wait_for(lambda: client.slots_offered() == 64, "the kubelet offers slots")
-    # Its kubelet would not take a pod whose sums it has none of.
+    # The device node's kubelet would refuse a pod without its resource sums.
     node = cluster.get(f"/api/v1/nodes/{cluster.node_name}")["status"]
     assert not {"divvy.gpu/milli", "divvy.gpu/memory-mib"} & set(node["capacity"]), node["capacity"]
     assert len(server.devices()) == 2, server.status()
 
 
-def the_network_between_them_is_measured():
-    """Only to who serves, and said by who has measured it."""
+def the_network_between_nodes_is_measured():
+    """Only daemons that serve are measured, and the measuring daemon reports the result."""
     wait_for(lambda: [p["name"] for p in client.status()["network"].get("peers", [])] == [FAR], "it has measured", 180)
     peer, = client.status()["network"]["peers"]
     print(f"# {peer}")
@@ -144,7 +143,7 @@ def two_pods_have_their_shares():
         nth = next(looks)
         low, high = f"low-{nth}", f"high-{nth}"
         for name, share in ((low, "0.3"), (high, "0.7")):
-            # Long kernels: what is held is the share, also on a machine that others keep from submitting short ones.
+            # Long kernels: the tenants keep their shares on a busy machine, which delays short kernels.
             make(name, "--kernel-us=2000", "--duration=26", mode="remote", request=share, memory="8Gi", device=uuid)
         running(low, high)
         assert given(low, "granted-mode") == "main=remote" and given(low, "remote-node") == f"main={FAR}"
@@ -159,14 +158,14 @@ def two_pods_have_their_shares():
             cluster.wait_for_pod(name, "Succeeded")
         gone(low, high)
         wait_for(lambda: client.status()["slots"]["used"] == 0, "their slots are free")
-        # Beside the whole suite: what a busy machine keeps one from asking for goes to the other.
+        # Beside other tests: time that the busy machine keeps one tenant from using goes to the other.
         return None if ran > 0.5 and abs(shares[low] - 0.3) < 0.02 + 0.3 * (1 - min(ran, 1)) else (shares, ran)
 
     fairly(look, 2)
 
 
-def what_a_container_sees():
-    """A socket and two libraries; no key, no certificate, no driver, and nothing to write to."""
+def a_container_sees_only_a_socket_and_two_libraries():
+    """A socket and two libraries; no key, no certificate, no driver, and no writable path."""
     make("seen", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi")
     running("seen")
     worker, = pids_of("seen")
@@ -180,7 +179,7 @@ def what_a_container_sees():
     assert "libdivvy-remote.so" in maps and "libdivvy-cuda.so" not in maps and "/driver/" not in maps, maps
     with open(f"/proc/{pid}/environ", encoding="utf-8") as f:
         assert "DIVVY_TENANT" not in f.read()
-    # Who stands in for it is a user of its own, of no group, whom nobody else is.
+    # The worker has a user of its own, which no other process has, and no group.
     with open(f"/proc/{worker}/status", encoding="ascii") as f:
         status = dict(line.split(":", 1) for line in f.read().splitlines())
     assert len(set(status["Uid"].split())) == 1 and int(status["Uid"].split()[0]) >= 0x7ff00000, status["Uid"]
@@ -190,7 +189,7 @@ def what_a_container_sees():
 
 
 def spinning():
-    """Processes of spin in pods of this node, as this machine sees them."""
+    """spin processes in pods of this node, as this machine sees them."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -201,7 +200,7 @@ def spinning():
     return found
 
 
-def memory_is_a_quota():
+def a_remote_pod_cannot_exceed_its_memory_quota():
     make("good", "--kernel-us=500", "--memory=4096", mode="remote", request="0.3", memory="6Gi")
     running("good")
     make("greedy", "--kernel-us=500", "--memory=4096", mode="remote", request="0.3", memory="2Gi",
@@ -215,7 +214,7 @@ def memory_is_a_quota():
     remove("good", "greedy")
 
 
-def auto_goes_where_there_is_room():
+def auto_chooses_a_node_with_free_capacity():
     make("auto", "--kernel-us=500", request="0.4", memory="1Gi")
     running("auto")
     assert given("auto", "granted-mode") == "main=remote", given("auto", "granted-mode")
@@ -231,7 +230,7 @@ def why(name):
     return done.stdout + done.stderr
 
 
-def who_does_not_fit_is_told_why():
+def why_explains_a_remote_pod_that_does_not_fit():
     make("most", "--kernel-us=500", mode="remote", request="0.8", memory="1Gi", device=server.devices()[0])
     running("most")
     make("more", mode="remote", request="0.5", device=server.devices()[0])
@@ -239,12 +238,12 @@ def who_does_not_fit_is_told_why():
     remove("more", "most")
 
 
-def a_latency_that_is_too_much_to_ask_waits():
+def a_pod_with_an_impossible_latency_waits():
     make("nearer", mode="remote", request="0.1", network="1us")
     said("nearer", f"us to node {cluster.node_name}, at most 1 us requested", reason="FailedScheduling")
     rows = [line for line in why("nearer").splitlines() if line.startswith(FAR)]
     assert any(f"us to node {cluster.node_name}, at most 1 us requested" in row for row in rows), why("nearer")
-    # It is what was asked, and nothing else.
+    # The bandwidth is as requested, and no more.
     make("near-enough", "--kernel-us=500", mode="remote", request="0.1", memory="1Gi", network="1Mbps,900000us")
     running("near-enough")
     assert given("near-enough", "granted-network") == "main=eth0,eth0,1Mbps", given("near-enough", "granted-network")
@@ -253,7 +252,7 @@ def a_latency_that_is_too_much_to_ask_waits():
     remove("nearer", "near-enough")
 
 
-def a_change_takes_effect_there():
+def a_resize_takes_effect_on_the_device_node():
     make("changes", "--kernel-us=2000", mode="remote", request="0.2", memory="1Gi", limit="1")
     running("changes")
     wait_for(lambda: server.got("changes") > 900, "alone it gets all of the device", 300)
@@ -267,7 +266,7 @@ def a_change_takes_effect_there():
 
 
 def several_processes_have_one_share():
-    """Each has a worker of its own; they are one tenant's."""
+    """Each has a worker of its own; all belong to one tenant."""
     if is_chroot():
         raise Skip("kubectl exec is not to be had in a chroot")
     make("many", "--kernel-us=500", mode="remote", request="0.5", memory="8Gi", limit="0.5")
@@ -284,7 +283,7 @@ def hello(space, pod):
 
 
 def ask(space, pod, cert=None, key=None):
-    """(status, text) of the node of the devices; None: it has sent us away."""
+    """(status, text) from the device node; None: it closed the connection."""
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     if cert:
@@ -328,7 +327,7 @@ def self_made(folder, name, uri):
 
 
 def signed(name, uri, account):
-    """As the daemon of the pod's node asks for it; the controller signs it."""
+    """A certificate, requested as the daemon of the pod's node does; the controller signs it."""
     import base64
     key, request = new_key(os.path.join(cluster.dir, "intruder"), name, uri)
     with open(request, "rb") as f:
@@ -352,12 +351,12 @@ def signed(name, uri, account):
     return cert, key
 
 
-def strangers_get_nothing():
+def unauthenticated_connections_get_nothing():
     make("owner", "--kernel-us=500", mode="remote", request="0.2", memory="1Gi")
     running("owner")
     uid = cluster.pod("owner")["metadata"]["uid"]
     folder = os.path.join(cluster.dir, "intruder")
-    # Nothing shown, nothing said but noise, a certificate of one's own for that very container.
+    # No certificate, only noise, or a self-made certificate for that very container.
     assert ask(cluster.namespace, "owner") is None
     with socket.create_connection(server.address, timeout=patience(30)) as s:
         s.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -365,12 +364,12 @@ def strangers_get_nothing():
             while s.recv(4096):
                 pass
     assert ask(cluster.namespace, "owner", *self_made(folder, "forged", f"divvy://tenant/{uid}/main")) is None
-    # Those of the pod's own may know that it is there; they are the pod's.
+    # The pod's own certificate shows that the tenant exists.
     cert = signed("own", f"divvy://tenant/{uid}/main", client.account)
     assert ask(cluster.namespace, "owner", *cert) == (0, "")
     before = server.tenant("owner")
     assert server.tenant("owner") == before
-    # With that of one pod there is nothing of another one's, whatever is said of where it is.
+    # A pod's certificate gives no access to another pod's tenant.
     make("other", "--kernel-us=500", mode="remote", request="0.2", memory="1Gi")
     running("other")
     other = cluster.pod("other")["metadata"]["uid"]
@@ -389,7 +388,7 @@ def strangers_get_nothing():
     remove("owner")
 
 
-def those_who_say_nothing_hold_up_nobody():
+def silent_connections_delay_no_program():
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             stack.enter_context(socket.create_connection(server.address, timeout=patience(30)))
@@ -399,14 +398,14 @@ def those_who_say_nothing_hold_up_nobody():
 
 
 def bind_by_hand(name, keys):
-    """What the scheduler's own account writes, right or not."""
+    """Writes the keys with the scheduler's own account, right or wrong."""
     scheduler.create(pods(name) + "/binding", {
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": keys},
         "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node_name}})
 
 
-def what_is_not_so_there_is_refused_there():
-    """Keys that speak of devices that node has not, of another node, or that a former scheduler has written."""
+def the_device_node_refuses_wrong_keys():
+    """Keys with devices that the node lacks, of another node, or of an older epoch."""
     running_epoch = server.status()["epoch"]
     right = {"devices": server.devices()[0], "granted-request": "0.1", "granted-limit": "1", "granted-memory": "1Gi",
              "granted-mode": "remote", "remote-node": FAR}
@@ -431,7 +430,7 @@ def what_is_not_so_there_is_refused_there():
 # ---- faults
 
 def ends_with_an_error(name):
-    """Its program is told by its next call, and nothing is left of it."""
+    """Its program gets an error at its next call, and its tenant ends."""
     began = time.monotonic()
     cluster.wait_for_pod(name, "Failed")
     print(f"# {name} has ended after {time.monotonic() - began:.1f} s")
@@ -445,7 +444,7 @@ def start_one(name):
     running(name)
 
 
-def a_worker_that_is_killed_is_an_error():
+def a_killed_worker_is_an_error():
     start_one("worker")
     os.kill(pids_of("worker")[0], signal.SIGKILL)
     ends_with_an_error("worker")
@@ -469,14 +468,14 @@ def link_of(name):
     return link
 
 
-def a_link_that_is_cut_is_an_error():
+def a_cut_link_is_an_error():
     start_one("link")
     os.kill(link_of("link"), signal.SIGKILL)
     ends_with_an_error("link")
 
 
-def a_link_that_is_stopped_is_an_error():
-    """Its connections stand, and nothing comes: both sides find out, and nothing is held on."""
+def a_stopped_link_is_an_error():
+    """Its connections stay open without data: both sides notice, and release everything."""
     start_one("silent")
     link = link_of("silent")
     os.kill(link, signal.SIGSTOP)
@@ -484,7 +483,7 @@ def a_link_that_is_stopped_is_an_error():
     wait_for(lambda: link not in links_of("serve", ""), "the stopped link has been ended", 30)
 
 
-def a_program_that_is_killed_leaves_nothing():
+def a_killed_program_leaves_nothing():
     start_one("victim")
     used = json.loads(server.divvy("ps", "-o", "json"))
     assert used
@@ -496,8 +495,8 @@ def a_program_that_is_killed_leaves_nothing():
     remove("victim")
 
 
-def a_daemon_that_is_killed_comes_again():
-    """That of the devices: its programs are told; what was granted is granted still, to who starts anew."""
+def a_killed_daemon_comes_back():
+    """The device node's daemon: running programs get errors; grants stay, and new programs use them."""
     start_one("killed")
     cluster.kill("divvyd-far")
     cluster.wait_for_pod("killed", "Failed")
@@ -510,8 +509,8 @@ def a_daemon_that_is_killed_comes_again():
     remove("again")
 
 
-def devices_that_reach_host_memory_are_served_if_that_is_allowed():
-    """A program's kernels could read its worker there, so it takes an administrator's word."""
+def devices_that_reach_host_memory_need_permission():
+    """A program's kernels could read its worker's memory there, so an administrator must allow it."""
     def again(*options, **environment):
         cluster.kill("divvyd-far")
         server.cut_power()
@@ -549,7 +548,7 @@ def a_restarted_container_finds_its_device_again():
     wait_for(lambda: cluster.pod("restarts")["status"]["containerStatuses"][0]["restartCount"] >= 1, "it starts again", 120)
     running("restarts")
     assert server.listed()["restarts"]["id"] == tenant, server.listed()
-    # That of the pod: who runs goes on, and who starts finds the way again.
+    # The pod's daemon: a running program goes on, and a new one connects again.
     cluster.kill("divvyd")
     before = server.used("restarts")
     wait_for(lambda: server.used("restarts") > before, "its program goes on")
@@ -563,7 +562,7 @@ def a_restarted_container_finds_its_device_again():
     wait_for(lambda: client.status()["slots"]["used"] == 0, "its slot is free")
 
 
-def a_deleted_pod_gives_back_what_it_had():
+def a_deleted_pod_frees_its_share():
     start_one("deleted")
     cluster.delete(pods("deleted"))
     gone("deleted")
@@ -572,8 +571,8 @@ def a_deleted_pod_gives_back_what_it_had():
     assert device is None, device
 
 
-def a_node_that_vanishes_gives_back_what_its_pods_had():
-    """Its kubelet and its daemon say nothing any more, and its program is cut off: 30 s after the pod should have ended."""
+def a_vanished_node_frees_its_pods_shares():
+    """Its kubelet and daemon fall silent, and its program is cut off: 30 s after the pod should have ended."""
     start_one("vanished")
     worker, = pids_of("vanished")
     cluster.freeze("kubelet")
@@ -586,7 +585,7 @@ def a_node_that_vanishes_gives_back_what_its_pods_had():
         assert "vanished/main" in server.tenants(), server.tenants()
         cluster.delete(pods("vanished"))
         gone("vanished")
-        # It is not that somebody has said so.
+        # Not because of a deletion.
         pod = cluster.pod("vanished")
         assert pod["metadata"]["deletionTimestamp"] and pod["status"]["phase"] == "Running", pod["status"]
     finally:
@@ -596,7 +595,7 @@ def a_node_that_vanishes_gives_back_what_its_pods_had():
     wait_for(lambda: not cluster.exists(pods("vanished")), "its kubelet has heard of it", 60)
 
 
-def over_ipv6():
+def nodes_connect_over_ipv6():
     """The other node finds its new address in GPUNode, with brackets."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
@@ -611,8 +610,8 @@ def over_ipv6():
     remove("ipv6")
 
 
-def both_on_one_node():
-    """With a device of its own the node serves itself, over shared memory: the program is kept away from the driver."""
+def a_node_serves_its_own_pod():
+    """The node serves its own device, over shared memory: the program cannot reach the driver."""
     cluster.kill("divvyd-far")
     for path in ("/apis/divvy.gpu/v1/gpunodes/" + FAR, "/api/v1/nodes/" + FAR):
         cluster.delete(path)
@@ -647,20 +646,20 @@ def own_node(name):
     cluster.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"divvy.gpu/owner": "divvy"}}})
 
 
-TESTS = [each_node_says_what_it_is, the_network_between_them_is_measured, two_pods_have_their_shares,
-         what_a_container_sees, memory_is_a_quota, auto_goes_where_there_is_room, who_does_not_fit_is_told_why,
-         a_latency_that_is_too_much_to_ask_waits, a_change_takes_effect_there,
-         several_processes_have_one_share, strangers_get_nothing, those_who_say_nothing_hold_up_nobody,
-         what_is_not_so_there_is_refused_there, a_worker_that_is_killed_is_an_error, a_link_that_is_cut_is_an_error,
-         a_link_that_is_stopped_is_an_error,
-         a_program_that_is_killed_leaves_nothing, a_daemon_that_is_killed_comes_again,
-         devices_that_reach_host_memory_are_served_if_that_is_allowed,
-         a_restarted_container_finds_its_device_again, a_deleted_pod_gives_back_what_it_had,
-         a_node_that_vanishes_gives_back_what_its_pods_had, over_ipv6, both_on_one_node]
+TESTS = [each_node_reports_its_roles, the_network_between_nodes_is_measured, two_pods_have_their_shares,
+         a_container_sees_only_a_socket_and_two_libraries, a_remote_pod_cannot_exceed_its_memory_quota, auto_chooses_a_node_with_free_capacity, why_explains_a_remote_pod_that_does_not_fit,
+         a_pod_with_an_impossible_latency_waits, a_resize_takes_effect_on_the_device_node,
+         several_processes_have_one_share, unauthenticated_connections_get_nothing, silent_connections_delay_no_program,
+         the_device_node_refuses_wrong_keys, a_killed_worker_is_an_error, a_cut_link_is_an_error,
+         a_stopped_link_is_an_error,
+         a_killed_program_leaves_nothing, a_killed_daemon_comes_back,
+         devices_that_reach_host_memory_need_permission,
+         a_restarted_container_finds_its_device_again, a_deleted_pod_frees_its_share,
+         a_vanished_node_frees_its_pods_shares, nodes_connect_over_ipv6, a_node_serves_its_own_pod]
 
 try:
     with open_cluster("kcm", "node", own=True) as cluster, installed(cluster) as controller:
-        os.chmod(cluster.dir, 0o711)  # workers are users of their own
+        os.chmod(cluster.dir, 0o711)  # workers have users of their own
         make_image(cluster)
         cluster.fake_node(FAR)
         client = Daemon(cluster, simulate="", account=bound_account(cluster))

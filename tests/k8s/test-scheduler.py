@@ -42,12 +42,12 @@ def a_share_is_bound():
     wait_for(lambda: rig.events("share", "Scheduled"), "an Event")
 
 
-def who_fits_nowhere_is_told_once():
+def a_pod_that_fits_nowhere_gets_one_event():
     rig.pod("large", {"request": "0.5", "model": "H100"})
     rig.waits("large", "0/1 nodes: 1 with another model than H100; the cluster has model A100")
     assert rig.condition("large")["reason"] == "Unschedulable"
     wait_for(lambda: rig.events("large", "FailedScheduling"), "an Event")
-    # Something happens that does not help.
+    # An event that does not help the pod.
     rig.pod("small", {"request": "0.1"})
     rig.bound("small")
     rig.gone("small")
@@ -60,7 +60,7 @@ def who_fits_nowhere_is_told_once():
     rig.remove_node("n2")
 
 
-def a_wish_that_is_not_understood_is_told():
+def a_misspelt_key_is_reported():
     rig.pod("misspelt", {"request": "0.5", "requets": "0.5"})
     rig.waits("misspelt", "did you mean request?")
     rig.gone("misspelt")
@@ -74,7 +74,7 @@ def containers_have_a_spec_each():
 
 
 def a_restart_forgets_nothing():
-    """What is bound counts again, by what the API says alone."""
+    """Bound pods count again, by the API server's objects alone."""
     rig.pod("half", {"request": "0.6"})
     first = rig.devices("half")
     rig.kill(rig.processes[0])
@@ -86,7 +86,7 @@ def a_restart_forgets_nothing():
     rig.gone("half", "other", "third")
 
 
-def a_cordoned_device_gets_nobody():
+def a_cordoned_device_gets_no_pod():
     cluster.patch("/apis/divvy.gpu/v1/gpunodes/n1", {"spec": {"cordoned": [{"uuid": "GPU-n1-0"}]}})
     rig.pod("large", {"request": "0.8"})
     device = rig.devices("large")
@@ -99,7 +99,7 @@ def a_cordoned_device_gets_nobody():
     rig.gone("large", "another")
 
 
-def who_prefers_to_be_apart_is_while_it_can():
+def preferred_anti_affinity_holds_while_devices_are_free():
     wish = {"request": "0.3", "preferred-anti-affinity": "x"}
     for name in ("one", "two", "three"):
         rig.pod(name, wish)
@@ -135,7 +135,7 @@ def a_group_starts_together():
 
 
 def pod_groups(group, version):
-    """As the project defines them, as far as anybody reads them here."""
+    """The project's definition, as far as divvy reads it."""
     cluster.define({"metadata": {"name": f"podgroups.{group}", "annotations": {
         "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"}}, "spec": {
             "group": group, "scope": "Namespaced",
@@ -151,7 +151,7 @@ def pod_groups(group, version):
 
 
 def a_controllers_group_starts_together(key, where, group, version):
-    """The scheduler runs already: it finds the definition by itself."""
+    """The scheduler runs already and finds the definition by itself."""
     rig.pod("w1", {"request": "0.8", **({key: "job"} if where == "annotations" else {})},
             labels={key: "job"} if where == "labels" else None)
     rig.waits("w1", "group a/job: no PodGroup and no divvy.gpu/group-size give its size".replace("a/", f"{cluster.namespace}/"))
@@ -169,16 +169,16 @@ def a_controllers_group_starts_together(key, where, group, version):
 
 
 def scheduler_plugins_groups_start_together():
-    """As Kubeflow's trainer and KubeRay label their pods."""
+    """Kubeflow's trainer and KubeRay label their pods like this."""
     a_controllers_group_starts_together("scheduling.x-k8s.io/pod-group", "labels", "scheduling.x-k8s.io", "v1alpha1")
 
 
 def volcanos_groups_start_together():
-    """As Volcano's jobs, and Kubeflow's and KubeRay's with it, annotate theirs."""
+    """Volcano's jobs, and Kubeflow's and KubeRay's with it, annotate their pods like this."""
     a_controllers_group_starts_together("scheduling.k8s.io/group-name", "annotations", "scheduling.volcano.sh", "v1beta1")
 
 
-def who_runs_before_uses_the_same_room():
+def init_containers_use_the_main_containers_capacity():
     asked = {"prepare.divvy.gpu/request": "0.9", "main.divvy.gpu/request": "0.4"}
     rig.pod("first", asked, initContainers=[{"name": "prepare", "image": "none"}])
     assert rig.given("first", "granted-request") == "prepare=0.9 main=0.4"
@@ -191,7 +191,7 @@ def who_runs_before_uses_the_same_room():
     rig.gone("first", "second", "rest")
 
 
-def who_is_less_important_is_evicted():
+def a_pod_of_lower_priority_is_evicted():
     budgets = f"/apis/policy/v1beta1/namespaces/{cluster.namespace}/poddisruptionbudgets"
     cluster.create(budgets, {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
                              "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "low"}}}})
@@ -203,7 +203,7 @@ def who_is_less_important_is_evicted():
     cluster.delete(f"{budgets}/b")
     wait_for(lambda: rig.get("high")["status"].get("nominatedNodeName") == "n1", "a nomination")
     wait_for(lambda: rig.get("low")["metadata"].get("deletionTimestamp"), "an eviction")
-    # It comes to nothing: nobody else shall be kept off the node for it.
+    # The preemption fails: the node must stay open to other pods.
     cluster.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
     wait_for(lambda: rig.events("low", "Preempted"), "an Event")
     assert not rig.get("high")["spec"].get("nodeName")
@@ -216,7 +216,7 @@ def who_is_less_important_is_evicted():
 
 
 def a_refused_binding_frees_its_place():
-    """Another system's webhook refuses the pod that preempted: pods that fit run, and both pods report the reason."""
+    """Another system's webhook refuses the preemptor: pods that fit run, and both pods report the reason."""
     milli = {"limits": {"divvy.gpu/milli": "600"}, "requests": {"divvy.gpu/milli": "600"}}
     rig.node("n3", "H100", labels={"room": "z"}, **{"divvy.gpu/milli": "1000"})
     there = {"nodeSelector": {"room": "z"}, "resources": milli}
@@ -239,7 +239,7 @@ def a_refused_binding_frees_its_place():
                  "an Event of the pod that waited")
         rig.waits("a", "no GPU with 0.6 free; the API server refused the Binding to n3: ")
         assert "deletionTimestamp" not in rig.get("b1")["metadata"]
-        # The webhook is no longer against it.
+        # The webhook refuses no more.
         refuser.refused.clear()
         rig.gone("b1")
         rig.bound("a")
@@ -280,7 +280,7 @@ def policies_limit_a_namespace():
     rig.gone("class", "much")
 
 
-def volumes_are_made_for_who_waits():
+def volumes_are_provisioned_for_waiting_pods():
     cluster.create("/apis/storage.k8s.io/v1/storageclasses", {
         "metadata": {"name": "late"}, "provisioner": "test.example/late", "volumeBindingMode": "WaitForFirstConsumer"})
     claims = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
@@ -290,7 +290,7 @@ def volumes_are_made_for_who_waits():
     wait_for(lambda: (cluster.get(f"{claims}/v")["metadata"].get("annotations") or {}).get(
         "volume.kubernetes.io/selected-node") == "n1", "the claim has a node")
     assert not rig.get("stores")["spec"].get("nodeName")
-    # As the provisioner and the volume controller do.
+    # Acts as the provisioner and the volume controller.
     cluster.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {
         "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late",
         "hostPath": {"path": "/nowhere"},
@@ -301,19 +301,19 @@ def volumes_are_made_for_who_waits():
     rig.gone("stores")
 
 
-def one_of_two_decides():
-    """The epoch grows with each leader, and nobody else writes."""
+def only_the_leader_decides():
+    """The epoch grows with each leader, and only the leader writes."""
     for process in list(rig.processes):
         rig.stop(process)
     first = rig.start("--leader-elect")
     rig.pod("e1", {"request": "0.1"})
     assert rig.given("e1", "epoch") == "0"
     rig.start("--leader-elect")
-    rig.stop(first)  # which gives the Lease up
+    rig.stop(first)  # the scheduler releases the Lease
     rig.pod("e2", {"request": "0.1"})
     assert rig.given("e2", "epoch") == "1", rig.given("e2", "epoch")
     wait_for(lambda: rig.given("e1", "epoch") == "1", "what was bound and has yet to start stands")
-    # Installed again: the Lease is gone with its namespace, what nodes have seen is not.
+    # Installed again: the Lease is deleted with its namespace, but nodes remember the epoch.
     for process in list(rig.processes):
         rig.stop(process)
     cluster.delete("/apis/coordination.k8s.io/v1/namespaces/divvy-system/leases/divvy-scheduler")
@@ -325,8 +325,8 @@ def one_of_two_decides():
     rig.gone("e1", "e2", "e3")
 
 
-def who_wakes_up_late_writes_nothing():
-    """A leader that is stopped for longer than its Lease, with a pod to place when it goes on."""
+def a_stopped_leader_writes_nothing_after_its_lease():
+    """A leader is stopped for longer than its Lease, with a pod to place when it continues."""
     for process in list(rig.processes):
         rig.stop(process)
     first = rig.start("--leader-elect")
@@ -336,7 +336,7 @@ def who_wakes_up_late_writes_nothing():
     rig.start("--leader-elect")
     rig.pod("s2", {"request": "0.1"})
     assert int(rig.given("s2", "epoch")) == epoch + 1
-    # What it has been sent meanwhile comes all at once.
+    # All events of that time arrive at once.
     rig.pod("s3", {"request": "0.1"}, schedulerName="nobody")
     first.send_signal(signal.SIGCONT)
     names = [f"s{i}" for i in range(4, 24)]
@@ -352,8 +352,7 @@ def log_of():
 
 
 def decides_and_cannot_send(proxy):
-    """The epoch it leads with; None when what was cut is also what it hears with, which a slow machine makes so: then
-    all is as before."""
+    """The leader's epoch; None if the proxy also cut the watch's connection, as on a slow machine: then nothing has changed."""
     rig.pod("before", {"request": "0.1", "model": "L4"})
     epoch = int(rig.given("before", "epoch"))
     said, held = len(log_of()), proxy.n_held
@@ -369,10 +368,9 @@ def decides_and_cannot_send(proxy):
     return epoch
 
 
-def what_was_decided_and_not_sent_stays_unsent():
-    """A leader hears of a pod, decides, and cannot send the Binding; it is stopped, and another one leads and gives the
-    device to somebody else. When the first goes on, and has the connection it was waiting for, what it had to send is no
-    longer right."""
+def a_former_leader_does_not_send_old_bindings():
+    """A leader hears of a pod, decides, and cannot send the Binding. It is stopped; another scheduler leads and gives the
+    device to another pod. When the first continues and gets its connection, its Binding is no longer right."""
     for process in list(rig.processes):
         rig.stop(process)
     rig.node("late", "L4")
@@ -391,11 +389,11 @@ def what_was_decided_and_not_sent_stays_unsent():
         rig.waits("decided", "no GPU with 0.7 free")
         proxy.is_shut = False
         first.send_signal(signal.SIGCONT)
-        # However its tries end: what is told is the last one.
+        # The condition shows the last try's error, whatever ended the tries.
         wait_for(lambda: re.search(r"/decided: POST .*/binding: ", log_of()[said:]),
                  "what it had to send has come to an end")
         assert not rig.get("decided")["spec"].get("nodeName")
-        # It has heard what is so by now, and goes on as the one that does not lead.
+        # By now it knows the present state, and continues as a scheduler that does not lead.
         rig.gone("instead")
         assert int(rig.given("decided", "epoch")) == epoch + 1
         rig.stop(first)
@@ -404,7 +402,7 @@ def what_was_decided_and_not_sent_stays_unsent():
 
 
 def ask_https(path, token=None):
-    """Code and text; the certificate is the program's own."""
+    """Code and text; the program's certificate is its own."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     request = urllib.request.Request(f"https://127.0.0.1:{PORT}{path}",
@@ -416,7 +414,7 @@ def ask_https(path, token=None):
         return error.code, error.read().decode()
 
 
-def metrics_are_for_those_who_may():
+def only_authorized_accounts_get_metrics():
     rig.start("--listen", f"127.0.0.1:{PORT}")
     wait_for(lambda: answers("/healthz"), "it serves")
     assert ask_https("/healthz") == (200, "ok\n")
@@ -438,7 +436,7 @@ def answers(path):
         return None
 
 
-QUEUED = {"a": (6, 24), "b": (4, 40)}  # GPUs guaranteed, jobs of half a one
+QUEUED = {"a": (6, 24), "b": (4, 40)}  # guaranteed GPUs, jobs of half a GPU
 
 
 def policy_of(name):
@@ -461,14 +459,14 @@ def submit(name):
 
 
 def have_ended(pods):
-    """As the kubelet does."""
+    """Ends pods, as the kubelet does."""
     for pod in pods:
         meta = pod["metadata"]
         cluster.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", grace_s=0)
 
 
 def shares_are(a, b):
-    """Halves of a GPU; who has been told to leave does so."""
+    """Waits for these shares, in halves of a GPU; evicted pods terminate."""
     def there():
         have_ended(p for name in "ab" for p in team_pods(name) if "deletionTimestamp" in p["metadata"])
         return (len(running("a")), len(running("b"))) == (a, b)
@@ -511,11 +509,11 @@ def two_namespaces_share_60_to_40():
     status_says("a", guaranteed=6000, used=6000, borrowed=0, waiting=12)
     valid = policy_of("a")["status"]["conditions"][0]
     assert (valid["type"], valid["status"], valid["reason"]) == ("Valid", "True", "Valid"), valid
-    # Jobs end, those of either; whoever waits, each keeps its part.
+    # Jobs of both queues end; while both have waiting jobs, each keeps its part.
     for _ in range(3):
         have_ended(running("a")[:3] + running("b")[:1])
         shares_are(12, 8)
-    # What a does not need is b's again.
+    # Queue b may use again what queue a does not need.
     have_ended(p for p in team_pods("a") if not p["spec"].get("nodeName"))
     have_ended(running("a")[:6])
     wait_for(lambda: (len(running("a")), len(running("b"))) == (6, 14), "b borrows", 60)
@@ -529,7 +527,7 @@ INFINIBAND = {"name": "mlx5_0", "kind": "rdma", "capacityMbps": 40000}
 
 
 def client(name, *networks):
-    """A node whose daemon lives, with slots and no GPU."""
+    """A node with a live daemon, with slots and no GPU."""
     rig.node(name, labels={"room": "y"}, **{"divvy.gpu/slot": "64"})
     rig.lease(name)
     cluster.create("/apis/divvy.gpu/v1/gpunodes", {
@@ -543,7 +541,7 @@ def serves(name, *networks):
 
 
 def measured(name, **peers):
-    """In microseconds, by the node's daemon."""
+    """Measurements, in microseconds, of the node's daemon."""
     rig.status(name, network={"peers": [{"name": n, "roundTripMicroseconds": us, "measuredAt": "2026-01-02T03:04:05Z"}
                                         for n, us in peers.items()]})
 
@@ -561,7 +559,7 @@ def a_device_of_another_node_is_given():
     elsewhere("r2", "0.6")
     waits = rig.waits("r2", "not selected by the pod's node selector")
     assert "over the network" not in waits["message"], waits
-    # What fits on one node stays there.
+    # A pod that fits on one node stays there.
     serves("g1", ETHERNET)
     rig.gone("r2")
     rig.pod("here", {"request": "0.3"})
@@ -580,10 +578,10 @@ def the_best_network_goes_first_and_runs_out():
     serves("g2", INFINIBAND)
     elsewhere("r3", "0.5", network="25Gbps")
     assert rig.given("r3", "granted-network") == "main=mlx5_0,mlx5_0,25Gbps"
-    # Neither network has that left; both nodes have the share.
+    # Neither network has that bandwidth left; both nodes have the share.
     elsewhere("r4", "0.3", network="20Gbps")
     rig.waits("r4", "; over the network 0/2 nodes that serve: 2 no network device with 20Gbps free")
-    # As a new scheduler counts it, too.
+    # A new scheduler counts it, too.
     rig.kill(rig.processes[0])
     rig.start()
     elsewhere("r5", "0.3", network="7Gbps")
@@ -603,17 +601,17 @@ def the_best_network_goes_first_and_runs_out():
         rig.remove_node(name)
 
 
-TESTS = [a_share_is_bound, who_fits_nowhere_is_told_once, a_wish_that_is_not_understood_is_told,
-         containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_nobody,
-         who_prefers_to_be_apart_is_while_it_can,
+TESTS = [a_share_is_bound, a_pod_that_fits_nowhere_gets_one_event, a_misspelt_key_is_reported,
+         containers_have_a_spec_each, a_restart_forgets_nothing, a_cordoned_device_gets_no_pod,
+         preferred_anti_affinity_holds_while_devices_are_free,
          a_group_starts_together, scheduler_plugins_groups_start_together, volcanos_groups_start_together,
-         who_runs_before_uses_the_same_room, who_is_less_important_is_evicted,
+         init_containers_use_the_main_containers_capacity, a_pod_of_lower_priority_is_evicted,
          a_refused_binding_frees_its_place,
          a_running_pod_is_changed, policies_limit_a_namespace,
          a_device_of_another_node_is_given, the_best_network_goes_first_and_runs_out,
-         volumes_are_made_for_who_waits, one_of_two_decides,
-         who_wakes_up_late_writes_nothing, what_was_decided_and_not_sent_stays_unsent,
-         metrics_are_for_those_who_may, two_namespaces_share_60_to_40]
+         volumes_are_provisioned_for_waiting_pods, only_the_leader_decides,
+         a_stopped_leader_writes_nothing_after_its_lease, a_former_leader_does_not_send_old_bindings,
+         only_authorized_accounts_get_metrics, two_namespaces_share_60_to_40]
 
 try:
     with open_cluster() as cluster:

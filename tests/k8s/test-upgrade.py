@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""divvy as it ships is upgraded, put back and uninstalled, while pods use their shares: none of them notices.
+"""divvy as it ships is upgraded, downgraded and uninstalled while pods use their shares: none of them is affected.
 
-The simulated devices are not divvyd's here: as real ones they are there whether it runs or not.
-"""
+The simulated devices do not belong to divvyd here: like real ones they exist whether it runs or not."""
 
 import io
 import json
@@ -19,7 +18,7 @@ from shipped import PROGRAMS, SYSTEM
 
 DEVICES = "2xH200-141Gi"
 NEWER = "0.1.1"
-ABSENT_S = 15  # longer than programs wait for a daemon that has gone
+ABSENT_S = 15  # longer than programs wait for a lost daemon
 
 
 def pods(name=""):
@@ -37,20 +36,20 @@ def make(name, **keys):
 
 
 def at_work(*names):
-    """Registered with the daemon that runs now."""
+    """Waits until the programs are registered with the running daemon."""
     listed = daemon.listed()
     processes = [listed.get(n, {}).get("processes") for n in names]
     return all(p and not p[0]["orphan"] for p in processes)
 
 
 def containers(*names):
-    """As they were started: another one has another id."""
+    """The containers' ids: a restarted container has another id."""
     found = [cluster.pod(n)["status"]["containerStatuses"][0] for n in names]
     return [(c["containerID"], c["restartCount"], bool(c["state"].get("running"))) for c in found]
 
 
 def library_of(name):
-    """The file that its program has mapped."""
+    """The library file that its program has mapped."""
     pid = daemon.listed()[name]["processes"][0]["pid"]
     with open(f"/proc/{pid}/map_files/" + mapped(pid), "rb") as f:
         return os.fstat(f.fileno()).st_ino
@@ -62,7 +61,7 @@ def mapped(pid):
 
 
 def replaced(*words, running):
-    """Another daemon takes over, and those go on."""
+    """Waits until another daemon has taken over and the running pods continue."""
     before, uid = containers(*running), daemon_pod()["metadata"]["uid"]
     cluster.kubectl("-n", SYSTEM, *words)
     cluster.kubectl("-n", SYSTEM, "rollout", "status", "daemonset/divvyd", f"--timeout={shipped.START_S}s",
@@ -79,8 +78,8 @@ def daemon_pod():
     return next(p for p in found if not p["metadata"].get("deletionTimestamp"))
 
 
-def who_asks_for_help_has_what_he_shows():
-    """Of the node in its daemon's image, where there is no other program; of the cluster where kubectl is used."""
+def a_bundle_needs_only_the_daemons_image():
+    """On the node in its daemon's image, which has no other program; on the cluster where kubectl is used."""
     if not is_chroot():
         said = cluster.kubectl("-n", SYSTEM, "exec", "daemonset/divvyd", "--", "divvy", "doctor")
         assert "preload: works" in said and "Sharing works here." in said and "usage" not in said, said
@@ -98,8 +97,8 @@ def who_asks_for_help_has_what_he_shows():
     assert json.loads(files["cluster/gpunodes.json"])[0]["metadata"]["name"] == cluster.node_name
 
 
-def an_upgrade_hurts_nobody():
-    """... whose libraries are other files: who runs keeps the ones that he has mapped, who comes has the new ones."""
+def an_upgrade_disturbs_no_tenant():
+    """... whose libraries are other files: running programs keep their mapped files, new ones get the new files."""
     uuid = daemon.devices()[0]
     make("first", request="0.3", limit="0.5", memory="2Gi", device=uuid)
     make("beside", request="0.5", memory="2Gi", device=uuid)
@@ -111,12 +110,12 @@ def an_upgrade_hurts_nobody():
     assert library_of("second") != library, "it has the old library"
 
 
-def the_version_before_can_be_put_back():
+def a_downgrade_works():
     replaced("rollout", "undo", "daemonset/divvyd", running=("first", "beside", "second"))
 
 
 def the_other_parts_are_replaced():
-    """Pods wait meanwhile, or are refused; those that run do not notice, and the next one is placed."""
+    """Pods wait meanwhile or are refused; running ones are not affected, and the next one is placed."""
     before = containers("first", "beside", "second")
     cluster.kubectl("-n", SYSTEM, "rollout", "restart", "deployment/divvy-controller", "deployment/divvy-scheduler")
     shipped.await_workloads(cluster)
@@ -125,15 +124,15 @@ def the_other_parts_are_replaced():
 
 
 def last_kernel_ns(pid):
-    """When its last one began, on the monotonic clock."""
+    """When its last kernel began, on the monotonic clock."""
     done = subprocess.run([os.path.join(BUILD, "src/simgpu/divvy-simctl"), "--dir", sim, "--json", "--last", "2s", "trace"],
                           capture_output=True, text=True, check=True)
     begun = [r["start_ns"] for r in map(json.loads, done.stdout.splitlines()) if r["pid"] == pid]
     return max(begun, default=0)
 
 
-def uninstalled_pods_run_on():
-    """First the webhook goes; in the end nothing of divvy runs, and those with a share go on without it."""
+def pods_run_on_after_uninstalling():
+    """The webhook is removed first; in the end no part of divvy runs, and pods with a share continue without it."""
     names = ("first", "beside", "second", "third")
     before = containers(*names)
     pids = [daemon.listed()[n]["processes"][0]["pid"] for n in names]
@@ -147,15 +146,15 @@ def uninstalled_pods_run_on():
     assert containers(*names) == before, (containers(*names), before)
     for name in names:
         cluster.delete(pods(name), grace_s=1)
-    # A container that goes while the kubelet kills it is an error to it, and it looks again within 90 s.
+    # If a container ends while the kubelet kills it, the kubelet sees an error and retries within 90 s.
     wait_for(lambda: not cluster.get(pods())["items"], "they can be deleted", 200)
     cluster.create(pods(), {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "after"}, "spec": {
         "containers": [{"name": "main", "image": PROGRAMS, "command": ["sleep", "inf"]}]}})
     cluster.wait_for_pod("after", "Running")
 
 
-TESTS = [who_asks_for_help_has_what_he_shows, an_upgrade_hurts_nobody, the_version_before_can_be_put_back,
-         the_other_parts_are_replaced, uninstalled_pods_run_on]
+TESTS = [a_bundle_needs_only_the_daemons_image, an_upgrade_disturbs_no_tenant, a_downgrade_works,
+         the_other_parts_are_replaced, pods_run_on_after_uninstalling]
 
 try:
     with open_cluster("kcm", "sched", "node", own=True) as cluster:
