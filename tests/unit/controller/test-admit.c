@@ -403,7 +403,7 @@ static const struct {
 		"preferred-anti-affinity '': expected 1 to 63"},
 };
 
-static void what_cannot_be_is_said_in_words(void **state)
+static void impossible_pods_are_refused_with_a_message(void **state)
 {
 	static const char *const both[] = {"/mutate/pods", "/validate/pods"};
 
@@ -431,7 +431,7 @@ static void a_range_that_was_not_replaced_is_refused(void **state)
 	assert_refused(&ask, "divvy.gpu/milli '500'");
 }
 
-static void a_pod_that_was_changed_behind_us_is_refused(void **state)
+static void a_pod_changed_by_a_later_webhook_is_refused(void **state)
 {
 	static const struct {
 		const char *pod, *says;
@@ -453,7 +453,7 @@ static void a_pod_that_was_changed_behind_us_is_refused(void **state)
 }
 
 /* A broken list is an administrator's matter: pods that ask for nothing go on. */
-static void a_broken_namespace_is_told(void **state)
+static void a_malformed_namespace_is_reported(void **state)
 {
 	_cleanup_json_ json_t *pod = unit_json(POD("", MAIN));
 	const struct ask ask = {.path = "/mutate/pods", .dialects = "hamy", .object = pod};
@@ -534,7 +534,7 @@ static const struct {
 		"container b: cannot request a share after"},
 };
 
-static void edits_are_wishes(void **state)
+static void edits_of_a_running_pod_are_resize_requests(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(edits); i++) {
 		_cleanup_json_ json_t *old = unit_json(edits[i].old),
@@ -586,7 +586,7 @@ static void a_template_is_refused_where_it_is_applied(void **state)
 }
 
 /* A workload's own annotations are not its pods'. */
-static void a_wish_beside_the_template_is_told(void **state)
+static void a_request_outside_the_template_is_refused(void **state)
 {
 	static const struct {
 		const char *own, *of_pods;
@@ -619,7 +619,7 @@ static void a_wish_beside_the_template_is_told(void **state)
 	"{'metadata':{'name':'s'},'spec':{" fields \
 	",'template':{'metadata':{'annotations':{" annotations "}},'spec':{" MAIN "}}}}"
 
-static void a_share_pod_is_looked_at_as_its_pod(void **state)
+static void a_share_pod_is_checked_as_its_pod(void **state)
 {
 	static const struct {
 		const char *object, *says;
@@ -654,7 +654,7 @@ static void a_share_pod_is_looked_at_as_its_pod(void **state)
 
 /* ---- a node's own ---- */
 
-static void a_daemon_writes_of_its_own_node(void **state)
+static void a_daemon_writes_only_its_own_node(void **state)
 {
 #define TOKEN \
 	"{'authentication.kubernetes.io/pod-name':['d-1'],'authentication.kubernetes.io/" \
@@ -694,7 +694,7 @@ static void a_daemon_writes_of_its_own_node(void **state)
 	}
 }
 
-static void what_is_no_review_is_told(void **state)
+static void a_malformed_review_is_refused(void **state)
 {
 	static const struct {
 		const char *text, *says;
@@ -742,8 +742,10 @@ static void huge_pods_are_refused(void **state)
 }
 
 UNIT_MAIN(UNIT(a_range_that_was_not_replaced_is_refused), UNIT(pods_are_translated_once),
-	UNIT(what_cannot_be_is_said_in_words), UNIT(a_pod_that_was_changed_behind_us_is_refused),
-	UNIT(a_broken_namespace_is_told), UNIT(edits_are_wishes),
-	UNIT(a_template_is_refused_where_it_is_applied), UNIT(a_wish_beside_the_template_is_told),
-	UNIT(a_share_pod_is_looked_at_as_its_pod), UNIT(a_daemon_writes_of_its_own_node),
-	UNIT(what_is_no_review_is_told), UNIT(huge_pods_are_refused))
+	UNIT(impossible_pods_are_refused_with_a_message),
+	UNIT(a_pod_changed_by_a_later_webhook_is_refused), UNIT(a_malformed_namespace_is_reported),
+	UNIT(edits_of_a_running_pod_are_resize_requests),
+	UNIT(a_template_is_refused_where_it_is_applied),
+	UNIT(a_request_outside_the_template_is_refused), UNIT(a_share_pod_is_checked_as_its_pod),
+	UNIT(a_daemon_writes_only_its_own_node), UNIT(a_malformed_review_is_refused),
+	UNIT(huge_pods_are_refused))

@@ -74,7 +74,7 @@ static bool is_for(const char *pem, const char *purpose)
 	return is_so;
 }
 
-static void it_signs_for_one_key_and_one_name(void **state)
+static void the_authority_signs_one_key_and_one_name(void **state)
 {
 	_cleanup_authority_store_ struct authority_store store = {0};
 	struct identity_facts facts;
@@ -93,7 +93,7 @@ static void it_signs_for_one_key_and_one_name(void **state)
 	}
 }
 
-static void nothing_is_signed_without_one(void **state)
+static void nothing_is_signed_without_an_authority(void **state)
 {
 	_cleanup_authority_store_ struct authority_store store = {0};
 	_cleanup_request_ struct request request = {0};
@@ -110,7 +110,7 @@ static void nothing_is_signed_without_one(void **state)
 		-ENOKEY);
 }
 
-static void what_cannot_be_read_is_made_anew(void **state)
+static void an_unreadable_authority_is_replaced(void **state)
 {
 	static const char *const rubbish[] = {"", "rubbish", "-----BEGIN CERTIFICATE-----\n"};
 
@@ -134,7 +134,7 @@ static void what_cannot_be_read_is_made_anew(void **state)
 }
 
 /* A tenant's certificate and its key, say, in place of the authority's. */
-static void what_may_not_sign_is_none(void **state)
+static void a_certificate_without_the_right_to_sign_is_no_authority(void **state)
 {
 	_cleanup_authority_store_ struct authority_store store = {0};
 	_cleanup_identity_ struct identity own = {0};
@@ -153,7 +153,7 @@ static void what_may_not_sign_is_none(void **state)
  * Two years: a node renews at two thirds, another hears of authorities an hour late, and each
  * believes the other all the time. Where nothing has changed for long more goes by at once.
  */
-static void nobody_is_refused_while_they_change(void **state)
+static void both_authorities_are_trusted_during_a_change(void **state)
 {
 	enum { RENEW_H = 16, QUIET_H = 60 };
 	_cleanup_authority_store_ struct authority_store store = {0};
@@ -190,6 +190,7 @@ static void nobody_is_refused_while_they_change(void **state)
 	assert_in_range(n_two, 2 * 24, 2 * 27);
 }
 
-UNIT_MAIN(UNIT(it_signs_for_one_key_and_one_name), UNIT(nothing_is_signed_without_one),
-	UNIT(what_cannot_be_read_is_made_anew), UNIT(what_may_not_sign_is_none),
-	UNIT(nobody_is_refused_while_they_change))
+UNIT_MAIN(UNIT(the_authority_signs_one_key_and_one_name),
+	UNIT(nothing_is_signed_without_an_authority), UNIT(an_unreadable_authority_is_replaced),
+	UNIT(a_certificate_without_the_right_to_sign_is_no_authority),
+	UNIT(both_authorities_are_trusted_during_a_change))

@@ -34,7 +34,7 @@ static bool is_trusted(const struct certificate_store *store, uint64_t now)
 	return certificate_is_trusted(store, store->ca_crt, HOST, now);
 }
 
-static void out_of_nothing(void **state)
+static void a_missing_certificate_is_made(void **state)
 {
 	_cleanup_certificate_store_ struct certificate_store store = {0};
 
@@ -49,7 +49,7 @@ static void out_of_nothing(void **state)
 	assert_true(certificate_ends_ns(&store) >= START + CERTIFICATE_SERVER_NS - 1000000000);
 }
 
-static void what_cannot_be_read_is_made_anew(void **state)
+static void an_unreadable_certificate_is_replaced(void **state)
 {
 	static const char *const rubbish[] = {"", "rubbish", "-----BEGIN CERTIFICATE-----\n"};
 
@@ -68,7 +68,7 @@ static void what_cannot_be_read_is_made_anew(void **state)
 }
 
 /* Another's key, or one of somebody who has changed half of the Secret. */
-static void halves_of_two_are_none(void **state)
+static void a_certificate_with_another_key_is_replaced(void **state)
 {
 	_cleanup_certificate_store_ struct certificate_store a = {0}, b = {0};
 	char *key;
@@ -88,7 +88,7 @@ static void halves_of_two_are_none(void **state)
  * Two years by one server that follows at once and one that is an hour behind, as is a client: none
  * of them ever refuses another. Where nothing has changed for hours a day goes by at once.
  */
-static void nobody_is_refused_while_they_change(void **state)
+static void clients_trust_the_server_during_a_change(void **state)
 {
 	enum { LAG = 3 };
 	_cleanup_certificate_store_ struct certificate_store store = {0};
@@ -121,7 +121,7 @@ static void nobody_is_refused_while_they_change(void **state)
 }
 
 /* Nobody was there for years. */
-static void all_has_run_out(void **state)
+static void expired_certificates_are_replaced(void **state)
 {
 	_cleanup_certificate_store_ struct certificate_store store = {0};
 	const uint64_t later = START + 5 * CERTIFICATE_AUTHORITY_NS;
@@ -133,6 +133,6 @@ static void all_has_run_out(void **state)
 	assert_int_equal(unit_count(store.ca_crt, "BEGIN CERTIFICATE"), 1);
 }
 
-UNIT_MAIN(UNIT(out_of_nothing), UNIT(what_cannot_be_read_is_made_anew),
-	UNIT(halves_of_two_are_none), UNIT(nobody_is_refused_while_they_change),
-	UNIT(all_has_run_out))
+UNIT_MAIN(UNIT(a_missing_certificate_is_made), UNIT(an_unreadable_certificate_is_replaced),
+	UNIT(a_certificate_with_another_key_is_replaced),
+	UNIT(clients_trust_the_server_during_a_change), UNIT(expired_certificates_are_replaced))

@@ -55,7 +55,7 @@ static void says(const struct external_sum *sum, const char *const want[])
 }
 
 /* Nothing is known of nobody, which is something else than 0. */
-static void nobody_has_no_value(void **state)
+static void without_pods_there_is_no_value(void **state)
 {
 	static const char *const none[ARRAY_SIZE(names)] = {NULL};
 	struct external_sum sum = {0};
@@ -83,7 +83,7 @@ static void pods_are_summed_up(void **state)
 }
 
 /* A node that is silent: what it has said before is no news. */
-static void what_is_not_measured_has_no_value(void **state)
+static void unmeasured_pods_have_no_value(void **state)
 {
 	struct external_sum sum = {0};
 
@@ -121,7 +121,7 @@ static void the_list_is_as_kubernetes_reads_it(void **state)
 	assert_int_equal(json_integer_value(json_object_get(no, "code")), 404);
 }
 
-static void what_there_is_not_is_said(void **state)
+static void unknown_metrics_are_reported(void **state)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT(4096);
 
@@ -133,6 +133,6 @@ static void what_there_is_not_is_said(void **state)
 		"divvy_gpu_memory_bytes, divvy_gpu_granted and divvy_pods_waiting");
 }
 
-UNIT_MAIN(UNIT(nobody_has_no_value), UNIT(pods_are_summed_up),
-	UNIT(what_is_not_measured_has_no_value), UNIT(the_list_is_as_kubernetes_reads_it),
-	UNIT(what_there_is_not_is_said))
+UNIT_MAIN(UNIT(without_pods_there_is_no_value), UNIT(pods_are_summed_up),
+	UNIT(unmeasured_pods_have_no_value), UNIT(the_list_is_as_kubernetes_reads_it),
+	UNIT(unknown_metrics_are_reported))

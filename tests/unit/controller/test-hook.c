@@ -29,7 +29,7 @@ static json_t *patch_of(const json_t *hook, const char *ns, const char *dialects
 	return patch;
 }
 
-static void only_what_is_missing_is_written(void **state)
+static void only_missing_fields_are_written(void **state)
 {
 	static const struct {
 		const char *hook, *ns, *patch; /* NULL: none */
@@ -194,7 +194,7 @@ static void the_late_hook_sees_the_same_pods(void **state)
 	assert_null(none);
 }
 
-static void an_expression_has_what_is_listed(void **state)
+static void an_expression_names_all_listed_dialects(void **state)
 {
 	static const struct {
 		const char *dialects, *part;
@@ -257,7 +257,7 @@ static void no_dialect_is_forgotten(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(only_what_is_missing_is_written), UNIT(new_pods_have_a_condition),
+UNIT_MAIN(UNIT(only_missing_fields_are_written), UNIT(new_pods_have_a_condition),
 	UNIT(trust_does_not_wait_for_conditions), UNIT(late_keys_have_a_hook_of_their_own),
-	UNIT(the_late_hook_sees_the_same_pods), UNIT(an_expression_has_what_is_listed),
+	UNIT(the_late_hook_sees_the_same_pods), UNIT(an_expression_names_all_listed_dialects),
 	UNIT(no_dialect_is_forgotten))

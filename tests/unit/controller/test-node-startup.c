@@ -6,7 +6,7 @@
 #define READY "'conditions':[{'type':'Ready','status':'True'}]"
 #define DEVICES ",'devices':[{'uuid':'GPU-a','health':'Healthy'}]"
 
-static void a_node_starts_with_what_its_pods_need(void **state)
+static void the_startup_taint_waits_for_slots_and_devices(void **state)
 {
 	static const struct {
 		const char *allocatable, *status;
@@ -39,4 +39,4 @@ static void a_node_starts_with_what_its_pods_need(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(a_node_starts_with_what_its_pods_need))
+UNIT_MAIN(UNIT(the_startup_taint_waits_for_slots_and_devices))

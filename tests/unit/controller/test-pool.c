@@ -58,7 +58,7 @@ static const struct pool_plan *after(struct world *w, uint64_t ns)
 	return &w->plan;
 }
 
-static void devices_are_taken_for_who_waits(void **state)
+static void devices_are_taken_for_waiting_pods(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -82,7 +82,7 @@ static void devices_are_taken_for_who_waits(void **state)
 }
 
 /* However soon one comes after the other. */
-static void what_comes_for_one_is_not_there_for_the_next(void **state)
+static void a_device_on_its_way_serves_one_pod_only(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -135,7 +135,7 @@ static size_t placeholders_for(struct world *w, size_t n_pods, size_t n_devices)
 	}
 }
 
-static void no_more_are_made_while_pods_move_onto_them(void **state)
+static void no_placeholder_is_added_while_pods_start(void **state)
 {
 	static const struct {
 		size_t n_pods, n_devices, n_placeholders;
@@ -151,7 +151,7 @@ static void no_more_are_made_while_pods_move_onto_them(void **state)
 }
 
 /* It needs more memory, say, than is left there. */
-static void room_that_does_not_help_is_forgotten(void **state)
+static void a_device_that_does_not_help_is_not_counted(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -171,7 +171,7 @@ static void room_that_does_not_help_is_forgotten(void **state)
 }
 
 /* One that it finds with tenants has had them for long. */
-static void a_new_controller_expects_nobody(void **state)
+static void a_new_controller_expects_no_pods(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -184,7 +184,7 @@ static void a_new_controller_expects_nobody(void **state)
 }
 
 /* It helps nobody of before: a newcomer may have it. */
-static void what_came_long_ago_is_there_for_all(void **state)
+static void a_device_taken_long_ago_serves_every_pod(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -198,7 +198,7 @@ static void what_came_long_ago_is_there_for_all(void **state)
 }
 
 /* Two halves of two devices: what one device did not help counts as two. */
-static void who_is_not_helped_asks_for_more_and_then_less_often(void **state)
+static void pods_that_stay_pending_take_devices_ever_more_slowly(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -214,7 +214,7 @@ static void who_is_not_helped_asks_for_more_and_then_less_often(void **state)
 }
 
 /* One pod that waits while all is full asks for one device, however long it waits. */
-static void who_finds_no_device_does_not_ask_for_two(void **state)
+static void a_pod_without_a_device_takes_one_at_a_time(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -236,7 +236,7 @@ static void who_finds_no_device_does_not_ask_for_two(void **state)
 	free_world(w);
 }
 
-static void what_helps_nobody_is_given_back(void **state)
+static void a_device_that_helps_no_pod_is_given_back(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -256,7 +256,7 @@ static void what_helps_nobody_is_given_back(void **state)
 	free_world(w);
 }
 
-static void on_demand_gives_back_what_is_idle(void **state)
+static void on_demand_gives_back_idle_devices(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -277,7 +277,7 @@ static void on_demand_gives_back_what_is_idle(void **state)
 	free_world(w);
 }
 
-static void who_may_be_on_it_keeps_it(void **state)
+static void a_device_with_possible_tenants_is_kept(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -297,7 +297,7 @@ static void who_may_be_on_it_keeps_it(void **state)
 	free_world(w);
 }
 
-static void a_cordoned_device_is_none_that_comes(void **state)
+static void a_cordoned_device_does_not_count_as_coming(void **state)
 {
 	struct world *w = new_world(POOL_ON_DEMAND, 0);
 
@@ -333,7 +333,7 @@ static void a_reservation_is_kept(void **state)
 	free_world(w);
 }
 
-static void hybrid_keeps_some_idle(void **state)
+static void hybrid_keeps_some_idle_devices(void **state)
 {
 	struct world *w = new_world(POOL_HYBRID, 1);
 
@@ -362,7 +362,7 @@ static void a_node_that_leaves_the_pool_gives_all_back(void **state)
 	free_world(w);
 }
 
-static void there_is_a_most(void **state)
+static void the_number_of_devices_has_a_maximum(void **state)
 {
 	struct world *w = new_world(POOL_RESERVATION, 128);
 
@@ -385,13 +385,14 @@ static void policies_have_names(void **state)
 	assert_contains(err.msg, "'ondemand': allowed are onDemand, reservation and hybrid");
 }
 
-UNIT_MAIN(UNIT(devices_are_taken_for_who_waits), UNIT(what_comes_for_one_is_not_there_for_the_next),
-	UNIT(no_more_are_made_while_pods_move_onto_them),
-	UNIT(room_that_does_not_help_is_forgotten), UNIT(a_new_controller_expects_nobody),
-	UNIT(what_came_long_ago_is_there_for_all),
-	UNIT(who_is_not_helped_asks_for_more_and_then_less_often),
-	UNIT(who_finds_no_device_does_not_ask_for_two), UNIT(what_helps_nobody_is_given_back),
-	UNIT(on_demand_gives_back_what_is_idle), UNIT(who_may_be_on_it_keeps_it),
-	UNIT(a_cordoned_device_is_none_that_comes), UNIT(a_reservation_is_kept),
-	UNIT(hybrid_keeps_some_idle), UNIT(a_node_that_leaves_the_pool_gives_all_back),
-	UNIT(there_is_a_most), UNIT(policies_have_names))
+UNIT_MAIN(UNIT(devices_are_taken_for_waiting_pods), UNIT(a_device_on_its_way_serves_one_pod_only),
+	UNIT(no_placeholder_is_added_while_pods_start),
+	UNIT(a_device_that_does_not_help_is_not_counted), UNIT(a_new_controller_expects_no_pods),
+	UNIT(a_device_taken_long_ago_serves_every_pod),
+	UNIT(pods_that_stay_pending_take_devices_ever_more_slowly),
+	UNIT(a_pod_without_a_device_takes_one_at_a_time),
+	UNIT(a_device_that_helps_no_pod_is_given_back), UNIT(on_demand_gives_back_idle_devices),
+	UNIT(a_device_with_possible_tenants_is_kept),
+	UNIT(a_cordoned_device_does_not_count_as_coming), UNIT(a_reservation_is_kept),
+	UNIT(hybrid_keeps_some_idle_devices), UNIT(a_node_that_leaves_the_pool_gives_all_back),
+	UNIT(the_number_of_devices_has_a_maximum), UNIT(policies_have_names))

@@ -21,7 +21,7 @@ static void took(struct queue *q, uint64_t now_ns, const char *name)
 	assert_string_equal(got->name, name);
 }
 
-static void each_key_once_in_order(void **state)
+static void each_key_is_queued_once_in_order(void **state)
 {
 	struct queue *q = NULL;
 
@@ -42,7 +42,7 @@ static void each_key_once_in_order(void **state)
 }
 
 /* What is said while it is under way is not lost, and not done beside it. */
-static void added_while_it_runs(void **state)
+static void a_key_added_while_it_runs_comes_again(void **state)
 {
 	struct queue *q = NULL;
 
@@ -59,7 +59,7 @@ static void added_while_it_runs(void **state)
 	queue_free(q);
 }
 
-static void failures_come_later_and_later(void **state)
+static void failed_keys_back_off(void **state)
 {
 	struct queue *q = NULL;
 	uint64_t now = 0, last = 0;
@@ -94,7 +94,7 @@ static void failures_come_later_and_later(void **state)
 	queue_free(q);
 }
 
-static void a_time_of_its_own(void **state)
+static void a_key_may_have_a_time_of_its_own(void **state)
 {
 	struct queue *q = NULL;
 
@@ -136,7 +136,7 @@ static void kinds_and_namespaces_keep_names_apart(void **state)
 	queue_free(q);
 }
 
-static void longer_names_than_there_are_do_not_wait(void **state)
+static void names_that_are_too_long_are_not_queued(void **state)
 {
 	char name[QUEUE_NAME + 1] = "";
 	struct queue *q = NULL;
@@ -153,6 +153,6 @@ static void longer_names_than_there_are_do_not_wait(void **state)
 	queue_free(q);
 }
 
-UNIT_MAIN(UNIT(each_key_once_in_order), UNIT(added_while_it_runs),
-	UNIT(failures_come_later_and_later), UNIT(a_time_of_its_own),
-	UNIT(kinds_and_namespaces_keep_names_apart), UNIT(longer_names_than_there_are_do_not_wait))
+UNIT_MAIN(UNIT(each_key_is_queued_once_in_order), UNIT(a_key_added_while_it_runs_comes_again),
+	UNIT(failed_keys_back_off), UNIT(a_key_may_have_a_time_of_its_own),
+	UNIT(kinds_and_namespaces_keep_names_apart), UNIT(names_that_are_too_long_are_not_queued))

@@ -124,7 +124,7 @@ static json_t *breach(size_t i)
 	return pod;
 }
 
-static void each_rule_sees_what_breaks_it(void **state)
+static void each_rule_finds_its_violation(void **state)
 {
 	bool is_seen[64] = {false};
 
@@ -203,7 +203,7 @@ static void a_tenants_pod_is_restricted(void **state)
 }
 
 /* The webhook neither makes a pod worse nor hides what an admission plugin after it would see. */
-static void what_breaks_a_rule_breaks_it_afterwards(void **state)
+static void translation_hides_no_violation(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(breaches); i++) {
 		_cleanup_json_ json_t *pod = breach(i), *before = json_deep_copy(pod);
@@ -226,5 +226,5 @@ static void a_placeholder_is_restricted(void **state)
 		"true");
 }
 
-UNIT_MAIN(UNIT(a_placeholder_is_restricted), UNIT(each_rule_sees_what_breaks_it),
-	UNIT(a_tenants_pod_is_restricted), UNIT(what_breaks_a_rule_breaks_it_afterwards))
+UNIT_MAIN(UNIT(a_placeholder_is_restricted), UNIT(each_rule_finds_its_violation),
+	UNIT(a_tenants_pod_is_restricted), UNIT(translation_hides_no_violation))

@@ -29,7 +29,7 @@ static void assert_json(const json_t *got, const char *want)
 	"limit':'1'}},'spec':{'containers':[{'name':'main','x-unknown':{'y':1.50}},{'name':'side'" \
 	"}]}}}}"
 
-static void its_pod_is_the_template_with_the_asked_keys(void **state)
+static void the_pod_is_the_template_with_the_requested_keys(void **state)
 {
 	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL;
 	struct error err;
@@ -51,7 +51,7 @@ static void its_pod_is_the_template_with_the_asked_keys(void **state)
 	assert_false(share_pod_owns(share_pod, pod));
 }
 
-static void a_pinned_kubeshare_pod_is_placed_by_us(void **state)
+static void divvy_places_a_pinned_kubeshare_pod(void **state)
 {
 	_cleanup_json_ json_t
 		*pod = NULL,
@@ -71,7 +71,7 @@ static void a_pinned_kubeshare_pod_is_placed_by_us(void **state)
 					     "hostname':'n7'},'containers':[{'name':'main'}]}}");
 }
 
-static void another_name_is_always_the_same(void **state)
+static void the_alternative_name_is_stable(void **state)
 {
 	_cleanup_json_ json_t *share_pod = unit_json(SHARE);
 	char a[SHARE_POD_NAME_MAX + 1], b[SHARE_POD_NAME_MAX + 1];
@@ -85,7 +85,7 @@ static void another_name_is_always_the_same(void **state)
 	assert_string_not_equal(a, b);
 }
 
-static void a_change_is_carried_to_the_pod(void **state)
+static void a_change_is_copied_to_the_pod(void **state)
 {
 	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL, *patch = NULL;
 
@@ -106,7 +106,7 @@ static void a_change_is_carried_to_the_pod(void **state)
 #define SINCE "'lastTransitionTime':'2023-11-14T22:13:20Z'"
 #define ACCEPTED "{'type':'Accepted','status':'True','reason':'Accepted'," SINCE "}"
 
-static void the_status_is_the_pods_and_the_nodes(void **state)
+static void the_status_comes_from_pod_and_node(void **state)
 {
 	_cleanup_json_ json_t *share_pod = unit_json(SHARE), *pod = NULL, *waiting = NULL,
 			      *running = NULL, *tenants = NULL, *patch = NULL, *same = NULL;
@@ -152,7 +152,7 @@ static void the_status_is_the_pods_and_the_nodes(void **state)
 		"11-14T22:13:21Z'}]}}");
 }
 
-static void got_is_what_was_measured(void **state)
+static void the_used_share_is_the_measured_one(void **state)
 {
 	static const struct {
 		const char *was, *measured, *got;
@@ -232,7 +232,7 @@ static void each_verdict_has_its_reason(void **state)
 	}
 }
 
-static void kubeshares_tools_read_what_they_know(void **state)
+static void kubeshares_tools_read_their_own_fields(void **state)
 {
 	_cleanup_json_ json_t
 		*share_pod = unit_json("{" META ",'spec':{}}"),
@@ -251,8 +251,8 @@ static void kubeshares_tools_read_what_they_know(void **state)
 	assert_false(share_pod_is_kubeshare_on(NULL));
 }
 
-UNIT_MAIN(UNIT(its_pod_is_the_template_with_the_asked_keys),
-	UNIT(a_pinned_kubeshare_pod_is_placed_by_us), UNIT(another_name_is_always_the_same),
-	UNIT(a_change_is_carried_to_the_pod), UNIT(the_status_is_the_pods_and_the_nodes),
-	UNIT(got_is_what_was_measured), UNIT(a_refusal_is_a_phase),
-	UNIT(each_verdict_has_its_reason), UNIT(kubeshares_tools_read_what_they_know))
+UNIT_MAIN(UNIT(the_pod_is_the_template_with_the_requested_keys),
+	UNIT(divvy_places_a_pinned_kubeshare_pod), UNIT(the_alternative_name_is_stable),
+	UNIT(a_change_is_copied_to_the_pod), UNIT(the_status_comes_from_pod_and_node),
+	UNIT(the_used_share_is_the_measured_one), UNIT(a_refusal_is_a_phase),
+	UNIT(each_verdict_has_its_reason), UNIT(kubeshares_tools_read_their_own_fields))

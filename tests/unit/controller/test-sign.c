@@ -89,7 +89,7 @@ static enum sign_act decide(const struct made *made, const struct own_pod *by, j
 
 #define APPROVED "[{'type':'Approved','status':'True'}]"
 
-static void a_node_gets_its_own(void **state)
+static void a_node_gets_its_own_certificate(void **state)
 {
 	struct made made = {.uri = "divvy://node/n1"};
 	struct error err;
@@ -102,7 +102,7 @@ static void a_node_gets_its_own(void **state)
 	assert_int_equal(decide(&made, &asker, NULL, &again, &err), SIGN_ISSUE);
 }
 
-static void a_remote_container_gets_its_own(void **state)
+static void a_remote_container_gets_its_own_certificate(void **state)
 {
 	struct made made = {.uri = "divvy://tenant/" UID "/main"};
 	struct error err;
@@ -113,7 +113,7 @@ static void a_remote_container_gets_its_own(void **state)
 	assert_int_equal(decide(&made, &asker, pod("n1", "remote"), &again, &err), SIGN_ISSUE);
 }
 
-static void others_do_not(void **state)
+static void other_requesters_are_denied(void **state)
 {
 	static const char node[] = "divvy://node/n1", tenant[] = "divvy://tenant/" UID "/main",
 			  side[] = "divvy://tenant/" UID "/side",
@@ -167,7 +167,7 @@ static void others_do_not(void **state)
 		}
 }
 
-static void a_pod_that_has_ended_gets_none(void **state)
+static void an_ended_pod_gets_no_certificate(void **state)
 {
 	const struct made made = {.uri = "divvy://tenant/" UID "/main"};
 	json_t *its = pod("n1", "remote");
@@ -180,7 +180,7 @@ static void a_pod_that_has_ended_gets_none(void **state)
 }
 
 /* Watches come one after the other: what is not known may be on its way, for a while. */
-static void what_is_not_known_is_waited_for(void **state)
+static void a_request_waits_for_unknown_objects(void **state)
 {
 	static const struct own_pod nobody = {NULL, NULL}, unbound = {"uid-x", NULL};
 	struct made made = {.uri = "divvy://tenant/" UID "/main"};
@@ -198,7 +198,7 @@ static void what_is_not_known_is_waited_for(void **state)
 	}
 }
 
-static void what_is_answered_is_left_alone_and_then_deleted(void **state)
+static void answered_requests_are_kept_and_later_deleted(void **state)
 {
 	static const struct made answered[] = {
 		{.conditions = APPROVED, .certificate = "LS0t"},
@@ -219,7 +219,7 @@ static void what_is_answered_is_left_alone_and_then_deleted(void **state)
 	}
 }
 
-static void other_signers_requests_are_not_ours(void **state)
+static void other_signers_requests_are_ignored(void **state)
 {
 	const struct made made = {.uri = "divvy://node/n1",
 		.signer = "kubernetes.io/kube-apiserver-client",
@@ -232,7 +232,7 @@ static void other_signers_requests_are_not_ours(void **state)
 	assert_int_equal(again, 0);
 }
 
-static void what_is_no_request_is_denied(void **state)
+static void a_malformed_request_is_denied(void **state)
 {
 	_cleanup_json_ json_t *object = make(&(struct made){.uri = "divvy://node/n1"});
 	const struct sign_facts facts = {.ns = "divvy-system", .asker = asker, .real_ns = NOW};
@@ -250,7 +250,7 @@ static void what_is_no_request_is_denied(void **state)
 	}
 }
 
-static void a_condition_joins_those_that_are_there(void **state)
+static void a_condition_is_added_to_existing_ones(void **state)
 {
 	_cleanup_json_ json_t *object = make(&(struct made){
 				      .uri = "divvy://node/n1", .conditions = APPROVED}),
@@ -265,8 +265,9 @@ static void a_condition_joins_those_that_are_there(void **state)
 	assert_int_equal(json_array_size(kube_json_at(object, "status", "conditions", NULL)), 1);
 }
 
-UNIT_MAIN(UNIT(a_node_gets_its_own), UNIT(a_remote_container_gets_its_own), UNIT(others_do_not),
-	UNIT(a_pod_that_has_ended_gets_none), UNIT(what_is_not_known_is_waited_for),
-	UNIT(what_is_answered_is_left_alone_and_then_deleted),
-	UNIT(other_signers_requests_are_not_ours), UNIT(what_is_no_request_is_denied),
-	UNIT(a_condition_joins_those_that_are_there))
+UNIT_MAIN(UNIT(a_node_gets_its_own_certificate), UNIT(a_remote_container_gets_its_own_certificate),
+	UNIT(other_requesters_are_denied), UNIT(an_ended_pod_gets_no_certificate),
+	UNIT(a_request_waits_for_unknown_objects),
+	UNIT(answered_requests_are_kept_and_later_deleted),
+	UNIT(other_signers_requests_are_ignored), UNIT(a_malformed_request_is_denied),
+	UNIT(a_condition_is_added_to_existing_ones))

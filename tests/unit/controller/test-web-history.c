@@ -35,7 +35,7 @@ static void assert_series(const json_t *told_all, const char *which, const char 
 	assert_string_equal(text, wanted);
 }
 
-static void what_was_heard_is_told_oldest_first(void **state)
+static void the_history_is_listed_oldest_first(void **state)
 {
 	struct web_history *h = fresh(10);
 	json_t *json;
@@ -53,7 +53,7 @@ static void what_was_heard_is_told_oldest_first(void **state)
 	web_history_free(h);
 }
 
-static void means_are_of_their_own_step(void **state)
+static void means_cover_their_own_step(void **state)
 {
 	struct web_history *h = fresh(10);
 	json_t *json;
@@ -69,7 +69,7 @@ static void means_are_of_their_own_step(void **state)
 	web_history_free(h);
 }
 
-static void an_hour_is_kept_and_no_more(void **state)
+static void one_hour_is_kept(void **state)
 {
 	struct web_history *h = fresh(10);
 	const uint64_t end = 5 * 86400;
@@ -89,7 +89,7 @@ static void an_hour_is_kept_and_no_more(void **state)
 	web_history_free(h);
 }
 
-static void a_long_silence_is_silence(void **state)
+static void a_long_silence_is_a_gap(void **state)
 {
 	struct web_history *h = fresh(10);
 	json_t *json, *share;
@@ -110,7 +110,7 @@ static void a_long_silence_is_silence(void **state)
 	web_history_free(h);
 }
 
-static void no_more_tenants_than_the_limit(void **state)
+static void the_number_of_tenants_is_limited(void **state)
 {
 	struct web_history *h = fresh(2);
 	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);
@@ -127,6 +127,6 @@ static void no_more_tenants_than_the_limit(void **state)
 	web_history_free(h);
 }
 
-UNIT_MAIN(UNIT(what_was_heard_is_told_oldest_first), UNIT(means_are_of_their_own_step),
-	UNIT(an_hour_is_kept_and_no_more), UNIT(a_long_silence_is_silence),
-	UNIT(no_more_tenants_than_the_limit))
+UNIT_MAIN(UNIT(the_history_is_listed_oldest_first), UNIT(means_cover_their_own_step),
+	UNIT(one_hour_is_kept), UNIT(a_long_silence_is_a_gap),
+	UNIT(the_number_of_tenants_is_limited))

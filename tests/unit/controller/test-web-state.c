@@ -28,7 +28,7 @@ static void assert_told(const struct web_state *state, uint64_t since, const cha
 	assert_string_equal(buf_text(&out), wanted);
 }
 
-static void who_comes_is_told_all(void **state)
+static void a_new_viewer_gets_the_whole_state(void **state)
 {
 	struct web_state *s = fresh(many);
 
@@ -43,7 +43,7 @@ static void who_comes_is_told_all(void **state)
 	web_state_free(s);
 }
 
-static void who_stays_is_told_changes_once(void **state)
+static void a_viewer_gets_each_change_once(void **state)
 {
 	struct web_state *s = fresh(many);
 	uint64_t number;
@@ -63,7 +63,7 @@ static void who_stays_is_told_changes_once(void **state)
 	web_state_free(s);
 }
 
-static void a_number_that_was_never_given_is_told_all(void **state)
+static void an_unknown_event_number_gets_the_whole_state(void **state)
 {
 	struct web_state *s = fresh(many);
 
@@ -72,7 +72,7 @@ static void a_number_that_was_never_given_is_told_all(void **state)
 	web_state_free(s);
 }
 
-static void away_for_too_long_is_told_all(void **state)
+static void a_viewer_away_for_too_long_gets_the_whole_state(void **state)
 {
 	struct web_state *s = fresh(many);
 	char key[16];
@@ -92,7 +92,7 @@ static void away_for_too_long_is_told_all(void **state)
 	web_state_free(s);
 }
 
-static void no_more_than_the_limit(void **state)
+static void the_number_of_objects_is_limited(void **state)
 {
 	struct web_state *s = fresh((uint32_t[WEB_N_KINDS]){[WEB_WAITING] = 2});
 
@@ -140,7 +140,7 @@ static void take_in(json_t *seen, const struct web_state *s, uint64_t since)
 }
 
 /* Random changes; viewers that look now and then have in the end what there is. */
-static void who_follows_has_what_there_is(void **state)
+static void a_viewers_copy_equals_the_state(void **state)
 {
 	struct web_state *s = fresh(many);
 	_cleanup_json_ json_t *truth = json_object();
@@ -176,6 +176,8 @@ static void who_follows_has_what_there_is(void **state)
 	web_state_free(s);
 }
 
-UNIT_MAIN(UNIT(who_comes_is_told_all), UNIT(who_stays_is_told_changes_once),
-	UNIT(a_number_that_was_never_given_is_told_all), UNIT(away_for_too_long_is_told_all),
-	UNIT(no_more_than_the_limit), UNIT(keys_are_quoted), UNIT(who_follows_has_what_there_is))
+UNIT_MAIN(UNIT(a_new_viewer_gets_the_whole_state), UNIT(a_viewer_gets_each_change_once),
+	UNIT(an_unknown_event_number_gets_the_whole_state),
+	UNIT(a_viewer_away_for_too_long_gets_the_whole_state),
+	UNIT(the_number_of_objects_is_limited), UNIT(keys_are_quoted),
+	UNIT(a_viewers_copy_equals_the_state))

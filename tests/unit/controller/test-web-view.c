@@ -110,7 +110,7 @@ static void sums_are_over_the_devices(void **state)
 	assert_string_equal(told.text, "u1/c 700 11;u2/c 7 8;");
 }
 
-static void who_has_gone_is_told(void **state)
+static void removed_tenants_are_reported(void **state)
 {
 	_cleanup_json_ json_t *before = unit_json(NODE), *now = unit_json(NODE),
 			      *other = unit_json(NODE);
@@ -175,4 +175,4 @@ static void pods_that_wait_are_shown(void **state)
 
 UNIT_MAIN(UNIT(a_node_is_shown), UNIT(a_strange_node_is_shown),
 	UNIT(use_is_in_the_order_of_the_tenants), UNIT(sums_are_over_the_devices),
-	UNIT(who_has_gone_is_told), UNIT(pods_that_wait_are_shown))
+	UNIT(removed_tenants_are_reported), UNIT(pods_that_wait_are_shown))

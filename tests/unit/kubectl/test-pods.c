@@ -43,7 +43,7 @@ static void takes_pods_and_templates(void **state)
 	assert_string_equal(jtext(json_array_get(list, 2), "from"), "CronJob night");
 }
 
-static void a_share_pod_asks_by_its_spec(void **state)
+static void a_share_pods_request_is_its_spec(void **state)
 {
 	_cleanup_json_ json_t *list = NULL;
 	const json_t *keys;
@@ -63,7 +63,7 @@ static void a_share_pod_asks_by_its_spec(void **state)
 }
 
 /* As YAML has it where a key stands without a value; and the least of what a Job says. */
-static void what_is_empty_is_as_if_it_were_not_there(void **state)
+static void empty_fields_count_as_missing(void **state)
 {
 	_cleanup_json_ json_t *list = NULL;
 	struct error err = {0};
@@ -80,7 +80,7 @@ static void what_is_empty_is_as_if_it_were_not_there(void **state)
 	assert_int_equal(jint(json_array_get(list, 1), "count"), 2);
 }
 
-static void says_what_is_wrong(void **state)
+static void faults_are_named(void **state)
 {
 	static const struct {
 		const char *text, *says;
@@ -110,5 +110,5 @@ static void says_what_is_wrong(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(takes_pods_and_templates), UNIT(a_share_pod_asks_by_its_spec),
-	UNIT(what_is_empty_is_as_if_it_were_not_there), UNIT(says_what_is_wrong))
+UNIT_MAIN(UNIT(takes_pods_and_templates), UNIT(a_share_pods_request_is_its_spec),
+	UNIT(empty_fields_count_as_missing), UNIT(faults_are_named))

@@ -78,7 +78,7 @@ static void lists_devices_with_tenants(void **state)
 	assert_int_equal(jint(c, "granted_permille"), 0);
 }
 
-static void says_nothing_of_what_is_not_known(void **state)
+static void unknown_values_are_left_out(void **state)
 {
 	_cleanup_json_ json_t *nodes = of(nodes_text);
 	_cleanup_json_ json_t *devices = report_devices(&(struct report_facts){nodes, NULL});
@@ -112,7 +112,7 @@ static void lists_tenants(void **state)
 }
 
 /* Its slot has gone on to the container after it. */
-static void an_init_container_that_is_over_waits_for_nobody(void **state)
+static void an_ended_init_container_is_not_waiting(void **state)
 {
 	_cleanup_json_ json_t
 		*nodes = of(nodes_text),
@@ -179,7 +179,7 @@ static void adds_up_accounts(void **state)
 	assert_true(jreal(json_array_get(late, 1), "used_gpu_seconds") == 0.25);
 }
 
-static void knows_who_is_idle(void **state)
+static void idle_tenants_are_found(void **state)
 {
 	const uint64_t then_ns = UINT64_C(1767225600) * NSEC_PER_SEC; /* 2026-01-01 */
 	_cleanup_json_ json_t *nodes = of(nodes_text);
@@ -209,7 +209,7 @@ static void draws_bars(void **state)
 	assert_string_equal(buf_text(&out), "========================================");
 }
 
-static void says_what_bounds_a_tenant(void **state)
+static void the_limit_of_a_tenant_is_named(void **state)
 {
 	_cleanup_json_ json_t *nodes = of(nodes_text), *leases = of(leases_text),
 			      *pods = of(pods_text);
@@ -229,7 +229,7 @@ static void says_what_bounds_a_tenant(void **state)
 }
 
 /* Its request is no guarantee: that is said of nobody who has none. */
-static void who_is_opportunistic_has_what_is_left(void **state)
+static void an_opportunistic_tenant_uses_leftover_time(void **state)
 {
 	static const char text[] =
 		"metadata: {name: n1}\nstatus:\n  devices:\n"
@@ -268,7 +268,7 @@ static void who_is_opportunistic_has_what_is_left(void **state)
 	}
 }
 
-static void a_silent_daemon_is_said_to_be(void **state)
+static void a_silent_daemon_is_reported(void **state)
 {
 	static const char lease[] = "metadata:\n  name: n1\n  annotations:\n"
 				    "    divvy.gpu/measured: u1/c=100:50,590:60\n"
@@ -319,9 +319,8 @@ static void nodes_in_trouble_are_shown(void **state)
 		"devices: divvyd has not reported yet)\n");
 }
 
-UNIT_MAIN(UNIT(a_silent_daemon_is_said_to_be), UNIT(nodes_in_trouble_are_shown),
-	UNIT(lists_devices_with_tenants), UNIT(says_nothing_of_what_is_not_known),
-	UNIT(lists_tenants), UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts),
-	UNIT(knows_who_is_idle), UNIT(an_init_container_that_is_over_waits_for_nobody),
-	UNIT(draws_bars), UNIT(says_what_bounds_a_tenant),
-	UNIT(who_is_opportunistic_has_what_is_left))
+UNIT_MAIN(UNIT(a_silent_daemon_is_reported), UNIT(nodes_in_trouble_are_shown),
+	UNIT(lists_devices_with_tenants), UNIT(unknown_values_are_left_out), UNIT(lists_tenants),
+	UNIT(finds_devices_by_any_name), UNIT(adds_up_accounts), UNIT(idle_tenants_are_found),
+	UNIT(an_ended_init_container_is_not_waiting), UNIT(draws_bars),
+	UNIT(the_limit_of_a_tenant_is_named), UNIT(an_opportunistic_tenant_uses_leftover_time))

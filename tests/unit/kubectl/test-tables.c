@@ -4,7 +4,7 @@
 
 #include "kubectl/commands.h"
 
-static void tables_are_sound(void **state)
+static void tables_are_consistent(void **state)
 {
 	for (size_t i = 0; cli_commands[i]; i++) {
 		const struct cli_command *c = cli_commands[i];
@@ -31,4 +31,4 @@ static void tables_are_sound(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(tables_are_sound))
+UNIT_MAIN(UNIT(tables_are_consistent))

@@ -189,7 +189,7 @@ static void resources_must_be_left(void **state)
 	"{'labelSelector':{'matchLabels':{'app':'" app "'}},'topologyKey':'host'}]}},"
 #define HOSTS NODE("n1", "'host':'n1'", "") NODE("n2", "'host':'n2'", "")
 
-static void nominated_pods_count_unless_they_matter_less(void **state)
+static void nominated_pods_count_unless_their_priority_is_lower(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"as important: it counts",
@@ -226,7 +226,7 @@ static void nominated_pods_count_unless_they_matter_less(void **state)
 	rules_check(cases, ARRAY_SIZE(cases));
 }
 
-static void gates_and_unknown_things_keep_a_pod_waiting(void **state)
+static void gates_and_unknown_fields_keep_a_pod_waiting(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"a gate", THREE Q("'schedulingGates':[{'name':'quota'}]," EMPTY), "",
@@ -253,5 +253,5 @@ static void gates_and_unknown_things_keep_a_pod_waiting(void **state)
 
 UNIT_MAIN(UNIT(taints_keep_pods_off_that_do_not_tolerate_them),
 	UNIT(node_selectors_and_affinity_choose_nodes), UNIT(host_ports_are_taken_once),
-	UNIT(resources_must_be_left), UNIT(nominated_pods_count_unless_they_matter_less),
-	UNIT(gates_and_unknown_things_keep_a_pod_waiting))
+	UNIT(resources_must_be_left), UNIT(nominated_pods_count_unless_their_priority_is_lower),
+	UNIT(gates_and_unknown_fields_keep_a_pod_waiting))

@@ -17,7 +17,7 @@
 #define AWAY(terms) "'affinity':{'podAntiAffinity':{" REQUIRED ":[" terms "]}}," EMPTY
 #define DB(node) POD("db", "'app':'db','v':'1'", ON(node) EMPTY)
 
-static void affinity_goes_where_the_others_are(void **state)
+static void affinity_chooses_the_other_pods_domain(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"in the same zone", ZONES DB("a1") Q(NEAR(TERM(APP("db"), "zone"))), "a1 a2",
@@ -91,7 +91,7 @@ static void affinity_goes_where_the_others_are(void **state)
 	rules_check(cases, ARRAY_SIZE(cases));
 }
 
-static void anti_affinity_keeps_apart_both_ways(void **state)
+static void anti_affinity_holds_in_both_directions(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"not in the same zone", ZONES DB("a1") Q(AWAY(TERM(APP("db"), "zone"))),
@@ -250,5 +250,5 @@ static void spreading_keeps_domains_level(void **state)
 	rules_check(cases, ARRAY_SIZE(cases));
 }
 
-UNIT_MAIN(UNIT(affinity_goes_where_the_others_are), UNIT(anti_affinity_keeps_apart_both_ways),
-	UNIT(spreading_keeps_domains_level))
+UNIT_MAIN(UNIT(affinity_chooses_the_other_pods_domain),
+	UNIT(anti_affinity_holds_in_both_directions), UNIT(spreading_keeps_domains_level))

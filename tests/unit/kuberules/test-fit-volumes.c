@@ -235,7 +235,7 @@ static void a_waiting_claim_goes_where_a_volume_can_be(void **state)
 	"'nodeTopology':{'matchLabels':{'host':'n2'}}," more "}\n"
 #define MADE CLASS("made", "x.io/y", "") WAITS("c", "made") Q(WITH(USES("x", "c")))
 
-static void capacity_is_looked_at_where_the_driver_says(void **state)
+static void storage_capacity_counts_if_the_driver_wants_it(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"it says so", NODES DRIVER("true") CAPACITY("'capacity':'5Gi'") MADE, "n2",
@@ -263,7 +263,7 @@ static void capacity_is_looked_at_where_the_driver_says(void **state)
 #define RBD(monitors, image, more) \
 	DISK("rbd", "'image':'" image "','monitors':[" monitors "]", more)
 
-static void disks_that_cannot_be_shared_are_not(void **state)
+static void exclusive_disks_are_not_shared(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"GCE", TWO(GCE(RW), GCE(RW)), "n2", "1 disk d in use by another pod"},
@@ -301,7 +301,7 @@ static void disks_that_cannot_be_shared_are_not(void **state)
 	NODE("n2", "'beta.kubernetes.io/instance-type':'m4.large'", "") \
 	NODE("n3", "'node.kubernetes.io/instance-type':'t3.large'", "")
 
-static void a_node_takes_so_many_volumes(void **state)
+static void a_node_has_a_limit_of_volumes(void **state)
 {
 	static const struct rule_case cases[] = {
 		{"full",
@@ -368,5 +368,5 @@ static void a_node_takes_so_many_volumes(void **state)
 
 UNIT_MAIN(UNIT(a_bound_claim_goes_where_its_volume_is),
 	UNIT(a_waiting_claim_goes_where_a_volume_can_be),
-	UNIT(capacity_is_looked_at_where_the_driver_says),
-	UNIT(disks_that_cannot_be_shared_are_not), UNIT(a_node_takes_so_many_volumes))
+	UNIT(storage_capacity_counts_if_the_driver_wants_it), UNIT(exclusive_disks_are_not_shared),
+	UNIT(a_node_has_a_limit_of_volumes))

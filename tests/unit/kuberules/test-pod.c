@@ -125,7 +125,7 @@ static void all_resources_are_read(void **state)
 	assert_int_equal(r->n_others, 2);
 }
 
-static void what_schedulers_ask_for_is_carried(void **state)
+static void fields_for_schedulers_are_kept(void **state)
 {
 	_cleanup_(object_free_p) struct object *object = pod_from(
 		"'spec':{'priority':7,'preemptionPolicy':'Never','schedulerName':'s',"
@@ -143,7 +143,7 @@ static void what_schedulers_ask_for_is_carried(void **state)
 	assert_false(pod_of(plain)->is_never_preempting);
 }
 
-static void what_is_not_understood_is_said(void **state)
+static void unknown_values_are_reported(void **state)
 {
 	static const struct {
 		const char *spec, *said;
@@ -215,7 +215,7 @@ static void what_is_not_understood_is_said(void **state)
 	}
 }
 
-static void the_rest_of_a_pod_counts_beside_what_is_refused(void **state)
+static void valid_fields_count_beside_refused_ones(void **state)
 {
 	_cleanup_(object_free_p) struct object *object = pod_from(
 		"'spec':{'zzz':1,'nodeName':'n','containers':[{'name':'a','new':1,'resources':{"
@@ -346,7 +346,7 @@ static void texts_maps_and_resources_have_limits(void **state)
 }
 
 UNIT_MAIN(UNIT(requests_add_up_as_containers_run), UNIT(all_resources_are_read),
-	UNIT(what_schedulers_ask_for_is_carried), UNIT(what_is_not_understood_is_said),
-	UNIT(the_rest_of_a_pod_counts_beside_what_is_refused), UNIT(an_object_needs_a_name),
+	UNIT(fields_for_schedulers_are_kept), UNIT(unknown_values_are_reported),
+	UNIT(valid_fields_count_beside_refused_ones), UNIT(an_object_needs_a_name),
 	UNIT(every_limit_holds), UNIT(ports_have_a_limit_of_their_own),
 	UNIT(texts_maps_and_resources_have_limits))

@@ -84,7 +84,7 @@ static void nodes_are_numbered_without_gaps(void **state)
 	view_free(view);
 }
 
-static void a_node_is_in_no_namespace_whatever_it_says(void **state)
+static void a_nodes_namespace_is_ignored(void **state)
 {
 	struct view *view;
 
@@ -113,7 +113,7 @@ static void a_bad_object_changes_nothing(void **state)
 	view_free(view);
 }
 
-static void many_topologies_are_not_kept(void **state)
+static void the_number_of_topologies_is_limited(void **state)
 {
 	struct fit *first = NULL;
 	struct view *view;
@@ -235,7 +235,7 @@ static void say_all(struct view *view, struct buf *out)
 	}
 }
 
-static void a_changed_view_is_as_one_built_afresh(void **state)
+static void a_changed_view_equals_a_new_one(void **state)
 {
 	struct rand r = rand_seeded(5);
 	json_t *there[2][N_NAMES] = {{NULL}};
@@ -273,6 +273,6 @@ static void a_changed_view_is_as_one_built_afresh(void **state)
 }
 
 UNIT_MAIN(UNIT(objects_may_come_in_any_order), UNIT(nodes_are_numbered_without_gaps),
-	UNIT(a_node_is_in_no_namespace_whatever_it_says), UNIT(a_bad_object_changes_nothing),
-	UNIT(many_topologies_are_not_kept), UNIT(the_summary_names_the_most_frequent_reasons),
-	UNIT(a_changed_view_is_as_one_built_afresh))
+	UNIT(a_nodes_namespace_is_ignored), UNIT(a_bad_object_changes_nothing),
+	UNIT(the_number_of_topologies_is_limited),
+	UNIT(the_summary_names_the_most_frequent_reasons), UNIT(a_changed_view_equals_a_new_one))

@@ -45,7 +45,7 @@ static struct place_choice find(struct place *place, struct place_spec spec)
 }
 
 /* All policies go by it before their scores. */
-static void fewer_come_first(void **state)
+static void devices_with_fewer_conflicts_come_first(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
 		_cleanup_place_ struct place *place = cluster_by_hand(place_policies[i], NULL);
@@ -75,7 +75,7 @@ static void fewer_come_first(void **state)
 }
 
 /* What has no room is no choice; and where there is none it goes beside them. */
-static void it_never_waits(void **state)
+static void preferred_anti_affinity_never_makes_a_tenant_wait(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
@@ -99,7 +99,7 @@ static void it_never_waits(void **state)
 }
 
 /* A wish and a rule of one label see each other, whoever came first; rules stay rules. */
-static void wish_and_rule(void **state)
+static void a_label_may_be_preferred_and_required(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
@@ -123,7 +123,7 @@ static void wish_and_rule(void **state)
 }
 
 /* After hard rules: a model, an affinity, a node that is named. */
-static void rules_come_first(void **state)
+static void required_rules_come_before_preferences(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const uint32_t a = label(place, "ns", "a"), red = label(place, "ns", "red");
@@ -142,7 +142,7 @@ static void rules_come_first(void **state)
 }
 
 /* Devices with the fewest are all among them, and the policy says which others. */
-static void of_several_devices_the_fewest(void **state)
+static void several_devices_have_the_fewest_conflicts(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
 		_cleanup_place_ struct place *place = cluster_by_hand(place_policies[i], NULL);
@@ -165,7 +165,7 @@ static void of_several_devices_the_fewest(void **state)
 }
 
 /* Room is made for who has none; a wish is no reason. */
-static void nobody_leaves_for_it(void **state)
+static void a_preference_evicts_no_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const struct place_preempt rules = {0};
@@ -183,7 +183,7 @@ static void nobody_leaves_for_it(void **state)
 }
 
 /* Whom victims leave for goes where it meets the fewest, of what they have left. */
-static void victims_are_met_no_more(void **state)
+static void victims_count_as_no_conflict(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const struct place_preempt rules = {0};
@@ -201,7 +201,7 @@ static void victims_are_met_no_more(void **state)
 }
 
 /* A fellow's node is no reason to meet one. */
-static void members_keep_apart(void **state)
+static void gang_members_keep_apart(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_first_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
@@ -222,7 +222,7 @@ static void members_keep_apart(void **state)
 	assert_int_equal(n[2], 1);
 }
 
-static void plans_make_it_no_worse(void **state)
+static void defragmentation_adds_no_conflicts(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_first_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
@@ -263,7 +263,7 @@ static void add_network(struct place *place, uint32_t node, enum place_network_k
 }
 
 /* The devices' half meets them, the tenant's own does not; a worse network is taken for that. */
-static void halves_keep_apart(void **state)
+static void client_and_device_halves_keep_apart(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
@@ -312,7 +312,7 @@ static uint64_t ask(void *arg, const struct place_spec *spec, uint32_t node, con
 }
 
 /* What the caller's rules leave may be where more are met: then another node. */
-static void the_filter_is_heard(void **state)
+static void a_filter_limits_the_preference(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
@@ -338,7 +338,7 @@ static void the_filter_is_heard(void **state)
 }
 
 /* A label counts as long as anybody has it, also after a change that was taken back. */
-static void who_has_gone_is_not_met(void **state)
+static void removed_tenants_are_no_conflict(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
 	const uint32_t a = label(place, "ns", "a");
@@ -362,7 +362,10 @@ static void who_has_gone_is_not_met(void **state)
 	assert_ok(place_label_forget(place, a, NULL));
 }
 
-UNIT_MAIN(UNIT(fewer_come_first), UNIT(it_never_waits), UNIT(wish_and_rule), UNIT(rules_come_first),
-	UNIT(of_several_devices_the_fewest), UNIT(nobody_leaves_for_it),
-	UNIT(victims_are_met_no_more), UNIT(members_keep_apart), UNIT(plans_make_it_no_worse),
-	UNIT(halves_keep_apart), UNIT(the_filter_is_heard), UNIT(who_has_gone_is_not_met))
+UNIT_MAIN(UNIT(devices_with_fewer_conflicts_come_first),
+	UNIT(preferred_anti_affinity_never_makes_a_tenant_wait),
+	UNIT(a_label_may_be_preferred_and_required), UNIT(required_rules_come_before_preferences),
+	UNIT(several_devices_have_the_fewest_conflicts), UNIT(a_preference_evicts_no_tenant),
+	UNIT(victims_count_as_no_conflict), UNIT(gang_members_keep_apart),
+	UNIT(defragmentation_adds_no_conflicts), UNIT(client_and_device_halves_keep_apart),
+	UNIT(a_filter_limits_the_preference), UNIT(removed_tenants_are_no_conflict))

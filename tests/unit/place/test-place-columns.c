@@ -61,7 +61,7 @@ static int32_t draw(struct rand *r)
 	return i < ARRAY_SIZE(ends) ? ends[i] : (int32_t)rand_below(r, PLACE_GRADE_MAX + 1);
 }
 
-static void what_is_above_is_the_greatest(void **state)
+static void an_upper_level_has_the_greatest_value_below(void **state)
 {
 	struct columns bytes = table_of(true), numbers = table_of(false);
 	struct rand r = rand_seeded(1);
@@ -91,7 +91,7 @@ static void what_is_above_is_the_greatest(void **state)
 	columns_done(&numbers);
 }
 
-static void levels_are_found_at_once(void **state)
+static void the_next_level_is_found_directly(void **state)
 {
 	struct columns c = table_of(true);
 	const uint32_t column = add(&c, 1);
@@ -127,5 +127,5 @@ static void what_is_free_is_no_grade(void **state)
 	columns_done(&c);
 }
 
-UNIT_MAIN(UNIT(what_is_above_is_the_greatest), UNIT(levels_are_found_at_once),
+UNIT_MAIN(UNIT(an_upper_level_has_the_greatest_value_below), UNIT(the_next_level_is_found_directly),
 	UNIT(what_is_free_is_no_grade))

@@ -48,7 +48,7 @@ static void replay(struct place *place, const struct place_defrag *plan)
 	}
 }
 
-static void plans_keep_their_word(void **state)
+static void a_plan_has_its_promised_effect(void **state)
 {
 	uint32_t n_moves = 0, n_gained = 0;
 
@@ -108,7 +108,7 @@ static void add(struct place *place, uint32_t device, uint32_t share, bool is_mo
 	assert_ok(place_add(place, &spec, &choice, &tenant, NULL));
 }
 
-static void an_example(void **state)
+static void a_small_example_is_defragmented(void **state)
 {
 	const struct place_config config = {.policy = &place_first_fit};
 	const struct place_device_info devices[4] = {{.memory_bytes = GIB}, {.memory_bytes = GIB},
@@ -196,4 +196,5 @@ static void budgets_are_kept(void **state)
 	assert_true(n_moves > 50 && n_less > 50);
 }
 
-UNIT_MAIN(UNIT(plans_keep_their_word), UNIT(budgets_are_kept), UNIT(an_example))
+UNIT_MAIN(UNIT(a_plan_has_its_promised_effect), UNIT(budgets_are_kept),
+	UNIT(a_small_example_is_defragmented))

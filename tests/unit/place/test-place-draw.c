@@ -52,7 +52,7 @@ static void say_why(struct place *place, struct place_spec spec, const char *exp
 	assert_contains(place_choice_format(place, &spec, &choice, text), expected);
 }
 
-static void a_group_comes_together(void **state)
+static void a_gang_is_placed_together(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);
 	const uint32_t a = add_node(place, "a", "", "0000"), b = add_node(place, "b", "", "0011");
@@ -79,7 +79,7 @@ static void a_group_comes_together(void **state)
 }
 
 /* As many devices as are asked for, near the group where that many are. */
-static void several_go_where_the_group_is(void **state)
+static void a_tenant_of_several_devices_goes_near_its_gang(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);
 	const uint32_t b = (add_node(place, "a", "", "00001111"),
@@ -93,7 +93,7 @@ static void several_go_where_the_group_is(void **state)
 	assert_int_equal(cluster_device_for(place, two), b + 4);
 }
 
-static void a_group_keeps_to_its_rack(void **state)
+static void a_gang_stays_in_its_rack(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);
 	const uint32_t a = add_node(place, "a", "r1", "00"), b = add_node(place, "b", "r2", "00"),
@@ -125,7 +125,7 @@ static const char rows[] = "cellTypes:\n"
 			   "  - cellChildren: [{cellId: d}, {cellId: e}]\n";
 
 /* The file of cells says what is near: first the cell next above, then the one above that. */
-static void a_group_keeps_to_its_cells(void **state)
+static void a_gang_stays_in_its_cells(void **state)
 {
 	_cleanup_cells_ struct place_cells *cells = NULL;
 	_cleanup_place_ struct place *place = NULL;
@@ -144,7 +144,7 @@ static void a_group_keeps_to_its_cells(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(500, 0)), first[0]);
 }
 
-static void opportunistic_ones_are_packed(void **state)
+static void opportunistic_tenants_are_packed(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);
 	const uint32_t a = add_node(place, "a", "", "00"), b = add_node(place, "b", "", "00");
@@ -185,6 +185,6 @@ static void a_device_is_not_wasted_for_a_rack(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(500, 7)), a);
 }
 
-UNIT_MAIN(UNIT(a_group_comes_together), UNIT(several_go_where_the_group_is),
-	UNIT(a_group_keeps_to_its_rack), UNIT(a_group_keeps_to_its_cells),
-	UNIT(opportunistic_ones_are_packed), UNIT(a_device_is_not_wasted_for_a_rack))
+UNIT_MAIN(UNIT(a_gang_is_placed_together), UNIT(a_tenant_of_several_devices_goes_near_its_gang),
+	UNIT(a_gang_stays_in_its_rack), UNIT(a_gang_stays_in_its_cells),
+	UNIT(opportunistic_tenants_are_packed), UNIT(a_device_is_not_wasted_for_a_rack))

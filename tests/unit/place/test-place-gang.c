@@ -59,7 +59,7 @@ static void check_group(
 	assert_true(n >= place_gang_least(gang->n, gang->threshold));
 }
 
-static void all_or_nothing(void **state)
+static void a_gang_is_placed_as_a_whole_or_not_at_all(void **state)
 {
 	uint32_t n_placed = 0, n_refused = 0;
 
@@ -248,7 +248,7 @@ static struct place *one_device(const struct place_policy *policy, uint32_t *ret
 }
 
 /* The first comes to its label's device, which keeps the label when its first tenant leaves. */
-static void one_makes_room_for_the_next(void **state)
+static void a_member_can_use_a_place_freed_for_another(void **state)
 {
 	const struct place_preempt rules = {0};
 	uint32_t label;
@@ -277,7 +277,7 @@ static void one_makes_room_for_the_next(void **state)
 }
 
 /* The first of a label takes an idle device: who was on it does not come back beside it. */
-static void who_goes_for_a_label_does_not_come_back(void **state)
+static void a_victim_of_a_label_stays_evicted(void **state)
 {
 	const struct place_preempt rules = {0};
 	uint32_t label;
@@ -297,7 +297,7 @@ static void who_goes_for_a_label_does_not_come_back(void **state)
 }
 
 /* Members that differ, victims that may stay after all: the numbers of those stay theirs. */
-static void groups_of_any_kind(void **state)
+static void random_gangs_keep_all_rules(void **state)
 {
 	uint32_t n_placed = 0;
 
@@ -351,7 +351,7 @@ static void groups_of_any_kind(void **state)
 	assert_true(n_placed > 500);
 }
 
-static void near_each_other(void **state)
+static void members_are_placed_near_each_other(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(nears); i++) {
 		_cleanup_place_ struct place *place = racks_new();
@@ -381,7 +381,7 @@ static void near_each_other(void **state)
 	}
 }
 
-static void refusals(void **state)
+static void impossible_gangs_are_refused(void **state)
 {
 	_cleanup_place_ struct place *place = racks_new();
 	struct place_spec members[2] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT};
@@ -420,7 +420,7 @@ static void refusals(void **state)
 	assert_int_equal(group.n_placed, 1);
 }
 
-static void thresholds(void **state)
+static void a_gang_starts_at_its_threshold(void **state)
 {
 	assert_int_equal(place_gang_least(5, 500), 3);
 	assert_int_equal(place_gang_least(4, 500), 2);
@@ -430,6 +430,7 @@ static void thresholds(void **state)
 	assert_int_equal(place_gang_least(65536, 1000), 65536);
 }
 
-UNIT_MAIN(UNIT(all_or_nothing), UNIT(victims_are_needed), UNIT(one_makes_room_for_the_next),
-	UNIT(who_goes_for_a_label_does_not_come_back), UNIT(groups_of_any_kind),
-	UNIT(near_each_other), UNIT(refusals), UNIT(thresholds))
+UNIT_MAIN(UNIT(a_gang_is_placed_as_a_whole_or_not_at_all), UNIT(victims_are_needed),
+	UNIT(a_member_can_use_a_place_freed_for_another), UNIT(a_victim_of_a_label_stays_evicted),
+	UNIT(random_gangs_keep_all_rules), UNIT(members_are_placed_near_each_other),
+	UNIT(impossible_gangs_are_refused), UNIT(a_gang_starts_at_its_threshold))

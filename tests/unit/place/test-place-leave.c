@@ -86,7 +86,7 @@ static struct place_device_view device(const struct place *place, uint32_t at)
 	return view;
 }
 
-static void nobody_else_comes_until_it_has_gone(void **state)
+static void a_terminating_tenant_keeps_its_device(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);
 	struct place_spec small = spec_of(300, 50, 0), any = PLACE_SPEC_INIT;
@@ -131,7 +131,7 @@ static void nobody_else_comes_until_it_has_gone(void **state)
 	add(place, small);
 }
 
-static void its_part_of_the_node_is_its_own(void **state)
+static void a_terminating_tenant_keeps_its_part_of_the_node(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(2, 3);
 	struct place_spec needs = spec_of(1000, 50, 1000), none = spec_of(0, 50, 0);
@@ -169,7 +169,7 @@ static void its_part_of_the_node_is_its_own(void **state)
 }
 
 /* As many leave as come, also where CPU, memory or room for tenants is what there is least of. */
-static void who_can_wait_is_promised_what_nobody_else_is(void **state)
+static void a_waiting_pod_is_nominated_for_unreserved_capacity(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(4, 4);
 	struct place_spec high = spec_of(1000, 90, 2000), low = spec_of(1000, 10, 2000);
@@ -207,7 +207,7 @@ static void who_can_wait_is_promised_what_nobody_else_is(void **state)
 	assert_int_equal(place_find(place, &high, &choice, NULL), -ENOSPC);
 }
 
-static void who_gives_up_leaves_them_leaving(void **state)
+static void victims_go_on_terminating_when_the_preemptor_is_removed(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);
 	const struct place_preempt rules = {.is_graceful = true};
@@ -233,7 +233,7 @@ static void who_gives_up_leaves_them_leaving(void **state)
 	add(place, higher);
 }
 
-static void a_plan_is_void_when_somebody_has_gone(void **state)
+static void a_plan_is_void_after_a_removal(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(2, 0);
 	const struct place_preempt rules = {.is_graceful = true};
@@ -281,7 +281,7 @@ static struct seen see(const struct place *place)
 	};
 }
 
-static void all_else_is_given_back_and_can_be_taken_back(void **state)
+static void a_terminating_tenant_frees_its_queue_label_and_network(void **state)
 {
 	static const struct place_queue_info queue = {"q", "", 1000, 1000, 1, NULL, 0};
 	_cleanup_place_ struct place *place = one_node(1, 0);
@@ -348,7 +348,7 @@ static void all_else_is_given_back_and_can_be_taken_back(void **state)
 	assert_ok(place_label_forget(place, label, NULL));
 }
 
-static void nobody_gets_more_of_what_is_being_cleared(void **state)
+static void no_resize_uses_terminating_capacity(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);
 	uint32_t stays = add(place, spec_of(300, 50, 0)), goes = add(place, spec_of(300, 50, 0));
@@ -364,7 +364,7 @@ static void nobody_gets_more_of_what_is_being_cleared(void **state)
 }
 
 /* One leaves its device to two of a group, who would not both find one that is closed to others. */
-static void a_group_comes_in_the_place_of_one(void **state)
+static void a_gang_takes_the_place_of_one_tenant(void **state)
 {
 	const struct place_preempt rules = {.is_graceful = true};
 	_cleanup_place_ struct place *place = one_node(1, 0);
@@ -388,7 +388,7 @@ static void a_group_comes_in_the_place_of_one(void **state)
 	assert_int_equal(device(place, 0).share_free, 0);
 }
 
-static void both_halves_are_told(void **state)
+static void both_halves_of_a_remote_tenant_terminate(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);
 	uint32_t server = add(place, spec_of(1000, 10, 0)), client, high, victim;
@@ -416,7 +416,7 @@ static void both_halves_are_told(void **state)
 	assert_int_equal(victim, server);
 }
 
-static void is_not_moved_and_keeps_others_from_moving(void **state)
+static void a_terminating_tenant_is_not_moved(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(2, 0);
 	_cleanup_(place_defrag_done) struct place_defrag plan = {0};
@@ -448,7 +448,7 @@ static void is_not_moved_and_keeps_others_from_moving(void **state)
 	assert_int_equal(plan.whole_before, 1);
 }
 
-static void its_fellows_are_not_moved_either(void **state)
+static void other_members_of_its_gang_are_not_moved_either(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(2, 0);
 	_cleanup_(place_defrag_done) struct place_defrag plan = {0};
@@ -470,7 +470,7 @@ static void its_fellows_are_not_moved_either(void **state)
 }
 
 /* State that is read back: those that are leaving come first. */
-static void comes_back_as_leaving(void **state)
+static void a_rollback_restores_a_terminating_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = one_node(1, 0);
 	const struct place_choice here = {.node = 0, .n = 1, .device = {0}};
@@ -490,10 +490,13 @@ static void comes_back_as_leaving(void **state)
 	assert_false(place_is_awaiting(place, c));
 }
 
-UNIT_MAIN(UNIT(nobody_else_comes_until_it_has_gone), UNIT(its_part_of_the_node_is_its_own),
-	UNIT(who_can_wait_is_promised_what_nobody_else_is), UNIT(who_gives_up_leaves_them_leaving),
-	UNIT(a_plan_is_void_when_somebody_has_gone),
-	UNIT(all_else_is_given_back_and_can_be_taken_back),
-	UNIT(nobody_gets_more_of_what_is_being_cleared), UNIT(a_group_comes_in_the_place_of_one),
-	UNIT(both_halves_are_told), UNIT(is_not_moved_and_keeps_others_from_moving),
-	UNIT(its_fellows_are_not_moved_either), UNIT(comes_back_as_leaving))
+UNIT_MAIN(UNIT(a_terminating_tenant_keeps_its_device),
+	UNIT(a_terminating_tenant_keeps_its_part_of_the_node),
+	UNIT(a_waiting_pod_is_nominated_for_unreserved_capacity),
+	UNIT(victims_go_on_terminating_when_the_preemptor_is_removed),
+	UNIT(a_plan_is_void_after_a_removal),
+	UNIT(a_terminating_tenant_frees_its_queue_label_and_network),
+	UNIT(no_resize_uses_terminating_capacity), UNIT(a_gang_takes_the_place_of_one_tenant),
+	UNIT(both_halves_of_a_remote_tenant_terminate), UNIT(a_terminating_tenant_is_not_moved),
+	UNIT(other_members_of_its_gang_are_not_moved_either),
+	UNIT(a_rollback_restores_a_terminating_tenant))

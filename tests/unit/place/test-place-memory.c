@@ -134,7 +134,7 @@ static int make(struct world *w, struct error *err)
 	return place_new(&config, &w->place, err);
 }
 
-static void a_place_grows(void **state)
+static void a_growing_model_survives_failed_allocations(void **state)
 {
 	struct world w = {.spec = PLACE_SPEC_INIT};
 	uint32_t n_placed = 0;
@@ -234,7 +234,7 @@ static int defragment(struct world *w, struct error *err)
 	return r;
 }
 
-static void groups_and_victims(void **state)
+static void gangs_and_victims_survive_failed_allocations(void **state)
 {
 	static operation *const ops[] = {
 		gather, preempt, add_tenant, leave, set_queues, defragment};
@@ -283,11 +283,12 @@ static int read_cells(struct world *w, struct error *err)
 	return r;
 }
 
-static void cells_are_read(void **state)
+static void cells_survive_failed_allocations(void **state)
 {
 	struct world w = {0};
 
 	assert_ok(starve(&w, read_cells));
 }
 
-UNIT_MAIN(UNIT(a_place_grows), UNIT(groups_and_victims), UNIT(cells_are_read))
+UNIT_MAIN(UNIT(a_growing_model_survives_failed_allocations),
+	UNIT(gangs_and_victims_survive_failed_allocations), UNIT(cells_survive_failed_allocations))

@@ -256,7 +256,7 @@ static void one_step(struct rand *rand, struct place *place, uint32_t *n_remote)
 	cluster_check(place);
 }
 
-static void against_all_pairs(void **state)
+static void the_search_equals_a_search_of_all_pairs(void **state)
 {
 	uint32_t n_remote = 0;
 
@@ -289,7 +289,7 @@ static void against_all_pairs(void **state)
 	assert_true(n_remote > 300);
 }
 
-static void refusals(void **state)
+static void impossible_modes_are_refused(void **state)
 {
 	struct rand rand = rand_seeded(1);
 	_cleanup_place_ struct place *place = cluster_new(&rand, &place_best_fit, 2, 1);
@@ -391,7 +391,7 @@ static void add_pair(struct place *place, uint32_t share, uint32_t budget, uint3
 	assert_ok(place_mode_add(place, &d, ret, NULL));
 }
 
-static void networks_bind_to_their_node(void **state)
+static void a_network_belongs_to_its_node(void **state)
 {
 	_cleanup_place_ struct place *place = pair_new();
 	const struct place_preempt rules = {0};
@@ -433,7 +433,7 @@ static void networks_bind_to_their_node(void **state)
 	assert_contains(err.msg, "it cannot move");
 }
 
-static void halves_leave_together(void **state)
+static void halves_are_evicted_together(void **state)
 {
 	for (uint32_t half = 0; half < 2; half++) {
 		_cleanup_place_ struct place *place = pair_new();
@@ -503,7 +503,7 @@ static void halves_count_once(void **state)
 	assert_int_equal(place_network_free_mbit(place, 1), 2000);
 }
 
-static void halves_are_tied_again(void **state)
+static void restored_halves_are_joined_again(void **state)
 {
 	_cleanup_place_ struct place *place = pair_new();
 	_cleanup_place_ struct place *fresh = pair_new();
@@ -592,7 +592,7 @@ static void both_ends_pass_the_filter(void **state)
 	place_set_filter(place, NULL, NULL);
 }
 
-static void a_latency_that_nobody_knows_is_none(void **state)
+static void a_latency_limit_needs_a_known_latency(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
 	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
@@ -622,7 +622,7 @@ static void assert_device_on(
 	assert_string_equal(d.why, why);
 }
 
-static void what_was_measured_between_two_nodes_decides(void **state)
+static void a_measurement_between_two_nodes_decides(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
 	struct place_wish wish = {.spec = PLACE_SPEC_INIT};
@@ -660,7 +660,7 @@ static void what_was_measured_between_two_nodes_decides(void **state)
 }
 
 /* By name: the other end may go, and come again by another number. */
-static void what_was_measured_follows_its_node(void **state)
+static void measurements_follow_their_node(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(PLACE_LATENCY_UNKNOWN);
 	struct place_node_info info = {.name = "other"};
@@ -684,7 +684,7 @@ static void what_was_measured_follows_its_node(void **state)
 	assert_false(place_path_get(place, other, second, &found));
 }
 
-static void measurements_that_cannot_be(void **state)
+static void impossible_measurements_are_refused(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(0);
 	struct place_path paths[PLACE_PATHS_MAX + 1], found;
@@ -709,7 +709,7 @@ static void measurements_that_cannot_be(void **state)
 }
 
 /* The second is a function of the first, and has no more than is left of that. */
-static void what_is_within_another_shares_its_bandwidth(void **state)
+static void a_network_within_another_shares_its_bandwidth(void **state)
 {
 	_cleanup_place_ struct place *place = three_new(0);
 	struct place_network_info info = {
@@ -744,8 +744,10 @@ static void what_is_within_another_shares_its_bandwidth(void **state)
 	assert_int_equal(place_network_remove(place, 1, &err), -EBUSY);
 }
 
-UNIT_MAIN(UNIT(against_all_pairs), UNIT(refusals), UNIT(networks_bind_to_their_node),
-	UNIT(halves_leave_together), UNIT(halves_count_once), UNIT(halves_are_tied_again),
-	UNIT(both_ends_pass_the_filter), UNIT(a_latency_that_nobody_knows_is_none),
-	UNIT(what_was_measured_between_two_nodes_decides), UNIT(what_was_measured_follows_its_node),
-	UNIT(measurements_that_cannot_be), UNIT(what_is_within_another_shares_its_bandwidth))
+UNIT_MAIN(UNIT(the_search_equals_a_search_of_all_pairs), UNIT(impossible_modes_are_refused),
+	UNIT(a_network_belongs_to_its_node), UNIT(halves_are_evicted_together),
+	UNIT(halves_count_once), UNIT(restored_halves_are_joined_again),
+	UNIT(both_ends_pass_the_filter), UNIT(a_latency_limit_needs_a_known_latency),
+	UNIT(a_measurement_between_two_nodes_decides), UNIT(measurements_follow_their_node),
+	UNIT(impossible_measurements_are_refused),
+	UNIT(a_network_within_another_shares_its_bandwidth))

@@ -101,7 +101,7 @@ static void kubeshare_keeps_labels_together(void **state)
 	assert_int_equal(cluster_device_for(place, red), 1);
 }
 
-static void kubeshare_code_looks_at_what_is_free(void **state)
+static void kubeshare_code_compares_free_capacity(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare_code);
 	struct place_spec red = spec_of(500);
@@ -181,7 +181,7 @@ static void kubeshare2_prefers_a_model(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(100)), 0);
 }
 
-static void kubeshare2_is_near_its_group(void **state)
+static void kubeshare2_stays_near_its_gang(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare2_guarantee);
 	struct place_spec spec = spec_of(100);
@@ -202,7 +202,7 @@ static void kubeshare2_is_near_its_group(void **state)
 }
 
 /* The mean over all of the group, not the last of them. */
-static void kubeshare2_is_near_most_of_its_group(void **state)
+static void kubeshare2_stays_near_most_of_its_gang(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare2_guarantee);
 	struct place_spec spec = spec_of(100);
@@ -264,7 +264,7 @@ static void kubeshare2_tells_racks_apart_by_name(void **state)
 	assert_int_equal(choice.score, -10200000);
 }
 
-static void kubeshare2_keeps_devices_for_who_needs_them(void **state)
+static void kubeshare2_keeps_scarce_devices_free(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_kubeshare2);
 	struct place_spec none = PLACE_SPEC_INIT;
@@ -371,7 +371,7 @@ static void gpushare_fills_memory(void **state)
 }
 
 /* Nodes are judged by what they will have left, not by what they have. */
-static void gpushare_counts_what_is_asked(void **state)
+static void gpushare_counts_requests(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_gpushare);
 	const struct place_device_info device = {.memory_bytes = GIB};
@@ -421,7 +421,7 @@ static void gaiagpu_counts_cores_before_memory(void **state)
 	assert_int_equal(cluster_device_for(place, spec_of(100)), 1);
 }
 
-static void gaiagpu_leaves_groups_whole(void **state)
+static void gaiagpu_keeps_device_groups_whole(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_gaiagpu);
 	struct place_spec two = spec_of(1000);
@@ -485,7 +485,7 @@ static void wang_keeps_classes_apart(void **state)
 }
 
 /* Who leaves for the classes' sake, and what is said where nobody may. */
-static void wang_makes_room(void **state)
+static void wang_preempts(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_wang);
 	const struct place_preempt rules = {0};
@@ -842,7 +842,7 @@ static void live(const struct place_policy *policy, uint64_t seed, const struct 
 	place_free(w.place);
 }
 
-static void search_finds_what_looking_at_all_finds(void **state)
+static void the_search_equals_a_search_of_all_nodes(void **state)
 {
 	_cleanup_cells_ struct place_cells *cells = NULL;
 
@@ -858,7 +858,7 @@ static void search_finds_what_looking_at_all_finds(void **state)
 
 /* ---- labels of tenants with several devices ---- */
 
-static void a_label_has_room_for_all_devices(void **state)
+static void a_label_can_be_on_all_devices(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_first_fit);
 	struct place_spec spec = spec_of(500);
@@ -1231,18 +1231,17 @@ static void policies_have_names(void **state)
 }
 
 UNIT_MAIN(UNIT(kubeshare_fits_best), UNIT(kubeshare_keeps_labels_together),
-	UNIT(kubeshare_code_looks_at_what_is_free), UNIT(kubeshare2_packs_and_spreads),
-	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_is_near_its_group),
-	UNIT(kubeshare2_is_near_most_of_its_group), UNIT(kubeshare2_tells_racks_apart_by_name),
-	UNIT(kubeshare2_keeps_devices_for_who_needs_them), UNIT(dot_product_weighs_both),
-	UNIT(fgd_grades_as_published), UNIT(gpushare_fills_memory),
-	UNIT(gpushare_counts_what_is_asked), UNIT(gaiagpu_takes_the_fullest_node),
-	UNIT(gaiagpu_counts_cores_before_memory), UNIT(gaiagpu_leaves_groups_whole),
-	UNIT(wang_keeps_classes_apart), UNIT(wang_makes_room), UNIT(wang_scores),
-	UNIT(search_finds_what_looking_at_all_finds), UNIT(a_label_has_room_for_all_devices),
-	UNIT(a_device_may_become_too_small), UNIT(the_default_leaves_memory),
-	UNIT(the_default_leaves_models), UNIT(the_default_leaves_models_with_memory),
-	UNIT(the_default_takes_the_smaller_memory),
+	UNIT(kubeshare_code_compares_free_capacity), UNIT(kubeshare2_packs_and_spreads),
+	UNIT(kubeshare2_prefers_a_model), UNIT(kubeshare2_stays_near_its_gang),
+	UNIT(kubeshare2_stays_near_most_of_its_gang), UNIT(kubeshare2_tells_racks_apart_by_name),
+	UNIT(kubeshare2_keeps_scarce_devices_free), UNIT(dot_product_weighs_both),
+	UNIT(fgd_grades_as_published), UNIT(gpushare_fills_memory), UNIT(gpushare_counts_requests),
+	UNIT(gaiagpu_takes_the_fullest_node), UNIT(gaiagpu_counts_cores_before_memory),
+	UNIT(gaiagpu_keeps_device_groups_whole), UNIT(wang_keeps_classes_apart),
+	UNIT(wang_preempts), UNIT(wang_scores), UNIT(the_search_equals_a_search_of_all_nodes),
+	UNIT(a_label_can_be_on_all_devices), UNIT(a_device_may_become_too_small),
+	UNIT(the_default_leaves_memory), UNIT(the_default_leaves_models),
+	UNIT(the_default_leaves_models_with_memory), UNIT(the_default_takes_the_smaller_memory),
 	UNIT(the_default_takes_the_node_of_smaller_memory), UNIT(the_default_packs_the_first),
 	UNIT(the_default_keeps_what_only_large_shapes_can_use),
 	UNIT(the_default_expects_shapes_less_than_tenants_that_fit), UNIT(policies_have_names))

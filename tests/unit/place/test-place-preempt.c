@@ -192,7 +192,7 @@ static void one_round(struct rand *rand, uint32_t *n_found)
 	}
 }
 
-static void cheapest_of_all_sets(void **state)
+static void victims_are_the_cheapest_set(void **state)
 {
 	uint32_t n_found = 0;
 
@@ -217,7 +217,7 @@ static void add(
 	assert_ok(place_add(place, &spec, &choice, ret, NULL));
 }
 
-static void refusals(void **state)
+static void impossible_preemptions_are_refused(void **state)
 {
 	struct rand rand = rand_seeded(1);
 	_cleanup_place_ struct place *place = cluster_new(&rand, &place_first_fit, 1, 1);
@@ -261,7 +261,7 @@ static void refusals(void **state)
 }
 
 /* A node with more sets than are tried: still nobody leaves in vain. */
-static void many_on_a_node(void **state)
+static void a_node_may_have_many_possible_victims(void **state)
 {
 	struct rand rand = rand_seeded(3);
 	_cleanup_place_ struct place *place = cluster_new(&rand, &place_first_fit, 1, 1);
@@ -317,7 +317,7 @@ static uint32_t lost_for(struct place *place, const struct place_spec *spec)
 }
 
 /* On the second node two are just enough: what is known before looking there may not say three. */
-static void just_enough(void **state)
+static void no_more_victims_than_needed_are_evicted(void **state)
 {
 	_cleanup_place_ struct place *by_share = cluster_by_hand(&place_first_fit, NULL),
 				     *by_cpu = cluster_by_hand(&place_first_fit, NULL);
@@ -347,4 +347,5 @@ static void just_enough(void **state)
 	assert_int_equal(lost_for(by_cpu, &spec), 200);
 }
 
-UNIT_MAIN(UNIT(cheapest_of_all_sets), UNIT(refusals), UNIT(many_on_a_node), UNIT(just_enough))
+UNIT_MAIN(UNIT(victims_are_the_cheapest_set), UNIT(impossible_preemptions_are_refused),
+	UNIT(a_node_may_have_many_possible_victims), UNIT(no_more_victims_than_needed_are_evicted))

@@ -325,7 +325,7 @@ static void one_step(struct rand *rand, struct place *place, struct reclaimed *r
 	check_used(place);
 }
 
-static void rules_once_more(void **state)
+static void random_clusters_keep_the_queue_rules(void **state)
 {
 	struct reclaimed reclaimed = {0};
 
@@ -383,7 +383,7 @@ static uint32_t add(struct place *place, uint32_t queue, uint32_t share)
 }
 
 /* x and y have both borrowed from z; y may borrow twice as much before it counts as more. */
-static void most_beyond_first(void **state)
+static void the_queue_furthest_above_its_guarantee_gives_first(void **state)
 {
 	const struct place_queue_info queues[] = {
 		{"x", "", 1000, PLACE_UNLIMITED, 1, NULL, 0},
@@ -453,7 +453,7 @@ static const struct {
 		"1.001 together of model A, its own is 1"},
 };
 
-static void refusals(void **state)
+static void bad_queues_are_refused(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		_cleanup_place_ struct place *place = four_devices();
@@ -502,7 +502,7 @@ static struct place *one_node(const struct place_config *config, const struct pl
 }
 
 /* Of a device that two may share by its factor, who is alone has two. */
-static void who_is_alone_counts_all_of_it(void **state)
+static void an_exclusive_tenant_counts_the_whole_device(void **state)
 {
 	const struct place_config config = {.policy = &place_first_fit, .share_factor = 2000};
 	const struct place_device_info device = {.memory_bytes = GIB};
@@ -671,7 +671,7 @@ static void limits_hold_where_it_is_placed(void **state)
 }
 
 /* Where the queue is beyond what all its devices are: what is idle is still that of a model. */
-static void what_is_idle_is_of_a_model(void **state)
+static void idle_devices_are_counted_by_model(void **state)
 {
 	const struct place_queue_info infos[] = {
 		{"q", "", 1000, PLACE_UNLIMITED, 1, NULL, 0},
@@ -756,7 +756,7 @@ static void closed_devices_are_not_lent(void **state)
 }
 
 /* Of the models that it is guaranteed, not of all that it may borrow. */
-static void who_is_reclaimed_for_has_a_right_to_it(void **state)
+static void reclaim_needs_a_guarantee(void **state)
 {
 	static const struct place_queue_model none[] = {{"A100", 0, PLACE_UNLIMITED}};
 	const struct place_queue_info infos[] = {
@@ -780,7 +780,7 @@ static void who_is_reclaimed_for_has_a_right_to_it(void **state)
 }
 
 /* What its sibling has borrowed it has back, also where both together may have no more. */
-static void what_is_guaranteed_below_a_limit(void **state)
+static void guarantees_hold_below_a_limit_of_the_parent(void **state)
 {
 	const struct place_queue_info queues[] = {
 		{"p", "", 2000, 2000, 1, NULL, 0},
@@ -976,7 +976,7 @@ static void who_goes_for_a_limit_may_be_elsewhere(void **state)
 	assert_int_equal(of_model.choice.node, 1);
 }
 
-static void groups_are_admitted_as_a_whole(void **state)
+static void gangs_are_admitted_as_a_whole(void **state)
 {
 	_cleanup_place_ struct place *place = two_models();
 	struct place_spec members[3] = {PLACE_SPEC_INIT, PLACE_SPEC_INIT, PLACE_SPEC_INIT};
@@ -1010,11 +1010,12 @@ static void groups_are_admitted_as_a_whole(void **state)
 	assert_int_equal(place_queue_used(place, 1, PLACE_NONE), 0);
 }
 
-UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(what_is_idle_is_of_a_model),
+UNIT_MAIN(UNIT(limits_hold_where_it_is_placed), UNIT(idle_devices_are_counted_by_model),
 	UNIT(several_models_are_borrowed_together), UNIT(closed_devices_are_not_lent),
-	UNIT(who_is_reclaimed_for_has_a_right_to_it), UNIT(what_is_guaranteed_below_a_limit),
+	UNIT(reclaim_needs_a_guarantee), UNIT(guarantees_hold_below_a_limit_of_the_parent),
 	UNIT(limits_are_kept_across_nodes), UNIT(priorities_matter_below_a_limit),
 	cmocka_unit_test(who_goes_for_a_limit_may_be_elsewhere),
-	UNIT(groups_are_admitted_as_a_whole), UNIT(rules_once_more), UNIT(most_beyond_first),
-	UNIT(refusals), UNIT(refused_queues_leave_no_model), UNIT(who_is_alone_counts_all_of_it),
+	UNIT(gangs_are_admitted_as_a_whole), UNIT(random_clusters_keep_the_queue_rules),
+	UNIT(the_queue_furthest_above_its_guarantee_gives_first), UNIT(bad_queues_are_refused),
+	UNIT(refused_queues_leave_no_model), UNIT(an_exclusive_tenant_counts_the_whole_device),
 	UNIT(tenants_keep_their_queue))

@@ -217,7 +217,7 @@ static void devices_with_tenants_stay(void **state)
 	cluster_check(place);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void impossible_states_are_refused(void **state)
 {
 	const struct place_config config = {.policy = &place_first_fit};
 	const struct place_device_info device = {.memory_bytes = 16 * GIB, .is_closed = true};
@@ -266,4 +266,4 @@ static void what_cannot_be_is_refused(void **state)
 }
 
 UNIT_MAIN(UNIT(every_state_comes_back_in_any_order), UNIT(numbers_out_of_range_change_nothing),
-	UNIT(devices_with_tenants_stay), UNIT(what_cannot_be_is_refused))
+	UNIT(devices_with_tenants_stay), UNIT(impossible_states_are_refused))

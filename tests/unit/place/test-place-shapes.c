@@ -76,7 +76,7 @@ static void kinds_differ_by_model(void **state)
 }
 
 /* A tenant has at most so many devices. */
-static void a_shape_is_one_that_a_tenant_can_have(void **state)
+static void a_shape_is_possible_for_a_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
 	struct typical shapes[PLACE_SHAPES_MAX];
@@ -86,7 +86,7 @@ static void a_shape_is_one_that_a_tenant_can_have(void **state)
 	assert_int_equal(shapes[0].count, SPEC_DEVICES_MAX);
 }
 
-static void of_too_many_kinds_the_large_ones_stay(void **state)
+static void of_too_many_kinds_the_largest_are_kept(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_scarcity, NULL);
 	struct typical shapes[PLACE_SHAPES_MAX];
@@ -108,4 +108,4 @@ static void of_too_many_kinds_the_large_ones_stay(void **state)
 }
 
 UNIT_MAIN(UNIT(each_kind_of_node_is_one_shape), UNIT(kinds_differ_by_model),
-	UNIT(a_shape_is_one_that_a_tenant_can_have), UNIT(of_too_many_kinds_the_large_ones_stay))
+	UNIT(a_shape_is_possible_for_a_tenant), UNIT(of_too_many_kinds_the_largest_are_kept))

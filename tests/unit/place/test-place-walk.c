@@ -871,7 +871,7 @@ static void walk(const struct place_policy *policy, uint64_t seed, uint32_t n)
 	free(w);
 }
 
-static void every_step_is_exact(void **state)
+static void every_random_step_keeps_exact_figures(void **state)
 {
 	const char *asked = getenv("PLACE_STEPS");
 	uint64_t n = STEPS, seed = 1;
@@ -889,4 +889,4 @@ static void every_step_is_exact(void **state)
 			fail_msg("step %zu was done %u times", i, n_done[i]);
 }
 
-UNIT_MAIN(UNIT(every_step_is_exact))
+UNIT_MAIN(UNIT(every_random_step_keeps_exact_figures))

@@ -279,7 +279,7 @@ static void instances_are_devices(void **state)
 	place_free(place);
 }
 
-static void refusals_say_why(void **state)
+static void refusals_give_the_reason(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec spec = share(500);
@@ -305,7 +305,7 @@ static void refusals_say_why(void **state)
 }
 
 /* The one device of the model, which is full, and not the more of others; so for a pin. */
-static void a_node_of_several_models_says_what_is_lacking(void **state)
+static void a_refusal_names_the_missing_model(void **state)
 {
 	struct place_device_info devices[3] = {{.model = 0}, {.model = 1}, {.model = 1}};
 	struct place *place = new_place(&place_first_fit);
@@ -333,7 +333,7 @@ static void a_node_of_several_models_says_what_is_lacking(void **state)
 }
 
 /* What is free counts where all else is right; of shares it is nothing to one who is alone. */
-static void refusals_say_the_right_numbers(void **state)
+static void refusals_give_exact_numbers(void **state)
 {
 	struct place *place;
 	struct place_device_info devices[3] = {{.memory_bytes = 16 * GIB},
@@ -432,7 +432,7 @@ static void text_is(struct place *place, const struct place_spec *spec, const ch
 }
 
 /* Who looks at the devices sees more free than is said: then it is said why that is none for it. */
-static void what_is_free_is_true_of_all_devices(void **state)
+static void free_capacity_is_counted_over_all_devices(void **state)
 {
 	struct place_device_info devices[3] = {{.memory_bytes = 16 * GIB},
 		{.memory_bytes = 16 * GIB}, {.model = 1, .memory_bytes = 16 * GIB}};
@@ -474,7 +474,7 @@ static void what_is_free_is_true_of_all_devices(void **state)
 	place_free(place);
 }
 
-static void each_device_says_why_not(void **state)
+static void each_device_gives_its_reason(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec spec = share(700);
@@ -506,7 +506,7 @@ static void each_device_says_why_not(void **state)
 	place_free(place);
 }
 
-static void choices_say_why(void **state)
+static void choices_give_the_reason(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec spec = share(300);
@@ -769,7 +769,7 @@ static void names_can_be_forgotten(void **state)
 	place_free(place);
 }
 
-static void a_resize_asks_as_a_spec_does(void **state)
+static void a_resize_obeys_the_rules_of_a_spec(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec spec = share(500);
@@ -786,7 +786,7 @@ static void a_resize_asks_as_a_spec_does(void **state)
 	place_free(place);
 }
 
-static void nothing_is_in_an_empty_place(void **state)
+static void an_empty_model_fits_nothing(void **state)
 {
 	struct place *place = new_place(&place_first_fit);
 	struct place_spec spec = share(500);
@@ -801,7 +801,7 @@ static void nothing_is_in_an_empty_place(void **state)
 }
 
 /* More kinds than are remembered, each of which comes more often than once. */
-static void any_number_of_kinds_may_come(void **state)
+static void any_number_of_node_kinds_is_possible(void **state)
 {
 	struct place *place = new_place(&place_scarcity);
 	struct place_choice choice;
@@ -824,7 +824,7 @@ static void any_number_of_kinds_may_come(void **state)
 }
 
 /* With every policy; what cannot be is no arrival either. */
-static void nodes_without_devices_do(void **state)
+static void nodes_without_devices_are_possible(void **state)
 {
 	for (size_t i = 0; place_policies[i]; i++) {
 		struct place *place = new_place(place_policies[i]);
@@ -1070,12 +1070,12 @@ UNIT_MAIN(UNIT(shares_add_up_to_a_device), UNIT(affinity_is_the_same_device_or_n
 	UNIT(anti_affinity_is_another_device), UNIT(no_exclusion_is_a_label_too),
 	UNIT(labels_without_namespace_or_name_are_their_own), UNIT(memory_counts_on_each_device),
 	UNIT(whole_devices_are_near_each_other), UNIT(instances_are_devices),
-	UNIT(refusals_say_why), UNIT(a_node_of_several_models_says_what_is_lacking),
-	UNIT(each_device_says_why_not), UNIT(refusals_say_the_right_numbers),
-	UNIT(what_is_free_is_true_of_all_devices), UNIT(a_percentage_is_of_each_device),
-	UNIT(choices_say_why), UNIT(bad_input_changes_nothing),
+	UNIT(refusals_give_the_reason), UNIT(a_refusal_names_the_missing_model),
+	UNIT(each_device_gives_its_reason), UNIT(refusals_give_exact_numbers),
+	UNIT(free_capacity_is_counted_over_all_devices), UNIT(a_percentage_is_of_each_device),
+	UNIT(choices_give_the_reason), UNIT(bad_input_changes_nothing),
 	UNIT(a_node_with_less_keeps_its_tenants), UNIT(a_device_keeps_its_uuid),
 	UNIT(names_can_be_forgotten), UNIT(models_can_be_forgotten),
-	UNIT(a_resize_asks_as_a_spec_does), UNIT(nothing_is_in_an_empty_place),
-	UNIT(any_number_of_kinds_may_come), UNIT(nodes_without_devices_do),
+	UNIT(a_resize_obeys_the_rules_of_a_spec), UNIT(an_empty_model_fits_nothing),
+	UNIT(any_number_of_node_kinds_is_possible), UNIT(nodes_without_devices_are_possible),
 	UNIT(every_figure_is_exact))

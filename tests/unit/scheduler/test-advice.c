@@ -123,7 +123,7 @@ static void each_device_has_its_reason(void **state)
 		"GPU-n1-1 1000: cordoned\n");
 }
 
-static void where_it_fits_nothing_is_said(void **state)
+static void a_device_that_fits_has_no_reason(void **state)
 {
 	add_node("n1", "", "");
 	add_pod("a", "0.7", "n1", "GPU-n1-0", "");
@@ -133,7 +133,7 @@ static void where_it_fits_nothing_is_said(void **state)
 }
 
 /* An init container has the devices of the one after it, which are enough for both. */
-static void an_init_container_is_no_second_wish(void **state)
+static void an_init_container_adds_no_second_request(void **state)
 {
 	add_node("n1", "", "");
 	add_pod("a", "0.7", "n1", "GPU-n1-0", "");
@@ -150,14 +150,14 @@ static void an_init_container_is_no_second_wish(void **state)
 		"GPU-n1-1 500: 0.5 free, 0.6 requested\n");
 }
 
-static void a_node_that_is_out_of_the_question_needs_no_devices(void **state)
+static void an_excluded_node_lists_no_devices(void **state)
 {
 	add_node("n1", "", "'unschedulable':true");
 	add_pod("w", "0.5", NULL, NULL, "");
 	assert_string_equal(reasons_of("w"), "n1  0: cordoned\n");
 }
 
-static void what_holds_everywhere_is_one_sentence(void **state)
+static void a_reason_of_all_devices_is_one_sentence(void **state)
 {
 	add_node("n1", "", "");
 	set(CLUSTER_POLICY,
@@ -194,7 +194,7 @@ static void two_halves_become_one_device(void **state)
 	cluster_moves_done(&moves);
 }
 
-static void who_is_not_made_again_stays(void **state)
+static void a_pod_without_an_owner_stays(void **state)
 {
 	struct cluster_moves moves;
 
@@ -209,7 +209,7 @@ static void who_is_not_made_again_stays(void **state)
 	cluster_moves_done(&moves);
 }
 
-static void budgets_keep_who_they_speak_of(void **state)
+static void disruption_budgets_protect_their_pods(void **state)
 {
 	struct cluster_moves moves;
 
@@ -223,7 +223,7 @@ static void budgets_keep_who_they_speak_of(void **state)
 	cluster_moves_done(&moves);
 }
 
-static void who_names_a_device_stays_there(void **state)
+static void a_pod_that_names_a_device_stays_there(void **state)
 {
 	struct cluster_moves moves;
 
@@ -243,7 +243,7 @@ static void who_names_a_device_stays_there(void **state)
 }
 
 /* The other node has room on its device, and a rule of Kubernetes' keeps the pod from it. */
-static void a_node_that_it_does_not_fit_is_no_way_out(void **state)
+static void a_pod_is_not_moved_to_a_node_that_it_does_not_fit(void **state)
 {
 	struct cluster_moves moves;
 
@@ -286,15 +286,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(each_device_has_its_reason),
-		TEST(where_it_fits_nothing_is_said),
-		TEST(an_init_container_is_no_second_wish),
-		TEST(a_node_that_is_out_of_the_question_needs_no_devices),
-		TEST(what_holds_everywhere_is_one_sentence),
+		TEST(a_device_that_fits_has_no_reason),
+		TEST(an_init_container_adds_no_second_request),
+		TEST(an_excluded_node_lists_no_devices),
+		TEST(a_reason_of_all_devices_is_one_sentence),
 		TEST(two_halves_become_one_device),
-		TEST(who_is_not_made_again_stays),
-		TEST(budgets_keep_who_they_speak_of),
-		TEST(who_names_a_device_stays_there),
-		TEST(a_node_that_it_does_not_fit_is_no_way_out),
+		TEST(a_pod_without_an_owner_stays),
+		TEST(disruption_budgets_protect_their_pods),
+		TEST(a_pod_that_names_a_device_stays_there),
+		TEST(a_pod_is_not_moved_to_a_node_that_it_does_not_fit),
 		cmocka_unit_test_setup_teardown(
 			who_would_not_stay_together_stays, begin_default, end),
 	};

@@ -114,7 +114,7 @@ static void confirm_guest(const struct cpod *pod, const char *annotations)
 	add_guest(name, buf_text(&given), more);
 }
 
-static void nodes_are_told_apart(void **state)
+static void fitting_and_other_nodes_are_told_apart(void **state)
 {
 	add_node("n1", 1);
 	add_node("n2", 0);
@@ -132,7 +132,7 @@ static void nodes_are_told_apart(void **state)
 		"'FailedAndUnresolvableNodes':{},'Error':''}");
 }
 
-static void a_place_is_kept_and_bound(void **state)
+static void a_place_is_reserved_and_bound(void **state)
 {
 	const struct cpod *pod;
 
@@ -170,7 +170,7 @@ static void a_place_is_kept_and_bound(void **state)
 	answers(EXTENDER_FILTER, names("d", "'n1'"), FITS("'n1'"));
 }
 
-static void both_place_on_the_same_devices(void **state)
+static void extender_pods_and_own_pods_share_devices(void **state)
 {
 	add_node("n1", 1);
 	add_guest("a", SHARE("0.6"), "");
@@ -191,7 +191,7 @@ static void both_place_on_the_same_devices(void **state)
 	is_refused(EXTENDER_FILTER, names("own", "'n1'"), EBUSY, "which places it");
 }
 
-static void a_failed_bind_gives_the_place_back(void **state)
+static void a_failed_bind_frees_the_reservation(void **state)
 {
 	add_node("n1", 1);
 	add_guest("a", SHARE("0.6"), "");
@@ -204,7 +204,7 @@ static void a_failed_bind_gives_the_place_back(void **state)
 }
 
 /* Another scheduler's pod: that one reports why, and here its place is free again. */
-static void a_refused_bind_gives_the_place_back(void **state)
+static void a_refused_bind_frees_the_reservation(void **state)
 {
 	add_node("n1", 1);
 	add_guest("a", SHARE("0.6"), "");
@@ -215,7 +215,7 @@ static void a_refused_bind_gives_the_place_back(void **state)
 	binds(binding("b", "n1"));
 }
 
-static void who_decides_no_longer_keeps_nothing(void **state)
+static void a_former_leader_drops_its_reservations(void **state)
 {
 	add_node("n1", 1);
 	add_guest("a", SHARE("1"), "");
@@ -251,7 +251,7 @@ static void policies_hold(void **state)
 		"n1: policy p: c: class latency is not allowed");
 }
 
-static void wishes_and_labels_hold_as_for_our_own(void **state)
+static void requests_and_labels_hold_for_extender_pods(void **state)
 {
 	const struct cpod *pod;
 
@@ -282,7 +282,7 @@ static void wishes_and_labels_hold_as_for_our_own(void **state)
 	}
 }
 
-static void victims_have_to_make_room(void **state)
+static void preempted_victims_must_free_enough(void **state)
 {
 	add_node("n1", 2);
 	add_node("n2", 1);
@@ -314,7 +314,7 @@ static void victims_have_to_make_room(void **state)
 	is_refused(EXTENDER_BIND, binding("high", "n2"), ENOSPC, "no GPU with 0.7 free");
 }
 
-static void who_asks_for_nothing_may_go_anywhere(void **state)
+static void a_pod_without_a_request_fits_on_every_node(void **state)
 {
 	const struct cpod *pod;
 
@@ -326,7 +326,7 @@ static void who_asks_for_nothing_may_go_anywhere(void **state)
 	assert_int_equal(cpod_given(pod)->n, 0);
 }
 
-static void what_is_not_the_protocol_is_refused(void **state)
+static void malformed_requests_are_refused(void **state)
 {
 	add_node("n1", 1);
 	add_guest("a", SHARE("0.5"), "");
@@ -344,7 +344,7 @@ static void what_is_not_the_protocol_is_refused(void **state)
 		"uid u-z");
 }
 
-static void there_are_not_too_many_nodes(void **state)
+static void the_number_of_nodes_is_limited(void **state)
 {
 	json_t *args = names("a", ""), *list = json_object_get(args, "NodeNames");
 
@@ -364,19 +364,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
-		TEST(nodes_are_told_apart),
-		TEST(a_place_is_kept_and_bound),
-		TEST(both_place_on_the_same_devices),
-		TEST(a_failed_bind_gives_the_place_back),
-		TEST(a_refused_bind_gives_the_place_back),
-		TEST(who_decides_no_longer_keeps_nothing),
+		TEST(fitting_and_other_nodes_are_told_apart),
+		TEST(a_place_is_reserved_and_bound),
+		TEST(extender_pods_and_own_pods_share_devices),
+		TEST(a_failed_bind_frees_the_reservation),
+		TEST(a_refused_bind_frees_the_reservation),
+		TEST(a_former_leader_drops_its_reservations),
 		TEST(groups_are_refused),
 		TEST(policies_hold),
-		TEST(wishes_and_labels_hold_as_for_our_own),
-		TEST(victims_have_to_make_room),
-		TEST(who_asks_for_nothing_may_go_anywhere),
-		TEST(what_is_not_the_protocol_is_refused),
-		TEST(there_are_not_too_many_nodes),
+		TEST(requests_and_labels_hold_for_extender_pods),
+		TEST(preempted_victims_must_free_enough),
+		TEST(a_pod_without_a_request_fits_on_every_node),
+		TEST(malformed_requests_are_refused),
+		TEST(the_number_of_nodes_is_limited),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

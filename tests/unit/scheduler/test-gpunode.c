@@ -103,7 +103,7 @@ __attribute__((format(printf, 1, 2))) static json_t *rules_json(const char *fmt,
 	return json;
 }
 
-static void what_is_left_out_is_said(void **state)
+static void omitted_entries_are_reported(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_json_ json_t *json = rules_json("{'status':{%s}}", cases[i].status);
@@ -122,7 +122,7 @@ static void what_is_left_out_is_said(void **state)
 	}
 }
 
-static void a_list_that_is_too_long_is_cut_in_words(void **state)
+static void a_list_that_is_too_long_is_cut_with_a_message(void **state)
 {
 	_cleanup_json_ json_t *json = rules_json("{'status':{'devices':[],'tenants':[]}}");
 	json_t *status = json_object_get(json, "status");
@@ -187,5 +187,5 @@ static void the_rest_of_the_node_is_used(void **state)
 	assert_string_equal(device_of(pod), "GPU-b");
 }
 
-UNIT_MAIN(UNIT(what_is_left_out_is_said), UNIT(a_list_that_is_too_long_is_cut_in_words),
+UNIT_MAIN(UNIT(omitted_entries_are_reported), UNIT(a_list_that_is_too_long_is_cut_with_a_message),
 	cmocka_unit_test_setup_teardown(the_rest_of_the_node_is_used, acts_begin, acts_end))

@@ -62,7 +62,7 @@ static void next(uint64_t now_ns, const char *name)
 	assert_string_equal(got->name, name);
 }
 
-static void who_is_not_added_again_is_removed(void **state)
+static void items_that_are_not_added_again_are_removed(void **state)
 {
 	add("stays", 0, 50, 1);
 	add("goes", 0, 50, 2);
@@ -82,7 +82,7 @@ static void who_is_not_added_again_is_removed(void **state)
 	assert_true(pending_has(pending, pod("is out")));
 }
 
-static void in_their_order(void **state)
+static void queue_items_keep_their_order(void **state)
 {
 	add("late", 0, 50, 2);
 	add("early", 0, 50, 1);
@@ -118,7 +118,7 @@ static void pauses_grow_to_a_limit(void **state)
 	next(now_ns, "a");
 }
 
-static void who_rests_is_woken(void **state)
+static void an_item_that_backs_off_can_be_woken(void **state)
 {
 	add("a", 0, 0, 0);
 	add("b", 0, 0, 1);
@@ -146,7 +146,7 @@ static void who_rests_is_woken(void **state)
 	next(pending_deadline(pending), "a");
 }
 
-static void who_has_gone_is_forgotten(void **state)
+static void removed_items_are_forgotten(void **state)
 {
 	add("a", 0, 0, 0);
 	add("b", 0, 0, 1);
@@ -192,7 +192,7 @@ static void add_in(uint32_t line, const char *name, int64_t priority)
 	assert_ok(pending_add(pending, pod(name), &rank));
 }
 
-static void lines_take_turns(void **state)
+static void queues_take_turns(void **state)
 {
 	add_in(1, "one", 9);
 	add_in(3, "three-low", 0);
@@ -214,7 +214,7 @@ static void lines_take_turns(void **state)
 	next(0, NULL);
 }
 
-static void who_is_owed_something_does_not_pause(void **state)
+static void an_item_below_its_guarantee_does_not_back_off(void **state)
 {
 	add_in(1, "one", 0);
 	add_in(2, "two", 0);
@@ -240,7 +240,7 @@ static void who_is_owed_something_does_not_pause(void **state)
 	next(411 * SECOND, "two");
 }
 
-static void not_all_that_are_owed_come_at_once(void **state)
+static void a_bounded_number_of_items_below_their_guarantee_wakes(void **state)
 {
 	for (uint32_t i = 0; i <= PENDING_OWED_MAX; i++) {
 		char name[16];
@@ -260,7 +260,7 @@ static void not_all_that_are_owed_come_at_once(void **state)
 	next(1, "high");
 }
 
-static void who_waits_for_devices_does_not_pause_when_they_come(void **state)
+static void an_item_does_not_back_off_when_its_devices_come(void **state)
 {
 	add("rests", 0, 0, 0);
 	add("pauses", 0, 0, 1);
@@ -283,7 +283,7 @@ static void who_waits_for_devices_does_not_pause_when_they_come(void **state)
 	next(1, NULL);
 }
 
-static void devices_that_come_are_for_the_first_of_all_lines(void **state)
+static void new_devices_wake_the_first_items_of_all_queues(void **state)
 {
 	add_in(0, "low", 0);
 	add_in(1, "middle", 5);
@@ -311,17 +311,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(in_their_order),
-		TEST(who_is_not_added_again_is_removed),
+		TEST(queue_items_keep_their_order),
+		TEST(items_that_are_not_added_again_are_removed),
 		TEST(pauses_grow_to_a_limit),
-		TEST(who_rests_is_woken),
-		TEST(who_has_gone_is_forgotten),
+		TEST(an_item_that_backs_off_can_be_woken),
+		TEST(removed_items_are_forgotten),
 		TEST(kinds_have_names_of_their_own),
-		TEST(lines_take_turns),
-		TEST(who_is_owed_something_does_not_pause),
-		TEST(not_all_that_are_owed_come_at_once),
-		TEST(who_waits_for_devices_does_not_pause_when_they_come),
-		TEST(devices_that_come_are_for_the_first_of_all_lines),
+		TEST(queues_take_turns),
+		TEST(an_item_below_its_guarantee_does_not_back_off),
+		TEST(a_bounded_number_of_items_below_their_guarantee_wakes),
+		TEST(an_item_does_not_back_off_when_its_devices_come),
+		TEST(new_devices_wake_the_first_items_of_all_queues),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static void gone(const char *ns, const char *name)
 	assert_ok(sched_remove(sched, OBJECT_POD, ns, name));
 }
 
-static void what_is_idle_is_borrowed_and_had_back(void **state)
+static void idle_shares_are_borrowed_and_reclaimed(void **state)
 {
 	spec_of_all = ",'terminationGracePeriodSeconds':10";
 	add_node("n1", 2);
@@ -69,7 +69,7 @@ static void what_is_idle_is_borrowed_and_had_back(void **state)
 	nothing();
 }
 
-static void what_ends_within_the_grace_is_enough(void **state)
+static void tenants_that_end_within_the_grace_period_are_not_evicted(void **state)
 {
 	add_node("n1", 1);
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':1,'graceSeconds':60"));
@@ -87,7 +87,7 @@ static void what_ends_within_the_grace_is_enough(void **state)
 	nothing();
 }
 
-static void without_a_grace_it_is_at_once(void **state)
+static void without_a_grace_period_reclaim_is_immediate(void **state)
 {
 	add_node("n1", 1);
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
@@ -98,7 +98,7 @@ static void without_a_grace_it_is_at_once(void **state)
 }
 
 /* Of a node without a CPU to spare, as much as is asked back. */
-static void many_at_once_have_one_leave_each(void **state)
+static void many_pods_at_once_reclaim_one_each(void **state)
 {
 	char name[8];
 
@@ -119,7 +119,7 @@ static void many_at_once_have_one_leave_each(void **state)
 	assert_int_equal(cluster_n_holding(sched_cluster(sched)), 3);
 }
 
-static void budgets_are_kept_when_it_is_had_back(void **state)
+static void reclaim_respects_disruption_budgets(void **state)
 {
 	add_node("n1", 1);
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
@@ -139,7 +139,7 @@ static void budgets_are_kept_when_it_is_had_back(void **state)
 	next(SCHED_EVICT, "b1", NULL);
 }
 
-static void a_group_has_it_back_together(void **state)
+static void a_gang_reclaims_as_a_whole(void **state)
 {
 #define TWO SHARE("1") ",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'"
 	spec_of_all = ",'terminationGracePeriodSeconds':10";
@@ -165,7 +165,7 @@ static void a_group_has_it_back_together(void **state)
 	next(SCHED_BIND, "a2", NULL);
 }
 
-static void half_a_group_has_nothing_back(void **state)
+static void half_a_gang_reclaims_nothing(void **state)
 {
 	add_node("n1", 2);
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
@@ -196,7 +196,7 @@ static void priorities_do_not_matter_between_queues(void **state)
 	next(SCHED_EVICT, "b1", "b/b2");
 }
 
-static void who_is_in_no_queue_stays(void **state)
+static void a_pod_in_no_queue_is_not_reclaimed(void **state)
 {
 	add_node("n1", 1);
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
@@ -286,7 +286,7 @@ static void queues_stand_below_others(void **state)
 }
 
 /* Two halves on two nodes, neither of which is enough for the limit above. */
-static void what_is_guaranteed_comes_before_a_limit_above(void **state)
+static void a_guarantee_comes_before_a_limit_of_the_parent(void **state)
 {
 	add_node("n1", 1);
 	policy("a", NS("a") "," QUEUE("'parent':'org','guaranteedShare':1,'graceSeconds':0"));
@@ -386,7 +386,7 @@ static void a_namespace_gets_into_a_queue(void **state)
 	next(SCHED_EVICT, "b1", NULL);
 }
 
-static void opportunistic_ones_may_go_beyond_the_total(void **state)
+static void opportunistic_pods_may_exceed_the_total(void **state)
 {
 #define OPPORTUNIST SHARE("0.5") ",'divvy.gpu/class':'opportunistic'"
 	add_node("n1", 4);
@@ -406,7 +406,7 @@ static void opportunistic_ones_may_go_beyond_the_total(void **state)
 #define SWAPS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "','divvy.gpu/memory-policy':'swap'"
 #define FAILS(bytes) SHARE("0.1") ",'divvy.gpu/memory':'" bytes "'"
 
-static void memory_may_be_promised_more_than_once(void **state)
+static void memory_may_be_overcommitted(void **state)
 {
 	add_node("n1", 1);
 	run("a", "a1", SWAPS("600000"));
@@ -450,7 +450,7 @@ static void ask_stages(const char *name, const char *annotations)
 		name, name, annotations);
 }
 
-static void who_runs_before_counts_as_its_own_class_says(void **state)
+static void an_init_container_counts_by_its_own_class(void **state)
 {
 #define FIRM_FIRST \
 	"'i.divvy.gpu/request':'0.5','c.divvy.gpu/request':'0.5','c.divvy.gpu/class':" \
@@ -466,7 +466,7 @@ static void who_runs_before_counts_as_its_own_class_says(void **state)
 	run("a", "o1", OPPORTUNIST);
 }
 
-static void memory_is_promised_to_one_stage_after_the_other(void **state)
+static void stages_of_a_pod_share_overcommitted_memory(void **state)
 {
 #define SWAP_STAGES(i, c) \
 	SHARE("0.1") \
@@ -486,7 +486,7 @@ static void memory_is_promised_to_one_stage_after_the_other(void **state)
 	next(SCHED_BIND, "a4", NULL);
 }
 
-static void a_node_says_how_often_memory_is_promised(void **state)
+static void a_node_reports_its_memory_overcommit(void **state)
 {
 	add_node("n1", 1);
 	set(CLUSTER_GPU_NODE,
@@ -499,7 +499,7 @@ static void a_node_says_how_often_memory_is_promised(void **state)
 	told("a3", "0/1 nodes: 1 no GPU with 1000 free");
 }
 
-static void spaces_make_labels_common(void **state)
+static void a_label_space_joins_namespaces(void **state)
 {
 #define APART SHARE("0.3") ",'divvy.gpu/anti-affinity':'web/api'"
 	add_node("n1", 1);
@@ -531,7 +531,7 @@ static void exclusions_that_change_are_still_counted(void **state)
 	told("a2", "0/1 nodes: 1 no GPU with 0.4 free");
 }
 
-static void groups_of_a_space_have_members_of_many_namespaces(void **state)
+static void gangs_of_a_label_space_span_namespaces(void **state)
 {
 #define OF_GROUP SHARE("0.5") ",'divvy.gpu/group':'all/g','divvy.gpu/group-size':'2'"
 	add_node("n1", 1);
@@ -546,7 +546,7 @@ static void groups_of_a_space_have_members_of_many_namespaces(void **state)
 }
 
 /* Two groups of one name, then: of each namespace its own, and of fewer queues than before. */
-static void a_group_that_is_renamed_leaves_nothing_in_its_line(void **state)
+static void a_renamed_gang_leaves_no_queue_item(void **state)
 {
 	add_node("n1", 2);
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':1"));
@@ -589,7 +589,7 @@ static void reason_is(const char *name, const char *status, const char *reason, 
 	assert_string_equal(said ? said : "", message);
 }
 
-static void policies_say_who_has_what(void **state)
+static void policies_report_their_use(void **state)
 {
 	_cleanup_free_ char *text = NULL;
 	json_t *status, *copy;
@@ -634,7 +634,7 @@ static void policies_say_who_has_what(void **state)
 	"the spec sets no limit; the API server drops unknown fields, " \
 	"kubectl explain gpupolicy.spec lists the known ones"
 
-static void policies_say_when_they_cannot_hold(void **state)
+static void policies_report_that_they_cannot_hold(void **state)
 {
 	policy("ok", NS("a") "," QUEUE("'guaranteedShare':1") ",'totalShare':1");
 	reason_is("ok", "True", "Valid", "");
@@ -827,7 +827,7 @@ static void make_jobs(void)
 }
 
 /* 60 to 40, of which the second has everything while it is alone. */
-static void two_namespaces_share_as_they_are_guaranteed(void **state)
+static void two_namespaces_share_by_their_guarantees(void **state)
 {
 	uint64_t seconds[2] = {0}, at_s = 0;
 	uint32_t n_evicted = 0, n_at_grace = 0, n_done = 0;
@@ -888,35 +888,35 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
-		TEST(what_is_idle_is_borrowed_and_had_back),
-		TEST(what_ends_within_the_grace_is_enough),
-		TEST(without_a_grace_it_is_at_once),
-		TEST(many_at_once_have_one_leave_each),
-		TEST(budgets_are_kept_when_it_is_had_back),
-		TEST(a_group_has_it_back_together),
-		TEST(half_a_group_has_nothing_back),
+		TEST(idle_shares_are_borrowed_and_reclaimed),
+		TEST(tenants_that_end_within_the_grace_period_are_not_evicted),
+		TEST(without_a_grace_period_reclaim_is_immediate),
+		TEST(many_pods_at_once_reclaim_one_each),
+		TEST(reclaim_respects_disruption_budgets),
+		TEST(a_gang_reclaims_as_a_whole),
+		TEST(half_a_gang_reclaims_nothing),
 		TEST(priorities_do_not_matter_between_queues),
-		TEST(who_is_in_no_queue_stays),
+		TEST(a_pod_in_no_queue_is_not_reclaimed),
 		TEST(namespaces_share_a_queue),
 		TEST(labels_choose_a_queue),
 		TEST(models_have_quotas_of_their_own),
 		TEST(queues_stand_below_others),
-		TEST(what_is_guaranteed_comes_before_a_limit_above),
+		TEST(a_guarantee_comes_before_a_limit_of_the_parent),
 		TEST(priorities_matter_below_a_limit),
 		TEST(a_policy_changes_while_pods_run),
 		TEST(a_namespace_gets_into_a_queue),
-		TEST(opportunistic_ones_may_go_beyond_the_total),
-		TEST(who_runs_before_counts_as_its_own_class_says),
-		TEST(memory_may_be_promised_more_than_once),
-		TEST(memory_is_promised_to_one_stage_after_the_other),
-		TEST(a_node_says_how_often_memory_is_promised),
-		TEST(spaces_make_labels_common),
+		TEST(opportunistic_pods_may_exceed_the_total),
+		TEST(an_init_container_counts_by_its_own_class),
+		TEST(memory_may_be_overcommitted),
+		TEST(stages_of_a_pod_share_overcommitted_memory),
+		TEST(a_node_reports_its_memory_overcommit),
+		TEST(a_label_space_joins_namespaces),
 		TEST(exclusions_that_change_are_still_counted),
-		TEST(groups_of_a_space_have_members_of_many_namespaces),
-		TEST(a_group_that_is_renamed_leaves_nothing_in_its_line),
-		TEST(policies_say_who_has_what),
-		TEST(policies_say_when_they_cannot_hold),
-		TEST(two_namespaces_share_as_they_are_guaranteed),
+		TEST(gangs_of_a_label_space_span_namespaces),
+		TEST(a_renamed_gang_leaves_no_queue_item),
+		TEST(policies_report_their_use),
+		TEST(policies_report_that_they_cannot_hold),
+		TEST(two_namespaces_share_by_their_guarantees),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

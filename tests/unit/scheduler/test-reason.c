@@ -7,7 +7,7 @@
 #include "scheduler/reason.h"
 #include "unit.h"
 
-static void each_is_one_word_and_there_once(void **state)
+static void each_reason_is_one_unique_word(void **state)
 {
 	assert_string_equal(reason_name(REASON_NONE), "");
 	for (int i = REASON_NONE + 1; i < REASON_COUNT; i++) {
@@ -38,7 +38,7 @@ static const struct {
 	{REASON_WISH_NOT_GRANTED, "Warning"},
 };
 
-static void an_event_is_a_warning_where_somebody_should_act(void **state)
+static void reasons_that_need_action_are_warnings(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const char *type = reason_event_type(cases[i].reason);
@@ -50,5 +50,4 @@ static void an_event_is_a_warning_where_somebody_should_act(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(each_is_one_word_and_there_once),
-	UNIT(an_event_is_a_warning_where_somebody_should_act))
+UNIT_MAIN(UNIT(each_reason_is_one_unique_word), UNIT(reasons_that_need_action_are_warnings))

@@ -56,7 +56,7 @@ static uint32_t share_free(const char *node)
 	return device.share_free;
 }
 
-static void without_a_server_it_waits(void **state)
+static void a_remote_pod_waits_for_a_serving_node(void **state)
 {
 	add("n1", 1, "", ETH(10000));
 	add("n2", 0, "", ETH(10000));
@@ -73,7 +73,7 @@ static void without_a_server_it_waits(void **state)
 	assert_string_equal(cpod_node(next(SCHED_BIND, "b", NULL)), "n3");
 }
 
-static void here_goes_before_elsewhere(void **state)
+static void local_devices_come_before_remote_ones(void **state)
 {
 	const struct cpod *pod;
 
@@ -98,7 +98,7 @@ static void add_client(const char *name, const char *networks)
 
 #define HERE ",'nodeSelector':{'room':'y'}"
 
-static void both_ends_are_given(void **state)
+static void a_remote_pod_gets_keys_for_both_ends(void **state)
 {
 	const struct cpod *pod;
 	const struct given_container *g;
@@ -127,7 +127,7 @@ static void both_ends_are_given(void **state)
 }
 
 /* What it takes there is counted whichever node is seen again, and is given back once. */
-static void both_halves_live_as_one(void **state)
+static void both_halves_are_removed_together(void **state)
 {
 	add_client("c1", ETH(10000));
 	add("g1", 1, SERVES, ETH(10000));
@@ -165,7 +165,7 @@ static void both_halves_live_as_one(void **state)
 }
 
 /* From the other end, too: the server's node has the room that is wanted. */
-static void who_is_more_important_has_both_halves_leave(void **state)
+static void a_preemptor_evicts_both_halves(void **state)
 {
 	static const char asked[] = SHARE("0.8") ",'divvy.gpu/priority':'10'";
 
@@ -183,7 +183,7 @@ static void who_is_more_important_has_both_halves_leave(void **state)
 	assert_string_equal(cpod_why(cluster_pod(sched_cluster(sched), "s", "high")), "");
 }
 
-static void a_group_has_devices_elsewhere(void **state)
+static void a_gang_can_have_remote_devices(void **state)
 {
 	static const char member[] = SHARE(
 		"0.5") ",'divvy.gpu/group':'g','divvy.gpu/group-size':'2'"
@@ -218,7 +218,7 @@ static void a_refused_binding_frees_both_ends(void **state)
 	assert_int_equal(share_free("g1"), 1000);
 }
 
-static void a_wish_is_granted_elsewhere(void **state)
+static void a_remote_pod_can_be_resized(void **state)
 {
 	struct cluster *c;
 	const struct cpod *pod;
@@ -328,7 +328,7 @@ static void the_nearest_goes_first(void **state)
 	"0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity; " \
 	"over the network 0/1 nodes that serve: 1 "
 
-static void what_was_measured_is_a_reason(void **state)
+static void a_measurement_can_be_the_reason(void **state)
 {
 	static const char near[] = SHARE("0.4") ",'divvy.gpu/network':'50us'",
 			  wide[] = SHARE("0.4") ",'divvy.gpu/network':'4Gbps'";
@@ -375,7 +375,7 @@ static void a_client_needs_a_slot_and_no_share(void **state)
 		"pod");
 }
 
-static void who_serves_uses_no_network_on_its_own_node(void **state)
+static void a_local_pod_uses_no_network(void **state)
 {
 	const struct cpod *pod;
 
@@ -392,7 +392,7 @@ static void who_serves_uses_no_network_on_its_own_node(void **state)
 	assert_int_equal(free_mbit("n2", 0), 10000);
 }
 
-static void not_everybody_may(void **state)
+static void a_policy_can_deny_remote_devices(void **state)
 {
 	add_client("c1", ETH(10000));
 	add("g1", 1, SERVES, ETH(10000));
@@ -405,7 +405,7 @@ static void not_everybody_may(void **state)
 	told("c", "0/2 nodes: 1 no GPU, 1 not selected by the pod's node selector or affinity");
 }
 
-static void what_all_nodes_lack_is_said_once(void **state)
+static void a_lack_of_all_nodes_is_reported_once(void **state)
 {
 	add("g1", 1, SERVES, ETH(10000));
 	add("g2", 1, SERVES, ETH(10000));
@@ -457,22 +457,22 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, acts_begin, acts_end)
 	const struct CMUnitTest tests[] = {
-		TEST(without_a_server_it_waits),
+		TEST(a_remote_pod_waits_for_a_serving_node),
 		TEST(a_refused_binding_frees_both_ends),
-		TEST(here_goes_before_elsewhere),
-		TEST(both_ends_are_given),
-		TEST(both_halves_live_as_one),
-		TEST(who_is_more_important_has_both_halves_leave),
-		TEST(a_group_has_devices_elsewhere),
-		TEST(a_wish_is_granted_elsewhere),
+		TEST(local_devices_come_before_remote_ones),
+		TEST(a_remote_pod_gets_keys_for_both_ends),
+		TEST(both_halves_are_removed_together),
+		TEST(a_preemptor_evicts_both_halves),
+		TEST(a_gang_can_have_remote_devices),
+		TEST(a_remote_pod_can_be_resized),
 		TEST(the_best_network_goes_first),
 		TEST(too_little_bandwidth_is_a_reason),
 		TEST(the_nearest_goes_first),
-		TEST(what_was_measured_is_a_reason),
+		TEST(a_measurement_can_be_the_reason),
 		TEST(a_client_needs_a_slot_and_no_share),
-		TEST(who_serves_uses_no_network_on_its_own_node),
-		TEST(not_everybody_may),
-		TEST(what_all_nodes_lack_is_said_once),
+		TEST(a_local_pod_uses_no_network),
+		TEST(a_policy_can_deny_remote_devices),
+		TEST(a_lack_of_all_nodes_is_reported_once),
 		TEST(a_silent_daemon_takes_no_part),
 		TEST(ports_may_say_anything),
 	};

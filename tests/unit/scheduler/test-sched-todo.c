@@ -37,7 +37,7 @@ static struct sched_action take(const char *name)
 	return action;
 }
 
-static void they_come_in_their_order(void **state)
+static void jobs_come_in_their_order(void **state)
 {
 	struct sched_action action;
 
@@ -55,7 +55,7 @@ static void they_come_in_their_order(void **state)
 	assert_false(todo_next(&todo, sched_cluster(sched), &action));
 }
 
-static void those_of_removed_pods_are_passed_over(void **state)
+static void jobs_of_removed_pods_are_skipped(void **state)
 {
 	struct sched_action action;
 
@@ -79,7 +79,7 @@ static struct decide_claims claims_on(const char *node)
 }
 
 /* As when a Binding fails while an action is carried out. */
-static void one_that_is_out_stays_while_others_come(void **state)
+static void a_job_in_hand_stays_while_others_are_added(void **state)
 {
 	struct decide_claims claims = claims_on("n1");
 	struct sched_action action;
@@ -101,9 +101,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(they_come_in_their_order),
-		TEST(those_of_removed_pods_are_passed_over),
-		TEST(one_that_is_out_stays_while_others_come),
+		TEST(jobs_come_in_their_order),
+		TEST(jobs_of_removed_pods_are_skipped),
+		TEST(a_job_in_hand_stays_while_others_are_added),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

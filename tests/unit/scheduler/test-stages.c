@@ -79,7 +79,7 @@ static void add_kept(struct buf *kept, const struct stage *s)
 		buf_addf(kept, "%c%llu", i ? '+' : ':', (unsigned long long)s->kept_bytes[i]);
 }
 
-static void what_runs_at_once_is_kept(void **state)
+static void containers_that_run_at_once_are_added_up(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		_cleanup_buf_ struct buf kept = BUF_INIT(4096);
@@ -102,4 +102,4 @@ static void what_runs_at_once_is_kept(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(what_runs_at_once_is_kept))
+UNIT_MAIN(UNIT(containers_that_run_at_once_are_added_up))

@@ -23,7 +23,7 @@ static const struct {
 	{30000, 1, 480000},
 };
 
-static void what_is_dear_is_rare(void **state)
+static void slow_or_failed_reports_lead_to_longer_pauses(void **state)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		const uint64_t pause_ns = service_tell_pause_ns(
@@ -36,4 +36,4 @@ static void what_is_dear_is_rare(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(what_is_dear_is_rare))
+UNIT_MAIN(UNIT(slow_or_failed_reports_lead_to_longer_pauses))
