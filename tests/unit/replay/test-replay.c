@@ -89,7 +89,7 @@ static void gives_what_is_left_over_up_to_the_limit(void **state)
 }
 
 /* Beside its like each goes at two thirds of its pace: 10 s take 15, of the 30 s 20 are left. */
-static void slows_those_of_a_kind(void **state)
+static void slows_tasks_of_a_kind(void **state)
 {
 	_cleanup_scene_ struct scene s = {.input.slowdown_permille = 500};
 
@@ -112,7 +112,7 @@ static void slows_those_of_a_kind(void **state)
 }
 
 /* In turn, whatever is there: the third goes where 0.8 is taken. */
-static void says_the_most_that_was_asked_of_each_device(void **state)
+static void reports_the_largest_request_on_each_device(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -187,7 +187,7 @@ static void add_node(struct scene *s, const char *name, uint64_t device_bytes)
 }
 
 /* 80Gi and 16Gi: there is room for 24 of 4Gi, wherever the first of the nodes is. */
-static void gives_no_more_memory_than_there_is(void **state)
+static void gives_no_more_memory_than_a_device_has(void **state)
 {
 	for (int first = 0; first < 2; first++) {
 		_cleanup_scene_ struct scene s = {0};
@@ -227,7 +227,7 @@ static void packs_where_least_memory_is_free(void **state)
 }
 
 /* A task on two devices is as fast as on the one that it shares. */
-static void goes_at_the_pace_of_the_slowest(void **state)
+static void a_task_runs_at_the_pace_of_its_slowest_device(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -449,7 +449,7 @@ static void idle_devices_are_devices_also_without_limits(void **state)
 }
 
 /* At each point, whoever comes and goes within it, also by force, at once or later, and by plan. */
-static void what_is_free_and_what_is_not_is_all(void **state)
+static void free_and_allocated_add_up_to_the_cluster(void **state)
 {
 	static const char *const schemes[] = {"default", "first-fit", "random"};
 	struct workload_shape shape = *workload_shape_find("trace-like");
@@ -626,7 +626,7 @@ static void judges_by_what_the_scheme_counts(void **state)
 }
 
 /* Where no node says what its devices have; one that does makes the others have none. */
-static void memory_that_nobody_has_is_not_counted(void **state)
+static void unknown_memory_is_not_counted(void **state)
 {
 	struct cluster_node node = {.name = "n", .cpu_milli = 16000, .n_kinds = 1};
 
@@ -680,7 +680,7 @@ static void knows_labels_that_never_fit(void **state)
 }
 
 /* First fit puts the small one where alone the large one has room; best fit does not. */
-static void a_gang_that_somebody_places_is_not_hopeless(void **state)
+static void a_gang_that_one_policy_places_is_possible(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 	struct cluster_node node = {.n_kinds = 1, .kinds = {{.n_devices = 2}}};
@@ -727,7 +727,7 @@ static void long_runs_keep_their_means(void **state)
 }
 
 /* One of a hundred goes on for days: rates and means are of the time in which there was work. */
-static void few_that_go_on_do_not_count(void **state)
+static void few_tasks_that_run_on_do_not_count(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -782,7 +782,7 @@ static void plans_again_only_when_something_has_changed(void **state)
 	assert_times(&s.result->end_s, 1, (const double[]){4000000});
 }
 
-static void who_has_to_go_waits_again(void **state)
+static void an_evicted_task_waits_again(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -844,7 +844,7 @@ static void tells_of_each_priority(void **state)
  * 7 s, the other one has 5 s, and from 12 s on it needs 3 more. Or it begins anew. With 6 s or more
  * it ends by itself at 10 s.
  */
-static void who_has_to_go_has_time_for_it(void **state)
+static void an_evicted_task_gets_a_grace_period(void **state)
 {
 	static const uint64_t longer[] = {6 * S, 7 * S, REPLAY_GRACE_MAX_NS};
 	_cleanup_scene_ struct scene s = {0};
@@ -1022,7 +1022,7 @@ static void a_wish_to_be_apart_keeps_nobody_waiting(void **state)
 }
 
 /* It has to go to the device of its fellow, which has no room; another device is idle. */
-static void waits_for_the_fellow_to_leave(void **state)
+static void a_task_with_affinity_waits_for_its_device(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -1043,7 +1043,7 @@ static void add_queue(struct scene *s, const char *name, uint64_t quota, uint64_
 }
 
 /* Two of b have all; a is guaranteed one device and gets it, and b goes on when a has gone. */
-static void what_is_borrowed_is_given_back(void **state)
+static void borrowed_shares_are_reclaimed(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -1062,7 +1062,7 @@ static void what_is_borrowed_is_given_back(void **state)
 }
 
 /* What was borrowed comes back after the same time, to both that have a right to it. */
-static void who_has_borrowed_has_time_as_well(void **state)
+static void a_reclaimed_task_gets_a_grace_period(void **state)
 {
 	_cleanup_scene_ struct scene s = {0};
 
@@ -1127,7 +1127,7 @@ static void means_between_two_times(void **state)
 	assert_times(&none, 1, (const double[]){0});
 }
 
-static void the_same_again(void **state)
+static void a_run_is_repeatable(void **state)
 {
 	static const char *const schemes[] = {"default", "fgd", "whole", "replicas", "memory-only"};
 
@@ -1256,28 +1256,28 @@ static void goes_over_the_network(void **state)
 }
 
 UNIT_MAIN(UNIT(divides_a_device), UNIT(gives_what_is_left_over_up_to_the_limit),
-	UNIT(slows_those_of_a_kind), UNIT(says_the_most_that_was_asked_of_each_device),
+	UNIT(slows_tasks_of_a_kind), UNIT(reports_the_largest_request_on_each_device),
 	UNIT(places_at_random), UNIT(goes_without_limits), UNIT(packs_by_memory_alone),
-	UNIT(packs_where_least_memory_is_free), UNIT(gives_no_more_memory_than_there_is),
-	UNIT(goes_at_the_pace_of_the_slowest), UNIT(queues_by_priority_or_as_they_came),
-	UNIT(passes_over_what_does_not_fit), UNIT(starts_gangs_together),
-	UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
+	UNIT(packs_where_least_memory_is_free), UNIT(gives_no_more_memory_than_a_device_has),
+	UNIT(a_task_runs_at_the_pace_of_its_slowest_device),
+	UNIT(queues_by_priority_or_as_they_came), UNIT(passes_over_what_does_not_fit),
+	UNIT(starts_gangs_together), UNIT(counts_what_never_fits), UNIT(drops_what_does_not_fit),
 	UNIT(replicas_are_given_in_turn), UNIT(what_is_beyond_all_points_is_seen),
 	UNIT(fragments_are_those_of_all_that_come), UNIT(drops_gangs_as_a_whole),
 	UNIT(knows_why_devices_are_idle), UNIT(idle_devices_are_devices_also_without_limits),
-	UNIT(what_is_free_and_what_is_not_is_all),
+	UNIT(free_and_allocated_add_up_to_the_cluster),
 	UNIT(a_brief_run_is_the_same_without_what_is_free), UNIT(knows_what_is_when_all_have_ended),
-	UNIT(knows_gangs_that_never_fit), UNIT(memory_that_nobody_has_is_not_counted),
+	UNIT(knows_gangs_that_never_fit), UNIT(unknown_memory_is_not_counted),
 	UNIT(tells_of_the_first_without_room), UNIT(judges_by_what_the_scheme_counts),
-	UNIT(knows_labels_that_never_fit), UNIT(a_gang_that_somebody_places_is_not_hopeless),
+	UNIT(knows_labels_that_never_fit), UNIT(a_gang_that_one_policy_places_is_possible),
 	UNIT(ranks_decide_among_equals), UNIT(long_runs_keep_their_means),
-	UNIT(few_that_go_on_do_not_count), UNIT(moves_tasks_together),
-	UNIT(plans_again_only_when_something_has_changed), UNIT(who_has_to_go_waits_again),
-	UNIT(tells_of_each_priority), UNIT(who_has_to_go_has_time_for_it), UNIT(nobody_slips_in),
-	UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
+	UNIT(few_tasks_that_run_on_do_not_count), UNIT(moves_tasks_together),
+	UNIT(plans_again_only_when_something_has_changed), UNIT(an_evicted_task_waits_again),
+	UNIT(tells_of_each_priority), UNIT(an_evicted_task_gets_a_grace_period),
+	UNIT(nobody_slips_in), UNIT(a_gang_starts_when_all_have_gone), UNIT(a_claim_is_given_up),
 	UNIT(the_first_in_line_may_preempt_later), UNIT(a_part_of_a_gang_may_start),
 	UNIT(labels_keep_apart_and_together), UNIT(a_wish_to_be_apart_keeps_nobody_waiting),
-	UNIT(waits_for_the_fellow_to_leave), UNIT(what_is_borrowed_is_given_back),
-	UNIT(who_has_borrowed_has_time_as_well), UNIT(queues_keep_to_their_limits_and_turns),
-	UNIT(means_between_two_times), UNIT(the_same_again), UNIT(goes_over_the_network),
+	UNIT(a_task_with_affinity_waits_for_its_device), UNIT(borrowed_shares_are_reclaimed),
+	UNIT(a_reclaimed_task_gets_a_grace_period), UNIT(queues_keep_to_their_limits_and_turns),
+	UNIT(means_between_two_times), UNIT(a_run_is_repeatable), UNIT(goes_over_the_network),
 	UNIT(refuses_what_cannot_be_run), UNIT(refuses_to_go_on_for_ever))

@@ -48,7 +48,7 @@ static void reads_a_trace(void **state)
 	"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\n"
 
 /* A model is a column that may be missing, and an editor may have put a mark before the titles. */
-static void reads_what_others_write(void **state)
+static void reads_files_of_other_programs(void **state)
 {
 	_cleanup_cluster_ struct cluster c = {0};
 	_cleanup_workload_ struct workload w = {0};
@@ -287,7 +287,7 @@ static void draws_until_enough_has_arrived(void **state)
 	assert_contains(err.msg, "no task");
 }
 
-static void shuffles_all_of_them(void **state)
+static void shuffles_all_tasks(void **state)
 {
 	uint32_t items[100], seen[100] = {0}, moved = 0;
 	struct rand rand = rand_seeded(1);
@@ -384,7 +384,7 @@ static void makes_gangs_and_whole_devices(void **state)
 	assert_in_range(whole * 100 / w.n, 47, 53);
 }
 
-static void more_than_there_may_be_is_refused(void **state)
+static void too_many_tasks_are_refused(void **state)
 {
 	_cleanup_workload_ struct workload w = {0}, few = {0};
 	struct workload_shape s = shape();
@@ -480,12 +480,12 @@ static void every_named_shape_is_possible(void **state)
 	}
 }
 
-UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_what_others_write), UNIT(says_where_a_file_is_wrong),
-	UNIT(takes_no_zero_byte_but_names_twice), UNIT(makes_nodes_by_a_word),
-	UNIT(has_a_limit_of_devices), UNIT(takes_cells_for_its_nodes),
+UNIT_MAIN(UNIT(reads_a_trace), UNIT(reads_files_of_other_programs),
+	UNIT(says_where_a_file_is_wrong), UNIT(takes_no_zero_byte_but_names_twice),
+	UNIT(makes_nodes_by_a_word), UNIT(has_a_limit_of_devices), UNIT(takes_cells_for_its_nodes),
 	UNIT(compares_cells_with_its_nodes), UNIT(takes_queues_up_to_a_limit),
-	UNIT(draws_until_enough_has_arrived), UNIT(shuffles_all_of_them),
+	UNIT(draws_until_enough_has_arrived), UNIT(shuffles_all_tasks),
 	UNIT(a_seed_gives_the_same_tasks), UNIT(keeps_the_shape), UNIT(changes_nothing_else),
-	UNIT(makes_gangs_and_whole_devices), UNIT(more_than_there_may_be_is_refused),
+	UNIT(makes_gangs_and_whole_devices), UNIT(too_many_tasks_are_refused),
 	UNIT(draws_tasks_that_come_and_go), UNIT(refuses_shapes_that_cannot_be),
 	UNIT(every_named_shape_is_possible))
