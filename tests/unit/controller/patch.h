@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an API server does with a JSON Patch of ours: add, remove, replace in objects and lists. */
+/*
+ * Applies a JSON Patch as an API server does: add, remove, replace in objects and lists.
+ */
 #ifndef TESTS_UNIT_CONTROLLER_PATCH_H
 #define TESTS_UNIT_CONTROLLER_PATCH_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of reviews. What is accepted is given to the webhook again, as API servers do: then
- * nothing more is to be changed, and the validating half agrees.
+ * Tables of reviews. An accepted pod goes to the webhook again, as API servers send it: then no
+ * change is left to make, and the validating half agrees.
  */
 #include "unit-json.h"
 

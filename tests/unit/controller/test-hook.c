@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the controller adds to a webhook's configuration. */
+/*
+ * The fields that the controller adds to a webhook's configuration.
+ */
 #include "controller/hook.h"
 
 #include "unit-json.h"

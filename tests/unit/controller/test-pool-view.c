@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the pool sees of the cluster's objects. */
+/*
+ * The pool's view of the cluster's objects.
+ */
 #include "controller/pool-view.h"
 
 #include <errno.h>

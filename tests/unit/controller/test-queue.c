@@ -41,7 +41,7 @@ static void each_key_is_queued_once_in_order(void **state)
 	queue_free(q);
 }
 
-/* What is said while it is under way is not lost, and not done beside it. */
+/* A key added while its job runs is not lost, and does not run at the same time. */
 static void a_key_added_while_it_runs_comes_again(void **state)
 {
 	struct queue *q = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of what the rules say: a cluster as text, the pod "q" of namespace "a" in it, the nodes
- * that it fits, and what is said of the rest. Objects are JSON with ' for ", one a line behind its
+ * Tables of verdicts: a cluster as text, the pod "q" of namespace "a" in it, the nodes that it
+ * fits, and the reasons of the other nodes. Objects are JSON with ' for ", one a line behind its
  * kind; NODE and POD write the usual ones.
  */
 #ifndef TESTS_UNIT_KUBERULES_RULES_H

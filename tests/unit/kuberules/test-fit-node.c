@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a node and the pods on it say: taints, affinity, ports, resources, nominated pods. */
+/*
+ * Rules of a node and its pods: taints, affinity, ports, resources, nominated pods.
+ */
 #include "base/cleanup.h"
 #include "rules.h"
 #include "unit.h"

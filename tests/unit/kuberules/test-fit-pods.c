@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pods say of one another: affinity, anti-affinity both ways, spreading. */
+/*
+ * Rules between pods: affinity, anti-affinity in both directions, spreading.
+ */
 #include "base/cleanup.h"
 #include "rules.h"
 #include "unit.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What volumes say: claims, classes, zones, shared disks, how many can be attached. */
+/*
+ * Rules of volumes: claims, classes, zones, shared disks, the number of attached volumes.
+ */
 #include "base/cleanup.h"
 #include "rules.h"
 #include "unit.h"

@@ -139,7 +139,7 @@ static void the_number_of_topologies_is_limited(void **state)
 		assert_ok(fit_new(view, pod_of(view_find(view, OBJECT_POD, "a", "q")), &fit, NULL));
 		assert_int_equal(fit_node(fit, 0).why, FIT_SPREAD_LABEL);
 	}
-	/* What is in use is kept. */
+	/* An object in use is kept. */
 	assert_string_equal(fit_node(first, 0).what, "x");
 	fit_free(first);
 	view_free(view);
@@ -209,7 +209,7 @@ static json_t *random_pod(struct rand *r, int i)
 	return unit_json(text);
 }
 
-/* What each pod fits, by the names of nodes: their order is the view's own. */
+/* The nodes that each pod fits, by name, since the view orders nodes in its own way. */
 static void say_all(struct view *view, struct buf *out)
 {
 	char name[16];

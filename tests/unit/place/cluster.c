@@ -91,7 +91,7 @@ uint32_t cluster_put(struct place *place, struct place_spec spec, uint32_t devic
 	return tenant;
 }
 
-/* The one's label against both of the other's, of whom one wish is enough. */
+/* Compares one tenant's label with both preferences of the other; a preference of either counts. */
 static uint32_t is_apart(const struct place_spec *a, const struct place_spec *b)
 {
 	const uint32_t wish = b->preferred_anti_affinity == b->anti_affinity

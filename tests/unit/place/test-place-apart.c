@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whom a tenant would rather not meet: what that changes, by hand; and what it never does, which is
- * to keep anybody waiting or to send anybody away. test-place-policies and test-place-walk hold it
- * against looking at all that there is.
+ * Preferred anti-affinity: its effect, by hand, and that it never makes a tenant wait or evicts
+ * one. test-place-policies and test-place-walk compare it with a search of everything.
  */
 #include "unit.h"
 
@@ -74,7 +73,9 @@ static void devices_with_fewer_conflicts_come_first(void **state)
 	}
 }
 
-/* What has no room is no choice; and where there is none it goes beside them. */
+/*
+ * A node without capacity is no choice; if no other node has capacity, the tenant goes beside them.
+ */
 static void preferred_anti_affinity_never_makes_a_tenant_wait(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -114,7 +115,7 @@ static void a_label_may_be_preferred_and_required(void **state)
 	tenant = cluster_put(place, spec_of(100, a), 0);
 	assert_int_equal(cluster_device_for(place, rule), 1);
 	assert_ok(place_remove(place, tenant));
-	/* Who has both is met once. */
+	/* A tenant with both labels counts once. */
 	cluster_put(place, both, 0);
 	cluster_put(place, both, 1);
 	assert_int_equal(find(place, spec_of(100, a)).n_met, 1);
@@ -164,7 +165,7 @@ static void several_devices_have_the_fewest_conflicts(void **state)
 	}
 }
 
-/* Room is made for who has none; a wish is no reason. */
+/* Preemption helps a tenant that fits nowhere; a preference is no reason to preempt. */
 static void a_preference_evicts_no_tenant(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -182,7 +183,7 @@ static void a_preference_evicts_no_tenant(void **state)
 	assert_int_equal(plan.choice.n_met, 1);
 }
 
-/* Whom victims leave for goes where it meets the fewest, of what they have left. */
+/* The preemptor goes where it has the fewest conflicts after its victims' end. */
 static void victims_count_as_no_conflict(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);
@@ -311,7 +312,7 @@ static uint64_t ask(void *arg, const struct place_spec *spec, uint32_t node, con
 	return ((struct allowed *)arg)->devices[node];
 }
 
-/* What the caller's rules leave may be where more are met: then another node. */
+/* If the caller's filter leaves devices with more conflicts, the tenant goes to another node. */
 static void a_filter_limits_the_preference(void **state)
 {
 	_cleanup_place_ struct place *place = cluster_by_hand(&place_best_fit, NULL);

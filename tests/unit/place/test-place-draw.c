@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What draws a tenant by the default policy: its group, near by near, and other opportunistic ones;
- * how far, and what is said of it. That the search finds these places too is test-place-policies'.
+ * The locality bonus of the default policy: near the gang, level by level, and near opportunistic
+ * tenants; its size and its reason. test-place-policies checks that the search finds these places.
  */
 #include "unit.h"
 
@@ -156,7 +156,7 @@ static void opportunistic_tenants_are_packed(void **state)
 	tenant = cluster_put(place, opportunistic(300), b + 1);
 	assert_int_equal(cluster_device_for(place, opportunistic(200)), b + 1);
 	say_why(place, opportunistic(200), "by scarcity, beside 1 opportunistic");
-	/* Who has a priority is not drawn there, nor is who finds no room there. */
+	/* A tenant with a priority gets no bonus there, nor does one that does not fit there. */
 	assert_int_equal(cluster_device_for(place, spec_of(200, 0)), a);
 	assert_int_equal(cluster_device_for(place, opportunistic(800)), a);
 	/* A group draws no opportunistic one. */
@@ -170,7 +170,7 @@ static void opportunistic_tenants_are_packed(void **state)
 	}
 }
 
-/* What would be stranded weighs more than who is there. */
+/* Stranded capacity weighs more than neighbours. */
 static void a_device_is_not_wasted_for_a_rack(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(NULL);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has been told to go and runs on: what is its own until then, and who waits for it. */
+/*
+ * Terminating tenants: their capacity until they end, and the pods that wait for it.
+ */
 #include "unit.h"
 
 #include <errno.h>

@@ -403,7 +403,7 @@ static void a_network_belongs_to_its_node(void **state)
 	struct error err = {0};
 
 	add_pair(place, 300, 0, pair);
-	/* What is found can be taken: on the network's node, while there is bandwidth. */
+	/* A found place can be taken: on the network's node, while there is bandwidth. */
 	spec.share = 500;
 	spec.network[0] = 1;
 	spec.network_mbit = 500;
@@ -632,7 +632,7 @@ static void a_measurement_between_two_nodes_decides(void **state)
 
 	wish.spec.share = 500;
 	wish.spec.cpu_milli = 100;
-	/* What was measured goes before what was not, the nearer before the farther. */
+	/* Measured paths come before unmeasured ones, nearer before farther ones. */
 	assert_ok(place_paths_set(place, 1, &(struct place_path){"client", 400, 500}, 1, NULL));
 	assert_device_on(place, &wish, "second", ", 400 us and 500 Mbit/s measured");
 	assert_ok(place_paths_set(place, 2, paths, 2, NULL));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each policy chooses, by the rules of the systems that they are from; and that the search,
- * which looks at few nodes, chooses what looking at all of them would, whatever came before.
+ * The choice of each policy, by the rules of the system that it comes from. The search looks at few
+ * nodes; it must choose the same as a search of all nodes, whatever happened before.
  */
 #include "unit.h"
 
@@ -736,7 +736,7 @@ static void leave(struct world *w)
 	w->tenants[at] = w->tenants[--w->n];
 }
 
-/* What is counted is what the tenants come to. */
+/* The counts equal the sums over the tenants. */
 static void check_counts(const struct world *w)
 {
 	const struct place *place = w->place;
@@ -884,7 +884,7 @@ static void a_label_can_be_on_all_devices(void **state)
 		place_label_at(place, spec.anti_affinity)->n_devices[ROLE_ANTI_AFFINITY], 45);
 }
 
-/* Who is on it stays, and what is free is nothing: not less. */
+/* Its tenants stay, and free capacity is zero, not negative. */
 static void a_device_may_become_too_small(void **state)
 {
 	_cleanup_place_ struct place *place = place_of(&place_first_fit);
@@ -975,7 +975,7 @@ static void the_default_leaves_models(void **state)
 	check_models_left(place, typical, a, b);
 }
 
-/* Who asks for more memory than B has can only have A, as if he had asked for that. */
+/* A pod that requests more memory than B has can only use A, as if it had requested A. */
 static void the_default_leaves_models_with_memory(void **state)
 {
 	struct place_spec typical[] = {spec_of(470), spec_of(470), spec_of(470), spec_of(1000)};

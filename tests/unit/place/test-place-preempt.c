@@ -13,7 +13,7 @@
 
 #define CANDIDATES 9u /* of a node: 512 sets */
 
-/* What a set of victims costs, in the order in which it counts. */
+/* The costs of a set of victims, the most important first. */
 struct cost {
 	uint64_t violations, highest, n, share, late, node;
 };
@@ -260,7 +260,7 @@ static void impossible_preemptions_are_refused(void **state)
 	assert_contains(err.msg, "65537 budgets");
 }
 
-/* A node with more sets than are tried: still nobody leaves in vain. */
+/* A node with more sets than the search tries: still no tenant is evicted without need. */
 static void a_node_may_have_many_possible_victims(void **state)
 {
 	struct rand rand = rand_seeded(3);

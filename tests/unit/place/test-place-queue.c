@@ -663,7 +663,7 @@ static void limits_hold_where_it_is_placed(void **state)
 	choice = (struct place_choice){.n = 1, .device = {1}};
 	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -EINVAL);
 	assert_contains(err.msg, "queue all has queues below it");
-	/* Who runs already stays, whatever the limit is by now. */
+	/* Running tenants stay, whatever the limit is now. */
 	spec.queue = 3;
 	assert_int_equal(place_add(place, &spec, &choice, &other, &err), -ENOSPC);
 	assert_ok(place_restore(place, &spec, &choice, NULL, &other, &err));
@@ -728,7 +728,7 @@ static void several_models_are_borrowed_together(void **state)
 		verdict.why, "queue q has 3 devices, 3 of them borrowed, and 1 are idle to borrow");
 }
 
-/* Who stays on a device that is closed has nothing of those that are open. */
+/* A tenant on a cordoned device uses nothing of the other devices. */
 static void closed_devices_are_not_lent(void **state)
 {
 	const struct place_queue_info infos[] = {{"q", "", 0, PLACE_UNLIMITED, 1, NULL, 0}};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who runs already is taken back after a restart, in any order and whatever keeps newcomers off. */
+/*
+ * Running tenants are restored after a restart, in any order, whatever keeps new tenants off.
+ */
 #include "unit.h"
 
 #include <errno.h>

@@ -217,7 +217,7 @@ static void check_node(const struct walk *w, uint32_t at)
 		check_device(w, view.first_device + d);
 }
 
-/* What is counted by label is what all tenants come to. */
+/* The counts by label equal the sums over all tenants. */
 static void check_met(const struct walk *w)
 {
 	for (uint32_t i = 0; i < 4; i++) {

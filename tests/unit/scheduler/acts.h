@@ -41,7 +41,7 @@ void add_pod(const char *name, const char *annotations, const char *more);
 /* The pod as the API server has it once it is bound as was decided. */
 void confirm(const struct cpod *pod, const char *annotations);
 
-/* The next action of that kind, of that pod; what is told on the way is passed over. */
+/* The next action of that kind for that pod; skips reports before it. */
 const struct cpod *next(enum sched_act act, const char *name, const char *text);
 void told(const char *name, const char *sentence);
 void nothing(void);

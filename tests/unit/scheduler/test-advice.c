@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people are told of the engine's decisions: why not, device by device, and what to move. */
+/*
+ * Explanations of decisions for people: the reason of each device, and pods to move.
+ */
 #include <stdio.h>
 
 #include "base/cleanup.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kube-scheduler asks an extender, and the answers: its JSON in, ours out, virtual time. */
+/*
+ * Requests of kube-scheduler to an extender and the answers, as JSON, in virtual time.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUNodes as a broken or hostile daemon may write them: what is left out, and how that is said. */
+/*
+ * GPUNodes of a broken or hostile daemon: the omitted entries, and the reports of them.
+ */
 #include <errno.h>
 
 #include "acts.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose turn it is, in virtual time. */
+/*
+ * The order of pending pods, in virtual time.
+ */
 #include <stdio.h>
 #include <string.h>
 

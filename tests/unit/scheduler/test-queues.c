@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues by GPUPolicies: who may borrow, what is had back and when, what a change does. */
+/*
+ * Queues by GPUPolicies: borrowing, reclaim and its time, the effect of changes.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

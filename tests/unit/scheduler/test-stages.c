@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of devices for containers that run after one another. */
+/*
+ * Capacity that is kept for containers that run after one another.
+ */
 #include <stdio.h>
 #include <string.h>
 

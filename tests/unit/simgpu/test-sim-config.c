@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What machine is simulated: device specifications, costs, faults, config lines; and that what is
- * wrong is refused with a sentence and changes nothing.
+ * The simulated machine: device specifications, costs, faults, config lines. A wrong value is
+ * refused with a message and changes nothing.
  */
 #include <stdlib.h>
 
