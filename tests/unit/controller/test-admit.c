@@ -273,7 +273,7 @@ static const struct {
 				  "'name':'proxy'," SLOTS("1") "}," TRAINS "]}}",
 		"{" TENANT "'divvy.gpu/request':'0.3'," RANGED(RANGED_SLOT("proxy"))
 			TRAIN("proxy")},
-	/* Who makes groups names the scheduler that would keep them together. */
+	/* A pod of a gang names the scheduler that would keep the gang together. */
 	{NULL,
 		"{'metadata':{'name':'p','annotations':{'divvy.gpu/request':'1',"
 		"'scheduling.k8s.io/"
@@ -502,7 +502,7 @@ static const struct {
 		"count: cannot be changed"},
 	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/count':'2'", ""), NULL},
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/model':'T4'", BOUND), "model: cannot"},
-	/* A program that was told that there is no memory left cannot be told to have waited. */
+	/* A program that already got "out of memory" cannot wait instead. */
 	{NULL, NULL, MADE("", BOUND), MADE(",'divvy.gpu/memory-policy':'wait'", BOUND),
 		"memory-policy: cannot"},
 	{NULL, NULL, MADE("", ""), MADE(",'divvy.gpu/memory-policy':'wait'", ""), NULL},

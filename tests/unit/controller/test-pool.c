@@ -230,7 +230,7 @@ static void a_pod_without_a_device_takes_one_at_a_time(void **state)
 	/* It came, and somebody else has it. */
 	hold(w, "p2", true);
 	assert_int_equal(after(w, POOL_RETRY_MAX_NS)->n_make, 1);
-	/* What is there now and unused does not help: two may. */
+	/* The unused device does not help: the pod may take a second one. */
 	hold(w, "p3", false);
 	assert_int_equal(after(w, POOL_RETRY_MAX_NS)->n_make, 1);
 	free_world(w);

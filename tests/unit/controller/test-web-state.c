@@ -19,7 +19,7 @@ static struct web_state *fresh(const uint32_t *max)
 	return state;
 }
 
-/* What is told of what came after that number. */
+/* The events that a viewer gets after that number. */
 static void assert_told(const struct web_state *state, uint64_t since, const char *wanted)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT(1u << 20);

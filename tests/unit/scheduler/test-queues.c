@@ -340,7 +340,10 @@ static void a_policy_changes_while_pods_run(void **state)
 	policy("b", NS("b") "," QUEUE("'guaranteedShare':1"));
 	run("a", "a1", SHARE("1"));
 	run("b", "b1", SHARE("1"));
-	/* Who has more than it is guaranteed now has borrowed it: asked back, not taken away. */
+	/*
+	 * b's pod now exceeds its guarantee, so it borrows: it runs until another queue reclaims
+	 * the share.
+	 */
 	policy("b", NS("b") "," QUEUE("'guaranteedShare':0"));
 	nothing();
 	policy("a", NS("a") "," QUEUE("'guaranteedShare':2"));
@@ -435,7 +438,7 @@ static void memory_may_be_overcommitted(void **state)
 	ask("b", "b5", SWAPS("701000"));
 	told("b5", "0/1 nodes: 1 no GPU with 684.6Ki free");
 	run("b", "b6", SWAPS("700000"));
-	/* What runs there stays when less is allowed. */
+	/* Running pods stay when the policy allows less. */
 	assert_ok(sched_remove(sched, CLUSTER_POLICY, "", "b"));
 	ask("b", "b7", SWAPS("1000"));
 	told("b7", "0/1 nodes: 1 no GPU with 1000 free");
@@ -566,7 +569,7 @@ static void a_renamed_gang_leaves_no_queue_item(void **state)
 	next(SCHED_BIND, "z2", NULL);
 }
 
-/* ---- what is said of it ---- */
+/* ---- reports ---- */
 
 static json_t *reported;
 
@@ -754,7 +757,7 @@ static void act(uint32_t *n_evicted)
 	assert_int_equal(r, 0);
 }
 
-/* What has ended by now; those that had to leave begin anew. */
+/* Removes jobs that have ended by now; evicted ones are submitted anew. */
 static void end_jobs(void)
 {
 	for (int i = 0; i < JOBS; i++) {
