@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/bench.h"
-#include "cli/client.h"
+#include "cli/cli-client.h"
 
 #define DEVICE "1xH200-141Gi"
 #define ALONE "--request 0.9 --limit 1 --memory 80%"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "bench/stub/stub.h"
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -20,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kube/write.h"
 
 #define REVIEW_NS (10 * NSEC_PER_SEC)

@@ -22,7 +22,7 @@
 
 #include "access/front.h"
 #include "http/server.h"
-#include "kube/client.h"
+#include "kube/kube-client.h"
 
 #define ACCESS_AGE_NS (UINT64_C(10) * 1000000000)
 #define ACCESS_ANSWERS_MAX 64u /* number of remembered answers; a new one replaces the oldest */

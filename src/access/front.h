@@ -9,7 +9,7 @@
 #define ACCESS_FRONT_H
 
 #include "http/server.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 struct front;
 

@@ -21,16 +21,16 @@
 
 #include "agent/apply.h"
 #include "agent/audit.h"
-#include "agent/carrier.h"
-#include "agent/client.h"
+#include "agent/container-watch.h"
+#include "agent/agent-client.h"
 #include "agent/conf.h"
 #include "agent/control.h"
 #include "agent/device.h"
-#include "agent/memory.h"
+#include "agent/agent-memory.h"
 #include "agent/metrics-thread.h"
-#include "agent/names.h"
+#include "agent/user-names.h"
 #include "agent/register.h"
-#include "agent/state.h"
+#include "agent/agent-state.h"
 #include "agent/tenant.h"
 #include "agent/token.h"
 #include "agent/usage.h"
@@ -39,7 +39,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/rand.h"
-#include "threads/worker.h"
+#include "threads/thread-worker.h"
 
 #define TICK_NS NSEC_PER_SEC
 /* The daemon closes a connection that sent nothing for so long. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon as one object: its parts, and the state that they share. Only the loop's thread uses
- * it; the worker threads (threads/worker.h) and the HTTP thread (metrics-thread.h) do not see it.
+ * it; the worker threads (threads/thread-worker.h) and the HTTP thread (metrics-thread.h) do not
+ * see it.
  *
  * A batch of the loop may still refer to a tenant, a process or a connection that ends within the
  * batch. Such an object is marked as dead, and agent_reap() frees it between batches.
@@ -102,7 +103,7 @@ struct agent {
 	struct conn_list conns;
 	struct users *users;
 	struct closer *closer;
-	struct loop_timer requests; /* client.c: executes the waiting requests */
+	struct loop_timer requests; /* agent-client.c: executes the waiting requests */
 	TAILQ_HEAD(, user) turns;   /* users with a waiting request */
 	uint32_t n_tenants, n_processes, n_conns;
 	uint64_t n_refused_grants;  /* containers of pods that the daemon refused to start */
@@ -120,7 +121,7 @@ struct agent {
 	struct clock_listener listener;
 	int lock_fd; /* locks the runtime folder */
 
-	/* in a cluster (door.h) */
+	/* in a cluster (tenant-socket.h) */
 	bool has_pods;           /* pods get devices only through their slots */
 	const char *pod_cgroups; /* the kubelet's cgroup; NULL: the usual paths of kubelets */
 	/* The daemon has read the pod of at least one process from its cgroup. */

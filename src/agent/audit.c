@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The audit: see audit.h. An unmanaged process is identified by pid, start time and device, so its
- * rounds belong to that very process. A round is an answer of the devices (memory.c). The audit
- * asks for one every ROUND_NS while the daemon does anything, and sooner if a tenant seems to use
- * more memory than was counted. Answers that others requested add no rounds: a process has at most
- * one round in ROUND_NS.
+ * rounds belong to that very process. A round is an answer of the devices (agent-memory.c). The
+ * audit asks for one every ROUND_NS while the daemon does anything, and sooner if a tenant seems to
+ * use more memory than was counted. Answers that others requested add no rounds: a process has at
+ * most one round in ROUND_NS.
  */
 #include "agent/audit.h"
 
@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/client.h"
+#include "agent/agent-client.h"
 #include "agent/device.h"
-#include "agent/memory.h"
+#include "agent/agent-memory.h"
 #include "agent/tenant.h"
 #include "base/fd.h"
 #include "base/format.h"

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/names.h"
-#include "agent/state.h"
+#include "agent/user-names.h"
+#include "agent/agent-state.h"
 #include "agent/tenant.h"
 #include "base/fd.h"
 #include "base/log.h"

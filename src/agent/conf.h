@@ -42,9 +42,9 @@ int conf_cgroup_parse(struct str text, char ret[static CONF_CGROUP], struct erro
 /*
  * Returns the tenant of a process that shows no secret, and makes the tenant if there is none yet.
  * -EACCES: the rules refuse such a process, or it is a pod's and no rule matches. -ENOSPC and other
- * errors of tenant_new(): the new tenant does not fit. -EAGAIN: names.h awaits an answer about the
- * user. After NAMES_WAIT_NS without an answer the user's number serves as its name, and only the
- * process's own group counts.
+ * errors of tenant_new(): the new tenant does not fit. -EAGAIN: user-names.h awaits an answer about
+ * the user. After NAMES_WAIT_NS without an answer the user's number serves as its name, and only
+ * the process's own group counts.
  */
 struct tenant;
 int conf_tenant(struct agent *agent, pid_t pid, uid_t uid, gid_t gid, struct tenant **ret_tenant,

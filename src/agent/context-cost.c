@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "agent/client.h"
+#include "agent/agent-client.h"
 #include "agent/device.h"
 #include "agent/tenant.h"
 

@@ -21,8 +21,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "simgpu/config.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-config.h"
+#include "simgpu/simgpu-proto.h"
 
 /* Simulated on a machine without devices. */
 #define DEFAULT_SIMULATION "1xH200-141Gi"

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/tally.h"
+#include "agent/usage-journal.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"

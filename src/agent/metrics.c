@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 #include "agent/audit.h"
-#include "agent/client.h"
+#include "agent/agent-client.h"
 #include "agent/device.h"
-#include "agent/memory.h"
+#include "agent/agent-memory.h"
 #include "agent/tenant.h"
 #include "agent/usage.h"
 #include "base/array.h"

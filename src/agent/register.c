@@ -20,9 +20,9 @@
 
 #include "agent/conf.h"
 #include "agent/device.h"
-#include "agent/door.h"
-#include "agent/memory.h"
-#include "agent/state.h"
+#include "agent/tenant-socket.h"
+#include "agent/agent-memory.h"
+#include "agent/agent-state.h"
 #include "agent/token.h"
 #include "base/fd.h"
 #include "base/log.h"

@@ -3,7 +3,7 @@
 #ifndef AGENT_REGISTER_H
 #define AGENT_REGISTER_H
 
-#include "agent/client.h"
+#include "agent/agent-client.h"
 
 /*
  * Handles a checked HELLO and answers WELCOME or REFUSED. The caller keeps the descriptors. A HELLO
@@ -22,7 +22,7 @@ int process_restore(struct tenant *tenant, pid_t pid, uint64_t start, uint32_t i
 	uint64_t up_inode, const char *command);
 /*
  * Ends the registration of a process that has ended or lost its tenant. Its gates stay closed.
- * memory.c frees its memory once the devices no longer list it.
+ * agent-memory.c frees its memory once the devices no longer list it.
  */
 void process_kill(struct process *process);
 /* Opens the process's gates, because the daemon ends for good. */

@@ -13,16 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/carrier.h"
-#include "agent/client.h"
+#include "agent/container-watch.h"
+#include "agent/agent-client.h"
 #include "agent/control.h"
 #include "agent/device.h"
-#include "agent/memory.h"
-#include "agent/names.h"
-#include "agent/place.h"
+#include "agent/agent-memory.h"
+#include "agent/user-names.h"
+#include "agent/agent-place.h"
 #include "agent/register.h"
-#include "agent/share.h"
-#include "agent/state.h"
+#include "agent/agent-share.h"
+#include "agent/agent-state.h"
 #include "agent/token.h"
 #include "agent/usage.h"
 #include "agent/user.h"

@@ -16,7 +16,7 @@
 
 #include "agent/agent.h"
 #include "agent/conf.h"
-#include "agent/remote.h"
+#include "agent/agent-remote.h"
 #include "base/error.h"
 #include "core/arbiter.h"
 #include "spec/spec.h"
@@ -63,8 +63,8 @@ struct tenant_device {
 	struct page_tenant *page;
 	uint64_t inode;
 	uint64_t denied;            /* refusals to processes that have ended: see memory_denied() */
-	struct share_table *shares; /* share.c; NULL: none yet */
-	bool needs_recount;         /* memory.c: recount after this batch */
+	struct share_table *shares; /* agent-share.c; NULL: none yet */
+	bool needs_recount;         /* agent-memory.c: recount after this batch */
 
 	/* the token (token.c) */
 	bool is_open, is_draining;
@@ -129,7 +129,7 @@ struct tenant {
 	struct tenant_pod *pod;     /* NULL: no pod */
 	enum tenant_container container;
 	char cgroup[CONF_CGROUP];
-	bool is_sought;   /* carrier.c searches for its container */
+	bool is_sought;   /* container-watch.c searches for its container */
 	uint64_t seek_ns; /* earliest time of the next search */
 	/* Time of a search that found nothing; invalid if the tenant was in use after that. */
 	uint64_t missed_ns;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "agent/client.h"
+#include "agent/agent-client.h"
 
 int token_new(struct agent *agent, struct error *err);
 void token_free(struct agent *agent);

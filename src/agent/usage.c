@@ -20,14 +20,14 @@
 
 #include "agent/device.h"
 #include "agent/history.h"
-#include "agent/memory.h"
-#include "agent/state.h"
-#include "agent/tally.h"
+#include "agent/agent-memory.h"
+#include "agent/agent-state.h"
+#include "agent/usage-journal.h"
 #include "agent/token.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "threads/worker.h"
+#include "threads/thread-worker.h"
 
 #define FINE 2000u   /* x 10 ms = 20 s */
 #define MIDDLE 1800u /* x 100 ms = 3 min */

@@ -26,7 +26,7 @@ void usage_tenant_gone(struct tenant *tenant);
  * call for a tenant.
  */
 void usage_tenant_freed(struct tenant *tenant);
-/* Used time on this device before the restart, as the usage journal has it (tally.h). */
+/* Used time on this device before the restart, as the usage journal has it (usage-journal.h). */
 uint64_t usage_used_before(const struct tenant_device *td);
 /* The arbiter now has the used time from before the restart: sampling goes on from there. */
 void usage_tenant_restored(struct tenant_device *td);

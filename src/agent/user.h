@@ -44,7 +44,7 @@ struct user {
 	uint32_t n_conns; /* including those that the closer still holds */
 	size_t out_bytes;
 	struct closer_queue closing;
-	/* client.c: connections with a waiting request, in order */
+	/* agent-client.c: connections with a waiting request, in order */
 	TAILQ_HEAD(, conn) waiting;
 	TAILQ_ENTRY(user) turn;
 	uint64_t paid_ns; /* see user_pay() */

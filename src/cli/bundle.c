@@ -19,8 +19,8 @@
 #include "base/fd.h"
 #include "base/spawn.h"
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/places.h"
+#include "cli/cli-client.h"
+#include "cli/cli-path.h"
 #include "cli/tar.h"
 #include "wire/msg.h"
 

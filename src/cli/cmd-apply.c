@@ -13,9 +13,9 @@
 
 #include "base/cleanup.h"
 #include "cli/cli-text.h"
-#include "cli/commands.h"
-#include "cli/places.h"
-#include "cli/start.h"
+#include "cli/cli-commands.h"
+#include "cli/cli-path.h"
+#include "cli/cli-start.h"
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {

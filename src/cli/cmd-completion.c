@@ -4,7 +4,7 @@
  * check() makes the script as well, so the name of an unknown shell is bad usage.
  */
 #include "cli/cli-text.h"
-#include "cli/commands.h"
+#include "cli/cli-commands.h"
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {{0}};

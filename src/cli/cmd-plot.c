@@ -15,8 +15,8 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
 #include "cmdline/chart.h"
 #include "cmdline/output.h"
 

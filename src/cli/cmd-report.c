@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/commands.h"
-#include "cli/places.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
+#include "cli/cli-path.h"
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {

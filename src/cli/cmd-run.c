@@ -16,13 +16,13 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "cli/cli-text.h"
-#include "cli/commands.h"
+#include "cli/cli-commands.h"
 #include "cli/container.h"
 #include "cmdline/output.h"
-#include "cli/places.h"
-#include "cli/remote.h"
-#include "cli/start.h"
-#include "cli/wish.h"
+#include "cli/cli-path.h"
+#include "cli/cli-remote.h"
+#include "cli/cli-start.h"
+#include "cli/spec-options.h"
 
 static const char *called = "divvy run";
 

@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #include "base/address.h"
-#include "base/beside.h"
+#include "base/install-path.h"
 #include "base/cleanup.h"
 #include "cli/cli-text.h"
-#include "cli/commands.h"
-#include "cli/places.h"
-#include "cli/remote.h"
-#include "cli/wish.h"
+#include "cli/cli-commands.h"
+#include "cli/cli-path.h"
+#include "cli/cli-remote.h"
+#include "cli/spec-options.h"
 #include "cmdline/output.h"
 
 #define KEY_BYTES 32u

@@ -9,9 +9,9 @@
 
 #include "base/format.h"
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/commands.h"
-#include "cli/wish.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
+#include "cli/spec-options.h"
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {

@@ -18,8 +18,8 @@
 
 #include "base/fd.h"
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
 #include "cmdline/output.h"
 #include "replay/scheme.h"
 #include "simcli/sim.h"

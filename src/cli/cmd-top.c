@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
 #include "cli/frame.h"
 #include "cmdline/output.h"
 

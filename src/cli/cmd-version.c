@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
 #include "cmdline/output.h"
 #include "wire/msg.h"
 

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "cli/cli-text.h"
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
 #include "cmdline/output.h"
 
 static const struct option_row options[] = {CLI_OUTPUT_OPTION, CLI_SOCKET_OPTION, {0}};

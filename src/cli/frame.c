@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "cli/client.h"
+#include "cli/cli-client.h"
 
 #define TENANTS_MAX 4096
 #define SPARK_POINTS 60

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Commands described by tables. A command is one static table entry; its option table
- * (base/option.h) yields the parser, --help, the man page and the shell completions (help.c, man.c,
- * completion.c). Tables are static text and borrowed. The parser allocates nothing and keeps
- * pointers into argv. One thread.
+ * (base/option.h) yields the parser, --help, the man page and the shell completions (help.c,
+ * cmdline-man.c, completion.c). Tables are static text and borrowed. The parser allocates nothing
+ * and keeps pointers into argv. One thread.
  */
 #ifndef CMDLINE_COMMAND_H
 #define CMDLINE_COMMAND_H

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cmdline/json.h"
+#include "cmdline/json-member.h"
 
 int output_end(struct error *err)
 {

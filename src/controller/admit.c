@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/base64.h"
-#include "controller/placeholder.h"
+#include "controller/controller-placeholder.h"
 #include "controller/share-pod.h"
 
 #define PATCH_MAX (4u << 20)

@@ -6,8 +6,8 @@
 #ifndef CONTROLLER_ADMIT_H
 #define CONTROLLER_ADMIT_H
 
-#include "controller/own.h"
-#include "controller/wish.h"
+#include "controller/own-account.h"
+#include "controller/pod-translate.h"
 
 #define ADMIT_UID_MAX 128u
 #define ADMIT_WARNING_MAX 240u

@@ -21,7 +21,7 @@
 #include "controller/pool-view.h"
 #include "controller/share-pod.h"
 #include "identity/identity.h"
-#include "kube/config.h"
+#include "kube/kube-config.h"
 #include "manifest/placeholder.h"
 #include "manifest/policy.h"
 

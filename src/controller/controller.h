@@ -9,7 +9,7 @@
 
 #include <sys/queue.h>
 
-#include "access/page.h"
+#include "access/access-page.h"
 #include "base/loop.h"
 #include "controller/admit.h"
 #include "controller/certificate.h"
@@ -26,14 +26,14 @@
 #define CONTROLLER_JOBS_MAX 32u /* running at once */
 
 struct controller_options {
-	const char *kubeconfig; /* NULL: as kube/config.h finds it */
+	const char *kubeconfig; /* NULL: as kube/kube-config.h finds it */
 	bool is_elected;        /* --leader-elect; else it leads from the start */
 	const char *scheduler_name, *ns, *lease_ns;
 	const char *webhook_listen, *listen, *health_listen;
 	const char *webhook_configuration, *webhook_service, *tls_secret;
 	const char *pod_name;
 	const char *placeholder_image; /* NULL: the image of the controller's own pod */
-	bool is_placeholder;           /* --placeholder: placeholder.h */
+	bool is_placeholder;           /* --placeholder: controller-placeholder.h */
 };
 
 enum controller_cache {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 #define EXTERNAL_METRIC_GROUP "external.metrics.k8s.io/v1beta1"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keeps the webhook's certificate. The leader writes the Secret, completes the webhooks'
- * configurations (hook.h), and writes the authority into the APIService of external metrics. Every
- * controller serves the certificate in the Secret, and becomes ready once the webhooks trust it.
- * Match conditions come last, because an API server with that feature off drops them and must not
- * delay the other steps.
+ * configurations (webhook-config.h), and writes the authority into the APIService of external
+ * metrics. Every controller serves the certificate in the Secret, and becomes ready once the
+ * webhooks trust it. Match conditions come last, because an API server with that feature off drops
+ * them and must not delay the other steps.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "controller/controller.h"
-#include "controller/hook.h"
+#include "controller/webhook-config.h"
 #include "controller/secret.h"
 #include "manifest/policy.h"
 

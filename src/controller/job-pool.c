@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "controller/controller.h"
-#include "controller/placeholder.h"
+#include "controller/controller-placeholder.h"
 #include "controller/pool-view.h"
 
 /* ---- writes ---- */

@@ -14,7 +14,7 @@
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
 #include "spec/dialect.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 #define EVENT_MAX 320u
 #define OTHERS_NS (5 * NSEC_PER_SEC) /* time for KubeShare's own controller to write a status */

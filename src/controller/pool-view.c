@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/parse.h"
-#include "controller/placeholder.h"
+#include "controller/controller-placeholder.h"
 #include "kube/time.h"
 #include "manifest/cordon.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 #include "spec/quantity.h"
 
 #define OWN_CONTAINER "controller" /* its name in deploy/base/controller.yaml */

@@ -8,7 +8,7 @@
 #define CONTROLLER_POOL_VIEW_H
 
 #include "controller/pool.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 #define POOL_NODES_MAX 1024u
 #define POOL_PLACEHOLDERS_MAX 4096u

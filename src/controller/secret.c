@@ -10,7 +10,7 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "controller/certificate.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 char *secret_decode(const char *text)
 {

@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "base/parse.h"
 #include "controller/share-pod.h"
-#include "controller/wish.h"
+#include "controller/pod-translate.h"
 #include "kube/time.h"
 
 #define DEVICE_MAX 1024u

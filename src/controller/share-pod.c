@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "manifest/asked-json.h"
+#include "manifest/requested-json.h"
 #include "spec/dialect.h"
 
 #define PREFIX "divvy.gpu/"

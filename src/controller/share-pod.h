@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "spec/measured.h"
 
 #define SHARE_POD_NAME_MAX 253u

@@ -14,10 +14,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "identity/identity.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kube/time.h"
 #include "manifest/manifest-json.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 #define USAGES_MAX 16u
 #define REASON "Divvy"

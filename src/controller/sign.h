@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "controller/own.h"
+#include "controller/own-account.h"
 #include "identity/request.h"
 
 /* For this long an unknown pod may only be too new for the caches. */

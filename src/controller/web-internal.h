@@ -8,8 +8,8 @@
 #include "controller/web-history.h"
 #include "controller/web-state.h"
 #include "controller/web.h"
-#include "http/stream.h"
-#include "kube/json.h"
+#include "http/http-stream.h"
+#include "kube/kube-json.h"
 
 struct web_node;
 

@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 static const char *const kind_names[WEB_N_KINDS] = {"nodes", "use", "waiting", "totals"};
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "controller/wish.h"
+#include "controller/pod-translate.h"
 #include "kube/time.h"
 #include "spec/measured.h"
 #include "spec/quantity.h"

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 /*
  * Of a GPUNode: {"alive", "simulated", "version",

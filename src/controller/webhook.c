@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "controller/controller.h"
 #include "controller/external-metric.h"
-#include "controller/metrics.h"
+#include "controller/controller-metrics.h"
 
 /* the API server waits 2 s for the shortest of our webhooks */
 #define ASK_NS (UINT64_C(1500) * 1000000)

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "hook/hook.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/relax.h"
-#include "hook/share.h"
+#include "hook/hook-share.h"
 
 static bool swaps(const struct device *d)
 {

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "hook/hook.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/relax.h"
 #include "hook/visible.h"
 

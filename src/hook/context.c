@@ -5,7 +5,7 @@
  * limits are charged too. Any thread.
  */
 #include "hook/hook.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/relax.h"
 
 struct making {

@@ -7,9 +7,9 @@
  * see hook.h.
  */
 #include "hook/hook.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/relax.h"
-#include "hook/share.h"
+#include "hook/hook-share.h"
 
 #define DEFERRED_MAX 64u
 

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 #include "cuda/proto.h"
 #include "hook/hook.h"
 #include "hook/system.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "core/ledger-counter.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/relax.h"
 
 #define DEPTH 8 /* nesting of graphs */

@@ -21,7 +21,7 @@
 #include "cuda/proto.h"
 #include "cuda/types.h"
 #include "hook/estimate.h"
-#include "hook/lock.h"
+#include "hook/hook-lock.h"
 #include "wire/msg.h"
 #include "wire/page.h"
 
@@ -164,7 +164,7 @@ struct stream_map {
 
 struct memory_record;
 
-struct memory_table { /* see memory.h */
+struct memory_table { /* see hook-memory.h */
 	struct memory_record *record;
 	uint64_t mask;
 	uint64_t used;
@@ -180,7 +180,7 @@ struct hook {
 	struct lock pool_lock;
 	struct lock deferred_lock;
 	struct deferred *deferred; /* deferred.c; NULL: nothing was freed in stream order yet */
-	struct lock share_lock;    /* share.c */
+	struct lock share_lock;    /* hook-share.c */
 	int share_set;             /* epoll set of exported descriptors */
 	uint64_t share_mark;       /* mark that proves share_set is this library's; 0: no set */
 	uint64_t share_round;      /* number of looks at the set */
@@ -269,7 +269,7 @@ static inline struct hook *hook_registered(void)
 /* Anonymous zeroed memory that a fork wipes. malloc does not know of it. NULL: out of memory. */
 void *hook_map(size_t n);
 
-/* Writes one line, "divvy: ...", to stderr, for the program's user; see also wire/words.h. */
+/* Writes one line, "divvy: ...", to stderr, for the program's user; see also wire/diagnostic.h. */
 void hook_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with the prefix "no GPU for this program: ". */
 void hook_complain_no_gpu(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -320,7 +320,7 @@ bool hook_driver_present(void);
 /* The driver's handle for dlsym; NULL: no driver. */
 void *hook_driver(void);
 
-/* ---- session.c: the daemon ---- */
+/* ---- hook-session.c: the daemon ---- */
 
 /* Registers once, and returns the mode. Takes the init lock. */
 enum hook_mode session_open(struct hook *h);
@@ -346,7 +346,7 @@ void session_tell(struct hook *h, enum msg_type type, struct device *d, uint64_t
 int session_share(struct hook *h, enum msg_type type, struct device *d, uint64_t id, uint64_t bytes,
 	uint32_t flags, bool waits);
 
-/* ---- thread.c ---- */
+/* ---- hook-thread.c ---- */
 
 /* This thread's TLS, set up for this process; NULL: the process is not registered. */
 struct thread *thread_get(void);
@@ -355,7 +355,7 @@ void thread_use(struct thread *t, struct device *d);
 /* Call after anything that may have changed the current context. */
 void thread_forget_context(void);
 
-/* ---- stream.c: streams and contexts ---- */
+/* ---- hook-stream.c: streams and contexts ---- */
 
 /* The record of a program's handle, made if necessary; NULL: none of the tenant's streams. */
 struct stream *stream_resolve(struct thread *t, uintptr_t handle);

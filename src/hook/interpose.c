@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 #include "hook/elf.h"
 #include "hook/hook.h"
 #include "hook/plain.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory by 64-byte handles, which both processes know: cuIpc's handles, and those of pools'
- * pointers. Both are shared memory (share.h) under a number made from these bytes. Allocations
+ * pointers. Both are shared memory (hook-share.h) under a number made from these bytes. Allocations
  * below 1 MiB share their blocks with others, and pools hold memory in their own way, so an
  * importer is charged separately for them. Any thread.
  */
 #include "hook/hook.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/relax.h"
-#include "hook/share.h"
+#include "hook/hook-share.h"
 
 static struct device *device_of_pointer(CUdeviceptr address)
 {

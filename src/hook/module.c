@@ -15,7 +15,7 @@
 #include "core/ledger-counter.h"
 #include "cuda/image.h"
 #include "hook/hook.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/system.h"
 
 struct loading {

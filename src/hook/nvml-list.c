@@ -13,8 +13,8 @@
 
 #include "base/cleanup.h"
 #include "cuda/nvml-entries.h"
-#include "hook/nvml.h"
-#include "hook/own.h"
+#include "hook/hook-nvml.h"
+#include "hook/own-tenant.h"
 
 #define TRIES 4
 #define MORE 16u /* processes that may have come since the count */

@@ -7,11 +7,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 #include "hook/entry.h"
 #include "hook/hook.h"
-#include "hook/link.h"
-#include "hook/memory.h"
+#include "hook/hook-link.h"
+#include "hook/hook-memory.h"
 
 /*
  * divvy's exports in the order of cuda.def, as relative addresses: the linker binds them here

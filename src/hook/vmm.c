@@ -2,14 +2,15 @@
 /*
  * Physical memory by handle: charged at cuMemCreate, and given back when the last reference to the
  * handle and its last mapping have ended, in any order. Exported or imported memory is shared
- * memory (share.h), and a handle is one holder of it. An imported descriptor that no library of
- * divvy exported does not show its size, so it is charged as far as it is mapped. A dma-buf holds
- * the memory of its range like an exported descriptor, whatever kind the memory is. Any thread.
+ * memory (hook-share.h), and a handle is one holder of it. An imported descriptor that no library
+ * of divvy exported does not show its size, so it is charged as far as it is mapped. A dma-buf
+ * holds the memory of its range like an exported descriptor, whatever kind the memory is. Any
+ * thread.
  */
 #include "hook/hook.h"
-#include "hook/memory.h"
+#include "hook/hook-memory.h"
 #include "hook/relax.h"
-#include "hook/share.h"
+#include "hook/hook-share.h"
 
 /* Other nodes could hold such memory, unknown to this node's daemon. */
 static bool is_fabric(unsigned long long types)

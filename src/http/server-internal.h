@@ -6,7 +6,7 @@
 #include <sys/queue.h>
 
 #include "http/server.h"
-#include "http/tls.h"
+#include "http/http-tls.h"
 
 #define METHOD_MAX 16u
 #define PATH_MAX_BYTES 2048u
@@ -78,7 +78,7 @@ void http_request_wake(struct http_request *request);
 void http_request_give(
 	struct http_request *request, unsigned int status, struct MHD_Response *response);
 
-/* ---- stream.c ---- */
+/* ---- http-stream.c ---- */
 
 /* Cuts the stream off because the server ends. */
 void http_stream_abandon(struct http_stream *stream);

@@ -126,7 +126,7 @@ void http_pass(struct http_request *request);
 #define HTTP_HEADERS_MAX (8u << 10)
 int http_add_header(struct http_request *request, const char *name, const char *value);
 
-/* Answers and ends the request; copies the body. For streams see stream.h. */
+/* Answers and ends the request; copies the body. For streams see http-stream.h. */
 void http_answer(struct http_request *request, unsigned int status, const char *content_type,
 	struct str body);
 

@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "identity/crt.h"
-#include "identity/tls.h"
+#include "identity/identity-tls.h"
 
 /* The memfd contains crt, key and authority, each with its final NUL. */
 #define TEXTS 3u

@@ -7,7 +7,7 @@
 #define KUBE_CREDENTIAL_H
 
 #include "base/loop.h"
-#include "kube/config.h"
+#include "kube/kube-config.h"
 
 #define CREDENTIAL_FILE_AGE_NS (UINT64_C(60) * 1000000000)
 #define CREDENTIAL_EARLY_NS (UINT64_C(10) * 1000000000) /* this long before it expires */

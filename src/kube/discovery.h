@@ -7,8 +7,8 @@
 #ifndef KUBE_DISCOVERY_H
 #define KUBE_DISCOVERY_H
 
-#include "kube/client.h"
-#include "kube/json.h"
+#include "kube/kube-client.h"
+#include "kube/kube-json.h"
 
 /* KUBE_PODS, KUBE_NODES, ... */
 enum kube_api {

@@ -11,7 +11,7 @@
 #ifndef KUBE_EVENT_H
 #define KUBE_EVENT_H
 
-#include "kube/client.h"
+#include "kube/kube-client.h"
 
 #define EVENT_SIMILAR_MAX 10u
 #define EVENT_SIMILAR_NS (UINT64_C(600) * 1000000000)

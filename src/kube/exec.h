@@ -7,7 +7,7 @@
 #define KUBE_EXEC_H
 
 #include "base/loop.h"
-#include "kube/config.h"
+#include "kube/kube-config.h"
 
 #define EXEC_TIMEOUT_NS (UINT64_C(60) * 1000000000)
 #define EXEC_OUTPUT_MAX (1u << 20)

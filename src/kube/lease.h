@@ -14,8 +14,8 @@
 #ifndef KUBE_LEASE_H
 #define KUBE_LEASE_H
 
-#include "kube/client.h"
-#include "kube/json.h"
+#include "kube/kube-client.h"
+#include "kube/kube-json.h"
 
 #define LEASE_DURATION_NS (UINT64_C(15) * 1000000000)
 #define LEASE_RENEW_NS (UINT64_C(10) * 1000000000)

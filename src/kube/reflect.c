@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "kube/course.h"
+#include "kube/reflect-state.h"
 #include "kube/scan.h"
 
 #define PAGES 2u

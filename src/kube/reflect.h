@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reports the objects of a resource and their changes. It lists in pages, and requests each page
- * while the previous one still arrives. Then it watches, and resumes or lists again as course.h
- * says. It continues until stopped; errors are reported and retried. One thread.
+ * while the previous one still arrives. Then it watches, and resumes or lists again as
+ * reflect-state.h says. It continues until stopped; errors are reported and retried. One thread.
  */
 #ifndef KUBE_REFLECT_H
 #define KUBE_REFLECT_H
 
-#include "kube/client.h"
-#include "kube/json.h"
+#include "kube/kube-client.h"
+#include "kube/kube-json.h"
 
 #define REFLECT_LIMIT_DEFAULT 500u
 #define REFLECT_IDLE_NS (UINT64_C(150) * 1000000000) /* servers send bookmarks each minute */

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 struct kube_status {
 	int http;        /* 200 and so on; 0: no answer */

@@ -5,7 +5,7 @@
 
 #include <curl/curl.h>
 
-#include "kube/client.h"
+#include "kube/kube-client.h"
 #include "kube/credential.h"
 
 extern const char *const kube_method_names[];

@@ -2,13 +2,13 @@
 /*
  * Reads or writes one object, by thin functions over kube_call_start(). Never uses PUT, so unknown
  * fields of an object stay unchanged. All functions return 0, or -EINVAL or -ENOMEM with a message;
- * `done` is called as client.h says. Objects and patches are borrowed during the call only.
+ * `done` is called as kube-client.h says. Objects and patches are borrowed during the call only.
  */
 #ifndef KUBE_WRITE_H
 #define KUBE_WRITE_H
 
-#include "kube/client.h"
-#include "kube/json.h"
+#include "kube/kube-client.h"
+#include "kube/kube-json.h"
 
 /* An object. "v1", "pods", "default", "a", "status": .../namespaces/default/pods/a/status */
 struct kube_target {

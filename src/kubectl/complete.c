@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kubectl/commands.h"
+#include "kubectl/kubectl-commands.h"
 
 #define NO_FILES ":4" /* kubectl's codes: only candidates, or also file names */
 #define FILES ":0"

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "cmdline/json.h"
+#include "cmdline/json-member.h"
 #include "kubectl/report.h"
 
 #define LOOK_NS (1 * NSEC_PER_SEC)  /* interval of checks whether a pod is gone */

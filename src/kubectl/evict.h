@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-#include "kubectl/access.h"
+#include "kubectl/kubectl-access.h"
 
 struct evict_options {
 	uint64_t timeout_ns; /* for all pods together */

@@ -12,9 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "cmdline/json.h"
-#include "kube/json.h"
-#include "manifest/asked-json.h"
+#include "cmdline/json-member.h"
+#include "kube/kube-json.h"
+#include "manifest/requested-json.h"
 
 /* Kinds with a pod template, and the fields with their number of pods. */
 static const struct shape {

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 struct report_facts {
 	const json_t *gpunodes; /* lists of objects */

@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #include "base/format.h"
-#include "cmdline/json.h"
-#include "kube/json.h"
+#include "cmdline/json-member.h"
+#include "kube/kube-json.h"
 #include "spec/spec.h"
 
 #define NEAR_PERMILLE 30u /* error of a measured 10 s mean */

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "fields/read.h"
-#include "kuberules/node.h"
+#include "kuberules/kuberules-node.h"
 #include "kuberules/pod.h"
 #include "kuberules/storage.h"
 

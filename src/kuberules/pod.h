@@ -6,7 +6,7 @@
 #ifndef KUBERULES_POD_H
 #define KUBERULES_POD_H
 
-#include "kuberules/node.h"
+#include "kuberules/kuberules-node.h"
 #include "kuberules/object.h"
 #include "kuberules/resources.h"
 #include "kuberules/storage.h"

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "kuberules/node.h"
+#include "kuberules/kuberules-node.h"
 #include "kuberules/object.h"
 #include "kuberules/pod.h"
 

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "link/door.h"
+#include "link/handover.h"
 #include "link/net.h"
 #include "link/secure.h"
 

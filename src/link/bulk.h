@@ -32,9 +32,9 @@ int bulk_name(struct gnutls_session_int *first, struct bulk_name *ret_name);
 int bulk_reach(struct gnutls_session_int *first, struct gnutls_session_int **ret_tls);
 
 /*
- * Device side: accepts one more connection, which came through the connection handover (door.h) of
- * this process. Closes connections whose peer does not know the key. -ETIMEDOUT: none came within
- * SECURE_HANDSHAKE_MS.
+ * Device side: accepts one more connection, which came through the connection handover (handover.h)
+ * of this process. Closes connections whose peer does not know the key. -ETIMEDOUT: none came
+ * within SECURE_HANDSHAKE_MS.
  */
 int bulk_accept(struct gnutls_session_int *first, int door, struct gnutls_session_int **ret_tls);
 

@@ -23,7 +23,7 @@ struct child {
 	uint64_t turn, since_ns;
 	_Atomic uint64_t alive_ns; /* time of the child's last heartbeat; 0: none yet */
 	_Atomic bool is_known;
-	_Atomic bool is_named; /* its session has a name: door.h */
+	_Atomic bool is_named; /* its session has a name: handover.h */
 	uint8_t name[16];
 };
 

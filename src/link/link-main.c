@@ -40,10 +40,10 @@
 #include "link/children.h"
 #include "link/link.h"
 #include "link/net.h"
-#include "link/report.h"
+#include "link/link-report.h"
 #include "link/secure.h"
 #include "link/stream.h"
-#include "remote/start.h"
+#include "remote/worker-start.h"
 
 #define KEY_BYTES SECURE_KEY_BYTES
 #define LOOK_MS 100

@@ -19,7 +19,7 @@
 #include "link/link.h"
 #include "link/secure.h"
 #include "link/stream.h"
-#include "remote/start.h"
+#include "remote/worker-start.h"
 
 #define COUNT_BITS 7
 /*

@@ -8,7 +8,7 @@
 
 #include "base/fd.h"
 #include "link/bulk.h"
-#include "link/door.h"
+#include "link/handover.h"
 #include "link/stream.h"
 #include "remote/session.h"
 

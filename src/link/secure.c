@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "identity/tls.h"
+#include "identity/identity-tls.h"
 
 /*
  * A pre-shared key requires SHA-256, which leaves AES-128 and ChaCha20. GnuTLS prefers the latter,

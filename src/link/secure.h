@@ -36,11 +36,11 @@ void secure_socket(int fd);
 int secure_handshake(struct gnutls_session_int *tls, int fd);
 
 /*
- * Both sides show a certificate; identity/tls.h has the rules for accepting one. node: the node
- * that a client wants to reach; NULL: this is the server. 0: ret_session->tls is ready for a link,
- * and ret_session->peer is the peer's name. The caller calls identity_session_done(), and must not
- * move *ret_session. -EACCES: the sentence is for the log only, and the peer gets no reason.
- * -ENOMEM.
+ * Both sides show a certificate; identity/identity-tls.h has the rules for accepting one. node: the
+ * node that a client wants to reach; NULL: this is the server. 0: ret_session->tls is ready for a
+ * link, and ret_session->peer is the peer's name. The caller calls identity_session_done(), and
+ * must not move *ret_session. -EACCES: the sentence is for the log only, and the peer gets no
+ * reason. -ENOMEM.
  */
 int secure_meet(struct identity_tls *own, int fd, const char *node,
 	struct identity_session *ret_session, struct error *err);

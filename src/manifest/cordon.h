@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 /* Whether the list names that device ("GPU-..."). gpu_node may be NULL. */
 bool cordon_has(const json_t *gpu_node, const char *uuid);

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 #define LABEL_SELECTOR_TEXT_MAX 4096u
 #define LABEL_SELECTOR_TERMS_MAX 64u

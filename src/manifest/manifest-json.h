@@ -8,7 +8,7 @@
 #define MANIFEST_MANIFEST_JSON_H
 
 #include "base/error.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "spec/manifest.h"
 
 struct manifest_json {

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 /* value of the label, service account, priority class */
 #define PLACEHOLDER_NAME "divvy-placeholder"

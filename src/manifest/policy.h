@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 #define POLICY_DIALECTS_MAX 1024u
 

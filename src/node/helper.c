@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/beside.h"
+#include "base/install-path.h"
 #include "base/fd.h"
 #include "base/inherit.h"
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 #define NETWORKS_MAX 64u
 

@@ -17,9 +17,9 @@
 
 #include "agent/device.h"
 #include "base/log.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "node/node-internal.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 
 #define NAMED_MAX 4u /* missing devices that a sentence names */
 

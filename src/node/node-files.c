@@ -15,7 +15,7 @@
 #include "base/str.h"
 #include "node/node-library.h"
 #include "node/node-slot.h"
-#include "threads/worker.h"
+#include "threads/thread-worker.h"
 
 struct slot_files {
 	struct worker_job job;

@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "node/node-internal.h"
 #include "spec/dialect.h"
 

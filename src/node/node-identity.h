@@ -25,7 +25,7 @@
 
 #include "base/error.h"
 #include "identity/identity.h"
-#include "kube/client.h"
+#include "kube/kube-client.h"
 
 struct identities;
 struct held_identity;

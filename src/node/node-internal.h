@@ -7,14 +7,14 @@
 #include <sys/queue.h>
 
 #include "node/account.h"
-#include "agent/door.h"
+#include "agent/tenant-socket.h"
 #include "node/network.h"
 #include "node/node-library.h"
 #include "node/node-slot.h"
 #include "node/node.h"
 #include "core/arbiter.h"
-#include "spec/given.h"
-#include "access/page.h"
+#include "spec/assigned.h"
+#include "access/access-page.h"
 #include "kube/cache.h"
 #include "kube/event.h"
 #include "kube/write.h"
@@ -280,8 +280,8 @@ void node_saw_epoch(struct node *node, uint64_t epoch);
 /* ---- node-sweep.c ---- */
 
 /*
- * Has the disk worker forget the records of slots that nobody has, by that list of the kubelet's and
- * our own, and then remove the libraries that no slot has.
+ * Has the disk worker forget the records of slots that nobody has, by that list of the kubelet's
+ * and our own, and then remove the libraries that no slot has.
  */
 void node_sweep_libraries(struct node *node, const struct podres_list *list);
 void node_sweep_free(struct node *node);

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/memory.h"
+#include "agent/agent-memory.h"
 #include "agent/usage.h"
 #include "base/log.h"
 #include "kube/time.h"

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/beside.h"
+#include "base/install-path.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"

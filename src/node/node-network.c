@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "node/node-internal.h"
 #include "node/node-peers.h"
 #include "node/node-serve.h"
@@ -49,7 +49,7 @@ static bool has_ended(const json_t *pod)
 	return phase && (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"));
 }
 
-enum network_end { END_OF_POD, END_OF_DEVICES }; /* as in given.h */
+enum network_end { END_OF_POD, END_OF_DEVICES }; /* as in assigned.h */
 
 /* Bandwidth of this device's port that the pod's containers use with their end on this node. */
 static uint64_t granted_to(const struct node *node, const json_t *pod, enum network_end end,

@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "access/page.h"
+#include "access/access-page.h"
 #include "agent/metrics-thread.h"
 #include "http/server.h"
-#include "kube/client.h"
-#include "kube/config.h"
+#include "kube/kube-client.h"
+#include "kube/kube-config.h"
 
 struct node_page {
 	const struct node *node;

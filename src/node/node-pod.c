@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "manifest/manifest-json.h"
 #include "node/node-internal.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A container with devices on another node has a socket in its slot's folder, where a link listens
- * (src/link/far-reach.c). The link shows this container's certificate to the device node; neither
- * certificate nor key is ever in the container. The device node decides about the grant. This node
- * only needs to know its address, which its GPUNode has; divvyd watches that object while the slot
- * is in use.
+ * (src/link/node-link-reach.c). The link shows this container's certificate to the device node;
+ * neither certificate nor key is ever in the container. The device node decides about the grant.
+ * This node only needs to know its address, which its GPUNode has; divvyd watches that object while
+ * the slot is in use.
  */
 #include "node/node-remote.h"
 
@@ -20,7 +20,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "node/helper.h"
 #include "node/node-files.h"
 #include "node/node-identity.h"

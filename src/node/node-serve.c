@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices of this node for pods of other nodes. Links (src/link/far-serve.c) know from certificates
- * for which container they speak, and ask this daemon for its grant. The answer is a tenant like
- * any other pod's, in a slot that the kubelet does not know. Each served pod has a watch of its own
- * by name: the cost grows with the node's tenants, not with the cluster's pods.
+ * Devices of this node for pods of other nodes. Links (src/link/node-link-serve.c) know from
+ * certificates for which container they speak, and ask this daemon for its grant. The answer is a
+ * tenant like any other pod's, in a slot that the kubelet does not know. Each served pod has a
+ * watch of its own by name: the cost grows with the node's tenants, not with the cluster's pods.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "base/listener.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kube/time.h"
 #include "node/helper.h"
 #include "node/node-internal.h"

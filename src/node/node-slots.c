@@ -20,7 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kubelet/cdi.h"
 #include "manifest/cordon.h"
 #include "node/node-files.h"

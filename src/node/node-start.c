@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "agent/device.h"
-#include "agent/state.h"
+#include "agent/agent-state.h"
 #include "base/fd.h"
 #include "base/format.h"
 #include "base/log.h"

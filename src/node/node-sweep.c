@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file removes old libraries by a job of the disk worker. The job has copies of what the loop's
- * thread knows: the slots that are in use, and those of them that need a record. The disk worker
- * runs jobs in order, so a record that is ordered later is written after the job.
+ * This file removes old libraries by a job of the disk worker. The job has copies of what the
+ * loop's thread knows: the slots that are in use, and those of them that need a record. The disk
+ * worker runs jobs in order, so a record that is ordered later is written after the job.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "node/node-internal.h"
-#include "threads/worker.h"
+#include "threads/thread-worker.h"
 
 #define IDS_MAX (1u << 20)
 

@@ -16,7 +16,7 @@
 #include "kube/time.h"
 #include "node/node-internal.h"
 #include "node/node-serve.h"
-#include "threads/worker.h"
+#include "threads/thread-worker.h"
 
 #define SAVE_NS (10 * NSEC_PER_SEC)
 #define TELL_NS (60 * NSEC_PER_SEC) /* between two changes of the accounts in the status */

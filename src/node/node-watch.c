@@ -8,7 +8,7 @@
 
 #include "agent/audit.h"
 #include "agent/device.h"
-#include "agent/memory.h"
+#include "agent/agent-memory.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "node/node-internal.h"

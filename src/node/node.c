@@ -19,7 +19,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kubelet/cdi.h"
 #include "kubelet/cgroup.h"
 #include "node/node-identity.h"
@@ -27,7 +27,7 @@
 #include "node/node-peers.h"
 #include "node/node-remote.h"
 #include "node/node-serve.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 
 #define TICK_NS NSEC_PER_SEC
 #define SWEEP_NS (10 * NSEC_PER_SEC)

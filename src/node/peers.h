@@ -25,7 +25,7 @@
 
 #include "base/address.h"
 #include "base/rand.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 #define PEERS_MAX 64u
 #define PEERS_DEFAULT 32u

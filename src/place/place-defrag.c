@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "place/place-apart.h"
+#include "place/place-conflicts.h"
 #include "place/place-held.h"
 #include "place/place-internal.h"
 

@@ -5,9 +5,9 @@
  * device without network devices and without another half move. A device is emptied completely or
  * not at all. A device with terminating tenants is neither emptied nor a target.
  *
- * No move increases a tenant's preference conflicts (place-apart.h). Devices with the least use are
- * emptied first, and tenants go where the least share is left over. A move disturbs the tenant, so
- * the tenant's disruption budget counts the move and is never exceeded.
+ * No move increases a tenant's preference conflicts (place-conflicts.h). Devices with the least use
+ * are emptied first, and tenants go where the least share is left over. A move disturbs the tenant,
+ * so the tenant's disruption budget counts the move and is never exceeded.
  *
  * A plan is an ordered list of moves; each move fits once those before it are done. The planner
  * makes the moves under a savepoint and rolls them back. The caller may then execute the plan.

@@ -20,7 +20,7 @@
 
 #include "base/cleanup.h"
 #include "place/place-internal.h"
-#include "place/place-mix.h"
+#include "place/workload-mix.h"
 #include "place/place-policy.h"
 
 #define WHOLE SPEC_SHARE_ONE

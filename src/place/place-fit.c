@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "place/place-apart.h"
+#include "place/place-conflicts.h"
 #include "place/place-internal.h"
 #include "place/place-mode.h"
 #include "place/place-policy.h"

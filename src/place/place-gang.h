@@ -5,10 +5,10 @@
  * failure.
  *
  * Without `near`, a member goes to a node of its latest fellows if the policy grades that node like
- * the best one. That node must not have more preference conflicts (place-apart.h). PLACE_NEAR_RACK
- * uses as few racks as possible and few nodes in each; PLACE_NEAR_NODE uses as few nodes as
- * possible. Both take the largest first, and for the rest the smallest that suffices. The first
- * member tells how many fit on a node. If that is wrong, the policy places the other members.
+ * the best one. That node must not have more preference conflicts (place-conflicts.h).
+ * PLACE_NEAR_RACK uses as few racks as possible and few nodes in each; PLACE_NEAR_NODE uses as few
+ * nodes as possible. Both take the largest first, and for the rest the smallest that suffices. The
+ * first member tells how many fit on a node. If that is wrong, the policy places the other members.
  *
  * Cost: one decision per member, and with `near` one pass over the nodes and a sort. With
  * preemption, each member that does not fit adds one search (place-preempt.h).

@@ -9,7 +9,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-#include "place/place-draw.h"
+#include "place/place-locality.h"
 #include "place/place.h"
 
 struct place_bounds;

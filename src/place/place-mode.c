@@ -16,7 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/format.h"
-#include "place/place-apart.h"
+#include "place/place-conflicts.h"
 #include "place/place-internal.h"
 #include "place/place-network.h"
 #include "place/place-path.h"

@@ -7,7 +7,7 @@
  * not fit split either waits. (KubeGPU, J. Supercomputing 79, 2023, as far as it is known.)
  *
  * Remote candidates are compared in this order, the first difference decides:
- * - fewer preference conflicts (place-apart.h)
+ * - fewer preference conflicts (place-conflicts.h)
  * - better network kind at both ends: RDMA or SR-IOV, the host's network, an overlay
  * - fewer hops: 0 same node, 1 same rack, 2
  * - measured paths before others: lower round trip, then greater bandwidth, in powers of two

@@ -17,7 +17,7 @@
 #ifndef PLACE_PLACE_POLICY_H
 #define PLACE_PLACE_POLICY_H
 
-#include "place/place-draw.h"
+#include "place/place-locality.h"
 #include "place/place.h"
 
 #define PLACE_NEVER INT32_MIN /* the policy refuses the place */

@@ -4,7 +4,7 @@
  * shares, CPU, memory and priorities alone. A heap then gives the nodes in the order of their
  * bounds. Second, the search finds a set of victims on a node. It removes groups of equal priority
  * until the tenant fits, and returns tenants that are not needed. Then it tries all sets that can
- * be cheaper, with the counters of that node only (place-room.h).
+ * be cheaper, with the counters of that node only (place-capacity.h).
  */
 #include "place/place-preempt.h"
 
@@ -17,7 +17,7 @@
 #include "place/place-held.h"
 #include "place/place-internal.h"
 #include "place/place-queue.h"
-#include "place/place-room.h"
+#include "place/place-capacity.h"
 
 #define EARLY 16u /* nodes searched before all bounds are known */
 

@@ -57,9 +57,9 @@
  * if few nodes are left for a shape. The effect shrinks as the cluster fills, because fewer tenants
  * are still to come. In V_n by fragments the factor is 3 instead of 5.
  *
- * The policy chooses the place that loses least of V_n, plus the locality bonus (place-draw.h). All
- * values are refreshed when the mix is learnt again, so they follow the scarcity. The numbers were
- * tuned on a few arrival orders of the OpenB traces, and evaluated on others (bench/openb.c).
+ * The policy chooses the place that loses least of V_n, plus the locality bonus (place-locality.h).
+ * All values are refreshed when the mix is learnt again, so they follow the scarcity. The numbers
+ * were tuned on a few arrival orders of the OpenB traces, and evaluated on others (bench/openb.c).
  *
  * A table has a row for each free share r, with its use for each m. A node's sums stay valid until
  * the node changes. So a candidate costs one pass over m, which the compiler vectorizes. The pass
@@ -73,7 +73,7 @@
 
 #include "base/cleanup.h"
 #include "place/place-internal.h"
-#include "place/place-mix.h"
+#include "place/workload-mix.h"
 #include "place/place-policy.h"
 #include "place/place-shapes.h"
 #include "place/place-size.h"

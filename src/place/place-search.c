@@ -15,10 +15,10 @@
 
 #include "base/cleanup.h"
 #include "base/heap.h"
-#include "place/place-apart.h"
+#include "place/place-conflicts.h"
 #include "place/place-bounds.h"
 #include "place/place-internal.h"
-#include "place/place-mix.h"
+#include "place/workload-mix.h"
 #include "place/place-mode.h"
 #include "place/place-policy.h"
 #include "place/place-queue.h"

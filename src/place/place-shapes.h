@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "place/place-mix.h"
+#include "place/workload-mix.h"
 #include "place/place.h"
 
 #define PLACE_SHAPES_MAX 24u

@@ -16,7 +16,7 @@
 #include "place/place-cell.h"
 #include "place/place-held.h"
 #include "place/place-internal.h"
-#include "place/place-mix.h"
+#include "place/workload-mix.h"
 #include "place/place-mode.h"
 #include "place/place-policy.h"
 #include "place/place-queue.h"

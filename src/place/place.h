@@ -168,7 +168,7 @@ struct place_choice {
 	uint32_t n; /* number of devices */
 	uint32_t device[SPEC_DEVICES_MAX];
 	int32_t score;  /* by the policy, more is better */
-	uint32_t n_met; /* preference conflicts on its devices (place-apart.h) */
+	uint32_t n_met; /* preference conflicts on its devices (place-conflicts.h) */
 };
 
 /*

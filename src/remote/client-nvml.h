@@ -4,7 +4,7 @@
 #define REMOTE_CLIENT_NVML_H
 
 #include "cuda/nvml-answer.h"
-#include "remote/nvml.h"
+#include "remote/remote-nvml.h"
 
 /*
  * Gets the list of the program's own processes, from its first entry on. nvml_entries_fit()

@@ -17,8 +17,8 @@
 #include "base/preloaded.h"
 #include "base/str.h"
 #include "base/thread.h"
-#include "cuda/names.h"
-#include "wire/words.h"
+#include "cuda/cuda-names.h"
+#include "wire/diagnostic.h"
 
 enum state { STATE_NEW, STATE_CONNECTED, STATE_READY, STATE_FAILED, STATE_GONE, STATE_FORKED };
 

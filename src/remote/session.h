@@ -102,8 +102,9 @@ enum remote_note_type {
 	REMOTE_WELCOME,
 	REMOTE_REFUSED,
 	REMOTE_OPEN,
-	REMOTE_WINDOW,     /* with a memfd of page-locked memory; answered by the same type */
-	REMOTE_HELLO_NVML, /* a session with only REMOTE_ASK and REMOTE_TELL: remote/nvml.h */
+	REMOTE_WINDOW, /* with a memfd of page-locked memory; answered by the same type */
+	/* a session with only REMOTE_ASK and REMOTE_TELL: remote/remote-nvml.h */
+	REMOTE_HELLO_NVML,
 	REMOTE_ASK,
 	REMOTE_TELL,
 	REMOTE_BEAT, /* between links, until the WELCOME: it is still to come */

@@ -19,7 +19,7 @@
 #include "base/parse.h"
 #include "remote/confine.h"
 #include "remote/host-access.h"
-#include "remote/start.h"
+#include "remote/worker-start.h"
 #include "remote/store.h"
 #include "remote/worker.h"
 

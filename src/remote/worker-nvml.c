@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers the program's NVML questions from this machine's NVML: see remote/nvml.h. Main thread. */
+/*
+ * Answers the program's NVML questions from this machine's NVML: see remote/remote-nvml.h. Main
+ * thread.
+ */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stddef.h>
@@ -13,7 +16,7 @@
 #include "cuda/nvml-entries.h"
 #include "cuda/nvml-proto.h"
 #include "remote/confine.h"
-#include "remote/nvml.h"
+#include "remote/remote-nvml.h"
 #include "remote/worker.h"
 
 /* By the column `remote` of nvml.def. */

@@ -371,7 +371,7 @@ void serve_done(struct serve *s);
 
 int driver_load(struct driver *ret_driver);
 
-/* ---- diagnostic messages (worker-words.c) ---- */
+/* ---- diagnostic messages (worker-diagnostics.c) ---- */
 
 /* Keeps the messages of the interception library from now on. Call before the driver is loaded. */
 void words_begin(void);

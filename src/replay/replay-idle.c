@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "place/place-mix.h"
+#include "place/workload-mix.h"
 #include "replay/replay-internal.h"
 
 #define KINDS 32u /* sample tasks */

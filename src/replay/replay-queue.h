@@ -2,7 +2,7 @@
 /*
  * The simulation with time, in four parts. replay-queue.c orders the events. replay-wait.c keeps
  * waiting items and the record of freed nodes. replay-gather.c finds places for tasks that start
- * together. replay-leave.c keeps terminating tasks and reserved places.
+ * together. replay-terminate.c keeps terminating tasks and reserved places.
  */
 #ifndef REPLAY_REPLAY_QUEUE_H
 #define REPLAY_REPLAY_QUEUE_H
@@ -141,7 +141,7 @@ bool waits_for_whole(const struct queue *q);
  */
 int gather(struct queue *q, const struct unit *unit, struct place_group *ret, struct error *err);
 
-/* ---- replay-leave.c; functions return -ENOMEM, else 0 ---- */
+/* ---- replay-terminate.c; functions return -ENOMEM, else 0 ---- */
 
 /* Returns when the next terminating task ends, or CLOCK_NEVER. */
 uint64_t leave_next_ns(const struct queue *q);

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "place/place-gang.h"
-#include "place/place-mix.h"
+#include "place/workload-mix.h"
 #include "place/place-queue.h"
 #include "replay/replay-internal.h"
 

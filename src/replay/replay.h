@@ -45,8 +45,8 @@
 
 #include "base/error.h"
 #include "place/place-defrag.h"
-#include "replay/cluster.h"
-#include "replay/metrics.h"
+#include "replay/replay-cluster.h"
+#include "replay/replay-metrics.h"
 #include "replay/scheme.h"
 #include "replay/workload.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "place/place-policy.h"
-#include "replay/cluster.h"
+#include "replay/replay-cluster.h"
 
 struct replay_scheme {
 	const char *name, *about;

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/rand.h"
 #include "base/str.h"
-#include "replay/cluster.h"
+#include "replay/replay-cluster.h"
 #include "spec/spec.h"
 
 #define WORKLOAD_TASKS_MAX (1u << 20)

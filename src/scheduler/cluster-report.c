@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/format.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kube/time.h"
 #include "place/place-queue.h"
 

@@ -18,7 +18,7 @@
 #include "place/place-policy.h"
 #include "scheduler/reason.h"
 #include "scheduler/tenancy.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 struct cluster;
 struct cpod;

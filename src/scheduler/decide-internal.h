@@ -77,7 +77,7 @@ uint32_t attempt_next_host(const struct cpod *pod, uint32_t i);
 /* Why no node can take the pod, independent of the nodes; NULL: no such reason. */
 const char *decide_refusal(const struct cluster *c, const struct cpod *pod);
 
-/* ---- decide-held.c ---- */
+/* ---- decide-nominated.c ---- */
 
 /*
  * Whether the pod was evicted by an earlier decision and still runs; false for victims of this one.

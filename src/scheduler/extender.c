@@ -15,7 +15,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "scheduler/decide.h"
 
 /* ---- requests ---- */

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "place/place-mode.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 #define GPUNODE_TENANTS_MAX 4096u
 #define GPUNODE_UID 129u

@@ -16,7 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "scheduler/sched-todo.h"
 
 #define KEY_MAX 640u /* "namespace/name" of a pod, or the name of a gang, with the terminating 0 */

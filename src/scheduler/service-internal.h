@@ -9,7 +9,7 @@
 #include "kube/lease.h"
 #include "kube/write.h"
 #include "scheduler/sched.h"
-#include "scheduler/serve.h"
+#include "scheduler/scheduler-serve.h"
 #include "scheduler/service.h"
 #include "scheduler/source.h"
 
@@ -35,7 +35,7 @@ struct flight {
 };
 
 struct question; /* service-extender.c */
-struct telling;  /* service-tell.c */
+struct telling;  /* service-condition.c */
 
 struct service {
 	struct loop *loop;
@@ -92,7 +92,7 @@ void service_event(struct service *s, const struct cpod *pod, enum reason reason
 void service_report(struct service *s);
 void service_land_all(struct service *s); /* cancels all writes in flight */
 
-/* ---- service-tell.c ---- */
+/* ---- service-condition.c ---- */
 
 /* Write why the pod is not placed, and when nominated for which node it waits. */
 void service_tell(

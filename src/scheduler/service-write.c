@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes Bindings, conditions and Events. service-tell.c writes why pods wait. */
+/* Writes Bindings, conditions and Events. service-condition.c writes why pods wait. */
 #include "scheduler/service-internal.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #define SCHEDULER_SERVICE_H
 
 #include "base/loop.h"
-#include "scheduler/options.h"
+#include "scheduler/scheduler-options.h"
 
 struct service;
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "manifest/manifest-json.h"
 
 /* The result borrows from the manifest, and the manifest from the JSON. */

@@ -2,8 +2,8 @@
 /*
  * Executable graphs. An executable graph keeps a private copy of its graph, and each node of the
  * copy knows the handle of its original. A launch after a change first flattens the copy into the
- * engine's form (proto.h, struct sim_graph_head). In this form every node follows the nodes on
- * which it depends.
+ * engine's form (simgpu-proto.h, struct sim_graph_head). In this form every node follows the nodes
+ * on which it depends.
  *
  * Graph memory consists of reserved addresses. An allocation node has its address from the
  * beginning. The memory behind the address comes with the first launch and stays until a trim.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Submission and waiting: the client's end of the shared ring, of completions and of host
- * functions, as proto.h describes them.
+ * functions, as simgpu-proto.h describes them.
  *
  * A wait drops the client's lock, so objects found before the wait may no longer exist afterwards.
  * A waiting thread pins the stream's slot, so no other stream gets the slot meanwhile. A wait spins

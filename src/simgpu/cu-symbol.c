@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 
 /* In the order of cuda.def, like the numbers CUDA_ENTRY_. */
 static void *const entries[] = {

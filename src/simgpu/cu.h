@@ -29,8 +29,8 @@
 #include "cuda/proto.h"
 #include "simgpu/cu-entries.h"
 #include "simgpu/cu-image.h"
-#include "simgpu/link.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-link.h"
+#include "simgpu/simgpu-proto.h"
 
 #define CU_EXPORT __attribute__((visibility("default")))
 

@@ -23,7 +23,7 @@
 #include "base/parse.h"
 #include "base/program.h"
 #include "base/table.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 #include "simgpu/simctl-text.h"
 #include "simgpu/trace.h"
 

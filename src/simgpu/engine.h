@@ -19,9 +19,9 @@
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "simgpu/config.h"
+#include "simgpu/simgpu-config.h"
 #include "simgpu/memory.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 #include "simgpu/timeline.h"
 #include "simgpu/trace.h"
 

@@ -21,7 +21,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 #include "simgpu/trace.h"
 
 #define MEM_SMALL (UINT64_C(1) << 20) /* from this size on: granules of its own */

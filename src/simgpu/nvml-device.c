@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NVML: initialisation, finding devices, and their properties: names, numbers, places, links. */
-#include "simgpu/nvml.h"
+#include "simgpu/simgpu-nvml.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "simgpu/link.h"
+#include "simgpu/simgpu-link.h"
 
 /* Handles are made-up numbers, so the library recognises a wrong one and never follows it. */
 #define HANDLE_BASE 0x4e564d4c0000ull

@@ -4,7 +4,7 @@
  * Memory, utilisation, processes and error counts come from the engine. Power, temperature and
  * clocks are plausible constants.
  */
-#include "simgpu/nvml.h"
+#include "simgpu/simgpu-nvml.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 
 struct sim_trace {
 	struct map trace, account;

@@ -10,7 +10,7 @@
 
 #include "base/cleanup.h"
 #include "spec/dialect-internal.h"
-#include "spec/given.h"
+#include "spec/assigned.h"
 
 #define PREFIX "divvy.gpu/"
 #define SHOW "%.*s"
@@ -252,7 +252,7 @@ static const struct dialect_key keys[] = {
 		"container"},
 #define GIVEN_KEY(name, of, is_needed, about) \
 	{GIVEN_PREFIX name, DIALECT_ANNOTATION, DIALECT_GIVES, about},
-#include "spec/given.def"
+#include "spec/assigned.def"
 #undef GIVEN_KEY
 	{GIVEN_GROUP_KEY, DIALECT_ANNOTATION, DIALECT_GIVES,
 		"`GROUP=N`: no member starts before N are bound"},

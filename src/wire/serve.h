@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages between divvyd and its node links (src/link/far.h), which are of the same build.
+ * Messages between divvyd and its node links (src/link/node-link.h), which are of the same build.
  *
  * A link requests what another node's container needs on SERVE_SOCKET (SOCK_SEQPACKET, only for
  * root): one packet, one reply. The connection lives as long as the container's grant: divvyd

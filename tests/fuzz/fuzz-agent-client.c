@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/client.h"
+#include "agent/agent-client.h"
 #include "agent/device.h"
 #include "base/fd.h"
 #include "base/log.h"

@@ -12,7 +12,7 @@
 #include "place/place-policy.h"
 #include "spec/dialect.h"
 #include "fuzz.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "scheduler/decide.h"
 #include "scheduler/extender.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/rand.h"
 #include "fuzz.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kube/scan.h"
 
 struct seen {

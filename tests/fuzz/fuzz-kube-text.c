@@ -10,7 +10,7 @@
 #include "fuzz-yaml.h"
 #include "fuzz.h"
 #include "kube/cache.h"
-#include "kube/config.h"
+#include "kube/kube-config.h"
 #include "kube/discovery.h"
 #include "kube/exec.h"
 #include "kube/lease.h"

@@ -14,7 +14,7 @@
 #include "fuzz.h"
 #include "identity/crt.h"
 #include "identity/identity.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 #define NOW (UINT64_C(1700000000) * 1000000000)
 

@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "kube/config.h"
-#include "kube/json.h"
+#include "kube/kube-config.h"
+#include "kube/kube-json.h"
 #include "node/node-identity.h"
 
 static void on_change(void *data, struct held_identity *held)

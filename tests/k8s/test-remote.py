@@ -26,7 +26,7 @@ from scheduled import PROGRAM as SCHEDULER  # noqa: E402
 from tap import fairly, patience, stat_of  # noqa: E402
 
 FAR = "gpu-node"
-MAGIC, ABI, CHECK = 0x64766661, 2, 1  # src/link/far.h
+MAGIC, ABI, CHECK = 0x64766661, 2, 1  # src/link/node-link.h
 SIGNER = "divvy.gpu/remote"
 
 

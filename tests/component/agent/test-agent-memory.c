@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/share.h"
+#include "agent/agent-share.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "fake-client.h"

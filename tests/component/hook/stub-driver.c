@@ -17,7 +17,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 #include "cuda/proto.h"
 
 #define API __attribute__((visibility("default")))

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 
 /* All arguments are zero. No launch has more than eleven. */
 typedef CUresult generic(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,

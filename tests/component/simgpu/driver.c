@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "simgpu/link.h"
+#include "simgpu/simgpu-link.h"
 
 struct driver drv;
 bool driver_is_real;

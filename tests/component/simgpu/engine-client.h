@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bare client of the simulated device: it uses only the protocol of simgpu/proto.h. A failure
- * ends the test with a message. One thread per client.
+ * A bare client of the simulated device: it uses only the protocol of simgpu/simgpu-proto.h. A
+ * failure ends the test with a message. One thread per client.
  */
 #ifndef TESTS_COMPONENT_SIMGPU_ENGINE_CLIENT_H
 #define TESTS_COMPONENT_SIMGPU_ENGINE_CLIENT_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 
 struct client {
 	int sock, bell;

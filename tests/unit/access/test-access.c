@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "access/access.h"
-#include "kube/config.h"
+#include "kube/kube-config.h"
 
 /* The rig's server checks access; this server is the API server, on the same loop. */
 struct world {

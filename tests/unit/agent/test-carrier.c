@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "agent/carrier.h"
+#include "agent/container-watch.h"
 #include "agent/conf.h"
 #include "base/process.h"
 #include "own-agent.h"

@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/client.h"
-#include "agent/door.h"
+#include "agent/agent-client.h"
+#include "agent/tenant-socket.h"
 #include "base/fd.h"
 #include "own-agent.h"
 #include "../../packet.h"

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/lock.h"
+#include "agent/device-lock.h"
 #include "base/fd.h"
 
 #define UUID "GPU-1"

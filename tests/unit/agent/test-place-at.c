@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "agent/place.h"
+#include "agent/agent-place.h"
 
 #define GIB (1ull << 30)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The daemon shows users what a link reports about itself, and accepts only well-formed reports. */
-#include "agent/remote.h"
+#include "agent/agent-remote.h"
 
 #include <errno.h>
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* The test looks at the hash chains. */
-#include "agent/share.c"
+#include "agent/agent-share.c"
 #include "base/cleanup.h"
 
 #define PROCESSES 6u

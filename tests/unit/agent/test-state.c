@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/state.h"
+#include "agent/agent-state.h"
 #include "base/clock.h"
 #include "own-agent.h"
-#include "threads/worker.h"
+#include "threads/thread-worker.h"
 
 #define HANGS_NS (120 * NSEC_PER_SEC)
 #define COMPACTED_BYTES (2u << 20)

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/client.h"
+#include "agent/agent-client.h"
 #include "agent/control.h"
 #include "agent/user.h"
 #include "base/cleanup.h"

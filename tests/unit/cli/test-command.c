@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/commands.h"
+#include "cli/cli-commands.h"
 #include "spec/spec.h"
 
 static const struct option_row options[] = {

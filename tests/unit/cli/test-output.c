@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cli/client.h"
-#include "cli/commands.h"
+#include "cli/cli-client.h"
+#include "cli/cli-commands.h"
 #include "cli/frame.h"
 #include "cmdline/output.h"
 

@@ -8,7 +8,7 @@
 
 #include "cli/bundle.h"
 #include "cli/tar.h"
-#include "cmdline/json.h"
+#include "cmdline/json-member.h"
 
 /* tar(1) lists the archive and extracts a file. */
 static void tar_reads_the_archive(void **state)

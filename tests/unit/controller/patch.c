@@ -6,7 +6,7 @@
 
 #include "base/base64.h"
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 static void unescape(struct str step, char *out, size_t size)
 {

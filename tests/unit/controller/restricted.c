@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 /* ---- what rules are made of ---- */
 

@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 #include "controller/admit.h"
-#include "controller/placeholder.h"
-#include "kube/json.h"
+#include "controller/controller-placeholder.h"
+#include "kube/kube-json.h"
 #include "patch.h"
 #include "restricted.h"
 

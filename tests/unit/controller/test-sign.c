@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "controller/sign.h"
 #include "identity/identity.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kube/time.h"
 #include "unit-json.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "controller/web-history.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 #define GIB (1ull << 30)
 

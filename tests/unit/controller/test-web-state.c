@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/rand.h"
 #include "controller/web-state.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 static const uint32_t many[WEB_N_KINDS] = {10000, 10000, 10000, 10000};
 

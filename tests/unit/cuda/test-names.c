@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search for entry points by base name, and the order of the lists. */
-#include "cuda/names.h"
+#include "cuda/cuda-names.h"
 
 #include <stdio.h>
 

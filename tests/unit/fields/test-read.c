@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "fields/read.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 struct wheel {
 	int64_t inches;

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "fields/yaml.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 static void expect(const char *yaml, const char *want)
 {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "http/stream.h"
+#include "http/http-stream.h"
 
 #define PENDING_MAX (64u << 10)
 

@@ -10,8 +10,8 @@
 
 #include "base/fd.h"
 #include "http/issue.h"
-#include "http/stream.h"
-#include "http/tls.h"
+#include "http/http-stream.h"
+#include "http/http-tls.h"
 
 static struct http_stream *stream;
 static int gone;

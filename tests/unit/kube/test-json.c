@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "kube/json.h"
+#include "kube/kube-json.h"
 
 static void walks_along_keys(void **state)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "kube/client.h"
+#include "kube/kube-client.h"
 #include "kube/status.h"
 
 static void reads_a_status(void **state)

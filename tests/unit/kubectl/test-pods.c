@@ -4,9 +4,9 @@
 
 #include <errno.h>
 
-#include "cmdline/json.h"
+#include "cmdline/json-member.h"
 #include "fields/yaml.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kubectl/pods.h"
 
 static int read_text(const char *text, json_t **ret, struct error *err)

@@ -5,11 +5,11 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "cmdline/json.h"
+#include "cmdline/json-member.h"
 #include "fields/yaml.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "kube/time.h"
-#include "kubectl/draw.h"
+#include "kubectl/device-bars.h"
 #include "kubectl/report.h"
 #include "kubectl/throttle.h"
 

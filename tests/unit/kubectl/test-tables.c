@@ -2,7 +2,7 @@
 /* That every command's table is sound, and makes its man page. */
 #include "../unit.h"
 
-#include "kubectl/commands.h"
+#include "kubectl/kubectl-commands.h"
 
 static void tables_are_consistent(void **state)
 {

@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/rand.h"
 #include "link/bulk.h"
-#include "link/door.h"
+#include "link/handover.h"
 #include "link/link.h"
 #include "link/secure.h"
 #include "link/stream.h"

@@ -12,7 +12,7 @@
 
 #include "../identity/made.h"
 #include "base/fd.h"
-#include "identity/tls.h"
+#include "identity/identity-tls.h"
 #include "link/secure.h"
 
 #define WORD "a word"

@@ -18,7 +18,7 @@
 #include "base/str.h"
 #include "node/node-files.h"
 #include "node/node-library.h"
-#include "threads/worker.h"
+#include "threads/thread-worker.h"
 
 #define SLOTS 3u
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "node/node-serve.h"
 
 static void an_address_has_a_host_and_a_port(void **state)

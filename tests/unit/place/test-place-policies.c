@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/rand.h"
 #include "cluster.h"
-#include "place/place-apart.h"
+#include "place/place-conflicts.h"
 #include "place/place-cell.h"
 #include "place/place-internal.h"
 #include "place/place-policy.h"

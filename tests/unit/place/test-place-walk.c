@@ -20,7 +20,7 @@
 #include "base/parse.h"
 #include "base/str.h"
 #include "cluster.h"
-#include "place/place-apart.h"
+#include "place/place-conflicts.h"
 #include "place/place-defrag.h"
 #include "place/place-gang.h"
 #include "place/place-internal.h"

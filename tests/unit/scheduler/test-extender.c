@@ -8,7 +8,7 @@
 
 #include "acts.h"
 #include "base/cleanup.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "place/place-policy.h"
 #include "rules.h"
 #include "scheduler/extender.h"

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "acts.h"
-#include "kube/json.h"
+#include "kube/kube-json.h"
 #include "scheduler/gpunode.h"
 #include "unit.h"
 

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "simgpu/config.h"
+#include "simgpu/simgpu-config.h"
 #include "unit.h"
 
 #define GIB (UINT64_C(1) << 30)

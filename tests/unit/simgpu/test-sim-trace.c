@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "simgpu/proto.h"
+#include "simgpu/simgpu-proto.h"
 #include "simgpu/trace.h"
 #include "unit.h"
 

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory. This part writes quotas into the pages, keeps the ledger for tenants of memory
+ * policy `wait`, and asks the devices about processes. It frees a dead process's memory once the
+ * device no longer lists the process.
+ */
+#ifndef AGENT_AGENT_MEMORY_H
+#define AGENT_AGENT_MEMORY_H
+
+#include <stdint.h>
+
+#include "agent/agent-client.h"
+
+/* Time after a death, if the devices do not answer. */
+#define MEMORY_GRACE_NS (1000ull * 1000 * 1000)
+
+int memory_new(struct agent *agent, struct error *err);
+void memory_free(struct agent *agent);
+
+/* Fills the constant members and the memory members of a new down page. */
+void memory_fill_down(struct process *process, uint32_t at);
+/* Writes a changed td->quota_bytes into the pages. */
+void memory_set_quota(struct tenant_device *td);
+
+/* Handlers of hook messages. The caller has checked the device, which is tenant->devices[at]. */
+void memory_reserve(struct process *process, uint32_t at, uint32_t request, uint64_t bytes);
+/* The ledger has changed elsewhere: answers the requests that have room now. */
+void memory_settled(struct agent *agent, struct device *device);
+void memory_measure(struct process *process, uint32_t at, uint32_t request);
+void memory_share(struct process *process, uint32_t at, const struct msg_share *share);
+void memory_unshare(struct process *process, uint32_t at, const struct msg_share *share);
+/* Memory policy wait: enters shared memory that the process holds into the ledger. */
+void memory_book(struct process *process, uint32_t at, uint64_t bytes);
+/* Releases memory in the ledger. process: NULL for memory in the daemon's own name. */
+void memory_release(struct tenant_device *td, const struct process *process, uint64_t bytes);
+/*
+ * Moves memory in the ledger from one process of the tenant to another, ahead of waiting requests.
+ * NULL stands for the daemon itself.
+ */
+void memory_rebook(struct tenant_device *td, const struct process *from, const struct process *to,
+	uint64_t bytes);
+
+/* Enters the memory of a process that registered again into the ledger. */
+void memory_process_back(struct process *process);
+/*
+ * Tries held-up requests again. Callers use this when a process from before a restart has
+ * registered, has ended, or is no longer awaited.
+ */
+void memory_look_at_held(struct agent *agent);
+
+/*
+ * Takes over a dead process's pages and index, and frees them when the devices no longer list its
+ * pid. Call once, when the process is marked as dead.
+ */
+void memory_process_gone(struct process *process);
+/* The tenant ends: its counters need no more repair. */
+void memory_tenant_gone(struct tenant *tenant);
+/*
+ * Sets the counter to the sum of the processes' memory. Callers use this after a restart, when all
+ * earlier processes have registered again or ended.
+ */
+void memory_recount(struct tenant *tenant);
+/* Between batches: recounts once where messages of the batch require it. */
+void memory_after_batch(struct agent *agent);
+
+/* The counter's value, clamped to the device's memory. */
+uint64_t memory_used(const struct tenant_device *td);
+
+/*
+ * Allocations that the quota refused since the tenant was made, or since it was restored, as its
+ * processes report.
+ */
+uint64_t memory_denied(const struct tenant_device *td);
+
+/* The device's last answer about this pid; UINT64_MAX: none. */
+uint64_t memory_device_says(struct agent *agent, const struct device *device, pid_t pid);
+/* Asks the devices in the background, at most once a second (for lists and the audit). */
+void memory_refresh(struct agent *agent);
+
+struct memory_stranger {
+	pid_t pid;
+	uint32_t device;
+	uint64_t bytes;
+	bool is_graphics;
+};
+/* Copies the processes of the devices' last answer; returns their number. */
+size_t memory_listed(struct agent *agent, struct memory_stranger *ret, size_t max);
+/* Counts the answers of the devices. */
+uint64_t memory_generation(const struct agent *agent);
+
+#endif

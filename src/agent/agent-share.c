@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared memory of a tenant: see agent-share.h. The daemon's pages are in a slot with process index
+ * 0, so a recount sums them like those of processes. With memory policy wait, the ledger has the
+ * bytes in the name of one holder. They move to another holder when that one releases the memory.
+ *
+ * Programs choose the numbers and how many they send. So a table has a random salt, which keeps
+ * programs from choosing numbers of one bucket. Holders are bounded, and each is also in a list of
+ * its process.
+ */
+#include "agent/agent-share.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "agent/agent-client.h"
+#include "base/open-locks.h"
+#include "agent/device.h"
+#include "agent/agent-memory.h"
+#include "base/cleanup.h"
+#include "base/rand.h"
+#include "core/ledger-counter.h"
+
+#define BUCKETS 4096u
+
+struct holder {
+	LIST_ENTRY(holder) of_share;
+	LIST_ENTRY(holder) of_process;
+	struct process *process;
+	struct share *share;
+};
+
+struct share {
+	LIST_ENTRY(share) link, suspect;
+	uint64_t id, pages;
+	/* Policy wait: the ledger has the memory in this process's name; NULL: in the daemon's. */
+	struct process *booked;
+	/* A holder has ended and may have left open descriptors; a later answer shows. */
+	bool is_suspect;
+	uint64_t suspect_since; /* number of queries that had begun by then */
+	LIST_HEAD(, holder) holders;
+};
+
+struct share_table {
+	struct page_memory slot; /* the pages of all shares */
+	uint64_t salt[2];        /* for bucket_of() */
+	uint32_t n, n_holders;
+	LIST_HEAD(, share) suspects;
+	LIST_HEAD(, share) bucket[BUCKETS];
+};
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static uint32_t bucket_of(const struct share_table *table, uint64_t id)
+{
+	return (uint32_t)(mix(mix(id ^ table->salt[0]) + table->salt[1]) % BUCKETS);
+}
+
+static struct share *find(const struct share_table *table, uint64_t id)
+{
+	struct share *s;
+
+	LIST_FOREACH(s, &table->bucket[bucket_of(table, id)], link)
+		if (s->id == id)
+			return s;
+	return NULL;
+}
+
+static struct holder *find_holder(const struct share *s, const struct process *p)
+{
+	struct holder *h;
+
+	LIST_FOREACH(h, &s->holders, of_share)
+		if (h->process == p)
+			return h;
+	return NULL;
+}
+
+/* Changes the counter. Recounts and shares number the daemon's changes in one sequence. */
+static int change(struct tenant_device *td, int64_t pages, uint64_t quota_bytes, uint32_t *seq)
+{
+	struct ledger_counter counter = {.tenant = td->page, .slot = &td->shares->slot};
+	int r = 0;
+
+	atomic_store_explicit(&counter.slot->intent_seq, *seq, memory_order_relaxed);
+	if (pages > 0)
+		r = ledger_counter_reserve(&counter, (uint64_t)pages, quota_bytes / PAGE_MEM_UNIT);
+	else
+		ledger_counter_release(&counter, (uint64_t)-pages);
+	*seq = atomic_load_explicit(&counter.slot->intent_seq, memory_order_relaxed);
+	return r;
+}
+
+static int table_get(struct tenant_device *td)
+{
+	_cleanup_free_ struct share_table *table = NULL;
+	int r;
+
+	if (td->shares)
+		return 0;
+	table = calloc(1, sizeof(*table));
+	if (!table)
+		return -ENOMEM;
+	r = random_bytes(table->salt, sizeof(table->salt));
+	if (r < 0)
+		return r;
+	td->shares = TAKE_PTR(table);
+	return 0;
+}
+
+static bool is_left(const struct share *s)
+{
+	return s->is_suspect && LIST_EMPTY(&s->holders);
+}
+
+static int hold(struct tenant_device *td, struct share *s, struct process *p)
+{
+	const bool was_left = is_left(s);
+	struct holder *h;
+
+	if (find_holder(s, p))
+		return 0;
+	h = td->shares->n_holders < SHARE_HOLDERS_MAX ? calloc(1, sizeof(*h)) : NULL;
+	if (!h)
+		return -ENOSPC;
+	h->process = p;
+	h->share = s;
+	LIST_INSERT_HEAD(&s->holders, h, of_share);
+	LIST_INSERT_HEAD(&p->devices[td->at].shares, h, of_process);
+	td->shares->n_holders++;
+	if (was_left) {
+		s->booked = p;
+		memory_rebook(td, NULL, p, s->pages * PAGE_MEM_UNIT);
+	}
+	return 0;
+}
+
+static void unhold(struct tenant_device *td, struct holder *h)
+{
+	LIST_REMOVE(h, of_share);
+	LIST_REMOVE(h, of_process);
+	td->shares->n_holders--;
+	free(h);
+}
+
+/* Frees a share without holders. */
+static void forget(struct tenant_device *td, struct share *s)
+{
+	if (s->is_suspect)
+		LIST_REMOVE(s, suspect);
+	LIST_REMOVE(s, link);
+	td->shares->n--;
+	free(s);
+}
+
+int share_add(struct tenant_device *td, struct process *p, uint64_t id, uint64_t bytes,
+	bool is_held, uint32_t *seq)
+{
+	uint64_t pages = ledger_pages(bytes);
+	struct share *s;
+	int r;
+
+	if (!td->page || !bytes || bytes > td->device->info.memory_bytes)
+		return -EINVAL;
+	if (table_get(td) < 0)
+		return -ENOSPC;
+	s = find(td->shares, id);
+	if (s)
+		return hold(td, s, p);
+	s = td->shares->n < SHARES_MAX ? calloc(1, sizeof(*s)) : NULL;
+	if (!s)
+		return -ENOSPC;
+	*s = (struct share){.id = id, .pages = pages, .booked = p};
+	LIST_INSERT_HEAD(&td->shares->bucket[bucket_of(td->shares, id)], s, link);
+	td->shares->n++;
+	r = hold(td, s, p);
+	if (r < 0) {
+		forget(td, s);
+		return r;
+	}
+	r = change(td, (int64_t)pages, is_held ? UINT64_MAX : td->quota_bytes, seq);
+	if (r < 0) {
+		unhold(td, LIST_FIRST(&s->holders));
+		forget(td, s);
+		return r;
+	}
+	return 1;
+}
+
+/* The share has no holder and no open descriptor: ends its charge. */
+static void give_back(struct tenant_device *td, struct share *s, uint32_t *seq)
+{
+	if (td->page)
+		change(td, -(int64_t)s->pages, UINT64_MAX, seq);
+	forget(td, s);
+}
+
+static void suspect(struct tenant_device *td, struct share *s, uint64_t since)
+{
+	if (!s->is_suspect)
+		LIST_INSERT_HEAD(&td->shares->suspects, s, suspect);
+	s->is_suspect = true;
+	s->suspect_since = since;
+}
+
+/* `p` is no holder any more. Frees the share with its last holder, unless it is left. */
+static void settle(struct tenant_device *td, struct share *s, struct process *p, uint32_t *seq)
+{
+	struct holder *next = LIST_FIRST(&s->holders);
+	const bool stays = is_left(s) && !td->tenant->is_ending;
+
+	if (s->booked == p && (next || stays)) {
+		s->booked = next ? next->process : NULL;
+		memory_rebook(td, p, s->booked, s->pages * PAGE_MEM_UNIT);
+	} else if (s->booked == p && !td->tenant->is_ending) {
+		/* Of an ending tenant the program runs on; its own end frees the room. */
+		memory_release(td, p, s->pages * PAGE_MEM_UNIT);
+	}
+	if (!next && !stays)
+		give_back(td, s, seq);
+}
+
+static void let_go(struct tenant_device *td, struct holder *h, uint32_t *seq)
+{
+	struct process *p = h->process;
+	struct share *s = h->share;
+
+	unhold(td, h);
+	settle(td, s, p, seq);
+}
+
+void share_remove(struct tenant_device *td, struct process *p, uint64_t id, uint32_t *seq)
+{
+	struct share *s = td->shares ? find(td->shares, id) : NULL;
+	struct holder *h = s ? find_holder(s, p) : NULL;
+
+	if (h)
+		let_go(td, h, seq);
+}
+
+void share_remove_process(
+	struct tenant_device *td, struct process *p, uint64_t ended, uint32_t *seq)
+{
+	struct holder *h;
+
+	while ((h = LIST_FIRST(&p->devices[td->at].shares))) {
+		suspect(td, h->share, ended);
+		let_go(td, h, seq);
+	}
+}
+
+void share_look(
+	struct tenant_device *td, const struct open_locks *open, uint64_t question, uint32_t *seq)
+{
+	struct share *s = td->shares ? LIST_FIRST(&td->shares->suspects) : NULL, *next;
+
+	for (; s; s = next) {
+		next = LIST_NEXT(s, suspect);
+		if (s->suspect_since >= question || open_locks_has(open, s->id))
+			continue;
+		if (is_left(s)) {
+			memory_release(td, NULL, s->pages * PAGE_MEM_UNIT);
+			give_back(td, s, seq);
+		} else {
+			LIST_REMOVE(s, suspect);
+			s->is_suspect = false;
+		}
+	}
+}
+
+bool share_is_any(const struct tenant_device *td)
+{
+	return td->shares && td->shares->n;
+}
+
+uint64_t share_left_bytes(const struct tenant_device *td)
+{
+	const struct share *s = td->shares ? LIST_FIRST(&td->shares->suspects) : NULL;
+	uint64_t pages = 0;
+
+	for (; s; s = LIST_NEXT(s, suspect))
+		pages += is_left(s) ? s->pages : 0;
+	return pages * PAGE_MEM_UNIT;
+}
+
+uint64_t share_bytes(const struct tenant_device *td, const struct process *p)
+{
+	const struct holder *h;
+	uint64_t pages = 0;
+
+	LIST_FOREACH(h, &p->devices[td->at].shares, of_process)
+		pages += h->share->pages;
+	return pages * PAGE_MEM_UNIT;
+}
+
+const struct page_memory *share_slot(const struct tenant_device *td)
+{
+	return td->shares ? &td->shares->slot : NULL;
+}
+
+/* Does not look at processes of its lists, because they may be freed already. */
+void share_done(struct tenant_device *td)
+{
+	for (uint32_t i = 0; td->shares && i < BUCKETS; i++) {
+		struct share *s;
+
+		while ((s = LIST_FIRST(&td->shares->bucket[i]))) {
+			struct holder *h = LIST_FIRST(&s->holders), *next;
+
+			for (; h; h = next) {
+				next = LIST_NEXT(h, of_share);
+				free(h);
+			}
+			forget(td, s);
+		}
+	}
+	free(td->shares);
+	td->shares = NULL;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The container watcher: ends a tenant when no process of its container lives any
+ * more. run_search() and may_read() run in the thread of a worker and touch only their own search;
+ * all other functions run in the loop's thread. A search asks the container's cgroup; if the daemon
+ * does not know or cannot read this cgroup, the search scans all processes' environments. An error
+ * counts as a living container, so a failed search ends no tenant. A tenant ends after two misses
+ * without a hit or a use in between: each of these moves alone_ns past missed_ns.
+ */
+#include "agent/container-watch.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/conf.h"
+#include "agent/tenant.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "threads/thread-worker.h"
+
+#define CGROUPS "/sys/fs/cgroup"
+
+/*
+ * Time between two misses. It covers an engine that restarts a container, and a program within
+ * execve.
+ */
+#define MISSED_NS (3 * NSEC_PER_SEC)
+#define CARRIED_NS (10 * NSEC_PER_SEC)
+/* Far more than /proc needs for one process. A search that was only slow is not lost. */
+#define STUCK_NS (2 * NSEC_PER_SEC)
+
+struct search;
+
+/* A process whose environment blocks its reader, and the reader. */
+struct stuck {
+	const struct search *search; /* to compare */
+	struct worker *worker;
+	bool is_over; /* the worker can be joined */
+	pid_t pid;    /* 0: the reader blocks elsewhere */
+	uint64_t start;
+	uint64_t cgroup; /* a hash; 0: none that others share */
+};
+
+/* Refers to the tenant by id, because the tenant may be removed meanwhile. */
+struct search {
+	struct worker_job job;
+	STAILQ_ENTRY(search) link;
+	struct carrier *carrier;
+	uint32_t id;
+	char entry[sizeof("DIVVY_TENANT=") + TENANT_SECRET_TEXT];
+	char cgroup[CONF_CGROUP];          /* the container's; "": not known */
+	uint64_t since_ticks, until_ticks; /* when it was started */
+	struct stuck skipped[CARRIER_STUCK_MAX];
+	uint32_t n_skipped;
+	bool is_carried; /* or it cannot be told */
+
+	/* Hints for the loop's thread; relaxed, since nothing else depends on them. */
+	_Atomic(pid_t) reading;
+	_Atomic(uint64_t) n_read;
+};
+
+struct carrier {
+	struct agent *agent;
+	struct worker *worker;  /* NULL: none yet, or the last one is stuck */
+	struct search *running; /* the worker's; NULL: none */
+	STAILQ_HEAD(, search) waiting;
+	struct loop_timer look;
+	uint64_t n_read; /* of the search that runs, at the last look */
+	struct stuck stuck[CARRIER_STUCK_MAX];
+	uint32_t n_stuck;
+};
+
+/* ---- the search ---- */
+
+static uint64_t cgroup_hash(pid_t pid)
+{
+	char cgroup[CONF_CGROUP];
+
+	if (conf_cgroup(pid, cgroup, NULL) < 0 || !cgroup[0] || !cgroup[1])
+		return 0;
+	return str_hash(str_from(cgroup));
+}
+
+static bool is_skipped(const struct search *s, pid_t pid)
+{
+	uint64_t start = 0, cgroup = 0;
+	uint32_t n_beside = 0;
+
+	if (s->n_skipped) {
+		cgroup = cgroup_hash(pid);
+		process_start_ticks(pid, &start);
+	}
+	for (uint32_t i = 0; i < s->n_skipped; i++) {
+		if (s->skipped[i].pid == pid && s->skipped[i].start == start)
+			return true;
+		n_beside += cgroup && s->skipped[i].cgroup == cgroup;
+	}
+	return n_beside >= CARRIER_STUCK_EACH;
+}
+
+static bool may_read(void *data, pid_t pid)
+{
+	struct search *s = data;
+
+	atomic_store_explicit(&s->reading, pid, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->n_read, 1, memory_order_relaxed);
+	return !is_skipped(s, pid);
+}
+
+static void run_search(struct worker_job *job)
+{
+	struct search *s = (struct search *)job;
+
+	int r = s->cgroup[0] ? cgroup_is_populated(CGROUPS, s->cgroup) : -ENOTSUP;
+
+	if (r < 0 && s->n_skipped < CARRIER_STUCK_MAX)
+		r = process_find_environ(
+			str_from(s->entry), s->since_ticks, s->until_ticks, may_read, s);
+	s->is_carried = r != 0;
+}
+
+static void search_free(struct search *s)
+{
+	explicit_bzero(s->entry, sizeof(s->entry));
+	free(s);
+}
+
+/* ---- what it has found ---- */
+
+static void note(struct tenant *t, bool is_carried)
+{
+	const uint64_t now = clock_now_ns();
+
+	t->is_sought = false;
+	t->seek_ns = now + (is_carried ? CARRIED_NS : MISSED_NS);
+	if (!tenant_has_ended(t, now))
+		return;
+	if (is_carried)
+		t->alone_ns = now;
+	else if (t->missed_ns && t->missed_ns >= t->alone_ns)
+		tenant_kill(t);
+	else
+		t->missed_ns = now;
+}
+
+static void start_next(struct carrier *carrier);
+
+/* The reader of a stuck process goes on: the process has ended, or can be read. */
+static void stuck_done(struct carrier *carrier, const struct search *s)
+{
+	for (uint32_t i = 0; i < carrier->n_stuck; i++)
+		if (carrier->stuck[i].search == s)
+			carrier->stuck[i].is_over = true;
+}
+
+static void search_done(struct worker_job *job)
+{
+	struct search *s = (struct search *)job;
+	struct carrier *carrier = s->carrier;
+	struct tenant *t = NULL;
+
+	if (carrier->running != s) {
+		stuck_done(carrier, s);
+		search_free(s);
+		return;
+	}
+	carrier->running = NULL;
+	if (!carrier->agent->is_leaving)
+		t = tenant_by_id(carrier->agent, s->id);
+	if (t && !t->is_ending)
+		note(t, s->is_carried);
+	search_free(s);
+	if (!carrier->agent->is_leaving)
+		start_next(carrier);
+}
+
+/* ---- one after the other ---- */
+
+static void forget_over(struct carrier *carrier)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < carrier->n_stuck; i++) {
+		if (carrier->stuck[i].is_over)
+			worker_free(carrier->stuck[i].worker);
+		else
+			carrier->stuck[n++] = carrier->stuck[i];
+	}
+	carrier->n_stuck = n;
+}
+
+/* The tenant is sought again by the next tick. */
+static void give_up(struct carrier *carrier, const struct search *s)
+{
+	struct tenant *t = tenant_by_id(carrier->agent, s->id);
+
+	if (t)
+		t->is_sought = false;
+}
+
+static void start_next(struct carrier *carrier)
+{
+	struct search *s = STAILQ_FIRST(&carrier->waiting);
+
+	if (carrier->running || !s)
+		return;
+	forget_over(carrier);
+	STAILQ_REMOVE_HEAD(&carrier->waiting, link);
+	if (!carrier->worker && worker_new(carrier->agent->loop, &carrier->worker) < 0) {
+		give_up(carrier, s);
+		search_free(s);
+		return;
+	}
+	memcpy(s->skipped, carrier->stuck, sizeof(s->skipped));
+	s->n_skipped = carrier->n_stuck;
+	carrier->running = s;
+	carrier->n_read = UINT64_MAX;
+	worker_submit(carrier->worker, &s->job);
+	loop_set_timer(&carrier->look, clock_now_ns() + STUCK_NS);
+}
+
+static void leave_behind(struct carrier *carrier)
+{
+	struct search *s = carrier->running;
+	const pid_t pid = atomic_load_explicit(&s->reading, memory_order_relaxed);
+	struct stuck *stuck = &carrier->stuck[carrier->n_stuck++];
+
+	*stuck = (struct stuck){.search = s, .worker = TAKE_PTR(carrier->worker), .pid = pid};
+	if (pid) {
+		process_start_ticks(pid, &stuck->start);
+		stuck->cgroup = cgroup_hash(pid);
+	}
+	log_warn("pid %d: its environment blocks who reads it: containers are sought without it",
+		(int)pid);
+	give_up(carrier, s);
+	carrier->running = NULL;
+	start_next(carrier);
+}
+
+static void on_look(struct loop_timer *timer, uint64_t now)
+{
+	struct carrier *carrier = timer->data;
+	uint64_t n_read;
+
+	if (!carrier->running)
+		return;
+	n_read = atomic_load_explicit(&carrier->running->n_read, memory_order_relaxed);
+	if (n_read == carrier->n_read && carrier->n_stuck < CARRIER_STUCK_MAX) {
+		leave_behind(carrier);
+		return;
+	}
+	carrier->n_read = n_read;
+	loop_set_timer(timer, clock_now_ns() + STUCK_NS);
+}
+
+static struct carrier *carrier_get(struct agent *agent)
+{
+	struct carrier *carrier = agent->carrier ? NULL : calloc(1, sizeof(*carrier));
+
+	if (!carrier)
+		return agent->carrier;
+	carrier->agent = agent;
+	carrier->look.data = carrier;
+	STAILQ_INIT(&carrier->waiting);
+	if (loop_add_timer(agent->loop, &carrier->look, on_look) < 0)
+		free(carrier);
+	else
+		agent->carrier = carrier;
+	return agent->carrier;
+}
+
+void carrier_free(struct agent *agent)
+{
+	struct carrier *carrier = agent->carrier;
+	struct search *s;
+
+	if (!carrier)
+		return;
+	while ((s = STAILQ_FIRST(&carrier->waiting))) {
+		STAILQ_REMOVE_HEAD(&carrier->waiting, link);
+		search_free(s);
+	}
+	worker_leave(carrier->worker, WORKER_LEAVE_S);
+	for (uint32_t i = 0; i < carrier->n_stuck; i++)
+		worker_leave(carrier->stuck[i].worker, 0);
+	loop_remove_timer(&carrier->look);
+	free(carrier);
+	agent->carrier = NULL;
+}
+
+void carrier_seek(struct tenant *t)
+{
+	const uint64_t now = clock_now_ns();
+	char secret[TENANT_SECRET_TEXT];
+	struct carrier *carrier;
+	struct search *s;
+
+	if (t->is_sought || now < t->seek_ns)
+		return;
+	carrier = carrier_get(t->agent);
+	s = carrier ? calloc(1, sizeof(*s)) : NULL;
+	if (!s)
+		return; /* the next tick tries again */
+	s->job = (struct worker_job){.run = run_search, .done = search_done};
+	s->carrier = carrier;
+	s->id = t->id;
+	s->since_ticks = t->owner_start;
+	s->until_ticks = t->owner_end ? t->owner_end : UINT64_MAX;
+	if (t->container == TENANT_CONTAINER_BOUND)
+		snprintf(s->cgroup, sizeof(s->cgroup), "%s", t->cgroup);
+	tenant_secret_format(t, secret);
+	snprintf(s->entry, sizeof(s->entry), "DIVVY_TENANT=%s", secret);
+	explicit_bzero(secret, sizeof(secret));
+	t->is_sought = true;
+	STAILQ_INSERT_TAIL(&carrier->waiting, s, link);
+	start_next(carrier);
+}

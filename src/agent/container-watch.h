@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The programs of a container have their tenant's secret in their environment from the container's
+ * start, long before one of them may use a device. They are no children of the process that started
+ * the container. The daemon knows the container's cgroup once a program of the container has
+ * registered. Before that a search reads the environments of all processes.
+ *
+ * One such read can block without end, for example while the process waits for a FUSE file system
+ * within mmap(2). So searches run one at a time in a thread of their own, and a search that makes
+ * no progress is left behind with its thread. While that thread is blocked, searches skip the
+ * process at which it blocks. If CARRIER_STUCK_EACH such processes are in one cgroup, searches skip
+ * all processes there. A skipped process counts for each container that was started in its time.
+ * CARRIER_STUCK_MAX threads may be blocked. Then only cgroups are searched, and tenants without a
+ * known cgroup stay.
+ */
+#ifndef AGENT_CONTAINER_WATCH_H
+#define AGENT_CONTAINER_WATCH_H
+
+#define CARRIER_STUCK_MAX 16u
+#define CARRIER_STUCK_EACH 2u
+
+struct agent;
+struct tenant;
+
+/*
+ * Ends the tenant, unless its container lives or a process uses the tenant again meanwhile. Two
+ * searches, some seconds apart, must find nothing. The function never blocks, and searches only
+ * every few seconds however often it is called. The loop's thread.
+ */
+void carrier_seek(struct tenant *tenant);
+
+/* Waits a second for the search that runs, and leaves it behind after that, with its memory. */
+void carrier_free(struct agent *agent);
+
+#endif

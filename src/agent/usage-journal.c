@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The usage journal: see usage-journal.h. The file has its full length from the start and consists
+ * of holes. A slot's blocks are allocated before its first write, because a write to a hole on a
+ * full file system would raise SIGBUS.
+ */
+#include "agent/usage-journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/tenant.h"
+#include "base/fd.h"
+
+#define TALLY_MAGIC 0x796c6174u /* "taly" */
+#define TALLY_ABI 1u
+#define SLOT_BYTES 256u
+/* Ended tenants keep their slots for the seconds until reports are written. */
+#define SLOTS (2u * TENANTS_MAX)
+
+union slot {
+	struct tally_slot tenant;
+	struct {
+		uint32_t magic, abi;
+		_Atomic uint32_t n; /* slots with blocks; others are not read */
+	} head;                     /* only in slot 0 */
+	uint8_t bytes[SLOT_BYTES];
+};
+_Static_assert(sizeof(union slot) == SLOT_BYTES, "a tenant fits its slot");
+
+struct tally {
+	int fd;
+	struct map map;
+	union slot *slots; /* slots 1 and up */
+};
+
+static int give_blocks(const struct tally *t, uint32_t n)
+{
+	return -posix_fallocate(t->fd, 0, (off_t)(n + 1) * SLOT_BYTES);
+}
+
+static int map_file(struct tally *t, const char *path)
+{
+	const off_t size = (off_t)SLOTS * SLOT_BYTES;
+	union slot *head;
+	uint32_t n = 0;
+	int r;
+
+	t->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (t->fd < 0 || ftruncate(t->fd, size) < 0)
+		return -errno;
+	r = give_blocks(t, 0);
+	if (r >= 0)
+		r = map_fd(t->fd, (size_t)size, PROT_READ | PROT_WRITE, &t->map);
+	if (r < 0)
+		return r;
+	t->slots = head = t->map.p;
+	if (head->head.magic == TALLY_MAGIC && head->head.abi == TALLY_ABI)
+		n = MIN(head->head.n, SLOTS - 1);
+	else /* new, or of another version: no slot is read */
+		head->head.n = 0;
+	head->head.abi = TALLY_ABI;
+	head->head.magic = TALLY_MAGIC;
+	return give_blocks(t, n);
+}
+
+int tally_open(const char *runtime_dir, struct tally **ret_tally, struct error *err)
+{
+	struct tally *t = calloc(1, sizeof(*t));
+	char path[PATH_MAX];
+	int r;
+
+	if (!t)
+		return fail(err, ENOMEM, "out of memory");
+	snprintf(path, sizeof(path), "%s/tally", runtime_dir);
+	r = map_file(t, path);
+	if (r < 0) {
+		tally_close(t);
+		return fail_errno(err, -r, "map '%s'", path);
+	}
+	*ret_tally = t;
+	return 0;
+}
+
+void tally_close(struct tally *t)
+{
+	if (!t)
+		return;
+	map_done(&t->map);
+	fd_close(t->fd);
+	free(t);
+}
+
+struct tally_slot *tally_take(struct tally *t)
+{
+	const uint32_t n = t ? t->slots[0].head.n : SLOTS;
+	uint32_t i = 1;
+
+	while (i <= n && i < SLOTS && t->slots[i].tenant.id)
+		i++;
+	if (i >= SLOTS || (i > n && give_blocks(t, i) < 0))
+		return NULL;
+	memset(&t->slots[i], 0, sizeof(t->slots[i]));
+	t->slots[0].head.n = MAX(n, i);
+	return &t->slots[i].tenant;
+}
+
+void tally_give(struct tally_slot *slot)
+{
+	if (slot)
+		slot->id = 0;
+}
+
+struct tally_slot *tally_next(struct tally *t, const struct tally_slot *slot)
+{
+	uint32_t i = slot ? (uint32_t)((const union slot *)(const void *)slot - t->slots) : 0;
+
+	while (t && ++i < SLOTS && i <= t->slots[0].head.n)
+		if (t->slots[i].tenant.id)
+			return &t->slots[i].tenant;
+	return NULL;
+}

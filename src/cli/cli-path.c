@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This file finds programs and libraries by divvy's own variables first, and then beside the
+ * running program. This file finds sockets by such variables first, and then in the usual runtime
+ * folders. A variable of divvy's own that is set ends the search, even if its file does not exist.
+ * runtime_folder() numbers the possible folders without gaps, so callers count up until it returns
+ * false. places_preload() drops the interception libraries of an outer `divvy run`, so a program
+ * never loads two of a kind. No thread may change the environment meanwhile.
+ */
+#include "cli/cli-path.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/install-path.h"
+#include "base/str.h"
+
+/* Runtime folders in the order in which clients look; NULL where the environment has none. */
+static bool runtime_folder(size_t i, char *ret_path, size_t size)
+{
+	const char *set = getenv("DIVVY_RUNTIME_DIR"), *user = getenv("XDG_RUNTIME_DIR");
+
+	if (set && set[0])
+		return i == 0 && snprintf(ret_path, size, "%s", set) < (int)size;
+	if (i == 1 && !(user && user[0]))
+		i = 2;
+	else if (i >= 2 && !(user && user[0]))
+		i++;
+	switch (i) {
+	case 0: return snprintf(ret_path, size, "/run/divvy") < (int)size;
+	case 1: return snprintf(ret_path, size, "%s/divvy", user) < (int)size;
+	case 2:
+		return snprintf(ret_path, size, "/tmp/divvy-%u", (unsigned int)getuid()) <
+			(int)size;
+	default: return false;
+	}
+}
+
+const char *places_socket_named(void)
+{
+	const char *set = getenv("DIVVY_SOCKET");
+
+	return set && set[0] ? set : NULL;
+}
+
+bool places_socket(size_t i, char *ret_path, size_t size)
+{
+	const char *set = places_socket_named();
+	size_t n;
+
+	if (set)
+		return i == 0 && snprintf(ret_path, size, "%s", set) < (int)size;
+	if (!runtime_folder(i, ret_path, size))
+		return false;
+	n = strlen(ret_path);
+	return snprintf(ret_path + n, size - n, "/divvyd.sock") < (int)(size - n);
+}
+
+int places_runtime(char *ret_path, size_t size, struct error *err)
+{
+	const char *set = getenv("DIVVY_RUNTIME_DIR");
+	const size_t mine = (set && set[0]) || geteuid() == 0 ? 0 : 1;
+
+	if (!runtime_folder(mine, ret_path, size))
+		return fail(err, ENAMETOOLONG,
+			"the path of the runtime folder is too long; set DIVVY_RUNTIME_DIR to "
+			"a shorter one");
+	if (ret_path[0] != '/')
+		return fail(
+			err, EINVAL, "runtime folder '%s': expected an absolute path", ret_path);
+	return 0;
+}
+
+int places_daemon(char *ret_path, size_t size, struct error *err)
+{
+	static const char *const folders[] = {
+		"../divvyd", ".", "../sbin", "../libexec/divvy", NULL};
+	const char *set = getenv("DIVVYD");
+
+	if (set && set[0]) {
+		if (access(set, X_OK) < 0)
+			return fail_errno(err, errno, "DIVVYD '%s'", set);
+		return str_copy(ret_path, size, str_from(set));
+	}
+	if (beside_find(folders, "divvyd", R_OK, ret_path, size) >= 0)
+		return 0;
+	return fail(err, ENOENT, "divvyd is not in divvy's install path; set DIVVYD to its path");
+}
+
+int places_hook(const char *library, char *ret_path, size_t size, struct error *err)
+{
+	static const char *const folders[] = {
+		"../hook", "../remote", "../lib/divvy", "../" DIVVY_LIBDIR "/divvy", NULL};
+	const char *set = getenv("DIVVY_HOOKS");
+
+	if (set && set[0]) {
+		snprintf(ret_path, size, "%s/%s", set, library);
+		if (access(ret_path, R_OK) < 0)
+			return fail_errno(err, errno, "'%s' (DIVVY_HOOKS)", ret_path);
+		return 0;
+	}
+	if (beside_find(folders, library, R_OK, ret_path, size) >= 0)
+		return 0;
+	return fail(err, ENOENT, "%s is not in divvy's install path; set DIVVY_HOOKS to its folder",
+		library);
+}
+
+static bool is_hook(struct str path)
+{
+	static const char *const ours[] = {"libdivvy-cuda.so", "libdivvy-nvml.so",
+		"libdivvy-remote.so", "libdivvy-remote-nvml.so"};
+	struct str rest = path, name = path;
+
+	while (str_split(&rest, '/', &name))
+		;
+	for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+		if (str_is(name, ours[i]))
+			return true;
+	return false;
+}
+
+/* ld.so also splits the list at spaces, and neither separator can be quoted. */
+int places_check_preload(const char *path, struct error *err)
+{
+	const char *cut = strpbrk(path, " :");
+
+	if (!cut)
+		return 0;
+	return fail(err, EINVAL,
+		"LD_PRELOAD cannot name a path with a %s; link its folder (ln -s) and set "
+		"DIVVY_HOOKS=/the/link: '%s'",
+		*cut == ' ' ? "space" : "colon", path);
+}
+
+void places_preload(const char *cuda, const char *nvml, struct buf *out)
+{
+	const char *before = getenv("LD_PRELOAD");
+	struct str rest = str_from(before ? before : ""), part, path;
+
+	buf_addf(out, "%s:%s", cuda, nvml);
+	while (str_split(&rest, ':', &part))
+		while (str_split(&part, ' ', &path))
+			if (path.n && !is_hook(path)) {
+				buf_add_byte(out, ':');
+				buf_add(out, path);
+			}
+}

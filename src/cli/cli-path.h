@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Paths of the daemon's socket, its program and the interception libraries. The search begins in
+ * the folders beside the running divvy, so a build folder and an installed tree both work. One
+ * thread.
+ */
+#ifndef CLI_CLI_PATH_H
+#define CLI_CLI_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+#define PLACES_PATH 4096
+
+/* $DIVVY_SOCKET; NULL: not set, or empty. */
+const char *places_socket_named(void);
+
+/* The i-th path to try for a socket; false: there is none further. */
+bool places_socket(size_t i, char *ret_path, size_t size);
+
+/* Folder of the socket and log of a daemon that this user starts: see docs/control-protocol.md. */
+int places_runtime(char *ret_path, size_t size, struct error *err);
+
+/*
+ * Path of divvyd: $DIVVYD, beside divvy, in the build folder, or installed. -ENOENT names the
+ * places.
+ */
+int places_daemon(char *ret_path, size_t size, struct error *err);
+
+/*
+ * Absolute path of an interception library ("libdivvy-cuda.so"): in $DIVVY_HOOKS, the build folder,
+ * or installed.
+ */
+int places_hook(const char *library, char *ret_path, size_t size, struct error *err);
+
+/* -EINVAL: LD_PRELOAD cannot name that file; the sentence says what to do. */
+int places_check_preload(const char *path, struct error *err);
+
+#define PLACES_PRELOAD (3u * PLACES_PATH)
+
+/*
+ * The new value of LD_PRELOAD: the two libraries by path, then its present value without libraries
+ * of a divvy run around this one.
+ */
+void places_preload(const char *cuda, const char *nvml, struct buf *out);
+
+#endif

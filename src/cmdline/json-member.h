@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads members of JSON answers. Nothing here fails. */
+#ifndef CMDLINE_JSON_MEMBER_H
+#define CMDLINE_JSON_MEMBER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A member that is absent, as in the answer of another version, reads as 0, "" or false. */
+static inline int64_t jint(const json_t *object, const char *name)
+{
+	const json_t *v = json_object_get(object, name);
+
+	return json_is_real(v) ? (int64_t)json_real_value(v) : (int64_t)json_integer_value(v);
+}
+
+static inline uint64_t juint(const json_t *object, const char *name)
+{
+	const int64_t v = jint(object, name);
+
+	return v > 0 ? (uint64_t)v : 0;
+}
+
+/* A member that has a new name: the old name's value where an older version left out the new. */
+static inline uint64_t juint_renamed(const json_t *object, const char *name, const char *old_name)
+{
+	return juint(object, json_object_get(object, name) ? name : old_name);
+}
+
+static inline double jreal(const json_t *object, const char *name)
+{
+	return json_number_value(json_object_get(object, name));
+}
+
+static inline const char *jtext(const json_t *object, const char *name)
+{
+	const char *s = json_string_value(json_object_get(object, name));
+
+	return s ? s : "";
+}
+
+static inline bool jbool(const json_t *object, const char *name)
+{
+	return json_is_true(json_object_get(object, name));
+}
+
+#endif

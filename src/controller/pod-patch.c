@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Builds the JSON Patch with the fields that a pod lacks; correct fields are not written again. A
+ * pod without a share lacks something only if LimitRanger added resources of divvy to it.
+ */
+#include <string.h>
+
+#include "controller/pod-translate.h"
+#include "spec/quantity.h"
+
+#define PATH_MAX_BYTES 1024u
+#define FOREIGN_MAX 16u /* foreign resources in one container */
+
+static int add(json_t *patch, const char *op, const char *path, json_t *value)
+{
+	json_t *o = value ? json_pack("{s:s, s:s, s:o}", "op", op, "path", path, "value", value)
+			  : json_pack("{s:s, s:s}", "op", op, "path", path);
+
+	return o ? json_array_append_new(patch, o) : -1;
+}
+
+/* Appends a key such as "divvy.gpu/slot" as a step of a JSON Pointer. */
+static void add_step(struct buf *path, struct str key)
+{
+	buf_add_byte(path, '/');
+	for (size_t i = 0; i < key.n; i++) {
+		if (key.p[i] == '~')
+			buf_add_text(path, "~0");
+		else if (key.p[i] == '/')
+			buf_add_text(path, "~1");
+		else
+			buf_add_byte(path, key.p[i]);
+	}
+}
+
+struct pair {
+	struct str key;
+	const char *value; /* NULL: remove */
+};
+
+/* Changes the object at `path` member by member, or creates it if it is missing. */
+static int change_object(
+	json_t *patch, const char *path, const json_t *object, const struct pair *pairs, size_t n)
+{
+	json_t *whole = NULL;
+	int r = 0;
+
+	if (!json_is_object(object)) {
+		whole = json_object();
+		for (size_t i = 0; i < n && whole; i++)
+			if (pairs[i].value)
+				json_object_setn_new_nocheck(whole, pairs[i].key.p, pairs[i].key.n,
+					json_string(pairs[i].value));
+		if (json_object_size(whole))
+			return add(patch, "add", path, whole);
+		json_decref(whole);
+		return 0;
+	}
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		_cleanup_buf_ struct buf step = BUF_INIT(PATH_MAX_BYTES);
+		const json_t *now = json_object_getn(object, pairs[i].key.p, pairs[i].key.n);
+
+		buf_add_text(&step, path);
+		add_step(&step, pairs[i].key);
+		if (buf_error(&step) < 0)
+			return -1;
+		if (!pairs[i].value) {
+			if (now)
+				r = add(patch, "remove", buf_text(&step), NULL);
+		} else if (!json_is_string(now) || strcmp(json_string_value(now), pairs[i].value)) {
+			r = add(patch, now ? "replace" : "add", buf_text(&step),
+				json_string(pairs[i].value));
+		}
+	}
+	return r;
+}
+
+#define RANGED_MAX 16u /* resources of divvy in a container that LimitRanger added without need */
+
+/*
+ * The value becomes 0, because LimitRanger would refuse a missing resource that has a max in a
+ * LimitRange.
+ */
+static size_t add_ranged(const struct wish *wish, uint32_t container, enum manifest_resources which,
+	const json_t *list, struct pair pairs[static RANGED_MAX])
+{
+	size_t n = 0;
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)list, key, value) {
+		const struct str name = str_from(key);
+
+		if (n < RANGED_MAX && str_has_prefix(name, STR(WISH_RESOURCE_PREFIX)) &&
+			manifest_is_limit_rangers(&wish->json.pod, container, which, name))
+			pairs[n++] = (struct pair){name, "0"};
+	}
+	return n;
+}
+
+static bool has_pair(const struct pair *pairs, size_t n, struct str key)
+{
+	for (size_t i = 0; i < n; i++)
+		if (str_eq(pairs[i].key, key))
+			return true;
+	return false;
+}
+
+static int patch_list(json_t *patch, const struct wish *wish, uint32_t container,
+	enum manifest_resources which, const json_t *resources)
+{
+	const struct dialect_tenant *t = wish_tenant(wish, container);
+	struct pair pairs[WISH_RESOURCES + FOREIGN_MAX + RANGED_MAX], ranged[RANGED_MAX];
+	char numbers[WISH_RESOURCES][24];
+	struct wish_resource want[WISH_RESOURCES];
+	_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
+	const uint32_t n_want = t ? wish_resources(t, want) : 0;
+	const char *field = which == MANIFEST_LIMITS ? "limits" : "requests";
+	const json_t *list = json_object_get(resources, field);
+	size_t n = 0, n_ranged;
+
+	for (uint32_t i = 0; i < wish->result.n_foreign && n < FOREIGN_MAX; i++)
+		if (wish->result.foreign[i].container == container)
+			pairs[n++] = (struct pair){wish->result.foreign[i].resource, NULL};
+	for (uint32_t i = 0; i < n_want; i++) {
+		const struct str name = str_from(want[i].name);
+		const char *now = json_string_value(json_object_get(list, want[i].name));
+		uint64_t number;
+
+		snprintf(numbers[i], sizeof(numbers[i]), "%llu", (unsigned long long)want[i].value);
+		/* The same number in another format stays. */
+		if (now && quantity_parse(str_from(now), 1, &number, NULL) == 0 &&
+			number == want[i].value)
+			pairs[n++] = (struct pair){name, now};
+		else
+			pairs[n++] = (struct pair){name, numbers[i]};
+	}
+	n_ranged = add_ranged(wish, container, which, list, ranged);
+	for (size_t i = 0; i < n_ranged; i++)
+		if (!has_pair(pairs, n, ranged[i].key))
+			pairs[n++] = ranged[i];
+	manifest_json_path(&wish->json, container, &path);
+	buf_addf(&path, "/resources/%s", field);
+	return change_object(patch, buf_text(&path), list, pairs, n);
+}
+
+static int patch_container(json_t *patch, const struct wish *wish, uint32_t container)
+{
+	const json_t *c = manifest_json_container(&wish->json, wish->spec, container),
+		     *resources = json_object_get(c, "resources");
+	bool is_touched = wish_tenant(wish, container) || json_is_object(resources);
+	int r = 0;
+
+	for (uint32_t i = 0; i < wish->result.n_foreign; i++)
+		is_touched |= wish->result.foreign[i].container == container;
+	if (!is_touched)
+		return 0;
+	if (!json_is_object(resources)) {
+		_cleanup_buf_ struct buf path = BUF_INIT(PATH_MAX_BYTES);
+
+		manifest_json_path(&wish->json, container, &path);
+		buf_add_text(&path, "/resources");
+		r = add(patch, "add", buf_text(&path), json_object());
+	}
+	r = r < 0 ? r : patch_list(patch, wish, container, MANIFEST_LIMITS, resources);
+	return r < 0 ? r : patch_list(patch, wish, container, MANIFEST_REQUESTS, resources);
+}
+
+static int patch_metadata(json_t *patch, const struct wish *wish)
+{
+	const struct pair label = {STR(DIALECT_TENANT_LABEL), "true"};
+	char name[MANIFEST_CONTAINER_NAME_MAX + 1];
+	struct pair annotations[3];
+	size_t n = 0;
+	int r;
+
+	if (wish->record.n)
+		annotations[n++] = (struct pair){STR(DIALECT_RECORD_KEY), buf_text(&wish->record)};
+	if (wish->list.n)
+		annotations[n++] = (struct pair){STR(DIALECT_LIST_KEY), buf_text(&wish->list)};
+	if (wish->default_container.n && str_copy(name, sizeof(name), wish->default_container) == 0)
+		annotations[n++] = (struct pair){STR(MANIFEST_DEFAULT_KEY), name};
+	r = change_object(
+		patch, "/metadata/labels", json_object_get(wish->metadata, "labels"), &label, 1);
+	return r < 0 ? r
+		     : change_object(patch, "/metadata/annotations",
+			       json_object_get(wish->metadata, "annotations"), annotations, n);
+}
+
+json_t *wish_patch(const struct wish *wish, const char *scheduler_name)
+{
+	json_t *patch = json_array();
+	int r = patch ? 0 : -1;
+
+	if (r >= 0 && wish_is_tenant(wish)) {
+		r = patch_metadata(patch, wish);
+		if (r >= 0 && wish_replaces_scheduler(wish))
+			r = add(patch, "add", "/spec/schedulerName", json_string(scheduler_name));
+	}
+	for (uint32_t i = 0; r >= 0 && i < wish->json.pod.n_containers; i++)
+		r = patch_container(patch, wish, i);
+	if (r < 0) {
+		json_decref(patch);
+		return NULL;
+	}
+	return patch;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pod translation: the request of a pod or template, and the fields that follow from it. These are
+ * the label, the scheduler, the resources that quotas and the kubelet count, and the record of the
+ * translation. Pure. Any thread.
+ */
+#ifndef CONTROLLER_POD_TRANSLATE_H
+#define CONTROLLER_POD_TRANSLATE_H
+
+#include "manifest/manifest-json.h"
+#include "spec/dialect.h"
+
+#define WISH_RESOURCE_PREFIX "divvy.gpu/"
+#define WISH_SLOT MANIFEST_SLOT
+#define WISH_LIST_MAX 256u
+#define WISH_RESOURCES 3u
+#define WISH_POLICIES_MAX 256u
+
+/* Known facts about the namespace. */
+struct wish_facts {
+	const char *dialects;        /* its annotation and policies; NULL: none */
+	const json_t *const *policy; /* specs of the GPUPolicies that select it */
+	size_t n_policies;
+};
+
+struct wish {
+	const json_t *metadata, *spec; /* borrowed */
+	struct manifest_json json;
+	struct dialect_config config; /* the namespace's */
+	struct dialect_result result;
+	struct buf record, list;      /* values of the two annotations; "": none is written */
+	struct str default_container; /* value of MANIFEST_DEFAULT_KEY; "": none is written */
+	/* The namespace's list of dialects is invalid: no pod there can request a share. */
+	bool is_config_bad;
+	struct error config_error;
+};
+
+/*
+ * Reads a pod or template. -EINVAL with a sentence for its author. Call wish_done() after a failure
+ * too.
+ */
+int wish_read(const json_t *metadata, const json_t *spec, struct str ns,
+	const struct wish_facts *facts, struct wish *ret_wish, struct error *err);
+void wish_done(struct wish *wish);
+#define _cleanup_wish_ __attribute__((cleanup(wish_done)))
+
+static inline bool wish_is_tenant(const struct wish *wish)
+{
+	return wish->result.n_tenants > 0;
+}
+
+/* NULL: the container has no share. */
+const struct dialect_tenant *wish_tenant(const struct wish *wish, uint32_t container);
+bool wish_is_foreign(const struct wish *wish, uint32_t container, struct str resource);
+
+/* Writes the resources of a tenant's container and returns their number. */
+struct wish_resource {
+	const char *name;
+	uint64_t value;
+};
+uint32_t wish_resources(
+	const struct dialect_tenant *tenant, struct wish_resource ret[static WISH_RESOURCES]);
+
+/*
+ * Checks that fields which only divvy may write are absent, or as divvy would write them, so that
+ * divvy's own result is accepted. Before the patch (is_patched is false) LimitRanger's values are
+ * accepted too, because the patch replaces them. -EINVAL.
+ */
+int wish_check_presets(const struct wish *wish, bool is_patched, struct error *err);
+
+/* Checks that a pod after the webhook has all that divvy writes. -EINVAL. */
+int wish_check_complete(const struct wish *wish, struct error *err);
+
+/*
+ * For a changed pod: checks that each container with a share had one when the pod was made.
+ * -EINVAL.
+ */
+int wish_check_slots(const struct wish *wish, struct error *err);
+
+/*
+ * Checks that one pair of nodes can serve all containers; else the pod would wait forever. -EINVAL.
+ */
+int wish_check_modes(const struct wish *wish, struct error *err);
+
+/* Checks the policies of the namespace that need no other pod. -EPERM. */
+int wish_check_policies(const struct wish *wish, const struct wish_facts *facts, struct error *err);
+
+/* For a pod with a node: checks that fields which can no longer change are the same. -EINVAL. */
+int wish_check_frozen(const struct wish *old, const struct wish *new, struct error *err);
+
+/* Whether divvy's scheduler replaces the named one, as for "" and "default-scheduler". */
+bool wish_replaces_scheduler(const struct wish *wish);
+
+/* A JSON Patch that adds what is missing; an empty array if nothing is. NULL: no memory. */
+json_t *wish_patch(const struct wish *wish, const char *scheduler_name);
+
+#endif

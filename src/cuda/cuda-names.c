@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables of cuda-names.h, made from cuda.def and result.def, and binary searches in them. The
+ * searches need cuda.def sorted by base name, then variant, then since, and result.def sorted by
+ * number; the unit test checks both.
+ */
+#include "cuda/cuda-names.h"
+
+#include <string.h>
+
+#define STREAM_none 0
+/* Parameter names of streams in cuda.def. */
+#define STREAM_hStream 1
+#define STREAM_stream 1
+
+const struct cuda_name cuda_names[CUDA_ENTRIES] = {
+#define CU(name, version, form, what, stream, params, args, ...) \
+	{.abi = #name, \
+		.since = version, \
+		.variant = CUDA_VARIANT_##form, \
+		.action = CUDA_ACTION_##what, \
+		.streams = STREAM_##stream},
+#include "cuda/cuda.def"
+#undef CU
+};
+
+_Static_assert(sizeof(struct cuda_name) == 64, "one entry is one cache line");
+
+size_t cuda_name_base(const char *abi)
+{
+	size_t n = strlen(abi);
+
+	if (n > 5 && (!memcmp(abi + n - 5, "_ptds", 5) || !memcmp(abi + n - 5, "_ptsz", 5)))
+		n -= 5;
+	if (n > 3 && abi[n - 3] == '_' && abi[n - 2] == 'v' && abi[n - 1] >= '0' &&
+		abi[n - 1] <= '9')
+		n -= 3;
+	return n;
+}
+
+/* Orders a whole string against the first n characters of another. */
+static int compare(const char *symbol, const char *base, size_t n)
+{
+	int r = strncmp(symbol, base, n);
+
+	return r ? r : symbol[n] != '\0';
+}
+
+/* The first entry whose base name is not less than symbol. */
+static size_t lower_bound(const char *symbol, size_t length)
+{
+	size_t low = 0, high = CUDA_ENTRIES;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const char *abi = cuda_names[middle].abi;
+		size_t n = cuda_name_base(abi);
+		int r = strncmp(abi, symbol, n < length ? n : length);
+
+		if (r < 0 || (r == 0 && n < length))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int of_base(size_t i, const char *symbol)
+{
+	return i < CUDA_ENTRIES &&
+		!compare(symbol, cuda_names[i].abi, cuda_name_base(cuda_names[i].abi));
+}
+
+const struct cuda_name *cuda_name_find(const char *symbol, int cuda_version, uint64_t flags,
+	CUdriverProcAddressQueryResult *ret_status)
+{
+	const struct cuda_name *plain = NULL, *per_thread = NULL;
+	CUdriverProcAddressQueryResult status;
+	size_t first = lower_bound(symbol, strlen(symbol));
+
+	for (size_t i = first; of_base(i, symbol); i++) {
+		const struct cuda_name *name = &cuda_names[i];
+
+		if (name->since > cuda_version)
+			continue;
+		if (name->variant == CUDA_VARIANT_NONE)
+			plain = name;
+		else
+			per_thread = name;
+	}
+	if (!of_base(first, symbol))
+		status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	else if (!plain && !per_thread)
+		status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+	else
+		status = CU_GET_PROC_ADDRESS_SUCCESS;
+	if (ret_status)
+		*ret_status = status;
+	if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && per_thread)
+		return per_thread;
+	return plain;
+}
+
+const struct cuda_name *cuda_name_by_abi(const char *abi)
+{
+	char base[sizeof cuda_names[0].abi];
+	size_t n = strlen(abi);
+
+	if (n >= sizeof base)
+		return NULL;
+	n = cuda_name_base(abi);
+	memcpy(base, abi, n);
+	base[n] = '\0';
+	for (size_t i = lower_bound(base, n); of_base(i, base); i++)
+		if (!strcmp(cuda_names[i].abi, abi))
+			return &cuda_names[i];
+	return NULL;
+}
+
+const char *cuda_result_name(CUresult result)
+{
+	switch (result) {
+#define CU_RESULT(name, number, text) \
+	case name: \
+		return #name;
+#include "cuda/result.def"
+#undef CU_RESULT
+	}
+	return NULL;
+}
+
+const char *cuda_result_text(CUresult result)
+{
+	switch (result) {
+#define CU_RESULT(name, number, text) \
+	case name: \
+		return text;
+#include "cuda/result.def"
+#undef CU_RESULT
+	}
+	return NULL;
+}

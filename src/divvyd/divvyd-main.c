@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * divvyd raises its limits and its priority, reports that it is ready, and leaves the rest to
+ * src/agent and src/node.
+ */
+#include <malloc.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "divvyd/divvyd-options.h"
+
+/* The loop, two workers, HTTP in a cluster and on this machine, and libcurl's resolvers. */
+#define ARENAS_MAX 8
+
+/*
+ * Sets the smallest timer slack, so that the daemon wakes up on time. Where permitted, the daemon
+ * also runs before ordinary programs.
+ */
+static void be_prompt(void)
+{
+	struct sched_param param = {.sched_priority = 1};
+
+	clock_set_slack_ns(1);
+	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &param) < 0)
+		setpriority(PRIO_PROCESS, 0, -10);
+}
+
+static void raise_limits(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
+static void on_signal(void *agent, bool is_reload)
+{
+	if (is_reload)
+		agent_reload(agent);
+	else
+		agent_leave(agent);
+}
+
+static void tell_ready(const struct options *s, const struct agent *agent)
+{
+	static const char line[] = "ready\n";
+
+	sd_notifyf(0, "READY=1\nSTATUS=serving %s", agent->socket_path);
+	if (s->ready_fd >= 0 && write(s->ready_fd, line, sizeof(line) - 1) < 0)
+		log_warn("--ready-fd %d: cannot write to this descriptor", s->ready_fd);
+	if (s->ready_fd > 2)
+		close(s->ready_fd);
+}
+
+/*
+ * A node has its own devices or those that its GPUNode names, but never a simulated GPU by default.
+ */
+static int prepare_cluster(struct options *s, char **simulate, struct error *err)
+{
+	int r = s->agent.simulate ? 0 : node_read_simulate(&s->node, simulate, err);
+
+	s->agent.may_have_no_device = true;
+	if (r >= 0 && *simulate && **simulate)
+		s->agent.simulate = *simulate;
+	return r;
+}
+
+static int serve(
+	struct options *s, struct agent *agent, struct program_signals *signals, struct error *err)
+{
+	struct node *node = NULL;
+	int r = s->is_cluster ? node_new(agent, &s->node, &node, err) : 0;
+
+	if (r < 0)
+		return r;
+	r = program_watch(signals, agent->loop, on_signal, agent);
+	if (r >= 0) {
+		be_prompt();
+		tell_ready(s, agent);
+		log_info("serving %s", agent->socket_path);
+		r = agent_run(agent);
+	}
+	if (r < 0)
+		fail_errno(err, -r, "event loop");
+	sd_notify(0, "STOPPING=1");
+	program_unwatch(signals);
+	node_free(node);
+	return r;
+}
+
+static int run(void *options, struct program_signals *signals, struct error *err)
+{
+	const char *gate = getenv("DIVVY_GATE");
+	_cleanup_free_ char *simulate = NULL;
+	struct options *s = options;
+	struct agent *agent = NULL;
+	int r;
+
+	/*
+	 * An arena for each thread: the loop never waits for an arena lock that a thread of lower
+	 * priority holds.
+	 */
+	mallopt(M_ARENA_MAX, ARENAS_MAX);
+	raise_limits();
+	s->agent.is_gate_off = gate && !strcmp(gate, "off");
+	if (gate && *gate && !s->agent.is_gate_off)
+		log_warn("DIVVY_GATE=%s has no effect; expected off, which opens all gates", gate);
+	r = s->is_cluster ? prepare_cluster(s, &simulate, err) : 0;
+	r = r < 0 ? r : agent_new(&s->agent, &agent, err);
+	r = r < 0 ? r : serve(s, agent, signals, err);
+	agent_free(agent);
+	return r;
+}
+
+PROGRAM_HOLDS_SIGNALS;
+
+int main(int argc, char **argv)
+{
+	struct options options;
+
+	options_init(&options);
+	return program_main(&options_program, run, &options, argc, argv);
+}

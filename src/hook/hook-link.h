@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The interface through which libdivvy-nvml.so uses libdivvy-cuda.so, so that a process registers
+ * once. cuGetExportTable returns this table for an id of divvy's own. Both libraries come from one
+ * build; `size` detects a mix of versions.
+ */
+#ifndef HOOK_HOOK_LINK_H
+#define HOOK_HOOK_LINK_H
+
+#include <stdint.h>
+
+#define LINK_ID "divvy-link-0001\0" /* 16 bytes */
+
+struct link_device {
+	uint8_t uuid[16];
+	uint64_t quota_bytes;
+	uint64_t used_bytes;
+};
+
+struct link_table {
+	uint32_t size;
+	/*
+	 * Registers if necessary. Returns the tenant's devices in its order; 0: this program has
+	 * none; -1: all devices are visible (no daemon, policy open).
+	 */
+	int (*devices)(struct link_device *ret_devices, uint32_t max);
+};
+
+#endif

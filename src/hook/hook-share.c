@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See hook-share.h. A mark must travel with a descriptor, and must also work for the driver's
+ * files, which share one inode. It is a lock of the open file description (F_OFD_SETLK) on a range
+ * that encodes number and size. A process that has the descriptor reads it in /proc/self/fdinfo. An
+ * epoll set shows when all copies are closed, because the kernel then removes the description from
+ * it.
+ *
+ * share_lock orders the changes of one number. It is held over a question to the daemon, but never
+ * over a driver call, and it is taken after deferred_lock. The helper thread receives the answers,
+ * and so never waits for it.
+ */
+#include "hook/hook-share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "hook/hook-memory.h"
+#include "hook/system.h"
+
+#define FD_HIGH 500
+#define ID_MASK ((UINT64_C(1) << 62) - 1) /* a lock's range must end below 2^63 */
+#define TEXT_BYTES 4096
+#define LINE_BYTES 256 /* a line of fdinfo has about 100 */
+
+/* ---- numbers ---- */
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+uint64_t share_id_new(void)
+{
+	uint64_t id = 0;
+
+	if (syscall(SYS_getrandom, &id, sizeof id, 1 /* GRND_NONBLOCK */) != sizeof id)
+		id = mix(clock_now_ns() ^ (uint64_t)getpid() << 40);
+	return (id & ID_MASK) | 1;
+}
+
+uint64_t share_id_of(const void *handle)
+{
+	uint64_t id = 0, part;
+
+	for (size_t i = 0; i < 64; i += sizeof part) {
+		memcpy(&part, (const char *)handle + i, sizeof part);
+		id = mix(id * 31 + part + i);
+	}
+	return (id & ID_MASK) | 1;
+}
+
+/* ---- the charge ---- */
+
+/* Charges the memory to this process's slot, because no daemon counts shared memory. */
+static int hold_here(struct device *d, struct memory_record *record, enum share_charge charge)
+{
+	record->flags |= MEMORY_LOCAL;
+	if (charge == SHARE_NEW)
+		return memory_charge_once(d, record->pages);
+	if (charge == SHARE_ANYWAY)
+		memory_charge_anyway(d, record->pages);
+	return 0;
+}
+
+/* The first hold of this process. */
+static int hold_first(
+	struct hook *h, struct device *d, struct memory_record *record, enum share_charge charge)
+{
+	int r = session_share(h, MSG_MEM_SHARE, d, record->key, record->pages * PAGE_MEM_UNIT,
+		charge == SHARE_NEW ? 0 : MSG_SHARE_HELD, true);
+
+	if (r == -ENOMEM)
+		return r;
+	if (r)
+		r = hold_here(d, record, charge);
+	else if (charge == SHARE_CHARGED)
+		memory_hand_over(d, record->pages);
+	if (!r)
+		memory_put(record); /* if the table cannot grow, the charge stays */
+	return r;
+}
+
+static int hold(
+	struct hook *h, struct device *d, struct memory_record *fresh, enum share_charge charge)
+{
+	struct memory_record record;
+	int r = 0;
+
+	lock_take(&h->share_lock);
+	if (!memory_change(MEMORY_SHARE, fresh->key, 1, 0, 0, &record))
+		r = hold_first(h, d, fresh, charge);
+	else if (charge == SHARE_CHARGED)
+		memory_uncharge(d, fresh->pages);
+	lock_drop(&h->share_lock);
+	return r;
+}
+
+int share_hold(struct device *d, uint64_t id, uint64_t pages, enum share_charge charge)
+{
+	struct hook *h = hook_registered();
+	struct memory_record fresh = {
+		.kind = MEMORY_SHARE,
+		.key = id,
+		.pages = pages,
+		.refs = 1,
+	};
+	int saved = errno, r;
+
+	if (!h || !pages)
+		return 0;
+	fresh.device = (uint8_t)d->index;
+	session_helper_start(h);
+	/* making room also releases shared memory, so the lock must not be held */
+	r = hold(h, d, &fresh, charge);
+	if (r == -ENOMEM && memory_make_room(d, MEMORY_ENDED))
+		r = hold(h, d, &fresh, charge);
+	if (r == -ENOMEM && memory_make_room(d, MEMORY_WAIT))
+		r = hold(h, d, &fresh, charge);
+	if (r == -ENOMEM)
+		atomic_fetch_add_explicit(&d->up->denied, 1, memory_order_relaxed);
+	errno = saved;
+	return r;
+}
+
+/* The caller holds the lock. */
+static void drop(struct hook *h, struct device *d, uint64_t id, bool waits)
+{
+	struct memory_record record;
+
+	if (!memory_change(MEMORY_SHARE, id, -1, 0, 0, &record) || record.refs ||
+		!memory_take(MEMORY_SHARE, id, &record))
+		return;
+	if (record.flags & MEMORY_LOCAL)
+		memory_uncharge(d, record.pages);
+	else if (session_share(h, MSG_MEM_UNSHARE, d, id, 0, 0, waits) == -EAGAIN)
+		session_share(h, MSG_MEM_UNSHARE, d, id, 0, 0, false);
+}
+
+void share_drop(struct device *d, uint64_t id)
+{
+	struct hook *h = hook_registered();
+	int saved = errno;
+
+	if (!h)
+		return;
+	lock_take(&h->share_lock);
+	drop(h, d, id, true);
+	lock_drop(&h->share_lock);
+	errno = saved;
+}
+
+uint64_t share_size(uint64_t id)
+{
+	struct memory_record record;
+
+	return memory_get(MEMORY_SHARE, id, &record) ? record.pages : 0;
+}
+
+struct sum {
+	const struct device *device;
+	uint64_t pages;
+};
+
+static void add(struct memory_record *record, void *arg)
+{
+	struct sum *sum = arg;
+
+	/* Memory charged here is in the process's slot. */
+	if (record->device == sum->device->index && !(record->flags & MEMORY_LOCAL))
+		sum->pages += record->pages;
+}
+
+uint64_t share_pages(const struct device *d)
+{
+	struct sum sum = {.device = d};
+
+	memory_each(MEMORY_SHARE, add, &sum);
+	return sum.pages;
+}
+
+struct again {
+	struct hook *h;
+	uint64_t pages[MSG_DEVICES]; /* charged here from now on */
+};
+
+static void tell_again(struct memory_record *record, void *arg)
+{
+	struct again *again = arg;
+	struct device *d = &again->h->device[record->device];
+
+	if (record->flags & MEMORY_LOCAL)
+		return;
+	if (session_share(again->h, MSG_MEM_SHARE, d, record->key, record->pages * PAGE_MEM_UNIT,
+		    MSG_SHARE_HELD, false)) {
+		record->flags |= MEMORY_LOCAL;
+		again->pages[record->device] += record->pages;
+	}
+}
+
+void share_again(struct hook *h)
+{
+	struct again again = {.h = h};
+
+	memory_each(MEMORY_SHARE, tell_again, &again);
+	for (uint32_t i = 0; i < h->devices; i++)
+		memory_charge_anyway(&h->device[i], again.pages[i]);
+}
+
+/* ---- descriptors ---- */
+
+static int raise(int fd)
+{
+	int high = fd < 0 ? fd : fd_control(fd, F_DUPFD_CLOEXEC, FD_HIGH);
+
+	if (high < 0)
+		return fd;
+	close(fd);
+	return high;
+}
+
+static int open_info(int fd)
+{
+	char path[40];
+
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/*
+ * Calls fn for each line until fn returns false. Returns false if the file could not be read to its
+ * end.
+ */
+static bool each_line(int fd, bool (*fn)(char *line, void *arg), void *arg)
+{
+	char text[TEXT_BYTES + 1];
+	size_t n = 0;
+	ssize_t got = fd < 0 ? -1 : 1;
+	bool goes_on = fd >= 0;
+
+	while (goes_on && (got = read(fd, text + n, TEXT_BYTES - n)) > 0) {
+		char *line = text, *end;
+
+		n += (size_t)got;
+		text[n] = '\0';
+		while (goes_on && (end = memchr(line, '\n', (size_t)(text + n - line)))) {
+			*end = '\0';
+			goes_on = fn(line, arg);
+			line = end + 1;
+		}
+		n -= (size_t)(line - text);
+		if (n >= TEXT_BYTES - LINE_BYTES)
+			n = 0; /* no line of fdinfo is that long */
+		memmove(text, line, n);
+	}
+	if (fd >= 0)
+		close(fd);
+	return got >= 0;
+}
+
+struct tag {
+	uint64_t id, pages;
+};
+
+/* "lock: 1: OFDLCK  ADVISORY  READ -1 00:0f:1234 START END" */
+static bool read_tag(char *line, void *arg)
+{
+	struct tag *tag = arg;
+	char *last = strrchr(line, ' '), *first, *end;
+	uint64_t from, to;
+
+	if (strncmp(line, "lock:", 5) || !strstr(line, "OFDLCK") || !last)
+		return true;
+	to = strtoull(last + 1, &end, 10);
+	if (end == last + 1 || *end)
+		return true;
+	*last = '\0';
+	first = strrchr(line, ' ');
+	from = first ? strtoull(first + 1, NULL, 10) : 0;
+	if (!from || from > ID_MASK || to < from)
+		return true;
+	*tag = (struct tag){from, to - from + 1};
+	return false;
+}
+
+bool share_read(int fd, uint64_t *ret_id, uint64_t *ret_pages)
+{
+	struct tag tag = {0};
+	int saved = errno;
+
+	each_line(open_info(fd), read_tag, &tag);
+	errno = saved;
+	if (!tag.id)
+		return false;
+	*ret_id = tag.id;
+	*ret_pages = tag.pages;
+	return true;
+}
+
+static void write_tag(int fd, uint64_t id, uint64_t pages)
+{
+	int access = fd_control(fd, F_GETFL, 0) & O_ACCMODE;
+	struct flock lock = {
+		.l_type = access == O_WRONLY ? F_WRLCK : F_RDLCK,
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)id,
+		.l_len = (off_t)pages,
+	};
+
+	fd_control(fd, F_OFD_SETLK, (long)(uintptr_t)&lock);
+}
+
+/* ---- the open descriptors ---- */
+
+/*
+ * Programs close unknown descriptors and reuse their numbers. So the set contains a mark that no
+ * program's own set has. Without the mark nothing is concluded from the set.
+ */
+static int set_get(struct hook *h)
+{
+	struct epoll_event ev = {.events = 0};
+	int set, mark;
+
+	if (h->share_set >= 0 && h->share_mark)
+		return h->share_set;
+	set = raise(epoll_create1(EPOLL_CLOEXEC));
+	mark = raise(eventfd(0, EFD_CLOEXEC));
+	ev.data.u64 = share_id_new() & ~UINT64_C(1); /* keys of exports are odd */
+	if (set < 0 || mark < 0 || epoll_ctl(set, EPOLL_CTL_ADD, mark, &ev)) {
+		if (set >= 0)
+			close(set);
+		if (mark >= 0)
+			close(mark);
+		return -1;
+	}
+	h->share_set = set;
+	h->share_mark = ev.data.u64;
+	return set;
+}
+
+/* Under the lock. A descriptor that cannot be watched counts as open until the process ends. */
+static void watch(struct hook *h, struct device *d, uint64_t id, int fd)
+{
+	struct epoll_event ev = {.events = 0};
+	struct memory_record record = {
+		.kind = MEMORY_EXPORT,
+		.key = share_id_new(),
+		.device = (uint8_t)d->index,
+		.share = id,
+	};
+	int set = set_get(h);
+
+	ev.data.u64 = record.key;
+	if (set >= 0 && !epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev) && memory_put(&record))
+		atomic_fetch_add(&h->share_exports, 1);
+}
+
+void share_export(struct device *d, uint64_t id, uint64_t pages, int fd)
+{
+	struct hook *h = hook_registered();
+	struct memory_record record;
+	int saved = errno;
+
+	if (!h)
+		return;
+	lock_take(&h->share_lock);
+	write_tag(fd, id, pages);
+	if (memory_change(MEMORY_SHARE, id, 1, 0, 0, &record))
+		watch(h, d, id, fd);
+	lock_drop(&h->share_lock);
+	errno = saved;
+}
+
+struct look {
+	struct hook *h;
+	uint64_t round;
+	bool is_marked;
+};
+
+static bool note_open(char *line, void *arg)
+{
+	struct look *look = arg;
+	char *at = strstr(line, "data:");
+	uint64_t key = at ? strtoull(at + 5, NULL, 16) : 0;
+
+	if (strncmp(line, "tfd:", 4) || !key)
+		return true;
+	if (key == look->h->share_mark)
+		look->is_marked = true;
+	else
+		memory_stamp(MEMORY_EXPORT, key, look->round);
+	return true;
+}
+
+static bool is_closed(const struct memory_record *record, const void *round)
+{
+	return record->kind == MEMORY_EXPORT && record->bytes != *(const uint64_t *)round;
+}
+
+/* Under the lock. */
+static bool settle(struct hook *h, bool waits)
+{
+	struct look look = {.h = h, .round = ++h->share_round};
+	struct memory_record record;
+	bool given = false;
+
+	if (!each_line(open_info(h->share_set), note_open, &look) || !look.is_marked) {
+		/* The set is not this library's any more: its descriptors count as open. */
+		h->share_mark = 0;
+		atomic_store(&h->share_exports, 0);
+		while (memory_take_if(is_closed, &look.round, &record))
+			;
+		return false;
+	}
+	while (memory_take_if(is_closed, &look.round, &record)) {
+		atomic_fetch_sub(&h->share_exports, 1);
+		drop(h, &h->device[record.device], record.share, waits);
+		given = true;
+	}
+	return given;
+}
+
+static bool try_settle(struct hook *h, bool waits)
+{
+	int saved = errno;
+	bool given;
+
+	if (!h || !atomic_load(&h->share_exports) || !lock_try(&h->share_lock))
+		return false;
+	given = settle(h, waits);
+	lock_drop(&h->share_lock);
+	errno = saved;
+	return given;
+}
+
+bool share_settle(void)
+{
+	return try_settle(hook_registered(), true);
+}
+
+void share_look(struct hook *h)
+{
+	try_settle(h, false);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compares the secret of two processes, or else their user, group and cgroup. scan_byte() reads
+ * /proc/PID/environ as a stream, so an environment of any size needs one piece of PIECE bytes. If
+ * own_has() cannot read what the comparison needs, the process counts as another tenant's. The code
+ * runs in the tenant's program: the functions allocate no memory, and the caller owns all their
+ * state.
+ */
+#include "hook/own-tenant.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "hook/system.h"
+
+#define KEY "DIVVY_TENANT="
+#define PIECE 4096u
+
+/* State of a scan of an environment, byte by byte, for the tenant's secret. */
+struct scan {
+	size_t at; /* position in the key; after the key: in the value */
+	bool is_other;
+	size_t n;
+	char value[33];
+};
+
+/* Returns true at the end of the value. */
+static bool scan_byte(struct scan *s, char c)
+{
+	const size_t key = sizeof(KEY) - 1;
+
+	if (!c && s->at == key && !s->is_other)
+		return true;
+	if (!c) {
+		s->at = 0;
+		s->is_other = false;
+	} else if (!s->is_other && s->at < key) {
+		s->is_other = c != KEY[s->at++];
+	} else if (!s->is_other && s->n < sizeof(s->value)) {
+		s->value[s->n++] = c;
+	}
+	return false;
+}
+
+/* Returns false if it cannot be read. A value too long for a secret equals none. */
+static bool read_secret(int dir, char ret[static 33])
+{
+	_cleanup_close_ int fd = openat(dir, "environ", O_RDONLY | O_CLOEXEC);
+	struct scan s = {0};
+	char piece[PIECE];
+	bool is_found = false;
+	ssize_t n = -1;
+
+	while (!is_found && fd >= 0 && (n = read(fd, piece, sizeof(piece))) > 0)
+		for (ssize_t i = 0; i < n && !is_found; i++)
+			is_found = scan_byte(&s, piece[i]);
+	if (n < 0 || (is_found && s.n == sizeof(s.value)))
+		return false;
+	memcpy(ret, s.value, is_found ? s.n : 0);
+	ret[is_found ? s.n : 0] = '\0';
+	return true;
+}
+
+static bool read_rest(int dir, struct own *own)
+{
+	_cleanup_close_ int fd = openat(dir, "cgroup", O_RDONLY | O_CLOEXEC);
+	const ssize_t n = fd < 0 ? -1 : read(fd, own->cgroup, sizeof(own->cgroup));
+	struct stat st;
+
+	if (n < 0 || (size_t)n == sizeof(own->cgroup) || fd_stat(dir, &st) < 0)
+		return false;
+	own->cgroup[n] = '\0';
+	own->uid = st.st_uid;
+	own->gid = st.st_gid;
+	return true;
+}
+
+static int open_process(unsigned int pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%u", pid);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+bool own_init(struct own *own)
+{
+	_cleanup_close_ int dir = open_process((unsigned int)getpid());
+	const char *secret = getenv("DIVVY_TENANT");
+
+	*own = (struct own){.secret = ""};
+	/* The secret that the daemon saw; the program may have set it after its start. */
+	if (secret && strlen(secret) < sizeof(own->secret))
+		memcpy(own->secret, secret, strlen(secret) + 1);
+	return dir >= 0 && read_rest(dir, own);
+}
+
+bool own_has(const struct own *own, unsigned int pid)
+{
+	_cleanup_close_ int dir = -1;
+	struct own other;
+
+	if (pid == (unsigned int)getpid())
+		return true;
+	if (!pid || !own->cgroup[0])
+		return false;
+	dir = open_process(pid);
+	if (dir < 0 || !read_secret(dir, other.secret) || strcmp(own->secret, other.secret))
+		return false;
+	return own->secret[0] ||
+		(read_rest(dir, &other) && own->uid == other.uid && own->gid == other.gid &&
+			!strcmp(own->cgroup, other.cgroup));
+}

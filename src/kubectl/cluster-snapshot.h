@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A cluster snapshot: the scheduler's own engine with all present objects, to see what it would
+ * decide and why. Nothing is written to the cluster.
+ */
+#ifndef KUBECTL_CLUSTER_SNAPSHOT_H
+#define KUBECTL_CLUSTER_SNAPSHOT_H
+
+#include "cmdline/output.h"
+#include "kubectl/kubectl-access.h"
+#include "scheduler/sched.h"
+
+#define WORLD_OPTIONS \
+	{"scheduler-name", "NAME", \
+		"the schedulerName of divvy's scheduler (default divvy-scheduler)"}, \
+	{ \
+		"lease-namespace", "NAMESPACE", \
+			"where nodes' daemons renew their Leases (default divvy-node-lease)" \
+	}
+
+/* Reads all objects that the scheduler reads. Names in args are borrowed. */
+int world_load(struct access *access, const struct cli_args *args, struct sched **ret_sched,
+	struct error *err);
+
+const char *world_scheduler_name(const struct cli_args *args);
+
+/*
+ * Why the pod does not fit, by node and device: [{node, device, index, model, free_permille,
+ * free_bytes, why}]. First places the other members of its gang in `sched`, so use `sched` for
+ * nothing else afterwards.
+ */
+int world_reasons(struct sched *sched, struct cpod *pod, json_t **ret_list, struct error *err);
+
+/* Prints a table; equal devices of a node share a line. */
+int world_print_reasons(const json_t *reasons, struct error *err);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocking requests to the API server of a kubeconfig, one at a time, through the client of
+ * src/kube. A refused request returns a sentence that says what would help. One thread.
+ */
+#ifndef KUBECTL_KUBECTL_ACCESS_H
+#define KUBECTL_KUBECTL_ACCESS_H
+
+#include "cmdline/command.h"
+#include "kube/ask.h"
+#include "kube/discovery.h"
+
+#define ACCESS_OPTIONS \
+	{"kubeconfig", "FILE", \
+		"how to reach the cluster (default $KUBECONFIG, or ~/.kube/config)"}, \
+		{"context", "NAME", \
+			"the context of the kubeconfig to use, instead of the current one"}, \
+		{"as", "USER", \
+			"ask as this user, whom you may act as; to see what somebody sees"}, \
+	{ \
+		"as-group", "GROUP,...", "and as one of these groups" \
+	}
+#define ACCESS_NAMESPACE_OPTION \
+	{ \
+		"namespace", "NAMESPACE", "instead of the context's (default 'default')", \
+			.letter = 'n' \
+	}
+
+struct access {
+	struct loop *loop;
+	struct kube_config *config;
+	struct kube_client *client;
+	struct kube_discovery *discovery; /* NULL before access_discover() */
+	const char *space;                /* --namespace, or the context's, or "default" */
+};
+
+/* Reads the kubeconfig; sends no request. */
+int access_open(const struct cli_args *args, struct access *ret_access, struct error *err);
+void access_close(struct access *access);
+#define _cleanup_access_ _cleanup_(access_close)
+
+/* As kube_ask_wait(); if a right is missing, the sentence names the roles that have it. */
+int access_await(struct access *access, struct kube_ask *ask, json_t **ret_json, struct error *err);
+
+/* Gets one object or list; query NULL: none. */
+int access_get(struct access *access, const char *path, const char *query, json_t **ret_json,
+	struct error *err);
+
+/* All items of all pages. target->name is NULL. */
+int access_list(struct access *access, const struct kube_target *target, const char *query,
+	json_t **ret_items, struct error *err);
+
+/* Asks once which resources the server has, for kube_discovery_find(). */
+int access_discover(struct access *access, struct error *err);
+
+/* GPUNodes; -ENOENT says that divvy is not installed. */
+int access_gpunodes(struct access *access, json_t **ret_items, struct error *err);
+/* The nodes' Leases; an empty list if the right to list them is missing. */
+int access_leases(struct access *access, json_t **ret_items, struct error *err);
+/* space NULL: of all namespaces. */
+int access_pods(struct access *access, const char *space, json_t **ret_items, struct error *err);
+
+#endif

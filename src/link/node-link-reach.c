@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The program side: node-link.h. First asks the other side whether the container has a grant. Then
+ * each of the container's processes that connects has a child here, which joins it with a worker on
+ * the device node. For this node's own devices the child becomes the worker.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/listener.h"
+#include "base/process.h"
+#include "base/str.h"
+#include "cuda/types.h"
+#include "kubelet/cgroup.h"
+#include "link/children.h"
+#include "link/node-link.h"
+#include "link/link.h"
+#include "link/net.h"
+#include "link/secure.h"
+#include "link/stream.h"
+#include "remote/worker-start.h"
+
+#define LOOK_MS 1000
+
+static void fill_hello(const struct far_target *t, enum far_what what, struct far_hello *ret_hello)
+{
+	*ret_hello = (struct far_hello){.magic = FAR_MAGIC, .abi = FAR_ABI, .what = (uint16_t)what};
+	snprintf(ret_hello->space, sizeof(ret_hello->space), "%s", t->space);
+	snprintf(ret_hello->pod, sizeof(ret_hello->pod), "%s", t->pod);
+}
+
+static int receive_reply(gnutls_session_t tls, const char *node, struct error *err)
+{
+	struct serve_reply reply;
+
+	/* A server that rejects a certificate says so only now. */
+	if (stream_receive(stream_tls(tls, FAR_ANSWER_MS), &reply, sizeof(reply)) < 0)
+		return fail(err, EAGAIN,
+			"node %.100s refused the connection; see the log of its divvyd", node);
+	reply.text[sizeof(reply.text) - 1] = '\0';
+	str_blank_controls(reply.text, strlen(reply.text));
+	if (reply.magic != SERVE_MAGIC)
+		return fail(err, EPROTO,
+			"node %.100s answered with another protocol; check the address and port "
+			"of its divvyd",
+			node);
+	return reply.status < 0 ? fail(err, -reply.status, "node %.80s: %.160s", node, reply.text)
+				: 0;
+}
+
+static const char *why(int failed)
+{
+	switch (failed) {
+	case ECONNREFUSED: return "no program listens there";
+	case ETIMEDOUT: return "no answer within 10 s";
+	default: return strerror(failed);
+	}
+}
+
+int far_get_in(const struct far_target *t, struct identity_tls *tls, enum far_what what,
+	struct identity_session *session, struct error *err)
+{
+	int fd = net_dial(t->host, t->port), r;
+	struct far_hello hello;
+	struct error refused;
+
+	if (fd < 0)
+		return fail(err, EAGAIN, "node %.80s at %.64s:%.8s: %s", t->node, t->host, t->port,
+			why(-fd));
+	r = secure_meet(tls, fd, t->node, session, &refused);
+	if (r < 0)
+		return fail(err, EAGAIN, "node %.80s at %.64s:%.8s: %.100s", t->node, t->host,
+			t->port, refused.msg);
+	fill_hello(t, what, &hello);
+	if (gnutls_record_send(session->tls, &hello, sizeof(hello)) != sizeof(hello))
+		return fail(err, EAGAIN, "node %.100s closed the connection", t->node);
+	return receive_reply(session->tls, t->node, err);
+}
+
+static int check_there(const struct far_target *t, struct identity_tls *tls, struct error *err)
+{
+	static struct identity_session session;
+	const int r = far_get_in(t, tls, FAR_CHECK, &session, err);
+
+	if (r >= 0)
+		gnutls_bye(session.tls, GNUTLS_SHUT_WR);
+	return r;
+}
+
+static int join_there(const struct far_target *t, struct identity_tls *tls,
+	const struct link_program *program, struct error *err)
+{
+	static struct identity_session session;
+	struct link_end end;
+	const int r = far_get_in(t, tls, FAR_PROCESS, &session, err);
+
+	if (r >= 0 && link_open_program(session.tls, program, &end) >= 0)
+		link_run(&end, REMOTE_HUB_SERVER);
+	return r;
+}
+
+/* ---- devices of this node ---- */
+
+static int ask_here(const struct far_target *t, struct serve_answer *ret_answer, struct error *err)
+{
+	struct serve_ask ask = {.magic = SERVE_MAGIC};
+
+	if (str_copy(ask.uid, sizeof(ask.uid), str_from(t->uid)) < 0 ||
+		str_copy(ask.container, sizeof(ask.container), str_from(t->container)) < 0 ||
+		str_copy(ask.space, sizeof(ask.space), str_from(t->space)) < 0 ||
+		str_copy(ask.pod, sizeof(ask.pod), str_from(t->pod)) < 0)
+		return fail(err, ENAMETOOLONG, "a name is too long");
+	return far_ask(&ask, ret_answer, err);
+}
+
+static int check_here(const struct far_target *t, struct identity_tls *tls, struct error *err)
+{
+	struct serve_answer answer;
+	const int daemon = ask_here(t, &answer, err);
+
+	fd_close(daemon);
+	return daemon;
+}
+
+/* A child keeps the connection to divvyd; the worker ends with it. */
+static int join_here(const struct far_target *t, struct identity_tls *tls,
+	const struct link_program *program, struct error *err)
+{
+	struct serve_answer answer;
+	const int daemon = ask_here(t, &answer, err);
+	struct pollfd end = {.fd = daemon, .events = POLLIN};
+	pid_t parent, worker;
+	int r;
+
+	if (daemon < 0)
+		return daemon;
+	r = far_become(&answer, err);
+	explicit_bzero(&answer, sizeof(answer));
+	if (r < 0)
+		return r;
+	parent = getpid();
+	worker = fork();
+	if (worker == 0) {
+		process_end_with(parent);
+		worker_become(program->sock);
+		_exit(1);
+	}
+	close(program->sock);
+	/* No other process ends the worker. */
+	while (worker > 0 && waitpid(worker, NULL, WNOHANG) == 0)
+		if (poll(&end, 1, LOOK_MS / 10) > 0)
+			kill(worker, SIGKILL);
+	return 0;
+}
+
+/* ---- transports between a program and its worker ---- */
+
+struct transport {
+	/* Checks that the container has a grant. */
+	int (*check)(const struct far_target *t, struct identity_tls *tls, struct error *err);
+	/* Joins the program with a worker while both live; otherwise -errno. */
+	int (*join)(const struct far_target *t, struct identity_tls *tls,
+		const struct link_program *program, struct error *err);
+};
+
+static const struct transport over_memory = {check_here, join_here},
+			      over_network = {check_there, join_there};
+
+static const struct transport *transport_to(const struct far_target *t)
+{
+	return t->host[0] ? &over_network : &over_memory;
+}
+
+/* ---- processes of the program ---- */
+
+/* The socket's folder already identifies the pod; the kernel must confirm it. */
+static bool is_ours(const struct far_target *t, int sock)
+{
+	const char *root = strcmp(t->cgroup_root, "*") ? t->cgroup_root : NULL;
+	struct cgroup_pod found;
+	struct ucred peer;
+	socklen_t n = sizeof(peer);
+	int r;
+
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0)
+		return false;
+	r = cgroup_read_pod(peer.pid, root, &found, NULL);
+	/* From a cgroup namespace of its own, this process cannot tell every node's pods apart. */
+	return r == -EXDEV || (r >= 0 && !strcmp(found.uid, t->uid));
+}
+
+static void refuse(int sock, const char *text)
+{
+	struct remote_note note = {.type = REMOTE_REFUSED,
+		.abi = REMOTE_ABI,
+		.lane = CUDA_ERROR_NO_DEVICE,
+		.hub = REMOTE_HUB_SERVER};
+
+	snprintf(note.text, sizeof(note.text), "%s", text);
+	fd_send(sock, &note, sizeof(note), NULL, 0, MSG_NOSIGNAL);
+}
+
+static void join_one(
+	const struct far_target *t, struct identity_tls *tls, const struct link_program *program)
+{
+	struct error err = {0};
+	const int r = transport_to(t)->join(t, tls, program, &err);
+
+	if (r < 0) {
+		fprintf(stderr, "divvy-remote-far: %s/%s: %s\n", t->space, t->pod, err.msg);
+		refuse(program->sock, err.msg);
+	}
+}
+
+static void join_next(struct listener_poll *listener, const struct far_target *t,
+	struct identity_tls *tls, struct children *children)
+{
+	_cleanup_close_ int sock = listener_poll_accept(listener, 0);
+	int at;
+
+	if (sock >= 0 && is_ours(t, sock) && children_fork(children, &at) == 0) {
+		close(SERVE_FD_LISTEN);
+		close(SERVE_FD_CONTROL);
+		join_one(t, tls, &(struct link_program){sock, &children->v[at].alive_ns});
+		_exit(1);
+	}
+}
+
+/* ---- start and end ---- */
+
+/* Runs in a child, because GnuTLS's memory ends with it. */
+static void check_and_tell(const struct far_target *t, struct identity_tls *tls)
+{
+	struct error err = {0};
+	struct serve_reply reply;
+	const int r = transport_to(t)->check(t, tls, &err);
+
+	far_reply_init(&reply, r < 0 ? r : 0, r < 0 ? err.msg : "");
+	send(SERVE_FD_CONTROL, &reply, sizeof(reply), MSG_NOSIGNAL);
+}
+
+int far_reach(struct identity_tls *tls, const struct far_target *t)
+{
+	struct listener_poll listener = {.fd = SERVE_FD_LISTEN};
+	struct pollfd fds[] = {{.fd = SERVE_FD_CONTROL, .events = POLLIN}, {.events = POLLIN}};
+	struct children *children = children_new();
+	pid_t pid;
+
+	if (!children)
+		return -ENOMEM;
+	/* All workers that this process starts belong to the one container. */
+	workers_begin();
+	pid = fork();
+	if (pid == 0) {
+		check_and_tell(t, tls);
+		_exit(0);
+	}
+	while (!fds[0].revents) {
+		fds[1].fd = listener_poll_fd(&listener);
+		poll(fds, 2, LOOK_MS);
+		if (fds[1].revents & POLLIN)
+			join_next(&listener, t, tls, children);
+		children_watch(children, clock_now_ns(), SECURE_HANDSHAKE_MS, SECURE_PEER_MS);
+		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+			children_gone(children, pid);
+	}
+	return 0;
+}

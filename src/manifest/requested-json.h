@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the requested spec of a SharePod as annotations of its pod. Pure; any thread. */
+#ifndef MANIFEST_REQUESTED_JSON_H
+#define MANIFEST_REQUESTED_JSON_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+
+/*
+ * Translates the fields that spec/spec.h has, and `containers`: spec.memoryPolicy "wait" becomes
+ * {"divvy.gpu/memory-policy": "wait"}, spec.containers [a, b] becomes {"divvy.gpu/container":
+ * "a,b"}. Ignores other fields. The caller owns the result. Returns 0; -EINVAL if a value is
+ * neither text nor a number; -ENOMEM.
+ */
+int asked_json_read(const json_t *spec, json_t **ret_keys, struct error *err);
+
+#endif

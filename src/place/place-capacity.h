@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One node without some of its tenants, and whether a spec would fit there. These are counters for
+ * trying sets of victims; the model does not change. The rules are those of place-fit.c. O(devices)
+ * to start and to test, O(devices of the tenant) for a change.
+ */
+#ifndef PLACE_PLACE_CAPACITY_H
+#define PLACE_PLACE_CAPACITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "place/place.h"
+
+struct holder;
+struct label;
+
+struct room_device {
+	uint32_t share, n_tenants;
+	/* tenants with the spec's anti-affinity label; with its affinity label */
+	uint32_t n_apart, n_together;
+	uint32_t n_of[SPEC_OPPORTUNISTIC + 1]; /* by class */
+	uint64_t memory_taken, asked;
+};
+
+struct room {
+	const struct place *place;
+	const struct place_spec *spec;
+	const struct label *together; /* label of affinity, or NULL */
+	uint32_t node, n_devices, n_tenants;
+	uint64_t cpu_taken, memory_taken;
+	uint64_t usable;           /* open devices of an allowed model */
+	uint32_t together_devices; /* devices with the affinity label, on all nodes */
+	struct room_device device[PLACE_NODE_DEVICES_MAX];
+};
+
+/* Copies the node's counters. Borrows place and spec; valid until the next change. */
+void room_init(
+	struct room *room, const struct place *place, const struct place_spec *spec, uint32_t node);
+/* Remove the tenant from the counters, or add it again. */
+void room_without(struct room *room, const struct holder *h);
+void room_with(struct room *room, const struct holder *h);
+void room_narrow(struct room *room, uint64_t models); /* keeps devices of these models only */
+bool room_fits(const struct room *room);
+
+#endif

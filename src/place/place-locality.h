@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Locality bonus: an addition to the policy's score for a device or node, because of the tenants
+ * there.
+ *
+ * A tenant with a priority prefers the neighbourhood of its group, by the tree of cells. An
+ * opportunistic tenant (priority 0) prefers devices with other opportunistic tenants, so that other
+ * devices stay free of them.
+ *
+ * The policy's table sets the size of each bonus; a policy without a table gives none. O(1), but
+ * the first query after a change of the group is O(size of the group). Threads: as place.h.
+ */
+#ifndef PLACE_PLACE_LOCALITY_H
+#define PLACE_PLACE_LOCALITY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct place;
+struct place_spec;
+struct place_choice;
+
+/* How near the group's nearest device is. */
+enum place_draw_near {
+	PLACE_DRAW_LINK,
+	PLACE_DRAW_NUMA,
+	PLACE_DRAW_NODE,
+	PLACE_DRAW_CELL,
+	N_PLACE_DRAWS
+};
+
+/* Bonuses in units of the policy's score, in descending order. */
+struct place_draws {
+	int32_t near[N_PLACE_DRAWS];
+	int32_t beside; /* for a device with opportunistic tenants */
+};
+
+/* The group of the latest query. */
+#define DRAW_CELLS \
+	8u /* most cells above nodes that attract a group; a larger group is spread out anyway */
+struct drawn {
+	uint32_t group; /* 0: no query is cached */
+	uint32_t run;
+	uint32_t *stamp; /* by node: equals `run` if the group has a device there */
+	uint32_t *nodes; /* the n_nodes nodes of the group */
+	uint32_t n_nodes;
+	uint32_t device[DRAW_CELLS], n_cells; /* one device for each cell */
+};
+
+/* Whether any place can get a bonus for the spec now. */
+bool place_is_drawn(struct place *place, const struct place_spec *spec);
+
+/*
+ * The bonus of the device, and the greatest bonus of the node's devices. place_is_drawn() must
+ * hold.
+ */
+int32_t place_draw_device(struct place *place, const struct place_spec *spec, uint32_t device);
+int32_t place_draw_node(struct place *place, const struct place_spec *spec, uint32_t node);
+/* The greatest bonus of a node outside place_drawn_nodes(). */
+int32_t place_draw_elsewhere(struct place *place, const struct place_spec *spec);
+/*
+ * Returns the number of the group's nodes and sets *ret to their array, borrowed until the next
+ * change.
+ */
+uint32_t place_drawn_nodes(
+	struct place *place, const struct place_spec *spec, const uint32_t **ret);
+
+/* Drops the cache after a change of the group, or of locations with group 0. */
+void place_draw_forget(struct place *place, uint32_t group);
+int place_draw_reserve(struct place *place, uint32_t size, uint32_t n_nodes); /* -ENOMEM */
+void place_draw_done(struct place *place);
+
+/* Writes the reason for the bonus in words, or "". Writes at most n bytes. */
+void place_draw_format(struct place *place, const struct place_spec *spec,
+	const struct place_choice *choice, char *ret, size_t n);
+
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Counts the kinds of arriving tenants. The number of counted kinds is limited: if there are too
+ * many, all counts are halved and kinds with a count of 1 are dropped. So frequent kinds stay
+ * (Misra and Gries, "Finding repeated elements", 1982).
+ */
+#include "place/workload-mix.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "place/place-bounds.h"
+#include "place/place-internal.h"
+#include "place/place-policy.h"
+
+#define SEEN_SIZE 8192u /* a power of two; half of it is used */
+#define FIRST_ARRIVALS 16u
+/*
+ * Learns again after as many new arrivals as this part of the earlier arrivals, or of the placed
+ * tenants if those are fewer. By then other tenants are on the devices.
+ */
+#define LEARN_PART 8u
+#define COMMON_PART 95u /* percent */
+#define TYPICAL_PART 98u
+
+int place_mix_new(struct place_mix **ret)
+{
+	struct place_mix *mix = calloc(1, sizeof(*mix));
+
+	if (mix) {
+		mix->seen = calloc(SEEN_SIZE, sizeof(*mix->seen));
+		mix->sorted = calloc(SEEN_SIZE / 2, sizeof(*mix->sorted));
+	}
+	if (!mix || !mix->seen || !mix->sorted) {
+		place_mix_free(mix);
+		return -ENOMEM;
+	}
+	*ret = mix;
+	return 0;
+}
+
+void place_mix_free(struct place_mix *mix)
+{
+	if (!mix)
+		return;
+	free(mix->seen);
+	free(mix->sorted);
+	free(mix);
+}
+
+static uint32_t hash(const struct typical *t)
+{
+	uint64_t h = t->models * 0x9e3779b97f4a7c15u;
+
+	h ^= ((uint64_t)t->cpu_milli << 32 | (uint64_t)t->share << 8 | t->count);
+	h *= 0xff51afd7ed558ccdu;
+	return (uint32_t)(h >> 40) & (SEEN_SIZE - 1);
+}
+
+static struct typical *seen_slot(struct place_mix *mix, const struct typical *t)
+{
+	uint32_t h = hash(t);
+
+	for (;; h = (h + 1) & (SEEN_SIZE - 1)) {
+		struct typical *s = &mix->seen[h];
+
+		if (!s->n ||
+			(s->cpu_milli == t->cpu_milli && s->share == t->share &&
+				s->count == t->count && s->models == t->models))
+			return s;
+	}
+}
+
+static void halve(struct place_mix *mix)
+{
+	struct typical *kept = mix->sorted;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SEEN_SIZE; i++)
+		if (mix->seen[i].n > 1)
+			kept[n++] = mix->seen[i];
+	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
+	mix->n_seen = n;
+	for (uint32_t i = 0; i < n; i++) {
+		kept[i].mib = kept[i].mib / kept[i].n * (kept[i].n / 2);
+		kept[i].n /= 2;
+		*seen_slot(mix, &kept[i]) = kept[i];
+	}
+}
+
+/*
+ * Models with enough device memory. If no model is known to have enough, the request restricts
+ * none.
+ */
+static uint64_t models_with_memory(const struct place *place, const struct place_spec *spec)
+{
+	const uint64_t asked = spec->models ? spec->models : UINT64_MAX;
+	uint64_t with = 0, without = 0;
+
+	for (uint32_t m = 0; m < place->n_models && spec->device_bytes; m++)
+		if (place->model_memory[m] && (asked >> m & 1)) {
+			if (place->model_memory[m] >= spec->device_bytes)
+				with |= 1ull << m;
+			else
+				without |= 1ull << m;
+		}
+	return with && without ? with : spec->models;
+}
+
+static void count(struct place_mix *mix, const struct place *place, const struct place_spec *spec)
+{
+	struct typical t = {.cpu_milli = spec->cpu_milli,
+			       .share = spec->share,
+			       .count = spec->count,
+			       .models = spec->count ? models_with_memory(place, spec) : 0},
+		       *slot;
+
+	slot = seen_slot(mix, &t);
+	if (!slot->n) {
+		/* One pass is not enough if every kind has come more than once. */
+		while (mix->n_seen >= SEEN_SIZE / 2)
+			halve(mix);
+		slot = seen_slot(mix, &t);
+		*slot = t;
+		mix->n_seen++;
+	}
+	slot->n++;
+	slot->mib += (spec->memory_bytes >> 20) + (spec->memory_bytes % (1u << 20) != 0);
+	mix->arrivals++;
+}
+
+/* Most frequent first. The order is total, so every machine gets the same result. */
+static int compare(const void *pa, const void *pb)
+{
+	const struct typical *a = pa, *b = pb;
+
+#define BY(field) \
+	if (a->field != b->field) \
+	return a->field > b->field ? -1 : 1
+	BY(n);
+	BY(share);
+	BY(count);
+	BY(cpu_milli);
+	BY(models);
+#undef BY
+	return 0;
+}
+
+static void learn(struct place_mix *mix)
+{
+	struct typical *all = mix->seen, *sorted = mix->sorted;
+	uint64_t total = 0, sum = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SEEN_SIZE; i++)
+		if (all[i].n) {
+			sorted[n++] = all[i];
+			total += all[i].n;
+		}
+	qsort(sorted, n, sizeof(*sorted), compare);
+	mix->n = mix->n_common = 0;
+	while (mix->n < n && mix->n < MIX_MAX && sum * 100 < total * TYPICAL_PART) {
+		mix->n_common += sum * 100 < total * COMMON_PART;
+		mix->typical[mix->n] = sorted[mix->n];
+		sum += sorted[mix->n++].n;
+	}
+	mix->weights = 0;
+	for (uint32_t i = 0; i < mix->n; i++) {
+		struct typical *t = &mix->typical[i];
+
+		t->weight = (int32_t)t->n;
+		if (sum > MIX_WEIGHTS - MIX_MAX)
+			t->weight = (int32_t)(t->n * (MIX_WEIGHTS - MIX_MAX) / sum) + 1;
+		if (i < mix->n_common)
+			mix->weights += t->weight;
+	}
+}
+
+void place_mix_forget(struct place_mix *mix, uint64_t models)
+{
+	struct typical *kept = mix->sorted;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < SEEN_SIZE; i++) {
+		struct typical t = mix->seen[i];
+
+		if (!t.n || (t.models && !(t.models & ~models)))
+			continue;
+		t.models &= ~models;
+		kept[n++] = t;
+	}
+	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
+	mix->n_seen = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct typical *slot = seen_slot(mix, &kept[i]);
+		const uint64_t before = slot->n, mib = slot->mib;
+
+		mix->n_seen += before == 0;
+		*slot = kept[i];
+		slot->n += before;
+		slot->mib += mib;
+	}
+	learn(mix);
+	mix->is_learnt = false; /* the policy has not learnt it yet */
+}
+
+int place_mix_update(struct place *place)
+{
+	struct place_mix *mix = place->mix;
+	uint64_t fresh = mix->arrivals - mix->learnt_at;
+	uint64_t part = MIN(mix->learnt_at, place->n_placed) / LEARN_PART;
+	int r;
+	bool is_due = !mix->is_learnt || mix->n_models != place->n_models ||
+		mix->n_nodes != place->nodes_size ||
+		(!mix->is_given && mix->arrivals >= FIRST_ARRIVALS &&
+			fresh >= MAX(part, FIRST_ARRIVALS));
+
+	if (!is_due || !place->config.policy->learn)
+		return 0;
+	/* The first few arrivals say little about the mix; until then all kinds count equally. */
+	if (!mix->is_given && mix->arrivals >= FIRST_ARRIVALS)
+		learn(mix);
+	mix->is_learnt = false;
+	place_bounds_forget(place->bounds);
+	r = place->config.policy->learn(place);
+	if (r < 0)
+		return r;
+	mix->is_learnt = true;
+	mix->learnt_at = mix->arrivals;
+	mix->n_models = place->n_models;
+	mix->n_nodes = place->nodes_size;
+	return 0;
+}
+
+void place_note_arrival(struct place *place, const struct place_spec *spec)
+{
+	if (!place->mix->is_given && place_spec_check(spec, NULL) == 0)
+		count(place->mix, place, spec);
+}
+
+void place_mix_give(struct place_mix *mix, const struct place *place,
+	const struct place_spec *specs, uint32_t n)
+{
+	memset(mix->seen, 0, SEEN_SIZE * sizeof(*mix->seen));
+	mix->n_seen = 0;
+	mix->arrivals = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (place_spec_check(&specs[i], NULL) == 0)
+			count(mix, place, &specs[i]);
+	learn(mix);
+	mix->is_given = true;
+	mix->is_learnt = false; /* the policy has not learnt it yet */
+}
+
+void place_set_typical(struct place *place, const struct place_spec *specs, uint32_t n)
+{
+	place_mix_give(place->mix, place, specs, n);
+}
+
+/* ---- capacity that typical tenants cannot use ---- */
+
+static uint64_t unusable(
+	const struct place *place, uint32_t at, const struct typical *t, const uint16_t *open)
+{
+	const struct node *node = &place->nodes[at];
+	uint64_t rest = 0, small = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < node->n_devices; i++) {
+		const uint32_t r = open[i], model = place->devices[node->first_device + i].model;
+		const bool is_other = t->models && !(t->models >> model & 1);
+
+		rest += r;
+		if (is_other || r < t->share)
+			small += r;
+		else
+			n++;
+	}
+	return !t->count || n < t->count || place->cpu_free[at] < t->cpu_milli ? rest : small;
+}
+
+uint64_t place_mix_unusable(
+	const struct place_mix *mix, const struct place *place, uint32_t node, const uint16_t *open)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t m = 0; m < mix->n_common; m++)
+		sum += unusable(place, node, &mix->typical[m], open) *
+			(uint64_t)mix->typical[m].weight;
+	return sum;
+}
+
+uint64_t place_fragmentation(struct place *place)
+{
+	struct place_mix *mix = place->mix;
+	uint64_t sum = 0;
+
+	/* The present state; the policy learns it at its own time. */
+	if (!mix->is_given && mix->arrivals)
+		learn(mix);
+	for (uint32_t at = 0; at < place->n_nodes; at++)
+		sum += place_mix_unusable(
+			mix, place, at, &place->share_open[place->nodes[at].first_device]);
+	return mix->weights ? sum / (uint64_t)mix->weights : 0;
+}

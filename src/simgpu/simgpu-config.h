@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulated machine: devices, costs and faults. The engine reads them once at its start, and
+ * reads faults again on demand. The functions are pure, except sim_config_load(), which reads files
+ * and the environment.
+ *
+ * The config file has lines `key = value`; # begins a comment:
+ *   devices = 2xH200-141Gi,1xTest-1Gi     count x model - memory; count and memory are optional
+ *   cost.switch_us = 450                  any key of costs.def
+ *   link.0.1 = 18                         NVLinks between two devices
+ *   numa.1 = 1
+ *   trace.records = 2097152
+ *   account.records = 1048576
+ *   linger = 1s                           after the last client; "stay = yes": for ever
+ *   fault = oom device=0 nth=5            like a line of the faults file
+ *
+ * The faults file has one fault on each line:
+ *   oom device=0 nth=5 [count=1]          the nth allocation from now on fails, and count-1 more
+ *   ecc device=0 after=100 | at=2s        after that many kernels, or that time after the start
+ *   lost device=0 after=100 | at=2s
+ *   xid device=0 code=79 after=100 | at=2s   the driver reports that Xid; work continues
+ *   hang device=0 after=100               the kernel after that many never ends
+ *   slow device=0 factor=3 [after=100]    kernels take that many times as long (1 to 1000)
+ *
+ * Functions return 0, or -errno with a sentence.
+ */
+#ifndef SIMGPU_SIMGPU_CONFIG_H
+#define SIMGPU_SIMGPU_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "simgpu/simgpu-proto.h"
+
+struct sim_costs {
+#define COST(field, key, scale, value, comment) uint64_t field;
+#include "simgpu/costs.def"
+#undef COST
+};
+
+struct sim_model {
+	char name[SIM_NAME_MAX];
+	uint32_t sm_count, cc_major, cc_minor;
+	uint64_t mem_bytes;
+	uint64_t mem_rate; /* bytes/s */
+	uint64_t gflops;
+	uint32_t pci_id;
+	uint32_t clock_khz, mem_clock_khz, mem_bus_bits, l2_bytes, power_mw;
+	uint32_t nvlinks; /* total number; 0: no NVLink */
+};
+
+enum sim_fault_kind {
+	SIM_FAULT_OOM,
+	SIM_FAULT_ECC,
+	SIM_FAULT_LOST,
+	SIM_FAULT_HANG,
+	SIM_FAULT_SLOW,
+	SIM_FAULT_XID,
+	SIM_FAULT_KINDS,
+};
+
+#define SIM_MAX_FAULTS 64
+
+struct sim_fault {
+	enum sim_fault_kind kind;
+	uint32_t device;
+	/* Number of kernels, or for oom allocations (nth - 1), that come before it. */
+	uint64_t after;
+	uint64_t at_ns; /* time after the engine's start; 0: not by time */
+	/* Oom: number of failing allocations; slow: factor; xid: number of the Xid. */
+	uint64_t count;
+	bool done;
+};
+
+struct sim_faults {
+	struct sim_fault v[SIM_MAX_FAULTS];
+	uint32_t n;
+};
+
+struct sim_config {
+	struct sim_model devices[SIM_MAX_DEVICES];
+	uint32_t n;
+	uint32_t numa[SIM_MAX_DEVICES];
+	uint32_t links[SIM_MAX_DEVICES][SIM_MAX_DEVICES];
+	struct sim_costs costs;
+	struct sim_faults faults;
+	uint64_t trace_records, account_records;
+	uint64_t linger_ns;
+	bool stay;
+};
+
+/* Sets one H200 with 141 GiB and the default costs. */
+void sim_config_init(struct sim_config *c);
+int sim_config_parse_devices(struct sim_config *c, struct str spec, struct error *err);
+/* "switch_us=450,slice_us=1000" */
+int sim_config_parse_costs(struct sim_costs *c, struct str text, struct error *err);
+int sim_config_parse_faults(struct sim_faults *f, struct str text, struct error *err);
+/* Checks that all faults name an existing device. */
+int sim_faults_check(const struct sim_faults *f, uint32_t devices, struct error *err);
+int sim_config_parse(struct sim_config *c, struct str text, struct error *err);
+/*
+ * Reads DIR/config and DIR/faults if they exist, then the environment (SIM_ENV_*), then `devices`
+ * (may be NULL).
+ */
+int sim_config_load(struct sim_config *c, const char *dir, const char *devices, struct error *err);
+
+#endif

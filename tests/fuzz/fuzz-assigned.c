@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Assigned keys: each input line is KEY VALUE; accepted keys keep the promises of assigned.h.
+ */
+#include <stdlib.h>
+
+#include "base/str.h"
+#include "spec/assigned.h"
+
+#define WRITTEN_MAX 16u /* keys */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(const struct given_container *c)
+{
+	struct spec spec;
+
+	if (given_spec(c, &spec, NULL) < 0 || spec.count != c->n || spec.request != c->request ||
+		!c->n || c->n > SPEC_DEVICES_MAX || !c->request || c->request > SPEC_SHARE_ONE ||
+		c->limit < c->request || c->limit > SPEC_SHARE_ONE || c->mode == SPEC_MODE_AUTO)
+		abort();
+	for (uint32_t i = 0; i < c->n; i++)
+		if (!c->device[i][0] || c->memory_bytes[i] > INT64_MAX)
+			abort();
+}
+
+/* The keys that assigned.h has written, as annotations again. */
+struct written {
+	char *text[WRITTEN_MAX];
+	struct manifest_entry entry[WRITTEN_MAX];
+	uint32_t n;
+};
+
+static int put(void *data, const char *key, const char *value)
+{
+	struct written *w = data;
+	char *copy = str_dup(str_from(value));
+
+	if (!copy || w->n == WRITTEN_MAX)
+		abort();
+	w->text[w->n] = copy;
+	w->entry[w->n++] = (struct manifest_entry){str_from(key), str_from(copy)};
+	return 0;
+}
+
+static void check_again(const struct given *given)
+{
+	struct written w = {.n = 0};
+	struct given again;
+
+	if (given_format(given, put, &w) < 0 ||
+		given_parse((struct manifest_list){w.entry, w.n}, &again, NULL) < 0 ||
+		!given_is_same(given, &again) || (given->n && given->epoch != again.epoch))
+		abort();
+	given_done(&again);
+	while (w.n)
+		free(w.text[--w.n]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct str rest = {(const char *)data, size}, line, key;
+	struct manifest_entry entry[32];
+	struct manifest_list list = {entry, 0};
+	struct error err;
+	struct given given;
+
+	while (list.n < 32 && str_split(&rest, '\n', &line)) {
+		if (!str_split(&line, '\t', &key))
+			continue;
+		entry[list.n++] = (struct manifest_entry){key, line.p ? line : STR("")};
+	}
+	if (given_parse(list, &given, &err) == 0) {
+		for (uint32_t i = 0; i < given.n; i++)
+			check(&given.v[i]);
+		check_again(&given);
+	}
+	given_done(&given);
+	return 0;
+}
